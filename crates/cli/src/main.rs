@@ -1,0 +1,3 @@
+//! The `mdspace` command.
+
+fn main() {}

@@ -1,0 +1,2 @@
+//! md's on-disk formats: bytes to types and back.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Front ends of mdspace: NBD to engine requests.

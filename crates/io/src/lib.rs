@@ -1,0 +1,1 @@
+//! The real backend of mdspace: one io_uring per lane, files, block devices, RAM.

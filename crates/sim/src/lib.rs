@@ -1,0 +1,1 @@
+//! The other backend of mdspace: virtual disks, clock and faults under a seed.
