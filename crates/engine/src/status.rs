@@ -1,0 +1,223 @@
+//! What an array is and does at one moment, as plain data in md's words.
+//!
+//! `mdspace detail` and `/proc/mdstat`'s text are drawn from these values alone. Nothing here decides
+//! anything: the owner of the array fills it in, whoever asks reads it. Sectors are 512 bytes.
+
+/// One array at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayStatus {
+    /// `set_uuid`, in the superblock's byte order.
+    pub uuid: [u8; 16],
+    /// The name on disk: `HOST:NAME`, or `NAME` where no host is known.
+    pub name: String,
+    /// Metadata minor version: 0, 1 or 2 for 1.0, 1.1, 1.2.
+    pub metadata_minor: u8,
+    /// Creation, seconds since 1970.
+    pub created_s: u64,
+    /// Last superblock update, seconds since 1970.
+    pub updated_s: u64,
+    /// Event count of the superblocks.
+    pub events: u64,
+    /// md's level number: 0, 1, 4, 5, 6, 10, or -1 for linear.
+    pub level: i32,
+    /// md's layout number, as in the superblock.
+    pub layout: i32,
+    /// Chunk size; 0 where the level has none.
+    pub chunk_sectors: u32,
+    /// Slots of the array, without spares.
+    pub raid_disks: u32,
+    /// Size that users see.
+    pub size_sectors: u64,
+    /// Part of each member that is used; 0 for RAID0 and linear.
+    pub member_sectors: u64,
+    /// Logical block that the array announces, in bytes.
+    pub logical_block_bytes: u32,
+    /// State of the whole array.
+    pub state: ArrayState,
+    /// How redundancy is kept right over a crash.
+    pub consistency_policy: ConsistencyPolicy,
+    /// The write-intent bitmap, where there is one.
+    pub bitmap: Option<BitmapStatus>,
+    /// What the sync task does now.
+    pub sync: SyncStatus,
+    /// Sectors that the last check or repair found different.
+    pub mismatch_sectors: u64,
+    /// Every member, spares and faulty ones too. A slot that no member names is missing.
+    pub members: Vec<MemberStatus>,
+}
+
+impl ArrayStatus {
+    /// Slots without a member that is in sync.
+    #[must_use]
+    pub fn degraded(&self) -> u32 {
+        let in_sync = self.members.iter().filter(|m| m.state == MemberState::InSync).count();
+        self.raid_disks.saturating_sub(u32::try_from(in_sync).unwrap_or(u32::MAX))
+    }
+
+    /// The member that holds `slot`, if any.
+    #[must_use]
+    pub fn member_at(&self, slot: u32) -> Option<&MemberStatus> {
+        self.members.iter().find(|m| m.slot == Some(slot))
+    }
+}
+
+/// md's `array_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayState {
+    /// Assembled, not started.
+    Inactive,
+    /// No writes until told otherwise.
+    Readonly,
+    /// No writes until the first one arrives.
+    ReadAuto,
+    /// No write under way, superblocks say so.
+    Clean,
+    /// Writes may be under way.
+    Active,
+    /// More members lost than the level bears: writes fail.
+    Broken,
+}
+
+impl ArrayState {
+    /// md's word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Inactive => "inactive",
+            Self::Readonly => "readonly",
+            Self::ReadAuto => "read-auto",
+            Self::Clean => "clean",
+            Self::Active => "active",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// md's `consistency_policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsistencyPolicy {
+    /// No redundancy to keep.
+    None,
+    /// A full resync after a crash.
+    Resync,
+    /// A resync of what the bitmap marks.
+    Bitmap,
+}
+
+impl ConsistencyPolicy {
+    /// md's word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Resync => "resync",
+            Self::Bitmap => "bitmap",
+        }
+    }
+}
+
+/// The write-intent bitmap at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitmapStatus {
+    /// Bytes that one bit stands for.
+    pub chunk_bytes: u64,
+    /// Bits that are set.
+    pub dirty_bits: u64,
+    /// Bits in the bitmap.
+    pub total_bits: u64,
+}
+
+/// What the sync task does, md's `sync_action`, and how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncStatus {
+    /// The task.
+    pub action: SyncAction,
+    /// The task before this one.
+    pub last_action: SyncAction,
+    /// Sectors done. Member sectors; array sectors for RAID10.
+    pub completed_sectors: u64,
+    /// Sectors to do, 0 when idle. Same unit.
+    pub total_sectors: u64,
+    /// Speed over the last seconds, KiB/s of one member; 0 when idle.
+    pub speed_kib_s: u64,
+}
+
+/// md's `sync_action` words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncAction {
+    /// Nothing runs.
+    Idle,
+    /// Nothing runs and nothing may start.
+    Frozen,
+    /// Redundancy is made right after a crash or a create.
+    Resync,
+    /// A member is rebuilt.
+    Recover,
+    /// Redundancy is read and compared.
+    Check,
+    /// Redundancy is read, compared and made right.
+    Repair,
+}
+
+impl SyncAction {
+    /// md's word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Frozen => "frozen",
+            Self::Resync => "resync",
+            Self::Recover => "recover",
+            Self::Check => "check",
+            Self::Repair => "repair",
+        }
+    }
+
+    /// Whether a task runs.
+    #[must_use]
+    pub fn runs(self) -> bool {
+        !matches!(self, Self::Idle | Self::Frozen)
+    }
+}
+
+/// One member at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// What the user called it: a path, `ram:256M`.
+    pub name: String,
+    /// `dev_number`: its permanent place in `dev_roles`.
+    pub number: u32,
+    /// `device_uuid`.
+    pub device_uuid: [u8; 16],
+    /// The slot that it holds or is being rebuilt into; none for spares and faulty members.
+    pub slot: Option<u32>,
+    /// What it is to the array.
+    pub state: MemberState,
+    /// Read only when nothing else can answer.
+    pub write_mostly: bool,
+    /// Failed at the first error.
+    pub failfast: bool,
+    /// Read errors that were corrected.
+    pub corrected_errors: u32,
+    /// Member sectors known good; valid while `state` is `Recovering`.
+    pub recovery_offset_sectors: u64,
+    /// Ranges in its bad-block list.
+    pub bad_ranges: u32,
+    /// Where its data starts.
+    pub data_offset_sectors: u64,
+    /// Its whole size.
+    pub size_sectors: u64,
+}
+
+/// What a member is to its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// Its slot's data are all there.
+    InSync,
+    /// Being rebuilt up to `recovery_offset_sectors`.
+    Recovering,
+    /// Waits for a slot.
+    Spare,
+    /// Failed: neither read nor written.
+    Faulty,
+}
