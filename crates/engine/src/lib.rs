@@ -1,3 +1,9 @@
 //! What an md array is and does: every level, every member state, every decision.
 #![forbid(unsafe_code)]
+
+pub mod backend;
+pub mod lane;
+pub mod memory;
 pub mod status;
+pub mod sync;
+pub mod time;

@@ -1,0 +1,240 @@
+//! The contract between the engine and whatever moves its bytes.
+//!
+//! Two backends fulfil it: `io` on real members and `sim` on virtual ones; one conformance suite
+//! runs against both. A lane owns one backend and hands it member I/Os; the backend answers at once
+//! ([`Submitted::Done`]) or later by [`Lane::complete`](crate::lane::Lane::complete). Rules:
+//!
+//! - A buffer inside a [`MemberIo`] is leased: the backend returns it in [`IoDone::buffer`] when no
+//!   kernel can touch it any more. An I/O past its deadline is answered with [`IoErrorKind::Deadline`]
+//!   and no buffer: the lease goes on, and the backend drops the buffer when it comes home.
+//! - The result is for the whole range: a short transfer is continued by the backend.
+//! - A successful write is durable only after a later successful flush of that member, or when it
+//!   carried `fua`. A flush covers every write that completed before the flush was submitted.
+//!   I/Os in flight together have no order.
+//! - After a failed flush the member's unflushed writes count as lost.
+//! - Completions of one ticket arrive exactly once.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::memory::{Buffer, Sink, Source};
+use crate::time::Time;
+
+/// A member device as the backend knows it. The generation tells two users of one index apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId {
+    /// Index in the backend's table of open members.
+    pub index: u16,
+    /// Counts the devices that have had this index.
+    pub generation: u16,
+}
+
+/// Names one I/O in flight on one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// Slot in the lane's table.
+    pub slot: u32,
+    /// Tells two users of one slot apart.
+    pub generation: u32,
+}
+
+/// What a member can do, asked once when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberInfo {
+    /// How the user named it.
+    pub name: String,
+    /// Its size in 512-byte sectors.
+    pub sectors: u64,
+    /// Smallest unit that it reads and writes, in bytes: 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// Whether seeks cost time.
+    pub rotational: bool,
+    /// Whether a discarded range reads as zeroes afterwards.
+    pub discard_zeroes: bool,
+}
+
+/// One I/O to one member. Addresses are 512-byte sectors of the device, from its start.
+#[derive(Debug)]
+pub struct MemberIo {
+    /// The device.
+    pub member: MemberId,
+    /// What to do.
+    pub op: IoOp,
+    /// When to give up waiting; `None` waits for ever.
+    pub deadline: Option<Time>,
+}
+
+/// What a member I/O does.
+#[derive(Debug)]
+pub enum IoOp {
+    /// Reads from `sector` on, as many bytes as the range in `into` has.
+    Read {
+        /// First sector.
+        sector: u64,
+        /// Where the bytes go.
+        into: ReadInto,
+    },
+    /// Writes from `sector` on.
+    Write {
+        /// First sector.
+        sector: u64,
+        /// Where the bytes come from.
+        from: WriteFrom,
+        /// Whether the write must be durable when it completes.
+        fua: bool,
+    },
+    /// Makes durable every write that completed before.
+    Flush,
+    /// Gives up the range; it reads as zeroes afterwards (only where [`MemberInfo::discard_zeroes`]).
+    Discard {
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u64,
+    },
+    /// Makes the range read as zeroes.
+    WriteZeroes {
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u64,
+        /// Whether the zeroes must be durable when it completes.
+        fua: bool,
+    },
+}
+
+/// Where a read's bytes go.
+pub enum ReadInto {
+    /// Into a part of an owned buffer, which comes back in [`IoDone::buffer`].
+    Buffer(Buffer, Range<usize>),
+    /// Into a part of a front end's memory.
+    Sink(Rc<dyn Sink>, Range<usize>),
+}
+
+/// Where a write's bytes come from.
+pub enum WriteFrom {
+    /// From a part of an owned buffer, which comes back in [`IoDone::buffer`].
+    Buffer(Buffer, Range<usize>),
+    /// From a part of a buffer that several writes share.
+    Shared(Rc<Buffer>, Range<usize>),
+    /// From a part of a front end's memory.
+    Source(Rc<dyn Source>, Range<usize>),
+}
+
+impl ReadInto {
+    /// Bytes to read.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Buffer(_, range) | Self::Sink(_, range) => range.len(),
+        }
+    }
+
+    /// Whether there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl WriteFrom {
+    /// Bytes to write.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Buffer(_, range) | Self::Shared(_, range) | Self::Source(_, range) => range.len(),
+        }
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl std::fmt::Debug for ReadInto {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+impl std::fmt::Debug for WriteFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+/// How a member I/O ended.
+#[derive(Debug)]
+pub struct IoDone {
+    /// Whether the whole range was done.
+    pub result: Result<(), IoError>,
+    /// The owned buffer, if the I/O carried one and its lease is over.
+    pub buffer: Option<Buffer>,
+}
+
+/// Why a member I/O failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} (errno {errno})")]
+pub struct IoError {
+    /// What kind of trouble.
+    pub kind: IoErrorKind,
+    /// The system's number for it, 0 where there is none.
+    pub errno: i32,
+}
+
+/// Kinds of trouble that the engine tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IoErrorKind {
+    /// These sectors cannot be read or written; others may.
+    #[error("medium error")]
+    Medium,
+    /// The device is gone.
+    #[error("device gone")]
+    Gone,
+    /// No space behind a sparse file or thin device.
+    #[error("no space left behind the member")]
+    NoSpace,
+    /// No answer in time.
+    #[error("no answer before the deadline")]
+    Deadline,
+    /// The device does not know this operation.
+    #[error("operation not supported")]
+    Unsupported,
+    /// Cancelled before it was done.
+    #[error("cancelled")]
+    Cancelled,
+    /// Anything else.
+    #[error("I/O error")]
+    Other,
+}
+
+/// Whether a submitted I/O is done already.
+#[derive(Debug)]
+pub enum Submitted {
+    /// It is; there will be no completion.
+    Done(IoDone),
+    /// It is under way; [`Lane::complete`](crate::lane::Lane::complete) will tell.
+    Pending,
+}
+
+/// One lane's way to the members. Every method is called on the lane's own thread.
+pub trait Backend {
+    /// Starts an I/O.
+    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted;
+
+    /// Asks for an early end. The completion still comes, with whatever result.
+    fn cancel(&self, ticket: Ticket);
+
+    /// I/Os of this lane that the device still holds, those past their deadline included.
+    fn in_flight(&self, member: MemberId) -> usize;
+
+    /// The clock.
+    fn now(&self) -> Time;
+
+    /// A random number: real in `io`, from the seed in `sim`. For identifiers, never for decisions.
+    fn random(&self) -> u64;
+
+    /// A buffer of `bytes` bytes with unspecified content.
+    fn allocate(&self, bytes: usize) -> Buffer;
+
+    /// Takes a buffer back for reuse.
+    fn recycle(&self, buffer: Buffer);
+}

@@ -1,0 +1,180 @@
+//! A lane: one thread's tasks, member I/Os and timers.
+//!
+//! A lane runs a request from start to finish where it arrived. It owns no thread, no clock and no
+//! system call: a driver (`io` on a pinned thread, `sim` under a seed) calls [`Lane::complete`] for
+//! every finished I/O and [`Lane::turn`] whenever something may be ready.
+//!
+//! Tasks must bear a poll without cause: a wake names a task slot, and slots are reused. The lane's
+//! own futures ([`Io`], [`Sleep`]) wake the whole task in which they are polled.
+
+mod ops;
+mod remote;
+mod tasks;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::backend::{Backend, IoDone, MemberIo, Submitted, Ticket};
+use crate::time::Time;
+
+pub use ops::{Io, OpOwner};
+pub use remote::{Notify, Remote};
+pub use timers::Sleep;
+
+use ops::Ops;
+use tasks::{TaskSlot, Tasks};
+use timers::Timers;
+
+/// Which lane; lanes count from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub u16);
+
+/// What a lane's turn left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Tasks are ready still: turn again soon.
+    Busy,
+    /// Nothing to do before a completion, a wake, or this time.
+    Idle(Option<Time>),
+}
+
+/// Polls in one turn before the driver gets a look at its ring again.
+const POLLS_PER_TURN: usize = 256;
+
+/// One thread's executor. Not `Send`: it never leaves its thread.
+pub struct Lane {
+    id: LaneId,
+    backend: Rc<dyn Backend>,
+    tasks: RefCell<Tasks>,
+    ops: RefCell<Ops>,
+    timers: RefCell<Timers>,
+    remote: Arc<Remote>,
+    /// The task that is being polled.
+    current: Cell<TaskSlot>,
+}
+
+impl Lane {
+    /// A lane over `backend`; `notify` wakes its driver from other threads.
+    pub fn new(id: LaneId, backend: Rc<dyn Backend>, notify: Arc<dyn Notify>) -> Rc<Self> {
+        let remote = Remote::new(notify);
+        Rc::new(Self {
+            id,
+            backend,
+            tasks: RefCell::new(Tasks::new(remote.clone())),
+            ops: RefCell::default(),
+            timers: RefCell::default(),
+            remote,
+            current: Cell::new(0),
+        })
+    }
+
+    /// Which lane this is.
+    pub fn id(&self) -> LaneId {
+        self.id
+    }
+
+    /// The lane's way to the members.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// The lane's side that other threads may touch.
+    pub fn remote(&self) -> &Arc<Remote> {
+        &self.remote
+    }
+
+    /// Starts a task. It runs for the first time in the next turn.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.tasks.borrow_mut().add(Box::pin(task));
+    }
+
+    /// Tasks that have not ended.
+    pub fn task_count(&self) -> usize {
+        self.tasks.borrow().live()
+    }
+
+    /// Starts a member I/O and gives a future of its end. The I/O runs whether or not the future is
+    /// polled; a future dropped early leaves the I/O to the backend.
+    pub fn io(&self, io: MemberIo) -> Io<'_> {
+        let ticket = self.ops.borrow_mut().reserve();
+        match self.backend.submit(ticket, io) {
+            Submitted::Done(done) => {
+                self.ops.borrow_mut().release(ticket);
+                Io::done(self, done)
+            }
+            Submitted::Pending => Io::pending(self, ticket),
+        }
+    }
+
+    /// Starts a member I/O whose end goes to `owner` with `tag`, without a task. Returns the end at
+    /// once when the backend had it at once; `owner` is not called then.
+    pub fn io_direct(&self, io: MemberIo, owner: &Rc<dyn OpOwner>, tag: u64) -> Option<IoDone> {
+        let ticket = self.ops.borrow_mut().reserve();
+        match self.backend.submit(ticket, io) {
+            Submitted::Done(done) => {
+                self.ops.borrow_mut().release(ticket);
+                Some(done)
+            }
+            Submitted::Pending => {
+                self.ops.borrow_mut().direct(ticket, owner.clone(), tag);
+                None
+            }
+        }
+    }
+
+    /// A future that ends at `when`.
+    pub fn sleep_until(&self, when: Time) -> Sleep<'_> {
+        Sleep::new(self, when)
+    }
+
+    /// Takes the end of an I/O from the backend's driver.
+    pub fn complete(&self, ticket: Ticket, done: IoDone) {
+        let finished = self.ops.borrow_mut().finish(ticket, done);
+        match finished {
+            ops::Finished::Wake(task) => self.tasks.borrow_mut().wake(task),
+            ops::Finished::Direct { owner, tag, done } => owner.done(tag, done),
+            ops::Finished::Abandoned(Some(buffer)) => self.backend.recycle(buffer),
+            ops::Finished::Abandoned(None) | ops::Finished::Kept => {}
+        }
+    }
+
+    /// Runs what is ready: woken tasks and expired timers.
+    pub fn turn(&self) -> Turn {
+        for _ in 0..POLLS_PER_TURN {
+            self.take_wakes();
+            let Some((slot, mut task, waker)) = self.tasks.borrow_mut().next_ready() else {
+                return Turn::Idle(self.timers.borrow().next());
+            };
+            self.current.set(slot);
+            let mut context = std::task::Context::from_waker(&waker);
+            let ended = task.as_mut().poll(&mut context).is_ready();
+            // The task drops outside the borrow: its guards may wake other tasks.
+            let ended_task = self.tasks.borrow_mut().put_back(slot, task, waker, ended);
+            drop(ended_task);
+        }
+        Turn::Busy
+    }
+
+    fn take_wakes(&self) {
+        self.remote.drain(|task| self.tasks.borrow_mut().wake(task));
+        if self.timers.borrow().is_empty() {
+            return;
+        }
+        let now = self.backend.now();
+        while let Some(task) = self.timers.borrow_mut().pop_expired(now) {
+            self.tasks.borrow_mut().wake(task);
+        }
+    }
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lane({})", self.id.0)
+    }
+}

@@ -1,0 +1,174 @@
+//! Member I/Os in flight on one lane, by ticket.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use crate::backend::{IoDone, Ticket};
+use crate::memory::Buffer;
+
+use super::Lane;
+use super::tasks::TaskSlot;
+
+/// Takes the end of an I/O that was started without a task.
+pub trait OpOwner {
+    /// The I/O that was started with `tag` ended.
+    fn done(&self, tag: u64, done: IoDone);
+}
+
+#[derive(Default)]
+pub(super) struct Ops {
+    slots: Vec<OpSlot>,
+    free: Vec<u32>,
+}
+
+struct OpSlot {
+    generation: u32,
+    state: OpState,
+}
+
+enum OpState {
+    Free,
+    Waiting(Option<TaskSlot>),
+    Done(IoDone),
+    Direct(Rc<dyn OpOwner>, u64),
+    Abandoned,
+}
+
+pub(super) enum Finished {
+    Wake(TaskSlot),
+    Kept,
+    Direct { owner: Rc<dyn OpOwner>, tag: u64, done: IoDone },
+    Abandoned(Option<Buffer>),
+}
+
+impl Ops {
+    pub(super) fn reserve(&mut self) -> Ticket {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(OpSlot { generation: 0, state: OpState::Free });
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 I/Os in flight")
+        });
+        let entry = &mut self.slots[slot as usize];
+        entry.state = OpState::Waiting(None);
+        Ticket { slot, generation: entry.generation }
+    }
+
+    pub(super) fn release(&mut self, ticket: Ticket) -> Option<IoDone> {
+        let entry = self.slot(ticket);
+        entry.generation = entry.generation.wrapping_add(1);
+        let state = std::mem::replace(&mut entry.state, OpState::Free);
+        self.free.push(ticket.slot);
+        match state {
+            OpState::Done(done) => Some(done),
+            _ => None,
+        }
+    }
+
+    pub(super) fn direct(&mut self, ticket: Ticket, owner: Rc<dyn OpOwner>, tag: u64) {
+        self.slot(ticket).state = OpState::Direct(owner, tag);
+    }
+
+    pub(super) fn finish(&mut self, ticket: Ticket, done: IoDone) -> Finished {
+        let entry = self.slot(ticket);
+        match std::mem::replace(&mut entry.state, OpState::Free) {
+            OpState::Waiting(task) => {
+                entry.state = OpState::Done(done);
+                task.map_or(Finished::Kept, Finished::Wake)
+            }
+            OpState::Direct(owner, tag) => {
+                self.release(ticket);
+                Finished::Direct { owner, tag, done }
+            }
+            OpState::Abandoned => {
+                self.release(ticket);
+                Finished::Abandoned(done.buffer)
+            }
+            OpState::Free | OpState::Done(_) => panic!("a ticket completes once"),
+        }
+    }
+
+    fn poll(&mut self, ticket: Ticket, task: TaskSlot) -> Option<IoDone> {
+        let entry = self.slot(ticket);
+        match &mut entry.state {
+            OpState::Done(_) => self.release(ticket),
+            OpState::Waiting(waiter) => {
+                *waiter = Some(task);
+                None
+            }
+            _ => panic!("only a waiting I/O is polled"),
+        }
+    }
+
+    /// Gives up the interest in an I/O. A result that is there already is handed back.
+    fn abandon(&mut self, ticket: Ticket) -> Option<IoDone> {
+        let entry = self.slot(ticket);
+        if matches!(entry.state, OpState::Done(_)) {
+            return self.release(ticket);
+        }
+        entry.state = OpState::Abandoned;
+        None
+    }
+
+    fn slot(&mut self, ticket: Ticket) -> &mut OpSlot {
+        let entry = &mut self.slots[ticket.slot as usize];
+        assert!(entry.generation == ticket.generation, "a ticket is used by its owner only");
+        entry
+    }
+}
+
+/// A member I/O under way, as a future of its end.
+pub struct Io<'a> {
+    lane: &'a Lane,
+    state: IoState,
+}
+
+enum IoState {
+    Done(IoDone),
+    Pending(Ticket),
+    Taken,
+}
+
+impl<'a> Io<'a> {
+    pub(super) fn done(lane: &'a Lane, done: IoDone) -> Self {
+        Self { lane, state: IoState::Done(done) }
+    }
+
+    pub(super) fn pending(lane: &'a Lane, ticket: Ticket) -> Self {
+        Self { lane, state: IoState::Pending(ticket) }
+    }
+}
+
+impl Future for Io<'_> {
+    type Output = IoDone;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoDone> {
+        match std::mem::replace(&mut self.state, IoState::Taken) {
+            IoState::Done(done) => Poll::Ready(done),
+            IoState::Pending(ticket) => {
+                let done = self.lane.ops.borrow_mut().poll(ticket, self.lane.current.get());
+                match done {
+                    Some(done) => Poll::Ready(done),
+                    None => {
+                        self.state = IoState::Pending(ticket);
+                        Poll::Pending
+                    }
+                }
+            }
+            IoState::Taken => panic!("a finished I/O is not polled again"),
+        }
+    }
+}
+
+impl Drop for Io<'_> {
+    fn drop(&mut self) {
+        let done = match std::mem::replace(&mut self.state, IoState::Taken) {
+            IoState::Pending(ticket) => self.lane.ops.borrow_mut().abandon(ticket),
+            IoState::Done(done) => Some(done),
+            IoState::Taken => None,
+        };
+        if let Some(buffer) = done.and_then(|done| done.buffer) {
+            self.lane.backend.recycle(buffer);
+        }
+    }
+}

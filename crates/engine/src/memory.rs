@@ -1,0 +1,186 @@
+//! The memory that I/O moves: buffers of the engine's own, and memory that a front end lends.
+//!
+//! A [`Buffer`] is owned: it moves into a member I/O and comes back with its completion, so nobody
+//! can touch it while a kernel may. What a front end lends stays the front end's: the engine sees it
+//! as a [`Sink`] (a read fills it) or a [`Source`] (a write takes from it) behind an `Rc`, and the
+//! memory may be reused when the last `Rc` is gone, not before. A backend that knows the concrete
+//! type (by `Any`) may move bytes straight to or from it; for a stranger's type it bounces.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Alignment of every [`Buffer`], in bytes: enough for direct I/O on any member.
+pub const BUFFER_ALIGN_BYTES: usize = 4096;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+struct Page([u8; BUFFER_ALIGN_BYTES]);
+
+/// Memory of the engine's own: aligned, owned by whoever holds it, leased by moving it.
+pub struct Buffer {
+    pages: Box<[Page]>,
+    len: usize,
+    /// Where a backend registered this memory with its rings; the backend's business alone.
+    pub registration: Option<u32>,
+}
+
+impl Buffer {
+    /// A zeroed buffer of `len` bytes.
+    pub fn zeroed(len: usize) -> Self {
+        let pages = vec![Page([0; BUFFER_ALIGN_BYTES]); len.div_ceil(BUFFER_ALIGN_BYTES)];
+        Self { pages: pages.into_boxed_slice(), len, registration: None }
+    }
+
+    /// Bytes that the buffer could hold.
+    pub fn capacity(&self) -> usize {
+        self.pages.len() * BUFFER_ALIGN_BYTES
+    }
+
+    /// Makes the buffer `len` bytes long; the bytes are whatever they were.
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.capacity(), "a buffer never grows beyond its pages");
+        self.len = len;
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.pages.as_bytes()[..self.len]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        &mut self.pages.as_mut_bytes()[..len]
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// Memory of a front end that a read fills.
+pub trait Sink: Any {
+    /// Bytes that it takes.
+    fn len(&self) -> usize;
+    /// Whether it takes nothing.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Copies `bytes` to `offset`.
+    fn put(&self, offset: usize, bytes: &[u8]);
+    /// The concrete type, for a backend that knows it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Memory of a front end that a write takes from.
+pub trait Source: Any {
+    /// Bytes that it holds.
+    fn len(&self) -> usize;
+    /// Whether it holds nothing.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The bytes themselves, when nobody can change them while the write runs. `None` for unstable
+    /// memory (a guest's): a redundant level copies it once, else its copies could differ.
+    fn stable(&self) -> Option<&[u8]>;
+    /// Copies the bytes at `offset` into `out`.
+    fn take(&self, offset: usize, out: &mut [u8]);
+    /// The concrete type, for a backend that knows it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl Sink for RefCell<Vec<u8>> {
+    fn len(&self) -> usize {
+        self.borrow().len()
+    }
+    fn put(&self, offset: usize, bytes: &[u8]) {
+        self.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Source for Vec<u8> {
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+    fn stable(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+    fn take(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self[offset..offset + out.len()]);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Source for Buffer {
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn stable(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+    fn take(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self[offset..offset + out.len()]);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A stock of buffers in powers of two, so that the data path never asks the allocator twice.
+///
+/// Bounded: it keeps at most `keep_bytes` and lets the rest go.
+pub struct BufferPool {
+    classes: RefCell<Vec<Vec<Buffer>>>,
+    kept_bytes: std::cell::Cell<usize>,
+    keep_bytes: usize,
+}
+
+impl BufferPool {
+    /// An empty pool that will keep up to `keep_bytes` for reuse.
+    pub fn new(keep_bytes: usize) -> Rc<Self> {
+        Rc::new(Self {
+            classes: RefCell::new((0..usize::BITS).map(|_| Vec::new()).collect()),
+            kept_bytes: std::cell::Cell::new(0),
+            keep_bytes,
+        })
+    }
+
+    /// A buffer of `len` bytes with unspecified content.
+    pub fn allocate(&self, len: usize) -> Buffer {
+        let capacity = len.max(BUFFER_ALIGN_BYTES).next_power_of_two();
+        let reused = self.classes.borrow_mut()[capacity.trailing_zeros() as usize].pop();
+        let mut buffer = match reused {
+            Some(buffer) => {
+                self.kept_bytes.set(self.kept_bytes.get() - capacity);
+                buffer
+            }
+            None => Buffer::zeroed(capacity),
+        };
+        buffer.set_len(len);
+        buffer
+    }
+
+    /// Takes a buffer back.
+    pub fn recycle(&self, buffer: Buffer) {
+        let capacity = buffer.capacity();
+        if !capacity.is_power_of_two() || self.kept_bytes.get() + capacity > self.keep_bytes {
+            return;
+        }
+        self.kept_bytes.set(self.kept_bytes.get() + capacity);
+        self.classes.borrow_mut()[capacity.trailing_zeros() as usize].push(buffer);
+    }
+}
