@@ -229,6 +229,9 @@ pub trait Backend {
     /// The clock.
     fn now(&self) -> Time;
 
+    /// Seconds since 1970, for the times that superblocks carry.
+    fn unix_time_s(&self) -> u64;
+
     /// A random number: real in `io`, from the seed in `sim`. For identifiers, never for decisions.
     fn random(&self) -> u64;
 

@@ -29,6 +29,9 @@ impl Backend for Held {
     fn now(&self) -> Time {
         Time::from_nanos(self.now.get())
     }
+    fn unix_time_s(&self) -> u64 {
+        0
+    }
     fn random(&self) -> u64 {
         4
     }
