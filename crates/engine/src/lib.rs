@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod geometry;
 pub mod lane;
 pub mod memory;
 pub mod status;
