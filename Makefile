@@ -1,0 +1,47 @@
+# make demo      a first look: an array in memory, without root
+# make check     3 min, no root, no network: format, lints, docs, unit tests, simulator, fuzz corpus
+# make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
+#
+# Every group has its own time limit and prints its time. Boots and load-heavy tests run one at a
+# time. One build profile serves all tests, so nothing is built twice.
+
+CARGO ?= cargo
+GROUP := tools/group
+# One test program holds every test of the whole command; a group is one of its modules.
+OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
+
+.PHONY: demo build check test tools fmt lint docs unit tree kernel
+.NOTPARALLEL:
+
+demo:
+	$(CARGO) run --quiet --release --bin mdspace -- demo
+
+build:
+	$(CARGO) build --release --bin mdspace
+
+check: fmt lint docs unit tree
+
+test: check tools kernel
+
+tools:
+	@$(GROUP) tools 300 tools/fetch
+
+fmt:
+	@$(GROUP) fmt 30 $(CARGO) fmt --all --check
+
+lint:
+	@$(GROUP) lint 600 $(CARGO) clippy --workspace --all-targets -- -D warnings
+	@$(GROUP) lint-outside 120 $(CARGO) clippy --workspace --test outside -- -D warnings
+
+docs: export RUSTDOCFLAGS = -D warnings
+docs:
+	@$(GROUP) docs 300 $(CARGO) doc --workspace --no-deps --document-private-items
+
+unit:
+	@$(GROUP) unit 900 $(CARGO) test --workspace
+
+tree:
+	@$(GROUP) tree 120 $(OUTSIDE) tree:: harness::
+
+kernel:
+	@$(GROUP) kernel 120 $(OUTSIDE) kernel::

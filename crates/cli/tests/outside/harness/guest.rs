@@ -1,0 +1,69 @@
+//! A Linux kernel of its own for one script: User-Mode Linux, booted by `tools/run-in-uml.sh`.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use super::Tools;
+
+/// One boot to come.
+pub(crate) struct Guest {
+    share: Option<PathBuf>,
+    modules: String,
+    limit_s: u32,
+}
+
+/// How the script ended and what it printed.
+pub(crate) struct Outcome {
+    /// The script's own status; 124 out of time, 125 a dead kernel.
+    pub(crate) status: i32,
+    /// What the script printed on stdout and stderr.
+    pub(crate) printed: String,
+}
+
+impl Guest {
+    /// A guest without disks, two minutes to run.
+    pub(crate) fn new() -> Self {
+        Self { share: None, modules: String::new(), limit_s: 120 }
+    }
+
+    /// Shows a host folder as `$SHARE`.
+    pub(crate) fn share(mut self, folder: &Path) -> Self {
+        self.share = Some(folder.to_owned());
+        self
+    }
+
+    /// Boots, runs the script after `guest.sh`, and waits for the end.
+    pub(crate) fn run(&self, script: &str) -> Outcome {
+        let tools = Tools::find();
+        let _one_at_a_time = tools.exclusive();
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let prelude = include_str!("guest.sh");
+        std::fs::write(file.path(), format!("{prelude}\n{script}\n")).expect("a temporary file");
+        let mut command = tools.run_in_uml();
+        command.args(["-t", &self.limit_s.to_string(), "-k", &self.modules]);
+        if let Some(share) = &self.share {
+            command.arg("-d").arg(share);
+        }
+        command.arg(file.path()).stdin(Stdio::null());
+        let output = command.output().expect("tools/run-in-uml.sh runs");
+        let status = output.status.code().unwrap_or(125);
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.stderr.is_empty() {
+            eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Outcome { status, printed }
+    }
+
+    /// Runs a script that must succeed and returns what it printed.
+    pub(crate) fn succeed(&self, script: &str) -> String {
+        let outcome = self.run(script);
+        assert!(
+            outcome.status == 0,
+            "the guest script ended with {}:\n{}\n--- it printed:\n{}",
+            outcome.status,
+            script,
+            outcome.printed
+        );
+        outcome.printed
+    }
+}

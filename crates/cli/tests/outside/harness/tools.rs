@@ -1,0 +1,67 @@
+//! Where the test-only programs are.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The environment that `tools/fetch` wrote.
+pub(crate) struct Tools {
+    root: PathBuf,
+    directory: PathBuf,
+    variables: BTreeMap<String, String>,
+}
+
+impl Tools {
+    /// The programs, found once. Panics with the cure where they are absent: a test that needs
+    /// them must never be skipped in silence.
+    pub(crate) fn find() -> &'static Self {
+        static TOOLS: OnceLock<Tools> = OnceLock::new();
+        TOOLS.get_or_init(Self::load)
+    }
+
+    fn load() -> Self {
+        let root = project();
+        let directory = std::env::var_os("MDSPACE_TOOLS").map_or_else(
+            || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tools"),
+            PathBuf::from,
+        );
+        let file = directory.join("env");
+        assert!(file.exists(), "{} is missing: run `tools/fetch` first", file.display());
+        let output = Command::new("bash")
+            .args(["-c", ". \"$0\" && env -0"])
+            .arg(&file)
+            .output()
+            .expect("bash runs");
+        assert!(output.status.success(), "{} cannot be read by bash", file.display());
+        let text = String::from_utf8_lossy(&output.stdout);
+        let variables = text
+            .split('\0')
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        Self { root, directory, variables }
+    }
+
+    /// The script that boots the guest.
+    pub(crate) fn run_in_uml(&self) -> Command {
+        let mut command = Command::new(self.root.join("tools/run-in-uml.sh"));
+        command.envs(&self.variables);
+        command
+    }
+
+    /// Held while something heavy runs: boots and load tests go one at a time, whoever starts them.
+    pub(crate) fn exclusive(&self) -> File {
+        let file =
+            File::create(self.directory.join(".heavy")).expect("the tools' folder is writable");
+        file.lock().expect("the lock of heavy tests can be taken");
+        file
+    }
+}
+
+/// The project's root.
+pub(crate) fn project() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.join("../..").canonicalize().expect("the project's root exists")
+}

@@ -1,0 +1,41 @@
+//! The oracle itself: Linux md under User-Mode Linux must be there and must bite.
+
+use crate::harness::{Guest, Images, MIB, Pattern, flip};
+
+#[test]
+fn the_guest_reports_what_its_script_printed_and_returned() {
+    let outcome = Guest::new().run("echo \"$N disks\"; exit 7");
+    assert_eq!((outcome.status, outcome.printed.as_str()), (7, "0 disks\n"));
+}
+
+#[test]
+fn md_writes_and_checks_an_array_and_counts_a_flipped_byte() {
+    let images = Images::new();
+    let members = images.sparse("m", 3, 16 * MIB);
+    let pattern = Pattern { seed: 1 };
+    pattern.write_file(&images.folder().join("data"), 16 * MIB / 512, 1);
+    let script = |last: &str| {
+        format!(
+            "attach $SHARE/m0 $SHARE/m1 $SHARE/m2
+             {last}
+             mdadm --stop /dev/md0 2>&1; detach"
+        )
+    };
+    let guest = Guest::new().share(images.folder());
+
+    let created = guest.succeed(&script(
+        "mdadm --create /dev/md0 --run --level=5 --raid-devices=3 --size=8M --chunk=64 \\
+           --data-offset=1M \"${LOOPS[@]}\" 2>/dev/null
+         settle md0
+         dd if=$SHARE/data of=/dev/md0 bs=1M oflag=direct status=none
+         echo \"mismatches $(check md0)\"",
+    ));
+    assert!(created.contains("mismatches 0"), "{created}");
+
+    flip(&members[1], MIB + 12345);
+    let flipped = guest.succeed(&script(
+        "mdadm --assemble /dev/md0 \"${LOOPS[@]}\" 2>/dev/null
+         echo \"mismatches $(check md0)\"",
+    ));
+    assert!(flipped.contains("mismatches 8"), "md must count the flipped page: {flipped}");
+}

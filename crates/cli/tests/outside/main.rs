@@ -1,0 +1,7 @@
+//! The project's outside: everything that only the whole command, the real kernel and real clients
+//! can show. `make test` runs each module as a group of its own; `cargo test` alone leaves this
+//! program out, since most of it needs the programs that `tools/fetch` unpacks.
+
+mod harness;
+mod kernel;
+mod tree;
