@@ -1,0 +1,83 @@
+use std::ops::Range;
+
+use super::{AREA_BYTES, Superblock};
+use crate::{Features, MetadataVersion, Role, SECTOR_BYTES};
+
+const AREA_SECTORS: u64 = AREA_BYTES as u64 / SECTOR_BYTES;
+
+/// Where the parts of a member lie, in sectors from the start of the device.
+///
+/// None stands for a part that is not there, and for a position that is no sector: on a parsed
+/// superblock only the first.
+impl Superblock {
+    /// The superblock itself: its bytes in whole sectors.
+    pub fn superblock_range(&self) -> Range<u64> {
+        let sectors = (self.length_bytes() as u64).div_ceil(SECTOR_BYTES);
+        self.place.sector..self.place.sector.saturating_add(sectors)
+    }
+
+    /// The data area, all that data may ever use.
+    pub fn data_range(&self) -> Option<Range<u64>> {
+        range(self.data_offset_sectors, self.data_size_sectors)
+    }
+
+    /// The part of the data area that the array uses now.
+    pub fn used_data_range(&self) -> Option<Range<u64>> {
+        let all = !self.has_size();
+        range(
+            self.data_offset_sectors,
+            if all { self.data_size_sectors } else { self.size_sectors },
+        )
+    }
+
+    /// Whether `size_sectors` speaks of this member: neither of linear, RAID0 nor a journal.
+    pub(super) fn has_size(&self) -> bool {
+        self.level.is_redundant() && self.own_role() != Role::Journal
+    }
+
+    /// First sector of the write-intent bitmap.
+    pub fn bitmap_sector(&self) -> Option<u64> {
+        if !self.features.contains(Features::BITMAP_OFFSET) {
+            return None;
+        }
+        self.sector_at(self.bitmap_offset_sectors)
+    }
+
+    /// The bitmap with all the room that it may use: up to whatever lies next.
+    pub fn bitmap_room(&self) -> Option<Range<u64>> {
+        let start = self.bitmap_sector()?;
+        let log = self.bad_block_log_range().map(|log| log.start);
+        let data = self.used_data_range().map(|data| data.start);
+        let area = (start < self.place.sector).then_some(self.place.sector);
+        // 1.0 keeps 4 KiB for the superblock; a bitmap added later may lie in what is left of it.
+        let rest = (self.place.version == MetadataVersion::V1_0)
+            .then(|| self.place.sector.saturating_add(AREA_SECTORS));
+        let end =
+            [log, data, area, rest].into_iter().flatten().filter(|next| *next > start).min()?;
+        Some(start..end)
+    }
+
+    /// The partial parity log: its place shares the field of the bitmap's.
+    pub fn ppl_range(&self) -> Option<Range<u64>> {
+        if !self.features.intersects(Features::PPL | Features::MULTIPLE_PPLS) {
+            return None;
+        }
+        let [low, high, size_low, size_high] = self.bitmap_offset_sectors.to_le_bytes();
+        let start = self.sector_at(i16::from_le_bytes([low, high]).into())?;
+        range(start, u16::from_le_bytes([size_low, size_high]).into())
+    }
+
+    /// The bad-block log.
+    pub fn bad_block_log_range(&self) -> Option<Range<u64>> {
+        let log = self.bad_block_log?;
+        range(self.sector_at(log.offset_sectors)?, log.size_sectors.into())
+    }
+
+    fn sector_at(&self, offset_sectors: i32) -> Option<u64> {
+        self.place.sector.checked_add_signed(offset_sectors.into())
+    }
+}
+
+fn range(start: u64, sectors: u64) -> Option<Range<u64>> {
+    Some(start..start.checked_add(sectors)?)
+}
