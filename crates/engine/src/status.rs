@@ -125,7 +125,12 @@ pub struct BitmapStatus {
     pub dirty_bits: u64,
     /// Bits in the bitmap.
     pub total_bits: u64,
+    /// Groups of [`BITS_A_PAGE`] bits with a bit set: what md calls pages.
+    pub dirty_pages: u64,
 }
+
+/// Bits that one page of md's counters stands for, the unit of `bitmap:` in `/proc/mdstat`.
+pub const BITS_A_PAGE: u64 = 2048;
 
 /// What the sync task does, md's `sync_action`, and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,220 @@
+//! The command line: verbs, options and their values. Long options carry mdadm's names.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) mod member;
+pub(crate) mod name;
+pub(crate) mod size;
+
+pub(crate) use member::MemberSpec;
+pub(crate) use name::ArrayName;
+
+/// Linux software RAID (md) in user space.
+///
+/// Arrays that mdspace makes assemble under the kernel's md, and the other way round. One process
+/// serves one array; no kernel module and, for files, no root is needed.
+#[derive(Debug, Parser)]
+#[command(name = "mdspace", version, disable_help_subcommand = true)]
+#[command(
+    after_help = "Start with `mdspace doctor`, then `mdspace demo`. MEMBER is a file, a block \
+    device, ram:SIZE or null:SIZE; FRONT is nbd:unix:/path.sock or nbd:tcp:[host:]port, with ?ro \
+    for read-only."
+)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What mdspace can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Stop an array cleanly; exit 1 while clients are connected.
+    Stop(StopArgs),
+    /// Show an array as `mdadm --detail` does.
+    Detail(DetailArgs),
+    /// Show every array of this user as /proc/mdstat does.
+    Mdstat,
+    /// Bring back a member that was here before, by bitmap; never a full rebuild.
+    ReAdd(MembersArgs),
+    /// Take failed members and spares out of the array.
+    Remove(RemoveArgs),
+    /// Mark members as failed.
+    Fail(FailArgs),
+    /// Refuse writes from now on.
+    Readonly(NameArgs),
+    /// Allow writes again.
+    Readwrite(NameArgs),
+    /// Wait until resync, recovery or check are done; exit 1 when there is nothing to wait for.
+    Wait(NameArgs),
+    /// Start or stop a check or repair, or freeze all sync work.
+    Action(ActionArgs),
+    /// Print one of md's sysfs values, or all.
+    Get(GetArgs),
+    /// Change one of md's sysfs values.
+    Set(SetArgs),
+    /// Print what happened to an array, in mdadm --monitor's words.
+    Events(EventsArgs),
+    /// Serve a running array at one more front.
+    Serve(FrontArgs),
+    /// Close one front of a running array.
+    Unserve(FrontArgs),
+    /// Show what this host offers and how to get what is missing.
+    Doctor(JsonArgs),
+    /// Print the completions of a shell.
+    Completions(CompletionsArgs),
+    /// Print the manual page.
+    Man,
+    /// Print help; --json lists every verb and option.
+    Help(HelpArgs),
+}
+
+/// An array by name.
+#[derive(Args, Debug)]
+pub(crate) struct NameArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StopArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// Disconnect the clients.
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DetailArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// Print one JSON object.
+    #[arg(long, group = "form")]
+    pub(crate) json: bool,
+    /// Print KEY=value lines.
+    #[arg(long, short = 'Y', group = "form")]
+    pub(crate) export: bool,
+    /// Exit 0 when whole, 1 when degraded, 2 when failed, 4 when there is no such array.
+    #[arg(long, short = 't')]
+    pub(crate) test: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MembersArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// The members.
+    #[arg(required = true, value_name = "MEMBER")]
+    pub(crate) members: Vec<MemberSpec>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RemoveArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// The members, or the word `failed` for all that failed.
+    #[arg(required = true, value_name = "MEMBER")]
+    pub(crate) members: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FailArgs {
+    #[command(flatten)]
+    pub(crate) on: MembersArgs,
+    /// Fail a member also when the array cannot do without it.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ActionArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// What to do, as written to md's sync_action.
+    pub(crate) action: Action,
+    /// Wait for the end of the check or repair.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// Words of md's `sync_action` that a user may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Action {
+    /// Stop what runs; md decides what comes next.
+    Idle,
+    /// Stop what runs and start nothing.
+    Frozen,
+    /// Read all redundancy and count what differs.
+    Check,
+    /// Read all redundancy and make it right.
+    Repair,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GetArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// md's sysfs name, as stripe_cache_size; all without it.
+    pub(crate) key: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SetArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// md's sysfs name and its value, as sync_speed_max=100000.
+    #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) setting: (String, String),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EventsArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// Go on printing until the array stops.
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FrontArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// nbd:unix:/path.sock or nbd:tcp:[host:]port, with ?ro for read-only.
+    pub(crate) front: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JsonArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HelpArgs {
+    /// The verb to explain.
+    pub(crate) verb: Option<String>,
+    /// Print every verb and option as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a setting is KEY=VALUE".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! The control socket: what the verbs say to the process that serves an array.
+//!
+//! JSON, one object a line. The process speaks first ([`Hello`]); then each [`Request`] gets
+//! [`Reply`]s until one of them is the last.
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::report::Report;
+
+pub(crate) mod client;
+pub(crate) mod server;
+
+/// Version of the protocol. A client refuses any other.
+pub(crate) const PROTOCOL: u32 = 1;
+
+/// The longest line that either side reads: hostile input must not fill memory.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// The first line, from the process.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) protocol: u32,
+    pub(crate) version: String,
+}
+
+/// What a client asks. Members and fronts are the words of the command line, paths absolute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Request {
+    Detail,
+    Stop { force: bool },
+    Add { members: Vec<String> },
+    ReAdd { members: Vec<String> },
+    Remove { members: Vec<String> },
+    Fail { members: Vec<String>, force: bool },
+    Readonly,
+    Readwrite,
+    Action { action: String },
+    Get { key: Option<String> },
+    Set { key: String, value: String },
+    Events { follow: bool },
+    Serve { front: String },
+    Unserve { front: String },
+}
+
+/// What the process answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "kebab-case")]
+pub(crate) enum Reply {
+    /// Done; `notes` are lines for the user. The last reply.
+    Done { notes: Vec<String> },
+    /// The array. The last reply.
+    Detail { report: Box<Report> },
+    /// Keys and values in order. The last reply.
+    Values { values: Vec<(String, String)> },
+    /// One event; more may follow.
+    Event { event: crate::events::Event },
+    /// Not done. The last reply.
+    Failed { failure: Failure },
+}
+
+impl Reply {
+    /// Done, and nothing to say.
+    pub(crate) fn done() -> Self {
+        Self::Done { notes: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

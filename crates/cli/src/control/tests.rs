@@ -1,0 +1,74 @@
+use std::io;
+use std::sync::Arc;
+
+use super::client::Client;
+use super::server::{Answer, Listener, Replies};
+use super::*;
+use crate::args::ArrayName;
+use crate::report::examples;
+use crate::run_dir::RunDir;
+
+/// Knows the array of the examples, and refuses to stop.
+struct Example;
+
+impl Answer for Example {
+    fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
+        let reply = match request {
+            Request::Detail => Reply::Detail { report: Box::new(examples::clean_raid6()) },
+            Request::Stop { .. } => Reply::Failed { failure: Failure::new("no", "busy", "wait") },
+            _ => Reply::done(),
+        };
+        replies.send(&reply)
+    }
+}
+
+/// A running array without a process: its lock, its socket, its name.
+fn served() -> (tempfile::TempDir, RunDir, ArrayName, std::fs::File, Listener) {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let run_dir = RunDir::open_at(temp.path().join("run")).expect("a new directory");
+    let name: ArrayName = "data".parse().expect("a good name");
+    let lock = run_dir.try_lock(&name).expect("a lock file").expect("a free lock");
+    let listener = Listener::bind(&run_dir.socket(&name)).expect("a socket");
+    listener.spawn(Arc::new(Example)).expect("a thread");
+    (temp, run_dir, name, lock, listener)
+}
+
+#[test]
+fn a_request_gets_its_reply_and_the_connection_stays() {
+    let (_temp, run_dir, name, _lock, _listener) = served();
+    let mut client = Client::connect(&run_dir, &name).expect("a hello");
+    assert_eq!(client.report(), Ok(examples::clean_raid6()));
+    let failure = client.ask(&Request::Stop { force: false }).expect_err("it refuses");
+    assert_eq!(failure.why, "busy");
+    assert_eq!(client.ask(&Request::Readonly), Ok(Reply::done()));
+}
+
+#[test]
+fn a_stale_socket_is_told_from_a_running_array() {
+    let (_temp, run_dir, name, lock, listener) = served();
+    drop(lock);
+    // A dead process removes nothing; its socket refuses connections.
+    std::mem::forget(listener);
+    let path = run_dir.socket(&name);
+    std::fs::remove_file(&path).expect("the socket");
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    let failure = Client::connect(&run_dir, &name).err().expect("nobody listens");
+    assert!(failure.why.contains("no array runs"), "{failure}");
+    assert!(path.exists(), "a client removes nothing");
+    Listener::bind(&path).expect("who holds the lock takes the path over");
+}
+
+#[test]
+fn a_line_that_is_no_request_is_answered_not_obeyed() {
+    use std::io::{BufRead, BufReader, Write};
+    let (_temp, run_dir, name, _lock, _listener) = served();
+    let stream = std::os::unix::net::UnixStream::connect(run_dir.socket(&name)).expect("a socket");
+    let mut lines = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
+    let hello = lines.next().expect("a line").expect("a hello");
+    assert!(hello.starts_with(r#"{"protocol":1,"version":""#), "{hello}");
+    for bad in ["x", "{}", r#"{"request":"format-disk"}"#, r#"{"request":"stop"}"#] {
+        (&stream).write_all(format!("{bad}\n").as_bytes()).expect("an open connection");
+        let reply = lines.next().expect("a line").expect("a reply");
+        assert!(reply.starts_with(r#"{"reply":"failed""#), "{bad}: {reply}");
+    }
+}

@@ -1,0 +1,129 @@
+//! What happened to an array, in the words of `mdadm --monitor`.
+
+use std::collections::VecDeque;
+
+use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction};
+use serde::{Deserialize, Serialize};
+
+/// Events kept for those who ask later.
+const EVENTS_KEPT: usize = 1000;
+
+/// Percent between two `RebuildNN` events, as mdadm's `--increment`.
+const REBUILD_STEP_PERCENT: u64 = 20;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Event {
+    /// Number of the event in this process, from 1.
+    pub(crate) sequence: u64,
+    /// Seconds since 1970.
+    pub(crate) time: u64,
+    /// mdadm's word: `Fail`, `RebuildStarted`, ...
+    pub(crate) event: String,
+    /// The member that it is about.
+    pub(crate) member: Option<String>,
+    /// More, for people.
+    pub(crate) note: Option<String>,
+}
+
+/// The last events of one array.
+#[derive(Debug, Default)]
+pub(crate) struct EventLog {
+    events: VecDeque<Event>,
+    last_sequence: u64,
+}
+
+impl EventLog {
+    /// Appends what happened at `time`, and forgets the oldest beyond the limit.
+    pub(crate) fn record(&mut self, time: u64, happened: Vec<Happened>) {
+        for Happened { event, member, note } in happened {
+            self.last_sequence += 1;
+            self.events.push_back(Event {
+                sequence: self.last_sequence,
+                time,
+                event,
+                member,
+                note,
+            });
+        }
+        let excess = self.events.len().saturating_sub(EVENTS_KEPT);
+        self.events.drain(..excess);
+    }
+
+    /// Events after `sequence` that are still kept.
+    pub(crate) fn after(&self, sequence: u64) -> Vec<Event> {
+        self.events.iter().filter(|event| event.sequence > sequence).cloned().collect()
+    }
+}
+
+/// An event without its number and time.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Happened {
+    event: String,
+    member: Option<String>,
+    note: Option<String>,
+}
+
+impl Happened {
+    pub(crate) fn to_array(event: impl Into<String>) -> Self {
+        Self { event: event.into(), member: None, note: None }
+    }
+
+    fn to_member(event: &str, member: &str) -> Self {
+        Self { event: event.into(), member: Some(member.into()), note: None }
+    }
+}
+
+/// What happened between two moments.
+pub(crate) fn between(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
+    let mut happened = member_events(before, after);
+    if before.degraded() == 0 && after.degraded() > 0 {
+        happened.push(Happened::to_array("DegradedArray"));
+    }
+    happened.extend(sync_events(before, after));
+    happened
+}
+
+fn member_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
+    let was = |uuid| before.members.iter().find(|m| m.device_uuid == uuid).map(|m| m.state);
+    let mut happened = Vec::new();
+    for member in &after.members {
+        let event = match (was(member.device_uuid), member.state) {
+            (Some(MemberState::InSync), MemberState::Faulty) => "Fail",
+            (Some(MemberState::Spare | MemberState::Recovering), MemberState::Faulty) => {
+                "FailSpare"
+            }
+            (Some(MemberState::Spare | MemberState::Recovering), MemberState::InSync) => {
+                "SpareActive"
+            }
+            _ => continue,
+        };
+        happened.push(Happened::to_member(event, &member.name));
+    }
+    happened
+}
+
+fn sync_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
+    let (was, is) = (before.sync.action, after.sync.action);
+    let mut happened = Vec::new();
+    if was.runs() && was != is {
+        let note = matches!(was, SyncAction::Check | SyncAction::Repair)
+            .then(|| format!("mismatches found: {}", after.mismatch_sectors));
+        happened.push(Happened { event: "RebuildFinished".into(), member: None, note });
+    }
+    if is.runs() && was != is {
+        let note = Some(is.word().to_owned());
+        happened.push(Happened { event: "RebuildStarted".into(), member: None, note });
+    }
+    let step = |status: &ArrayStatus| {
+        let percent = status.sync.completed_sectors * 100 / status.sync.total_sectors.max(1);
+        percent / REBUILD_STEP_PERCENT
+    };
+    if was == is && is.runs() && step(after) > step(before) && step(after) < 5 {
+        happened.push(Happened::to_array(format!("Rebuild{}", step(after) * REBUILD_STEP_PERCENT)));
+    }
+    happened
+}
+
+#[cfg(test)]
+mod tests;

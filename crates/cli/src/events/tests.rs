@@ -1,0 +1,53 @@
+use super::*;
+use crate::report::examples::{clean_status, rebuilding_status};
+
+fn words(before: &ArrayStatus, after: &ArrayStatus) -> Vec<String> {
+    between(before, after).into_iter().map(|happened| happened.event).collect()
+}
+
+#[test]
+fn nothing_happens_between_two_equal_moments() {
+    assert!(words(&clean_status(), &clean_status()).is_empty());
+    assert!(words(&rebuilding_status(), &rebuilding_status()).is_empty());
+}
+
+#[test]
+fn a_failure_degrades_the_array_and_starts_a_rebuild() {
+    let expect = ["Fail", "DegradedArray", "RebuildStarted"];
+    assert_eq!(words(&clean_status(), &rebuilding_status()), expect);
+}
+
+#[test]
+fn a_rebuild_is_told_every_twenty_percent_and_at_its_end() {
+    let before = rebuilding_status();
+    let mut after = rebuilding_status();
+    after.sync.completed_sectors = after.sync.total_sectors * 39 / 100;
+    assert!(words(&before, &after).is_empty());
+    after.sync.completed_sectors = after.sync.total_sectors * 40 / 100;
+    assert_eq!(words(&before, &after), ["Rebuild40"]);
+    after.sync.action = SyncAction::Idle;
+    after.members[5].state = MemberState::InSync;
+    assert_eq!(words(&before, &after), ["SpareActive", "RebuildFinished"]);
+}
+
+#[test]
+fn the_end_of_a_check_says_what_it_found() {
+    let mut before = clean_status();
+    before.sync.action = SyncAction::Check;
+    let mut after = clean_status();
+    after.mismatch_sectors = 8;
+    let happened = between(&before, &after);
+    assert_eq!(happened[0].note.as_deref(), Some("mismatches found: 8"));
+}
+
+#[test]
+fn the_log_forgets_the_oldest_and_never_a_number() {
+    let mut log = EventLog::default();
+    for _ in 0..EVENTS_KEPT + 5 {
+        log.record(7, vec![Happened::to_array("Fail")]);
+    }
+    let kept = log.after(0);
+    assert_eq!(kept.len(), EVENTS_KEPT);
+    assert_eq!(kept.first().map(|event| event.sequence), Some(6));
+    assert_eq!(log.after(EVENTS_KEPT as u64 + 4).len(), 1);
+}

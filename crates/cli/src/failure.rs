@@ -1,0 +1,46 @@
+//! Why a verb ends without having done its work.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What failed, why, and what to do about it. Travels over the control socket as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    /// What did not happen, without a capital and a full stop.
+    pub(crate) what: String,
+    /// The reason.
+    pub(crate) why: String,
+    /// What the user can do.
+    pub(crate) cure: String,
+    /// The exit code of the command.
+    pub(crate) exit_code: u8,
+}
+
+impl Failure {
+    /// A failure that ends the command with 1.
+    pub(crate) fn new(
+        what: impl Into<String>,
+        why: impl ToString,
+        cure: impl Into<String>,
+    ) -> Self {
+        Self { what: what.into(), why: why.to_string(), cure: cure.into(), exit_code: 1 }
+    }
+
+    /// The same failure with another exit code.
+    pub(crate) fn with_exit_code(self, exit_code: u8) -> Self {
+        Self { exit_code, ..self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "mdspace: {}", self.what)?;
+        writeln!(f, "    why: {}", indented(&self.why))?;
+        write!(f, "     do: {}", indented(&self.cure))
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n         ")
+}

@@ -1,0 +1,84 @@
+//! `mdspace help --json`: every verb and option, for tests and for other programs.
+
+use clap::{Arg, Command};
+use serde::Serialize;
+
+use crate::report::SCHEMA;
+
+/// The whole command line.
+#[derive(Debug, Serialize)]
+pub(crate) struct Help {
+    schema: u32,
+    version: &'static str,
+    verbs: Vec<VerbHelp>,
+}
+
+#[derive(Debug, Serialize)]
+struct VerbHelp {
+    name: String,
+    about: String,
+    positionals: Vec<ArgumentHelp>,
+    options: Vec<ArgumentHelp>,
+}
+
+#[derive(Debug, Serialize)]
+struct ArgumentHelp {
+    name: String,
+    short: Option<char>,
+    value: Option<String>,
+    values: Vec<String>,
+    default: Option<String>,
+    about: String,
+    required: bool,
+    repeated: bool,
+}
+
+impl Help {
+    /// What `command` offers; hidden verbs and options are nobody's business.
+    pub(crate) fn of(command: &Command) -> Self {
+        let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            verbs: verbs.map(VerbHelp::of).collect(),
+        }
+    }
+}
+
+impl VerbHelp {
+    fn of(verb: &Command) -> Self {
+        let shown = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help";
+        let (positionals, options): (Vec<_>, Vec<_>) =
+            verb.get_arguments().filter(shown).partition(|arg| arg.is_positional());
+        Self {
+            name: verb.get_name().to_owned(),
+            about: verb.get_about().map(ToString::to_string).unwrap_or_default(),
+            positionals: positionals.into_iter().map(ArgumentHelp::of).collect(),
+            options: options.into_iter().map(ArgumentHelp::of).collect(),
+        }
+    }
+}
+
+impl ArgumentHelp {
+    fn of(arg: &Arg) -> Self {
+        let takes_value = arg.get_action().takes_values();
+        let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+        let default = arg.get_default_values().first().map(|v| v.to_string_lossy().into_owned());
+        Self {
+            name: arg.get_long().map_or_else(|| arg.get_id().to_string(), str::to_owned),
+            short: arg.get_short(),
+            value: value.filter(|_| takes_value),
+            values: arg
+                .get_possible_values()
+                .iter()
+                .filter(|_| takes_value)
+                .map(|value| value.get_name().to_owned())
+                .collect(),
+            default: default.filter(|_| takes_value),
+            about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+            required: arg.is_required_set(),
+            repeated: matches!(arg.get_action(), clap::ArgAction::Append)
+                || arg.get_num_args().is_some_and(|range| range.max_values() > 1),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! A [`Report`](crate::report::Report) as text.
+
+pub(crate) mod detail;
+pub(crate) mod event;
+pub(crate) mod export;
+pub(crate) mod mdstat;
+mod units;

@@ -1,0 +1,72 @@
+use jiff::tz::TimeZone;
+
+use super::*;
+use crate::render::units::zoned_time;
+use crate::report::examples;
+
+fn utc_text(report: &Report) -> String {
+    text_at(report, |seconds| zoned_time(seconds, TimeZone::UTC))
+}
+
+#[test]
+fn a_rebuilding_raid6_reads_as_under_mdadm() {
+    let expect = "\
+data:
+           Version : 1.2
+     Creation Time : Fri Nov 20 12:00:00 2026
+        Raid Level : raid6
+        Array Size : 409600 (400.00 MiB 419.43 MB)
+     Used Dev Size : 102400 (100.00 MiB 104.86 MB)
+      Raid Devices : 6
+     Total Devices : 6
+       Persistence : Superblock is persistent
+
+     Intent Bitmap : Internal
+
+       Update Time : Fri Nov 20 12:01:00 2026
+             State : active, degraded, recovering
+    Active Devices : 4
+   Working Devices : 5
+    Failed Devices : 1
+     Spare Devices : 1
+
+            Layout : left-symmetric
+        Chunk Size : 512K
+
+Consistency Policy : bitmap
+
+    Rebuild Status : 25% complete
+
+              Name : host:data
+              UUID : 01234567:89abcdef:01234567:89abcdef
+            Events : 17
+
+    Number   Major   Minor   RaidDevice State
+       0       -        -        0      active sync   /none/m0
+       6       -        -        1      spare rebuilding   /none/m6
+       -       0        0        2      removed
+       3       -        -        3      active sync   /none/m3
+       4       -        -        4      active sync   /none/m4
+       5       -        -        5      active sync   /none/m5
+
+       1       -        -        -      faulty   /none/m1
+
+         Served by : process 42
+          Front at : nbd:unix:/tmp/data.sock (0 clients)
+";
+    let text = utc_text(&examples::rebuilding_raid6());
+    assert_eq!(text, expect, "\n{text}");
+}
+
+#[test]
+fn the_state_line_names_what_ails_the_array() {
+    let mut array = examples::clean_raid6().array;
+    assert_eq!(state_line(&array), "clean");
+    array.degraded = 3;
+    array.failed = true;
+    array.array_state = "broken".into();
+    assert_eq!(state_line(&array), "broken, FAILED");
+    array.sync.action = "check".into();
+    array.failed = false;
+    assert_eq!(state_line(&array), "broken, degraded, checking");
+}

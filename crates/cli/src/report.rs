@@ -1,0 +1,228 @@
+//! What a serving process says about its array: the JSON of `detail --json`, and what the other
+//! renderings are drawn from. Fields are added, never renamed.
+
+use mdspace_engine::status::{
+    ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, MemberState, MemberStatus, SyncStatus,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::words;
+
+/// The `schema` of every JSON object that mdspace prints.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// One array and the process that serves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Version of this object.
+    pub(crate) schema: u32,
+    /// What the array is called on this host.
+    pub(crate) name: String,
+    /// The array.
+    pub(crate) array: ArrayReport,
+    /// Where it is served.
+    pub(crate) fronts: Vec<FrontReport>,
+    /// The serving process.
+    pub(crate) pid: u32,
+}
+
+/// [`ArrayStatus`] with md's words for md's numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ArrayReport {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    pub(crate) metadata: String,
+    /// Seconds since 1970.
+    pub(crate) created: u64,
+    /// Seconds since 1970.
+    pub(crate) updated: u64,
+    pub(crate) events: u64,
+    pub(crate) level: String,
+    /// md's number; `layout` is its word.
+    pub(crate) layout_number: i32,
+    pub(crate) layout: Option<String>,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) raid_disks: u32,
+    pub(crate) size_bytes: u64,
+    pub(crate) member_bytes: u64,
+    pub(crate) logical_block_bytes: u32,
+    pub(crate) array_state: String,
+    pub(crate) degraded: u32,
+    pub(crate) failed: bool,
+    pub(crate) consistency_policy: String,
+    pub(crate) bitmap: Option<BitmapReport>,
+    pub(crate) sync: SyncReport,
+    pub(crate) mismatch_cnt: u64,
+    pub(crate) members: Vec<MemberReport>,
+}
+
+/// [`BitmapStatus`], with md's pages counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BitmapReport {
+    pub(crate) chunk_bytes: u64,
+    pub(crate) dirty_bits: u64,
+    pub(crate) total_bits: u64,
+    pub(crate) dirty_pages: u64,
+    pub(crate) total_pages: u64,
+}
+
+/// [`SyncStatus`] with md's words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SyncReport {
+    pub(crate) action: String,
+    pub(crate) last_action: String,
+    pub(crate) completed_sectors: u64,
+    pub(crate) total_sectors: u64,
+    pub(crate) speed_kib_s: u64,
+}
+
+/// [`MemberStatus`] with md's words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MemberReport {
+    pub(crate) member: String,
+    pub(crate) number: u32,
+    pub(crate) device_uuid: String,
+    pub(crate) slot: Option<u32>,
+    /// Words of md's `dev-*/state`, as `in_sync` or `spare`.
+    pub(crate) state: Vec<String>,
+    pub(crate) errors: u32,
+    /// Member sectors known good; null when all are.
+    pub(crate) recovery_start: Option<u64>,
+    pub(crate) bad_ranges: u32,
+    pub(crate) data_offset_bytes: u64,
+    pub(crate) size_bytes: u64,
+    /// Numbers of the block device; null for files.
+    pub(crate) major: Option<u32>,
+    pub(crate) minor: Option<u32>,
+}
+
+/// One front end of the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FrontReport {
+    /// As the user gave it, with what was chosen for them (a port) filled in.
+    pub(crate) address: String,
+    /// The clients that are connected.
+    pub(crate) clients: Vec<String>,
+}
+
+impl From<&ArrayStatus> for ArrayReport {
+    fn from(status: &ArrayStatus) -> Self {
+        Self {
+            name: status.name.clone(),
+            uuid: words::uuid_text(&status.uuid),
+            metadata: format!("1.{}", status.metadata_minor),
+            created: status.created_s,
+            updated: status.updated_s,
+            events: status.events,
+            level: words::level_word(status.level).into(),
+            layout_number: status.layout,
+            layout: words::layout_word(status.level, status.layout),
+            chunk_bytes: u64::from(status.chunk_sectors) * 512,
+            raid_disks: status.raid_disks,
+            size_bytes: status.size_sectors * 512,
+            member_bytes: status.member_sectors * 512,
+            logical_block_bytes: status.logical_block_bytes,
+            array_state: status.state.word().into(),
+            degraded: status.degraded(),
+            failed: status.state == ArrayState::Broken,
+            consistency_policy: status.consistency_policy.word().into(),
+            bitmap: status.bitmap.map(BitmapReport::from),
+            sync: status.sync.into(),
+            mismatch_cnt: status.mismatch_sectors,
+            members: status.members.iter().map(MemberReport::from).collect(),
+        }
+    }
+}
+
+impl From<BitmapStatus> for BitmapReport {
+    fn from(bitmap: BitmapStatus) -> Self {
+        Self {
+            chunk_bytes: bitmap.chunk_bytes,
+            dirty_bits: bitmap.dirty_bits,
+            total_bits: bitmap.total_bits,
+            dirty_pages: bitmap.dirty_pages,
+            total_pages: bitmap.total_bits.div_ceil(BITS_A_PAGE),
+        }
+    }
+}
+
+impl From<SyncStatus> for SyncReport {
+    fn from(sync: SyncStatus) -> Self {
+        Self {
+            action: sync.action.word().into(),
+            last_action: sync.last_action.word().into(),
+            completed_sectors: sync.completed_sectors,
+            total_sectors: sync.total_sectors,
+            speed_kib_s: sync.speed_kib_s,
+        }
+    }
+}
+
+impl SyncReport {
+    /// Whether a task runs.
+    pub(crate) fn runs(&self) -> bool {
+        !matches!(self.action.as_str(), "idle" | "frozen")
+    }
+
+    /// Part done, 0 to 1.
+    pub(crate) fn fraction(&self) -> f64 {
+        match self.total_sectors {
+            0 => 0.0,
+            total => self.completed_sectors as f64 / total as f64,
+        }
+    }
+}
+
+impl From<&MemberStatus> for MemberReport {
+    fn from(member: &MemberStatus) -> Self {
+        let (major, minor) = device_numbers(&member.name).unzip();
+        Self {
+            member: member.name.clone(),
+            number: member.number,
+            device_uuid: words::uuid_text(&member.device_uuid),
+            slot: member.slot,
+            state: state_words(member),
+            errors: member.corrected_errors,
+            recovery_start: (member.state == MemberState::Recovering)
+                .then_some(member.recovery_offset_sectors),
+            bad_ranges: member.bad_ranges,
+            data_offset_bytes: member.data_offset_sectors * 512,
+            size_bytes: member.size_sectors * 512,
+            major,
+            minor,
+        }
+    }
+}
+
+impl MemberReport {
+    /// Whether md's `state` file would name `word`.
+    pub(crate) fn is(&self, word: &str) -> bool {
+        self.state.iter().any(|w| w == word)
+    }
+
+    /// Whether it waits for a slot or is being rebuilt into one: md's `(S)` and "spare".
+    pub(crate) fn is_spare(&self) -> bool {
+        self.is("spare")
+    }
+}
+
+fn state_words(member: &MemberStatus) -> Vec<String> {
+    let state = match member.state {
+        MemberState::InSync => "in_sync",
+        MemberState::Recovering | MemberState::Spare => "spare",
+        MemberState::Faulty => "faulty",
+    };
+    let flags = [(member.write_mostly, "write_mostly"), (member.failfast, "failfast")];
+    let flags = flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word);
+    std::iter::once(state).chain(flags).map(str::to_owned).collect()
+}
+
+fn device_numbers(path: &str) -> Option<(u32, u32)> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let metadata = std::fs::metadata(path).ok().filter(|m| m.file_type().is_block_device())?;
+    let device = metadata.rdev();
+    Some((rustix::fs::major(device), rustix::fs::minor(device)))
+}
+
+#[cfg(test)]
+pub(crate) mod examples;

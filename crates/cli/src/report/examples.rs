@@ -1,0 +1,92 @@
+//! Arrays that the tests of the renderings draw.
+
+use mdspace_engine::status::{ConsistencyPolicy, SyncAction};
+
+use super::*;
+
+/// A clean RAID6 of six files on host `host`.
+pub(crate) fn clean_raid6() -> Report {
+    report(&clean_status())
+}
+
+/// What the engine says of it.
+pub(crate) fn clean_status() -> ArrayStatus {
+    raid6((0..6).map(|slot| member(slot, MemberState::InSync, Some(slot))).collect())
+}
+
+/// The same array with slot 1 failed, slot 2 missing, and a spare a quarter rebuilt into slot 1.
+pub(crate) fn rebuilding_raid6() -> Report {
+    report(&rebuilding_status())
+}
+
+/// What the engine says of it.
+pub(crate) fn rebuilding_status() -> ArrayStatus {
+    let mut members: Vec<_> =
+        [0, 3, 4, 5].map(|slot| member(slot, MemberState::InSync, Some(slot))).into();
+    members.push(member(1, MemberState::Faulty, None));
+    members.push(member(6, MemberState::Recovering, Some(1)));
+    let mut status = raid6(members);
+    status.state = ArrayState::Active;
+    status.sync.action = SyncAction::Recover;
+    status.sync.completed_sectors = 51_200;
+    status.sync.total_sectors = 204_800;
+    status.sync.speed_kib_s = 12_800;
+    status
+}
+
+fn report(status: &ArrayStatus) -> Report {
+    let fronts = vec![FrontReport { address: "nbd:unix:/tmp/data.sock".into(), clients: vec![] }];
+    Report { schema: SCHEMA, name: "data".into(), array: status.into(), fronts, pid: 42 }
+}
+
+fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
+    ArrayStatus {
+        uuid: *b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef",
+        name: "host:data".into(),
+        metadata_minor: 2,
+        created_s: 1_795_176_000,
+        updated_s: 1_795_176_060,
+        events: 17,
+        level: 6,
+        layout: 2,
+        chunk_sectors: 1024,
+        raid_disks: 6,
+        size_sectors: 819_200,
+        member_sectors: 204_800,
+        logical_block_bytes: 512,
+        state: ArrayState::Clean,
+        consistency_policy: ConsistencyPolicy::Bitmap,
+        bitmap: Some(BitmapStatus {
+            chunk_bytes: 64 << 20,
+            dirty_bits: 1,
+            total_bits: 2,
+            dirty_pages: 1,
+        }),
+        sync: SyncStatus {
+            action: SyncAction::Idle,
+            last_action: SyncAction::Resync,
+            completed_sectors: 0,
+            total_sectors: 0,
+            speed_kib_s: 0,
+        },
+        mismatch_sectors: 0,
+        members,
+    }
+}
+
+fn member(number: u32, state: MemberState, slot: Option<u32>) -> MemberStatus {
+    MemberStatus {
+        name: format!("/none/m{number}"),
+        number,
+        device_uuid: [number as u8; 16],
+        slot,
+        state,
+        write_mostly: false,
+        failfast: false,
+        corrected_errors: 0,
+        recovery_offset_sectors: if state == MemberState::Recovering { 51_200 } else { 0 },
+        bad_ranges: 0,
+        data_offset_sectors: 4096,
+        size_sectors: 208_896,
+    }
+}

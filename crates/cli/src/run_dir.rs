@@ -1,0 +1,153 @@
+//! Where the serving processes of one user meet: sockets and lock files.
+
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use crate::args::ArrayName;
+use crate::failure::Failure;
+
+/// Bytes of `sun_path` in a socket address, without the final zero (`<linux/un.h>`).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Those who look whether an array runs hold its lock for microseconds.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_RETRY_AFTER: Duration = Duration::from_millis(5);
+
+/// The directory that holds `NAME.sock` and `NAME.lock` of each running array.
+///
+/// An array runs exactly while its process holds `NAME.lock`; a socket without a held lock is what
+/// a dead process left behind.
+#[derive(Clone, Debug)]
+pub(crate) struct RunDir(PathBuf);
+
+impl RunDir {
+    /// `$MDSPACE_RUN_DIR`, else the usual place for this user; made with mode 0700.
+    pub(crate) fn open() -> Result<Self, Failure> {
+        Self::open_at(default_path())
+    }
+
+    /// The directory at `path`, made if it is not there, refused if it is another user's.
+    pub(crate) fn open_at(path: PathBuf) -> Result<Self, Failure> {
+        let failure = |why: String| {
+            Failure::new(
+                format!("cannot use the run directory {}", path.display()),
+                why,
+                "set MDSPACE_RUN_DIR to a directory of your own with a short path",
+            )
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .and_then(|()| std::fs::symlink_metadata(&path))
+            .map_err(|error| failure(error.to_string()))
+            .and_then(|metadata| check_owner(&metadata).map_err(failure))?;
+        if path.as_os_str().len() + 1 + 32 + ".sock".len() > SOCKET_PATH_BYTES_MAX {
+            return Err(failure("its path is too long for a socket address".into()));
+        }
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The control socket of an array.
+    pub(crate) fn socket(&self, name: &ArrayName) -> PathBuf {
+        self.0.join(format!("{name}.sock"))
+    }
+
+    fn lock_path(&self, name: &ArrayName) -> PathBuf {
+        self.0.join(format!("{name}.lock"))
+    }
+
+    /// Takes the lock of an array for as long as the file lives; none if it runs already.
+    pub(crate) fn try_lock(&self, name: &ArrayName) -> io::Result<Option<File>> {
+        let file = self.open_lock(name)?;
+        for attempt in 1.. {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if attempt == LOCK_ATTEMPTS => break,
+                // Perhaps only someone who looks whether the array runs.
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY_AFTER),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a process holds the lock of an array.
+    pub(crate) fn is_running(&self, name: &ArrayName) -> io::Result<bool> {
+        match self.open_lock(name)?.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Returns once no process holds the lock of an array.
+    pub(crate) fn wait_until_gone(&self, name: &ArrayName) -> io::Result<()> {
+        self.open_lock(name)?.lock()
+    }
+
+    /// Arrays that run now, by name, in order.
+    pub(crate) fn running(&self) -> io::Result<Vec<ArrayName>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.0)? {
+            let file_name = entry?.file_name();
+            let Some(name) = file_name.to_str().and_then(|file| file.strip_suffix(".lock")) else {
+                continue;
+            };
+            let Ok(name) = name.parse::<ArrayName>() else { continue };
+            if self.is_running(&name)? {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn open_lock(&self, name: &ArrayName) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.lock_path(name))
+    }
+}
+
+fn check_owner(metadata: &Metadata) -> Result<(), String> {
+    if !metadata.is_dir() {
+        return Err("it is no directory".into());
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err("it belongs to another user".into());
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return Err("other users may write to it".into());
+    }
+    Ok(())
+}
+
+fn default_path() -> PathBuf {
+    if let Some(path) = std::env::var_os("MDSPACE_RUN_DIR").filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return "/run/mdspace".into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
+        Some(runtime) => Path::new(&runtime).join("mdspace"),
+        None => format!("/tmp/mdspace-{}", user.as_raw()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

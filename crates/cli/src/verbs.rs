@@ -1,0 +1,58 @@
+//! The verbs, one file each. A verb returns its exit code, or says why it failed.
+
+use std::process::ExitCode;
+
+use crate::args::{ArrayName, Verb};
+use crate::control::client::Client;
+use crate::control::{Reply, Request};
+use crate::failure::Failure;
+use crate::output;
+use crate::run_dir::RunDir;
+
+mod action;
+mod detail;
+mod doctor;
+mod events;
+mod help;
+mod mdstat;
+mod members;
+mod settings;
+mod stop;
+mod wait;
+
+/// Exit code of a verb that did its work and says so by it.
+type Outcome = Result<ExitCode, Failure>;
+
+/// Runs one verb.
+pub(crate) fn run(verb: Verb) -> Outcome {
+    match verb {
+        Verb::Stop(args) => stop::run(&args),
+        Verb::Detail(args) => detail::run(&args),
+        Verb::Mdstat => mdstat::run(),
+        Verb::ReAdd(args) => members::re_add(&args),
+        Verb::Remove(args) => members::remove(&args),
+        Verb::Fail(args) => members::fail(&args),
+        Verb::Readonly(args) => ask(&args.name, &Request::Readonly),
+        Verb::Readwrite(args) => ask(&args.name, &Request::Readwrite),
+        Verb::Wait(args) => wait::run(&args.name),
+        Verb::Action(args) => action::run(&args),
+        Verb::Get(args) => settings::get(&args),
+        Verb::Set(args) => settings::set(&args),
+        Verb::Events(args) => events::run(&args),
+        Verb::Serve(args) => ask(&args.name, &Request::Serve { front: args.front }),
+        Verb::Unserve(args) => ask(&args.name, &Request::Unserve { front: args.front }),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Completions(args) => help::completions(args.shell),
+        Verb::Man => help::man(),
+        Verb::Help(args) => help::run(&args),
+    }
+}
+
+/// Asks a running array for something that ends with "done", and prints its notes.
+fn ask(name: &ArrayName, request: &Request) -> Outcome {
+    let mut client = Client::connect(&RunDir::open()?, name)?;
+    if let Reply::Done { notes } = client.ask(request)? {
+        notes.iter().try_for_each(|note| output::print_line(note))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

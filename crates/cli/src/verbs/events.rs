@@ -1,0 +1,32 @@
+//! `mdspace events`.
+
+use std::process::ExitCode;
+
+use super::Outcome;
+use crate::args::EventsArgs;
+use crate::control::client::Client;
+use crate::control::{Reply, Request};
+use crate::events::Event;
+use crate::failure::Failure;
+use crate::output;
+use crate::render::event;
+use crate::run_dir::RunDir;
+
+/// Prints the events kept; with `--follow` those to come, until the array stops.
+pub(crate) fn run(args: &EventsArgs) -> Outcome {
+    let mut client = Client::connect(&RunDir::open()?, &args.name)?;
+    let mut reply = client.ask(&Request::Events { follow: args.follow })?;
+    while let Reply::Event { event } = &reply {
+        print(event, args.json)?;
+        reply = client.next_reply()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(event: &Event, json: bool) -> Result<(), Failure> {
+    if json {
+        output::print_line(&serde_json::to_string(event).expect("events have string keys"))
+    } else {
+        output::print_line(&event::line(event))
+    }
+}

@@ -1,0 +1,63 @@
+//! `mdspace help`, `completions` and `man`.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::Outcome;
+use crate::args::{CommandLine, HelpArgs};
+use crate::failure::Failure;
+use crate::help_json::Help;
+use crate::output;
+
+/// Prints help on everything or on one verb.
+pub(crate) fn run(args: &HelpArgs) -> Outcome {
+    let mut command = CommandLine::command();
+    command.build();
+    if args.json {
+        output::print_json(&Help::of(&command))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let help = match &args.verb {
+        None => command.render_long_help(),
+        Some(verb) => match command.find_subcommand_mut(verb) {
+            Some(verb) => verb.render_long_help(),
+            None => return Err(unknown(verb)),
+        },
+    };
+    output::print(&help.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the completions of a shell.
+pub(crate) fn completions(shell: Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "mdspace", &mut script);
+    output::print(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the manual page: the command, then each verb.
+pub(crate) fn man() -> Outcome {
+    let mut command = CommandLine::command();
+    command.build();
+    let mut page = Vec::new();
+    let mut render = |command: clap::Command| clap_mangen::Man::new(command).render(&mut page);
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    std::iter::once(command.clone())
+        .chain(verbs)
+        .try_for_each(&mut render)
+        .map_err(|error| Failure::new("cannot draw the manual page", error, "report it"))?;
+    output::print(&String::from_utf8_lossy(&page))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unknown(verb: &str) -> Failure {
+    Failure::new(
+        format!("no help on {verb:?}"),
+        "mdspace has no such verb",
+        "list them with `mdspace help`",
+    )
+    .with_exit_code(2)
+}

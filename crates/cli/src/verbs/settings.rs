@@ -1,0 +1,31 @@
+//! `mdspace get` and `mdspace set`.
+
+use std::process::ExitCode;
+
+use super::{Outcome, ask};
+use crate::args::{GetArgs, SetArgs};
+use crate::control::client::Client;
+use crate::control::{Reply, Request};
+use crate::output;
+use crate::run_dir::RunDir;
+
+/// Prints one value, or every key with its value.
+pub(crate) fn get(args: &GetArgs) -> Outcome {
+    let mut client = Client::connect(&RunDir::open()?, &args.name)?;
+    let reply = client.ask(&Request::Get { key: args.key.clone() })?;
+    if let Reply::Values { values } = reply {
+        for (key, value) in values {
+            match args.key {
+                Some(_) => output::print_line(&value)?,
+                None => output::print_line(&format!("{key} = {value}"))?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Changes one value.
+pub(crate) fn set(args: &SetArgs) -> Outcome {
+    let (key, value) = args.setting.clone();
+    ask(&args.name, &Request::Set { key, value })
+}

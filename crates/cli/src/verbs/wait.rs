@@ -1,0 +1,49 @@
+//! `mdspace wait`, and the waiting of other verbs.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Outcome;
+use crate::args::ArrayName;
+use crate::control::client::Client;
+use crate::failure::Failure;
+use crate::report::SyncReport;
+use crate::run_dir::RunDir;
+
+/// Time between two looks at the array.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Waits for the end of what runs; exit 1 when nothing does.
+pub(crate) fn run(name: &ArrayName) -> Outcome {
+    let mut client = Client::connect(&RunDir::open()?, name)?;
+    let waited = until_idle(&mut client)?;
+    Ok(ExitCode::from(u8::from(!waited)))
+}
+
+/// Waits until no sync task runs, with a bar on a terminal; says whether one did.
+pub(crate) fn until_idle(client: &mut Client) -> Result<bool, Failure> {
+    let mut sync = client.report()?.array.sync;
+    if !sync.runs() {
+        return Ok(false);
+    }
+    let bar = ProgressBar::new(sync.total_sectors);
+    let style = ProgressStyle::with_template("{msg:>10} [{bar:40}] {percent:>3}%  {prefix}");
+    bar.set_style(style.expect("the template is well formed").progress_chars("=>."));
+    while sync.runs() {
+        show(&bar, &sync);
+        thread::sleep(LOOK_EVERY);
+        sync = client.report()?.array.sync;
+    }
+    bar.finish_and_clear();
+    Ok(true)
+}
+
+fn show(bar: &ProgressBar, sync: &SyncReport) {
+    bar.set_length(sync.total_sectors);
+    bar.set_position(sync.completed_sectors);
+    bar.set_message(sync.action.clone());
+    bar.set_prefix(format!("{} MiB/s a member", sync.speed_kib_s >> 10));
+}
