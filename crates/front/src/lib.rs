@@ -1,1 +1,3 @@
 //! Front ends of mdspace: NBD to engine requests.
+
+pub mod nbd;

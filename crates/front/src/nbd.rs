@@ -1,0 +1,33 @@
+//! NBD, the network block device protocol: fixed newstyle handshake, simple and structured replies.
+//!
+//! Source: `doc/proto.md` of the NetworkBlockDevice project (public domain). All integers on the
+//! wire are big-endian.
+//!
+//! This module decides and never does I/O. A [`Session`] is one connection as the server sees it:
+//!
+//! ```text
+//!   bytes received ──▶ Session::poll ──▶ Event::Request ──▶ the caller executes it
+//!                                                               │
+//!   bytes to send  ◀── Batch         ◀── Session::done, data, extents, failed
+//! ```
+//!
+//! - [`export`]: what is offered: names, sizes, block sizes, abilities.
+//! - [`session`]: one connection, its limits, its events.
+//! - [`request`]: the requests that survived every check of the protocol.
+//! - [`batch`]: replies that leave together in one `sendmsg`, payloads uncopied.
+//! - [`client`]: the other end, small, for tests and tools.
+
+pub mod batch;
+pub mod client;
+pub mod export;
+mod handshake;
+mod reply;
+pub mod request;
+pub mod session;
+mod wire;
+
+pub use batch::Batch;
+pub use export::{BlockSizes, Export, ExportError, Exports};
+pub use request::{Command, Cookie, Request};
+pub use session::{Closing, Event, Extent, Limits, Misbehaved, Session};
+pub use wire::Errno;

@@ -1,0 +1,395 @@
+//! One connection: bytes in, events out; answers in, bytes out.
+
+use std::sync::Arc;
+
+use super::batch::{Batch, Weight};
+use super::export::{Export, Exports};
+use super::handshake::{Handshake, Step};
+use super::reply;
+use super::request::{Agreement, Command, Header, Request};
+use super::wire::{Errno, Gather, REQUEST_HEADER_BYTES, command, split_front};
+
+/// Unsent answers to options, in bytes, at which a session stops reading.
+const HANDSHAKE_REPLY_BYTES_MAX: usize = 64 << 10;
+/// Extents in one reply; a client that wants more asks again from where they end.
+const EXTENTS_MAX: usize = 1024;
+
+/// One connection as the server sees it. `B` is the buffer in which the data of a read is sent.
+///
+/// The caller repeats, in this order:
+///
+/// 1. [`poll`](Session::poll) with what was received, until it says [`Event::Hungry`],
+///    [`Event::Full`] or [`Event::Closed`]; execute what it asks for.
+/// 2. Answer each [`Event::Request`] once, in any order, with [`done`](Session::done),
+///    [`data`](Session::data), [`extents`](Session::extents) or [`failed`](Session::failed).
+/// 3. Send what [`take_replies`](Session::take_replies) gives, then hand it back to
+///    [`sent`](Session::sent).
+///
+/// A request counts from its header until its answer was sent, so a client that never reads
+/// its answers holds a bounded amount of memory.
+#[derive(Debug)]
+pub struct Session<B> {
+    exports: Arc<Exports>,
+    limits: Limits,
+    phase: Phase,
+    /// Set once transmission has begun; answers need it also after the connection was closed.
+    agreed: Option<Agreement>,
+    /// What the client holds: requests under way and answers not sent.
+    held: Weight,
+    /// Answers being gathered.
+    ready: Batch<B>,
+    /// An empty batch whose memory waits to be used again.
+    spare: Option<Batch<B>>,
+}
+
+/// What one connection may hold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Requests from their header until their answer was sent.
+    pub requests: usize,
+    /// Payload bytes of these requests; one request may always have up to 32 MiB.
+    pub payload_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { requests: 256, payload_bytes: 32 << 20 }
+    }
+}
+
+/// What a session asks of its caller.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// All input was used; more must be received.
+    Hungry,
+    /// Execute this and answer it. For a write, [`Event::Payload`] comes next.
+    Request(Request),
+    /// The next `left` bytes are the payload of the write announced last. Take them with
+    /// [`Session::take_payload`], or receive them into their buffer and say so with
+    /// [`Session::payload_received`].
+    Payload {
+        /// Bytes still to come.
+        left: usize,
+    },
+    /// A limit is reached. Input stays unread until answers were sent.
+    Full,
+    /// Nothing more is read from this connection.
+    Closed(Closing),
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Closing {
+    /// The client took leave: finish what is under way, send the answers, close.
+    Goodbye,
+    /// The client broke the protocol: its stream has lost its meaning. Close.
+    Misbehaved(Misbehaved),
+}
+
+/// How a client broke the protocol beyond an error reply.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Misbehaved {
+    /// Framing is lost.
+    #[error("a header without its magic number")]
+    Magic,
+    /// proto.md asks to drop such clients.
+    #[error("unknown client flags {0:#x}")]
+    ClientFlags(u32),
+    /// Only fixed newstyle has replies to options.
+    #[error("option {0} without fixed newstyle")]
+    NotFixedNewstyle(u32),
+    /// The limit of options in a handshake.
+    #[error("more than {0} options in one handshake")]
+    TooManyOptions(usize),
+    /// `EXPORT_NAME` with a name that is not served; there is no error reply for it.
+    #[error("an export that is not served")]
+    UnknownExport,
+}
+
+/// The state of consecutive bytes of an export.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Extent {
+    /// Length in bytes, not zero.
+    pub length_bytes: u32,
+    /// Nothing is allocated here.
+    pub hole: bool,
+    /// Reads as zeroes.
+    pub zero: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Handshake(Handshake),
+    Transmission(Transmission),
+    Closed(Closing),
+}
+
+#[derive(Debug, Default)]
+struct Transmission {
+    gather: Gather,
+    next: Next,
+}
+
+/// What the next bytes of a transmission are.
+#[derive(Clone, Copy, Debug, Default)]
+enum Next {
+    #[default]
+    Header,
+    /// A valid request for which there is no room yet.
+    Parked(Request),
+    /// Payload for the caller.
+    Payload { left: usize },
+    /// Payload of a write that was refused.
+    Discard { left: usize },
+}
+
+impl<B: AsRef<[u8]>> Session<B> {
+    /// A new connection; its greeting is ready to be sent.
+    pub fn new(exports: Arc<Exports>, limits: Limits) -> Session<B> {
+        let mut ready = Batch::new();
+        let mut handshake = None;
+        ready.header(|out| handshake = Some(Handshake::new(exports.clone(), out)));
+        let phase = Phase::Handshake(handshake.expect("the header was just written"));
+        let held = Weight::default();
+        Session { exports, limits, phase, agreed: None, held, ready, spare: None }
+    }
+
+    /// The export, once transmission has begun.
+    pub fn export(&self) -> Option<&Export> {
+        self.agreed.map(|agreed| &self.exports.as_slice()[agreed.export])
+    }
+
+    /// Requests that the client holds: under way, or answered and not sent.
+    pub fn held_requests(&self) -> usize {
+        self.held.requests
+    }
+
+    /// Reads from `input` up to the next event; what was used is taken off its front.
+    pub fn poll(&mut self, input: &mut &[u8]) -> Event {
+        loop {
+            let event = match &self.phase {
+                Phase::Handshake(_) => self.poll_handshake(input),
+                Phase::Transmission(_) => self.poll_transmission(input),
+                Phase::Closed(closing) => Some(Event::Closed(*closing)),
+            };
+            if let Some(event) = event {
+                return event;
+            }
+        }
+    }
+
+    /// Copies payload from `input` to the front of `buffer` and returns how many bytes.
+    pub fn take_payload(&mut self, input: &mut &[u8], buffer: &mut [u8]) -> usize {
+        let count = self.payload_left().min(input.len()).min(buffer.len());
+        buffer[..count].copy_from_slice(split_front(input, count));
+        self.payload_received(count);
+        count
+    }
+
+    /// Notes that `bytes` of payload went straight into their buffer.
+    ///
+    /// # Panics
+    ///
+    /// Panics when `bytes` is more than was left.
+    pub fn payload_received(&mut self, bytes: usize) {
+        let left = self.payload_left();
+        assert!(bytes <= left, "{bytes} bytes of payload received where {left} were left");
+        if let Phase::Transmission(transmission) = &mut self.phase {
+            transmission.expect_payload(left - bytes);
+        }
+    }
+
+    /// Bytes of payload that the caller must take before the next header is read.
+    pub fn payload_left(&self) -> usize {
+        match &self.phase {
+            Phase::Transmission(Transmission { next: Next::Payload { left }, .. }) => *left,
+            _ => 0,
+        }
+    }
+
+    /// Hands out all answers given so far; `None` if there are none.
+    pub fn take_replies(&mut self) -> Option<Batch<B>> {
+        if self.ready.is_empty() {
+            return None;
+        }
+        let fresh = self.spare.take().unwrap_or_else(Batch::new);
+        Some(std::mem::replace(&mut self.ready, fresh))
+    }
+
+    /// Takes back a batch that was sent, or could not be: its requests no longer count.
+    pub fn sent(&mut self, mut batch: Batch<B>) {
+        let weight = batch.reset();
+        self.held.requests -= weight.requests;
+        self.held.bytes -= weight.bytes;
+        self.spare = Some(batch);
+    }
+
+    fn poll_handshake(&mut self, input: &mut &[u8]) -> Option<Event> {
+        if self.ready.header_bytes() > HANDSHAKE_REPLY_BYTES_MAX {
+            return Some(Event::Full);
+        }
+        let Phase::Handshake(handshake) = &mut self.phase else { return None };
+        let mut step = Step::Hungry;
+        self.ready.header(|out| step = handshake.poll(input, out));
+        match step {
+            Step::Hungry => return Some(Event::Hungry),
+            Step::Answered => {}
+            Step::Transmit(agreed) => {
+                self.agreed = Some(agreed);
+                self.phase = Phase::Transmission(Transmission::default());
+            }
+            Step::Close(closing) => self.phase = Phase::Closed(closing),
+        }
+        None
+    }
+
+    fn poll_transmission(&mut self, input: &mut &[u8]) -> Option<Event> {
+        let Phase::Transmission(transmission) = &mut self.phase else { return None };
+        match transmission.next {
+            Next::Payload { left } => Some(Event::Payload { left }),
+            Next::Discard { left } => {
+                let count = split_front(input, left.min(input.len())).len();
+                transmission.expect_discard(left - count);
+                (count < left).then_some(Event::Hungry)
+            }
+            Next::Parked(request) => self.start(request),
+            Next::Header if self.held.requests >= self.limits.requests => Some(Event::Full),
+            Next::Header => {
+                let Some(bytes) = transmission.gather.take(input, REQUEST_HEADER_BYTES) else {
+                    return Some(Event::Hungry);
+                };
+                match Header::decode(bytes) {
+                    None => self.phase = Phase::Closed(Closing::Misbehaved(Misbehaved::Magic)),
+                    Some(header) if header.kind == command::DISC => {
+                        self.phase = Phase::Closed(Closing::Goodbye);
+                    }
+                    Some(header) => self.receive(header),
+                }
+                None
+            }
+        }
+    }
+
+    /// A header came in: it becomes a request, or is refused and its payload goes by unread.
+    fn receive(&mut self, header: Header) {
+        let (Phase::Transmission(transmission), Some(agreed)) = (&mut self.phase, self.agreed)
+        else {
+            return;
+        };
+        match header.admit(&self.exports.as_slice()[agreed.export], agreed) {
+            Ok(request) => transmission.next = Next::Parked(request),
+            Err(refusal) => {
+                transmission.expect_discard(header.trailing_bytes() as usize);
+                self.held.requests += 1;
+                self.ready.add_weight(0);
+                self.ready.header(|out| reply::refusal(out, agreed, header.cookie, refusal));
+            }
+        }
+    }
+
+    /// Lets a valid request through once there is room for its payload.
+    fn start(&mut self, request: Request) -> Option<Event> {
+        let Phase::Transmission(transmission) = &mut self.phase else { return None };
+        let bytes = request.payload_bytes() as usize;
+        if self.held.bytes > 0 && self.held.bytes + bytes > self.limits.payload_bytes {
+            return Some(Event::Full);
+        }
+        self.held.requests += 1;
+        self.held.bytes += bytes;
+        let writes = matches!(request.command, Command::Write { .. });
+        transmission.expect_payload(if writes { bytes } else { 0 });
+        if request.is_empty() {
+            self.done(&request);
+            return None;
+        }
+        Some(Event::Request(request))
+    }
+}
+
+impl Transmission {
+    fn expect_payload(&mut self, left: usize) {
+        self.next = if left > 0 { Next::Payload { left } } else { Next::Header };
+    }
+
+    fn expect_discard(&mut self, left: usize) {
+        self.next = if left > 0 { Next::Discard { left } } else { Next::Header };
+    }
+}
+
+/// Answers.
+impl<B: AsRef<[u8]>> Session<B> {
+    /// Answers a request that returns no data, and did what it was asked.
+    ///
+    /// # Panics
+    ///
+    /// Panics for a block status, or for a read of at least one byte: these return something.
+    pub fn done(&mut self, request: &Request) {
+        let returns_nothing = match request.command {
+            Command::Read => request.length_bytes == 0,
+            Command::BlockStatus { .. } => false,
+            _ => true,
+        };
+        assert!(returns_nothing, "{request:?} was answered without its data");
+        self.answer(request, |out, agreed| reply::done(out, agreed, request));
+    }
+
+    /// Answers a read with its data.
+    ///
+    /// # Panics
+    ///
+    /// Panics unless `request` is a read of exactly as many bytes as `data` has.
+    pub fn data(&mut self, request: &Request, data: B) {
+        let length = request.length_bytes;
+        assert!(
+            request.command == Command::Read && data.as_ref().len() == length as usize,
+            "{request:?} was answered with {} bytes of data",
+            data.as_ref().len()
+        );
+        self.answer(request, |out, agreed| reply::data_header(out, agreed, request));
+        self.ready.payload(data);
+    }
+
+    /// Answers a block status with extents that start at the request's offset.
+    ///
+    /// What lies beyond the request is cut off, and so is what comes after 1024 extents.
+    ///
+    /// # Panics
+    ///
+    /// Panics unless `request` is a block status, and for extents that are missing or empty.
+    pub fn extents(&mut self, request: &Request, extents: &[Extent]) {
+        let Command::BlockStatus { one_extent } = request.command else {
+            panic!("{request:?} was answered with extents");
+        };
+        assert!(!extents.is_empty(), "a block status has at least one extent");
+        let told = clip(extents, request.length_bytes, one_extent);
+        self.answer(request, |out, _| reply::extents(out, request, &told));
+    }
+
+    /// Answers a request with an error and a line for people, of which at most 4096 bytes are sent.
+    pub fn failed(&mut self, request: &Request, errno: Errno, message: &str) {
+        self.answer(request, |out, agreed| {
+            reply::error(out, agreed, request.cookie, errno, message);
+        });
+    }
+
+    fn answer(&mut self, request: &Request, write: impl FnOnce(&mut Vec<u8>, Agreement)) {
+        let agreed = self.agreed.expect("a request came in, so transmission has begun");
+        self.ready.add_weight(request.payload_bytes() as usize);
+        self.ready.header(|out| write(out, agreed));
+    }
+}
+
+/// The extents inside the request, or the first one of them.
+fn clip(extents: &[Extent], length_bytes: u32, one_extent: bool) -> Vec<Extent> {
+    let mut left = length_bytes;
+    let mut told = Vec::with_capacity(if one_extent { 1 } else { extents.len() });
+    for extent in extents {
+        assert!(extent.length_bytes > 0, "an extent has at least one byte");
+        told.push(Extent { length_bytes: extent.length_bytes.min(left), ..*extent });
+        left -= extent.length_bytes.min(left);
+        if one_extent || left == 0 || told.len() == EXTENTS_MAX {
+            break;
+        }
+    }
+    told
+}

@@ -1,0 +1,163 @@
+//! A server in memory: a session, and the bytes that it serves.
+
+use std::sync::Arc;
+
+use mdspace_front::nbd::{
+    BlockSizes, Closing, Command, Errno, Event, Export, Exports, Extent, Limits, Request, Session,
+};
+
+const BLOCK: usize = 512;
+
+/// Executes every request at once and keeps what would be sent.
+pub(crate) struct Server {
+    session: Session<Vec<u8>>,
+    disk: Vec<u8>,
+    /// A write whose payload is still arriving.
+    writing: Option<(Request, Vec<u8>, usize)>,
+    output: Vec<u8>,
+    closing: Option<Closing>,
+}
+
+/// The exports that the corpus describes.
+pub(crate) fn exports() -> Arc<Exports> {
+    let sizes = |minimum| BlockSizes::new(minimum, 4096).expect("powers of two");
+    let disk = Export {
+        name: "disk".into(),
+        description: "a disk".into(),
+        size_bytes: 1 << 20,
+        block_sizes: sizes(512),
+        read_only: false,
+        rotational: false,
+        trim: true,
+        fast_zero: true,
+    };
+    let archive = Export {
+        name: "archive".into(),
+        description: String::new(),
+        size_bytes: 64 << 10,
+        block_sizes: sizes(4096),
+        read_only: true,
+        ..disk.clone()
+    };
+    Arc::new(Exports::new(vec![disk, archive]).expect("valid exports"))
+}
+
+impl Server {
+    pub(crate) fn new() -> Server {
+        let mut server = Server {
+            session: Session::new(exports(), Limits::default()),
+            disk: vec![0; 1 << 20],
+            writing: None,
+            output: Vec::new(),
+            closing: None,
+        };
+        server.send();
+        server
+    }
+
+    /// Takes in what a client sent.
+    pub(crate) fn receive(&mut self, mut input: &[u8]) {
+        loop {
+            match self.session.poll(&mut input) {
+                Event::Hungry => break,
+                Event::Full => self.send(),
+                Event::Closed(closing) => {
+                    self.closing = Some(closing);
+                    break;
+                }
+                Event::Request(request) => self.start(request),
+                Event::Payload { .. } if input.is_empty() => break,
+                Event::Payload { .. } => self.take_payload(&mut input),
+            }
+        }
+        self.send();
+    }
+
+    /// All bytes that the client was sent since the last call.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    pub(crate) fn closing(&self) -> Option<Closing> {
+        self.closing
+    }
+
+    pub(crate) fn held_requests(&self) -> usize {
+        self.session.held_requests()
+    }
+
+    /// Writes that were announced and wait for the rest of their payload.
+    pub(crate) fn writes_under_way(&self) -> usize {
+        usize::from(self.writing.is_some())
+    }
+
+    pub(crate) fn disk(&self) -> &[u8] {
+        &self.disk
+    }
+
+    fn start(&mut self, request: Request) {
+        let length = request.payload_bytes() as usize;
+        if let Command::Write { .. } = request.command {
+            self.writing = Some((request, vec![0; length], 0));
+        } else {
+            self.execute(&request);
+        }
+    }
+
+    fn take_payload(&mut self, input: &mut &[u8]) {
+        let (request, mut payload, mut filled) = self.writing.take().expect("a write was started");
+        filled += self.session.take_payload(input, &mut payload[filled..]);
+        if filled < payload.len() {
+            self.writing = Some((request, payload, filled));
+            return;
+        }
+        let from = request.offset_bytes as usize;
+        self.disk[from..from + payload.len()].copy_from_slice(&payload);
+        self.session.done(&request);
+    }
+
+    fn execute(&mut self, request: &Request) {
+        let from = request.offset_bytes as usize;
+        let range = from..from + request.length_bytes as usize;
+        match request.command {
+            Command::Read => self.session.data(request, self.disk[range].to_vec()),
+            Command::WriteZeroes { fast: true, .. } => {
+                self.session.failed(request, Errno::NotSupported, "zeroes are written as data");
+            }
+            Command::Trim { .. } | Command::WriteZeroes { .. } => {
+                self.disk[range].fill(0);
+                self.session.done(request);
+            }
+            Command::BlockStatus { .. } => {
+                let extents = extents(&self.disk[range]);
+                self.session.extents(request, &extents);
+            }
+            Command::Flush | Command::Cache | Command::Write { .. } => self.session.done(request),
+        }
+    }
+
+    fn send(&mut self) {
+        while let Some(mut batch) = self.session.take_replies() {
+            let mut slices = Vec::new();
+            batch.slices(&mut slices, usize::MAX);
+            let length = batch.len();
+            self.output.extend(slices.iter().flat_map(|slice| slice.iter()));
+            batch.advance(length);
+            self.session.sent(batch);
+        }
+    }
+}
+
+/// Runs of zero blocks and of others.
+fn extents(bytes: &[u8]) -> Vec<Extent> {
+    let mut extents: Vec<Extent> = Vec::new();
+    for block in bytes.chunks(BLOCK) {
+        let zero = block.iter().all(|&byte| byte == 0);
+        let length_bytes = block.len() as u32;
+        match extents.last_mut() {
+            Some(last) if last.zero == zero => last.length_bytes += length_bytes,
+            _ => extents.push(Extent { length_bytes, hole: zero, zero }),
+        }
+    }
+    extents
+}
