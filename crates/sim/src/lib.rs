@@ -1,1 +1,9 @@
 //! The other backend of mdspace: virtual disks, clock and faults under a seed.
+#![forbid(unsafe_code)]
+
+pub mod backend;
+pub mod disk;
+pub mod random;
+pub mod stamp;
+pub mod trace;
+pub mod world;

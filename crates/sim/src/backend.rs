@@ -1,0 +1,63 @@
+//! The engine's contract, fulfilled by the virtual world.
+
+use std::rc::Rc;
+
+use mdspace_engine::backend::{Backend, MemberId, MemberIo, Submitted, Ticket};
+use mdspace_engine::lane::LaneId;
+use mdspace_engine::memory::Buffer;
+use mdspace_engine::time::Time;
+
+use crate::random::Random;
+use crate::world::World;
+
+/// One lane's way to the virtual disks.
+#[derive(Debug)]
+pub struct SimBackend {
+    world: Rc<World>,
+    lane: LaneId,
+}
+
+impl SimBackend {
+    /// The way of `lane` into `world`.
+    pub fn new(world: Rc<World>, lane: LaneId) -> Self {
+        Self { world, lane }
+    }
+}
+
+impl Backend for SimBackend {
+    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
+        self.world.submit(self.lane, ticket, io)
+    }
+
+    fn cancel(&self, ticket: Ticket) {
+        self.world.cancel(self.lane, ticket);
+    }
+
+    fn in_flight(&self, member: MemberId) -> usize {
+        self.world.in_flight(self.lane, member)
+    }
+
+    fn now(&self) -> Time {
+        self.world.now()
+    }
+
+    fn unix_time_s(&self) -> u64 {
+        self.world.unix_time_s()
+    }
+
+    fn random(&self) -> u64 {
+        self.world.identifier()
+    }
+
+    /// Full of noise: whoever reads what nobody wrote shall notice.
+    fn allocate(&self, bytes: usize) -> Buffer {
+        let mut buffer = Buffer::zeroed(bytes);
+        let noise = Random::new(0x6e6f_6973_65).next().to_le_bytes();
+        buffer.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&noise[..chunk.len()]));
+        buffer
+    }
+
+    fn recycle(&self, buffer: Buffer) {
+        drop(buffer);
+    }
+}

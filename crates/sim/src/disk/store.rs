@@ -1,0 +1,166 @@
+//! The bytes of a disk: durable ones, and the versions above them that a power cut may take.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::random::Random;
+use crate::stamp::SECTOR_BYTES;
+
+/// Names one write of the world, in order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WriteId(pub u64);
+
+/// A point in a disk's order of acknowledged writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Horizon(u64);
+
+/// What a disk holds. Bytes live here, not on a heap page each: a disk is a few MiB.
+pub struct Store {
+    durable: Vec<u8>,
+    /// By sector, oldest first.
+    volatile: BTreeMap<u64, Vec<Version>>,
+    /// Acknowledged writes that are not durable yet, by their place in that order.
+    acknowledged: BTreeMap<WriteId, Horizon>,
+    acknowledged_count: u64,
+}
+
+struct Version {
+    write: WriteId,
+    bytes: Rc<[u8; SECTOR_BYTES]>,
+    /// A flush failed after it was written.
+    doomed: bool,
+}
+
+/// What a power cut leaves of one write.
+#[derive(Clone, Copy)]
+enum Fate {
+    Survives,
+    Vanishes,
+    Torn,
+}
+
+impl Store {
+    pub(super) fn new(sectors: u64) -> Self {
+        Self {
+            durable: vec![0; sectors as usize * SECTOR_BYTES],
+            volatile: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            acknowledged_count: 0,
+        }
+    }
+
+    /// Copies what a reader sees from `sector` on into `out`.
+    pub fn read(&self, sector: u64, out: &mut [u8]) {
+        let start = sector as usize * SECTOR_BYTES;
+        out.copy_from_slice(&self.durable[start..start + out.len()]);
+        let end = sector + (out.len() / SECTOR_BYTES) as u64;
+        for (&at, versions) in self.volatile.range(sector..end) {
+            let newest = versions.last().expect("a sector without versions is not kept");
+            let offset = (at - sector) as usize * SECTOR_BYTES;
+            out[offset..offset + SECTOR_BYTES].copy_from_slice(&newest.bytes[..]);
+        }
+    }
+
+    /// Puts bytes on the platter behind everybody's back: garbage before the first use, a bit flip.
+    pub fn overwrite(&mut self, sector: u64, bytes: &[u8]) {
+        let start = sector as usize * SECTOR_BYTES;
+        self.durable[start..start + bytes.len()].copy_from_slice(bytes);
+        let end = sector + (bytes.len() / SECTOR_BYTES) as u64;
+        let stale: Vec<u64> = self.volatile.range(sector..end).map(|(&at, _)| at).collect();
+        for at in stale {
+            self.volatile.remove(&at);
+        }
+    }
+
+    /// Writes whole sectors, not durably.
+    pub(super) fn write(&mut self, write: WriteId, sector: u64, bytes: &[u8]) {
+        for (at, chunk) in (sector..).zip(bytes.chunks_exact(SECTOR_BYTES)) {
+            let bytes = Rc::new(chunk.try_into().expect("a whole sector"));
+            let versions = self.volatile.entry(at).or_default();
+            versions.push(Version { write, bytes, doomed: false });
+        }
+    }
+
+    pub(super) fn complete(&mut self, write: WriteId) {
+        self.acknowledged_count += 1;
+        self.acknowledged.insert(write, Horizon(self.acknowledged_count));
+    }
+
+    /// The point that a flush submitted now must reach.
+    pub fn horizon(&self) -> Horizon {
+        Horizon(self.acknowledged_count)
+    }
+
+    pub(super) fn flush(&mut self, horizon: Horizon) {
+        let acknowledged = std::mem::take(&mut self.acknowledged);
+        let covered = |write: &WriteId| acknowledged.get(write).is_some_and(|at| *at <= horizon);
+        self.persist(|write| covered(&write));
+        self.acknowledged = acknowledged;
+        self.acknowledged.retain(|_, at| *at > horizon);
+    }
+
+    pub(super) fn settle(&mut self, write: WriteId) {
+        self.persist(|other| other == write);
+        self.acknowledged.remove(&write);
+    }
+
+    /// Makes durable every version that `covered` names, and drops what lies below it.
+    fn persist(&mut self, covered: impl Fn(WriteId) -> bool) {
+        let durable = &mut self.durable;
+        self.volatile.retain(|&sector, versions| {
+            let newest = versions.iter().rposition(|v| covered(v.write) && !v.doomed);
+            if let Some(newest) = newest {
+                put(durable, sector, &versions[newest].bytes);
+                versions.drain(..=newest);
+            }
+            !versions.is_empty()
+        });
+    }
+
+    pub(super) fn doom(&mut self) {
+        self.volatile.values_mut().flatten().for_each(|version| version.doomed = true);
+    }
+
+    pub(super) fn cut(&mut self, block_sectors: u64, random: &mut Random) {
+        let volatile = std::mem::take(&mut self.volatile);
+        let mut fates = BTreeMap::new();
+        let mut torn = BTreeMap::new();
+        for (sector, versions) in volatile {
+            for version in versions {
+                let fate = *fates.entry(version.write).or_insert_with(|| Fate::draw(random));
+                let block = (version.write, sector / block_sectors);
+                let survives = match fate {
+                    Fate::Survives => true,
+                    Fate::Vanishes => false,
+                    Fate::Torn => *torn.entry(block).or_insert_with(|| random.coin()),
+                };
+                if survives {
+                    put(&mut self.durable, sector, &version.bytes);
+                }
+            }
+        }
+        self.acknowledged.clear();
+    }
+
+    /// Sectors that a power cut could change now.
+    pub fn volatile_sectors(&self) -> usize {
+        self.volatile.len()
+    }
+}
+
+impl Fate {
+    fn draw(random: &mut Random) -> Self {
+        *random.pick(&[Self::Survives, Self::Vanishes, Self::Torn])
+    }
+}
+
+fn put(durable: &mut [u8], sector: u64, bytes: &[u8; SECTOR_BYTES]) {
+    let start = sector as usize * SECTOR_BYTES;
+    durable[start..start + SECTOR_BYTES].copy_from_slice(bytes);
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({} bytes, {} volatile sectors)", self.durable.len(), self.volatile.len())
+    }
+}

@@ -1,0 +1,45 @@
+//! What is to happen, ordered by time and, within one instant, by chance.
+
+use std::collections::BTreeMap;
+
+use mdspace_engine::lane::LaneId;
+use mdspace_engine::time::Time;
+
+use super::flight::FlightId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// An alarm that the caller of `step` set.
+    Alarm(u64),
+    /// A lane runs what is ready.
+    Turn(LaneId),
+    /// The disk does what was asked.
+    Effect(FlightId),
+    /// The disk says so.
+    Finish(FlightId),
+    /// The lane stops waiting.
+    Deadline(FlightId),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct EventQueue {
+    /// By time, then by a random number, then by order of arrival.
+    waiting: BTreeMap<(Time, u64, u64), Event>,
+    arrivals: u64,
+}
+
+impl EventQueue {
+    pub(super) fn add(&mut self, when: Time, tie: u64, event: Event) {
+        self.arrivals += 1;
+        self.waiting.insert((when, tie, self.arrivals), event);
+    }
+
+    pub(super) fn next(&mut self) -> Option<(Time, Event)> {
+        self.waiting.pop_first().map(|((when, ..), event)| (when, event))
+    }
+
+    /// Forgets everything but alarms.
+    pub(super) fn retain_alarms(&mut self) {
+        self.waiting.retain(|_, event| matches!(event, Event::Alarm(_)));
+    }
+}

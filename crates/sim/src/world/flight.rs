@@ -1,0 +1,381 @@
+//! Member I/O in flight: from its submission over its effect on the disk to its completion.
+//!
+//! Effect and completion are two events: what a disk has done, others see before its owner hears of
+//! it. A deadline is a third: it answers the lane and leaves the I/O with the disk.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use mdspace_engine::backend::{
+    IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, Submitted, Ticket, WriteFrom,
+};
+use mdspace_engine::lane::LaneId;
+use mdspace_engine::memory::Buffer;
+use mdspace_engine::time::Time;
+
+use crate::disk::{Disk, DiskIndex, Effect, Hang, Horizon, WriteId};
+use crate::random::Random;
+use crate::stamp::SECTOR_BYTES;
+
+use super::World;
+use super::events::Event;
+
+/// Names one I/O of the world, in order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FlightId(u64);
+
+#[derive(Default)]
+pub(super) struct Flights {
+    flying: BTreeMap<FlightId, Flight>,
+    submitted: u64,
+}
+
+struct Flight {
+    lane: LaneId,
+    ticket: Ticket,
+    member: MemberId,
+    disk: DiskIndex,
+    op: IoOp,
+    /// What a flush must make durable.
+    horizon: Horizon,
+    /// What came of it, once the disk has done it.
+    effect: Option<Result<(), IoError>>,
+    /// Its deadline has answered it.
+    overtaken: bool,
+    /// It waits for its hung disk to go on.
+    parked: bool,
+}
+
+impl Flights {
+    pub(super) fn take_parked(&mut self, disk: DiskIndex) -> Vec<FlightId> {
+        let here = self.flying.iter_mut().filter(|(_, flight)| flight.disk == disk);
+        here.filter_map(|(&id, f)| std::mem::take(&mut f.parked).then_some(id)).collect()
+    }
+}
+
+const ENODEV: i32 = 19;
+const ECANCELED: i32 = 125;
+const ETIMEDOUT: i32 = 110;
+
+impl World {
+    pub(crate) fn submit(&self, lane: LaneId, ticket: Ticket, io: MemberIo) -> Submitted {
+        let Some(disk) = self.disk_of(io.member) else {
+            return Submitted::Done(done(Err(gone()), take_buffer(io.op)));
+        };
+        let (spec, horizon, hung) =
+            self.disk(disk, |d| (d.spec.clone(), d.store.horizon(), d.faults.hang.is_some()));
+        check(&io.op, spec.sectors, spec.block_sectors());
+        self.note(format_args!("L{} > {disk} {}", lane.0, Words(&io.op)));
+        let flight = Flight {
+            lane,
+            ticket,
+            member: io.member,
+            disk,
+            op: io.op,
+            horizon,
+            effect: None,
+            overtaken: false,
+            parked: false,
+        };
+        let instant = spec.instant_one_in > 0
+            && !hung
+            && self.chance.borrow_mut().one_in(spec.instant_one_in);
+        if instant {
+            return Submitted::Done(self.do_at_once(flight));
+        }
+        self.take_off(flight, io.deadline);
+        Submitted::Pending
+    }
+
+    fn do_at_once(&self, mut flight: Flight) -> IoDone {
+        let id = self.next_flight();
+        self.affect(id, &mut flight);
+        self.conclude(id, flight)
+    }
+
+    fn take_off(&self, flight: Flight, deadline: Option<Time>) {
+        let id = self.next_flight();
+        let (effect_at, finish_at) = self.draw_times(flight.disk);
+        self.schedule(effect_at, Event::Effect(id));
+        self.schedule(finish_at, Event::Finish(id));
+        if let Some(deadline) = deadline {
+            self.schedule(deadline, Event::Deadline(id));
+        }
+        self.flights.borrow_mut().flying.insert(id, flight);
+    }
+
+    fn next_flight(&self) -> FlightId {
+        let mut flights = self.flights.borrow_mut();
+        flights.submitted += 1;
+        FlightId(flights.submitted)
+    }
+
+    /// When the disk does it, and when it says so.
+    fn draw_times(&self, disk: DiskIndex) -> (Time, Time) {
+        let (latency, slowness) = self.disk(disk, |d| (d.spec.latency, d.faults.slowness));
+        let mut chance = self.chance.borrow_mut();
+        let takes = latency.draw(&mut chance) * slowness.unwrap_or(1);
+        let nanos = u64::try_from(takes.as_nanos()).expect("a latency of less than centuries");
+        let effect = Duration::from_nanos(chance.below(nanos + 1));
+        (self.now.get() + effect, self.now.get() + takes)
+    }
+
+    pub(super) fn effect(&self, id: FlightId) {
+        let Some(mut flight) = self.flights.borrow_mut().flying.remove(&id) else { return };
+        // A hung disk does not answer, but it may have done what it was asked.
+        let hangs = self.hang_of(flight.disk).is_some();
+        if flight.effect.is_none() && (!hangs || self.chance.borrow_mut().coin()) {
+            self.affect(id, &mut flight);
+        }
+        self.flights.borrow_mut().flying.insert(id, flight);
+    }
+
+    /// Lets the disk do it.
+    fn affect(&self, id: FlightId, flight: &mut Flight) {
+        let mut disks = self.disks.borrow_mut();
+        let disk = &mut disks[usize::from(flight.disk.0)];
+        let mut chance = self.chance.borrow_mut();
+        let result = perform(disk, WriteId(id.0), &mut flight.op, flight.horizon, &mut chance);
+        drop((disks, chance));
+        if !matches!(flight.op, IoOp::Read { .. }) {
+            self.note(format_args!("   * {} {}", flight.disk, Words(&flight.op)));
+        }
+        flight.effect = Some(result);
+    }
+
+    pub(super) fn finish(&self, id: FlightId) {
+        let Some(mut flight) = self.flights.borrow_mut().flying.remove(&id) else { return };
+        if self.park(id, &mut flight) {
+            self.flights.borrow_mut().flying.insert(id, flight);
+            return;
+        }
+        if flight.effect.is_none() {
+            self.affect(id, &mut flight);
+        }
+        let (lane, ticket, overtaken) = (flight.lane, flight.ticket, flight.overtaken);
+        let done = self.conclude(id, flight);
+        if !overtaken {
+            self.deliver(lane, ticket, done);
+        }
+    }
+
+    /// Acknowledges a flight that has had its effect, and gives its buffer back.
+    fn conclude(&self, id: FlightId, flight: Flight) -> IoDone {
+        let mut result = flight.effect.expect("an I/O ends after its effect");
+        {
+            let disk = &mut self.disks.borrow_mut()[usize::from(flight.disk.0)];
+            if disk.faults.gone {
+                result = Err(gone());
+            }
+            if result.is_ok() && writes(&flight.op) {
+                disk.acknowledge(WriteId(id.0), fua(&flight.op));
+            }
+        }
+        let (lane, disk, words) = (flight.lane.0, flight.disk, Words(&flight.op));
+        match &result {
+            Ok(()) => self.note(format_args!("L{lane} < {disk} {words}")),
+            Err(error) => self.note(format_args!("L{lane} ! {disk} {words}: {error}")),
+        }
+        done(result, take_buffer(flight.op))
+    }
+
+    pub(super) fn pass_deadline(&self, id: FlightId) {
+        let (lane, ticket) = {
+            let mut flights = self.flights.borrow_mut();
+            let Some(flight) = flights.flying.get_mut(&id).filter(|f| !f.overtaken) else { return };
+            flight.overtaken = true;
+            let words = Words(&flight.op);
+            self.note(format_args!("L{} T {} {words}", flight.lane.0, flight.disk));
+            (flight.lane, flight.ticket)
+        };
+        let error = IoError { kind: IoErrorKind::Deadline, errno: ETIMEDOUT };
+        self.deliver(lane, ticket, done(Err(error), None));
+    }
+
+    /// Ends an I/O early, or not: a disk may be past stopping.
+    pub(crate) fn cancel(&self, lane: LaneId, ticket: Ticket) {
+        if self.chance.borrow_mut().coin() {
+            return;
+        }
+        let mut flights = self.flights.borrow_mut();
+        let mut flying = flights.flying.iter_mut();
+        let found = flying.find(|(_, flight)| flight.lane == lane && flight.ticket == ticket);
+        let Some((&id, flight)) = found else { return };
+        if flight.effect.is_none() {
+            flight.effect = Some(Err(cancelled()));
+            drop(flights);
+            self.schedule(self.now(), Event::Finish(id));
+        }
+    }
+
+    /// I/Os of `lane` that the disk behind `member` still holds.
+    pub(crate) fn in_flight(&self, lane: LaneId, member: MemberId) -> usize {
+        let flights = self.flights.borrow();
+        let flying = flights.flying.values();
+        flying.filter(|flight| flight.lane == lane && flight.member == member).count()
+    }
+
+    /// I/Os that disks hold, those past their deadline included.
+    pub fn flight_count(&self) -> usize {
+        self.flights.borrow().flying.len()
+    }
+
+    /// How the disk hangs now, if it does.
+    fn hang_of(&self, disk: DiskIndex) -> Option<Hang> {
+        let (gone, hang) = self.disk(disk, |d| (d.faults.gone, d.faults.hang));
+        hang.filter(|hang| !gone && !matches!(hang, Hang::Until(when) if *when <= self.now()))
+    }
+
+    /// Keeps a flight from its end while its disk hangs. True when it does.
+    fn park(&self, id: FlightId, flight: &mut Flight) -> bool {
+        if flight.effect.is_some_and(|effect| effect == Err(cancelled())) {
+            return false;
+        }
+        match self.hang_of(flight.disk) {
+            None => return false,
+            Some(Hang::ForEver) => flight.parked = true,
+            Some(Hang::Until(when)) => {
+                let after = Duration::from_nanos(self.chance.borrow_mut().below(100_000));
+                self.schedule(when + after, Event::Finish(id));
+            }
+        }
+        true
+    }
+
+    /// Ends every flight without an owner to tell: the disk has done it or not.
+    pub(super) fn land_flights(&self) {
+        let mut flying: Vec<_> =
+            std::mem::take(&mut self.flights.borrow_mut().flying).into_iter().collect();
+        self.chance.borrow_mut().shuffle(&mut flying);
+        for (id, mut flight) in flying {
+            if flight.effect.is_none() && self.chance.borrow_mut().coin() {
+                self.affect(id, &mut flight);
+            }
+        }
+    }
+}
+
+fn perform(
+    disk: &mut Disk,
+    id: WriteId,
+    op: &mut IoOp,
+    horizon: Horizon,
+    chance: &mut Random,
+) -> Result<(), IoError> {
+    match op {
+        IoOp::Read { sector, into: ReadInto::Buffer(buffer, bytes) } => {
+            let out = &mut buffer[bytes.clone()];
+            disk.perform(id, Effect::Read(range(*sector, out.len()), out), chance)
+        }
+        IoOp::Read { sector, into: ReadInto::Sink(sink, bytes) } => {
+            let mut out = vec![0; bytes.len()];
+            let result =
+                disk.perform(id, Effect::Read(range(*sector, out.len()), &mut out), chance);
+            sink.put(bytes.start, &out);
+            result
+        }
+        IoOp::Write { sector, from, .. } => {
+            let data = copy_of(from);
+            disk.perform(id, Effect::Write(range(*sector, data.len()), &data), chance)
+        }
+        IoOp::Flush => disk.perform(id, Effect::Flush(horizon), chance),
+        IoOp::Discard { sector, sectors } => {
+            disk.perform(id, Effect::Discard(*sector..*sector + *sectors), chance)
+        }
+        IoOp::WriteZeroes { sector, sectors, .. } => {
+            let zeroes = vec![0; *sectors as usize * SECTOR_BYTES];
+            let effect = Effect::Write(*sector..*sector + *sectors, &zeroes);
+            disk.perform(id, effect, chance)
+        }
+    }
+}
+
+/// The bytes of a write, taken when the disk takes them and not before.
+fn copy_of(from: &WriteFrom) -> Vec<u8> {
+    match from {
+        WriteFrom::Buffer(buffer, bytes) => buffer[bytes.clone()].to_vec(),
+        WriteFrom::Shared(buffer, bytes) => buffer[bytes.clone()].to_vec(),
+        WriteFrom::Source(source, bytes) => {
+            let mut out = vec![0; bytes.len()];
+            source.take(bytes.start, &mut out);
+            out
+        }
+    }
+}
+
+fn take_buffer(op: IoOp) -> Option<Buffer> {
+    match op {
+        IoOp::Read { into: ReadInto::Buffer(buffer, _), .. }
+        | IoOp::Write { from: WriteFrom::Buffer(buffer, _), .. } => Some(buffer),
+        _ => None,
+    }
+}
+
+fn done(result: Result<(), IoError>, buffer: Option<Buffer>) -> IoDone {
+    IoDone { result, buffer }
+}
+
+fn gone() -> IoError {
+    IoError { kind: IoErrorKind::Gone, errno: ENODEV }
+}
+
+fn cancelled() -> IoError {
+    IoError { kind: IoErrorKind::Cancelled, errno: ECANCELED }
+}
+
+fn writes(op: &IoOp) -> bool {
+    matches!(op, IoOp::Write { .. } | IoOp::Discard { .. } | IoOp::WriteZeroes { .. })
+}
+
+fn fua(op: &IoOp) -> bool {
+    matches!(op, IoOp::Write { fua: true, .. } | IoOp::WriteZeroes { fua: true, .. })
+}
+
+fn range(sector: u64, bytes: usize) -> Range<u64> {
+    sector..sector + (bytes / SECTOR_BYTES) as u64
+}
+
+/// An I/O that the engine must never submit is a bug of the engine's.
+fn check(op: &IoOp, disk_sectors: u64, block_sectors: u64) {
+    let (sector, sectors) = match op {
+        IoOp::Flush => return,
+        IoOp::Read { sector, into } => (*sector, whole_sectors(into.len())),
+        IoOp::Write { sector, from, .. } => (*sector, whole_sectors(from.len())),
+        IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+            (*sector, *sectors)
+        }
+    };
+    let end = sector.checked_add(sectors).expect("an I/O ends within the address space");
+    assert!(sectors > 0, "an empty I/O: {}", Words(op));
+    assert!(end <= disk_sectors, "an I/O beyond the end of a disk: {}", Words(op));
+    let aligned = sector.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors);
+    assert!(aligned, "an I/O that cuts a logical block: {}", Words(op));
+}
+
+fn whole_sectors(bytes: usize) -> u64 {
+    assert!(bytes.is_multiple_of(SECTOR_BYTES), "an I/O of {bytes} bytes cuts a sector");
+    (bytes / SECTOR_BYTES) as u64
+}
+
+/// An operation as the trace writes it.
+struct Words<'a>(&'a IoOp);
+
+impl std::fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sectors = |bytes: usize| bytes / SECTOR_BYTES;
+        match self.0 {
+            IoOp::Read { sector, into } => write!(f, "r {sector}+{}", sectors(into.len())),
+            IoOp::Write { sector, from, fua } => {
+                let letter = if *fua { 'W' } else { 'w' };
+                write!(f, "{letter} {sector}+{}", sectors(from.len()))
+            }
+            IoOp::Flush => write!(f, "f"),
+            IoOp::Discard { sector, sectors } => write!(f, "d {sector}+{sectors}"),
+            IoOp::WriteZeroes { sector, sectors, fua } => {
+                let letter = if *fua { 'Z' } else { 'z' };
+                write!(f, "{letter} {sector}+{sectors}")
+            }
+        }
+    }
+}
