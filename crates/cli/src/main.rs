@@ -12,12 +12,12 @@ mod doctor;
 mod events;
 mod failure;
 mod help_json;
+mod layout_words;
 mod output;
 mod render;
 mod report;
 mod run_dir;
 mod verbs;
-mod words;
 
 fn main() -> ExitCode {
     let command_line = args::CommandLine::parse();

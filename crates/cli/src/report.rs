@@ -6,7 +6,7 @@ use mdspace_engine::status::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::words;
+use crate::layout_words;
 
 /// The `schema` of every JSON object that mdspace prints.
 pub(crate) const SCHEMA: u32 = 1;
@@ -39,7 +39,7 @@ pub(crate) struct ArrayReport {
     pub(crate) events: u64,
     pub(crate) level: String,
     /// md's number; `layout` is its word.
-    pub(crate) layout_number: i32,
+    pub(crate) layout_number: u32,
     pub(crate) layout: Option<String>,
     pub(crate) chunk_bytes: u64,
     pub(crate) raid_disks: u32,
@@ -109,14 +109,14 @@ impl From<&ArrayStatus> for ArrayReport {
     fn from(status: &ArrayStatus) -> Self {
         Self {
             name: status.name.clone(),
-            uuid: words::uuid_text(&status.uuid),
-            metadata: format!("1.{}", status.metadata_minor),
+            uuid: status.uuid.to_string(),
+            metadata: status.metadata.to_string(),
             created: status.created_s,
             updated: status.updated_s,
             events: status.events,
-            level: words::level_word(status.level).into(),
+            level: status.level.to_string(),
             layout_number: status.layout,
-            layout: words::layout_word(status.level, status.layout),
+            layout: layout_words::layout_word(status.level, status.layout),
             chunk_bytes: u64::from(status.chunk_sectors) * 512,
             raid_disks: status.raid_disks,
             size_bytes: status.size_sectors * 512,
@@ -179,7 +179,7 @@ impl From<&MemberStatus> for MemberReport {
         Self {
             member: member.name.clone(),
             number: member.number,
-            device_uuid: words::uuid_text(&member.device_uuid),
+            device_uuid: member.device_uuid.to_string(),
             slot: member.slot,
             state: state_words(member),
             errors: member.corrected_errors,

@@ -3,25 +3,27 @@
 //! `mdspace detail` and `/proc/mdstat`'s text are drawn from these values alone. Nothing here decides
 //! anything: the owner of the array fills it in, whoever asks reads it. Sectors are 512 bytes.
 
+use mdspace_format::{Level, MetadataVersion, Uuid};
+
 /// One array at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayStatus {
-    /// `set_uuid`, in the superblock's byte order.
-    pub uuid: [u8; 16],
+    /// `set_uuid`.
+    pub uuid: Uuid,
     /// The name on disk: `HOST:NAME`, or `NAME` where no host is known.
     pub name: String,
-    /// Metadata minor version: 0, 1 or 2 for 1.0, 1.1, 1.2.
-    pub metadata_minor: u8,
+    /// Version of the superblocks.
+    pub metadata: MetadataVersion,
     /// Creation, seconds since 1970.
     pub created_s: u64,
     /// Last superblock update, seconds since 1970.
     pub updated_s: u64,
     /// Event count of the superblocks.
     pub events: u64,
-    /// md's level number: 0, 1, 4, 5, 6, 10, or -1 for linear.
-    pub level: i32,
+    /// The level.
+    pub level: Level,
     /// md's layout number, as in the superblock.
-    pub layout: i32,
+    pub layout: u32,
     /// Chunk size; 0 where the level has none.
     pub chunk_sectors: u32,
     /// Slots of the array, without spares.
@@ -193,7 +195,7 @@ pub struct MemberStatus {
     /// `dev_number`: its permanent place in `dev_roles`.
     pub number: u32,
     /// `device_uuid`.
-    pub device_uuid: [u8; 16],
+    pub device_uuid: Uuid,
     /// The slot that it holds or is being rebuilt into; none for spares and faulty members.
     pub slot: Option<u32>,
     /// What it is to the array.

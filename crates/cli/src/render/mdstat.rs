@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::layout_words;
 use crate::report::{ArrayReport, MemberReport, Report, SyncReport};
-use crate::words;
 
 /// Cells of the progress bar.
 const BAR_CELLS: usize = 20;
@@ -93,8 +93,10 @@ fn slots(array: &ArrayReport) -> String {
     format!("[{}/{present}] [{letters}]", array.raid_disks)
 }
 
-fn raid10_copies(layout: i32) -> String {
-    let Some((near, far, offset)) = words::raid10_copies(layout) else { return String::new() };
+fn raid10_copies(layout: u32) -> String {
+    let Some((near, far, offset)) = layout_words::raid10_copies(layout) else {
+        return String::new();
+    };
     let near = if near > 1 { format!(" {near} near-copies") } else { String::new() };
     let kind = if offset { "offset" } else { "far" };
     let far = if far > 1 { format!(" {far} {kind}-copies") } else { String::new() };

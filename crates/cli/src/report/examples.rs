@@ -1,6 +1,7 @@
 //! Arrays that the tests of the renderings draw.
 
 use mdspace_engine::status::{ConsistencyPolicy, SyncAction};
+use mdspace_format::{Level, MetadataVersion, Uuid};
 
 use super::*;
 
@@ -41,13 +42,13 @@ fn report(status: &ArrayStatus) -> Report {
 
 fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
     ArrayStatus {
-        uuid: *b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef",
+        uuid: "01234567:89abcdef:01234567:89abcdef".parse().expect("a good uuid"),
         name: "host:data".into(),
-        metadata_minor: 2,
+        metadata: MetadataVersion::V1_2,
         created_s: 1_795_176_000,
         updated_s: 1_795_176_060,
         events: 17,
-        level: 6,
+        level: Level::Raid6,
         layout: 2,
         chunk_sectors: 1024,
         raid_disks: 6,
@@ -78,7 +79,7 @@ fn member(number: u32, state: MemberState, slot: Option<u32>) -> MemberStatus {
     MemberStatus {
         name: format!("/none/m{number}"),
         number,
-        device_uuid: [number as u8; 16],
+        device_uuid: Uuid([number as u8; 16]),
         slot,
         state,
         write_mostly: false,
