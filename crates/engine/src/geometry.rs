@@ -11,6 +11,7 @@ use std::fmt;
 pub use divisor::Divisor;
 pub use error::GeometryError;
 pub use linear::LinearGeometry;
+pub use mdspace_format::Level;
 pub use parity::{ParityGeometry, Position, Row, RowAddress};
 pub use raid0::Raid0Geometry;
 pub use raid1::Raid1Geometry;
@@ -32,39 +33,6 @@ pub const MAX_SECTORS: u64 = 1 << 54;
 
 /// The smallest chunk of a level that computes or copies by page: 4 KiB, in sectors.
 const PAGE_SECTORS: u32 = 8;
-
-/// How an array arranges its data, in md's names.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Level {
-    /// Members one after another.
-    Linear,
-    /// Chunks striped over the members, nothing to lose.
-    Raid0,
-    /// The same data on every member.
-    Raid1,
-    /// Stripes with parity on the last member.
-    Raid4,
-    /// Stripes with parity that turns.
-    Raid5,
-    /// Stripes with two parities.
-    Raid6,
-    /// Striped copies: near, far or offset.
-    Raid10,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Level::Linear => "linear",
-            Level::Raid0 => "raid0",
-            Level::Raid1 => "raid1",
-            Level::Raid4 => "raid4",
-            Level::Raid5 => "raid5",
-            Level::Raid6 => "raid6",
-            Level::Raid10 => "raid10",
-        })
-    }
-}
 
 /// The position (role) of a member in its array, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

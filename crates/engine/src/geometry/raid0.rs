@@ -18,6 +18,7 @@ pub struct Raid0Geometry {
     raid_disks: u16,
     chunk: Divisor,
     zones: Vec<Zone>,
+    array_sectors: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -63,13 +64,14 @@ impl Raid0Geometry {
             raid_disks: shape.raid_disks,
             chunk: Divisor::new(u64::from(shape.chunk_sectors)),
             zones,
+            array_sectors: array_sectors(&sizes, shape.chunk_sectors),
         })
     }
 
-    /// The size of the array.
+    /// The size of the array. Where the chunk is no power of two it may be less than the zones hold.
     #[inline]
     pub fn array_sectors(&self) -> u64 {
-        self.zones.last().map_or(0, |zone| zone.end_sector)
+        self.array_sectors
     }
 
     /// Members of a whole array.
@@ -90,8 +92,9 @@ impl Raid0Geometry {
     /// When `array_sector` is beyond the end.
     #[inline]
     pub fn locate(&self, array_sector: u64) -> Piece {
+        assert!(array_sector < self.array_sectors, "sector {array_sector} is beyond the array");
         let zone = self.zones.iter().find(|zone| array_sector < zone.end_sector);
-        let zone = zone.expect("the sector is within the array");
+        let zone = zone.expect("the zones hold the array");
         let (chunk, offset) = self.chunk.div_rem(array_sector);
         let in_zone = chunk - zone.first_chunk;
         let member = zone.width.rem(in_zone + zone.turn);
@@ -99,7 +102,7 @@ impl Raid0Geometry {
         Piece {
             slot: zone.members[member as usize],
             member_sector: (zone.member_chunk + row) * self.chunk.divisor() + offset,
-            sectors: self.chunk.divisor() - offset,
+            sectors: (self.chunk.divisor() - offset).min(self.array_sectors - array_sector),
         }
     }
 
@@ -114,8 +117,15 @@ impl Raid0Geometry {
         let row_chunk = (member_chunk - zone.member_chunk).checked_mul(width)?;
         let chunk = row_chunk.checked_add(zone.first_chunk + in_row)?;
         let array_sector = chunk.checked_mul(self.chunk.divisor())?.checked_add(offset)?;
-        (array_sector < zone.end_sector).then_some(array_sector)
+        (array_sector < zone.end_sector.min(self.array_sectors)).then_some(array_sector)
     }
+}
+
+/// What md makes of members of these sizes. It rounds with a mask that fits powers of two only, and so gives
+/// away a part of the last zone with other chunks; a larger array would be cut when md assembles it.
+fn array_sectors(sizes: &[u64], chunk_sectors: u32) -> u64 {
+    let mask = !(u64::from(chunk_sectors) - 1);
+    sizes.iter().map(|size| size & mask).sum()
 }
 
 /// The zones of the original layout over members of these sizes, all whole chunks and none empty.

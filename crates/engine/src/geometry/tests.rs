@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
+mod kernel_maps;
 mod refusals;
 mod shapes;
 
