@@ -10,7 +10,7 @@ GROUP := tools/group
 # One test program holds every test of the whole command; a group is one of its modules.
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 
-.PHONY: demo build check test tools fmt lint docs unit tree kernel
+.PHONY: demo build check test tools fmt lint docs unit tree kernel durability
 .NOTPARALLEL:
 
 demo:
@@ -21,7 +21,7 @@ build:
 
 check: fmt lint docs unit tree
 
-test: check tools kernel
+test: check tools kernel durability
 
 tools:
 	@$(GROUP) tools 300 tools/fetch
@@ -45,3 +45,6 @@ tree:
 
 kernel:
 	@$(GROUP) kernel 120 $(OUTSIDE) kernel::
+
+durability:
+	@$(GROUP) durability 300 $(OUTSIDE) durability::

@@ -3,13 +3,17 @@
 
 mod guest;
 mod images;
+mod model;
 mod pattern;
 mod tools;
+mod write_log;
 
 pub(crate) use guest::Guest;
 pub(crate) use images::{Images, flip};
-pub(crate) use pattern::Pattern;
+pub(crate) use model::Model;
+pub(crate) use pattern::{Pattern, Stream};
 pub(crate) use tools::{Tools, project};
+pub(crate) use write_log::WriteLog;
 
 /// Bytes in a sector.
 pub(crate) const SECTOR: usize = 512;

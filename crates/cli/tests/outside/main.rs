@@ -2,6 +2,7 @@
 //! can show. `make test` runs each module as a group of its own; `cargo test` alone leaves this
 //! program out, since most of it needs the programs that `tools/fetch` unpacks.
 
+mod durability;
 mod harness;
 mod kernel;
 mod tree;
