@@ -7,7 +7,6 @@ use mdspace_engine::lane::LaneId;
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 
-use crate::random::Random;
 use crate::world::World;
 
 /// One lane's way to the virtual disks.
@@ -49,11 +48,10 @@ impl Backend for SimBackend {
         self.world.identifier()
     }
 
-    /// Full of noise: whoever reads what nobody wrote shall notice.
+    /// Never full of zeroes: whoever reads what nobody wrote shall notice.
     fn allocate(&self, bytes: usize) -> Buffer {
         let mut buffer = Buffer::zeroed(bytes);
-        let noise = Random::new(0x6e6f_6973_65).next().to_le_bytes();
-        buffer.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&noise[..chunk.len()]));
+        buffer.fill(0xdb);
         buffer
     }
 

@@ -3,6 +3,7 @@
 
 pub mod backend;
 pub mod disk;
+pub mod model;
 pub mod random;
 pub mod stamp;
 pub mod trace;

@@ -1,0 +1,208 @@
+//! The shadow model: which values a reader of the array may see, sector by sector.
+//!
+//! It knows neither geometry nor parity, only what was asked and what was answered:
+//!
+//! - After an acknowledged write a read sees it, or a write that was not over before it began.
+//! - A write that failed, or that a crash took, leaves each sector old or new; the first read after
+//!   it decides, and every later one sees the same.
+//! - After a power cut a sector holds something not older than its last durable write: one that had
+//!   FUA, or that was acknowledged before an acknowledged flush was asked for.
+//!
+//! `begun < ended` for every write that ended; moments are counted, not timed, and no two are equal.
+
+mod history;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::stamp::{Found, SECTOR_BYTES, Version, identify};
+
+use history::{History, Moment};
+
+/// Names one request from its beginning to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked(Moment);
+
+/// What a write is allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// Acknowledged, it has been done.
+    Done,
+    /// Acknowledged, it has been done and is durable.
+    Durable,
+    /// It was done or not: a failed request, or a discard.
+    Unknown,
+}
+
+/// A read that no legal history explains.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("sector {sector} of the array reads as {found}, legal are {legal:?}")]
+pub struct Violation {
+    /// Sector of the array.
+    pub sector: u64,
+    /// What it read as.
+    pub found: Found,
+    /// Versions that it could have had.
+    pub legal: Vec<u64>,
+}
+
+/// What the array may hold.
+#[derive(Clone, Debug)]
+pub struct Model {
+    sectors: Vec<History>,
+    moment: Moment,
+    writes: BTreeMap<Asked, Write>,
+    reads: BTreeSet<Asked>,
+    /// Sectors whose history a flush could shorten.
+    volatile: BTreeSet<u64>,
+    /// Whether a read settles what is open: not while more has failed than redundancy can bear.
+    steady: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    range: Range<u64>,
+}
+
+impl Model {
+    /// An array of `sectors` sectors that reads as zeroes.
+    pub fn zeroes(sectors: u64) -> Self {
+        Self::new(sectors, History::zeroes())
+    }
+
+    /// An array of `sectors` sectors of which nothing is known.
+    pub fn anything(sectors: u64) -> Self {
+        Self::new(sectors, History::anything())
+    }
+
+    fn new(sectors: u64, history: History) -> Self {
+        Self {
+            sectors: vec![history; sectors as usize],
+            moment: 1,
+            writes: BTreeMap::new(),
+            reads: BTreeSet::new(),
+            volatile: BTreeSet::new(),
+            steady: true,
+        }
+    }
+
+    /// Says whether a read still settles what is open. It does not when redundancy that a crash left
+    /// open is lost before it was made right: then which of the old and new values is seen may change.
+    pub fn set_steady(&mut self, steady: bool) {
+        self.steady = steady;
+    }
+
+    /// A write of `version` to `range` begins. Several versions when its source may change under it.
+    pub fn begin_write(&mut self, range: Range<u64>, versions: &[Version]) -> Asked {
+        let asked = self.ask();
+        for sector in range.clone() {
+            for &version in versions {
+                self.sectors[sector as usize].begin(version, asked.0);
+            }
+            self.volatile.insert(sector);
+        }
+        self.writes.insert(asked, Write { range });
+        asked
+    }
+
+    /// It ends.
+    pub fn end_write(&mut self, asked: Asked, certainty: Certainty) {
+        let ended = self.tick();
+        let write = self.writes.remove(&asked).expect("a write that begins ends once");
+        for sector in write.range {
+            self.sectors[sector as usize].end(asked.0, ended, certainty);
+        }
+    }
+
+    /// A read begins.
+    pub fn begin_read(&mut self) -> Asked {
+        let asked = self.ask();
+        self.reads.insert(asked);
+        asked
+    }
+
+    /// It fails: nothing is learnt.
+    pub fn fail_read(&mut self, asked: Asked) {
+        assert!(self.reads.remove(&asked), "a read that begins ends once");
+    }
+
+    /// It returns `bytes`, the first of which are `sector`'s.
+    pub fn end_read(&mut self, asked: Asked, sector: u64, bytes: &[u8]) -> Result<(), Violation> {
+        self.fail_read(asked);
+        let ended = self.tick();
+        for (sector, bytes) in (sector..).zip(bytes.chunks_exact(SECTOR_BYTES)) {
+            let found = identify(sector, bytes);
+            let history = &mut self.sectors[sector as usize];
+            if !history.allows(found, asked.0) {
+                return Err(Violation { sector, found, legal: history.legal(asked.0) });
+            }
+            if let (true, Found::Version(version)) = (self.steady, found) {
+                history.settle(version, asked.0, ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// A flush begins.
+    pub fn begin_flush(&mut self) -> Asked {
+        self.ask()
+    }
+
+    /// It is acknowledged: every write that was acknowledged before it began is durable.
+    pub fn end_flush(&mut self, asked: Asked) {
+        let oldest_read = self.reads.first().map_or(self.moment, |read| read.0);
+        let sectors = &mut self.sectors;
+        self.volatile.retain(|&sector| {
+            sectors[sector as usize].flush(asked.0, oldest_read);
+            !sectors[sector as usize].is_settled()
+        });
+    }
+
+    /// The process dies. What was in flight was done or not; disks keep what they have.
+    pub fn kill(&mut self) {
+        let open: Vec<Asked> = self.writes.keys().copied().collect();
+        open.into_iter().for_each(|asked| self.end_write(asked, Certainty::Unknown));
+        self.reads.clear();
+    }
+
+    /// The power goes. Whatever was not durable was done or not.
+    pub fn cut_power(&mut self) {
+        self.kill();
+        let now = self.tick();
+        for &sector in &self.volatile {
+            self.sectors[sector as usize].cut_power(now);
+        }
+    }
+
+    /// Nothing is known of `range` any more: a forced assembly, say, gave it up.
+    pub fn forget(&mut self, range: Range<u64>) {
+        self.sectors[range.start as usize..range.end as usize].fill(History::anything());
+    }
+
+    /// What `sector` may hold now; a test's way to look.
+    pub fn legal(&self, sector: u64) -> Vec<u64> {
+        self.sectors[sector as usize].legal(self.moment + 1)
+    }
+
+    /// Sectors of the array.
+    pub fn len(&self) -> u64 {
+        self.sectors.len() as u64
+    }
+
+    /// Whether the array has no sectors.
+    pub fn is_empty(&self) -> bool {
+        self.sectors.is_empty()
+    }
+
+    fn ask(&mut self) -> Asked {
+        Asked(self.tick())
+    }
+
+    fn tick(&mut self) -> Moment {
+        self.moment += 1;
+        self.moment
+    }
+}

@@ -1,0 +1,167 @@
+//! The values that one sector may have.
+
+use crate::stamp::{Found, Version};
+
+use super::Certainty;
+
+/// A point in the order of everything that is asked and answered.
+pub(super) type Moment = u64;
+
+/// The writes that a sector's content may be from.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    value: Value,
+    begun: Moment,
+    /// `None` while the write is under way.
+    ended: Option<Moment>,
+    certainty: Certainty,
+    /// A read saw another value when nothing was under way, and this one never returns unless a
+    /// power cut brings it back.
+    hidden: Option<Moment>,
+    /// It was possible at the last power cut, so it is on a platter or it is not.
+    on_platter: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Known(Version),
+    Anything,
+}
+
+impl History {
+    pub(super) fn zeroes() -> Self {
+        Self::of(Value::Known(Version::default()))
+    }
+
+    pub(super) fn anything() -> Self {
+        Self::of(Value::Anything)
+    }
+
+    fn of(value: Value) -> Self {
+        let entry = Entry {
+            value,
+            begun: 0,
+            ended: Some(0),
+            certainty: Certainty::Durable,
+            hidden: None,
+            on_platter: true,
+        };
+        Self { entries: vec![entry] }
+    }
+
+    pub(super) fn begin(&mut self, version: Version, now: Moment) {
+        self.entries.push(Entry {
+            value: Value::Known(version),
+            begun: now,
+            ended: None,
+            certainty: Certainty::Unknown,
+            hidden: None,
+            on_platter: false,
+        });
+    }
+
+    pub(super) fn end(&mut self, begun: Moment, now: Moment, certainty: Certainty) {
+        let ending = self.entries.iter_mut().filter(|e| e.begun == begun && e.ended.is_none());
+        for entry in ending {
+            entry.ended = Some(now);
+            entry.certainty = certainty;
+        }
+    }
+
+    /// Whether a read that began at `begun` may return `found`.
+    pub(super) fn allows(&self, found: Found, begun: Moment) -> bool {
+        self.live(begun).any(|entry| match (entry.value, found) {
+            (Value::Anything, _) => true,
+            (Value::Known(version), Found::Version(read)) => version == read,
+            (Value::Known(_), _) => false,
+        })
+    }
+
+    /// The versions that a read which began at `begun` may return; `u64::MAX` stands for any.
+    pub(super) fn legal(&self, begun: Moment) -> Vec<u64> {
+        let versions = self.live(begun).map(|entry| match entry.value {
+            Value::Known(version) => version.0,
+            Value::Anything => u64::MAX,
+        });
+        versions.collect()
+    }
+
+    fn live(&self, begun: Moment) -> impl Iterator<Item = &Entry> {
+        let overwritten = self.newest_begin(|e| {
+            e.certainty != Certainty::Unknown && e.ended.is_some_and(|ended| ended < begun)
+        });
+        self.entries.iter().filter(move |entry| {
+            let over = entry.ended.is_some_and(|ended| ended < overwritten);
+            let hidden = entry.hidden.is_some_and(|hidden| hidden < begun);
+            !over && !hidden
+        })
+    }
+
+    /// Whatever ended before this has been overwritten by one of the writes that `covers` picks.
+    fn newest_begin(&self, covers: impl Fn(&Entry) -> bool) -> Moment {
+        let begins = self.entries.iter().filter(|entry| covers(entry)).map(|entry| entry.begun);
+        begins.max().unwrap_or(0)
+    }
+
+    /// A read from `begun` to `now` returned `version`: if nothing was under way, that is it.
+    pub(super) fn settle(&mut self, version: Version, begun: Moment, now: Moment) {
+        let quiet = self.entries.iter().all(|e| e.ended.is_some_and(|ended| ended < begun));
+        let seen = Value::Known(version);
+        if !quiet || self.live(begun).any(|entry| entry.value == Value::Anything) {
+            return;
+        }
+        let from_platter = self.live(begun).any(|e| e.value == seen && e.on_platter);
+        if from_platter {
+            self.entries.retain(|entry| entry.value == seen || !entry.on_platter);
+        }
+        for entry in self.entries.iter_mut().filter(|entry| entry.value != seen) {
+            entry.hidden.get_or_insert(now);
+        }
+    }
+
+    /// A flush that began at `begun` is acknowledged. Drops what can never be seen again, by a read
+    /// as old as `oldest_read` either.
+    pub(super) fn flush(&mut self, begun: Moment, oldest_read: Moment) {
+        for entry in &mut self.entries {
+            let covered = entry.ended.is_some_and(|ended| ended < begun);
+            if covered && entry.certainty == Certainty::Done {
+                entry.certainty = Certainty::Durable;
+            }
+        }
+        let buried = self.newest_begin(|entry| {
+            entry.certainty == Certainty::Durable
+                && entry.ended.is_some_and(|ended| ended < oldest_read)
+        });
+        self.entries.retain(|entry| entry.ended.is_none_or(|ended| ended >= buried));
+    }
+
+    /// Whether a power cut would change nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(&self.entries[..], [only] if only.certainty == Certainty::Durable)
+    }
+
+    /// Whatever no durable write has buried may be on the platter now.
+    pub(super) fn cut_power(&mut self, now: Moment) {
+        let buried = self.newest_begin(|entry| entry.certainty == Certainty::Durable);
+        self.entries.retain(|entry| entry.ended.is_none_or(|ended| ended >= buried));
+        let certainty = match self.entries.len() {
+            1 => Certainty::Durable,
+            _ => Certainty::Unknown,
+        };
+        for entry in &mut self.entries {
+            *entry = Entry {
+                begun: now,
+                ended: Some(now),
+                certainty,
+                hidden: None,
+                on_platter: true,
+                ..entry.clone()
+            };
+        }
+    }
+}

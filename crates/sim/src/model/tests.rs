@@ -1,0 +1,214 @@
+//! The model allows what a crash, a race or a failure explains, and nothing else.
+
+use super::*;
+use crate::stamp::stamp;
+
+/// A model of one sector, and short words for what happens to it.
+struct One(Model);
+
+impl One {
+    fn new() -> Self {
+        Self(Model::zeroes(1))
+    }
+
+    fn begin(&mut self, version: u64) -> Asked {
+        self.0.begin_write(0..1, &[Version(version)])
+    }
+
+    fn write(&mut self, version: u64) {
+        let asked = self.begin(version);
+        self.0.end_write(asked, Certainty::Done);
+    }
+
+    fn fail(&mut self, version: u64) {
+        let asked = self.begin(version);
+        self.0.end_write(asked, Certainty::Unknown);
+    }
+
+    fn flush(&mut self) {
+        let asked = self.0.begin_flush();
+        self.0.end_flush(asked);
+    }
+
+    fn read(&mut self, version: u64) -> bool {
+        let asked = self.0.begin_read();
+        self.finish_read(asked, version)
+    }
+
+    fn finish_read(&mut self, asked: Asked, version: u64) -> bool {
+        let mut bytes = [0; SECTOR_BYTES];
+        stamp(0, Version(version), &mut bytes);
+        self.0.end_read(asked, 0, &bytes).is_ok()
+    }
+
+    fn legal(&self) -> Vec<u64> {
+        self.0.legal(0)
+    }
+}
+
+#[test]
+fn an_acknowledged_write_is_the_only_legal_value() {
+    let mut one = One::new();
+    one.write(1);
+    assert_eq!(one.legal(), [1]);
+    assert!(one.read(1));
+    assert!(!one.read(0));
+}
+
+#[test]
+fn garbage_is_never_legal_where_something_was_written() {
+    let mut one = One::new();
+    one.write(1);
+    let asked = one.0.begin_read();
+    let violation = one.0.end_read(asked, 0, &[7; SECTOR_BYTES]).unwrap_err();
+    assert!(matches!(violation.found, Found::Garbage(_)));
+    assert_eq!(violation.legal, [1]);
+}
+
+#[test]
+fn of_two_writes_at_once_either_may_win() {
+    let mut one = One::new();
+    let (first, second) = (one.begin(1), one.begin(2));
+    one.0.end_write(second, Certainty::Done);
+    one.0.end_write(first, Certainty::Done);
+    assert_eq!(one.legal(), [1, 2]);
+    assert!(one.read(1));
+    assert_eq!(one.legal(), [1], "the first read decides");
+}
+
+#[test]
+fn a_read_may_see_what_was_there_when_it_began() {
+    let mut one = One::new();
+    let read = one.0.begin_read();
+    one.write(1);
+    assert!(one.finish_read(read, 0));
+    assert!(!one.read(0), "a later one may not");
+}
+
+#[test]
+fn a_read_beside_a_write_decides_nothing() {
+    let mut one = One::new();
+    let write = one.begin(1);
+    assert!(one.read(1));
+    assert!(one.read(0));
+    one.0.end_write(write, Certainty::Done);
+    assert!(!one.read(0));
+}
+
+#[test]
+fn a_failed_write_leaves_old_or_new_until_the_first_read() {
+    let mut one = One::new();
+    one.write(1);
+    one.fail(2);
+    assert_eq!(one.legal(), [1, 2]);
+    assert!(one.read(2));
+    assert!(!one.read(1));
+}
+
+#[test]
+fn a_failed_write_is_over_when_a_later_one_is_acknowledged() {
+    let mut one = One::new();
+    one.fail(1);
+    one.write(2);
+    assert_eq!(one.legal(), [2]);
+}
+
+#[test]
+fn a_power_cut_brings_back_what_no_flush_covered() {
+    let mut one = One::new();
+    one.write(1);
+    one.flush();
+    one.write(2);
+    one.write(3);
+    one.0.cut_power();
+    assert_eq!(one.legal(), [1, 2, 3]);
+    assert!(one.read(2));
+    one.0.cut_power();
+    assert_eq!(one.legal(), [2], "what is on the platter stays");
+}
+
+#[test]
+fn a_flush_covers_only_what_ended_before_it_began() {
+    let mut one = One::new();
+    let write = one.begin(1);
+    let flush = one.0.begin_flush();
+    one.0.end_write(write, Certainty::Done);
+    one.0.end_flush(flush);
+    one.0.cut_power();
+    assert_eq!(one.legal(), [0, 1]);
+}
+
+#[test]
+fn a_durable_write_buries_what_was_before() {
+    let mut one = One::new();
+    one.write(1);
+    let write = one.begin(2);
+    one.0.end_write(write, Certainty::Durable);
+    one.0.cut_power();
+    assert_eq!(one.legal(), [2]);
+}
+
+#[test]
+fn a_write_in_flight_survives_a_cut_or_not() {
+    let mut one = One::new();
+    one.begin(1);
+    one.0.cut_power();
+    assert_eq!(one.legal(), [0, 1]);
+    one.write(2);
+    assert_eq!(one.legal(), [2]);
+}
+
+#[test]
+fn a_kill_loses_nothing_that_was_acknowledged() {
+    let mut one = One::new();
+    one.write(1);
+    one.begin(2);
+    one.0.kill();
+    assert_eq!(one.legal(), [1, 2]);
+}
+
+#[test]
+fn a_value_that_a_read_ruled_out_may_return_after_a_cut() {
+    let mut one = One::new();
+    one.fail(1);
+    assert!(one.read(0));
+    assert_eq!(one.legal(), [0]);
+    one.0.cut_power();
+    assert_eq!(one.legal(), [0, 1]);
+}
+
+#[test]
+fn an_unsteady_array_settles_nothing() {
+    let mut one = One::new();
+    one.fail(1);
+    one.0.set_steady(false);
+    assert!(one.read(1) && one.read(0) && !one.read(2));
+}
+
+#[test]
+fn of_an_unknown_sector_anything_is_legal_until_it_is_written() {
+    let mut one = One(Model::anything(1));
+    let asked = one.0.begin_read();
+    assert!(one.0.end_read(asked, 0, &[7; SECTOR_BYTES]).is_ok());
+    one.write(1);
+    assert!(!one.read(2));
+}
+
+#[test]
+fn a_discard_leaves_old_or_zeroes() {
+    let mut one = One::new();
+    one.write(1);
+    one.fail(0);
+    assert_eq!(one.legal(), [1, 0]);
+}
+
+#[test]
+fn histories_stay_short_when_flushes_come() {
+    let mut one = One::new();
+    for version in 1..1_000 {
+        one.write(version);
+        one.flush();
+    }
+    assert!(one.0.sectors[0].is_settled());
+    assert!(one.0.volatile.is_empty());
+}
