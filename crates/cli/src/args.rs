@@ -1,5 +1,7 @@
 //! The command line: verbs, options and their values. Long options carry mdadm's names.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) mod member;
@@ -40,6 +42,8 @@ pub(crate) enum Verb {
     Remove(RemoveArgs),
     /// Mark members as failed.
     Fail(FailArgs),
+    /// Erase the md superblocks of members.
+    ZeroSuperblock(ZeroSuperblockArgs),
     /// Refuse writes from now on.
     Readonly(NameArgs),
     /// Allow writes again.
@@ -124,6 +128,16 @@ pub(crate) struct FailArgs {
     /// Fail a member also when the array cannot do without it.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ZeroSuperblockArgs {
+    /// The members.
+    #[arg(required = true, value_name = "MEMBER")]
+    pub(crate) members: Vec<PathBuf>,
+    /// Answer yes to every question.
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
 }
 
 #[derive(Args, Debug)]

@@ -13,6 +13,7 @@ mod events;
 mod failure;
 mod help_json;
 mod layout_words;
+mod member_probe;
 mod output;
 mod render;
 mod report;

@@ -19,6 +19,7 @@ mod members;
 mod settings;
 mod stop;
 mod wait;
+mod zero_superblock;
 
 /// Exit code of a verb that did its work and says so by it.
 type Outcome = Result<ExitCode, Failure>;
@@ -32,6 +33,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::ReAdd(args) => members::re_add(&args),
         Verb::Remove(args) => members::remove(&args),
         Verb::Fail(args) => members::fail(&args),
+        Verb::ZeroSuperblock(args) => zero_superblock::run(&args),
         Verb::Readonly(args) => ask(&args.name, &Request::Readonly),
         Verb::Readwrite(args) => ask(&args.name, &Request::Readwrite),
         Verb::Wait(args) => wait::run(&args.name),

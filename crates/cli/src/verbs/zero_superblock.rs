@@ -1,0 +1,45 @@
+//! `mdspace zero-superblock`.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use mdspace_format::superblock::AREA_BYTES;
+
+use super::Outcome;
+use crate::args::ZeroSuperblockArgs;
+use crate::failure::Failure;
+use crate::member_probe;
+use crate::output;
+use crate::run_dir::RunDir;
+
+/// Overwrites every md superblock of the members with zeroes. Data stay as they are.
+pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
+    let what = "cannot erase superblocks";
+    let members: Vec<&Path> = args.members.iter().map(AsRef::as_ref).collect();
+    member_probe::check(&members, &RunDir::open()?, args.run, what)?;
+    for member in members {
+        let erased = erase(member).map_err(|error| {
+            let why = format!("{}: {error}", member.display());
+            Failure::new(what, why, "check the rights and the device, then try again")
+        })?;
+        if erased == 0 {
+            let why = format!("{} has no md superblock", member.display());
+            return Err(Failure::new(what, why, "see `mdspace examine` for what it holds"));
+        }
+        output::print_line(&format!("{}: {erased} superblock(s) erased", member.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The number of superblocks erased, durably.
+fn erase(member: &Path) -> io::Result<usize> {
+    let file = member_probe::open_alone(member)?;
+    let found = member_probe::superblocks(&file)?;
+    for superblock in &found {
+        file.write_all_at(&[0; AREA_BYTES], superblock.place.sector * 512)?;
+    }
+    file.sync_data()?;
+    Ok(found.len())
+}
