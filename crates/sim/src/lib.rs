@@ -4,6 +4,7 @@
 pub mod backend;
 pub mod disk;
 pub mod model;
+pub mod oracle;
 pub mod random;
 pub mod stamp;
 pub mod trace;

@@ -1,0 +1,82 @@
+//! The few fields of an md superblock that the oracle needs, read at their offsets.
+//!
+//! Offsets are bytes from the start of `mdp_superblock_1` (uapi `md_p.h`), little-endian.
+
+use crate::disk::Disk;
+use crate::stamp::SECTOR_BYTES;
+
+/// What one disk says of its array.
+#[derive(Clone, Debug)]
+pub struct RawSuperblock {
+    /// Level.
+    pub level: i32,
+    /// Layout; of RAID0 too.
+    pub layout: u32,
+    /// Chunk size in sectors.
+    pub chunk_sectors: u64,
+    /// Slots.
+    pub raid_disks: usize,
+    /// Where data begin, in sectors.
+    pub data_offset: u64,
+    /// Counts updates.
+    pub events: u64,
+    /// No write was under way.
+    pub clean: bool,
+    /// It holds good data up to an offset only.
+    pub recovering: bool,
+    /// Its place in the table of roles.
+    pub dev_number: usize,
+    size: u64,
+    data_size: u64,
+    roles: Vec<u16>,
+}
+
+const MAGIC: u32 = 0xa92b_4efc;
+const RECOVERY_OFFSET: u32 = 2;
+const BYTES: usize = 4096;
+
+impl RawSuperblock {
+    /// Looks where metadata 1.1, 1.2 and 1.0 keep it.
+    pub fn find(disk: &Disk) -> Option<Self> {
+        let end = (disk.spec.sectors - 16) & !7;
+        [0, 8, end].into_iter().find_map(|sector| Self::read(disk, sector))
+    }
+
+    fn read(disk: &Disk, sector: u64) -> Option<Self> {
+        let mut bytes = [0; BYTES];
+        disk.store.read(sector, &mut bytes[..(8 * SECTOR_BYTES).min(BYTES)]);
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        if u32_at(0) != MAGIC || u64_at(144) != sector {
+            return None;
+        }
+        let max_dev = (u32_at(220) as usize).min((BYTES - 256) / 2);
+        let role =
+            |index: usize| u16::from_le_bytes([bytes[256 + index * 2], bytes[257 + index * 2]]);
+        Some(Self {
+            level: u32_at(72).cast_signed(),
+            layout: u32_at(76),
+            chunk_sectors: u64::from(u32_at(88)),
+            raid_disks: u32_at(92) as usize,
+            data_offset: u64_at(128),
+            events: u64_at(200),
+            clean: u64_at(208) == u64::MAX,
+            recovering: u32_at(8) & RECOVERY_OFFSET != 0,
+            dev_number: u32_at(160) as usize,
+            size: u64_at(80),
+            data_size: u64_at(136),
+            roles: (0..max_dev).map(role).collect(),
+        })
+    }
+
+    /// The slot that this superblock gives to a device.
+    pub fn role_of(&self, dev_number: usize) -> Option<usize> {
+        let role = *self.roles.get(dev_number)?;
+        (usize::from(role) < self.raid_disks).then_some(usize::from(role))
+    }
+
+    /// Sectors of the member that the array uses.
+    pub fn member_sectors(&self) -> u64 {
+        if self.size == 0 { self.data_size } else { self.size }
+    }
+}
