@@ -1,1 +1,25 @@
-//! The real backend of mdspace: one io_uring per lane, files, block devices, RAM.
+//! The real backend: lanes on threads, one io_uring each, members that are files, block devices or
+//! memory, and sockets for the front ends.
+//!
+//! ```text
+//! Lanes ── run: one thread's loop ── Driver (engine's Backend) ── Queue ─┬─ Ring (io_uring)
+//!                                      │   LaneIo (sockets)              └─ Threads (preadv)
+//!                                      └── MemberTable (open members, shared)
+//! ```
+//!
+//! `MDSPACE_IO=auto|uring|preadv` chooses the queue. `MDSPACE_TEST_NO_FLUSH=1` turns flushes and FUA
+//! into nothing: the negative control of tests that cut the power.
+
+mod driver;
+mod errno;
+mod lane_io;
+mod lanes;
+mod member;
+mod payload;
+mod queue;
+
+pub use lane_io::{LaneIo, Message, Socket};
+pub use lanes::{Lanes, LanesConfig, StartError, StillBusy};
+pub use member::{MemberTable, OpenError, OpenMode};
+pub use payload::Payload;
+pub use queue::IoChoice;

@@ -1,0 +1,313 @@
+//! What one lane's thread does for its I/O: the backend of the engine, over a queue of calls.
+
+mod device;
+mod lease;
+mod member_op;
+mod ops;
+mod socket_op;
+mod stock;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use mdspace_engine::backend::{
+    Backend, IoDone, IoError, IoErrorKind, MemberId, MemberIo, Submitted, Ticket,
+};
+use mdspace_engine::lane::Lane;
+use mdspace_engine::memory::Buffer;
+use mdspace_engine::time::Time;
+
+use crate::errno::io_error;
+use crate::lanes::EventFd;
+use crate::member::MemberTable;
+use crate::queue::{Completion, IoChoice, Queue, Token};
+
+use device::Devices;
+use member_op::{MemberOp, Start, Step};
+use ops::{Op, Ops};
+
+pub(crate) use socket_op::Kept;
+pub(crate) use stock::Stock;
+
+/// Zeroes that a lane keeps for members that cannot make their own, in bytes.
+const ZEROES_BYTES: usize = 256 << 10;
+
+/// Time that never comes.
+const NEVER: Time = Time::from_nanos(u64::MAX);
+
+pub(crate) struct Driver {
+    queue: Rc<RefCell<Queue>>,
+    ops: RefCell<Ops>,
+    devices: RefCell<Devices>,
+    stock: Rc<Stock>,
+    /// No I/O in flight has an earlier deadline. Later ones may be known only when it has come.
+    deadline: Cell<Time>,
+    /// I/Os of members that only pretend, by the time of their end.
+    pretended: RefCell<BinaryHeap<Reverse<(Time, u64)>>>,
+    /// Completions on their way; kept for their allocation.
+    reaped: RefCell<Vec<Completion>>,
+    zeroes: OnceCell<Rc<Buffer>>,
+    stop: RefCell<Stop>,
+    flushes: bool,
+}
+
+/// Whether the lane is asked to end, and who wants to know.
+#[derive(Default)]
+struct Stop {
+    requested: bool,
+    waiting: Vec<Waker>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        choice: IoChoice,
+        members: Arc<MemberTable>,
+        wake: Arc<EventFd>,
+    ) -> io::Result<Rc<Self>> {
+        let queue = Rc::new(RefCell::new(Queue::new(choice, wake)?));
+        Ok(Rc::new(Self {
+            ops: RefCell::default(),
+            devices: RefCell::new(Devices::new(members)),
+            stock: Stock::new(queue.clone()),
+            deadline: Cell::new(NEVER),
+            pretended: RefCell::default(),
+            reaped: RefCell::default(),
+            zeroes: OnceCell::new(),
+            stop: RefCell::default(),
+            flushes: !flushes_are_off(),
+            queue,
+        }))
+    }
+
+    pub(crate) fn stock(&self) -> &Rc<Stock> {
+        &self.stock
+    }
+
+    /// Everything that the kernel still has of this lane.
+    pub(crate) fn in_flight_total(&self) -> usize {
+        self.ops.borrow().live()
+    }
+
+    /// Submits what was started and hands the lane what has ended. Returns how much has.
+    pub(crate) fn advance(&self, lane: &Lane) -> usize {
+        let mut reaped = self.reaped.take();
+        let mut queue = self.queue.borrow_mut();
+        queue.flush();
+        queue.reap(&mut reaped);
+        drop(queue);
+        self.end_pretended(&mut reaped);
+        let count = reaped.len();
+        for completion in reaped.drain(..) {
+            self.complete(lane, completion);
+        }
+        self.reaped.replace(reaped);
+        // After the completions: what has ended in time is not late because we looked late.
+        self.expire(lane);
+        self.devices.borrow_mut().sweep(&self.queue);
+        count
+    }
+
+    /// Sleeps until something ends, the lane is woken, or a time comes that it waits for.
+    pub(crate) fn sleep(&self, lane_timer: Option<Time>) {
+        let mut until = self.deadline.get().min(lane_timer.unwrap_or(NEVER));
+        if let Some(&Reverse((end, _))) = self.pretended.borrow().peek() {
+            until = until.min(end);
+        }
+        let at_most = (until != NEVER).then(|| until.since(self.now()));
+        if at_most != Some(Duration::ZERO) {
+            self.queue.borrow_mut().sleep(at_most);
+        }
+    }
+
+    fn complete(&self, lane: &Lane, completion: Completion) {
+        let mut ops = self.ops.borrow_mut();
+        match ops.at(completion.token) {
+            Op::Socket(op) => match op.end(completion.result) {
+                socket_op::End::Wake(waker) => {
+                    drop(ops);
+                    waker.into_iter().for_each(Waker::wake);
+                }
+                socket_op::End::Abandoned => {
+                    let op = ops.remove(completion.token);
+                    drop(ops);
+                    op.discard();
+                }
+            },
+            Op::Member(op) => match op.absorb(completion.result, self) {
+                Step::Call(call) => self.queue.borrow_mut().push(completion.token, call),
+                Step::End(result) => {
+                    let Op::Member(op) = ops.remove(completion.token) else { return };
+                    drop(ops);
+                    self.end_member(lane, op, result);
+                }
+            },
+        }
+    }
+
+    fn end_member(&self, lane: &Lane, op: MemberOp, result: Result<(), IoError>) {
+        let ticket = op.ticket;
+        let done = op.end(result, &self.stock);
+        match ticket {
+            Some(ticket) => lane.complete(ticket, done),
+            // Answered at its deadline: the memory comes home late.
+            None => drop(done.buffer.map(|buffer| self.stock.recycle(buffer))),
+        }
+    }
+
+    fn end_pretended(&self, reaped: &mut Vec<Completion>) {
+        let mut pretended = self.pretended.borrow_mut();
+        if pretended.is_empty() {
+            return;
+        }
+        let now = self.now();
+        while let Some(&Reverse((end, token))) = pretended.peek()
+            && end <= now
+        {
+            pretended.pop();
+            // A cancelled one has ended before its time.
+            if self.ops.borrow().holds(Token(token)) {
+                reaped.push(Completion { token: Token(token), result: 0 });
+            }
+        }
+    }
+
+    /// Answers what is past its deadline; the device keeps the memory until it is done with it.
+    fn expire(&self, lane: &Lane) {
+        if self.deadline.get() == NEVER {
+            return;
+        }
+        let now = self.now();
+        if self.deadline.get() > now {
+            return;
+        }
+        let (late, next) = self.ops.borrow_mut().expire(now);
+        self.deadline.set(next);
+        for (token, ticket) in late {
+            self.queue.borrow_mut().cancel(token);
+            if let Some(ticket) = ticket {
+                let result = Err(IoError { kind: IoErrorKind::Deadline, errno: 0 });
+                lane.complete(ticket, IoDone { result, buffer: None });
+            }
+        }
+    }
+
+    /// Tells the tasks that the lane is asked to end.
+    pub(crate) fn request_stop(&self) {
+        let mut stop = self.stop.borrow_mut();
+        stop.requested = true;
+        let waiting = std::mem::take(&mut stop.waiting);
+        drop(stop);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn poll_stop(&self, context: &Context<'_>) -> Poll<()> {
+        let mut stop = self.stop.borrow_mut();
+        if stop.requested {
+            return Poll::Ready(());
+        }
+        stop.waiting.retain(|waker| !waker.will_wake(context.waker()));
+        stop.waiting.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Whether calls have been started that the kernel does not know of yet.
+    pub(crate) fn has_unsubmitted(&self) -> bool {
+        self.queue.borrow_mut().has_unsubmitted()
+    }
+
+    fn note_deadline(&self, deadline: Time) {
+        self.deadline.set(self.deadline.get().min(deadline));
+    }
+
+    fn zeroes(&self) -> Rc<Buffer> {
+        let make = || Rc::new(Buffer::zeroed(ZEROES_BYTES));
+        self.zeroes.get_or_init(make).clone()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if self.in_flight_total() > 0 {
+            // The kernel may still fill this memory: better lost than used twice.
+            std::mem::forget(self.ops.take());
+        }
+    }
+}
+
+impl Backend for Driver {
+    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
+        let Some(device) = self.devices.borrow_mut().find(io.member, &self.queue) else {
+            return Submitted::Done(member_op::refuse(io.op, io_error(libc::ENODEV)));
+        };
+        let deadline = io.deadline.unwrap_or(NEVER);
+        match MemberOp::start(self, device, ticket, deadline, io.op) {
+            Start::Done(done) => Submitted::Done(done),
+            Start::Later(op, end) => {
+                let token = self.ops.borrow_mut().add(Op::Member(op));
+                self.pretended.borrow_mut().push(Reverse((end, token.0)));
+                self.note_deadline(deadline);
+                Submitted::Pending
+            }
+            Start::Call(op) => {
+                let mut ops = self.ops.borrow_mut();
+                let token = ops.add(Op::Member(op));
+                let Op::Member(op) = ops.at(token) else { unreachable!("just added") };
+                self.queue.borrow_mut().push(token, op.next(self));
+                self.note_deadline(deadline);
+                Submitted::Pending
+            }
+        }
+    }
+
+    fn cancel(&self, ticket: Ticket) {
+        let Some((token, pretended)) = self.ops.borrow_mut().find(ticket) else { return };
+        if pretended {
+            let result = -libc::ECANCELED;
+            self.reaped.borrow_mut().push(Completion { token, result });
+        } else {
+            self.queue.borrow_mut().cancel(token);
+        }
+    }
+
+    fn in_flight(&self, member: MemberId) -> usize {
+        self.devices.borrow().in_flight(member)
+    }
+
+    fn now(&self) -> Time {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        let nanos = START.elapsed().as_nanos();
+        Time::from_nanos(u64::try_from(nanos).expect("a process lives less than 584 years"))
+    }
+
+    fn random(&self) -> u64 {
+        let mut bytes = [0u8; 8];
+        // SAFETY: eight bytes are written to `bytes`.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        assert!(got == 8, "the system gives eight random bytes at once");
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn allocate(&self, bytes: usize) -> Buffer {
+        self.stock.allocate(bytes)
+    }
+
+    fn recycle(&self, buffer: Buffer) {
+        self.stock.recycle(buffer);
+    }
+}
+
+/// The negative control of durability tests: with `MDSPACE_TEST_NO_FLUSH=1` flushes and FUA do
+/// nothing, and a test that cuts the power must then find lost writes.
+fn flushes_are_off() -> bool {
+    let off = std::env::var_os("MDSPACE_TEST_NO_FLUSH").is_some_and(|value| value == "1");
+    if off {
+        tracing::warn!("MDSPACE_TEST_NO_FLUSH=1: nothing is made durable; for tests only");
+    }
+    off
+}

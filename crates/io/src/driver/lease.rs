@@ -1,0 +1,185 @@
+//! The memory of one transfer, leased until the transfer ends.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use mdspace_engine::backend::{ReadInto, WriteFrom};
+use mdspace_engine::memory::{Buffer, Sink, Source};
+
+use crate::payload::Payload;
+
+use super::Stock;
+
+pub(super) struct Lease {
+    memory: Memory,
+    /// Stands in for memory that the member or the kernel cannot use.
+    bounce: Option<Buffer>,
+}
+
+enum Memory {
+    Into(ReadInto),
+    From(WriteFrom),
+    /// Zeroes to write: `len` bytes, a buffer of zeroes at a time.
+    Zeroes {
+        zeroes: Rc<Buffer>,
+        len: usize,
+    },
+}
+
+/// Where a piece of a transfer lies in memory.
+pub(super) struct Place {
+    pub(super) at: *mut u8,
+    pub(super) len: usize,
+    pub(super) registration: Option<u32>,
+}
+
+impl Lease {
+    /// Memory that a read fills, at a multiple of `align` bytes.
+    pub(super) fn reading(into: ReadInto, align: usize, stock: &Stock) -> Self {
+        if let ReadInto::Sink(sink, _) = &into
+            && let Some(payload) = payload_of_sink(&**sink)
+        {
+            payload.filling();
+        }
+        let mut lease = Self { memory: Memory::Into(into), bounce: None };
+        if !lease.direct().is_some_and(|place| is_aligned(&place, align)) {
+            lease.bounce = Some(stock.allocate(lease.len()));
+        }
+        lease
+    }
+
+    /// Memory that a write takes from, at a multiple of `align` bytes.
+    pub(super) fn writing(from: WriteFrom, align: usize, stock: &Stock) -> Self {
+        let mut lease = Self { memory: Memory::From(from), bounce: None };
+        if !lease.direct().is_some_and(|place| is_aligned(&place, align)) {
+            let mut bounce = stock.allocate(lease.len());
+            lease.take(&mut bounce);
+            lease.bounce = Some(bounce);
+        }
+        lease
+    }
+
+    pub(super) fn zeroes(zeroes: Rc<Buffer>, len: usize) -> Self {
+        Self { memory: Memory::Zeroes { zeroes, len }, bounce: None }
+    }
+
+    /// Bytes of the whole transfer.
+    pub(super) fn len(&self) -> usize {
+        match &self.memory {
+            Memory::Into(into) => into.len(),
+            Memory::From(from) => from.len(),
+            Memory::Zeroes { len, .. } => *len,
+        }
+    }
+
+    /// The memory from byte `done` on, as far as it lies in one piece.
+    pub(super) fn place(&mut self, done: usize) -> Place {
+        let left = self.len() - done;
+        if let Memory::Zeroes { zeroes, .. } = &self.memory {
+            let len = left.min(zeroes.len());
+            return Place {
+                at: zeroes.as_ptr().cast_mut(),
+                len,
+                registration: zeroes.registration,
+            };
+        }
+        let whole = match &mut self.bounce {
+            Some(bounce) => Place {
+                at: bounce.as_mut_ptr(),
+                len: bounce.len(),
+                registration: bounce.registration,
+            },
+            None => self.direct().expect("memory without a pointer bounces"),
+        };
+        // SAFETY: `done` is at most the length of the piece.
+        Place { at: unsafe { whole.at.add(done) }, len: left, ..whole }
+    }
+
+    /// The transfer's own memory, if it can be pointed to.
+    fn direct(&mut self) -> Option<Place> {
+        let place = |at, range: &Range<usize>, registration| {
+            Some(Place { at, len: range.len(), registration })
+        };
+        match &mut self.memory {
+            Memory::Into(ReadInto::Buffer(buffer, range)) => {
+                place(buffer[range.clone()].as_mut_ptr(), range, buffer.registration)
+            }
+            Memory::Into(ReadInto::Sink(sink, range)) => {
+                let payload = payload_of_sink(&**sink)?;
+                place(payload.at(range), range, payload.registration())
+            }
+            Memory::From(WriteFrom::Buffer(buffer, range)) => {
+                place(buffer[range.clone()].as_ptr().cast_mut(), range, buffer.registration)
+            }
+            Memory::From(WriteFrom::Shared(buffer, range)) => {
+                place(buffer[range.clone()].as_ptr().cast_mut(), range, buffer.registration)
+            }
+            Memory::From(WriteFrom::Source(source, range)) => {
+                let registration = registration_of_source(&**source);
+                // A shared slice of what an `Rc` keeps: nobody can change or free it meanwhile.
+                place(source.stable()?[range.clone()].as_ptr().cast_mut(), range, registration)
+            }
+            Memory::Zeroes { .. } => None,
+        }
+    }
+
+    fn take(&self, out: &mut [u8]) {
+        match &self.memory {
+            Memory::From(WriteFrom::Buffer(buffer, range)) => {
+                out.copy_from_slice(&buffer[range.clone()]);
+            }
+            Memory::From(WriteFrom::Shared(buffer, range)) => {
+                out.copy_from_slice(&buffer[range.clone()]);
+            }
+            Memory::From(WriteFrom::Source(source, range)) => source.take(range.start, out),
+            Memory::Into(_) | Memory::Zeroes { .. } => unreachable!("only writes take"),
+        }
+    }
+
+    /// Ends the lease, all bytes having been moved if `whole`. Gives the engine's buffer back.
+    pub(super) fn end(mut self, whole: bool, stock: &Stock) -> Option<Buffer> {
+        if let Some(bounce) = self.bounce.take() {
+            if whole {
+                self.put(&bounce);
+            }
+            stock.recycle(bounce);
+        }
+        match self.memory {
+            Memory::Into(ReadInto::Buffer(buffer, _)) => Some(buffer),
+            Memory::Into(ReadInto::Sink(sink, _)) => {
+                if let Some(payload) = payload_of_sink(&*sink) {
+                    payload.filled();
+                }
+                None
+            }
+            Memory::From(WriteFrom::Buffer(buffer, _)) => Some(buffer),
+            Memory::From(_) | Memory::Zeroes { .. } => None,
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        match &mut self.memory {
+            Memory::Into(ReadInto::Buffer(buffer, range)) => {
+                buffer[range.clone()].copy_from_slice(bytes);
+            }
+            Memory::Into(ReadInto::Sink(sink, range)) => sink.put(range.start, bytes),
+            Memory::From(_) | Memory::Zeroes { .. } => {}
+        }
+    }
+}
+
+fn is_aligned(place: &Place, align: usize) -> bool {
+    place.at.addr().is_multiple_of(align)
+}
+
+fn payload_of_sink(sink: &dyn Sink) -> Option<&Payload> {
+    sink.as_any().downcast_ref()
+}
+
+fn registration_of_source(source: &dyn Source) -> Option<u32> {
+    let any = source.as_any();
+    any.downcast_ref::<Payload>()
+        .map(Payload::registration)
+        .or_else(|| any.downcast_ref::<Buffer>().map(|buffer| buffer.registration))
+        .flatten()
+}

@@ -1,0 +1,327 @@
+//! The life of one member I/O: from the engine's wish to the calls that fulfil it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use mdspace_engine::backend::{
+    Backend, IoDone, IoError, IoErrorKind, IoOp, ReadInto, Ticket, WriteFrom,
+};
+use mdspace_engine::time::Time;
+
+use crate::errno::io_error;
+use crate::member::{self, Member, Ram};
+use crate::queue::Call;
+
+use super::device::Device;
+use super::lease::Lease;
+use super::{Driver, Stock};
+
+/// The most that one call moves, in bytes; the kernel's own limit is just below 2 GiB.
+const CALL_BYTES: usize = 1 << 30;
+
+/// A member I/O under way.
+pub(super) struct MemberOp {
+    device: Rc<Device>,
+    /// Taken once the engine has its answer.
+    pub(super) ticket: Option<Ticket>,
+    pub(super) deadline: Time,
+    work: Work,
+    durable: Durable,
+}
+
+enum Work {
+    Read(Transfer),
+    Write(Transfer),
+    Discard(Extent),
+    Zero(Extent),
+    Flush,
+}
+
+struct Transfer {
+    lease: Lease,
+    offset: u64,
+    done: usize,
+}
+
+/// A range of the member, in bytes.
+#[derive(Clone, Copy)]
+struct Extent {
+    offset: u64,
+    len: u64,
+}
+
+/// What stands between the end of the work and its durability.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durable {
+    /// Nothing: not asked for.
+    Free,
+    /// Nothing: each write carries it.
+    Carried,
+    /// A flush that will follow.
+    Owed,
+    /// A flush that is under way.
+    Flushing,
+}
+
+/// How a member I/O begins.
+pub(super) enum Start {
+    /// With its end.
+    Done(IoDone),
+    /// With its first call.
+    Call(MemberOp),
+    /// It only waits until its end.
+    Later(MemberOp, Time),
+}
+
+/// How a member I/O goes on.
+pub(super) enum Step {
+    Call(Call),
+    End(Result<(), IoError>),
+}
+
+impl MemberOp {
+    pub(super) fn start(
+        driver: &Driver,
+        device: Rc<Device>,
+        ticket: Ticket,
+        deadline: Time,
+        op: IoOp,
+    ) -> Start {
+        if let Err(error) = check(&device.member, &op) {
+            return Start::Done(refuse(op, error));
+        }
+        let durable = match op {
+            IoOp::Write { fua: true, .. } if driver.flushes => Durable::Carried,
+            IoOp::WriteZeroes { fua: true, .. } if driver.flushes => Durable::Owed,
+            IoOp::Flush if !driver.flushes => return Start::Done(ended(Ok(()))),
+            _ => Durable::Free,
+        };
+        let align = match &device.member.device {
+            member::Device::File { memory_align, .. } => *memory_align,
+            member::Device::Ram(_) | member::Device::Null(_) => 1,
+        };
+        let work = Work::new(op, align, &driver.stock);
+        let mut op = Self { device: device.clone(), ticket: Some(ticket), deadline, work, durable };
+        match &device.member.device {
+            member::Device::File { .. } => {}
+            member::Device::Ram(ram) => {
+                op.work.serve(ram);
+                return Start::Done(op.finish(Ok(()), &driver.stock));
+            }
+            member::Device::Null(null) if null.latency == Duration::ZERO => {
+                op.work.pretend();
+                return Start::Done(op.finish(Ok(()), &driver.stock));
+            }
+            member::Device::Null(_) => {}
+        }
+        device.in_flight.set(device.in_flight.get() + 1);
+        match &device.member.device {
+            member::Device::Null(null) => Start::Later(op, driver.now() + null.latency),
+            _ => Start::Call(op),
+        }
+    }
+
+    pub(super) fn is_pretended(&self) -> bool {
+        matches!(self.device.member.device, member::Device::Null(_))
+    }
+
+    /// The call to make next.
+    pub(super) fn next(&mut self, driver: &Driver) -> Call {
+        let file = self.device.file;
+        if self.durable == Durable::Flushing {
+            return Call::Sync { file };
+        }
+        match &mut self.work {
+            Work::Read(transfer) => {
+                let (to, len, offset, registered) = transfer.rest(&driver.stock);
+                Call::Read { file, to, len, offset, registered }
+            }
+            Work::Write(transfer) => {
+                let (from, len, offset, registered) = transfer.rest(&driver.stock);
+                let durable = self.durable == Durable::Carried;
+                Call::Write { file, from, len, offset, registered, durable }
+            }
+            Work::Discard(Extent { offset, len }) => {
+                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                Call::Allocate { file, mode, offset: *offset, len: *len }
+            }
+            Work::Zero(Extent { offset, len }) => {
+                let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+                Call::Allocate { file, mode, offset: *offset, len: *len }
+            }
+            Work::Flush => Call::Sync { file },
+        }
+    }
+
+    /// Takes the end of the latest call: its value, or a negative errno.
+    pub(super) fn absorb(&mut self, result: i32, driver: &Driver) -> Step {
+        let Ok(moved) = usize::try_from(result) else {
+            return self.absorb_errno(-result, driver);
+        };
+        if self.is_pretended() {
+            self.work.pretend();
+            return Step::End(Ok(()));
+        }
+        let block = self.device.member.info.logical_block_bytes as usize;
+        match &mut self.work {
+            _ if self.durable == Durable::Flushing => return Step::End(Ok(())),
+            Work::Read(transfer) | Work::Write(transfer) => {
+                let before = transfer.done;
+                if !transfer.moved(moved, block) {
+                    return Step::Call(self.next(driver));
+                }
+                if transfer.done == before {
+                    // The member has shrunk since it was opened, or moves no whole block.
+                    return Step::End(Err(io_error(libc::ENODATA)));
+                }
+            }
+            Work::Discard(_) | Work::Zero(_) | Work::Flush => {}
+        }
+        if self.durable == Durable::Owed {
+            self.durable = Durable::Flushing;
+            return Step::Call(self.next(driver));
+        }
+        Step::End(Ok(()))
+    }
+
+    fn absorb_errno(&mut self, errno: i32, driver: &Driver) -> Step {
+        match (errno, &self.work) {
+            (libc::EINTR | libc::EAGAIN, _) => {}
+            (libc::EOPNOTSUPP, Work::Write(_)) if self.durable == Durable::Carried => {
+                self.durable = Durable::Owed;
+            }
+            (libc::EOPNOTSUPP, &Work::Zero(Extent { offset, len })) => {
+                let len = usize::try_from(len).expect("a range of this machine's size");
+                let lease = Lease::zeroes(driver.zeroes(), len);
+                self.work = Work::Write(Transfer { lease, offset, done: 0 });
+            }
+            _ => return Step::End(Err(io_error(errno))),
+        }
+        Step::Call(self.next(driver))
+    }
+
+    /// Ends an I/O that was in flight.
+    pub(super) fn end(self, result: Result<(), IoError>, stock: &Stock) -> IoDone {
+        self.device.in_flight.set(self.device.in_flight.get() - 1);
+        self.finish(result, stock)
+    }
+
+    fn finish(self, result: Result<(), IoError>, stock: &Stock) -> IoDone {
+        let buffer = match self.work {
+            Work::Read(Transfer { lease, .. }) | Work::Write(Transfer { lease, .. }) => {
+                lease.end(result.is_ok(), stock)
+            }
+            Work::Discard(_) | Work::Zero(_) | Work::Flush => None,
+        };
+        IoDone { result, buffer }
+    }
+}
+
+impl Work {
+    fn new(op: IoOp, align: usize, stock: &Stock) -> Self {
+        let bytes = |sectors: u64| sectors * 512;
+        let transfer = |sector, lease| Transfer { lease, offset: bytes(sector), done: 0 };
+        match op {
+            IoOp::Read { sector, into } => {
+                Self::Read(transfer(sector, Lease::reading(into, align, stock)))
+            }
+            IoOp::Write { sector, from, .. } => {
+                Self::Write(transfer(sector, Lease::writing(from, align, stock)))
+            }
+            IoOp::Flush => Self::Flush,
+            IoOp::Discard { sector, sectors } => {
+                Self::Discard(Extent { offset: bytes(sector), len: bytes(sectors) })
+            }
+            IoOp::WriteZeroes { sector, sectors, .. } => {
+                Self::Zero(Extent { offset: bytes(sector), len: bytes(sectors) })
+            }
+        }
+    }
+
+    /// Does the work in memory.
+    fn serve(&mut self, ram: &Ram) {
+        match self {
+            Self::Read(transfer) => {
+                let place = transfer.lease.place(0);
+                // SAFETY: the lease's memory is `len` bytes, and no member's.
+                unsafe { ram.read(transfer.offset as usize, place.at, place.len) }
+            }
+            Self::Write(transfer) => {
+                let place = transfer.lease.place(0);
+                // SAFETY: as for reads.
+                unsafe { ram.write(transfer.offset as usize, place.at, place.len) }
+            }
+            Self::Discard(extent) | Self::Zero(extent) => {
+                ram.zero(extent.offset as usize, extent.len as usize);
+            }
+            Self::Flush => {}
+        }
+    }
+
+    /// Does the work of a member that keeps nothing.
+    fn pretend(&mut self) {
+        if let Self::Read(transfer) = self {
+            let place = transfer.lease.place(0);
+            // SAFETY: the lease's memory is `len` bytes that nobody else uses now.
+            unsafe { std::ptr::write_bytes(place.at, 0, place.len) };
+        }
+    }
+}
+
+impl Transfer {
+    /// What is left, for one call.
+    fn rest(&mut self, stock: &Stock) -> (*mut u8, u32, u64, Option<u16>) {
+        let place = self.lease.place(self.done);
+        let len = place.len.min(CALL_BYTES) as u32;
+        (place.at, len, self.offset + self.done as u64, stock.place(place.registration))
+    }
+
+    /// Takes note of bytes that were moved. True when there is no more to do, or no way on.
+    fn moved(&mut self, bytes: usize, block: usize) -> bool {
+        let (before, len) = (self.done, self.lease.len());
+        self.done += bytes;
+        assert!(self.done <= len, "the kernel moves no more than it was asked to");
+        if self.done < len {
+            // Direct I/O goes on at a whole block.
+            self.done -= self.done % block;
+        }
+        self.done == len || self.done == before
+    }
+}
+
+/// Whether the member can be asked this at all.
+fn check(member: &Member, op: &IoOp) -> Result<(), IoError> {
+    let (sector, bytes, writes) = match op {
+        IoOp::Read { sector, into } => (*sector, into.len() as u64, false),
+        IoOp::Write { sector, from, .. } => (*sector, from.len() as u64, true),
+        IoOp::Flush => return Ok(()),
+        IoOp::Discard { .. } if !member.info.discard_zeroes => {
+            return Err(io_error(libc::EOPNOTSUPP));
+        }
+        IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+            (*sector, sectors.saturating_mul(512), true)
+        }
+    };
+    if writes && member.read_only {
+        return Err(io_error(libc::EROFS));
+    }
+    let end = sector.checked_mul(512).and_then(|start| start.checked_add(bytes));
+    match end {
+        Some(end) if end <= member.info.sectors * 512 => Ok(()),
+        _ => Err(IoError { kind: IoErrorKind::Medium, errno: libc::ENODATA }),
+    }
+}
+
+/// Answers an I/O that cannot begin, and gives its buffer back.
+pub(super) fn refuse(op: IoOp, error: IoError) -> IoDone {
+    let buffer = match op {
+        IoOp::Read { into: ReadInto::Buffer(buffer, _), .. } => Some(buffer),
+        IoOp::Write { from: WriteFrom::Buffer(buffer, _), .. } => Some(buffer),
+        _ => None,
+    };
+    IoDone { result: Err(error), buffer }
+}
+
+fn ended(result: Result<(), IoError>) -> IoDone {
+    IoDone { result, buffer: None }
+}

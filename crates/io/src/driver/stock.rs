@@ -1,0 +1,129 @@
+//! The lane's stock of buffers, registered with its ring as far as that goes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use mdspace_engine::memory::{BUFFER_ALIGN_BYTES, Buffer};
+
+use crate::queue::{MEMORY_PLACES, Queue};
+
+/// Free memory that a lane keeps at most, in bytes.
+const KEEP_BYTES: usize = 64 << 20;
+/// Memory that a lane registers at most, in bytes: it stays pinned.
+const REGISTER_BYTES: usize = 64 << 20;
+/// Larger buffers gain little by registration.
+const REGISTER_BUFFER_BYTES: usize = 256 << 10;
+
+/// Free buffers in powers of two, reused so that no I/O asks the allocator.
+///
+/// A buffer that is dropped elsewhere instead of coming back keeps its place among the registered
+/// ones: `REGISTER_BYTES` bounds what that may cost.
+pub(crate) struct Stock {
+    queue: Rc<RefCell<Queue>>,
+    classes: RefCell<Vec<Vec<Buffer>>>,
+    kept_bytes: Cell<usize>,
+    registry: RefCell<Registry>,
+}
+
+struct Registry {
+    /// Tells the buffers of this ring from those of all others.
+    ring: u16,
+    free_places: Vec<u16>,
+    bytes: usize,
+}
+
+impl Stock {
+    pub(crate) fn new(queue: Rc<RefCell<Queue>>) -> Rc<Self> {
+        static RINGS: AtomicU16 = AtomicU16::new(0);
+        let registry = Registry {
+            ring: RINGS.fetch_add(1, Ordering::Relaxed),
+            free_places: (0..MEMORY_PLACES).rev().collect(),
+            bytes: 0,
+        };
+        Rc::new(Self {
+            queue,
+            classes: RefCell::new((0..usize::BITS).map(|_| Vec::new()).collect()),
+            kept_bytes: Cell::new(0),
+            registry: RefCell::new(registry),
+        })
+    }
+
+    /// A buffer of `len` bytes with unspecified content.
+    pub(crate) fn allocate(&self, len: usize) -> Buffer {
+        let capacity = len.max(BUFFER_ALIGN_BYTES).next_power_of_two();
+        let kept = self.classes.borrow_mut()[capacity.trailing_zeros() as usize].pop();
+        let mut buffer = match kept {
+            Some(buffer) => {
+                self.kept_bytes.set(self.kept_bytes.get() - capacity);
+                buffer
+            }
+            None => {
+                let mut buffer = Buffer::zeroed(capacity);
+                self.registry.borrow_mut().register(&mut buffer, &self.queue);
+                buffer
+            }
+        };
+        buffer.set_len(len);
+        buffer
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn recycle(&self, mut buffer: Buffer) {
+        let capacity = buffer.capacity();
+        if capacity.is_power_of_two() && self.kept_bytes.get() + capacity <= KEEP_BYTES {
+            self.kept_bytes.set(self.kept_bytes.get() + capacity);
+            self.classes.borrow_mut()[capacity.trailing_zeros() as usize].push(buffer);
+        } else {
+            self.registry.borrow_mut().unregister(&mut buffer, &self.queue);
+        }
+    }
+
+    /// The place of a buffer's memory in this lane's ring.
+    pub(crate) fn place(&self, registration: Option<u32>) -> Option<u16> {
+        let registration = registration?;
+        ((registration >> 16) as u16 == self.registry.borrow().ring).then_some(registration as u16)
+    }
+}
+
+impl Registry {
+    fn register(&mut self, buffer: &mut Buffer, queue: &RefCell<Queue>) {
+        let bytes = buffer.capacity();
+        if bytes > REGISTER_BUFFER_BYTES || self.bytes + bytes > REGISTER_BYTES {
+            return;
+        }
+        let Some(place) = self.free_places.pop() else { return };
+        buffer.set_len(bytes);
+        match queue.borrow_mut().register_memory(place, buffer) {
+            Ok(()) => {
+                self.bytes += bytes;
+                buffer.registration = Some(u32::from(self.ring) << 16 | u32::from(place));
+            }
+            Err(error) => {
+                // Not again: a system that refuses once refuses a thousand times.
+                self.free_places.clear();
+                if error.raw_os_error() == Some(libc::ENOMEM) {
+                    warn_of_locked_memory(self.bytes);
+                }
+            }
+        }
+    }
+
+    fn unregister(&mut self, buffer: &mut Buffer, queue: &RefCell<Queue>) {
+        let Some(registration) = buffer.registration.take() else { return };
+        if (registration >> 16) as u16 != self.ring {
+            return;
+        }
+        queue.borrow_mut().unregister_memory(registration as u16);
+        self.bytes -= buffer.capacity();
+        self.free_places.push(registration as u16);
+    }
+}
+
+fn warn_of_locked_memory(registered_bytes: usize) {
+    tracing::warn!(
+        registered_bytes,
+        "the limit on locked memory stops the registration of buffers: reads and writes cost more \
+         CPU; cure: raise RLIMIT_MEMLOCK (LimitMEMLOCK=infinity in the systemd unit)"
+    );
+}

@@ -1,0 +1,160 @@
+//! The lanes of a process: one thread each, with a driver and the engine's executor.
+
+mod cpus;
+mod event_fd;
+mod mailbox;
+mod run;
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mdspace_engine::lane::{Lane, LaneId};
+
+use crate::lane_io::LaneIo;
+use crate::member::MemberTable;
+use crate::queue::IoChoice;
+
+use mailbox::Mailbox;
+
+pub(crate) use event_fd::EventFd;
+
+/// How many lanes, and where.
+#[derive(Clone)]
+pub struct LanesConfig {
+    /// Lanes to start, at least one.
+    pub count: usize,
+    /// CPUs to pin them to, in turn. Empty: not pinned, but each lane stays on one NUMA node.
+    pub cpus: Vec<usize>,
+    /// Which way the system calls take.
+    pub io: IoChoice,
+    /// The members that the lanes reach.
+    pub members: Arc<MemberTable>,
+    /// How long a lane with nothing to do looks for work before it sleeps.
+    pub spin: Duration,
+}
+
+impl Default for LanesConfig {
+    /// One lane, on the way that `MDSPACE_IO` names.
+    fn default() -> Self {
+        Self {
+            count: 1,
+            cpus: Vec::new(),
+            io: IoChoice::from_env(),
+            members: MemberTable::new(),
+            spin: Duration::from_micros(50),
+        }
+    }
+}
+
+/// Why lanes cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A lane cannot run there.
+    #[error("CPU {cpu} is not one this process may run on; name others, or none")]
+    Cpu {
+        /// The CPU asked for.
+        cpu: usize,
+    },
+    /// The system refused a thread, its wake-up, or its ring.
+    #[error("cannot start a lane: {0}; MDSPACE_IO=preadv does without io_uring")]
+    System(#[from] io::Error),
+}
+
+/// Lanes that still had something to do when patience ran out.
+#[derive(Debug, thiserror::Error)]
+#[error("{lanes} lanes are still busy: tasks have not ended, or a device has not answered")]
+pub struct StillBusy {
+    /// How many.
+    pub lanes: usize,
+}
+
+/// Running lanes.
+pub struct Lanes {
+    lanes: Vec<Handle>,
+    members: Arc<MemberTable>,
+    /// Hears from every lane that ends.
+    ended: Receiver<()>,
+}
+
+struct Handle {
+    mailbox: Arc<Mailbox>,
+    thread: JoinHandle<()>,
+}
+
+impl Lanes {
+    /// Starts the lanes; they sleep until something is run on them.
+    pub fn start(config: LanesConfig) -> Result<Self, StartError> {
+        let places = cpus::places(config.count.max(1), &config.cpus)?;
+        let (ended_sender, ended) = channel();
+        let mut lanes = Self { lanes: Vec::new(), members: config.members.clone(), ended };
+        for (index, place) in places.into_iter().enumerate() {
+            let id = LaneId(u16::try_from(index).expect("fewer than 65536 lanes"));
+            let mailbox = Arc::new(Mailbox::new()?);
+            let (started_sender, started) = channel();
+            let (theirs, config, ended_sender) =
+                (mailbox.clone(), config.clone(), ended_sender.clone());
+            let thread = std::thread::Builder::new().name(format!("lane-{index}"));
+            let thread = thread.spawn(move || {
+                place.apply();
+                run::run(id, &config, theirs, &started_sender);
+                // Nobody listens after `stop` has lost its patience.
+                let _ = ended_sender.send(());
+            })?;
+            lanes.lanes.push(Handle { mailbox, thread });
+            started.recv().map_err(|_| io::Error::other("the lane's thread ended"))??;
+        }
+        Ok(lanes)
+    }
+
+    /// How many lanes there are.
+    pub fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// The members that the lanes reach.
+    pub fn members(&self) -> &Arc<MemberTable> {
+        &self.members
+    }
+
+    /// Runs `setup` on a lane's thread, between two turns; it may spawn tasks.
+    pub fn run_on(&self, lane: LaneId, setup: impl FnOnce(&Rc<Lane>, &LaneIo) + Send + 'static) {
+        self.lanes[usize::from(lane.0)].mailbox.post(Box::new(setup));
+    }
+
+    /// Asks every lane to end ([`LaneIo::stop_requested`] tells its tasks) and waits until their
+    /// tasks have ended and no I/O is in flight, but no longer than `patience`: a lane that is busy
+    /// after that is left to itself.
+    pub fn stop(mut self, patience: Duration) -> Result<(), StillBusy> {
+        self.lanes.iter().for_each(|lane| lane.mailbox.request_stop());
+        let until = Instant::now() + patience;
+        let mut running = self.lanes.len();
+        while running > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if self.ended.recv_timeout(left).is_err() {
+                return Err(StillBusy { lanes: running });
+            }
+            running -= 1;
+        }
+        for lane in self.lanes.drain(..) {
+            // A lane that panics aborts the process, so there is nothing to hand on.
+            drop(lane.thread.join());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.lanes.iter().for_each(|lane| lane.mailbox.request_stop());
+    }
+}
+
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lanes({})", self.lanes.len())
+    }
+}

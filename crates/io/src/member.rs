@@ -1,0 +1,41 @@
+//! Open members: files, block devices, memory, and devices that only pretend.
+
+mod null;
+mod open;
+mod ram;
+mod spec;
+mod table;
+
+use std::fs::File;
+use std::sync::atomic::AtomicBool;
+
+use mdspace_engine::backend::{MemberId, MemberInfo};
+
+pub use open::{OpenError, OpenMode};
+pub use table::MemberTable;
+
+pub(crate) use null::Null;
+pub(crate) use ram::Ram;
+
+/// One open member, shared by all lanes. It closes when the last lane has let go of it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) id: MemberId,
+    pub(crate) info: MemberInfo,
+    pub(crate) read_only: bool,
+    pub(crate) device: Device,
+    /// Set once the table has closed it: lanes let go as soon as nothing is in flight.
+    pub(crate) closing: AtomicBool,
+}
+
+/// What answers a member's I/O.
+#[derive(Debug)]
+pub(crate) enum Device {
+    File {
+        file: File,
+        /// Addresses of memory are multiples of this, in bytes; 1 where the page cache copies.
+        memory_align: usize,
+    },
+    Ram(Ram),
+    Null(Null),
+}

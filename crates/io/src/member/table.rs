@@ -1,0 +1,97 @@
+//! The members that are open, by index, for all lanes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::sync::Mutex;
+
+use crate::lanes::EventFd;
+
+use super::Member;
+use super::open::{self, OpenError, OpenMode, Opened};
+
+/// All open members. Shared by the lanes; they ask it once per member and then remember.
+#[derive(Default)]
+pub struct MemberTable {
+    entries: Mutex<Vec<Entry>>,
+    /// Lanes to wake when a member closes.
+    lanes: Mutex<Vec<Weak<EventFd>>>,
+    /// Counts closed members, so that a lane sees at a glance that it may have to let one go.
+    closed: AtomicU64,
+}
+
+#[derive(Default)]
+struct Entry {
+    generation: u16,
+    open: Option<Arc<Member>>,
+    /// The latest member of this index; alive until the last lane has let go.
+    latest: Weak<Member>,
+}
+
+impl MemberTable {
+    /// An empty table.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Opens the member that `name` means: a path, `ram:SIZE`, or `null:SIZE?latency=TIME`.
+    pub fn open(&self, name: &str, mode: OpenMode) -> Result<(MemberId, MemberInfo), OpenError> {
+        let Opened { device, info, read_only } = open::open(name, mode)?;
+        let mut entries = self.entries.lock();
+        let free = entries.iter().position(|entry| entry.latest.strong_count() == 0);
+        let index = free.unwrap_or(entries.len());
+        let id_index = u16::try_from(index).map_err(|_| OpenError::TooMany)?;
+        if free.is_none() {
+            entries.push(Entry::default());
+        }
+        let entry = &mut entries[index];
+        entry.generation = entry.generation.wrapping_add(1);
+        let id = MemberId { index: id_index, generation: entry.generation };
+        let closing = AtomicBool::new(false);
+        let member = Arc::new(Member { id, info: info.clone(), read_only, device, closing });
+        entry.latest = Arc::downgrade(&member);
+        entry.open = Some(member);
+        Ok((id, info))
+    }
+
+    /// What an open member can do.
+    pub fn info(&self, id: MemberId) -> Option<MemberInfo> {
+        self.member(id).map(|member| member.info.clone())
+    }
+
+    /// Closes a member: no new I/O finds it. Its file closes, its lock ends and its index may be
+    /// used again when every lane has finished what it has in flight there; see
+    /// [`is_closed`](Self::is_closed).
+    pub fn close(&self, id: MemberId) {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(usize::from(id.index)) else { return };
+        let Some(member) = entry.open.take_if(|member| member.id == id) else { return };
+        drop(entries);
+        member.closing.store(true, Ordering::Release);
+        drop(member);
+        self.closed.fetch_add(1, Ordering::Release);
+        self.lanes.lock().retain(|lane| lane.upgrade().map(|lane| lane.wake()).is_some());
+    }
+
+    /// Whether the last lane has let go of a member that was closed.
+    pub fn is_closed(&self, id: MemberId) -> bool {
+        let entries = self.entries.lock();
+        let Some(entry) = entries.get(usize::from(id.index)) else { return true };
+        entry.generation != id.generation || entry.latest.strong_count() == 0
+    }
+
+    pub(crate) fn member(&self, id: MemberId) -> Option<Arc<Member>> {
+        let entries = self.entries.lock();
+        let member = entries.get(usize::from(id.index))?.open.as_ref()?;
+        (member.id == id).then(|| member.clone())
+    }
+
+    pub(crate) fn closed_count(&self) -> u64 {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn wake_on_close(&self, lane: &Arc<EventFd>) {
+        self.lanes.lock().push(Arc::downgrade(lane));
+    }
+}
