@@ -178,12 +178,11 @@ impl<B: AsRef<[u8]>> Session<B> {
         }
     }
 
-    /// Copies payload from `input` to the front of `buffer` and returns how many bytes.
-    pub fn take_payload(&mut self, input: &mut &[u8], buffer: &mut [u8]) -> usize {
-        let count = self.payload_left().min(input.len()).min(buffer.len());
-        buffer[..count].copy_from_slice(split_front(input, count));
-        self.payload_received(count);
-        count
+    /// Takes the payload that `input` begins with, as far as it goes, off its front.
+    pub fn take_payload<'i>(&mut self, input: &mut &'i [u8]) -> &'i [u8] {
+        let taken = split_front(input, self.payload_left().min(input.len()));
+        self.payload_received(taken.len());
+        taken
     }
 
     /// Notes that `bytes` of payload went straight into their buffer.

@@ -106,7 +106,9 @@ impl Server {
 
     fn take_payload(&mut self, input: &mut &[u8]) {
         let (request, mut payload, mut filled) = self.writing.take().expect("a write was started");
-        filled += self.session.take_payload(input, &mut payload[filled..]);
+        let taken = self.session.take_payload(input);
+        payload[filled..filled + taken.len()].copy_from_slice(taken);
+        filled += taken.len();
         if filled < payload.len() {
             self.writing = Some((request, payload, filled));
             return;

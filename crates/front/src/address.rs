@@ -1,0 +1,142 @@
+//! Where a front end answers, as users write it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// One front end: `nbd:unix:/path.sock` or `nbd:tcp:[HOST:]PORT`, with `?ro`, `?insecure` or both
+/// (`?ro&insecure`). Its text form parses to the same value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Address {
+    /// The socket to listen on.
+    pub socket: Socket,
+    /// Clients may only read.
+    pub read_only: bool,
+}
+
+/// A socket to listen on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Socket {
+    /// A Unix socket at an absolute path, for the same user only.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp {
+        /// Name or address; without one, the loopback address 127.0.0.1.
+        host: Option<String>,
+        /// The port; 0 lets the system choose.
+        port: u16,
+        /// Addresses that other machines reach are allowed.
+        insecure: bool,
+    },
+}
+
+/// Why a text is not an address of a front end.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum AddressError {
+    /// Another kind of front end.
+    #[error("{0:?} is no front end: give nbd:unix:/PATH or nbd:tcp:[HOST:]PORT")]
+    Kind(String),
+    /// A path that depends on where it is read.
+    #[error("the path of a Unix socket must be absolute, and {0:?} is not")]
+    RelativePath(String),
+    /// No port, or one that does not exist.
+    #[error("{0:?} has no port: give nbd:tcp:[HOST:]PORT with a port from 0 to 65535")]
+    Port(String),
+    /// An IPv6 address without brackets, or nothing before the colon.
+    #[error("{0:?} is no host: give a name, an IPv4 address, or an IPv6 address in brackets")]
+    Host(String),
+    /// Something unknown after the question mark.
+    #[error("unknown option {0:?}: ro and, for TCP, insecure are known")]
+    Option(String),
+}
+
+impl Address {
+    /// Reads an address.
+    pub fn parse(text: &str) -> Result<Address, AddressError> {
+        let (place, options) = text.split_once('?').unwrap_or((text, ""));
+        let kind = || AddressError::Kind(text.to_string());
+        let mut socket = match place.strip_prefix("nbd:").ok_or_else(kind)?.split_once(':') {
+            Some(("unix", path)) => parse_path(path)?,
+            Some(("tcp", place)) => parse_tcp(place)?,
+            _ => return Err(kind()),
+        };
+        let mut read_only = false;
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match (option, &mut socket) {
+                ("ro", _) => read_only = true,
+                ("insecure", Socket::Tcp { insecure, .. }) => *insecure = true,
+                _ => return Err(AddressError::Option(option.to_string())),
+            }
+        }
+        Ok(Address { socket, read_only })
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        Address::parse(text)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut options = Vec::new();
+        if self.read_only {
+            options.push("ro");
+        }
+        match &self.socket {
+            Socket::Unix(path) => write!(f, "nbd:unix:{}", path.display())?,
+            Socket::Tcp { host, port, insecure } => {
+                match host {
+                    None => write!(f, "nbd:tcp:{port}")?,
+                    Some(host) if host.contains(':') => write!(f, "nbd:tcp:[{host}]:{port}")?,
+                    Some(host) => write!(f, "nbd:tcp:{host}:{port}")?,
+                }
+                if *insecure {
+                    options.push("insecure");
+                }
+            }
+        }
+        match options.is_empty() {
+            true => Ok(()),
+            false => write!(f, "?{}", options.join("&")),
+        }
+    }
+}
+
+fn parse_path(path: &str) -> Result<Socket, AddressError> {
+    let path_buf = PathBuf::from(path);
+    if path_buf.is_absolute() {
+        Ok(Socket::Unix(path_buf))
+    } else {
+        Err(AddressError::RelativePath(path.to_string()))
+    }
+}
+
+fn parse_tcp(place: &str) -> Result<Socket, AddressError> {
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) => (Some(host), port),
+        None => (None, place),
+    };
+    let port = port.parse().map_err(|_| AddressError::Port(place.to_string()))?;
+    let host = host.map(parse_host).transpose()?;
+    Ok(Socket::Tcp { host, port, insecure: false })
+}
+
+fn parse_host(text: &str) -> Result<String, AddressError> {
+    let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let valid = match bracketed {
+        Some(host) => host.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && !text.contains(['[', ']', ':']),
+    };
+    if valid {
+        Ok(bracketed.unwrap_or(text).to_string())
+    } else {
+        Err(AddressError::Host(text.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Sockets that wait for clients.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::address::{Address, Socket};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A listening socket. Whoever accepts does so on a duplicate of its descriptor.
+///
+/// A Unix socket's path is removed when the listener is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    address: Address,
+    reachable_from: Option<IpAddr>,
+    /// Held to be dropped.
+    _file: Option<SocketFile>,
+}
+
+/// The file that names a Unix socket, with what tells it from a later one at the same path.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    device_and_inode: (u64, u64),
+}
+
+/// Why no socket could be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Another process answers there.
+    #[error("{0} is in use: another process answers there; stop it or choose another path")]
+    InUse(PathBuf),
+    /// Something that is no socket has this name.
+    #[error("{0} exists and is no socket: remove it or choose another path")]
+    NotASocket(PathBuf),
+    /// Other machines would reach the address.
+    #[error(
+        "{address} can be reached from other machines, and NBD asks nobody who they are: \
+         use a loopback address, or add ?insecure to {front}"
+    )]
+    Insecure {
+        /// The address that is no loopback address.
+        address: IpAddr,
+        /// The front end as written.
+        front: Address,
+    },
+    /// The host has no address.
+    #[error("{0} has no address: check the name")]
+    NoAddress(String),
+    /// The system refused.
+    #[error("cannot listen at {front}: {source}")]
+    Io {
+        /// The front end as written.
+        front: Address,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Listener {
+    /// Listens at `address`.
+    ///
+    /// A Unix socket is for the same user only (mode 0600) from its first moment. A socket file that
+    /// nobody answers at is replaced, any other file is left alone.
+    pub fn bind(address: &Address) -> Result<Listener, ListenError> {
+        let failed = |source| ListenError::Io { front: address.clone(), source };
+        match &address.socket {
+            Socket::Unix(path) => {
+                make_way(path)?;
+                let socket = bind_unix(path).map_err(failed)?;
+                let file = Some(SocketFile::new(path).map_err(failed)?);
+                let address = address.clone();
+                Ok(Listener { socket, address, reachable_from: None, _file: file })
+            }
+            Socket::Tcp { host, port, insecure } => {
+                let places = resolve(host.as_deref(), *port).map_err(failed)?;
+                if places.is_empty() {
+                    return Err(ListenError::NoAddress(host.clone().unwrap_or_default()));
+                }
+                let open = places.iter().map(SocketAddr::ip).find(|ip| !ip.is_loopback());
+                if let (Some(open), false) = (open, insecure) {
+                    return Err(ListenError::Insecure { address: open, front: address.clone() });
+                }
+                Listener::bind_tcp(address, &places).map_err(failed)
+            }
+        }
+    }
+
+    fn bind_tcp(address: &Address, places: &[SocketAddr]) -> io::Result<Listener> {
+        let socket = TcpListener::bind(places)?;
+        let place = socket.local_addr()?;
+        let mut address = address.clone();
+        if let Socket::Tcp { port, .. } = &mut address.socket {
+            *port = place.port();
+        }
+        let reachable_from = (!place.ip().is_loopback()).then_some(place.ip());
+        Ok(Listener { socket: socket.into(), address, reachable_from, _file: None })
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What the operator must know about this socket.
+    pub fn warning(&self) -> Option<String> {
+        self.reachable_from.map(|ip| {
+            let may = if self.address.read_only { "read" } else { "read and overwrite" };
+            format!("whoever can connect to {ip} may {may} the array: NBD asks nobody who they are")
+        })
+    }
+
+    /// Refuses further clients, and ends every wait for one with an error.
+    pub fn shut_down(&self) {
+        // A socket that cannot be shut down any more is shut down.
+        let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Both);
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> io::Result<SocketFile> {
+        let device_and_inode = identify(path)?;
+        Ok(SocketFile { path: path.to_path_buf(), device_and_inode })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = identify(&self.path).is_ok_and(|found| found == self.device_and_inode);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "the socket file stays behind");
+        }
+    }
+}
+
+fn identify(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Removes a socket file that nobody answers at.
+fn make_way(path: &Path) -> Result<(), ListenError> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(ListenError::NotASocket(path.to_path_buf()));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // What goes wrong here goes wrong again, and is told, when the socket is bound.
+            let _ = fs::remove_file(path);
+            Ok(())
+        }
+        _ => Err(ListenError::InUse(path.to_path_buf())),
+    }
+}
+
+/// The mode is set before the file exists: Linux gives the file the socket's own mode.
+fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+fn resolve(host: Option<&str>, port: u16) -> io::Result<Vec<SocketAddr>> {
+    match host {
+        None => Ok(vec![(Ipv4Addr::LOCALHOST, port).into()]),
+        Some(host) => Ok((host, port).to_socket_addrs()?.collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+
+use super::*;
+
+fn unix(path: &Path) -> Address {
+    Address { socket: Socket::Unix(path.to_path_buf()), read_only: false }
+}
+
+fn tcp(text: &str) -> Address {
+    Address::parse(text).expect("an address")
+}
+
+#[test]
+fn a_unix_socket_is_for_its_user_only_and_goes_with_its_listener() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let listener = Listener::bind(&unix(&path)).expect("listening");
+    let mode = fs::metadata(&path).expect("the file is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let _client = UnixStream::connect(&path).expect("connected");
+    let accepted = rustix::net::accept(&listener).expect("a client");
+    let peer = crate::peer::describe(accepted.as_fd());
+    assert!(peer.ends_with(&format!("(process {})", std::process::id())), "{peer}");
+    drop(listener);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_live_socket_is_not_replaced_and_a_dead_one_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let first = Listener::bind(&unix(&path)).expect("listening");
+    assert!(matches!(Listener::bind(&unix(&path)), Err(ListenError::InUse(_))));
+    assert!(path.exists(), "the refused listener removed nothing");
+    drop(first);
+
+    drop(UnixListener::bind(&path).expect("a socket whose process dies"));
+    assert!(path.exists());
+    let second = Listener::bind(&unix(&path)).expect("replaced");
+    assert_eq!(second.address(), &unix(&path));
+}
+
+#[test]
+fn other_files_are_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("precious");
+    fs::write(&path, "data").expect("written");
+    assert!(matches!(Listener::bind(&unix(&path)), Err(ListenError::NotASocket(_))));
+    assert_eq!(fs::read(&path).expect("still there"), b"data");
+}
+
+#[test]
+fn a_socket_file_that_someone_else_put_there_meanwhile_is_not_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let listener = Listener::bind(&unix(&path)).expect("listening");
+    fs::rename(&path, folder.path().join("moved.sock")).expect("moved");
+    let _other = UnixListener::bind(&path).expect("another server");
+    drop(listener);
+    assert!(path.exists());
+}
+
+#[test]
+fn a_port_without_a_host_is_for_this_machine_only() {
+    let listener = Listener::bind(&tcp("nbd:tcp:0")).expect("listening");
+    assert_eq!(listener.warning(), None);
+    let Socket::Tcp { port, .. } = listener.address().socket else { panic!("TCP stays TCP") };
+    assert_ne!(port, 0, "the port that was chosen");
+    let client = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    let accepted = rustix::net::accept(&listener).expect("a client");
+    let peer = client.local_addr().expect("an address").to_string();
+    assert_eq!(crate::peer::describe(accepted.as_fd()), peer);
+}
+
+#[test]
+fn an_open_address_must_be_asked_for() {
+    let refused = Listener::bind(&tcp("nbd:tcp:0.0.0.0:0")).expect_err("open to all");
+    assert!(matches!(refused, ListenError::Insecure { .. }));
+    assert!(refused.to_string().contains("?insecure"), "{refused}");
+    let listener = Listener::bind(&tcp("nbd:tcp:0.0.0.0:0?insecure")).expect("listening");
+    let warning = listener.warning().expect("a warning");
+    assert!(warning.contains("may read and overwrite the array"), "{warning}");
+    let listener = Listener::bind(&tcp("nbd:tcp:0.0.0.0:0?insecure&ro")).expect("listening");
+    assert!(listener.warning().expect("a warning").contains("may read the array"));
+}
+
+#[test]
+fn a_listener_that_was_shut_down_refuses_clients() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let listener = Listener::bind(&unix(&path)).expect("listening");
+    listener.shut_down();
+    assert!(rustix::net::accept(&listener).is_err());
+    assert!(UnixStream::connect(&path).is_err());
+}

@@ -1,0 +1,27 @@
+//! Who is at the other end of a connection.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use rustix::net::{getpeername, sockopt};
+
+/// The client's program and process on a Unix socket, its address on TCP.
+pub fn describe(socket: BorrowedFd<'_>) -> String {
+    let address = getpeername(socket).ok().flatten().and_then(|any| SocketAddr::try_from(any).ok());
+    match address {
+        Some(address) => address.to_string(),
+        None => describe_process(socket),
+    }
+}
+
+const UNKNOWN: &str = "unknown client";
+
+fn describe_process(socket: BorrowedFd<'_>) -> String {
+    let Ok(credentials) = sockopt::socket_peercred(socket) else { return UNKNOWN.to_string() };
+    let pid = credentials.pid.as_raw_nonzero();
+    match fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("{} (process {pid})", name.trim_end()),
+        Err(_) => format!("process {pid}"),
+    }
+}
