@@ -14,7 +14,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mdspace_engine::backend::{
     Backend, IoDone, IoError, IoErrorKind, MemberId, MemberIo, Submitted, Ticket,
@@ -283,6 +283,11 @@ impl Backend for Driver {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         let nanos = START.elapsed().as_nanos();
         Time::from_nanos(u64::try_from(nanos).expect("a process lives less than 584 years"))
+    }
+
+    fn unix_time_s(&self) -> u64 {
+        // A clock before 1970 is a clock that was never set.
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
 
     fn random(&self) -> u64 {
