@@ -1,4 +1,5 @@
 //! Sockets on lanes, on both ways to the kernel.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

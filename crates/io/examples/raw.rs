@@ -1,0 +1,148 @@
+//! How fast one lane moves data from or to one member, with nothing in between.
+//!
+//! `raw MEMBER [read|write] [BLOCK_BYTES] [DEPTH] [SECONDS] [task|direct] [buffered]`: random
+//! blocks; `task` runs one task per place in the queue, `direct` none.
+#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use mdspace_engine::backend::{IoDone, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use mdspace_engine::lane::{Lane, LaneId, OpOwner};
+use mdspace_engine::time::Time;
+use mdspace_io::{LaneIo, Lanes, LanesConfig, OpenMode, Payload};
+
+struct Work {
+    member: MemberId,
+    blocks: u64,
+    block_bytes: usize,
+    write: bool,
+    until: Time,
+    random: Cell<u64>,
+    done: Cell<u64>,
+}
+
+impl Work {
+    fn io(&self, payload: &Rc<Payload>) -> MemberIo {
+        let mut random = self.random.get();
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        self.random.set(random);
+        let sector = random % self.blocks * (self.block_bytes as u64 / 512);
+        let range = 0..self.block_bytes;
+        let op = if self.write {
+            IoOp::Write { sector, from: WriteFrom::Source(payload.clone(), range), fua: false }
+        } else {
+            IoOp::Read { sector, into: ReadInto::Sink(payload.clone(), range) }
+        };
+        let deadline = Some(self.until + Duration::from_secs(30));
+        MemberIo { member: self.member, op, deadline }
+    }
+
+    fn count(&self, done: &IoDone) {
+        assert!(done.result.is_ok(), "{done:?}");
+        self.done.set(self.done.get() + 1);
+    }
+}
+
+async fn place(lane: Rc<Lane>, work: Rc<Work>, payload: Rc<Payload>) {
+    while lane.backend().now() < work.until {
+        for _ in 0..64 {
+            let done = lane.io(work.io(&payload)).await;
+            work.count(&done);
+        }
+    }
+}
+
+struct Direct {
+    lane: Rc<Lane>,
+    work: Rc<Work>,
+    payloads: Vec<Rc<Payload>>,
+    left: Cell<usize>,
+    this: std::rc::Weak<Self>,
+}
+
+impl Direct {
+    fn start(&self, tag: u64) {
+        let this: Rc<dyn OpOwner> = self.this.upgrade().unwrap();
+        loop {
+            if self.work.done.get().is_multiple_of(64)
+                && self.lane.backend().now() >= self.work.until
+            {
+                return self.left.set(self.left.get() - 1);
+            }
+            let io = self.work.io(&self.payloads[tag as usize]);
+            let Some(done) = self.lane.io_direct(io, &this, tag) else { return };
+            self.work.count(&done);
+        }
+    }
+}
+
+impl OpOwner for Direct {
+    fn done(&self, tag: u64, done: IoDone) {
+        self.work.count(&done);
+        self.start(tag);
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let arg = |at: usize, default: &str| args.get(at).cloned().unwrap_or(default.into());
+    let write = arg(1, "read") == "write";
+    let block_bytes: usize = arg(2, "4096").parse().unwrap();
+    let depth: usize = arg(3, "128").parse().unwrap();
+    let seconds: f64 = arg(4, "3").parse().unwrap();
+    let direct = arg(5, "task") == "direct";
+    let mode = OpenMode { read_only: !write, exclusive: false, buffered: arg(6, "") == "buffered" };
+
+    let lanes = Lanes::start(LanesConfig::default()).unwrap();
+    let (member, info) = lanes.members().open(&arg(0, "ram:256M"), mode).unwrap();
+    let blocks = info.sectors * 512 / block_bytes as u64;
+    let (sender, receiver) = channel();
+    let started = Instant::now();
+    lanes.run_on(LaneId(0), move |lane: &Rc<Lane>, io: &LaneIo| {
+        let until = lane.backend().now() + Duration::from_secs_f64(seconds);
+        let (random, done) = (Cell::new(88_172_645_463_325_252), Cell::new(0));
+        let work = Work { member, blocks, block_bytes, write, until, random, done };
+        let work = Rc::new(work);
+        let payloads: Vec<_> = (0..depth).map(|_| io.payload(block_bytes)).collect();
+        if direct {
+            let all = Rc::new_cyclic(|this| Direct {
+                lane: lane.clone(),
+                work: work.clone(),
+                payloads,
+                left: Cell::new(depth),
+                this: this.clone(),
+            });
+            (0..depth).for_each(|tag| all.start(tag as u64));
+            let lane_of_report = lane.clone();
+            lane.spawn(async move {
+                while all.left.get() > 0 {
+                    let soon = lane_of_report.backend().now() + Duration::from_millis(10);
+                    lane_of_report.sleep_until(soon).await;
+                }
+                sender.send(work.done.get()).unwrap();
+            });
+        } else {
+            for payload in payloads {
+                let (lane_of_task, work, sender) = (lane.clone(), work.clone(), sender.clone());
+                lane.spawn(async move {
+                    place(lane_of_task, work.clone(), payload).await;
+                    sender.send(work.done.get()).unwrap();
+                });
+            }
+        }
+    });
+    let mut total = 0;
+    for _ in 0..if direct { 1 } else { depth } {
+        total = total.max(receiver.recv().unwrap());
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let rate = total as f64 / seconds;
+    let gib = rate * block_bytes as f64 / (1u64 << 30) as f64;
+    println!("{:.0} k/s, {gib:.2} GiB/s, {:.0} ns each", rate / 1e3, 1e9 / rate);
+    lanes.stop(Duration::from_secs(10)).unwrap();
+}
