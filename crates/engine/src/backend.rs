@@ -11,6 +11,9 @@
 //! - A successful write is durable only after a later successful flush of that member, or when it
 //!   carried `fua`. A flush covers every write that completed before the flush was submitted.
 //!   I/Os in flight together have no order.
+//! - Zeroes can always be written: where a member has no operation for it, the backend writes them.
+//!   A member is announced as [`MemberInfo::discard_zeroes`] only if a discard never fails for lack
+//!   of support.
 //! - After a failed flush the member's unflushed writes count as lost.
 //! - Completions of one ticket arrive exactly once.
 

@@ -7,6 +7,7 @@
 //! Tasks must bear a poll without cause: a wake names a task slot, and slots are reused. The lane's
 //! own futures ([`Io`], [`Sleep`]) wake the whole task in which they are polled.
 
+mod join;
 mod ops;
 mod remote;
 mod tasks;
@@ -16,13 +17,15 @@ mod timers;
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use crate::backend::{Backend, IoDone, MemberIo, Submitted, Ticket};
 use crate::time::Time;
 
+pub(crate) use join::join_all;
 pub use ops::{Io, OpOwner};
 pub use remote::{Notify, Remote};
 pub use timers::Sleep;
@@ -131,6 +134,19 @@ impl Lane {
     /// A future that ends at `when`.
     pub fn sleep_until(&self, when: Time) -> Sleep<'_> {
         Sleep::new(self, when)
+    }
+
+    /// Lets every other ready task go first.
+    pub async fn pause(&self) {
+        let mut paused = false;
+        poll_fn(|_| {
+            if std::mem::replace(&mut paused, true) {
+                return Poll::Ready(());
+            }
+            self.tasks.borrow_mut().wake(self.current.get());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Takes the end of an I/O from the backend's driver.

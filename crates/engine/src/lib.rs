@@ -1,10 +1,15 @@
 //! What an md array is and does: every level, every member state, every decision.
 #![forbid(unsafe_code)]
 
+pub mod array;
+pub mod assembly;
 pub mod backend;
 pub mod geometry;
 pub mod lane;
 pub mod memory;
+pub mod ranges;
+pub mod request;
+mod signal;
 pub mod status;
 pub mod sync;
 pub mod time;

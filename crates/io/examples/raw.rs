@@ -82,7 +82,7 @@ impl Direct {
 }
 
 impl OpOwner for Direct {
-    fn done(&self, tag: u64, done: IoDone) {
+    fn done(self: Rc<Self>, tag: u64, done: IoDone) {
         self.work.count(&done);
         self.start(tag);
     }

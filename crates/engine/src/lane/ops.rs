@@ -14,7 +14,7 @@ use super::tasks::TaskSlot;
 /// Takes the end of an I/O that was started without a task.
 pub trait OpOwner {
     /// The I/O that was started with `tag` ended.
-    fn done(&self, tag: u64, done: IoDone);
+    fn done(self: Rc<Self>, tag: u64, done: IoDone);
 }
 
 #[derive(Default)]

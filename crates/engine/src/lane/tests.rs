@@ -1,8 +1,10 @@
 //! The executor against a backend that answers when it is told to.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::*;
@@ -116,10 +118,10 @@ fn a_wake_from_another_thread_is_never_slept_through() {
     let waker = Rc::new(RefCell::new(None));
     let (seen, task_waker) = (Rc::new(Cell::new(0)), waker.clone());
     let task_seen = seen.clone();
-    lane.spawn(std::future::poll_fn(move |context| {
+    lane.spawn(poll_fn(move |context| {
         task_seen.set(task_seen.get() + 1);
         *task_waker.borrow_mut() = Some(context.waker().clone());
-        std::task::Poll::Pending
+        Poll::Pending
     }));
     lane.turn();
     let waker = waker.borrow_mut().take().unwrap();

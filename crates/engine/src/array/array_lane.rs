@@ -1,0 +1,359 @@
+//! An array on one lane: where requests arrive, run and are answered.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use crate::geometry::Geometry;
+use crate::lane::{Io, Lane, OpOwner};
+use crate::memory::{Buffer, Sink, Source};
+use crate::request::{Queue, Request, RequestError};
+use crate::signal::Signal;
+
+use super::Array;
+use super::intent::LaneIntent;
+use super::read::DirectReads;
+use super::view::{ArrayView, MemberView, WriteMode};
+
+/// Bytes of a sector.
+pub(crate) const SECTOR_BYTES: usize = 512;
+
+/// One array's state on one lane.
+pub struct ArrayLane {
+    pub(crate) lane: Rc<Lane>,
+    pub(crate) array: Arc<Array>,
+    view: RefCell<LaneView>,
+    view_moved: Signal,
+    intent: LaneIntent,
+    writes_in_flight: Cell<u32>,
+    pub(super) direct_reads: DirectReads,
+}
+
+/// A lane's reference to a view: counting it touches no memory of another lane.
+pub(crate) type LaneView = Rc<Arc<ArrayView>>;
+
+impl ArrayLane {
+    /// Attaches `array` to `lane`. Every lane of the array does this once.
+    pub fn attach(array: &Arc<Array>, lane: &Rc<Lane>) -> Rc<Self> {
+        let view = array.views.current();
+        array.views.adopt(lane.id(), view.epoch, false);
+        let this = Rc::new(Self {
+            lane: lane.clone(),
+            array: array.clone(),
+            view: RefCell::new(Rc::new(view)),
+            view_moved: Signal::default(),
+            intent: LaneIntent::default(),
+            writes_in_flight: Cell::new(0),
+            direct_reads: DirectReads::default(),
+        });
+        let follower = this.clone();
+        lane.spawn(async move { follower.follow_views().await });
+        this
+    }
+
+    /// Starts a request; its end will stand in `queue` with `tag`.
+    pub fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
+        queue.begin();
+        if let Request::Read { sector, into } = &request
+            && self.read_direct(queue, tag, *sector, into)
+        {
+            return;
+        }
+        let (this, queue) = (self.clone(), queue.clone());
+        self.lane.spawn(async move {
+            let result = this.serve(request).await;
+            queue.end(tag, result);
+        });
+    }
+
+    /// Runs one request to its end.
+    pub async fn serve(&self, request: Request) -> Result<(), RequestError> {
+        match request {
+            Request::Read { sector, into } => self.read(sector, &into).await,
+            Request::Write { sector, from, fua } => self.write(sector, from, fua).await,
+            Request::Flush => self.flush().await,
+            Request::Discard { sector, sectors } => self.discard(sector, sectors).await,
+            Request::WriteZeroes { sector, sectors, fua } => {
+                self.write_zeroes(sector, sectors, fua).await
+            }
+        }
+    }
+
+    /// The array's size in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.view.borrow().geometry.array_sectors()
+    }
+
+    /// The smallest unit of a request, in bytes.
+    pub fn block_bytes(&self) -> u32 {
+        self.view.borrow().block_sectors * SECTOR_BYTES as u32
+    }
+
+    /// The view to use now. Not to be kept over a wait: what was true before it may not be after.
+    pub(crate) fn view(&self) -> LaneView {
+        self.view.borrow().clone()
+    }
+
+    pub(super) fn with_view<T>(&self, use_view: impl FnOnce(&ArrayView) -> T) -> T {
+        use_view(&self.view.borrow())
+    }
+
+    async fn follow_views(&self) {
+        poll_fn(|context| {
+            self.array.views.follow(self.lane.id(), context.waker());
+            if self.array.views.epoch() != self.view.borrow().epoch {
+                self.adopt();
+            }
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+
+    fn adopt(&self) {
+        let view = self.array.views.current();
+        let epoch = view.epoch;
+        let intent_moved = view.intent_epoch != self.view.borrow().intent_epoch;
+        *self.view.borrow_mut() = Rc::new(view);
+        if intent_moved {
+            self.intent.close_epoch(&self.array.intent);
+        }
+        self.array.views.adopt(self.lane.id(), epoch, self.writes_in_flight.get() > 0);
+        self.view_moved.notify();
+    }
+
+    /// Refuses a range that is not whole blocks inside the array.
+    pub(super) fn check_range(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
+        self.with_view(|view| {
+            let end = sector.checked_add(sectors).ok_or(RequestError::OutOfRange)?;
+            if end > view.geometry.array_sectors() {
+                return Err(RequestError::OutOfRange);
+            }
+            let mask = u64::from(view.block_sectors) - 1;
+            if (sector | sectors) & mask != 0 {
+                return Err(RequestError::Unaligned);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) async fn write(
+        &self,
+        sector: u64,
+        from: Rc<dyn Source>,
+        fua: bool,
+    ) -> Result<(), RequestError> {
+        let sectors = whole_sectors(from.len())?;
+        self.check_range(sector, sectors)?;
+        if sectors == 0 {
+            return Ok(());
+        }
+        let view = self.view();
+        match &*view.geometry {
+            Geometry::Linear(_) | Geometry::Raid0(_) => self.write_striped(sector, from, fua).await,
+            Geometry::Raid1(_) | Geometry::Raid10(_) => {
+                self.write_mirrored(sector, self.stabilise(from), fua).await
+            }
+            Geometry::Parity(map) => {
+                self.write_parity(map, sector, self.stabilise(from), fua).await
+            }
+        }
+    }
+
+    /// Memory that may change under us is copied once, else copies or parity could differ from data.
+    fn stabilise(&self, from: Rc<dyn Source>) -> Rc<dyn Source> {
+        if from.stable().is_some() {
+            return from;
+        }
+        let mut copy = self.lane.backend().allocate(from.len());
+        from.take(0, &mut copy);
+        Rc::new(copy)
+    }
+
+    /// Waits until writes may go in `range` (sectors as resync counts them): the superblocks say
+    /// dirty and the bitmap's bits are on the members. No wait lies between the grant and the count.
+    pub(super) async fn permit(&self, range: Range<u64>) -> Result<Permit<'_>, RequestError> {
+        loop {
+            let view = self.view();
+            match view.mode {
+                WriteMode::ReadOnly => return Err(RequestError::ReadOnly),
+                WriteMode::Broken => return Err(RequestError::Lost),
+                WriteMode::Clean | WriteMode::Closing => {
+                    self.array.mailbox.want_open();
+                    self.other_view(&view).await;
+                    continue;
+                }
+                WriteMode::Open => {}
+            }
+            let chunks = intent_chunks(&view, &range);
+            if self.intent.begin(&chunks) {
+                self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+                self.array.views.count_write(self.lane.id());
+                return Ok(Permit { owner: self, chunks });
+            }
+            self.learn_intent(&view, &chunks).await;
+        }
+    }
+
+    /// Waits until the array's view is another one than `view`.
+    async fn other_view(&self, view: &ArrayView) {
+        self.view_moved.until(|| (self.view.borrow().epoch != view.epoch).then_some(())).await;
+    }
+
+    /// Waits until the bits of `chunks` are durable, or the view changes.
+    async fn learn_intent(&self, view: &ArrayView, chunks: &Range<u64>) {
+        if self.array.intent.enter(chunks) {
+            self.intent.learn(chunks);
+            return;
+        }
+        self.array.mailbox.want_intent();
+        let moved = || self.array.views.epoch() != view.epoch;
+        let intent = &self.array.intent;
+        intent.grew.until(|| (intent.is_durable(chunks) || moved()).then_some(())).await;
+    }
+
+    /// Starts a read of a member.
+    pub(super) fn read_member(&self, member: &MemberView, sector: u64, into: ReadInto) -> Io<'_> {
+        self.member_io(member, IoOp::Read { sector: member.data_offset + sector, into })
+    }
+
+    /// Starts a write of a member.
+    pub(super) fn write_member(
+        &self,
+        member: &MemberView,
+        sector: u64,
+        from: WriteFrom,
+        fua: bool,
+    ) -> Io<'_> {
+        self.member_io(member, IoOp::Write { sector: member.data_offset + sector, from, fua })
+    }
+
+    pub(super) fn member_io(&self, member: &MemberView, op: IoOp) -> Io<'_> {
+        self.lane.io(MemberIo { member: member.id, op, deadline: None })
+    }
+
+    pub(super) fn recycle(&self, buffer: Option<Buffer>) {
+        if let Some(buffer) = buffer {
+            self.lane.backend().recycle(buffer);
+        }
+    }
+
+    /// Waits for writes to members. A member that failed one is reported, and this returns only when
+    /// the survivors' superblocks say so and no lane reads it any more: an acknowledgement before
+    /// that could be followed by a read of the old block.
+    pub(super) async fn finish_writes(&self, writes: Vec<MemberWrite<'_>>) -> Finished {
+        let mut finished = Finished::default();
+        for write in writes {
+            let done = write.io.await;
+            self.recycle(done.buffer);
+            match done.result {
+                Ok(()) => {}
+                Err(error) if error.kind == IoErrorKind::NoSpace => finished.no_space = true,
+                Err(error) => finished.failed.push((write.member, error)),
+            }
+        }
+        finished
+    }
+
+    /// Reports failed members and waits until the array does without them. False when it cannot.
+    pub(super) async fn do_without(&self, failed: &[(MemberId, IoError)]) -> bool {
+        if failed.is_empty() {
+            return true;
+        }
+        for &(member, error) in failed {
+            self.array.mailbox.member_failed(member, error);
+        }
+        let members: Vec<_> = failed.iter().map(|&(member, _)| member).collect();
+        self.array.views.settled_without(&members).await
+    }
+
+    /// Makes durable what all lanes were told is written.
+    pub(super) async fn flush(&self) -> Result<(), RequestError> {
+        let view = self.view();
+        if view.mode == WriteMode::Broken {
+            return Err(RequestError::Lost);
+        }
+        let members = view.present().map(|(_, member)| member);
+        let flushes = members.map(|member| MemberWrite {
+            member: member.id,
+            io: self.member_io(member, IoOp::Flush),
+        });
+        let finished = self.finish_writes(flushes.collect()).await;
+        let redundant = view.geometry.max_failures() > 0;
+        match finished.failed.is_empty() && !finished.no_space {
+            true => Ok(()),
+            false if finished.no_space => Err(RequestError::NoSpace),
+            // After a failed flush nothing on that member is sure: the others must hold it.
+            false if redundant && self.do_without(&finished.failed).await => Ok(()),
+            false => Err(RequestError::Lost),
+        }
+    }
+}
+
+/// One write to one member, under way.
+pub(super) struct MemberWrite<'a> {
+    pub(super) member: MemberId,
+    pub(super) io: Io<'a>,
+}
+
+/// How a batch of member writes ended.
+#[derive(Default)]
+pub(super) struct Finished {
+    pub(super) failed: Vec<(MemberId, IoError)>,
+    pub(super) no_space: bool,
+}
+
+/// The right to write in some bitmap chunks, counted until it drops.
+pub(super) struct Permit<'a> {
+    owner: &'a ArrayLane,
+    chunks: Range<u64>,
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.owner.intent.end(&self.chunks);
+        self.owner.writes_in_flight.set(self.owner.writes_in_flight.get() - 1);
+    }
+}
+
+impl OpOwner for ArrayLane {
+    fn done(self: Rc<Self>, tag: u64, done: IoDone) {
+        self.end_direct_read(tag, done);
+    }
+}
+
+/// The bitmap chunks of a range; none without a bitmap.
+fn intent_chunks(view: &ArrayView, range: &Range<u64>) -> Range<u64> {
+    match view.intent_chunk_sectors {
+        Some(chunk) => range.start / chunk..range.end.div_ceil(chunk),
+        None => 0..0,
+    }
+}
+
+/// A length in sectors; parts of a sector are refused.
+pub(super) fn whole_sectors(bytes: usize) -> Result<u64, RequestError> {
+    if bytes.is_multiple_of(SECTOR_BYTES) {
+        Ok((bytes / SECTOR_BYTES) as u64)
+    } else {
+        Err(RequestError::Unaligned)
+    }
+}
+
+/// A part of lent memory, in sectors from its start.
+pub(super) fn sink_part(into: &Rc<dyn Sink>, first: u64, sectors: u64) -> ReadInto {
+    ReadInto::Sink(into.clone(), byte_range(first, sectors))
+}
+
+/// A part of lent memory, in sectors from its start.
+pub(super) fn source_part(from: &Rc<dyn Source>, first: u64, sectors: u64) -> WriteFrom {
+    WriteFrom::Source(from.clone(), byte_range(first, sectors))
+}
+
+/// Sectors as a range of bytes.
+pub(super) fn byte_range(first: u64, sectors: u64) -> Range<usize> {
+    let start = first as usize * SECTOR_BYTES;
+    start..start + sectors as usize * SECTOR_BYTES
+}

@@ -1,0 +1,199 @@
+//! Who may touch which columns of which row.
+//!
+//! A claim covers a row and a range of columns: sectors inside the chunk, across all members of the
+//! row, because two writes to different members at one offset share P and Q. Claims are held across
+//! I/O; the shard's lock is held for a scan of a short list and no longer. Waiters are served in the
+//! order of their arrival, so that neither sync nor users starve.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::Mutex;
+
+/// Shards of the table: md's 2026 series found 32 hash locks to be enough for 22 cores.
+pub const CLAIM_SHARDS: usize = 32;
+
+/// Columns of a row: sectors inside the chunk.
+pub type Columns = Range<u32>;
+
+/// Whether others may hold the same columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Reads that must not see a row change: degraded reads and check.
+    Shared,
+    /// Everything that writes.
+    Exclusive,
+}
+
+/// The table of claims of one array, shared by all its lanes.
+pub struct Claims {
+    shards: Box<[Shard]>,
+}
+
+/// One shard on cache lines of its own (two: the prefetcher fetches pairs).
+#[repr(align(128))]
+struct Shard(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    held: Vec<Held>,
+    waiting: VecDeque<(Held, Arc<Waiter>)>,
+    last_id: u64,
+}
+
+#[derive(Clone)]
+struct Held {
+    id: u64,
+    row: u64,
+    columns: Columns,
+    mode: Mode,
+}
+
+#[derive(Default)]
+struct Waiter {
+    granted: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Held {
+    fn conflicts(&self, other: &Self) -> bool {
+        self.row == other.row
+            && self.columns.start < other.columns.end
+            && other.columns.start < self.columns.end
+            && (self.mode == Mode::Exclusive || other.mode == Mode::Exclusive)
+    }
+}
+
+impl Claims {
+    /// A table with `shards` shards, a power of two.
+    pub fn new(shards: usize) -> Self {
+        assert!(shards.is_power_of_two(), "claim shards are a power of two");
+        Self { shards: (0..shards).map(|_| Shard(Mutex::default())).collect() }
+    }
+
+    /// Waits for `columns` of `row`. The claim ends when the guard drops.
+    pub fn acquire(&self, row: u64, columns: Columns, mode: Mode) -> Acquire<'_> {
+        assert!(columns.start < columns.end, "a claim covers something");
+        Acquire { claims: self, wanted: Held { id: 0, row, columns, mode }, waiter: None }
+    }
+
+    fn shard(&self, row: u64) -> &Mutex<Table> {
+        &self.shards[row as usize & (self.shards.len() - 1)].0
+    }
+
+    /// Takes the claim at once, or queues for it.
+    fn request(&self, wanted: &mut Held) -> Option<Arc<Waiter>> {
+        let mut table = self.shard(wanted.row).lock();
+        table.last_id += 1;
+        wanted.id = table.last_id;
+        let blocked = table.held.iter().any(|held| held.conflicts(wanted))
+            || table.waiting.iter().any(|(ahead, _)| ahead.conflicts(wanted));
+        if !blocked {
+            table.held.push(wanted.clone());
+            return None;
+        }
+        let waiter = Arc::new(Waiter::default());
+        table.waiting.push_back((wanted.clone(), waiter.clone()));
+        Some(waiter)
+    }
+
+    fn release(&self, row: u64, id: u64) {
+        let woken = {
+            let mut table = self.shard(row).lock();
+            if let Some(at) = table.held.iter().position(|held| held.id == id) {
+                table.held.swap_remove(at);
+            } else {
+                table.waiting.retain(|(held, _)| held.id != id);
+            }
+            if table.waiting.is_empty() { Vec::new() } else { table.grant() }
+        };
+        for waiter in woken {
+            if let Some(waker) = waiter.waker.lock().take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Grants what no holder and no earlier waiter stands against.
+    fn grant(&mut self) -> Vec<Arc<Waiter>> {
+        let mut granted = Vec::new();
+        let mut still: VecDeque<(Held, Arc<Waiter>)> = VecDeque::new();
+        for (wanted, waiter) in std::mem::take(&mut self.waiting) {
+            let blocked = self.held.iter().any(|held| held.conflicts(&wanted))
+                || still.iter().any(|(ahead, _)| ahead.conflicts(&wanted));
+            if blocked {
+                still.push_back((wanted, waiter));
+                continue;
+            }
+            self.held.push(wanted);
+            waiter.granted.store(true, Ordering::Release);
+            granted.push(waiter);
+        }
+        self.waiting = still;
+        granted
+    }
+}
+
+/// Waits for a claim. Dropped early, it leaves no trace.
+pub struct Acquire<'a> {
+    claims: &'a Claims,
+    wanted: Held,
+    waiter: Option<Arc<Waiter>>,
+}
+
+impl<'a> Future for Acquire<'a> {
+    type Output = Claim<'a>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Claim<'a>> {
+        if self.wanted.id == 0 {
+            let claims = self.claims;
+            self.waiter = claims.request(&mut self.wanted);
+        }
+        let granted = match &self.waiter {
+            None => true,
+            Some(waiter) => {
+                *waiter.waker.lock() = Some(context.waker().clone());
+                waiter.granted.load(Ordering::Acquire)
+            }
+        };
+        if !granted {
+            return Poll::Pending;
+        }
+        let claim = Claim { claims: self.claims, row: self.wanted.row, id: self.wanted.id };
+        // From here on the guard releases, not this future.
+        self.wanted.id = u64::MAX;
+        Poll::Ready(claim)
+    }
+}
+
+impl Drop for Acquire<'_> {
+    fn drop(&mut self) {
+        if self.wanted.id != 0 && self.wanted.id != u64::MAX {
+            self.claims.release(self.wanted.row, self.wanted.id);
+        }
+    }
+}
+
+/// A claim that is held.
+#[must_use = "a claim is released when it drops"]
+pub struct Claim<'a> {
+    claims: &'a Claims,
+    row: u64,
+    id: u64,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.claims.release(self.row, self.id);
+    }
+}

@@ -1,0 +1,103 @@
+//! What users ask of the array itself, and what they are told.
+
+use crate::backend::{MemberId, MemberInfo};
+use crate::status::ArrayStatus;
+
+/// An order to the controller, with the way back for its answer.
+pub struct Command {
+    /// What to do.
+    pub action: Action,
+    /// Called once, on the controller's lane.
+    pub reply: Box<dyn FnOnce(Result<Reply, CommandError>) + Send>,
+}
+
+/// What the controller can be asked to do.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Say what the array is and does.
+    Status,
+    /// Take a member for failed. With `force` also the last one that is needed.
+    Fail {
+        /// The device.
+        member: MemberId,
+        /// Also beyond what the level bears.
+        force: bool,
+    },
+    /// Forget a failed member or a spare.
+    Remove {
+        /// The device.
+        member: MemberId,
+    },
+    /// Take in a device: back into its slot by the bitmap where that is safe, else as a spare.
+    Add {
+        /// The device, open.
+        member: MemberId,
+        /// What it can do.
+        info: MemberInfo,
+        /// Refuse what cannot go back by the bitmap (`re-add`).
+        only_back: bool,
+    },
+    /// Refuse writes from now on.
+    ReadOnly,
+    /// Take writes again.
+    ReadWrite,
+    /// Read all redundancy and compare.
+    Check,
+    /// Read all redundancy, compare, and make it right.
+    Repair,
+    /// End a check or repair, and let what is needed run (`idle`).
+    Idle,
+    /// End whatever runs, and start nothing (`frozen`).
+    Freeze,
+    /// Mark the array clean and end.
+    Stop,
+}
+
+/// What the controller answers.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Done.
+    Done,
+    /// The array at this moment.
+    Status(Box<ArrayStatus>),
+    /// A device was taken in; with `true` back into its slot by the bitmap.
+    Added {
+        /// Whether only what changed meanwhile is copied.
+        by_bitmap: bool,
+    },
+}
+
+/// Why the controller refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// No such member.
+    #[error("that device is not a member of the array")]
+    NotAMember,
+    /// The member does its work.
+    #[error("the member is active: fail it before removing it")]
+    Active,
+    /// Failing it would take the array down.
+    #[error("the array needs this member: without it data would be lost (--force fails it anyway)")]
+    Needed,
+    /// Too small or wrongly placed.
+    #[error("the device does not fit: {0}")]
+    DoesNotFit(String),
+    /// No way back by the bitmap.
+    #[error("the device cannot go back by the bitmap: {0}")]
+    NotBack(String),
+    /// Levels without redundancy.
+    #[error("the level has no redundancy to do this with")]
+    NoRedundancy,
+    /// Another sync task runs.
+    #[error("{0} is under way")]
+    Busy(&'static str),
+    /// Read-only, or too many members lost.
+    #[error("the array takes no writes")]
+    ReadOnly,
+    /// A superblock could not be written.
+    #[error("the members' superblocks could not be written: {0}")]
+    Metadata(String),
+    /// The array is stopped.
+    #[error("the array is stopped")]
+    Stopped,
+}

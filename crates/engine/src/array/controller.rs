@@ -1,0 +1,345 @@
+//! The one owner of membership.
+//!
+//! Member and array state change here and nowhere else: mail comes in from lanes, users and the sync
+//! task; views and superblock writes go out. It runs as a task of lane 0 and does one thing at a time.
+//!
+//! The order of every change is its durability: dirty superblocks before the first write, the
+//! bitmap's bits before the data under them, a failure on the survivors' superblocks before the
+//! write that found it is acknowledged.
+
+mod bitmap;
+mod membership;
+mod metadata;
+mod report;
+mod stop;
+mod syncing;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mdspace_format::{Role, Superblock};
+
+use crate::backend::{MemberId, MemberInfo};
+use crate::geometry::{Geometry, Slot};
+use crate::lane::Lane;
+use crate::ranges::Ranges;
+use crate::time::Time;
+
+use super::Array;
+use super::array_lane::ArrayLane;
+use super::command::{Action, Command, CommandError, Reply};
+use super::mailbox::Mail;
+use super::start::Start;
+use super::view::{ArrayView, MemberView, WriteMode};
+
+use bitmap::Bitmap;
+use syncing::Syncing;
+
+/// How long after the last write the array is marked clean; md's `safe_mode_delay`.
+const SAFE_MODE_DELAY: Duration = Duration::from_millis(200);
+
+/// Owner of an array's members, views and metadata.
+pub(super) struct Controller {
+    array: Arc<Array>,
+    lane: Rc<Lane>,
+    /// The controller's own lane of the array, for the sync task.
+    port: Rc<ArrayLane>,
+    geometry: Arc<Geometry>,
+    members: Vec<Member>,
+    /// Event count of the last update.
+    events: u64,
+    mode: WriteMode,
+    /// What the user wants; a broken array is not read-only.
+    read_only: bool,
+    /// Redundancy not to be trusted yet, in sectors as resync counts them.
+    unsynced: Ranges,
+    bitmap: Option<Bitmap>,
+    intent_epoch: u64,
+    sync: Syncing,
+    /// Writes counted when the safe-mode clock was started, and when it rings.
+    quiet: Option<(u64, Time)>,
+    next_clearing: Option<Time>,
+    stop: Option<Command>,
+}
+
+/// A device of the array.
+struct Member {
+    id: MemberId,
+    info: MemberInfo,
+    superblock: Superblock,
+    state: MemberState,
+    bad: Arc<Ranges>,
+}
+
+/// What a device is to the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemberState {
+    /// All data of its slot are there.
+    InSync(Slot),
+    /// Data up to this member sector are there.
+    Recovering(Slot, u64),
+    /// It waits for a slot.
+    Spare,
+    /// It failed.
+    Faulty,
+    /// It was lost together with more members than the level bears. Nothing on disk says so.
+    Lost(Slot),
+}
+
+impl Member {
+    /// The slot in which it is read or written.
+    fn slot(&self) -> Option<Slot> {
+        match self.state {
+            MemberState::InSync(slot) | MemberState::Recovering(slot, _) => Some(slot),
+            MemberState::Spare | MemberState::Faulty | MemberState::Lost(_) => None,
+        }
+    }
+
+    /// Whether its superblock is kept up to date.
+    fn is_live(&self) -> bool {
+        !matches!(self.state, MemberState::Faulty | MemberState::Lost(_))
+    }
+
+    fn role(&self) -> Role {
+        match self.state {
+            MemberState::Spare => Role::Spare,
+            MemberState::Faulty => Role::Faulty,
+            MemberState::InSync(slot)
+            | MemberState::Recovering(slot, _)
+            | MemberState::Lost(slot) => Role::Slot(slot.0),
+        }
+    }
+}
+
+impl Controller {
+    pub(super) fn new(start: Start, array: Arc<Array>, port: Rc<ArrayLane>) -> Self {
+        let members = start.members.into_iter().map(|member| Member {
+            id: member.id,
+            info: member.info,
+            state: match member.superblock.own_role() {
+                Role::Slot(slot) => match member.superblock.recovery_offset_sectors {
+                    Some(done) => MemberState::Recovering(Slot(slot), done),
+                    None => MemberState::InSync(Slot(slot)),
+                },
+                _ => MemberState::Spare,
+            },
+            superblock: member.superblock,
+            bad: Arc::new(member.bad),
+        });
+        let view = array.views.current();
+        Self {
+            members: members.collect(),
+            lane: port.lane.clone(),
+            geometry: view.geometry.clone(),
+            events: start.events,
+            mode: view.mode,
+            read_only: start.read_only,
+            unsynced: start.unsynced,
+            bitmap: start.bitmap.map(Bitmap::new),
+            intent_epoch: 0,
+            sync: Syncing::new(start.by_bitmap, start.crashed),
+            quiet: None,
+            next_clearing: None,
+            stop: None,
+            array,
+            port,
+        }
+    }
+
+    /// Serves until the array is stopped.
+    pub(super) async fn run(mut self) {
+        self.announce_bitmap();
+        loop {
+            self.maintain().await;
+            if self.stop.is_some() && self.try_stop().await {
+                return;
+            }
+            let alarm = self.next_alarm();
+            let array = self.array.clone();
+            let lane = self.lane.clone();
+            let mail = array.mailbox.collect(&lane, alarm).await;
+            self.handle(mail).await;
+        }
+    }
+
+    /// Failures come first: everything after them is decided without the members that are gone.
+    async fn handle(&mut self, mail: Mail) {
+        if !mail.failures.is_empty() {
+            self.members_failed(&mail.failures).await;
+        }
+        if !mail.suspect.is_empty() {
+            self.distrust(&mail.suspect);
+        }
+        if mail.sync_moved {
+            self.sync_moved().await;
+        }
+        if mail.want_open {
+            self.open().await;
+        }
+        if mail.want_intent {
+            self.set_wanted_bits().await;
+        }
+        for command in mail.commands {
+            self.command(command).await;
+        }
+    }
+
+    async fn command(&mut self, command: Command) {
+        if self.stop.is_some() {
+            return (command.reply)(Err(CommandError::Stopped));
+        }
+        let result = match command.action {
+            Action::Status => Ok(Reply::Status(Box::new(self.status()))),
+            Action::Fail { member, force } => self.fail(member, force).await,
+            Action::Remove { member } => self.remove(member).await,
+            Action::Add { member, info, only_back } => self.add(member, info, only_back).await,
+            Action::ReadOnly => self.go_read_only().await,
+            Action::ReadWrite => self.go_read_write().await,
+            Action::Check => self.request_check(false),
+            Action::Repair => self.request_check(true),
+            Action::Idle => self.idle(false),
+            Action::Freeze => self.idle(true),
+            Action::Stop => {
+                self.stop = Some(command);
+                return;
+            }
+        };
+        (command.reply)(result);
+    }
+
+    /// Does what the state asks for and nobody has to order.
+    async fn maintain(&mut self) {
+        self.close_when_quiet().await;
+        self.clear_idle_bits().await;
+        self.start_needed_sync().await;
+    }
+
+    fn next_alarm(&self) -> Option<Time> {
+        let quiet = self.quiet.map(|(_, when)| when);
+        [quiet, self.next_clearing].into_iter().flatten().min()
+    }
+
+    /// Marks the array dirty on the members, then lets writes go. After a crash from here on,
+    /// assembly knows that parity may not agree with data.
+    async fn open(&mut self) {
+        if self.mode != WriteMode::Clean || self.read_only || self.stop.is_some() {
+            return;
+        }
+        self.mode = WriteMode::Open;
+        if self.update_superblocks().await {
+            self.publish();
+            self.array.views.settle();
+        }
+    }
+
+    /// Marks the array clean when no write came for a while.
+    async fn close_when_quiet(&mut self) {
+        if self.mode != WriteMode::Open || !self.is_redundant() || !self.unsynced.is_empty() {
+            self.quiet = None;
+            return;
+        }
+        let (now, writes) = (self.lane.backend().now(), self.array.views.writes());
+        match self.quiet {
+            Some((known, when)) if known == writes && now >= when => {
+                self.quiet = None;
+                self.close().await;
+            }
+            Some((known, _)) if known == writes => {}
+            _ => self.quiet = Some((writes, now + SAFE_MODE_DELAY)),
+        }
+    }
+
+    /// Tries to mark the array clean: every lane adopts a view under which no write starts. If none
+    /// was under way anywhere, nothing can be when the superblocks say clean.
+    async fn close(&mut self) -> bool {
+        self.mode = WriteMode::Closing;
+        let epoch = self.publish();
+        let busy = self.array.views.adopted(epoch).await;
+        if busy {
+            self.mode = WriteMode::Open;
+        } else if self.flush_members().await {
+            self.mode = WriteMode::Clean;
+            self.update_superblocks().await;
+        }
+        self.publish();
+        self.array.views.settle();
+        !busy
+    }
+
+    async fn go_read_only(&mut self) -> Result<Reply, CommandError> {
+        if self.mode == WriteMode::Broken {
+            return Err(CommandError::ReadOnly);
+        }
+        self.read_only = true;
+        self.end_sync();
+        // Writes under way end first; new ones wait at the closing view and are then refused.
+        while self.mode == WriteMode::Open && !self.close().await {
+            self.lane.sleep_until(self.lane.backend().now() + Duration::from_millis(1)).await;
+        }
+        self.mode = WriteMode::ReadOnly;
+        self.publish();
+        self.array.views.settle();
+        Ok(Reply::Done)
+    }
+
+    async fn go_read_write(&mut self) -> Result<Reply, CommandError> {
+        if self.mode == WriteMode::Broken {
+            return Err(CommandError::ReadOnly);
+        }
+        self.read_only = false;
+        if self.mode == WriteMode::ReadOnly {
+            self.mode = if self.is_redundant() { WriteMode::Clean } else { WriteMode::Open };
+            self.publish();
+            self.array.views.settle();
+        }
+        Ok(Reply::Done)
+    }
+
+    fn is_redundant(&self) -> bool {
+        self.geometry.max_failures() > 0
+    }
+
+    /// Slots without a member that is in sync.
+    fn degraded(&self) -> usize {
+        let in_sync = |member: &&Member| matches!(member.state, MemberState::InSync(_));
+        usize::from(self.geometry.raid_disks()) - self.members.iter().filter(in_sync).count()
+    }
+
+    fn index_of(&self, id: MemberId) -> Option<usize> {
+        self.members.iter().position(|member| member.id == id)
+    }
+
+    /// Publishes what the array is now; gives the view's epoch.
+    fn publish(&self) -> u64 {
+        let old = self.array.views.current();
+        let mut slots = vec![None; usize::from(self.geometry.raid_disks())];
+        for member in &self.members {
+            if let Some(slot) = member.slot() {
+                slots[usize::from(slot.0)] = Some(member_view(member));
+            }
+        }
+        let view = ArrayView {
+            slots,
+            mode: self.mode,
+            unsynced: Arc::new(self.unsynced.clone()),
+            intent_epoch: self.intent_epoch,
+            ..ArrayView::clone(&old)
+        };
+        self.array.views.publish(view)
+    }
+}
+
+fn member_view(member: &Member) -> MemberView {
+    let readable_sectors = match member.state {
+        MemberState::Recovering(_, done) => done,
+        _ => u64::MAX,
+    };
+    MemberView {
+        id: member.id,
+        data_offset: member.superblock.data_offset_sectors,
+        readable_sectors,
+        bad: member.bad.clone(),
+        write_mostly: member.superblock.flags.write_mostly(),
+    }
+}

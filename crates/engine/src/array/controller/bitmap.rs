@@ -1,0 +1,155 @@
+//! The write-intent bitmap on the members: bits set before writes, cleared long after them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use mdspace_format::{BitmapSuperblock, DirtyMap};
+
+use crate::backend::{IoError, MemberId};
+use crate::lane::join_all;
+use crate::ranges::Ranges;
+
+use super::{Controller, Member};
+
+/// The bitmap as the members have it, and as memory knows it.
+pub(super) struct Bitmap {
+    pub(super) header: BitmapSuperblock,
+    pub(super) map: DirtyMap,
+}
+
+impl Bitmap {
+    pub(super) fn new((header, map): (BitmapSuperblock, DirtyMap)) -> Self {
+        Self { header, map }
+    }
+
+    /// Sectors under set bits.
+    pub(super) fn dirty(&self) -> Ranges {
+        self.map.ranges().map(|chunks| self.header.sectors_of(chunks)).collect()
+    }
+}
+
+impl Controller {
+    /// Tells lanes which bits the members have from before.
+    pub(super) fn announce_bitmap(&mut self) {
+        if let Some(bitmap) = &self.bitmap {
+            self.array.intent.set_durable(bitmap.map.ranges().flatten());
+            self.set_clearing_alarm();
+        }
+    }
+
+    /// Sets the bits that writes wait for, on every member and flushed, then lets the writes go.
+    /// After a crash from here on, resync knows where to look.
+    pub(super) async fn set_wanted_bits(&mut self) {
+        let wanted = self.array.intent.take_wanted();
+        let Some(bitmap) = &mut self.bitmap else { return };
+        let chunks = bitmap.header.chunks();
+        let wanted: BTreeSet<u64> = wanted.into_iter().filter(|chunk| *chunk < chunks).collect();
+        let changed = wanted.iter().filter(|chunk| bitmap.map.set(**chunk));
+        let pages: BTreeSet<u64> = changed.map(|chunk| DirtyMap::page_of(*chunk)).collect();
+        if self.write_bitmap_pages(&pages).await {
+            self.array.intent.set_durable(wanted);
+        }
+        self.set_clearing_alarm();
+    }
+
+    /// Writes pages of the bitmap to every member. A member that fails is done without; false when
+    /// the array broke over it.
+    pub(super) async fn write_bitmap_pages(&mut self, pages: &BTreeSet<u64>) -> bool {
+        loop {
+            let live = self.members.iter().filter(|member| member.is_live());
+            let writes = live.flat_map(|member| pages.iter().map(move |page| (member, *page)));
+            let writes = writes.map(|(member, page)| self.write_bitmap_page(member, page));
+            let failed: Vec<_> =
+                join_all(writes).await.into_iter().filter_map(Result::err).collect();
+            if failed.is_empty() {
+                return true;
+            }
+            let recorded = self.mark_faulty(&failed) && self.update_superblocks().await;
+            let epoch = self.publish();
+            self.array.views.adopted(epoch).await;
+            self.array.views.settle();
+            if !recorded {
+                return false;
+            }
+        }
+    }
+
+    /// The bitmap's header, with this update's events, on every member.
+    pub(super) async fn write_bitmap_headers(&self) -> Vec<(MemberId, IoError)> {
+        if self.bitmap.is_none() {
+            return Vec::new();
+        }
+        let live = self.members.iter().filter(|member| member.is_live());
+        let writes = live.map(|member| self.write_bitmap_page(member, 0));
+        join_all(writes).await.into_iter().filter_map(Result::err).collect()
+    }
+
+    pub(super) async fn write_bitmap_page(
+        &self,
+        member: &Member,
+        page: u64,
+    ) -> Result<(), (MemberId, IoError)> {
+        let Some(bitmap) = &self.bitmap else { return Ok(()) };
+        let Some(start) = member.superblock.bitmap_sector() else { return Ok(()) };
+        let mut bytes = bitmap.header.encode_page(&bitmap.map, page).to_vec();
+        bytes.truncate(bitmap.header.page_bytes(page));
+        let sector = start + page * (mdspace_format::bitmap::PAGE_BYTES / 512) as u64;
+        self.write_metadata(member, sector, bytes).await
+    }
+
+    /// One pass of md's bitmap daemon: bits that nobody used since the last pass are cleared. Never
+    /// while degraded: they tell what a member that is out has missed.
+    pub(super) async fn clear_idle_bits(&mut self) {
+        let now = self.lane.backend().now();
+        if self.next_clearing.is_none_or(|when| now < when) {
+            return;
+        }
+        self.next_clearing = None;
+        if self.may_clear_bits() {
+            let idle = self.array.intent.begin_clearing();
+            if !idle.is_empty() {
+                self.intent_epoch += 1;
+                let epoch = self.publish();
+                self.array.views.adopted(epoch).await;
+                self.array.views.settle();
+            }
+            let idle = self.array.intent.end_clearing(idle);
+            self.clear_bits(idle).await;
+        }
+        self.set_clearing_alarm();
+    }
+
+    fn may_clear_bits(&self) -> bool {
+        self.degraded() == 0 && !self.read_only && self.mode != super::WriteMode::Broken
+    }
+
+    /// Clears bits of chunks in which no write is under way, except where resync is still to come.
+    pub(super) async fn clear_bits(&mut self, chunks: BTreeSet<u64>) {
+        let Some(bitmap) = &mut self.bitmap else { return };
+        let header = &bitmap.header;
+        let (kept, cleared): (BTreeSet<u64>, BTreeSet<u64>) = chunks
+            .into_iter()
+            .partition(|&chunk| self.unsynced.overlaps(&header.sectors_of(chunk..chunk + 1)));
+        let pages: BTreeSet<u64> = cleared.iter().map(|chunk| DirtyMap::page_of(*chunk)).collect();
+        for chunk in cleared {
+            bitmap.map.clear(chunk);
+        }
+        // The array is whole: whoever leaves from now on can come back by the bits set after this.
+        bitmap.header.events_cleared = bitmap.header.events;
+        self.array.intent.set_durable(kept);
+        let mut pages = pages;
+        if !pages.is_empty() {
+            pages.insert(0);
+            self.write_bitmap_pages(&pages).await;
+        }
+    }
+
+    /// Rings after the bitmap's sleep while any bit is set and may be cleared.
+    pub(super) fn set_clearing_alarm(&mut self) {
+        let Some(bitmap) = &self.bitmap else { return };
+        if self.next_clearing.is_none() && self.array.intent.any() && self.may_clear_bits() {
+            let sleep = Duration::from_secs(bitmap.header.daemon_sleep_seconds.into());
+            self.next_clearing = Some(self.lane.backend().now() + sleep);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Members that fail, leave and come.
+
+use std::sync::Arc;
+
+use mdspace_format::bad_blocks::BadBlocks;
+use mdspace_format::placement::{ArrayPlacement, BitmapPlacement};
+use mdspace_format::superblock::MemberFlags;
+use mdspace_format::{Features, Role, Superblock, Uuid};
+
+use crate::assembly;
+use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
+use crate::geometry::Slot;
+use crate::ranges::Ranges;
+
+use super::super::mailbox::Failure;
+use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
+
+impl Controller {
+    /// Takes members out that failed an I/O. The writes that found out wait until this is settled:
+    /// durable on the survivors and adopted by every lane.
+    pub(super) async fn members_failed(&mut self, failures: &[Failure]) {
+        let known = failures.iter().filter(|failure| {
+            let index = self.index_of(failure.member);
+            index.is_some_and(|index| self.members[index].is_live())
+        });
+        let mut failed: Vec<_> = known.map(|failure| (failure.member, failure.error)).collect();
+        if failed.iter().any(|(_, error)| error.kind != IoErrorKind::Medium) {
+            // A cable or a server takes several members at once: know them all before judging.
+            failed.extend(self.silent_members().await);
+        }
+        if failed.is_empty() {
+            return self.array.views.settle();
+        }
+        self.take_out(&failed).await;
+    }
+
+    async fn take_out(&mut self, failed: &[(MemberId, IoError)]) {
+        let recorded = self.mark_faulty(failed);
+        self.end_sync();
+        let epoch = self.publish();
+        if recorded {
+            self.update_superblocks().await;
+        }
+        self.array.views.adopted(epoch.max(self.array.views.epoch())).await;
+        self.array.views.settle();
+    }
+
+    /// Marks members faulty, if the array can do without them. If not, nothing of it goes to disk:
+    /// the array stops writing, and comes back whole by a plain assemble when the members return.
+    pub(super) fn mark_faulty(&mut self, failed: &[(MemberId, IoError)]) -> bool {
+        let has_failed = |member: &Member| failed.iter().any(|(id, _)| *id == member.id);
+        let left = |slot: Slot| {
+            let holds = |member: &Member| member.state == MemberState::InSync(slot);
+            self.members.iter().any(|member| holds(member) && !has_failed(member))
+        };
+        let enough = self.is_redundant() && self.geometry.enough(&left);
+        for (id, error) in failed {
+            let Some(index) = self.index_of(*id) else { continue };
+            let member = &mut self.members[index];
+            match member.state {
+                MemberState::InSync(slot) if !enough => {
+                    // What it can still read, it may.
+                    if error.kind != IoErrorKind::Medium {
+                        member.state = MemberState::Lost(slot);
+                    }
+                }
+                MemberState::Lost(_) => {}
+                _ => member.state = MemberState::Faulty,
+            }
+        }
+        if !enough {
+            self.mode = WriteMode::Broken;
+        }
+        self.trust_initial_parity();
+        enough
+    }
+
+    /// Before the first resync is through, every block that was ever written has right parity,
+    /// because writes there compute it from all the data; unless a crash came between.
+    fn trust_initial_parity(&mut self) {
+        let parity = matches!(*self.geometry, crate::geometry::Geometry::Parity(_));
+        if parity && !self.sync.crashed && self.degraded() > 0 {
+            self.unsynced = Ranges::default();
+        }
+    }
+
+    pub(super) async fn fail(&mut self, id: MemberId, force: bool) -> Result<Reply, CommandError> {
+        let index = self.index_of(id).ok_or(CommandError::NotAMember)?;
+        if !self.is_redundant() {
+            return Err(CommandError::NoRedundancy);
+        }
+        let left = |slot: Slot| {
+            let holds = |member: &Member| member.state == MemberState::InSync(slot);
+            self.members.iter().any(|member| holds(member) && member.id != id)
+        };
+        let needed = !self.geometry.enough(&left);
+        if needed && !force {
+            return Err(CommandError::Needed);
+        }
+        self.members[index].state = MemberState::Faulty;
+        if needed {
+            self.mode = WriteMode::Broken;
+        }
+        self.trust_initial_parity();
+        self.end_sync();
+        let epoch = self.publish();
+        self.update_superblocks().await;
+        self.array.views.adopted(epoch.max(self.array.views.epoch())).await;
+        self.array.views.settle();
+        Ok(Reply::Done)
+    }
+
+    pub(super) async fn remove(&mut self, id: MemberId) -> Result<Reply, CommandError> {
+        let index = self.index_of(id).ok_or(CommandError::NotAMember)?;
+        match self.members[index].state {
+            MemberState::Faulty | MemberState::Spare | MemberState::Lost(_) => {}
+            _ => return Err(CommandError::Active),
+        }
+        self.members.remove(index);
+        self.write_roles().await;
+        Ok(Reply::Done)
+    }
+
+    /// Writes an update for a change that takes nothing out of reading. A read-only or broken array
+    /// keeps its superblocks as they are.
+    async fn write_roles(&mut self) {
+        if self.mode != WriteMode::Broken && !self.read_only {
+            self.update_superblocks().await;
+        }
+    }
+
+    pub(super) async fn add(
+        &mut self,
+        id: MemberId,
+        info: MemberInfo,
+        only_back: bool,
+    ) -> Result<Reply, CommandError> {
+        if !self.is_redundant() {
+            return Err(CommandError::NoRedundancy);
+        }
+        if self.read_only || self.mode == WriteMode::Broken {
+            return Err(CommandError::ReadOnly);
+        }
+        let found = assembly::read_superblock(&self.lane, id, &info).await.ok().flatten();
+        let back = match found {
+            Some(superblock) => self.way_back(superblock),
+            None => Err("it bears no superblock of this array".to_owned()),
+        };
+        let (superblock, state) = match back {
+            Ok((superblock, slot)) => (superblock, MemberState::Recovering(slot, 0)),
+            Err(reason) if only_back => return Err(CommandError::NotBack(reason)),
+            Err(_) => (self.new_superblock(&info)?, MemberState::Spare),
+        };
+        let by_bitmap = state != MemberState::Spare;
+        self.forget_twin(&superblock);
+        let member = Member { id, info, superblock, state, bad: Arc::default() };
+        self.prepare(&member, by_bitmap).await?;
+        self.members.push(member);
+        if by_bitmap {
+            self.sync.by_bitmap.insert(id);
+            let epoch = self.publish();
+            self.array.views.adopted(epoch).await;
+            self.array.views.settle();
+        }
+        self.write_roles().await;
+        Ok(Reply::Added { by_bitmap })
+    }
+
+    /// Whether a device that was out can go back to its slot with only the bitmap's chunks copied.
+    fn way_back(&self, mut old: Superblock) -> Result<(Superblock, Slot), String> {
+        let model = &self.model().superblock;
+        let bitmap = self.bitmap.as_ref().ok_or("the array has no bitmap")?;
+        let same = old.set_uuid == model.set_uuid
+            && old.level == model.level
+            && old.layout == model.layout
+            && old.chunk_sectors == model.chunk_sectors
+            && old.size_sectors == model.size_sectors
+            && old.raid_disks == model.raid_disks;
+        if !same {
+            return Err("it belongs to another array".to_owned());
+        }
+        let known =
+            old.features.contains(Features::BITMAP_OFFSET) && old.unsupported_features().is_empty();
+        if !known || old.recovery_offset_sectors.is_some() {
+            return Err("it was not a whole member with a bitmap when it left".to_owned());
+        }
+        let Role::Slot(slot) = old.own_role() else {
+            return Err("it had no slot when it left".to_owned());
+        };
+        if self.is_held(Slot(slot)) {
+            return Err(format!("slot {slot} has another member by now"));
+        }
+        if old.events < bitmap.header.events_cleared {
+            return Err("it left before the bitmap was last cleared".to_owned());
+        }
+        let number = old.dev_number;
+        let twin = |member: &Member| member.is_live() && member.superblock.dev_number == number;
+        if self.members.iter().any(twin) {
+            old.dev_number = self.free_number();
+        }
+        Ok((old, Slot(slot)))
+    }
+
+    /// A failed member that comes back under a new handle replaces its old self.
+    fn forget_twin(&mut self, superblock: &Superblock) {
+        let twin = |member: &Member| {
+            !member.is_live() && member.superblock.device_uuid == superblock.device_uuid
+        };
+        self.members.retain(|member| !twin(member));
+    }
+
+    /// A superblock for a device that is new to the array, placed as the others are.
+    fn new_superblock(&self, info: &MemberInfo) -> Result<Superblock, CommandError> {
+        let model = &self.model().superblock;
+        let bitmap = self.bitmap.as_ref().map(|bitmap| BitmapPlacement {
+            offset_sectors: model.bitmap_offset_sectors,
+            chunk_bytes: bitmap.header.chunk_bytes,
+            sync_size_sectors: bitmap.header.sync_size_sectors,
+        });
+        let placement = ArrayPlacement {
+            version: model.place.version,
+            data_offset_sectors: model.data_offset_sectors,
+            size_sectors: model.size_sectors,
+            bitmap,
+        };
+        let parts = placement
+            .member(info.sectors)
+            .map_err(|error| CommandError::DoesNotFit(error.to_string()))?;
+        let block = self.array.views.current().block_sectors * 512;
+        if info.logical_block_bytes > block {
+            let has = info.logical_block_bytes;
+            let reason = format!("its logical block is {has} bytes, the array's is {block}");
+            return Err(CommandError::DoesNotFit(reason));
+        }
+        let random = || self.lane.backend().random().to_le_bytes();
+        let mut device_uuid = [0; 16];
+        device_uuid[..8].copy_from_slice(&random());
+        device_uuid[8..].copy_from_slice(&random());
+        Ok(Superblock {
+            place: parts.place,
+            features: model.features.with(Features::BAD_BLOCKS, false),
+            data_offset_sectors: parts.data_offset_sectors,
+            data_size_sectors: parts.data_size_sectors,
+            bad_block_log: parts.bad_block_log,
+            recovery_offset_sectors: None,
+            dev_number: self.free_number(),
+            corrected_reads: 0,
+            device_uuid: Uuid(device_uuid),
+            flags: MemberFlags::default(),
+            ..model.clone()
+        })
+    }
+
+    /// Writes what a superblock points to before any superblock does.
+    async fn prepare(&self, member: &Member, keeps_log: bool) -> Result<(), CommandError> {
+        let metadata = |(_, error): (MemberId, IoError)| CommandError::Metadata(error.to_string());
+        if let Some(log) = member.superblock.bad_block_log.filter(|_| !keeps_log)
+            && let Some(sector) =
+                member.superblock.place.sector.checked_add_signed(log.offset_sectors.into())
+        {
+            let bytes = BadBlocks::new().encode(log.size_sectors, log.shift);
+            let bytes = bytes.map_err(|error| CommandError::Metadata(error.to_string()))?;
+            self.write_metadata(member, sector, bytes).await.map_err(metadata)?;
+        }
+        if let Some(bitmap) = &self.bitmap {
+            for page in 0..bitmap.header.pages() {
+                self.write_bitmap_page(member, page).await.map_err(metadata)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A member whose superblock stands for the array's.
+    pub(super) fn model(&self) -> &Member {
+        let live = self.members.iter().find(|member| member.slot().is_some());
+        live.or(self.members.first()).expect("an array has members")
+    }
+
+    /// Whether a slot has a member, in sync or on its way to it.
+    pub(super) fn is_held(&self, slot: Slot) -> bool {
+        self.members.iter().any(|member| match member.state {
+            MemberState::InSync(held)
+            | MemberState::Recovering(held, _)
+            | MemberState::Lost(held) => held == slot,
+            MemberState::Spare | MemberState::Faulty => false,
+        })
+    }
+
+    fn free_number(&self) -> u32 {
+        let taken = |number: &u32| {
+            self.members.iter().any(|member| member.superblock.dev_number == *number)
+        };
+        (0..).find(|number| !taken(number)).expect("fewer members than numbers")
+    }
+}

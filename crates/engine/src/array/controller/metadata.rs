@@ -1,0 +1,135 @@
+//! Superblock updates.
+
+use mdspace_format::superblock::RESYNC_NONE;
+use mdspace_format::{Role, Timestamp};
+
+use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use crate::lane::join_all;
+use crate::memory::Buffer;
+
+use super::{Controller, Member, MemberState, WriteMode};
+
+/// Bytes of the superblock's area.
+const SUPERBLOCK_BYTES: usize = 4096;
+
+impl Controller {
+    /// Writes one update to every live member: the bitmap's header, then the superblocks, so that
+    /// the bitmap's events are never behind theirs. A member that fails its write is faulty, and the
+    /// update is written again to say so. False when the array broke over it.
+    pub(super) async fn update_superblocks(&mut self) -> bool {
+        loop {
+            self.events += 1;
+            self.stamp();
+            let mut failed = self.write_bitmap_headers().await;
+            if failed.is_empty() {
+                failed = self.write_superblocks().await;
+            }
+            if failed.is_empty() {
+                return true;
+            }
+            if !self.mark_faulty(&failed) {
+                return false;
+            }
+            // Lanes stop reading the member before anyone hears that its superblock is old.
+            let epoch = self.publish();
+            self.array.views.adopted(epoch).await;
+        }
+    }
+
+    /// Brings every live member's superblock to the state of the array.
+    fn stamp(&mut self) {
+        let roles = self.roles();
+        let now = Timestamp::from_seconds(self.lane.backend().unix_time_s());
+        let (events, resync) = (self.events, self.resync_offset());
+        for member in self.members.iter_mut().filter(|member| member.is_live()) {
+            let superblock = &mut member.superblock;
+            superblock.events = events;
+            superblock.utime = now;
+            superblock.resync_offset_sectors = resync;
+            superblock.roles.clone_from(&roles);
+            superblock.recovery_offset_sectors = match member.state {
+                MemberState::Recovering(_, done) => Some(done),
+                _ => None,
+            };
+        }
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.header.events = events;
+        }
+    }
+
+    fn roles(&self) -> Vec<Role> {
+        let longest = self.members.iter().map(|member| member.superblock.roles.len()).max();
+        let mut roles = vec![Role::Spare; longest.unwrap_or(0)];
+        for member in &self.members {
+            let number = member.superblock.dev_number as usize;
+            if number >= roles.len() {
+                roles.resize(number + 1, Role::Spare);
+            }
+            roles[number] = member.role();
+        }
+        roles
+    }
+
+    /// Non-zero only while the array is marked clean: md resyncs a dirty array from that sector on
+    /// and never looks below it.
+    fn resync_offset(&self) -> u64 {
+        match self.mode {
+            _ if !self.is_redundant() => RESYNC_NONE,
+            WriteMode::Open | WriteMode::Closing => 0,
+            _ => self.unsynced.iter().next().map_or(RESYNC_NONE, |first| first.start),
+        }
+    }
+
+    async fn write_superblocks(&self) -> Vec<(MemberId, IoError)> {
+        let live = self.members.iter().filter(|member| member.is_live());
+        let writes = live.map(|member| {
+            let sector = member.superblock.place.sector;
+            self.write_metadata(member, sector, member.superblock.encode())
+        });
+        failures(join_all(writes).await)
+    }
+
+    /// Writes metadata of one member, durably.
+    pub(super) async fn write_metadata(
+        &self,
+        member: &Member,
+        sector: u64,
+        bytes: Vec<u8>,
+    ) -> Result<(), (MemberId, IoError)> {
+        let mut buffer = Buffer::zeroed(bytes.len());
+        buffer.copy_from_slice(&bytes);
+        let from = WriteFrom::Buffer(buffer, 0..bytes.len());
+        let op = IoOp::Write { sector, from, fua: true };
+        let io = MemberIo { member: member.id, op, deadline: None };
+        self.lane.io(io).await.result.map_err(|error| (member.id, error))
+    }
+
+    /// Makes durable what all members were given. False when the array broke over it.
+    pub(super) async fn flush_members(&mut self) -> bool {
+        let live = self.members.iter().filter(|member| member.slot().is_some());
+        let flushes = live.map(async |member| {
+            let io = MemberIo { member: member.id, op: IoOp::Flush, deadline: None };
+            self.lane.io(io).await.result.map_err(|error| (member.id, error))
+        });
+        let failed = failures(join_all(flushes).await);
+        failed.is_empty() || (self.mark_faulty(&failed) && self.update_superblocks().await)
+    }
+
+    /// Asks every live member whether it still answers, by reading its superblock's place.
+    pub(super) async fn silent_members(&self) -> Vec<(MemberId, IoError)> {
+        let live = self.members.iter().filter(|member| member.is_live());
+        let probes = live.map(async |member| {
+            let into = ReadInto::Buffer(Buffer::zeroed(SUPERBLOCK_BYTES), 0..SUPERBLOCK_BYTES);
+            let op = IoOp::Read { sector: member.superblock.place.sector, into };
+            let io = MemberIo { member: member.id, op, deadline: None };
+            self.lane.io(io).await.result.map_err(|error| (member.id, error))
+        });
+        let mut failed = failures(join_all(probes).await);
+        failed.retain(|(_, error)| error.kind != IoErrorKind::Medium);
+        failed
+    }
+}
+
+fn failures(results: Vec<Result<(), (MemberId, IoError)>>) -> Vec<(MemberId, IoError)> {
+    results.into_iter().filter_map(Result::err).collect()
+}

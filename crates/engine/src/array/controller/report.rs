@@ -1,0 +1,106 @@
+//! The array's status, as its owner knows it.
+
+use crate::status::{
+    ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, ConsistencyPolicy, MemberState as Word,
+    MemberStatus, SyncStatus,
+};
+
+use super::bitmap::Bitmap;
+use super::{Controller, Member, MemberState, WriteMode};
+
+impl Controller {
+    pub(super) fn status(&self) -> ArrayStatus {
+        let superblock = &self.model().superblock;
+        let view = self.array.views.current();
+        ArrayStatus {
+            uuid: superblock.set_uuid,
+            name: superblock.set_name.to_string(),
+            metadata: superblock.place.version,
+            created_s: superblock.ctime.seconds(),
+            updated_s: superblock.utime.seconds(),
+            events: self.events,
+            level: superblock.level,
+            layout: superblock.layout,
+            chunk_sectors: superblock.chunk_sectors,
+            raid_disks: superblock.raid_disks,
+            size_sectors: self.geometry.array_sectors(),
+            member_sectors: superblock.size_sectors,
+            logical_block_bytes: view.block_sectors * 512,
+            state: self.state_word(),
+            consistency_policy: match (&self.bitmap, self.is_redundant()) {
+                (_, false) => ConsistencyPolicy::None,
+                (Some(_), true) => ConsistencyPolicy::Bitmap,
+                (None, true) => ConsistencyPolicy::Resync,
+            },
+            bitmap: self.bitmap.as_ref().map(bitmap_status),
+            sync: self.sync_status(),
+            mismatch_sectors: self.sync.mismatch_sectors,
+            members: self.members.iter().map(member_status).collect(),
+        }
+    }
+
+    fn state_word(&self) -> ArrayState {
+        match self.mode {
+            WriteMode::ReadOnly => ArrayState::Readonly,
+            WriteMode::Clean => ArrayState::Clean,
+            WriteMode::Closing | WriteMode::Open if self.is_redundant() => ArrayState::Active,
+            WriteMode::Closing | WriteMode::Open => ArrayState::Clean,
+            WriteMode::Broken => ArrayState::Broken,
+        }
+    }
+
+    fn sync_status(&self) -> SyncStatus {
+        let (action, completed_sectors, total_sectors, started) = self.sync.progress();
+        let elapsed_ms = self.lane.backend().now().since(started).as_millis().max(1);
+        let kib = u128::from(completed_sectors / 2);
+        SyncStatus {
+            action,
+            last_action: self.sync.last_action,
+            completed_sectors,
+            total_sectors,
+            speed_kib_s: (kib * 1000 / elapsed_ms) as u64,
+        }
+    }
+}
+
+fn bitmap_status(bitmap: &Bitmap) -> BitmapStatus {
+    let total_bits = bitmap.header.chunks();
+    let mut dirty_pages = 0;
+    let mut next = bitmap.map.next(0, true);
+    while let Some(bit) = next {
+        dirty_pages += 1;
+        next = bitmap.map.next((bit / BITS_A_PAGE + 1) * BITS_A_PAGE, true);
+    }
+    BitmapStatus {
+        chunk_bytes: bitmap.header.chunk_bytes.into(),
+        dirty_bits: bitmap.map.count(),
+        total_bits,
+        dirty_pages,
+    }
+}
+
+fn member_status(member: &Member) -> MemberStatus {
+    let superblock = &member.superblock;
+    MemberStatus {
+        name: member.info.name.clone(),
+        number: superblock.dev_number,
+        device_uuid: superblock.device_uuid,
+        slot: member.slot().map(|slot| slot.0.into()),
+        state: match member.state {
+            MemberState::InSync(_) => Word::InSync,
+            MemberState::Recovering(..) => Word::Recovering,
+            MemberState::Spare => Word::Spare,
+            MemberState::Faulty | MemberState::Lost(_) => Word::Faulty,
+        },
+        write_mostly: superblock.flags.write_mostly(),
+        failfast: superblock.flags.fail_fast(),
+        corrected_errors: superblock.corrected_reads,
+        recovery_offset_sectors: match member.state {
+            MemberState::Recovering(_, done) => done,
+            _ => 0,
+        },
+        bad_ranges: member.bad.iter().count() as u32,
+        data_offset_sectors: superblock.data_offset_sectors,
+        size_sectors: member.info.sectors,
+    }
+}

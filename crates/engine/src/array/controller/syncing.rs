@@ -1,0 +1,314 @@
+//! What the array does by itself: resync, recovery, and the checks that users ask for.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::backend::MemberId;
+use crate::geometry::{Geometry, Slot};
+use crate::ranges::Ranges;
+use crate::status::SyncAction;
+use crate::time::Time;
+
+use super::super::sync::{Ended, SyncKind, SyncTask};
+use super::{CommandError, Controller, MemberState, Reply, WriteMode};
+
+/// The sync task and what surrounds it.
+pub(super) struct Syncing {
+    task: Option<Running>,
+    /// Nothing is to start by itself.
+    frozen: bool,
+    /// A check (false) or repair (true) that a user asked for.
+    requested: Option<bool>,
+    /// Members that only need what the bitmap marks.
+    pub(super) by_bitmap: BTreeSet<MemberId>,
+    /// The array was dirty when it was assembled: unsynced parity is of no use.
+    pub(super) crashed: bool,
+    /// A recovery ended with an error: not again before membership changes.
+    stuck: bool,
+    pub(super) last_action: SyncAction,
+    pub(super) mismatch_sectors: u64,
+}
+
+struct Running {
+    task: Rc<SyncTask>,
+    members: Vec<MemberId>,
+    started: Time,
+    total_sectors: u64,
+    /// Progress at the last checkpoint on the members.
+    recorded: u64,
+}
+
+/// Checkpoints in one pass over an array, as many as md makes.
+const CHECKPOINTS: u64 = 16;
+
+impl Syncing {
+    pub(super) fn new(by_bitmap: Vec<MemberId>, crashed: bool) -> Self {
+        Self {
+            task: None,
+            frozen: false,
+            requested: None,
+            by_bitmap: by_bitmap.into_iter().collect(),
+            crashed,
+            stuck: false,
+            last_action: SyncAction::Idle,
+            mismatch_sectors: 0,
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.task.is_some()
+    }
+
+    /// What runs, for status: action, sectors done, sectors in all, since when.
+    pub(super) fn progress(&self) -> (SyncAction, u64, u64, Time) {
+        match &self.task {
+            Some(run) => {
+                (action_of(run.task.kind()), run.task.done(), run.total_sectors, run.started)
+            }
+            None if self.frozen => (SyncAction::Frozen, 0, 0, Time::ZERO),
+            None => (SyncAction::Idle, 0, 0, Time::ZERO),
+        }
+    }
+}
+
+fn action_of(kind: &SyncKind) -> SyncAction {
+    match kind {
+        SyncKind::Resync => SyncAction::Resync,
+        SyncKind::Recover(_) => SyncAction::Recover,
+        SyncKind::Check => SyncAction::Check,
+        SyncKind::Repair => SyncAction::Repair,
+    }
+}
+
+impl Controller {
+    /// Starts what the array needs, if nothing runs: recovery onto members that lack data, resync
+    /// where redundancy is not to be trusted, a check that was asked for.
+    pub(super) async fn start_needed_sync(&mut self) {
+        let writable = !self.read_only && self.mode != WriteMode::Broken && self.stop.is_none();
+        if self.sync.is_running() || self.sync.frozen || !writable || !self.is_redundant() {
+            return;
+        }
+        if !self.sync.stuck {
+            self.give_spares_a_slot().await;
+        }
+        let recovering = self.recovering();
+        if !recovering.is_empty() && !self.sync.stuck {
+            self.start_recovery(&recovering);
+        } else if !self.unsynced.is_empty() && self.can_resync() {
+            self.start(SyncKind::Resync, Vec::new(), self.unsynced.clone());
+        } else if let Some(repair) = self.sync.requested.take() {
+            let kind = if repair { SyncKind::Repair } else { SyncKind::Check };
+            self.sync.mismatch_sectors = 0;
+            self.start(kind, Vec::new(), Ranges::of(0..self.sync_sectors()));
+        }
+    }
+
+    /// Sectors as resync counts them: of the array for RAID10, of a member otherwise.
+    pub(super) fn sync_sectors(&self) -> u64 {
+        match &*self.geometry {
+            Geometry::Raid10(map) => map.array_sectors(),
+            Geometry::Parity(map) => map.rows() * u64::from(map.chunk_sectors()),
+            geometry => geometry.array_sectors(),
+        }
+    }
+
+    /// Sectors as recovery counts them: of a member.
+    fn member_sectors(&self) -> u64 {
+        match &*self.geometry {
+            Geometry::Raid10(map) => map.used_sectors(),
+            _ => self.sync_sectors(),
+        }
+    }
+
+    fn can_resync(&self) -> bool {
+        match *self.geometry {
+            Geometry::Parity(_) => self.degraded() == 0,
+            _ => true,
+        }
+    }
+
+    fn recovering(&self) -> Vec<(MemberId, Slot, u64)> {
+        let members = self.members.iter().filter_map(|member| match member.state {
+            MemberState::Recovering(slot, done) => Some((member.id, slot, done)),
+            _ => None,
+        });
+        members.collect()
+    }
+
+    /// Spares take the places of missing members. Every lane writes to them before recovery starts,
+    /// or a write between the two would be missing there.
+    async fn give_spares_a_slot(&mut self) {
+        let slots = (0..self.geometry.raid_disks()).map(Slot);
+        let vacant: Vec<Slot> = slots.filter(|slot| !self.is_held(*slot)).collect();
+        let spares = self.members.iter_mut().filter(|member| member.state == MemberState::Spare);
+        let mut given = false;
+        for (member, slot) in spares.zip(vacant) {
+            member.state = MemberState::Recovering(slot, 0);
+            given = true;
+        }
+        if given {
+            let epoch = self.publish();
+            self.array.views.adopted(epoch).await;
+            self.array.views.settle();
+            self.update_superblocks().await;
+        }
+    }
+
+    fn start_recovery(&mut self, recovering: &[(MemberId, Slot, u64)]) {
+        let by_bitmap = recovering.iter().all(|(id, ..)| self.sync.by_bitmap.contains(id));
+        let start = recovering.iter().map(|(_, _, done)| *done).min().unwrap_or(0);
+        let mut todo = match &self.bitmap {
+            // RAID10's bitmap counts array sectors, recovery member sectors: all of the member then.
+            Some(bitmap) if by_bitmap && !matches!(*self.geometry, Geometry::Raid10(_)) => {
+                bitmap.dirty()
+            }
+            _ => Ranges::of(0..self.member_sectors()),
+        };
+        todo.remove(&(0..start));
+        let slots = recovering.iter().map(|(_, slot, _)| *slot).collect();
+        let members = recovering.iter().map(|(id, ..)| *id).collect();
+        self.start(SyncKind::Recover(slots), members, todo);
+    }
+
+    fn start(&mut self, kind: SyncKind, members: Vec<MemberId>, todo: Ranges) {
+        let total_sectors = match kind {
+            SyncKind::Recover(_) => self.member_sectors(),
+            _ => self.sync_sectors(),
+        };
+        let recorded = todo.iter().next().map_or(total_sectors, |first| first.start);
+        let task = SyncTask::start(&self.port, kind, todo, total_sectors);
+        let started = self.lane.backend().now();
+        self.sync.task = Some(Running { task, members, started, total_sectors, recorded });
+    }
+
+    /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
+    /// for the controller: so nobody waits for it here.
+    pub(super) fn end_sync(&mut self) {
+        self.sync.stuck = false;
+        if let Some(run) = &self.sync.task {
+            run.task.cancel();
+        }
+    }
+
+    /// Takes news of the sync task: how far it is, or how it ended.
+    pub(super) async fn sync_moved(&mut self) {
+        let Some(run) = &self.sync.task else { return };
+        let (done, ended) = (run.task.done(), run.task.ended());
+        let step = (run.total_sectors / CHECKPOINTS).max(1);
+        let record = ended.is_some() || done >= run.recorded + step;
+        let task = run.task.clone();
+        self.advance(&task, done);
+        if record {
+            self.checkpoint(done).await;
+        }
+        if let Some(ended) = ended {
+            self.sync_ended(&task, ended).await;
+        }
+    }
+
+    /// Lets lanes read what the task has made good. An older view only trusts less.
+    fn advance(&mut self, task: &SyncTask, done: u64) {
+        match task.kind() {
+            SyncKind::Resync => self.unsynced.remove(&(0..done)),
+            SyncKind::Recover(slots) => {
+                for member in &mut self.members {
+                    if let MemberState::Recovering(slot, known) = &mut member.state
+                        && slots.contains(slot)
+                    {
+                        *known = done.max(*known);
+                    }
+                }
+            }
+            SyncKind::Check | SyncKind::Repair => return,
+        }
+        self.publish();
+        self.array.views.settle();
+    }
+
+    /// Records progress on the members, after a flush: a recovery offset promises data.
+    async fn checkpoint(&mut self, done: u64) {
+        if let Some(run) = &mut self.sync.task {
+            run.recorded = done;
+        }
+        if self.mode == WriteMode::Broken || self.read_only || self.recovering().is_empty() {
+            return;
+        }
+        if self.flush_members().await {
+            self.update_superblocks().await;
+        }
+    }
+
+    async fn sync_ended(&mut self, task: &SyncTask, ended: Ended) {
+        let Some(run) = self.sync.task.take() else { return };
+        self.sync.last_action = action_of(task.kind());
+        match (task.kind(), ended) {
+            (SyncKind::Recover(_), Ended::Complete) => self.recovered(&run.members).await,
+            (SyncKind::Recover(_), Ended::Failed) => self.sync.stuck = true,
+            (SyncKind::Resync, Ended::Complete) => self.resynced().await,
+            (SyncKind::Resync, Ended::Failed) => self.sync.stuck = true,
+            (SyncKind::Check | SyncKind::Repair, _) => {
+                self.sync.mismatch_sectors = task.mismatch_sectors();
+            }
+            (_, Ended::Cancelled) => {}
+        }
+    }
+
+    /// Recovered members hold all their data now. The checkpoint before has flushed it.
+    async fn recovered(&mut self, members: &[MemberId]) {
+        for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
+            if let MemberState::Recovering(slot, _) = member.state {
+                member.state = MemberState::InSync(slot);
+            }
+            self.sync.by_bitmap.remove(&member.id);
+        }
+        self.publish();
+        self.array.views.settle();
+        self.update_superblocks().await;
+        self.set_clearing_alarm();
+    }
+
+    async fn resynced(&mut self) {
+        self.sync.crashed = false;
+        self.publish();
+        self.array.views.settle();
+        if self.flush_members().await {
+            self.update_superblocks().await;
+        }
+        self.set_clearing_alarm();
+    }
+
+    /// Adds ranges whose redundancy a failed write left in doubt.
+    pub(super) fn distrust(&mut self, ranges: &Ranges) {
+        if !self.is_redundant() {
+            return;
+        }
+        for range in ranges.iter() {
+            self.unsynced.insert(range);
+        }
+        self.sync.crashed = true;
+        self.publish();
+        self.array.views.settle();
+    }
+
+    pub(super) fn request_check(&mut self, repair: bool) -> Result<Reply, CommandError> {
+        if !self.is_redundant() {
+            return Err(CommandError::NoRedundancy);
+        }
+        if self.mode == WriteMode::Broken || (repair && self.read_only) {
+            return Err(CommandError::ReadOnly);
+        }
+        if let Some(run) = &self.sync.task {
+            return Err(CommandError::Busy(action_of(run.task.kind()).word()));
+        }
+        self.sync.frozen = false;
+        self.sync.requested = Some(repair);
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn idle(&mut self, freeze: bool) -> Result<Reply, CommandError> {
+        self.sync.frozen = freeze;
+        self.sync.requested = None;
+        self.end_sync();
+        Ok(Reply::Done)
+    }
+}

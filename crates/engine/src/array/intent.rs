@@ -1,0 +1,135 @@
+//! Which bitmap chunks lanes may write in: the lanes' side of the write-intent bitmap.
+//!
+//! A chunk is *durable* when its bit is set, written and flushed on every live member; no data write
+//! of it starts before. A lane remembers its durable chunks with a count of writes in flight. To
+//! clear bits the controller takes them out of the durable set, publishes a view with a new intent
+//! epoch, and clears those that no lane reports busy when it adopts that view.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::signal::Signal;
+use crate::sync::Mutex;
+
+/// The shared side: what is durable, what lanes want.
+#[derive(Default)]
+pub(crate) struct Intent {
+    state: Mutex<State>,
+    /// The durable set grew.
+    pub(crate) grew: Signal,
+}
+
+#[derive(Default)]
+struct State {
+    durable: BTreeSet<u64>,
+    wanted: BTreeSet<u64>,
+    /// Used since the last clearing pass.
+    touched: BTreeSet<u64>,
+    /// Reported by lanes that had writes in flight when they adopted the pass's view.
+    busy: BTreeSet<u64>,
+}
+
+impl Intent {
+    /// Whether writes in `chunks` may start; if not, they are wanted from now on.
+    pub(crate) fn enter(&self, chunks: &Range<u64>) -> bool {
+        let mut state = self.state.lock();
+        let missing: Vec<u64> =
+            chunks.clone().filter(|chunk| !state.durable.contains(chunk)).collect();
+        if missing.is_empty() {
+            state.touched.extend(chunks.clone());
+            return true;
+        }
+        state.wanted.extend(missing);
+        false
+    }
+
+    /// Whether all of `chunks` are durable.
+    pub(crate) fn is_durable(&self, chunks: &Range<u64>) -> bool {
+        let state = self.state.lock();
+        chunks.clone().all(|chunk| state.durable.contains(&chunk))
+    }
+
+    /// Controller: takes what lanes want.
+    pub(crate) fn take_wanted(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.state.lock().wanted)
+    }
+
+    /// Controller: says that these bits are on the members for good.
+    pub(crate) fn set_durable(&self, chunks: impl IntoIterator<Item = u64>) {
+        self.state.lock().durable.extend(chunks);
+        self.grew.notify();
+    }
+
+    /// Controller: starts a clearing pass. Gives the chunks that nobody used since the last one.
+    pub(crate) fn begin_clearing(&self) -> BTreeSet<u64> {
+        let mut state = self.state.lock();
+        let touched = std::mem::take(&mut state.touched);
+        let (busy, idle) = std::mem::take(&mut state.durable)
+            .into_iter()
+            .partition(|chunk| touched.contains(chunk));
+        state.durable = busy;
+        state.busy.clear();
+        idle
+    }
+
+    /// Controller: ends the pass when every lane has reported. Gives the chunks to clear.
+    pub(crate) fn end_clearing(&self, mut idle: BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut state = self.state.lock();
+        let busy = std::mem::take(&mut state.busy);
+        state.durable.extend(idle.intersection(&busy).copied().collect::<Vec<_>>());
+        idle.retain(|chunk| !busy.contains(chunk));
+        idle
+    }
+
+    /// Controller: whether any chunk is durable.
+    pub(crate) fn any(&self) -> bool {
+        !self.state.lock().durable.is_empty()
+    }
+
+    fn report_busy(&self, chunks: impl IntoIterator<Item = u64>) {
+        self.state.lock().busy.extend(chunks);
+    }
+}
+
+/// A lane's side: the chunks it knows to be durable, and its writes in flight in each.
+#[derive(Default)]
+pub(crate) struct LaneIntent(RefCell<BTreeMap<u64, u32>>);
+
+impl LaneIntent {
+    /// Counts a write in `chunks` if the lane knows them all to be durable.
+    pub(crate) fn begin(&self, chunks: &Range<u64>) -> bool {
+        let mut hot = self.0.borrow_mut();
+        if !chunks.clone().all(|chunk| hot.contains_key(&chunk)) {
+            return false;
+        }
+        for chunk in chunks.clone() {
+            *hot.get_mut(&chunk).expect("just seen") += 1;
+        }
+        true
+    }
+
+    /// Learns that `chunks` are durable.
+    pub(crate) fn learn(&self, chunks: &Range<u64>) {
+        let mut hot = self.0.borrow_mut();
+        for chunk in chunks.clone() {
+            hot.entry(chunk).or_insert(0);
+        }
+    }
+
+    /// Ends a write in `chunks`.
+    pub(crate) fn end(&self, chunks: &Range<u64>) {
+        let mut hot = self.0.borrow_mut();
+        for chunk in chunks.clone() {
+            let count = hot.get_mut(&chunk).expect("a write in flight keeps its chunk hot");
+            *count = count.checked_sub(1).expect("as many ends as beginnings");
+        }
+    }
+
+    /// Forgets every chunk without a write in flight and reports the others.
+    pub(crate) fn close_epoch(&self, shared: &Intent) {
+        let mut hot = self.0.borrow_mut();
+        hot.retain(|_, count| *count > 0);
+        shared.report_busy(hot.keys().copied());
+    }
+}

@@ -1,0 +1,117 @@
+//! What lanes tell the controller. Every field is a flag, a set or bounded by the members, so nothing
+//! grows however long the controller is away.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::task::{Poll, Waker};
+
+use crate::backend::{IoError, MemberId};
+use crate::ranges::Ranges;
+use crate::sync::Mutex;
+use crate::time::Time;
+
+use super::command::Command;
+
+/// A member that failed an I/O.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    pub(crate) member: MemberId,
+    pub(crate) error: IoError,
+}
+
+/// What has come in since the controller looked last.
+#[derive(Default)]
+pub(crate) struct Mail {
+    /// A write waits for the array to be marked dirty.
+    pub(crate) want_open: bool,
+    /// A write waits for bitmap bits; they stand in [`Intent`](super::intent::Intent).
+    pub(crate) want_intent: bool,
+    /// Members that failed, each once.
+    pub(crate) failures: Vec<Failure>,
+    /// Ranges, as resync counts, whose redundancy a failed write left in doubt.
+    pub(crate) suspect: Ranges,
+    /// What users ask for.
+    pub(crate) commands: VecDeque<Command>,
+    /// The sync task has news.
+    pub(crate) sync_moved: bool,
+}
+
+impl Mail {
+    fn is_empty(&self) -> bool {
+        !self.want_open
+            && !self.want_intent
+            && !self.sync_moved
+            && self.failures.is_empty()
+            && self.suspect.is_empty()
+            && self.commands.is_empty()
+    }
+}
+
+#[derive(Default)]
+struct Inside {
+    mail: Mail,
+    waiting: Option<Waker>,
+}
+
+/// The controller's mailbox; lanes post, the controller collects.
+#[derive(Default)]
+pub(crate) struct Mailbox(Mutex<Inside>);
+
+impl Mailbox {
+    pub(crate) fn want_open(&self) {
+        self.post(|mail| mail.want_open = true);
+    }
+
+    pub(crate) fn want_intent(&self) {
+        self.post(|mail| mail.want_intent = true);
+    }
+
+    pub(crate) fn sync_moved(&self) {
+        self.post(|mail| mail.sync_moved = true);
+    }
+
+    pub(crate) fn member_failed(&self, member: MemberId, error: IoError) {
+        self.post(|mail| {
+            if !mail.failures.iter().any(|known| known.member == member) {
+                mail.failures.push(Failure { member, error });
+            }
+        });
+    }
+
+    pub(crate) fn suspect(&self, range: Range<u64>) {
+        self.post(|mail| mail.suspect.insert(range));
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        self.post(|mail| mail.commands.push_back(command));
+    }
+
+    fn post(&self, write: impl FnOnce(&mut Mail)) {
+        let waiting = {
+            let mut inside = self.0.lock();
+            write(&mut inside.mail);
+            inside.waiting.take()
+        };
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+    }
+
+    /// Waits for mail, or until `deadline`; the mail is empty then.
+    pub(crate) async fn collect(&self, lane: &crate::lane::Lane, deadline: Option<Time>) -> Mail {
+        let mut alarm = deadline.map(|when| Box::pin(lane.sleep_until(when)));
+        poll_fn(|context| {
+            let mut inside = self.0.lock();
+            let due = |alarm: &mut std::pin::Pin<Box<crate::lane::Sleep<'_>>>| {
+                alarm.as_mut().poll(context).is_ready()
+            };
+            if !inside.mail.is_empty() || alarm.as_mut().is_some_and(due) {
+                return Poll::Ready(std::mem::take(&mut inside.mail));
+            }
+            inside.waiting = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}

@@ -1,0 +1,236 @@
+//! The path of a read.
+//!
+//! A read whose bytes lie together on one healthy member goes straight to that member, without a
+//! task, a claim or a lock: [`ArrayLane::read_direct`]. Everything else is a task: [`ArrayLane::read`]
+//! starts the direct parts together, and what cannot be read directly is read under a claim.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo};
+use crate::geometry::{Geometry, Piece, Slot};
+use crate::lane::{Io, OpOwner};
+use crate::memory::Sink;
+use crate::request::{Queue, RequestError};
+
+use super::array_lane::{ArrayLane, byte_range, sink_part, whole_sectors};
+use super::claims::Mode;
+use super::view::{ArrayView, MemberView};
+
+/// Direct reads in flight on one lane, by tag.
+#[derive(Default)]
+pub(super) struct DirectReads(RefCell<Table>);
+
+#[derive(Default)]
+struct Table {
+    reads: Vec<Option<DirectRead>>,
+    free: Vec<u64>,
+}
+
+struct DirectRead {
+    queue: Rc<Queue>,
+    tag: u64,
+    sector: u64,
+    into: Rc<dyn Sink>,
+    slot: Slot,
+    member: MemberId,
+}
+
+impl DirectReads {
+    fn next_tag(&self) -> u64 {
+        let mut table = self.0.borrow_mut();
+        table.free.pop().unwrap_or_else(|| {
+            table.reads.push(None);
+            table.reads.len() as u64 - 1
+        })
+    }
+
+    fn put(&self, tag: u64, read: DirectRead) {
+        self.0.borrow_mut().reads[tag as usize] = Some(read);
+    }
+
+    fn take(&self, tag: u64) -> DirectRead {
+        let mut table = self.0.borrow_mut();
+        table.free.push(tag);
+        table.reads[tag as usize].take().expect("a direct read ends once")
+    }
+
+    fn give_back(&self, tag: u64) {
+        self.0.borrow_mut().free.push(tag);
+    }
+}
+
+/// A part of a request that lies together on one member.
+struct Part {
+    /// Sectors from the start of the request.
+    first: u64,
+    sectors: u64,
+    array_sector: u64,
+}
+
+/// A part under way; without an I/O where no healthy member holds it.
+type Started<'a> = (Part, Option<(Slot, MemberId, Io<'a>)>);
+
+/// What the claimed path knows about a direct read that failed.
+type Failed = Option<(Slot, MemberId, IoError)>;
+
+impl ArrayLane {
+    /// Starts a read without a task, if one healthy member holds all of it. False: not started.
+    pub(super) fn read_direct(
+        self: &Rc<Self>,
+        queue: &Rc<Queue>,
+        tag: u64,
+        sector: u64,
+        into: &Rc<dyn Sink>,
+    ) -> bool {
+        let Ok(sectors @ 1..) = whole_sectors(into.len()) else { return false };
+        if self.check_range(sector, sectors).is_err() {
+            return false;
+        }
+        let found = self.with_view(|view| {
+            let (piece, member) = direct(view, sector, sectors)?;
+            let op = IoOp::Read {
+                sector: member.data_offset + piece.member_sector,
+                into: sink_part(into, 0, sectors),
+            };
+            Some((piece.slot, MemberIo { member: member.id, op, deadline: None }))
+        });
+        let Some((slot, io)) = found else { return false };
+        let (member, own_tag) = (io.member, self.direct_reads.next_tag());
+        let owner: Rc<dyn OpOwner> = self.clone();
+        match self.lane.io_direct(io, &owner, own_tag) {
+            Some(IoDone { result: Ok(()), .. }) => {
+                self.direct_reads.give_back(own_tag);
+                queue.end(tag, Ok(()));
+            }
+            done => {
+                let (queue, into) = (queue.clone(), into.clone());
+                let read = DirectRead { queue, tag, sector, into, slot, member };
+                self.direct_reads.put(own_tag, read);
+                if let Some(done) = done {
+                    self.end_direct_read(own_tag, done);
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes the end of a direct read. One that failed starts over under a claim.
+    pub(super) fn end_direct_read(self: &Rc<Self>, own_tag: u64, done: IoDone) {
+        let read = self.direct_reads.take(own_tag);
+        let error = match done.result {
+            Ok(()) => return read.queue.end(read.tag, Ok(())),
+            Err(error) => error,
+        };
+        let this = self.clone();
+        self.lane.spawn(async move {
+            let sectors = (read.into.len() / super::array_lane::SECTOR_BYTES) as u64;
+            let part = Part { first: 0, sectors, array_sector: read.sector };
+            let failed = Some((read.slot, read.member, error));
+            let result = this.read_claimed(&part, &read.into, failed).await;
+            read.queue.end(read.tag, result);
+        });
+    }
+
+    /// Reads any range.
+    pub(super) async fn read(&self, sector: u64, into: &Rc<dyn Sink>) -> Result<(), RequestError> {
+        let sectors = whole_sectors(into.len())?;
+        self.check_range(sector, sectors)?;
+        let mut started: Vec<Started<'_>> = Vec::new();
+        let mut first = 0;
+        while first < sectors {
+            let view = self.view();
+            let found = nearest(&view, sector + first, sectors - first);
+            let part = Part { first, sectors: found.sectors, array_sector: sector + first };
+            first += part.sectors;
+            let io = direct(&view, part.array_sector, part.sectors).map(|(piece, member)| {
+                let into = sink_part(into, part.first, part.sectors);
+                let io = self.read_member(member, piece.member_sector, into);
+                (piece.slot, member.id, io)
+            });
+            started.push((part, io));
+        }
+        self.finish_reads(started, into).await
+    }
+
+    async fn finish_reads(
+        &self,
+        started: Vec<Started<'_>>,
+        into: &Rc<dyn Sink>,
+    ) -> Result<(), RequestError> {
+        let mut hard = Vec::new();
+        for (part, io) in started {
+            match io {
+                None => hard.push((part, None)),
+                Some((slot, member, io)) => {
+                    if let Err(error) = io.await.result {
+                        hard.push((part, Some((slot, member, error))));
+                    }
+                }
+            }
+        }
+        for (part, failed) in hard {
+            self.read_claimed(&part, into, failed).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a part that no healthy member gave: under a claim, from what is left.
+    async fn read_claimed(
+        &self,
+        part: &Part,
+        into: &Rc<dyn Sink>,
+        failed: Failed,
+    ) -> Result<(), RequestError> {
+        if let Some((_, member, error)) = failed
+            && error.kind != IoErrorKind::Medium
+            && self.with_view(|view| view.geometry.max_failures() > 0)
+        {
+            self.array.mailbox.member_failed(member, error);
+        }
+        // A medium error is mended in passing, which writes: nobody else may touch the row.
+        let mend = failed.filter(|(_, _, error)| error.kind == IoErrorKind::Medium);
+        let mode = if mend.is_some() { Mode::Exclusive } else { Mode::Shared };
+        let view = self.view();
+        let out = byte_range(part.first, part.sectors).start;
+        match &*view.geometry {
+            Geometry::Linear(_) | Geometry::Raid0(_) => Err(RequestError::Lost),
+            Geometry::Raid1(_) | Geometry::Raid10(_) => {
+                let suspect = failed.map(|(slot, ..)| slot);
+                self.read_copy(part.array_sector, part.sectors, into, out, mode, suspect).await
+            }
+            Geometry::Parity(map) => {
+                let at = map.split(part.array_sector);
+                let columns = at.offset_sectors..at.offset_sectors + part.sectors as u32;
+                let row = map.row(at.row);
+                let _claim = self.array.claims.acquire(at.row, columns.clone(), mode).await;
+                let place = usize::from(at.data_index);
+                let bytes = self.read_or_rebuild(map, &row, columns, place, mend.is_some()).await?;
+                into.put(out, &bytes);
+                self.recycle(Some(bytes));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The part at `sector` that lies together on one member, at most `sectors` long.
+fn nearest(view: &ArrayView, sector: u64, sectors: u64) -> Piece {
+    let piece = view.geometry.locate(sector);
+    Piece { sectors: piece.sectors.min(sectors), ..piece }
+}
+
+/// A member that may be read for the whole range, if there is one.
+fn direct(view: &ArrayView, sector: u64, sectors: u64) -> Option<(Piece, &MemberView)> {
+    match &*view.geometry {
+        Geometry::Raid1(_) | Geometry::Raid10(_) => super::mirror::choose(view, sector, sectors),
+        geometry => {
+            let piece = geometry.locate(sector);
+            if piece.sectors < sectors {
+                return None;
+            }
+            let member = view.reader(piece.slot, piece.member_sector, sectors)?;
+            Some((piece, member))
+        }
+    }
+}

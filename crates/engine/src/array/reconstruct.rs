@@ -1,0 +1,294 @@
+//! Blocks of a parity row that are computed because they cannot be read.
+
+use crate::backend::{IoErrorKind, ReadInto};
+use crate::geometry::{ParityGeometry, Row, Slot};
+use crate::memory::Buffer;
+use crate::request::RequestError;
+
+use super::array_lane::{ArrayLane, byte_range};
+use super::claims::Columns;
+use super::plan::{self, Place, Places, RowState};
+use super::view::{ArrayView, MemberView};
+
+/// The blocks of one row's columns that are in memory, by place.
+pub(super) struct Blocks(Vec<Option<Buffer>>);
+
+impl Blocks {
+    pub(super) fn new(row: &RowState) -> Self {
+        Self((0..row.data_count + row.parity_count).map(|_| None).collect())
+    }
+
+    pub(super) fn put(&mut self, place: Place, block: Buffer) {
+        self.0[place] = Some(block);
+    }
+
+    pub(super) fn take(&mut self, place: Place) -> Option<Buffer> {
+        self.0[place].take()
+    }
+
+    pub(super) fn get(&self, place: Place) -> Option<&Buffer> {
+        self.0[place].as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Buffer> {
+        self.0[place].as_mut()
+    }
+}
+
+/// Where the place lies: its slot.
+pub(super) fn slot_of(row: &Row, data_count: usize, place: Place) -> Slot {
+    match place - place.min(data_count) {
+        0 if place < data_count => row.data(place as u16),
+        0 => row.p(),
+        _ => row.q().expect("place D + 1 exists only with Q"),
+    }
+}
+
+/// What can be read and written in these columns now. `unreadable` failed in this very round.
+pub(super) fn row_state(
+    view: &ArrayView,
+    map: &ParityGeometry,
+    row: &Row,
+    columns: &Columns,
+    unreadable: &Places,
+) -> RowState {
+    let data_count = usize::from(map.data_disks());
+    let parity_count = usize::from(map.parity_disks());
+    let start = row.member_sector() + u64::from(columns.start);
+    let sectors = u64::from(columns.end - columns.start);
+    let (mut readable, mut writable) = (Places::default(), Places::default());
+    for place in 0..data_count + parity_count {
+        let Some(member) = view.member(slot_of(row, data_count, place)) else { continue };
+        writable.insert(place);
+        if member.can_read(start, sectors) && !unreadable.has(place) {
+            readable.insert(place);
+        }
+    }
+    let parity_trusted = view.trusted(&(start..start + sectors));
+    RowState { data_count, parity_count, readable, writable, parity_trusted }
+}
+
+impl ArrayLane {
+    /// Reads one block under the caller's claim, or computes it when it cannot be read. With `mend`
+    /// (and an exclusive claim) a block that was unreadable is written back where it belongs.
+    pub(super) async fn read_or_rebuild(
+        &self,
+        map: &ParityGeometry,
+        row: &Row,
+        columns: Columns,
+        place: Place,
+        mend: bool,
+    ) -> Result<Buffer, RequestError> {
+        let mut unreadable = Places::default();
+        let state = row_state(&self.view(), map, row, &columns, &unreadable);
+        if state.readable.has(place) {
+            let mut blocks = Blocks::new(&state);
+            let reads = [plan::Span { place, columns: columns.clone() }];
+            if self.read_spans(row, &state, &columns, &reads, &mut blocks, &mut unreadable).await {
+                return Ok(blocks.take(place).expect("just read"));
+            }
+        }
+        let mut blocks = self.read_for_rebuild(map, row, &columns, place, &mut unreadable).await?;
+        let block = blocks.take(place).expect("just rebuilt");
+        if mend && unreadable.has(place) {
+            self.mend(map, row, &columns, place, &block).await;
+        }
+        Ok(block)
+    }
+
+    /// Reads what it takes to compute `wanted`, and computes it. Members that fail on the way are
+    /// done without as long as the rest suffices.
+    pub(super) async fn read_for_rebuild(
+        &self,
+        map: &ParityGeometry,
+        row: &Row,
+        columns: &Columns,
+        wanted: Place,
+        unreadable: &mut Places,
+    ) -> Result<Blocks, RequestError> {
+        loop {
+            let state = row_state(&self.view(), map, row, columns, unreadable);
+            let reads = plan::rebuild_reads(&state, wanted).ok_or(RequestError::Lost)?;
+            let spans: Vec<_> = reads
+                .into_iter()
+                .map(|place| plan::Span { place, columns: columns.clone() })
+                .collect();
+            let mut blocks = Blocks::new(&state);
+            if self.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
+                self.solve(row, &state, columns, wanted, &mut blocks);
+                return Ok(blocks);
+            }
+        }
+    }
+
+    /// Reads spans of a row into buffers as long as the claimed columns. False when a read failed;
+    /// its place is in `unreadable` then, and the caller plans again.
+    pub(super) async fn read_spans(
+        &self,
+        row: &Row,
+        state: &RowState,
+        columns: &Columns,
+        spans: &[plan::Span],
+        blocks: &mut Blocks,
+        unreadable: &mut Places,
+    ) -> bool {
+        let view = self.view();
+        let length = columns_bytes(columns);
+        let mut reads = Vec::with_capacity(spans.len());
+        for span in spans {
+            let Some(member) = view.member(slot_of(row, state.data_count, span.place)) else {
+                // The view moved since the plan was made.
+                return false;
+            };
+            let buffer = self.lane.backend().allocate(length);
+            let into = ReadInto::Buffer(buffer, within(columns, &span.columns));
+            let sector = row.member_sector() + u64::from(span.columns.start);
+            reads.push((span.place, member.id, self.read_member(member, sector, into)));
+        }
+        let mut complete = true;
+        for (place, member, io) in reads {
+            let done = io.await;
+            if let Err(error) = done.result {
+                complete = false;
+                unreadable.insert(place);
+                if error.kind != IoErrorKind::Medium {
+                    self.array.mailbox.member_failed(member, error);
+                }
+            }
+            match done.buffer {
+                Some(buffer) => blocks.put(place, buffer),
+                None => complete = false,
+            }
+        }
+        complete
+    }
+
+    /// Computes every data block that was not read, and `wanted` if it is parity.
+    pub(super) fn solve(
+        &self,
+        row: &Row,
+        state: &RowState,
+        columns: &Columns,
+        wanted: Place,
+        blocks: &mut Blocks,
+    ) {
+        let length = columns_bytes(columns);
+        let data = 0..state.data_count;
+        let lost: Vec<Place> = data.filter(|&place| blocks.get(place).is_none()).collect();
+        let (p, q) = (state.data_count, state.data_count + 1);
+        let kernels = mdspace_parity::kernels();
+        let backend = self.lane.backend();
+        match *lost {
+            [] => {}
+            [one] => {
+                let mut out = backend.allocate(length);
+                if let Some(p) = blocks.get(p) {
+                    let data = (0..state.data_count).filter_map(|place| blocks.get(place));
+                    let sources: Vec<&[u8]> = data.chain([p]).map(|block| &**block).collect();
+                    kernels.xor(&sources, &mut out);
+                } else {
+                    let q = blocks.get(q).expect("one lost block needs P or Q");
+                    let exponent = usize::from(row.exponent(one as u16));
+                    kernels.recover_from_q(&by_exponent(row, state, blocks), exponent, q, &mut out);
+                }
+                blocks.put(one, out);
+            }
+            [first, second] => {
+                let (mut out_first, mut out_second) =
+                    (backend.allocate(length), backend.allocate(length));
+                let p = blocks.get(p).expect("two lost blocks need P");
+                let q = blocks.get(q).expect("two lost blocks need Q");
+                let lost = [first, second].map(|place| usize::from(row.exponent(place as u16)));
+                let data = by_exponent(row, state, blocks);
+                kernels.recover_two(&data, lost, p, q, [&mut out_first, &mut out_second]);
+                blocks.put(first, out_first);
+                blocks.put(second, out_second);
+            }
+            _ => panic!("a plan never reads less than it needs"),
+        }
+        if wanted >= p {
+            let (new_p, new_q) = self.parity_of(row, &by_exponent(row, state, blocks), length);
+            if wanted == p {
+                blocks.put(p, new_p);
+                self.recycle(new_q);
+            } else {
+                blocks.put(q, new_q.expect("place D + 1 exists only with Q"));
+                self.recycle(Some(new_p));
+            }
+        }
+    }
+
+    /// P, and Q where the level has it, of data blocks that stand by their exponents.
+    pub(super) fn parity_of(
+        &self,
+        row: &Row,
+        data: &[&[u8]],
+        length: usize,
+    ) -> (Buffer, Option<Buffer>) {
+        let mut p = self.lane.backend().allocate(length);
+        if row.q().is_none() {
+            mdspace_parity::kernels().xor(data, &mut p);
+            return (p, None);
+        }
+        let mut q = self.lane.backend().allocate(length);
+        mdspace_parity::kernels().pq(data, &mut p, &mut q);
+        (p, Some(q))
+    }
+
+    /// Writes a rebuilt block over the unreadable one. A member that refuses is failed.
+    async fn mend(
+        &self,
+        map: &ParityGeometry,
+        row: &Row,
+        columns: &Columns,
+        place: Place,
+        block: &Buffer,
+    ) {
+        let view = self.view();
+        let slot = slot_of(row, usize::from(map.data_disks()), place);
+        let Some(member) = view.member(slot) else { return };
+        let sector = row.member_sector() + u64::from(columns.start);
+        self.rewrite(member, sector, block).await;
+    }
+
+    /// Rewrites unreadable sectors of a member and reads them back: a drive that takes a write and
+    /// still cannot read is failed like one that does not take it.
+    pub(super) async fn rewrite(&self, member: &MemberView, sector: u64, block: &[u8]) {
+        let mut copy = self.lane.backend().allocate(block.len());
+        copy.copy_from_slice(block);
+        let whole = 0..block.len();
+        let from = crate::backend::WriteFrom::Buffer(copy, whole.clone());
+        let mut done = self.write_member(member, sector, from, false).await;
+        if done.result.is_ok() {
+            let buffer = done.buffer.take().expect("a finished write returns its buffer");
+            let into = ReadInto::Buffer(buffer, whole);
+            done = self.read_member(member, sector, into).await;
+        }
+        self.recycle(done.buffer);
+        if let Err(error) = done.result {
+            self.array.mailbox.member_failed(member.id, error);
+        }
+    }
+}
+
+/// Data blocks in the order of their exponents of g; empty where the layout has a gap or the block
+/// is unknown.
+pub(super) fn by_exponent<'a>(row: &Row, state: &RowState, blocks: &'a Blocks) -> Vec<&'a [u8]> {
+    let mut data: Vec<&[u8]> = vec![&[]; usize::from(row.exponents())];
+    for place in 0..state.data_count {
+        if let Some(block) = blocks.get(place) {
+            data[usize::from(row.exponent(place as u16))] = block;
+        }
+    }
+    data
+}
+
+/// Length of a range of columns in bytes.
+pub(super) fn columns_bytes(columns: &Columns) -> usize {
+    byte_range(0, u64::from(columns.end - columns.start)).len()
+}
+
+/// Where `part` lies in a buffer that holds `whole`, in bytes.
+pub(super) fn within(whole: &Columns, part: &Columns) -> std::ops::Range<usize> {
+    byte_range(u64::from(part.start - whole.start), u64::from(part.end - part.start))
+}

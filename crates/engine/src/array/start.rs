@@ -1,0 +1,113 @@
+//! From an assembled array to a running one.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mdspace_format::{BitmapSuperblock, DirtyMap, Superblock};
+
+use crate::backend::{MemberId, MemberInfo};
+use crate::geometry::{Geometry, Slot};
+use crate::lane::Lane;
+use crate::ranges::Ranges;
+
+use super::Array;
+use super::array_lane::ArrayLane;
+use super::claims::{CLAIM_SHARDS, Claims};
+use super::controller::Controller;
+use super::view::{ArrayView, MemberView, Views, WriteMode};
+
+/// Everything that it takes to run an array. Made by [`assembly`](crate::assembly).
+#[derive(Debug)]
+pub struct Start {
+    /// The members that take part, spares among them. What each is stands in its superblock.
+    pub members: Vec<StartMember>,
+    /// Where things lie.
+    pub geometry: Geometry,
+    /// Event count of the freshest superblock.
+    pub events: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Whether the array was in use when it was last seen: what is unsynced may be wrong anywhere.
+    pub crashed: bool,
+    /// Where redundancy is not to be trusted.
+    pub unsynced: Ranges,
+    /// The bitmap as found.
+    pub bitmap: Option<(BitmapSuperblock, DirtyMap)>,
+    /// Members whose recovery needs only what the bitmap marks.
+    pub by_bitmap: Vec<MemberId>,
+    /// Unit of claims, pre-reads and parity (`stripe_size`), in sectors.
+    pub unit_sectors: u32,
+}
+
+/// A member that takes part.
+#[derive(Debug)]
+pub struct StartMember {
+    /// The device.
+    pub id: MemberId,
+    /// What it can do.
+    pub info: MemberInfo,
+    /// Its superblock, with the role that the freshest superblock gives it.
+    pub superblock: Superblock,
+    /// Its listed bad sectors, counted from its data offset.
+    pub bad: Ranges,
+}
+
+impl Array {
+    /// An array over `lanes` lanes, ready for its lanes to attach. Then [`Array::control`] is to be
+    /// called on lane 0.
+    pub fn new(start: &Start, lanes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            views: Views::new(first_view(start), lanes),
+            claims: Claims::new(CLAIM_SHARDS),
+            intent: super::Intent::default(),
+            mailbox: super::Mailbox::default(),
+        })
+    }
+
+    /// Starts the controller on `lane`, the home of lane 0's part of the array.
+    pub fn control(self: &Arc<Self>, start: Start, lane: &Rc<Lane>, port: &Rc<ArrayLane>) {
+        let controller = Controller::new(start, self.clone(), port.clone());
+        lane.spawn(controller.run());
+    }
+
+    /// Sends a command to the controller.
+    pub fn command(&self, command: super::Command) {
+        self.mailbox.command(command);
+    }
+}
+
+fn first_view(start: &Start) -> ArrayView {
+    let mut slots = vec![None; usize::from(start.geometry.raid_disks())];
+    for member in &start.members {
+        if let Some(slot) = member.superblock.own_role().slot() {
+            slots[usize::from(Slot(slot).0)] = Some(MemberView {
+                id: member.id,
+                data_offset: member.superblock.data_offset_sectors,
+                readable_sectors: member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX),
+                bad: Arc::new(member.bad.clone()),
+                write_mostly: member.superblock.flags.write_mostly(),
+            });
+        }
+    }
+    let infos = || start.members.iter().map(|member| &member.info);
+    let block = infos().map(|info| info.logical_block_bytes).max().unwrap_or(512);
+    let kept = start.members.iter().map(|member| member.superblock.logical_block_size_bytes);
+    let block_sectors = block.max(kept.max().unwrap_or(0)) / 512;
+    let mode = match (start.read_only, start.geometry.max_failures() > 0) {
+        (true, _) => WriteMode::ReadOnly,
+        (false, true) => WriteMode::Clean,
+        (false, false) => WriteMode::Open,
+    };
+    ArrayView {
+        epoch: 1,
+        slots,
+        mode,
+        unsynced: Arc::new(start.unsynced.clone()),
+        block_sectors,
+        unit_sectors: start.unit_sectors.max(block_sectors),
+        intent_chunk_sectors: start.bitmap.as_ref().map(|(header, _)| header.chunk_sectors()),
+        intent_epoch: 0,
+        discard: infos().all(|info| info.discard_zeroes),
+        geometry: Arc::new(start.geometry.clone()),
+    }
+}

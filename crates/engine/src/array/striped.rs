@@ -1,0 +1,189 @@
+//! Linear and RAID0, which hold every block once; and what discard and write-zeroes do on each level.
+
+use std::rc::Rc;
+
+use crate::backend::IoOp;
+use crate::geometry::{Geometry, Piece, Slot};
+use crate::memory::{Buffer, Source};
+use crate::request::RequestError;
+
+use super::array_lane::{ArrayLane, MemberWrite, SECTOR_BYTES, source_part};
+use super::claims::Mode;
+use super::mirror;
+use super::view::WriteMode;
+
+/// Most that a write of zeroes keeps in flight at once.
+const ZEROES_BYTES: usize = 1 << 20;
+
+impl ArrayLane {
+    pub(super) async fn write_striped(
+        &self,
+        sector: u64,
+        from: Rc<dyn Source>,
+        fua: bool,
+    ) -> Result<(), RequestError> {
+        let sectors = (from.len() / SECTOR_BYTES) as u64;
+        let _permit = self.permit(0..0).await?;
+        let view = self.view();
+        let mut writes = Vec::new();
+        let mut first = 0;
+        while first < sectors {
+            let piece = view.geometry.locate(sector + first);
+            let length = piece.sectors.min(sectors - first);
+            let member = view.member(piece.slot).ok_or(RequestError::Lost)?;
+            let from = source_part(&from, first, length);
+            let io = self.write_member(member, piece.member_sector, from, fua);
+            writes.push(MemberWrite { member: member.id, io });
+            first += length;
+        }
+        self.only_copies(writes).await
+    }
+
+    /// Waits for operations on blocks that have no other copy.
+    async fn only_copies(&self, writes: Vec<MemberWrite<'_>>) -> Result<(), RequestError> {
+        let finished = self.finish_writes(writes).await;
+        match finished.failed.is_empty() {
+            _ if finished.no_space => Err(RequestError::NoSpace),
+            true => Ok(()),
+            false => Err(RequestError::Lost),
+        }
+    }
+
+    /// Gives up a range where the level can; elsewhere it is accepted and nothing happens.
+    pub(super) async fn discard(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
+        self.check_range(sector, sectors)?;
+        let view = self.view();
+        if view.mode == WriteMode::ReadOnly {
+            return Err(RequestError::ReadOnly);
+        }
+        if sectors == 0 || !view.discard {
+            return Ok(());
+        }
+        match &*view.geometry {
+            Geometry::Linear(_) | Geometry::Raid0(_) => self.discard_striped(sector, sectors).await,
+            Geometry::Raid1(_) | Geometry::Raid10(_) => {
+                self.discard_mirrored(&view.geometry, sector, sectors).await
+            }
+            Geometry::Parity(map) => {
+                let row = map.row_sectors();
+                let (first, end) = (sector.div_ceil(row), (sector + sectors) / row);
+                for row in first..end {
+                    self.zero_row(row, true).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn discard_striped(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
+        let _permit = self.permit(0..0).await?;
+        let view = self.view();
+        let mut ops = Vec::new();
+        let mut first = 0;
+        while first < sectors {
+            let piece = view.geometry.locate(sector + first);
+            let length = piece.sectors.min(sectors - first);
+            let member = view.member(piece.slot).ok_or(RequestError::Lost)?;
+            let sector = member.data_offset + piece.member_sector;
+            let io = self.member_io(member, IoOp::Discard { sector, sectors: length });
+            ops.push(MemberWrite { member: member.id, io });
+            first += length;
+        }
+        self.only_copies(ops).await
+    }
+
+    /// All copies or none: mirrors of a half-discarded range would differ.
+    async fn discard_mirrored(
+        &self,
+        geometry: &Geometry,
+        sector: u64,
+        sectors: u64,
+    ) -> Result<(), RequestError> {
+        for region in mirror::regions(geometry, sector, sectors) {
+            let claims = &self.array.claims;
+            let _claim =
+                claims.acquire(region.index, region.columns.clone(), Mode::Exclusive).await;
+            let range = region.sector..region.sector + region.sectors();
+            let _permit = self.permit(range.clone()).await?;
+            let copies = mirror::copies(geometry, region.sector, region.sectors());
+            self.zero_pieces(&copies, true)
+                .await
+                .inspect_err(|_| self.array.mailbox.suspect(range))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeroes.
+    pub(super) async fn write_zeroes(
+        &self,
+        sector: u64,
+        sectors: u64,
+        fua: bool,
+    ) -> Result<(), RequestError> {
+        self.check_range(sector, sectors)?;
+        let view = self.view();
+        let mut at = sector;
+        let end = sector + sectors;
+        while at < end {
+            if let Geometry::Parity(map) = &*view.geometry
+                && at.is_multiple_of(map.row_sectors())
+                && end - at >= map.row_sectors()
+            {
+                self.zero_row(at / map.row_sectors(), false).await?;
+                at += map.row_sectors();
+                continue;
+            }
+            let length = (end - at).min(self.zeroes_until_row(&view.geometry, at));
+            let zeroes: Rc<dyn Source> = Rc::new(Buffer::zeroed(length as usize * SECTOR_BYTES));
+            self.write(at, zeroes, fua).await?;
+            at += length;
+        }
+        if fua { self.flush().await } else { Ok(()) }
+    }
+
+    /// Sectors to write as plain zeroes from `at` on: up to the next row, or a bounded piece.
+    fn zeroes_until_row(&self, geometry: &Geometry, at: u64) -> u64 {
+        let most = (ZEROES_BYTES / SECTOR_BYTES) as u64;
+        match geometry {
+            Geometry::Parity(map) => most.min(map.row_sectors() - at % map.row_sectors()),
+            _ => most,
+        }
+    }
+
+    /// Zeroes a whole row on every member: zeroes have zero parity, so the row stays consistent.
+    async fn zero_row(&self, row: u64, discard: bool) -> Result<(), RequestError> {
+        let view = self.view();
+        let Geometry::Parity(map) = &*view.geometry else { unreachable!("rows are parity rows") };
+        let chunk = map.chunk_sectors();
+        let _claim = self.array.claims.acquire(row, 0..chunk, Mode::Exclusive).await;
+        let start = map.row(row).member_sector();
+        let range = start..start + u64::from(chunk);
+        let _permit = self.permit(range.clone()).await?;
+        let slots = (0..map.raid_disks()).map(Slot);
+        let pieces: Vec<_> = slots
+            .map(|slot| Piece { slot, member_sector: start, sectors: u64::from(chunk) })
+            .collect();
+        let zeroed = self.zero_pieces(&pieces, discard).await;
+        zeroed.inspect_err(|_| self.array.mailbox.suspect(range))
+    }
+
+    async fn zero_pieces(&self, pieces: &[Piece], discard: bool) -> Result<(), RequestError> {
+        let view = self.view();
+        let mut ops = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let Some(member) = view.member(piece.slot) else { continue };
+            let (sector, sectors) = (member.data_offset + piece.member_sector, piece.sectors);
+            let op = match discard {
+                true => IoOp::Discard { sector, sectors },
+                false => IoOp::WriteZeroes { sector, sectors, fua: false },
+            };
+            ops.push(MemberWrite { member: member.id, io: self.member_io(member, op) });
+        }
+        let finished = self.finish_writes(ops).await;
+        match self.do_without(&finished.failed).await {
+            _ if finished.no_space => Err(RequestError::NoSpace),
+            true => Ok(()),
+            false => Err(RequestError::Lost),
+        }
+    }
+}

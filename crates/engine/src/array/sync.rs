@@ -1,0 +1,170 @@
+//! The sync task: resync, recovery, check and repair over windows of the array.
+//!
+//! It walks what is to be done in order, several windows at once, each under an ordinary claim, so
+//! that a user's request waits for one window at most. It decides nothing: it reports to the
+//! controller how far everything before is done, and how it ended.
+
+mod mirror_window;
+mod row_window;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::geometry::{Geometry, Slot};
+use crate::ranges::Ranges;
+
+use super::array_lane::ArrayLane;
+
+/// Windows in flight at once.
+const WINDOWS: usize = 4;
+
+/// Most sectors of one window on one member: 128 KiB, so that a row of it stays in a core's cache.
+const WINDOW_SECTORS: u64 = 256;
+
+/// Windows between two reports to the controller.
+const REPORT_EVERY: u64 = 64;
+
+/// What a sync task does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SyncKind {
+    /// Makes redundancy agree with data.
+    Resync,
+    /// Fills the members in these slots.
+    Recover(Vec<Slot>),
+    /// Counts where redundancy disagrees.
+    Check,
+    /// Counts, and makes it agree.
+    Repair,
+}
+
+/// How a sync task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// All was done.
+    Complete,
+    /// It was told to end.
+    Cancelled,
+    /// A range could not be done.
+    Failed,
+}
+
+/// Why a window was not done.
+pub(super) enum WindowError {
+    /// Something could not be read or written.
+    Failed,
+}
+
+/// One run over a set of ranges.
+pub(super) struct SyncTask {
+    kind: SyncKind,
+    todo: RefCell<Ranges>,
+    /// Where the next window begins.
+    cursor: Cell<u64>,
+    end: u64,
+    in_flight: RefCell<BTreeSet<u64>>,
+    workers: Cell<usize>,
+    windows: Cell<u64>,
+    cancelled: Cell<bool>,
+    failed: Cell<bool>,
+    mismatch_sectors: Cell<u64>,
+}
+
+impl SyncTask {
+    /// Starts a task over `todo`, on the lane of `port`. `end` is where the whole space ends.
+    pub(super) fn start(port: &Rc<ArrayLane>, kind: SyncKind, todo: Ranges, end: u64) -> Rc<Self> {
+        let task = Rc::new(Self {
+            kind,
+            cursor: Cell::new(0),
+            end,
+            todo: RefCell::new(todo),
+            in_flight: RefCell::default(),
+            workers: Cell::new(WINDOWS),
+            windows: Cell::new(0),
+            cancelled: Cell::new(false),
+            failed: Cell::new(false),
+            mismatch_sectors: Cell::new(0),
+        });
+        for _ in 0..WINDOWS {
+            let (task, port) = (task.clone(), port.clone());
+            port.lane.clone().spawn(async move { task.work(&port).await });
+        }
+        task
+    }
+
+    pub(super) fn kind(&self) -> &SyncKind {
+        &self.kind
+    }
+
+    /// Everything below this sector is done or needed nothing.
+    pub(super) fn done(&self) -> u64 {
+        let next = self.todo.borrow().next_from(self.cursor.get());
+        let next = next.map_or(self.end, |range| range.start);
+        self.in_flight.borrow().first().map_or(next, |&first| first.min(next))
+    }
+
+    /// How it ended; `None` while any window is under way.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        match () {
+            () if self.workers.get() > 0 => None,
+            () if self.failed.get() => Some(Ended::Failed),
+            () if self.cancelled.get() => Some(Ended::Cancelled),
+            () => Some(Ended::Complete),
+        }
+    }
+
+    /// Sectors of redundancy found wrong so far.
+    pub(super) fn mismatch_sectors(&self) -> u64 {
+        self.mismatch_sectors.get()
+    }
+
+    /// Asks it to end after the windows that are under way.
+    pub(super) fn cancel(&self) {
+        self.cancelled.set(true);
+    }
+
+    fn next_window(&self, geometry: &Geometry) -> Option<Range<u64>> {
+        if self.cancelled.get() || self.failed.get() {
+            return None;
+        }
+        let range = self.todo.borrow().next_from(self.cursor.get())?;
+        // A window lies in one chunk: one row, one claim.
+        let border = match geometry {
+            Geometry::Parity(map) => u64::from(map.chunk_sectors()).min(WINDOW_SECTORS),
+            Geometry::Raid10(map) => u64::from(map.chunk_sectors()).min(WINDOW_SECTORS),
+            _ => WINDOW_SECTORS,
+        };
+        let end = range.end.min((range.start / border + 1) * border);
+        self.cursor.set(end);
+        Some(range.start..end)
+    }
+
+    async fn work(&self, port: &ArrayLane) {
+        let geometry = port.with_view(|view| view.geometry.clone());
+        while let Some(window) = self.next_window(&geometry) {
+            self.in_flight.borrow_mut().insert(window.start);
+            let result = match &*geometry {
+                Geometry::Parity(map) => row_window::run(port, map, &self.kind, &window).await,
+                geometry => mirror_window::run(port, geometry, &self.kind, &window).await,
+            };
+            match result {
+                Ok(mismatches) => {
+                    self.in_flight.borrow_mut().remove(&window.start);
+                    self.mismatch_sectors.set(self.mismatch_sectors.get() + mismatches);
+                }
+                // It stays in flight: nothing from here on counts as done.
+                Err(WindowError::Failed) => self.failed.set(true),
+            }
+            self.windows.set(self.windows.get() + 1);
+            if self.windows.get().is_multiple_of(REPORT_EVERY) {
+                port.array.mailbox.sync_moved();
+            }
+            port.lane.pause().await;
+        }
+        self.workers.set(self.workers.get() - 1);
+        if self.workers.get() == 0 {
+            port.array.mailbox.sync_moved();
+        }
+    }
+}

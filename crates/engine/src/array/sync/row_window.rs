@@ -1,0 +1,150 @@
+//! One window of a parity array: some columns of one row.
+
+use std::ops::Range;
+
+use crate::backend::WriteFrom;
+use crate::geometry::{ParityGeometry, Position, Row, Slot};
+
+use super::super::array_lane::{ArrayLane, MemberWrite};
+use super::super::claims::{Columns, Mode};
+use super::super::plan::{Place, Places, Span};
+use super::super::reconstruct::{Blocks, by_exponent, columns_bytes, row_state, slot_of};
+use super::super::round::whole_buffer;
+use super::{SyncKind, WindowError};
+
+/// Does one window; gives the sectors of parity that were wrong.
+pub(super) async fn run(
+    port: &ArrayLane,
+    map: &ParityGeometry,
+    kind: &SyncKind,
+    window: &Range<u64>,
+) -> Result<u64, WindowError> {
+    let chunk = u64::from(map.chunk_sectors());
+    let row = map.row(window.start / chunk);
+    let start = (window.start % chunk) as u32;
+    let columns = start..start + (window.end - window.start) as u32;
+    let mode = if *kind == SyncKind::Check { Mode::Shared } else { Mode::Exclusive };
+    let _claim = port.array.claims.acquire(row.index(), columns.clone(), mode).await;
+    match kind {
+        SyncKind::Recover(slots) => recover(port, map, &row, &columns, slots).await.map(|()| 0),
+        SyncKind::Resync | SyncKind::Repair => compare(port, map, &row, &columns, true).await,
+        SyncKind::Check => compare(port, map, &row, &columns, false).await,
+    }
+}
+
+/// Computes what the members in `slots` should hold, and writes it there.
+async fn recover(
+    port: &ArrayLane,
+    map: &ParityGeometry,
+    row: &Row,
+    columns: &Columns,
+    slots: &[Slot],
+) -> Result<(), WindowError> {
+    let mut unreadable = Places::default();
+    let mut writes = Vec::new();
+    for slot in slots {
+        let place = place_of(map, row, *slot);
+        let rebuilt = port.read_for_rebuild(map, row, columns, place, &mut unreadable).await;
+        let mut blocks = rebuilt.map_err(|_| WindowError::Failed)?;
+        let block = blocks.take(place).expect("just rebuilt");
+        let view = port.view();
+        let Some(member) = view.member(*slot) else { continue };
+        let sector = row.member_sector() + u64::from(columns.start);
+        let io = port.write_member(member, sector, whole_buffer(block), false);
+        writes.push(MemberWrite { member: member.id, io });
+    }
+    finish(port, writes).await
+}
+
+/// Compares parity with data; with `mend`, writes parity that is wrong.
+async fn compare(
+    port: &ArrayLane,
+    map: &ParityGeometry,
+    row: &Row,
+    columns: &Columns,
+    mend: bool,
+) -> Result<u64, WindowError> {
+    let mut unreadable = Places::default();
+    let mut blocks = read_whole(port, map, row, columns, &mut unreadable).await?;
+    let state = row_state(&port.view(), map, row, columns, &unreadable);
+    let (p, q) = {
+        let data = by_exponent(row, &state, &blocks);
+        port.parity_of(row, &data, columns_bytes(columns))
+    };
+    let mut writes = Vec::new();
+    let mut wrong = vec![false; (columns.end - columns.start).div_ceil(8) as usize];
+    let view = port.view();
+    for (place, fresh) in [(state.data_count, Some(p)), (state.data_count + 1, q)] {
+        let (Some(fresh), Some(known)) = (fresh, blocks.take(place)) else { continue };
+        let pages = fresh.chunks(4096).zip(known.chunks(4096)).map(|(new, old)| new != old);
+        let mut differs = false;
+        for (page, page_differs) in pages.enumerate() {
+            wrong[page] |= page_differs;
+            differs |= page_differs;
+        }
+        if differs
+            && mend
+            && let Some(member) = view.member(slot_of(row, state.data_count, place))
+        {
+            let sector = row.member_sector() + u64::from(columns.start);
+            let whole = 0..fresh.len();
+            let io = port.write_member(member, sector, WriteFrom::Buffer(fresh, whole), false);
+            writes.push(MemberWrite { member: member.id, io });
+        }
+        port.recycle(Some(known));
+    }
+    for place in 0..state.data_count {
+        port.recycle(blocks.take(place));
+    }
+    finish(port, writes).await?;
+    // md counts in its 4 KiB stripes.
+    Ok(wrong.iter().filter(|page| **page).count() as u64 * 8)
+}
+
+/// Reads every block of the row; what has no member any more is left out, and what cannot be read is
+/// computed where parity can be trusted.
+async fn read_whole(
+    port: &ArrayLane,
+    map: &ParityGeometry,
+    row: &Row,
+    columns: &Columns,
+    unreadable: &mut Places,
+) -> Result<Blocks, WindowError> {
+    loop {
+        let state = row_state(&port.view(), map, row, columns, unreadable);
+        let places = 0..state.data_count + state.parity_count;
+        let readable = places.filter(|&place| state.readable.has(place));
+        let spans: Vec<_> =
+            readable.map(|place| Span { place, columns: columns.clone() }).collect();
+        let lost_data = (0..state.data_count).filter(|&place| !state.readable.has(place)).count();
+        let parity = spans.len() - (state.data_count - lost_data);
+        if lost_data > parity || (lost_data > 0 && !state.parity_trusted) {
+            return Err(WindowError::Failed);
+        }
+        let mut blocks = Blocks::new(&state);
+        if port.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
+            port.solve(row, &state, columns, 0, &mut blocks);
+            return Ok(blocks);
+        }
+    }
+}
+
+fn place_of(map: &ParityGeometry, row: &Row, slot: Slot) -> Place {
+    match row.position(slot) {
+        Position::Data(index) => usize::from(index),
+        Position::P => usize::from(map.data_disks()),
+        Position::Q => usize::from(map.data_disks()) + 1,
+    }
+}
+
+/// Waits for the window's writes. A member that failed is reported; the controller ends this task.
+pub(super) async fn finish(
+    port: &ArrayLane,
+    writes: Vec<MemberWrite<'_>>,
+) -> Result<(), WindowError> {
+    let finished = port.finish_writes(writes).await;
+    for (member, error) in &finished.failed {
+        port.array.mailbox.member_failed(*member, *error);
+    }
+    if finished.failed.is_empty() && !finished.no_space { Ok(()) } else { Err(WindowError::Failed) }
+}

@@ -1,0 +1,232 @@
+//! What an array looks like to a lane, and how a new look reaches every lane.
+//!
+//! An [`ArrayView`] never changes; the controller publishes a new one. Each lane adopts it at a turn
+//! and says so. A view that takes a member out of reading is *settled* when the survivors'
+//! superblocks are durable and every lane has adopted it: only then may a write that failed on that
+//! member be acknowledged, else another lane could still read the old block from it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+
+use crate::backend::MemberId;
+use crate::geometry::{Geometry, Slot};
+use crate::lane::LaneId;
+use crate::ranges::Ranges;
+use crate::signal::Signal;
+use crate::sync::Mutex;
+
+/// An array at one moment, as far as requests need it.
+#[derive(Clone, Debug)]
+pub struct ArrayView {
+    /// Counts the views of this array.
+    pub epoch: u64,
+    /// Where things lie.
+    pub geometry: Arc<Geometry>,
+    /// The member in each slot; `None` where it is missing or faulty.
+    pub slots: Vec<Option<MemberView>>,
+    /// Whether writes may go.
+    pub mode: WriteMode,
+    /// Where redundancy is not to be trusted: resync has not been there. Sectors as resync counts
+    /// them: of the array for RAID10, of a member otherwise.
+    pub unsynced: Arc<Ranges>,
+    /// Smallest unit of requests, in sectors: the largest logical block of the members.
+    pub block_sectors: u32,
+    /// Unit of claims, pre-reads and parity, in sectors (`stripe_size`).
+    pub unit_sectors: u32,
+    /// Bitmap chunk in sectors as resync counts them; `None` without a bitmap.
+    pub intent_chunk_sectors: Option<u64>,
+    /// Counts the clearing passes of the bitmap; a lane that adopts another one reports its busy chunks.
+    pub intent_epoch: u64,
+    /// Whether every member reads zeroes after a discard.
+    pub discard: bool,
+}
+
+/// Whether writes may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Never.
+    ReadOnly,
+    /// Not before the superblocks say dirty.
+    Clean,
+    /// The controller wants to mark the array clean: no new write starts.
+    Closing,
+    /// Yes.
+    Open,
+    /// Too many members are lost.
+    Broken,
+}
+
+/// A member that takes part.
+#[derive(Clone, Debug)]
+pub struct MemberView {
+    /// The device.
+    pub id: MemberId,
+    /// First data sector of the device.
+    pub data_offset: u64,
+    /// Sectors from 0 on that may be read: all, or up to where recovery has come.
+    pub readable_sectors: u64,
+    /// Listed bad sectors, counted from `data_offset`.
+    pub bad: Arc<Ranges>,
+    /// Read it only when nothing else can be read.
+    pub write_mostly: bool,
+}
+
+impl MemberView {
+    /// Whether `sectors` sectors from `sector` (counted from `data_offset`) may be read.
+    #[inline]
+    pub fn can_read(&self, sector: u64, sectors: u64) -> bool {
+        sector + sectors <= self.readable_sectors && !self.bad.overlaps(&(sector..sector + sectors))
+    }
+}
+
+impl ArrayView {
+    /// The member in `slot`.
+    #[inline]
+    pub fn member(&self, slot: Slot) -> Option<&MemberView> {
+        self.slots[usize::from(slot.0)].as_ref()
+    }
+
+    /// The member in `slot`, when these sectors of it may be read.
+    #[inline]
+    pub fn reader(&self, slot: Slot, sector: u64, sectors: u64) -> Option<&MemberView> {
+        self.member(slot).filter(|member| member.can_read(sector, sectors))
+    }
+
+    /// Whether redundancy can be trusted in these sectors, as resync counts them.
+    pub fn trusted(&self, range: &Range<u64>) -> bool {
+        !self.unsynced.overlaps(range)
+    }
+
+    /// Slots that hold a member.
+    pub fn present(&self) -> impl Iterator<Item = (Slot, &MemberView)> {
+        (0..).map(Slot).zip(&self.slots).filter_map(|(slot, member)| Some((slot, member.as_ref()?)))
+    }
+}
+
+/// The current view of an array and what every lane has made of it.
+pub struct Views {
+    current: Mutex<Arc<ArrayView>>,
+    epoch: AtomicU64,
+    settled: AtomicU64,
+    seats: Box<[Seat]>,
+    /// Someone adopted, or a view settled.
+    pub(crate) moved: Signal,
+}
+
+/// What one lane says about its view. Written by that lane alone.
+#[repr(align(128))]
+struct Seat {
+    adopted: AtomicU64,
+    /// Whether writes were under way when the lane adopted its view.
+    busy: AtomicBool,
+    /// Writes begun on this lane, ever.
+    writes: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// The epoch of a lane that has not been attached: it holds no view at all.
+const DETACHED: u64 = u64::MAX;
+
+impl Views {
+    /// The first view, for `lanes` lanes.
+    pub fn new(view: ArrayView, lanes: usize) -> Self {
+        let seat = || Seat {
+            adopted: AtomicU64::new(DETACHED),
+            busy: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+            waker: Mutex::default(),
+        };
+        Self {
+            epoch: AtomicU64::new(view.epoch),
+            settled: AtomicU64::new(view.epoch),
+            current: Mutex::new(Arc::new(view)),
+            seats: (0..lanes).map(|_| seat()).collect(),
+            moved: Signal::default(),
+        }
+    }
+
+    /// The newest view.
+    pub fn current(&self) -> Arc<ArrayView> {
+        self.current.lock().clone()
+    }
+
+    /// The newest view's epoch.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        // SeqCst pairs with `adopt`: a controller that misses a lane's adoption and a lane that
+        // misses the newest view cannot both be.
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Makes `view` the newest one and wakes every lane. Its epoch is set here.
+    pub fn publish(&self, mut view: ArrayView) -> u64 {
+        let epoch = self.epoch() + 1;
+        view.epoch = epoch;
+        *self.current.lock() = Arc::new(view);
+        self.epoch.store(epoch, Ordering::SeqCst);
+        for seat in &self.seats {
+            if let Some(waker) = seat.waker.lock().take() {
+                waker.wake();
+            }
+        }
+        epoch
+    }
+
+    /// Says that `lane` will use the view of `epoch` from now on.
+    pub fn adopt(&self, lane: LaneId, epoch: u64, busy: bool) {
+        let seat = &self.seats[usize::from(lane.0)];
+        seat.busy.store(busy, Ordering::Relaxed);
+        seat.adopted.store(epoch, Ordering::SeqCst);
+        self.moved.notify();
+    }
+
+    /// Says that `lane` uses no view any more.
+    pub fn detach(&self, lane: LaneId) {
+        self.adopt(lane, DETACHED, false);
+    }
+
+    /// Wakes `waker` at the next publication.
+    pub(crate) fn follow(&self, lane: LaneId, waker: &Waker) {
+        *self.seats[usize::from(lane.0)].waker.lock() = Some(waker.clone());
+    }
+
+    /// Waits until every lane has adopted `epoch`. Says whether writes were under way then.
+    pub async fn adopted(&self, epoch: u64) -> bool {
+        let all = || self.seats.iter().all(|seat| seat.adopted.load(Ordering::SeqCst) >= epoch);
+        self.moved.until(|| all().then_some(())).await;
+        self.seats.iter().any(|seat| seat.busy.load(Ordering::Relaxed))
+    }
+
+    /// Says that the newest view holds for good: durable where it must be, adopted by all.
+    pub fn settle(&self) {
+        self.settled.store(self.epoch(), Ordering::SeqCst);
+        self.moved.notify();
+    }
+
+    /// Waits until a settled view does without `members`; true when the array still takes writes.
+    pub async fn settled_without(&self, members: &[MemberId]) -> bool {
+        self.moved
+            .until(|| {
+                let view = self.current();
+                let gone = view.present().all(|(_, member)| !members.contains(&member.id));
+                let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
+                (gone && settled).then_some(view.mode != WriteMode::Broken)
+            })
+            .await
+    }
+
+    /// Counts a write of `lane`.
+    #[inline]
+    pub(crate) fn count_write(&self, lane: LaneId) {
+        let writes = &self.seats[usize::from(lane.0)].writes;
+        // One writer: a plain add, visible to whoever sums.
+        writes.store(writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Writes begun, over all lanes.
+    pub(crate) fn writes(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.writes.load(Ordering::Relaxed)).sum()
+    }
+}

@@ -1,0 +1,9 @@
+//! From devices to an array: what belongs together, what is fresh, and whether it may start.
+//!
+//! [`read`] looks at one device; [`decide`] is pure and refuses whatever it cannot prove to be safe.
+
+mod decide;
+mod read;
+
+pub use decide::{Assembly, LeftOut, Options, Reason, Refusal, decide};
+pub use read::{Candidate, FoundBitmap, ReadError, read, read_superblock};

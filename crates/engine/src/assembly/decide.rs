@@ -1,0 +1,467 @@
+//! Which devices make the array, and whether it may start.
+
+#[cfg(test)]
+mod tests;
+
+use mdspace_format::superblock::RESYNC_NONE;
+use mdspace_format::{BitmapSuperblock, DirtyMap, Level, Role, Superblock, Uuid};
+
+use crate::array::{Start, StartMember};
+use crate::geometry::{Geometry, GeometryError, Shape, Slot};
+use crate::ranges::Ranges;
+
+use super::read::{Candidate, FoundBitmap};
+
+/// What the user allows.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Start although members are missing that the superblocks count on.
+    pub run: bool,
+    /// Start a dirty array with members missing, taking its parity as it is.
+    pub force: bool,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Take only members of this array.
+    pub uuid: Option<Uuid>,
+    /// Where each half of the members ran alone: the name of a member of the half to go on with.
+    pub prefer: Option<String>,
+    /// Unit of claims, pre-reads and parity, in sectors; 0 for the default of 4 KiB.
+    pub unit_sectors: u32,
+}
+
+/// An array that may start.
+#[derive(Debug)]
+pub struct Assembly {
+    /// What to start.
+    pub start: Start,
+    /// Devices that take no part, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Slots without a member in sync.
+    pub degraded: usize,
+}
+
+/// A device that takes no part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub member: String,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a device takes no part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// Another array's.
+    #[error("belongs to another array")]
+    OtherArray,
+    /// Its data are older than the array's.
+    #[error("is out of date: {events} events, the array has {freshest}")]
+    Stale {
+        /// Its events.
+        events: u64,
+        /// The array's.
+        freshest: u64,
+    },
+    /// The array says that it failed.
+    #[error("is marked as failed")]
+    Faulty,
+}
+
+/// Why an array does not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No device with a superblock.
+    #[error("no member of an array was given")]
+    NoMembers,
+    /// Several arrays.
+    #[error(
+        "the members belong to different arrays: {first} to {first_uuid}, {other} to {other_uuid}"
+    )]
+    DifferentArrays {
+        /// A member.
+        first: String,
+        /// Its array.
+        first_uuid: Uuid,
+        /// Another member.
+        other: String,
+        /// Its array.
+        other_uuid: Uuid,
+    },
+    /// The same member twice.
+    #[error("{first} and {other} claim to be the same member: one is a copy of the other")]
+    Duplicate {
+        /// A member.
+        first: String,
+        /// Its double.
+        other: String,
+    },
+    /// A feature that must not be ignored.
+    #[error("{member} uses {feature}, which is not handled yet")]
+    Unsupported {
+        /// The member.
+        member: String,
+        /// The feature, by name.
+        feature: String,
+    },
+    /// Superblocks that contradict each other.
+    #[error("{member} disagrees with {freshest} about the array's {field}")]
+    Disagree {
+        /// The member.
+        member: String,
+        /// The member with the most events.
+        freshest: String,
+        /// What they disagree about.
+        field: &'static str,
+    },
+    /// Each half ran without the other.
+    #[error("{first} and {other} each say that the other failed: both ran alone since")]
+    SplitBrain {
+        /// A member of one half.
+        first: String,
+        /// A member of the other.
+        other: String,
+    },
+    /// A bad-block list that cannot be read.
+    #[error("{member} has a bad-block list that cannot be read: {reason}")]
+    BadBlocks {
+        /// The member.
+        member: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A shape that no array has.
+    #[error("the array's shape is impossible: {0}")]
+    Geometry(#[from] GeometryError),
+    /// Not enough members.
+    #[error("only {present} of {needed} members are there, not enough to start")]
+    TooFew {
+        /// Members in sync.
+        present: usize,
+        /// Slots of the array.
+        needed: usize,
+    },
+    /// Members are missing that were there when the array was last seen.
+    #[error("{missing} members are missing that were there when the array last ran")]
+    Missing {
+        /// How many.
+        missing: usize,
+    },
+    /// Dirty and degraded.
+    #[error(
+        "the array is dirty and degraded: data of missing members may be wrong where writes were under way"
+    )]
+    DirtyDegraded,
+}
+
+/// Decides about `candidates`.
+pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly, Refusal> {
+    let mut left_out = Vec::new();
+    let candidates = of_one_array(candidates, options, &mut left_out)?;
+    refuse_copies(&candidates)?;
+    refuse_unhandled(&candidates)?;
+    let freshest = freshest(&candidates, options)?;
+    let model = candidates[freshest].superblock.clone();
+    refuse_disagreement(&candidates, freshest)?;
+    let members = sort_out(candidates, &model, &mut left_out);
+    let geometry = geometry(&model, &members)?;
+    let in_sync = |slot: Slot| members.iter().any(|member| in_sync_at(member, slot));
+    let needed = usize::from(geometry.raid_disks());
+    let present = (0..geometry.raid_disks()).filter(|slot| in_sync(Slot(*slot))).count();
+    if !geometry.enough(&in_sync) {
+        return Err(Refusal::TooFew { present, needed });
+    }
+    refuse_surprise(&model, &members, options)?;
+    let degraded = needed - present;
+    let clean = model.resync_offset_sectors == RESYNC_NONE;
+    let has_parity = model.level.has_parity();
+    if !clean && degraded > 0 && has_parity && !options.force {
+        return Err(Refusal::DirtyDegraded);
+    }
+    let bitmap = bitmap(&members, &model);
+    let mut unsynced = unsynced(&model, &geometry, bitmap.as_ref());
+    if degraded > 0 && has_parity {
+        // Forced: parity is taken as it is.
+        unsynced = Ranges::default();
+    }
+    let crashed = !clean && model.events > 0 && model.resync_offset_sectors == 0;
+    let start = Start {
+        events: model.events,
+        read_only: options.read_only,
+        crashed,
+        unsynced,
+        by_bitmap: by_bitmap(&members, bitmap.as_ref()),
+        bitmap,
+        unit_sectors: if options.unit_sectors == 0 { 8 } else { options.unit_sectors },
+        members: members.into_iter().map(start_member).collect(),
+        geometry,
+    };
+    Ok(Assembly { start, left_out, degraded })
+}
+
+/// The candidates of one array: the one asked for, or the only one there is.
+fn of_one_array(
+    candidates: Vec<Candidate>,
+    options: &Options,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<Vec<Candidate>, Refusal> {
+    let Some(first) = candidates.first() else { return Err(Refusal::NoMembers) };
+    let wanted = options.uuid.unwrap_or(first.superblock.set_uuid);
+    let stranger = candidates.iter().find(|member| member.superblock.set_uuid != wanted);
+    if let (None, Some(other)) = (options.uuid, stranger) {
+        return Err(Refusal::DifferentArrays {
+            first: first.info.name.clone(),
+            first_uuid: wanted,
+            other: other.info.name.clone(),
+            other_uuid: other.superblock.set_uuid,
+        });
+    }
+    let (ours, others): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|member| member.superblock.set_uuid == wanted);
+    left_out.extend(
+        others
+            .into_iter()
+            .map(|member| LeftOut { member: member.info.name, reason: Reason::OtherArray }),
+    );
+    if ours.is_empty() { Err(Refusal::NoMembers) } else { Ok(ours) }
+}
+
+fn refuse_copies(candidates: &[Candidate]) -> Result<(), Refusal> {
+    for (index, first) in candidates.iter().enumerate() {
+        let same = |other: &&Candidate| {
+            other.superblock.device_uuid == first.superblock.device_uuid
+                || other.superblock.dev_number == first.superblock.dev_number
+        };
+        if let Some(other) = candidates[index + 1..].iter().find(same) {
+            return Err(Refusal::Duplicate {
+                first: first.info.name.clone(),
+                other: other.info.name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn refuse_unhandled(candidates: &[Candidate]) -> Result<(), Refusal> {
+    for candidate in candidates {
+        let member = candidate.info.name.clone();
+        if let Some(feature) = candidate.superblock.unsupported_features().first() {
+            return Err(Refusal::Unsupported { member, feature: feature.to_string() });
+        }
+        if let FoundBitmap::Refused(error) = &candidate.bitmap {
+            return Err(Refusal::Unsupported { member, feature: error.to_string() });
+        }
+        if let Err(reason) = &candidate.bad_blocks {
+            return Err(Refusal::BadBlocks { member, reason: reason.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// The member that knows best: most events among those with a slot of their own.
+fn freshest(candidates: &[Candidate], options: &Options) -> Result<usize, Refusal> {
+    let has_slot = |member: &Candidate| member.superblock.own_role().slot().is_some();
+    let known = (0..candidates.len()).filter(|&index| has_slot(&candidates[index]));
+    let freshest = known.max_by_key(|&index| candidates[index].superblock.events);
+    let freshest = freshest.ok_or(Refusal::NoMembers)?;
+    let halves = candidates.iter().find(|other| {
+        let one = &candidates[freshest].superblock;
+        calls_faulty(one, &other.superblock) && calls_faulty(&other.superblock, one)
+    });
+    let Some(other) = halves else { return Ok(freshest) };
+    let preferred = |name: &String| {
+        candidates.iter().position(|member| member.info.name == *name && has_slot(member))
+    };
+    options.prefer.as_ref().and_then(preferred).ok_or_else(|| Refusal::SplitBrain {
+        first: candidates[freshest].info.name.clone(),
+        other: other.info.name.clone(),
+    })
+}
+
+/// Whether `one`, a member in its own eyes, says that `other` failed.
+fn calls_faulty(one: &Superblock, other: &Superblock) -> bool {
+    one.own_role().slot().is_some()
+        && one.roles.get(other.dev_number as usize) == Some(&Role::Faulty)
+}
+
+fn refuse_disagreement(candidates: &[Candidate], freshest: usize) -> Result<(), Refusal> {
+    let model = &candidates[freshest];
+    for candidate in candidates {
+        let (one, other) = (&model.superblock, &candidate.superblock);
+        let field = match () {
+            () if one.level != other.level => "level",
+            () if one.layout != other.layout => "layout",
+            () if one.chunk_sectors != other.chunk_sectors => "chunk size",
+            () if one.size_sectors != other.size_sectors => "member size",
+            () if one.raid_disks != other.raid_disks => "number of members",
+            () => continue,
+        };
+        return Err(Refusal::Disagree {
+            member: candidate.info.name.clone(),
+            freshest: model.info.name.clone(),
+            field,
+        });
+    }
+    Ok(())
+}
+
+/// Gives each member the role that the freshest superblock knows, and leaves out what is not to be
+/// trusted. Members differing by exactly one event are as good: md goes back by one when it marks an
+/// array clean.
+fn sort_out(
+    candidates: Vec<Candidate>,
+    model: &Superblock,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Candidate> {
+    let mut members = Vec::new();
+    for mut candidate in candidates {
+        let number = candidate.superblock.dev_number as usize;
+        let role = model.roles.get(number).copied().unwrap_or(Role::Spare);
+        let events = candidate.superblock.events;
+        let reason = match role {
+            Role::Slot(_) if events + 1 < model.events => {
+                Some(Reason::Stale { events, freshest: model.events })
+            }
+            Role::Faulty => Some(Reason::Faulty),
+            // It had a slot and is no spare in its own eyes: it was taken out.
+            Role::Spare if candidate.superblock.own_role().slot().is_some() => {
+                Some(Reason::Stale { events, freshest: model.events })
+            }
+            _ => None,
+        };
+        match reason {
+            Some(reason) => {
+                left_out.push(LeftOut { member: candidate.info.name, reason });
+            }
+            None => {
+                candidate.superblock.roles.clone_from(&model.roles);
+                members.push(candidate);
+            }
+        }
+    }
+    members
+}
+
+fn geometry(model: &Superblock, members: &[Candidate]) -> Result<Geometry, Refusal> {
+    let sizes = (0..model.raid_disks).map(|slot| {
+        let holds =
+            |member: &&Candidate| member.superblock.own_role().slot().map(u32::from) == Some(slot);
+        members.iter().find(holds).map_or(0, |member| member.superblock.data_size_sectors)
+    });
+    let by_size = matches!(model.level, Level::Linear | Level::Raid0);
+    let sizes: Vec<u64> = if by_size { sizes.collect() } else { Vec::new() };
+    if by_size && sizes.contains(&0) {
+        let present = sizes.iter().filter(|size| **size > 0).count();
+        return Err(Refusal::TooFew { present, needed: sizes.len() });
+    }
+    let shape = Shape {
+        level: model.level,
+        layout: model.layout,
+        raid_disks: u16::try_from(model.raid_disks).unwrap_or(u16::MAX),
+        chunk_sectors: model.chunk_sectors,
+        member_sectors: model.size_sectors,
+        member_sizes: sizes,
+    };
+    Ok(Geometry::new(&shape)?)
+}
+
+fn in_sync_at(member: &Candidate, slot: Slot) -> bool {
+    member.superblock.own_role() == Role::Slot(slot.0)
+        && member.superblock.recovery_offset_sectors.is_none()
+}
+
+/// An array that is more degraded than it knows starts only when told to: the missing member may
+/// come a second later.
+fn refuse_surprise(
+    model: &Superblock,
+    members: &[Candidate],
+    options: &Options,
+) -> Result<(), Refusal> {
+    let slots = model.roles.iter().filter(|role| role.slot().is_some()).count();
+    let there =
+        members.iter().filter(|member| member.superblock.own_role().slot().is_some()).count();
+    let missing = slots.saturating_sub(there);
+    if missing > 0 && !options.run && !options.force {
+        return Err(Refusal::Missing { missing });
+    }
+    Ok(())
+}
+
+/// The bitmap of the array: every bit that any member's valid copy has set. Without a valid copy
+/// every bit counts as set; damage may only ever make resync longer.
+fn bitmap(members: &[Candidate], model: &Superblock) -> Option<(BitmapSuperblock, DirtyMap)> {
+    let mut found: Option<(BitmapSuperblock, DirtyMap)> = None;
+    for member in members {
+        let FoundBitmap::Good(header, map) = &member.bitmap else { continue };
+        let mut map = map.clone();
+        if !header.speaks_for(model.set_uuid, model.events) {
+            map.set_all();
+        }
+        match &mut found {
+            None => found = Some((BitmapSuperblock::clone(header), map)),
+            Some((known, _)) if known.chunk_bytes != header.chunk_bytes => {}
+            Some((known, merged)) => {
+                // A stale copy says nothing once a fresh one is there.
+                let fresh =
+                    |header: &BitmapSuperblock| header.speaks_for(model.set_uuid, model.events);
+                match (fresh(known), fresh(header)) {
+                    (false, true) => (*known, *merged) = (BitmapSuperblock::clone(header), map),
+                    (true, true) => merged.merge(&map),
+                    _ => {}
+                }
+            }
+        }
+    }
+    found.map(|(mut header, map)| {
+        header.uuid = model.set_uuid;
+        (header, map)
+    })
+}
+
+/// What resync has to look at.
+fn unsynced(
+    model: &Superblock,
+    geometry: &Geometry,
+    bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+) -> Ranges {
+    let from = model.resync_offset_sectors;
+    if from == RESYNC_NONE || geometry.max_failures() == 0 {
+        return Ranges::default();
+    }
+    let end = match geometry {
+        Geometry::Raid10(map) => map.array_sectors(),
+        Geometry::Parity(map) => map.rows() * u64::from(map.chunk_sectors()),
+        geometry => geometry.array_sectors(),
+    };
+    let mut ranges = match bitmap {
+        Some((header, map)) => map.ranges().map(|chunks| header.sectors_of(chunks)).collect(),
+        None => Ranges::of(0..end),
+    };
+    ranges.remove(&(0..from));
+    ranges.remove(&(end..u64::MAX));
+    ranges
+}
+
+/// Members whose interrupted recovery was one by the bitmap.
+fn by_bitmap(
+    members: &[Candidate],
+    bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+) -> Vec<crate::backend::MemberId> {
+    let marked = |member: &&Candidate| {
+        let features = member.superblock.features;
+        bitmap.is_some()
+            && member.superblock.recovery_offset_sectors.is_some()
+            && features.contains(mdspace_format::Features::RECOVERY_BITMAP)
+    };
+    members.iter().filter(marked).map(|member| member.id).collect()
+}
+
+fn start_member(member: Candidate) -> StartMember {
+    let listed = member.bad_blocks.unwrap_or_default();
+    StartMember {
+        id: member.id,
+        info: member.info,
+        superblock: member.superblock,
+        bad: listed.ranges().iter().cloned().collect(),
+    }
+}

@@ -1,0 +1,159 @@
+//! Reading what a device says about itself.
+
+use mdspace_format::bitmap::BitmapError;
+use mdspace_format::superblock::{self, SuperblockErrorKind};
+use mdspace_format::{
+    BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Superblock, SuperblockError,
+};
+
+use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto};
+use crate::lane::Lane;
+use crate::memory::Buffer;
+
+/// Bytes of a superblock's area.
+const SUPERBLOCK_BYTES: usize = 4096;
+
+/// A device with a superblock, and what its superblock points to.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The device.
+    pub id: MemberId,
+    /// What it can do.
+    pub info: MemberInfo,
+    /// What it says it is.
+    pub superblock: Superblock,
+    /// Its copy of the bitmap.
+    pub bitmap: FoundBitmap,
+    /// Its bad-block list.
+    pub bad_blocks: Result<BadBlocks, String>,
+}
+
+/// A bitmap as found.
+#[derive(Debug)]
+pub enum FoundBitmap {
+    /// The array has none.
+    None,
+    /// Header and bits.
+    Good(Box<BitmapSuperblock>, DirtyMap),
+    /// There, and known, but not handled: a version that must not be touched.
+    Refused(BitmapError),
+    /// Damaged: counts as all bits set.
+    Bad,
+}
+
+/// Why a device gives no candidate.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It cannot be read.
+    #[error("{member}: cannot be read: {error}")]
+    Io {
+        /// The device's name.
+        member: String,
+        /// What happened.
+        error: IoError,
+    },
+    /// It has something that is nearly a superblock.
+    #[error("{member}: {error}")]
+    Superblock {
+        /// The device's name.
+        member: String,
+        /// What is wrong with it.
+        error: SuperblockError,
+    },
+}
+
+/// Reads a device's superblock: the latest made, where several versions are found. `None` if there
+/// is none.
+pub async fn read_superblock(
+    lane: &Lane,
+    id: MemberId,
+    info: &MemberInfo,
+) -> Result<Option<Superblock>, ReadError> {
+    let mut found = Vec::new();
+    let mut damaged = None;
+    for version in MetadataVersion::PROBE_ORDER {
+        let Some(place) = version.place(info.sectors) else { continue };
+        let left = (info.sectors - place.sector) * 512;
+        let length = SUPERBLOCK_BYTES.min(left as usize);
+        let bytes = read_bytes(lane, id, info, place.sector, length).await?;
+        match Superblock::parse(&bytes, place, info.sectors) {
+            Ok(superblock) => found.push(superblock),
+            Err(error) if error.kind() == SuperblockErrorKind::Absent => {}
+            Err(error) => damaged = Some(error),
+        }
+    }
+    match (superblock::latest(found), damaged) {
+        (Some(superblock), _) => Ok(Some(superblock)),
+        (None, Some(error)) => Err(ReadError::Superblock { member: info.name.clone(), error }),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Reads all of a device's metadata. `None` if it has no superblock.
+pub async fn read(
+    lane: &Lane,
+    id: MemberId,
+    info: MemberInfo,
+) -> Result<Option<Candidate>, ReadError> {
+    let Some(superblock) = read_superblock(lane, id, &info).await? else { return Ok(None) };
+    let bitmap = read_bitmap(lane, id, &info, &superblock).await?;
+    let bad_blocks = read_bad_blocks(lane, id, &info, &superblock).await?;
+    Ok(Some(Candidate { id, info, superblock, bitmap, bad_blocks }))
+}
+
+async fn read_bitmap(
+    lane: &Lane,
+    id: MemberId,
+    info: &MemberInfo,
+    superblock: &Superblock,
+) -> Result<FoundBitmap, ReadError> {
+    let Some(room) = superblock.bitmap_room() else { return Ok(FoundBitmap::None) };
+    let (sector, room_sectors) = (room.start, room.end - room.start);
+    let head = read_bytes(lane, id, info, sector, 512).await?;
+    let header = match BitmapSuperblock::parse(&head, room_sectors) {
+        Ok(header) => header,
+        Err(error @ BitmapError::Version { .. }) => return Ok(FoundBitmap::Refused(error)),
+        Err(_) => return Ok(FoundBitmap::Bad),
+    };
+    let length = (header.on_disk_bytes() as usize).next_multiple_of(512);
+    let bytes = read_bytes(lane, id, info, sector, length).await?;
+    let map = DirtyMap::parse(header.chunks(), &bytes);
+    Ok(FoundBitmap::Good(Box::new(header), map))
+}
+
+async fn read_bad_blocks(
+    lane: &Lane,
+    id: MemberId,
+    info: &MemberInfo,
+    superblock: &Superblock,
+) -> Result<Result<BadBlocks, String>, ReadError> {
+    let log = superblock.bad_block_log;
+    let Some(log) = log.filter(|_| superblock.features.contains(Features::BAD_BLOCKS)) else {
+        return Ok(Ok(BadBlocks::new()));
+    };
+    let sector = superblock.place.sector.checked_add_signed(log.offset_sectors.into());
+    let Some(sector) = sector else { return Ok(Err("it lies before the device".to_owned())) };
+    let length = usize::from(log.size_sectors) * 512;
+    let bytes = read_bytes(lane, id, info, sector, length).await?;
+    Ok(BadBlocks::parse(&bytes, log.shift).map_err(|error| error.to_string()))
+}
+
+async fn read_bytes(
+    lane: &Lane,
+    id: MemberId,
+    info: &MemberInfo,
+    sector: u64,
+    length: usize,
+) -> Result<Vec<u8>, ReadError> {
+    // A device with large blocks is read in whole blocks.
+    let block = u64::from(info.logical_block_bytes / 512).max(1);
+    let first = sector / block * block;
+    let skip = (sector - first) as usize * 512;
+    let whole = (skip + length).next_multiple_of(info.logical_block_bytes as usize);
+    let into = ReadInto::Buffer(Buffer::zeroed(whole), 0..whole);
+    let op = IoOp::Read { sector: first, into };
+    let done = lane.io(MemberIo { member: id, op, deadline: None }).await;
+    done.result.map_err(|error| ReadError::Io { member: info.name.clone(), error })?;
+    let buffer = done.buffer.expect("a finished read returns its buffer");
+    Ok(buffer[skip..skip + length].to_vec())
+}

@@ -1,0 +1,86 @@
+//! A sorted set of sector ranges.
+
+use std::ops::Range;
+
+/// Sectors in ranges that neither overlap nor touch, in ascending order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranges(Vec<Range<u64>>);
+
+impl Ranges {
+    /// The set of one range.
+    pub fn of(range: Range<u64>) -> Self {
+        std::iter::once(range).collect()
+    }
+
+    /// Whether nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The ranges, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.0.iter().cloned()
+    }
+
+    /// Sectors in the set.
+    pub fn sectors(&self) -> u64 {
+        self.0.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Whether any sector of `range` is in the set.
+    #[inline]
+    pub fn overlaps(&self, range: &Range<u64>) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let at = self.0.partition_point(|known| known.end <= range.start);
+        self.0.get(at).is_some_and(|known| known.start < range.end)
+    }
+
+    /// The first range that ends after `sector`, cut off before `sector`.
+    pub fn next_from(&self, sector: u64) -> Option<Range<u64>> {
+        let at = self.0.partition_point(|known| known.end <= sector);
+        self.0.get(at).map(|known| known.start.max(sector)..known.end)
+    }
+
+    /// Adds `range`.
+    pub fn insert(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let first = self.0.partition_point(|known| known.end < range.start);
+        let last = self.0.partition_point(|known| known.start <= range.end);
+        let merged = match self.0.get(first..last) {
+            Some([first, ..]) => {
+                let end = self.0[last - 1].end.max(range.end);
+                first.start.min(range.start)..end
+            }
+            _ => range,
+        };
+        self.0.splice(first..last, [merged]);
+    }
+
+    /// Takes `range` out.
+    pub fn remove(&mut self, range: &Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let cut = self.0.iter().flat_map(|known| {
+            let before = known.start..known.end.min(range.start);
+            let after = known.start.max(range.end)..known.end;
+            [before, after]
+        });
+        self.0 = cut.filter(|piece| !piece.is_empty()).collect();
+    }
+}
+
+impl FromIterator<Range<u64>> for Ranges {
+    fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Self {
+        let mut set = Self::default();
+        ranges.into_iter().for_each(|range| set.insert(range));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests;
