@@ -125,6 +125,24 @@ impl Lanes {
         self.lanes[usize::from(lane.0)].mailbox.post(Box::new(setup));
     }
 
+    /// Runs a task on a lane and waits for its end. Not to be called on a lane's thread.
+    pub fn call<T, F, Task>(&self, lane: LaneId, task: F) -> T
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Lane>, LaneIo) -> Task + Send + 'static,
+        Task: Future<Output = T> + 'static,
+    {
+        let (sender, receiver) = channel();
+        self.run_on(lane, move |lane, io| {
+            let task = task(lane.clone(), io.clone());
+            lane.spawn(async move {
+                // The caller waits below: it is there to hear.
+                let _ = sender.send(task.await);
+            });
+        });
+        receiver.recv().expect("a lane aborts the process rather than drop a task")
+    }
+
     /// Asks every lane to end ([`LaneIo::stop_requested`] tells its tasks) and waits until their
     /// tasks have ended and no I/O is in flight, but no longer than `patience`: a lane that is busy
     /// after that is left to itself.

@@ -17,9 +17,11 @@ mod lanes;
 mod member;
 mod payload;
 mod queue;
+mod running;
 
 pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, StartError, StillBusy};
 pub use member::{MemberTable, OpenError, OpenMode};
 pub use payload::Payload;
 pub use queue::IoChoice;
+pub use running::{AssembleError, RunningArray};

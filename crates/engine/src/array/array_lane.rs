@@ -108,9 +108,10 @@ impl ArrayLane {
             if self.array.views.epoch() != self.view.borrow().epoch {
                 self.adopt();
             }
-            Poll::<()>::Pending
+            if self.array.views.is_closed() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+        self.array.views.detach(self.lane.id());
     }
 
     fn adopt(&self) {

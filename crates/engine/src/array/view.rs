@@ -110,6 +110,7 @@ pub struct Views {
     current: Mutex<Arc<ArrayView>>,
     epoch: AtomicU64,
     settled: AtomicU64,
+    closed: AtomicBool,
     seats: Box<[Seat]>,
     /// Someone adopted, or a view settled.
     pub(crate) moved: Signal,
@@ -141,6 +142,7 @@ impl Views {
         Self {
             epoch: AtomicU64::new(view.epoch),
             settled: AtomicU64::new(view.epoch),
+            closed: AtomicBool::new(false),
             current: Mutex::new(Arc::new(view)),
             seats: (0..lanes).map(|_| seat()).collect(),
             moved: Signal::default(),
@@ -166,12 +168,26 @@ impl Views {
         view.epoch = epoch;
         *self.current.lock() = Arc::new(view);
         self.epoch.store(epoch, Ordering::SeqCst);
+        self.wake_lanes();
+        epoch
+    }
+
+    fn wake_lanes(&self) {
         for seat in &self.seats {
             if let Some(waker) = seat.waker.lock().take() {
                 waker.wake();
             }
         }
-        epoch
+    }
+
+    /// Says that there will be no more views: lanes stop following.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.wake_lanes();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// Says that `lane` will use the view of `epoch` from now on.

@@ -36,6 +36,7 @@ impl Controller {
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
         self.array.views.settle();
+        self.array.views.close();
         if let Some(command) = self.stop.take() {
             (command.reply)(Ok(Reply::Done));
         }

@@ -1,0 +1,143 @@
+//! An array on lanes: what a program that embeds mdspace holds.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+
+use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
+use mdspace_engine::assembly::{self, LeftOut, Options, ReadError, Refusal};
+use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::lane::{Lane, LaneId};
+
+use crate::lane_io::LaneIo;
+use crate::lanes::Lanes;
+
+/// The lane on which an array's owner runs.
+const HOME: LaneId = LaneId(0);
+
+/// An array that runs on all lanes of a [`Lanes`].
+pub struct RunningArray {
+    lanes: Arc<Lanes>,
+    array: Arc<Array>,
+    key: u64,
+    left_out: Vec<LeftOut>,
+    degraded: usize,
+}
+
+/// Why an array does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum AssembleError {
+    /// A member cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A device has no superblock.
+    #[error("{member} has no md superblock")]
+    NoSuperblock {
+        /// The device's name.
+        member: String,
+    },
+    /// The members do not make an array that may start.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+thread_local! {
+    /// The arrays of this lane's thread, by key.
+    static HERE: RefCell<BTreeMap<u64, Rc<ArrayLane>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+impl RunningArray {
+    /// Assembles open members and starts the array on every lane.
+    pub fn assemble(
+        lanes: Arc<Lanes>,
+        members: Vec<(MemberId, MemberInfo)>,
+        options: Options,
+    ) -> Result<Self, AssembleError> {
+        let assembly = lanes.call(HOME, async move |lane, _| {
+            let mut candidates = Vec::new();
+            for (id, info) in members {
+                let member = info.name.clone();
+                let candidate = assembly::read(&lane, id, info).await?;
+                candidates.push(candidate.ok_or(AssembleError::NoSuperblock { member })?);
+            }
+            Ok::<_, AssembleError>(assembly::decide(candidates, &options)?)
+        })?;
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        let key = KEYS.fetch_add(1, Ordering::Relaxed);
+        let array = Array::new(&assembly.start, lanes.count());
+        let (left_out, degraded) = (assembly.left_out, assembly.degraded);
+        let this = Self { lanes, array, key, left_out, degraded };
+        for lane in this.lane_ids() {
+            let array = this.array.clone();
+            this.lanes.call(lane, async move |lane, _| {
+                let port = ArrayLane::attach(&array, &lane);
+                HERE.with_borrow_mut(|here| here.insert(key, port));
+            });
+        }
+        let (array, start) = (this.array.clone(), assembly.start);
+        this.lanes.run_on(HOME, move |lane, _| {
+            array.control(start, lane, &Self::here(key));
+        });
+        Ok(this)
+    }
+
+    /// Devices that take no part, and why.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Slots without a member in sync when the array started.
+    pub fn degraded_at_start(&self) -> usize {
+        self.degraded
+    }
+
+    /// The lanes that it runs on.
+    pub fn lanes(&self) -> &Arc<Lanes> {
+        &self.lanes
+    }
+
+    /// Sends a command to the array's owner and waits for the answer. Not for a lane's thread.
+    pub fn command(&self, action: Action) -> Result<Reply, CommandError> {
+        let (sender, receiver) = channel();
+        let reply = Box::new(move |result| {
+            // The caller waits below: it is there to hear.
+            let _ = sender.send(result);
+        });
+        self.array.command(Command { action, reply });
+        receiver.recv().unwrap_or(Err(CommandError::Stopped))
+    }
+
+    /// Runs `setup` on a lane with the array's part there; it may spawn tasks and submit requests.
+    pub fn run_on(
+        &self,
+        lane: LaneId,
+        setup: impl FnOnce(&Rc<ArrayLane>, &Rc<Lane>, &LaneIo) + Send + 'static,
+    ) {
+        let key = self.key;
+        self.lanes.run_on(lane, move |lane, io| setup(&Self::here(key), lane, io));
+    }
+
+    /// Marks the array clean and ends it. Requests after that are refused.
+    pub fn stop(self) -> Result<(), CommandError> {
+        self.command(Action::Stop)?;
+        let key = self.key;
+        for lane in self.lane_ids() {
+            self.lanes.call(lane, async move |_, _| {
+                HERE.with_borrow_mut(|here| here.remove(&key));
+            });
+        }
+        Ok(())
+    }
+
+    fn lane_ids(&self) -> impl Iterator<Item = LaneId> + use<> {
+        (0..u16::try_from(self.lanes.count()).expect("fewer than 65536 lanes")).map(LaneId)
+    }
+
+    fn here(key: u64) -> Rc<ArrayLane> {
+        HERE.with_borrow(|here| here.get(&key).cloned())
+            .expect("the array is attached to its lanes")
+    }
+}
