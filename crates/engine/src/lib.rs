@@ -4,6 +4,7 @@
 pub mod array;
 pub mod assembly;
 pub mod backend;
+pub mod create;
 pub mod geometry;
 pub mod lane;
 pub mod memory;
