@@ -61,6 +61,7 @@ const LOGARITHMS: &[u8; 256] = &{
 /// For each constant c: c times each low nibble, then c times each high nibble.
 ///
 /// A byte's product is the sum of its two nibbles' products: two 16-byte shuffles.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) static NIBBLE_PRODUCTS: [[[u8; 16]; 2]; 256] = {
     let mut tables = [[[0; 16]; 2]; 256];
     let mut i = 0;

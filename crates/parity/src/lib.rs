@@ -1,7 +1,6 @@
 //! XOR, P+Q and recovery for md's RAID4/5/6.
 //!
-//! Each operation is written once, over a [`Vector`](vector::Vector) of bytes, and instantiated per
-//! instruction set. [`kernels`] gives the best set that this CPU has; [`Kernels::for_isa`] gives a
+//! Each operation is written once, over a vector of bytes, and instantiated per instruction set. [`kernels`] gives the best set that this CPU has; [`Kernels::for_isa`] gives a
 //! named one, and `scalar` is the oracle that the others are tested against.
 //!
 //! ```
