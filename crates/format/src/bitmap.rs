@@ -11,7 +11,7 @@ use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use dirty_map::DirtyMap;
-pub use raw::{HEADER_BYTES, MAGIC};
+pub use raw::{FIELDS, HEADER_BYTES, MAGIC};
 
 use crate::{SECTOR_BYTES, Uuid};
 use raw::RawBitmap;

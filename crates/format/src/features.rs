@@ -83,6 +83,11 @@ impl Features {
         Features::TABLE.into_iter().filter(move |row| self.contains(row.0)).map(|row| row.1)
     }
 
+    /// Whether an array with these features can be served.
+    pub fn is_served(self) -> bool {
+        self.unsupported().is_empty()
+    }
+
     /// Each set bit that makes an array impossible to serve, lowest first.
     pub(crate) fn unsupported(self) -> Vec<Unsupported> {
         (0..u32::BITS)

@@ -18,6 +18,7 @@
 pub mod bad_blocks;
 pub mod bitmap;
 mod features;
+mod field;
 mod level;
 mod metadata_version;
 pub mod new_array;
@@ -30,6 +31,7 @@ mod uuid;
 pub use bad_blocks::BadBlocks;
 pub use bitmap::{BitmapSuperblock, DirtyMap};
 pub use features::{Features, Unsupported};
+pub use field::Field;
 pub use level::{Level, UnknownLevel};
 pub use metadata_version::{MetadataVersion, SuperblockPlace};
 pub use role::Role;

@@ -12,6 +12,8 @@ use crate::{Level, MetadataVersion, SECTOR_BYTES, SuperblockPlace};
 const DATA_OFFSET_STEP: u64 = 2048;
 /// Largest room before data that is left for a reshape to move it: 128 MiB.
 const HEADROOM_MAX: u64 = 128 * 2048;
+/// Without a size given, RAID1 uses whole pieces of 64 KiB, in case it becomes a RAID5 one day.
+const RAID1_STEP: u64 = 128;
 /// Sectors for the superblock, and what may lie around it, before bitmap and headroom.
 const FRONT_SECTORS: u64 = 24;
 /// Sectors of the bad-block log.
@@ -320,10 +322,12 @@ fn component_room(
         MetadataVersion::V1_0 => device_sectors & !7,
         MetadataVersion::V1_1 | MetadataVersion::V1_2 => device_sectors,
     };
-    // KiB is mdadm's unit of sizes: an odd sector is lost, also without chunks.
-    let step = match request.chunk_sectors {
-        chunk if request.level.has_chunks() && chunk > 1 => u64::from(chunk),
-        _ => 2,
+    let step = match (request.level, request.size_sectors) {
+        (level, _) if level.has_chunks() && request.chunk_sectors > 1 => {
+            request.chunk_sectors.into()
+        }
+        (Level::Raid1, None) => RAID1_STEP,
+        _ => 2, // KiB is mdadm's unit of sizes: an odd sector is lost.
     };
     let room = whole.saturating_sub(kept) / step * step;
     let wanted = request.size_sectors.map_or(step.max(10), |size| size.max(10));
@@ -338,9 +342,12 @@ fn sync_size(request: &Request, size_sectors: u64) -> u64 {
     if request.level != Level::Raid10 {
         return size_sectors;
     }
-    let copies = u64::from(request.layout & 0xff) * u64::from(request.layout >> 8 & 0xff);
-    let size = u128::from(size_sectors) * u128::from(request.raid_disks);
-    u64::try_from(size / u128::from(copies.max(1))).unwrap_or(u64::MAX)
+    let (near, far) = (request.layout & 0xff, request.layout >> 8 & 0xff);
+    let chunk = u64::from(request.chunk_sectors.max(1));
+    let rows = size_sectors / chunk / u64::from(far.max(1));
+    // At most 2^54 sectors on 2^32 members, in copies: 128 bits hold it, a sane array needs 64.
+    let chunks = u128::from(rows) * u128::from(request.raid_disks) / u128::from(near.max(1));
+    u64::try_from(chunks * u128::from(chunk)).unwrap_or(u64::MAX)
 }
 
 /// The smallest chunk whose bits fit in the room that mdadm leaves, and at least 64 MiB.

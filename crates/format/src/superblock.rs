@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub use error::{SuperblockError, SuperblockErrorKind};
 pub use name::{NameTooLong, SetName};
-pub use raw::{AREA_BYTES, FIXED_BYTES, MAGIC, MAJOR_VERSION, MAX_ROLES, RESYNC_NONE};
+pub use raw::{AREA_BYTES, FIELDS, FIXED_BYTES, MAGIC, MAJOR_VERSION, MAX_ROLES, RESYNC_NONE};
 
 use crate::{Features, Level, Role, SuperblockPlace, Timestamp, Unsupported, Uuid};
 use raw::RawSuperblock;
@@ -391,6 +391,3 @@ fn parse_roles(bytes: &[u8]) -> Result<Vec<Role>, SuperblockError> {
         })
         .collect()
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,11 @@
 //! The bitmap header's bytes: `bitmap_super_s` of Linux `md-bitmap.h`, little-endian.
 
-use std::mem::{offset_of, size_of};
+use std::mem::size_of;
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::field::fields_lie_at;
 
 /// Byte 0, u32: "bitm" in ASCII.
 pub const MAGIC: u32 = 0x6d74_6962;
@@ -40,20 +42,12 @@ pub(super) struct RawBitmap {
     pub(super) rest: [u8; 188],
 }
 
-macro_rules! fields_lie_at {
-    ($($field:ident $offset:literal,)*) => {
-        const _: () = { $(assert!(offset_of!(RawBitmap, $field) == $offset);)* };
-
-        /// Name and byte offset of each field, in the order on disk.
-        #[cfg(test)]
-        #[expect(dead_code, reason = "the document's test comes with the document")]
-        pub(crate) const FIELDS: &[(&str, usize)] = &[$((stringify!($field), $offset),)*];
-    };
-}
-
 fields_lie_at! {
-    magic 0, version 4, uuid 8, events 24, events_cleared 32, sync_size 40, state 48,
-    chunksize 52, daemon_sleep 56, write_behind 60, sectors_reserved 64, rest 68,
+    RawBitmap {
+        magic 0 4, version 4 4, uuid 8 16, events 24 8, events_cleared 32 8, sync_size 40 8,
+        state 48 4, chunksize 52 4, daemon_sleep 56 4, write_behind 60 4, sectors_reserved 64 4,
+        rest 68 188,
+    }
 }
 
 const _: () = assert!(size_of::<RawBitmap>() == HEADER_BYTES);

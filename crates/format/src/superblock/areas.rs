@@ -4,6 +4,10 @@ use super::{AREA_BYTES, Superblock};
 use crate::{Features, MetadataVersion, Role, SECTOR_BYTES};
 
 const AREA_SECTORS: u64 = AREA_BYTES as u64 / SECTOR_BYTES;
+/// Sectors of the largest partial parity log that mdadm makes; its bitmaps are smaller.
+const PPL_SECTORS: u64 = 2048;
+/// Sectors of a bad-block log.
+const LOG_SECTORS: u64 = 8;
 
 /// Where the parts of a member lie, in sectors from the start of the device.
 ///
@@ -71,6 +75,30 @@ impl Superblock {
     pub fn bad_block_log_range(&self) -> Option<Range<u64>> {
         let log = self.bad_block_log?;
         range(self.sector_at(log.offset_sectors)?, log.size_sectors.into())
+    }
+
+    /// Sectors that neither md nor mdadm touches and that we may use for records of our own: in
+    /// the headroom of 1.1 and 1.2, behind all that md may put there, before data.
+    ///
+    /// mdadm keeps a bitmap or a partial parity log that is added later before the bad-block log;
+    /// where there is no such log, room for the largest of both is left. A bad-block log added
+    /// later takes the last sectors before data, and those are left too. A reshape moves data into
+    /// the headroom, so with one there is no private range. What lies here is void when the range
+    /// moves.
+    pub fn private_range(&self) -> Option<Range<u64>> {
+        let moving = self.features.intersects(Features::RESHAPE_ACTIVE | Features::NEW_OFFSET);
+        if self.place.version == MetadataVersion::V1_0 || moving {
+            return None;
+        }
+        let start = match self.bad_block_log_range() {
+            Some(log) => log.end,
+            None => self.place.sector.saturating_add(AREA_SECTORS + PPL_SECTORS + LOG_SECTORS),
+        };
+        let md = [self.bitmap_sector(), self.ppl_range().map(|ppl| ppl.end)];
+        let end = self.data_offset_sectors.saturating_sub(LOG_SECTORS);
+        let private = start.next_multiple_of(AREA_SECTORS)..end;
+        let behind = md.into_iter().flatten().all(|sector| sector <= start);
+        (behind && private.start < private.end).then_some(private)
     }
 
     fn sector_at(&self, offset_sectors: i32) -> Option<u64> {

@@ -5,6 +5,8 @@ use std::mem::{offset_of, size_of};
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::field::fields_lie_at;
+
 /// Byte 0, u32: the first four bytes of every md superblock.
 pub const MAGIC: u32 = 0xa92b_4efc;
 /// Byte 4, u32: the major version of metadata 1.0, 1.1 and 1.2.
@@ -98,25 +100,18 @@ pub(super) struct RawSuperblock {
     pub(super) pad3: [u8; 28],
 }
 
-macro_rules! fields_lie_at {
-    ($($field:ident $offset:literal,)*) => {
-        const _: () = { $(assert!(offset_of!(RawSuperblock, $field) == $offset);)* };
-
-        /// Name and byte offset of each field, in the order on disk.
-        #[cfg(test)]
-        #[expect(dead_code, reason = "the document's test comes with the document")]
-        pub(crate) const FIELDS: &[(&str, usize)] = &[$((stringify!($field), $offset),)*];
-    };
-}
-
 fields_lie_at! {
-    magic 0, major_version 4, feature_map 8, pad0 12, set_uuid 16, set_name 32, ctime 64,
-    level 72, layout 76, size 80, chunksize 88, raid_disks 92, bitmap_offset 96, new_level 100,
-    reshape_position 104, delta_disks 112, new_layout 116, new_chunk 120, new_offset 124,
-    data_offset 128, data_size 136, super_offset 144, recovery_offset 152, dev_number 160,
-    cnt_corrected_read 164, device_uuid 168, devflags 184, bblog_shift 185, bblog_size 186,
-    bblog_offset 188, utime 192, events 200, resync_offset 208, sb_csum 216, max_dev 220,
-    logical_block_size 224, pad3 228,
+    RawSuperblock {
+        magic 0 4, major_version 4 4, feature_map 8 4, pad0 12 4, set_uuid 16 16,
+        set_name 32 32, ctime 64 8, level 72 4, layout 76 4, size 80 8, chunksize 88 4,
+        raid_disks 92 4, bitmap_offset 96 4, new_level 100 4, reshape_position 104 8,
+        delta_disks 112 4, new_layout 116 4, new_chunk 120 4, new_offset 124 4,
+        data_offset 128 8, data_size 136 8, super_offset 144 8, recovery_offset 152 8,
+        dev_number 160 4, cnt_corrected_read 164 4, device_uuid 168 16, devflags 184 1,
+        bblog_shift 185 1, bblog_size 186 2, bblog_offset 188 4, utime 192 8, events 200 8,
+        resync_offset 208 8, sb_csum 216 4, max_dev 220 4, logical_block_size 224 4,
+        pad3 228 28,
+    }
 }
 
 const _: () = assert!(size_of::<RawSuperblock>() == FIXED_BYTES);

@@ -1,0 +1,233 @@
+//! Bytes that somebody made: any value in any field, torn writes, flipped bits.
+
+use mdspace_format::superblock::{self, SuperblockErrorKind};
+use mdspace_format::{
+    BitmapSuperblock, Field, MetadataVersion, Superblock, SuperblockError, bitmap,
+};
+
+use crate::seeded::for_seeds;
+use crate::specimen::{self, Specimen};
+
+/// Values at the ends of every width, and where sums begin to overflow.
+const EXTREMES: [u64; 18] = [
+    0,
+    1,
+    2,
+    7,
+    8,
+    9,
+    0xff,
+    0x7fff,
+    0xffff,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_fff8,
+    0xffff_ffff,
+    1 << 54,
+    (1 << 63) - 8,
+    1 << 63,
+    u64::MAX - 1,
+    u64::MAX,
+];
+
+fn put(bytes: &mut [u8], field: &Field, value: u64) {
+    let value = value.to_le_bytes();
+    for (index, byte) in bytes[field.offset..][..field.bytes].iter_mut().enumerate() {
+        *byte = value[index % 8];
+    }
+}
+
+/// md's checksum, written once more from its description.
+fn set_checksum(bytes: &mut [u8]) {
+    let max_dev = u32::from_le_bytes(bytes[220..224].try_into().unwrap()) as usize;
+    let length = (256 + 2 * max_dev).min(bytes.len());
+    bytes[216..220].fill(0);
+    let mut padded = bytes[..length].to_vec();
+    padded.resize(length.next_multiple_of(4), 0);
+    let words = padded.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+    let sum: u64 = words.map(u64::from).sum();
+    let folded = (sum as u32).wrapping_add((sum >> 32) as u32);
+    bytes[216..220].copy_from_slice(&folded.to_le_bytes());
+}
+
+/// Parses, and if that succeeds asks everything that a caller could ask.
+fn exercise(bytes: &[u8], specimen: &Specimen) -> Result<Superblock, SuperblockError> {
+    let place = specimen.superblock.place;
+    let parsed = Superblock::parse(bytes, place, specimen.device_sectors)?;
+    let inside = |range: Option<std::ops::Range<u64>>| {
+        let fits =
+            range.clone().is_none_or(|r| r.start <= r.end && r.end <= specimen.device_sectors);
+        assert!(fits, "{range:?} in {parsed:?}");
+    };
+    inside(parsed.data_range());
+    inside(parsed.used_data_range());
+    inside(parsed.bad_block_log_range());
+    inside(parsed.ppl_range());
+    inside(parsed.bitmap_room());
+    inside(parsed.private_range());
+    inside(Some(parsed.superblock_range()));
+    let _ = (parsed.own_role(), parsed.slots(), parsed.unsupported_features(), parsed.is_clean());
+    let again = Superblock::parse(&parsed.encode(), place, specimen.device_sectors);
+    assert_eq!(again.as_ref(), Ok(&parsed));
+    Ok(parsed)
+}
+
+#[test]
+fn any_extreme_value_in_any_field_is_valid_or_a_clear_error() {
+    for version in MetadataVersion::PROBE_ORDER {
+        let specimen = Specimen::raid6(version);
+        let (mut valid, mut refused) = (0, 0);
+        for field in superblock::FIELDS {
+            for value in EXTREMES {
+                let mut bytes = specimen.superblock.encode();
+                put(&mut bytes, field, value);
+                set_checksum(&mut bytes);
+                match exercise(&bytes, &specimen) {
+                    Ok(_) => valid += 1,
+                    Err(error) => {
+                        assert_ne!(error.kind(), SuperblockErrorKind::Damaged, "{field:?} {error}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(valid > 100 && refused > 100, "{version}: {valid} valid, {refused} refused");
+    }
+}
+
+#[test]
+fn any_two_extreme_values_together_are_valid_or_a_clear_error() {
+    let specimen = Specimen::raid6(MetadataVersion::V1_2);
+    let fields = superblock::FIELDS.iter().filter(|field| field.name != "magic");
+    let good = specimen.superblock.encode();
+    for (index, first) in fields.clone().enumerate() {
+        for second in fields.clone().skip(index + 1) {
+            for (a, b) in EXTREMES.into_iter().flat_map(|a| EXTREMES.map(|b| (a, b))) {
+                let mut bytes = good[..512].to_vec();
+                put(&mut bytes, first, a);
+                put(&mut bytes, second, b);
+                set_checksum(&mut bytes);
+                let _ = exercise(&bytes, &specimen);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_impossible_value_is_refused_by_the_name_of_its_field() {
+    let table: &[(&str, u64, &str)] = &[
+        ("feature_map", 1 | 1024, "feature_map"),
+        ("feature_map", 1024 | 2048, "feature_map"),
+        ("feature_map", 512 | 2048, "feature_map"),
+        ("feature_map", 4096, "feature_map"),
+        ("level", 3, "level"),
+        ("level", -4i64 as u64, "level"),
+        ("size", 0, "size"),
+        ("size", 1 << 21, "size"),
+        ("chunksize", 0, "chunksize"),
+        ("chunksize", 4, "chunksize"),
+        ("chunksize", 1000, "chunksize"),
+        ("raid_disks", 0, "raid_disks"),
+        ("raid_disks", 1921, "raid_disks"),
+        ("bitmap_offset", 0, "bitmap_offset"),
+        ("bitmap_offset", -9i64 as u64, "bitmap_offset"),
+        ("bitmap_offset", 1 << 22, "bitmap_offset"),
+        ("bitmap_offset", 1 << 20, "bitmap_offset"),
+        ("data_offset", 8, "data_offset"),
+        ("data_offset", u64::MAX, "data_size"),
+        ("data_size", 9, "data_size"),
+        ("data_size", 1 << 21, "data_size"),
+        ("bblog_offset", 8, "bblog_offset"),
+        ("bblog_offset", -1i64 as u64, "bblog_offset"),
+        ("bblog_size", 9, "bblog_size"),
+        ("bblog_shift", 10, "bblog_shift"),
+        ("max_dev", 1921, "max_dev"),
+        ("max_dev", u64::MAX, "max_dev"),
+    ];
+    let specimen = Specimen::raid6(MetadataVersion::V1_2);
+    for (name, value, blamed) in table {
+        let field = superblock::FIELDS.iter().find(|field| field.name == *name).unwrap();
+        let mut bytes = specimen.superblock.encode();
+        put(&mut bytes, field, *value);
+        set_checksum(&mut bytes);
+        let error = exercise(&bytes, &specimen).expect_err(&format!("{name} {value}"));
+        assert_eq!(error.kind(), SuperblockErrorKind::Impossible, "{name} {value}: {error}");
+        assert!(error.to_string().contains(&format!("field {blamed} is")), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_superblock_of_a_smaller_or_another_device_is_refused() {
+    let Specimen { superblock, device_sectors } = Specimen::raid6(MetadataVersion::V1_2);
+    let error = Superblock::parse(&superblock.encode(), superblock.place, device_sectors - 1);
+    assert_eq!(error.unwrap_err().kind(), SuperblockErrorKind::Impossible);
+    let mut elsewhere = superblock.place;
+    elsewhere.sector += 8;
+    let error = Superblock::parse(&superblock.encode(), elsewhere, device_sectors).unwrap_err();
+    assert_eq!(error, SuperblockError::Misplaced { recorded: 8, found_at: 16 });
+    assert_eq!(error.kind(), SuperblockErrorKind::Absent);
+}
+
+#[test]
+fn a_superblock_torn_at_any_sector_is_refused() {
+    let mut old = Specimen::raid6(MetadataVersion::V1_2);
+    // All the roles that fit: 4096 bytes, eight sectors.
+    old.superblock.roles.resize(superblock::MAX_ROLES, mdspace_format::Role::Spare);
+    let mut new = old.clone();
+    new.superblock.events += 1;
+    new.superblock.roles[300] = mdspace_format::Role::Faulty;
+    new.superblock.roles[1900] = mdspace_format::Role::Faulty;
+    let (before, after) = (old.superblock.encode(), new.superblock.encode());
+    for boundary in (512..4096).step_by(512) {
+        let torn = [&after[..boundary], &before[boundary..]].concat();
+        let error = exercise(&torn, &new).unwrap_err();
+        assert_eq!(error.kind(), SuperblockErrorKind::Damaged, "torn at {boundary}: {error}");
+    }
+    assert!(exercise(&after, &new).is_ok(), "the whole one is not");
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_noticed() {
+    let specimen = Specimen::raid6(MetadataVersion::V1_2);
+    let good = specimen.superblock.encode();
+    for bit in 0..specimen.superblock.length_bytes() * 8 {
+        let mut bytes = good.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(exercise(&bytes, &specimen).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_mutated_superblock_with_a_right_checksum_never_panics() {
+    for_seeds("a_mutated_superblock_with_a_right_checksum_never_panics", 20_000, |random| {
+        let specimen = Specimen::random(random);
+        let mut bytes = specimen.superblock.encode();
+        for _ in 0..random.below(1..6) {
+            let field = random.pick(superblock::FIELDS);
+            let value = if random.one_in(2) { random.pick(&EXTREMES) } else { random.next() };
+            if field.name != "magic" && field.name != "super_offset" {
+                put(&mut bytes, &field, value);
+            }
+        }
+        set_checksum(&mut bytes);
+        let _ = exercise(&bytes, &specimen);
+    });
+}
+
+#[test]
+fn any_extreme_values_in_a_bitmap_header_are_valid_or_a_clear_error() {
+    let good = specimen::bitmap(200_000).encode();
+    for (index, first) in bitmap::FIELDS.iter().enumerate() {
+        for second in &bitmap::FIELDS[index..] {
+            for (a, b) in EXTREMES.into_iter().flat_map(|a| EXTREMES.map(|b| (a, b))) {
+                let mut bytes = good;
+                put(&mut bytes, first, a);
+                put(&mut bytes, second, b);
+                if let Ok(parsed) = BitmapSuperblock::parse(&bytes, 256) {
+                    assert!(parsed.on_disk_bytes() <= 256 * 512, "{parsed:?}");
+                    assert_eq!(parsed.encode(), bytes);
+                }
+            }
+        }
+    }
+}

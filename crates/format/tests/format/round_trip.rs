@@ -1,0 +1,139 @@
+//! What is encoded is parsed again.
+
+use mdspace_format::superblock::latest;
+use mdspace_format::{
+    BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role, Timestamp, Unsupported,
+};
+
+use crate::seeded::for_seeds;
+use crate::specimen::{Specimen, bitmap};
+
+#[test]
+fn any_superblock_that_is_encoded_is_parsed_again() {
+    for_seeds("any_superblock_that_is_encoded_is_parsed_again", 2000, |random| {
+        let specimen = Specimen::random(random);
+        assert_eq!(specimen.parse(), Ok(specimen.superblock.clone()));
+    });
+}
+
+#[test]
+fn the_bytes_behind_the_last_role_are_zero_and_do_not_count() {
+    let specimen = Specimen::raid6(MetadataVersion::V1_2);
+    let mut bytes = specimen.superblock.encode();
+    let length = specimen.superblock.length_bytes();
+    assert_eq!((bytes.len(), length), (4096, 512));
+    assert!(bytes[length..].iter().all(|byte| *byte == 0));
+    bytes[length..].fill(0xa5);
+    let place = specimen.superblock.place;
+    let parse =
+        |bytes: &[u8]| mdspace_format::Superblock::parse(bytes, place, specimen.device_sectors);
+    assert_eq!(parse(&bytes), Ok(specimen.superblock.clone()));
+    assert_eq!(parse(&bytes[..length]), Ok(specimen.superblock.clone()));
+    assert!(parse(&bytes[..length - 1]).is_err());
+}
+
+#[test]
+fn unknown_padding_and_features_survive_and_are_named() {
+    let mut specimen = Specimen::raid6(MetadataVersion::V1_2);
+    assert_eq!(specimen.superblock.unsupported_features(), []);
+    specimen.superblock.padding.pad3[5] = 1;
+    specimen.superblock.features |= Features::from_bits(1 << 20 | 16);
+    let parsed = specimen.parse().unwrap();
+    assert_eq!(parsed, specimen.superblock);
+    let reasons = [
+        Unsupported::Feature { name: "REPLACEMENT" },
+        Unsupported::UnknownFeature { bit: 1 << 20 },
+        Unsupported::Padding { field: "pad3" },
+    ];
+    assert_eq!(parsed.unsupported_features(), reasons);
+}
+
+#[test]
+fn every_feature_is_either_served_or_refused_by_name() {
+    let served = [0, 1, 3, 7, 12];
+    for bit in 0..32 {
+        let mut superblock = Specimen::raid6(MetadataVersion::V1_2).superblock;
+        superblock.features = Features::from_bits(1 << bit);
+        let reasons = superblock.unsupported_features();
+        assert_eq!(reasons.is_empty(), served.contains(&bit), "bit {bit}: {reasons:?}");
+        if let Some(reason) = reasons.first() {
+            let text = reason.to_string();
+            let name = superblock.features.names().next();
+            assert!(text.contains(name.unwrap_or(&format!("{:#x}", 1u32 << bit))), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_number_without_a_role_and_a_slot_beyond_the_array_make_a_spare() {
+    let mut superblock = Specimen::raid6(MetadataVersion::V1_2).superblock;
+    assert_eq!(superblock.own_role(), Role::Slot(1));
+    superblock.roles[1] = Role::Slot(4);
+    assert_eq!(superblock.own_role(), Role::Spare);
+    superblock.reshape.delta_disks = -1;
+    assert_eq!(superblock.own_role(), Role::Spare, "no reshape is under way");
+    superblock.features |= Features::RESHAPE_ACTIVE;
+    assert_eq!(superblock.own_role(), Role::Slot(4));
+    superblock.dev_number = 128;
+    assert_eq!(superblock.own_role(), Role::Spare);
+}
+
+#[test]
+fn of_several_superblocks_the_one_made_last_counts() {
+    let made = MetadataVersion::PROBE_ORDER.map(|version| Specimen::raid6(version).superblock);
+    let version = |found: &[_]| latest(found.iter().cloned()).unwrap().place.version;
+    assert_eq!(version(&made), MetadataVersion::V1_0, "of equals the first");
+    let mut newer = made.clone();
+    newer[1].ctime = Timestamp::from_seconds(1_800_000_000);
+    assert_eq!(version(&newer), MetadataVersion::V1_1);
+    assert_eq!(latest([]), None);
+}
+
+#[test]
+fn any_bitmap_that_is_encoded_is_parsed_again() {
+    for_seeds("any_bitmap_that_is_encoded_is_parsed_again", 200, |random| {
+        let mut header = bitmap(random.below(1..2_000_000));
+        header.chunk_bytes = 512 << random.below(0..8);
+        header.events = random.next();
+        header.padding = std::array::from_fn(|_| random.next() as u8);
+        let room = header.on_disk_bytes().div_ceil(512);
+        assert_eq!(BitmapSuperblock::parse(&header.encode(), room), Ok(header.clone()));
+
+        let mut map = DirtyMap::new(header.chunks());
+        let mut dirty = std::collections::BTreeSet::new();
+        for _ in 0..random.below(0..300) {
+            let chunk = random.below(0..header.chunks());
+            assert_eq!(map.set(chunk), dirty.insert(chunk));
+            let clean = random.below(0..header.chunks());
+            assert_eq!(map.clear(clean), dirty.remove(&clean));
+        }
+        assert_eq!(map.count(), dirty.len() as u64);
+        assert!(map.ranges().flatten().eq(dirty));
+        let pages = (0..header.pages()).flat_map(|page| header.encode_page(&map, page));
+        assert_eq!(DirtyMap::parse(header.chunks(), &pages.collect::<Vec<_>>()), map);
+    });
+}
+
+#[test]
+fn any_bad_block_log_is_parsed_again_and_agrees_with_a_plain_set() {
+    for_seeds("any_bad_block_log_is_parsed_again_and_agrees_with_a_plain_set", 300, |random| {
+        let (mut blocks, mut plain) = (BadBlocks::new(), std::collections::BTreeSet::new());
+        for _ in 0..random.below(0..60) {
+            let start = random.below(0..3000);
+            let range = start..start + random.below(0..700);
+            if random.one_in(3) {
+                blocks.remove(range.clone());
+                plain.retain(|sector| !range.contains(sector));
+            } else {
+                blocks.add(range.clone());
+                plain.extend(range);
+            }
+        }
+        let probe = random.below(0..4000);
+        let first = plain.range(probe..).next().copied();
+        assert_eq!(blocks.first_in(probe..u64::MAX).map(|range| range.start), first);
+        let bytes = blocks.encode(8, 0).unwrap();
+        assert_eq!(BadBlocks::parse(&bytes, 0), Ok(blocks.clone()));
+        assert!(blocks.ranges().iter().cloned().flatten().eq(plain));
+    });
+}
