@@ -1,7 +1,10 @@
 //! Open members: files, block devices, memory, and devices that only pretend.
 
+mod holder;
+mod lock;
 mod null;
 mod open;
+mod probe;
 mod ram;
 mod spec;
 mod table;
@@ -35,6 +38,8 @@ pub(crate) enum Device {
         file: File,
         /// Addresses of memory are multiples of this, in bytes; 1 where the page cache copies.
         memory_align: usize,
+        /// Calls never wait here: they are made on the spot.
+        inline: bool,
     },
     Ram(Ram),
     Null(Null),

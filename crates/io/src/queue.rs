@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::lanes::EventFd;
 
 pub(crate) use ring::MEMORY_PLACES;
+pub(crate) use threads::run_file;
 
 use ring::Ring;
 use threads::Threads;

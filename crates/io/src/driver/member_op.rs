@@ -10,7 +10,7 @@ use mdspace_engine::time::Time;
 
 use crate::errno::io_error;
 use crate::member::{self, Member, Ram};
-use crate::queue::Call;
+use crate::queue::{Call, run_file};
 
 use super::device::Device;
 use super::lease::Lease;
@@ -103,6 +103,7 @@ impl MemberOp {
         let work = Work::new(op, align, &driver.stock);
         let mut op = Self { device: device.clone(), ticket: Some(ticket), deadline, work, durable };
         match &device.member.device {
+            member::Device::File { inline: true, .. } => return Start::Done(op.run_inline(driver)),
             member::Device::File { .. } => {}
             member::Device::Ram(ram) => {
                 op.work.serve(ram);
@@ -118,6 +119,17 @@ impl MemberOp {
         match &device.member.device {
             member::Device::Null(null) => Start::Later(op, driver.now() + null.latency),
             _ => Start::Call(op),
+        }
+    }
+
+    /// Makes all calls on the spot.
+    fn run_inline(mut self, driver: &Driver) -> IoDone {
+        let mut call = self.next(driver);
+        loop {
+            match self.absorb(run_file(call), driver) {
+                Step::Call(next) => call = next,
+                Step::End(result) => return self.finish(result, &driver.stock),
+            }
         }
     }
 

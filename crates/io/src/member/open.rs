@@ -1,20 +1,22 @@
 //! Opening a member.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 use mdspace_engine::backend::MemberInfo;
 
+use super::probe::{self, Transfers};
 use super::spec::Spec;
-use super::{Device, Ram};
+use super::{Device, Ram, holder, lock};
 
 /// How to open a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenMode {
     /// Refuse writes.
     pub read_only: bool,
-    /// Refuse to share the member with any other user, and keep others out.
+    /// Refuse a member that someone else uses, and keep others out.
     pub exclusive: bool,
     /// Go through the page cache, also where direct I/O would work.
     pub buffered: bool,
@@ -23,7 +25,7 @@ pub struct OpenMode {
 impl OpenMode {
     /// For an array that is to run: to read and write, nobody else.
     pub const RUN: Self = Self { read_only: false, exclusive: true, buffered: false };
-    /// To look only.
+    /// To look only, whoever uses it.
     pub const LOOK: Self = Self { read_only: true, exclusive: false, buffered: false };
 }
 
@@ -35,7 +37,7 @@ pub enum OpenError {
     Name {
         /// The member as the user named it.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with it, and what would be right.
         why: String,
     },
     /// It is neither a file nor a block device.
@@ -54,8 +56,16 @@ pub enum OpenError {
         /// What to do.
         cure: String,
     },
+    /// The device's blocks are larger than md can serve.
+    #[error("{name}: its logical blocks of {bytes} bytes are larger than 4096")]
+    Blocks {
+        /// The member as the user named it.
+        name: String,
+        /// Size of a block.
+        bytes: u32,
+    },
     /// The system refused.
-    #[error("{name}: cannot {doing}: {source}")]
+    #[error("{name}: cannot {doing}: {source}{}", hint(.source))]
     System {
         /// The member as the user named it.
         name: String,
@@ -69,31 +79,34 @@ pub enum OpenError {
     TooMany,
 }
 
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; ask for the right to it (for disks: run as root, or join its group)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; open it read-only",
+        _ => "",
+    }
+}
+
 pub(super) struct Opened {
     pub(super) device: Device,
     pub(super) info: MemberInfo,
-    pub(super) read_only: bool,
 }
 
 pub(super) fn open(name: &str, mode: OpenMode) -> Result<Opened, OpenError> {
     let spec = Spec::parse(name).map_err(|why| OpenError::Name { name: name.into(), why })?;
-    let system = |doing| move |source| OpenError::System { name: name.into(), doing, source };
     let (device, bytes) = match spec {
+        Spec::Path(path) => return Opening { name, path: &path, mode }.open(),
+        Spec::Null { bytes, null } => (Device::Null(null), bytes),
         Spec::Ram { bytes } => {
             let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-            (Device::Ram(Ram::new(size).map_err(system("map its memory"))?), bytes)
-        }
-        Spec::Null { bytes, null } => (Device::Null(null), bytes),
-        Spec::Path(path) => {
-            let kind = std::fs::metadata(&path).map_err(system("look at it"))?.file_type();
-            if !kind.is_file() && !kind.is_block_device() {
-                return Err(OpenError::Kind { name: name.into() });
-            }
-            let mut options = OpenOptions::new();
-            options.read(true).write(!mode.read_only).custom_flags(libc::O_CLOEXEC);
-            let file: File = options.open(&path).map_err(system("open it"))?;
-            let bytes = file.metadata().map_err(system("look at it"))?.len();
-            (Device::File { file, memory_align: 1 }, bytes)
+            let system = |source| OpenError::System {
+                name: name.into(),
+                doing: "reserve its memory",
+                source,
+            };
+            (Device::Ram(Ram::new(size).map_err(system)?), bytes)
         }
     };
     let info = MemberInfo {
@@ -101,7 +114,90 @@ pub(super) fn open(name: &str, mode: OpenMode) -> Result<Opened, OpenError> {
         sectors: bytes / 512,
         logical_block_bytes: 512,
         rotational: false,
-        discard_zeroes: true,
+        discard_zeroes: !mode.read_only,
     };
-    Ok(Opened { device, info, read_only: mode.read_only })
+    Ok(Opened { device, info })
+}
+
+/// A file or block device on its way.
+struct Opening<'a> {
+    name: &'a str,
+    path: &'a Path,
+    mode: OpenMode,
+}
+
+impl Opening<'_> {
+    fn open(&self) -> Result<Opened, OpenError> {
+        // Looked at first: opening a pipe would wait, opening a tape would rewind it.
+        let kind = std::fs::metadata(self.path).map_err(self.system("open it"))?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(OpenError::Kind { name: self.name.into() });
+        }
+        let is_block = kind.is_block_device();
+        let mut file = self.open_file(is_block)?;
+        let metadata = file.metadata().map_err(self.system("look at it"))?;
+        if self.mode.exclusive && !is_block {
+            self.lock(&file, &metadata)?;
+        }
+        // The end of a block device is its size, as that of a file.
+        let bytes = file.seek(SeekFrom::End(0)).map_err(self.system("ask for its size"))?;
+        let transfers = match (self.mode.buffered, is_block) {
+            (false, _) => Transfers::probe(&file, is_block),
+            (true, true) => Transfers::buffered_block(&file),
+            (true, false) => Transfers::BUFFERED,
+        };
+        let logical_block_bytes = transfers.block_bytes;
+        if logical_block_bytes > 4096 {
+            return Err(OpenError::Blocks { name: self.name.into(), bytes: logical_block_bytes });
+        }
+        let traits = probe::traits(&file, &metadata, bytes);
+        let info = MemberInfo {
+            name: self.name.into(),
+            sectors: bytes / 512,
+            logical_block_bytes,
+            rotational: traits.rotational,
+            discard_zeroes: traits.discard_zeroes && !self.mode.read_only,
+        };
+        let (memory_align, inline) = (transfers.memory_align, transfers.inline);
+        Ok(Opened { device: Device::File { file, memory_align, inline }, info })
+    }
+
+    fn open_file(&self, is_block: bool) -> Result<File, OpenError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(!self.mode.read_only);
+        if is_block && self.mode.exclusive {
+            options.custom_flags(libc::O_EXCL);
+        }
+        options.open(self.path).map_err(|source| match source.raw_os_error() {
+            Some(libc::EBUSY) => {
+                let device = std::fs::metadata(self.path).map_or(0, |metadata| metadata.rdev());
+                self.in_use(holder::of_device(device))
+            }
+            _ => self.system("open it")(source),
+        })
+    }
+
+    /// Locks a file, and refuses it where a lock does not show: behind a loop device, or as swap.
+    fn lock(&self, file: &File, metadata: &std::fs::Metadata) -> Result<(), OpenError> {
+        let id = (metadata.dev(), metadata.ino());
+        match lock::whole_file(file, self.mode.read_only) {
+            Ok(true) => {}
+            Ok(false) => return Err(self.in_use(holder::of_locked_file(id))),
+            Err(source) => return Err(self.system("lock it")(source)),
+        }
+        match holder::of_file(id) {
+            Some(holder) => Err(self.in_use(Some(holder))),
+            None => Ok(()),
+        }
+    }
+
+    fn in_use(&self, holder: Option<holder::Holder>) -> OpenError {
+        let holder = holder.unwrap_or_else(holder::Holder::unknown);
+        OpenError::InUse { name: self.name.into(), holder: holder.who, cure: holder.cure }
+    }
+
+    fn system(&self, doing: &'static str) -> impl Fn(io::Error) -> OpenError {
+        let name = self.name.to_owned();
+        move |source| OpenError::System { name: name.clone(), doing, source }
+    }
 }

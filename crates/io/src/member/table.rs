@@ -37,7 +37,7 @@ impl MemberTable {
 
     /// Opens the member that `name` means: a path, `ram:SIZE`, or `null:SIZE?latency=TIME`.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<(MemberId, MemberInfo), OpenError> {
-        let Opened { device, info, read_only } = open::open(name, mode)?;
+        let Opened { device, info } = open::open(name, mode)?;
         let mut entries = self.entries.lock();
         let free = entries.iter().position(|entry| entry.latest.strong_count() == 0);
         let index = free.unwrap_or(entries.len());
@@ -49,6 +49,7 @@ impl MemberTable {
         entry.generation = entry.generation.wrapping_add(1);
         let id = MemberId { index: id_index, generation: entry.generation };
         let closing = AtomicBool::new(false);
+        let read_only = mode.read_only;
         let member = Arc::new(Member { id, info: info.clone(), read_only, device, closing });
         entry.latest = Arc::downgrade(&member);
         entry.open = Some(member);

@@ -236,7 +236,8 @@ fn accept(fd: RawFd) -> isize {
     }
 }
 
-fn run_file(call: Call) -> i32 {
+/// Makes a call on a file, here and now.
+pub(crate) fn run_file(call: Call) -> i32 {
     let raw = |file: FileRef| file.fd;
     let result = match call {
         // SAFETY: the pusher of the call keeps its memory until the completion.

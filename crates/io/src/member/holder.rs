@@ -1,0 +1,178 @@
+//! Who uses a member that we may not have.
+//!
+//! The kernel refuses without a name, so this looks where users can be seen: stacked devices,
+//! mounts, swap, loop devices, and the open files of processes. Only for messages; another user may
+//! come or go meanwhile.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::probe::sysfs;
+
+/// A user of a member, and what would end the use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) who: String,
+    pub(super) cure: String,
+}
+
+impl Holder {
+    fn new(who: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { who: who.into(), cure: cure.into() }
+    }
+
+    pub(super) fn unknown() -> Self {
+        Self::new(
+            "someone who cannot be seen from here",
+            "stop that user first; as root, more users can be named",
+        )
+    }
+}
+
+/// Who has claimed a block device or, if it is a whole disk, one of its partitions.
+pub(super) fn of_device(device: u64) -> Option<Holder> {
+    let mut devices = vec![device];
+    devices.extend(sysfs(device).map(|disk| partitions(&disk)).unwrap_or_default());
+    let stacked = devices.iter().find_map(|&device| stacked_on(&sysfs(device)?));
+    stacked
+        .or_else(|| mounted(|source| devices.contains(&source)))
+        .or_else(|| swap(|metadata| devices.contains(&metadata.rdev())))
+        .or_else(|| loop_over(|metadata| devices.contains(&metadata.rdev())))
+        .or_else(|| process(|metadata| devices.contains(&metadata.rdev()), |_| true))
+}
+
+/// Who uses the file of this device and inode number without a lock.
+pub(super) fn of_file((dev, ino): (u64, u64)) -> Option<Holder> {
+    let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == (dev, ino);
+    loop_over(same).or_else(|| swap(same))
+}
+
+/// Who holds a lock on the file of this device and inode number.
+pub(super) fn of_locked_file((dev, ino): (u64, u64)) -> Option<Holder> {
+    let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == (dev, ino);
+    let locked = |info: &str| info.lines().any(|line| line.starts_with("lock:"));
+    process(same, locked).or_else(|| loop_over(same))
+}
+
+fn partitions(disk: &Path) -> Vec<u64> {
+    let number = |entry: &Path| {
+        entry.join("partition").exists().then_some(())?;
+        device_number(fs::read_to_string(entry.join("dev")).ok()?.trim())
+    };
+    entries(disk).iter().filter_map(|entry| number(entry)).collect()
+}
+
+/// Reads `MAJOR:MINOR`.
+fn device_number(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// An array, a mapping or a cache that stands on the device.
+fn stacked_on(device: &Path) -> Option<Holder> {
+    let holder = entries(&device.join("holders")).into_iter().next()?;
+    let name = holder.file_name()?.to_string_lossy().into_owned();
+    if name.starts_with("md") {
+        let who = format!("the kernel's md array /dev/{name}");
+        return Some(Holder::new(who, format!("stop it: mdadm --stop /dev/{name}")));
+    }
+    let Ok(mapping) = fs::read_to_string(holder.join("dm/name")) else {
+        return Some(Holder::new(format!("/dev/{name}"), format!("take /dev/{name} down first")));
+    };
+    let mapping = mapping.trim();
+    let cure = format!("take it down: vgchange -an, multipath -f or dmsetup remove {mapping}");
+    Some(Holder::new(format!("the mapping /dev/mapper/{mapping}"), cure))
+}
+
+fn mounted(is_source: impl Fn(u64) -> bool) -> Option<Holder> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let mount = Mount::parse(line)?;
+        // Some file systems (btrfs) mount under a number of their own: look at the source too.
+        let source = || Some(fs::metadata(mount.source).ok()?.rdev());
+        if !is_source(mount.device)
+            && !source().is_some_and(|device| device != 0 && is_source(device))
+        {
+            return None;
+        }
+        let point = mount.point;
+        Some(Holder::new(format!("the mount on {point}"), format!("unmount it: umount {point}")))
+    })
+}
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount<'a> {
+    device: u64,
+    point: &'a str,
+    source: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        // ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAG...] - TYPE SOURCE SUPER_OPTIONS
+        let (mount, system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(2);
+        let device = device_number(fields.next()?)?;
+        let point = fields.nth(1)?;
+        Some(Self { device, point, source: system.split(' ').nth(1)? })
+    }
+}
+
+fn swap(is_it: impl Fn(&fs::Metadata) -> bool) -> Option<Holder> {
+    let swaps = fs::read_to_string("/proc/swaps").ok()?;
+    swaps.lines().skip(1).find_map(|line| {
+        let path = line.split_whitespace().next()?;
+        is_it(&fs::metadata(path).ok()?)
+            .then(|| Holder::new("the system, as swap", format!("take it away: swapoff {path}")))
+    })
+}
+
+fn loop_over(is_it: impl Fn(&fs::Metadata) -> bool) -> Option<Holder> {
+    entries(Path::new("/sys/block")).into_iter().find_map(|disk| {
+        let backing = fs::read_to_string(disk.join("loop/backing_file")).ok()?;
+        is_it(&fs::metadata(backing.trim_end_matches('\n')).ok()?).then_some(())?;
+        let device = format!("/dev/{}", disk.file_name()?.to_string_lossy());
+        let cure = format!("detach it: losetup -d {device}");
+        Some(Holder::new(format!("the loop device {device}"), cure))
+    })
+}
+
+/// A process that has it open, and whose `fdinfo` has what we look for.
+fn process(is_it: impl Fn(&fs::Metadata) -> bool, info: impl Fn(&str) -> bool) -> Option<Holder> {
+    let has_it = |process: &Path| {
+        entries(&process.join("fd")).iter().any(|fd| {
+            let text = || {
+                let name = fd.file_name().unwrap_or_default();
+                fs::read_to_string(process.join("fdinfo").join(name)).unwrap_or_default()
+            };
+            fs::metadata(fd).is_ok_and(|metadata| is_it(&metadata)) && info(&text())
+        })
+    };
+    let processes = entries(Path::new("/proc")).into_iter().filter_map(|process| {
+        let pid: u32 = process.file_name()?.to_str()?.parse().ok()?;
+        Some((pid, process))
+    });
+    let (pid, process) =
+        processes.filter(|(_, process)| has_it(process)).min_by_key(|(pid, _)| {
+            // Ourselves last: we have just opened it to ask.
+            (*pid == std::process::id(), *pid)
+        })?;
+    if pid == std::process::id() {
+        return Some(Holder::new("this process", "name every member once, and stop what uses it"));
+    }
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    Some(Holder::new(format!("{} (process {pid})", name.trim()), "stop that process first"))
+}
+
+/// What lies in a directory, in order; nothing if it cannot be read.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let list = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths: Vec<_> = list.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests;
