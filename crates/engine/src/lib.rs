@@ -4,6 +4,8 @@
 pub mod array;
 pub mod assembly;
 pub mod backend;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 pub mod create;
 pub mod geometry;
 pub mod lane;

@@ -137,6 +137,14 @@ impl<'a> Io<'a> {
     pub(super) fn pending(lane: &'a Lane, ticket: Ticket) -> Self {
         Self { lane, state: IoState::Pending(ticket) }
     }
+
+    /// Names it to the backend, for a cancel; `None` once it has ended.
+    pub fn ticket(&self) -> Option<Ticket> {
+        match self.state {
+            IoState::Pending(ticket) => Some(ticket),
+            IoState::Done(_) | IoState::Taken => None,
+        }
+    }
 }
 
 impl Future for Io<'_> {
