@@ -54,6 +54,11 @@ impl Mailbox {
         std::mem::take(&mut *self.letters.lock())
     }
 
+    /// Whether something has been posted since the last look.
+    pub(super) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Acquire)
+    }
+
     pub(super) fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }

@@ -66,19 +66,21 @@ impl Loop<'_> {
             if stopping && self.lane.task_count() == 0 && self.driver.in_flight_total() == 0 {
                 return;
             }
-            self.idle(timer);
+            self.idle(timer, stopping);
         }
     }
 
     /// Looks again for a while, then sleeps.
-    fn idle(&mut self, timer: Option<Time>) {
+    fn idle(&mut self, timer: Option<Time>, stopping: bool) {
         let now = self.driver.now();
         let since = *self.idle_since.get_or_insert(now);
         if now.since(since) < self.config.spin {
             std::hint::spin_loop();
             return;
         }
-        if self.lane.remote().try_sleep() {
+        // A letter that came after the last look may have had its wake taken back with an older one.
+        let letters = self.mailbox.is_filled() || self.mailbox.stop_requested() != stopping;
+        if !letters && self.lane.remote().try_sleep() {
             self.driver.sleep(timer);
             self.lane.remote().awake();
         }
