@@ -116,11 +116,13 @@ impl Queue {
         .await
     }
 
-    pub(crate) fn begin(&self) {
+    /// Counts a request that was submitted. For whoever runs requests, as [`end`](Self::end) is.
+    pub fn begin(&self) {
         self.in_flight.set(self.in_flight.get() + 1);
     }
 
-    pub(crate) fn end(&self, tag: u64, result: Result<(), RequestError>) {
+    /// Adds the end of a request that was counted.
+    pub fn end(&self, tag: u64, result: Result<(), RequestError>) {
         self.ended.borrow_mut().push_back(Completion { tag, result });
         if let Some(waiter) = self.waiting.borrow_mut().take() {
             waiter.wake();

@@ -2,11 +2,13 @@
 //!
 //! - [`Address`]: where a front end answers, as users write it.
 //! - [`listener`], [`peer`]: sockets, and who connects to them.
-//! - [`nbd`]: the protocol.
+//! - [`volume`]: what is served: an array on one lane.
+//! - [`nbd`]: the protocol, and its server.
 
 pub mod address;
 pub mod listener;
 pub mod nbd;
 pub mod peer;
+pub mod volume;
 
 pub use address::{Address, AddressError};

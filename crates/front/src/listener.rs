@@ -121,7 +121,7 @@ impl Listener {
         })
     }
 
-    /// Refuses further clients, and ends every wait for one with an error.
+    /// Refuses further clients.
     pub fn shut_down(&self) {
         // A socket that cannot be shut down any more is shut down.
         let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Both);

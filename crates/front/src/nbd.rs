@@ -14,20 +14,23 @@
 //! - [`export`]: what is offered: names, sizes, block sizes, abilities.
 //! - [`session`]: one connection, its limits, its events.
 //! - [`request`]: the requests that survived every check of the protocol.
-//! - [`batch`]: replies that leave together in one `sendmsg`, payloads uncopied.
+//! - [`batch`]: answers that leave together in one send, data uncopied.
 //! - [`client`]: the other end, small, for tests and tools.
 
 pub mod batch;
 pub mod client;
+mod connection;
 pub mod export;
 mod handshake;
 mod reply;
 pub mod request;
+pub mod server;
 pub mod session;
 mod wire;
 
-pub use batch::Batch;
+pub use batch::{Batch, Data, Piece};
 pub use export::{BlockSizes, Export, ExportError, Exports};
 pub use request::{Command, Cookie, Request};
+pub use server::{Server, ServerLimits, StillConnected};
 pub use session::{Closing, Event, Extent, Limits, Misbehaved, Session};
 pub use wire::Errno;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{Batch, Weight};
+use super::batch::{Batch, Data, Weight};
 use super::export::{Export, Exports};
 use super::handshake::{Handshake, Step};
 use super::reply;
@@ -143,7 +143,7 @@ enum Next {
     Discard { left: usize },
 }
 
-impl<B: AsRef<[u8]>> Session<B> {
+impl<B: Data> Session<B> {
     /// A new connection; its greeting is ready to be sent.
     pub fn new(exports: Arc<Exports>, limits: Limits) -> Session<B> {
         let mut ready = Batch::new();
@@ -167,6 +167,9 @@ impl<B: AsRef<[u8]>> Session<B> {
     /// Reads from `input` up to the next event; what was used is taken off its front.
     pub fn poll(&mut self, input: &mut &[u8]) -> Event {
         loop {
+            if self.is_full() {
+                return Event::Full;
+            }
             let event = match &self.phase {
                 Phase::Handshake(_) => self.poll_handshake(input),
                 Phase::Transmission(_) => self.poll_transmission(input),
@@ -206,6 +209,29 @@ impl<B: AsRef<[u8]>> Session<B> {
         }
     }
 
+    /// Input would meet [`Event::Full`].
+    pub fn is_full(&self) -> bool {
+        match &self.phase {
+            Phase::Handshake(_) => self.ready.header_bytes() > HANDSHAKE_REPLY_BYTES_MAX,
+            Phase::Transmission(transmission) => match transmission.next {
+                Next::Header => self.held.requests >= self.limits.requests,
+                Next::Parked(request) => !self.has_room_for(&request),
+                Next::Payload { .. } | Next::Discard { .. } => false,
+            },
+            Phase::Closed(_) => false,
+        }
+    }
+
+    fn has_room_for(&self, request: &Request) -> bool {
+        let bytes = self.held.bytes + request.payload_bytes() as usize;
+        self.held.bytes == 0 || bytes <= self.limits.payload_bytes
+    }
+
+    /// Answers are ready to be taken.
+    pub fn has_replies(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Hands out all answers given so far; `None` if there are none.
     pub fn take_replies(&mut self) -> Option<Batch<B>> {
         if self.ready.is_empty() {
@@ -224,9 +250,6 @@ impl<B: AsRef<[u8]>> Session<B> {
     }
 
     fn poll_handshake(&mut self, input: &mut &[u8]) -> Option<Event> {
-        if self.ready.header_bytes() > HANDSHAKE_REPLY_BYTES_MAX {
-            return Some(Event::Full);
-        }
         let Phase::Handshake(handshake) = &mut self.phase else { return None };
         let mut step = Step::Hungry;
         self.ready.header(|out| step = handshake.poll(input, out));
@@ -252,7 +275,6 @@ impl<B: AsRef<[u8]>> Session<B> {
                 (count < left).then_some(Event::Hungry)
             }
             Next::Parked(request) => self.start(request),
-            Next::Header if self.held.requests >= self.limits.requests => Some(Event::Full),
             Next::Header => {
                 let Some(bytes) = transmission.gather.take(input, REQUEST_HEADER_BYTES) else {
                     return Some(Event::Hungry);
@@ -286,13 +308,10 @@ impl<B: AsRef<[u8]>> Session<B> {
         }
     }
 
-    /// Lets a valid request through once there is room for its payload.
+    /// Lets a valid request through, there being room for its payload.
     fn start(&mut self, request: Request) -> Option<Event> {
         let Phase::Transmission(transmission) = &mut self.phase else { return None };
         let bytes = request.payload_bytes() as usize;
-        if self.held.bytes > 0 && self.held.bytes + bytes > self.limits.payload_bytes {
-            return Some(Event::Full);
-        }
         self.held.requests += 1;
         self.held.bytes += bytes;
         let writes = matches!(request.command, Command::Write { .. });
@@ -316,7 +335,7 @@ impl Transmission {
 }
 
 /// Answers.
-impl<B: AsRef<[u8]>> Session<B> {
+impl<B: Data> Session<B> {
     /// Answers a request that returns no data, and did what it was asked.
     ///
     /// # Panics
@@ -340,12 +359,14 @@ impl<B: AsRef<[u8]>> Session<B> {
     pub fn data(&mut self, request: &Request, data: B) {
         let length = request.length_bytes;
         assert!(
-            request.command == Command::Read && data.as_ref().len() == length as usize,
+            request.command == Command::Read && data.len_bytes() == length as usize,
             "{request:?} was answered with {} bytes of data",
-            data.as_ref().len()
+            data.len_bytes()
         );
         self.answer(request, |out, agreed| reply::data_header(out, agreed, request));
-        self.ready.payload(data);
+        if length > 0 {
+            self.ready.data(data);
+        }
     }
 
     /// Answers a block status with extents that start at the request's offset.

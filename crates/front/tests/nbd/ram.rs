@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use mdspace_front::nbd::{
-    BlockSizes, Closing, Command, Errno, Event, Export, Exports, Extent, Limits, Request, Session,
+    Batch, BlockSizes, Closing, Command, Errno, Event, Export, Exports, Extent, Limits, Piece,
+    Request, Session,
 };
 
 const BLOCK: usize = 512;
@@ -139,13 +140,19 @@ impl Server {
     }
 
     fn send(&mut self) {
-        while let Some(mut batch) = self.session.take_replies() {
-            let mut slices = Vec::new();
-            batch.slices(&mut slices, usize::MAX);
-            let length = batch.len();
-            self.output.extend(slices.iter().flat_map(|slice| slice.iter()));
-            batch.advance(length);
+        while let Some(batch) = self.session.take_replies() {
+            append(&batch, &mut self.output);
             self.session.sent(batch);
+        }
+    }
+}
+
+/// Appends all bytes of a batch.
+pub(crate) fn append(batch: &Batch<Vec<u8>>, out: &mut Vec<u8>) {
+    for piece in batch.pieces() {
+        match piece {
+            Piece::Headers(bytes) => out.extend_from_slice(bytes),
+            Piece::Data(bytes) => out.extend_from_slice(bytes),
         }
     }
 }

@@ -1,0 +1,396 @@
+//! One client's connection on its lane: a session between a socket and the array.
+//!
+//! Two tasks share it. [`receive`](Connection::receive) turns bytes into requests, many for each
+//! `recv`; [`answer`](Connection::answer) turns all that has ended meanwhile into one send. Both
+//! live on the lane that got the connection, and so does every request.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::Shutdown;
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use mdspace_engine::lane::Lane;
+use mdspace_engine::memory::Sink;
+use mdspace_engine::request::{self as engine, Completion, Queue, RequestError};
+use mdspace_engine::time::Time;
+use mdspace_io::{LaneIo, Message, Payload, Socket};
+
+use crate::volume::VolumePart;
+
+use super::batch::{Data, Piece};
+use super::request::{Command, Request};
+use super::session::{Closing, Event, Extent, Session};
+use super::wire::Errno;
+
+/// Memory for one `recv`: several dozen small writes, or many hundred reads.
+const RECEIVE_BYTES: usize = 256 << 10;
+/// A payload with so many bytes left is received into its own memory, without a copy.
+const DIRECT_BYTES: usize = 32 << 10;
+/// Bytes of a sector, the engine's unit.
+const SECTOR_BYTES: u64 = 512;
+
+/// One client's connection. `keep` is dropped when it is over.
+pub(super) struct Connection<V, K> {
+    io: LaneIo,
+    socket: Socket,
+    volume: Rc<V>,
+    state: RefCell<State>,
+    /// Where the engine's completions arrive.
+    queue: Rc<Queue>,
+    /// Transmission begins before this, or never.
+    handshake_until: Time,
+    receiving_ended: Cell<bool>,
+    /// The answering task, while it waits for something to send.
+    answering: Wait,
+    /// The receiving task, while it waits for answers to be sent.
+    receiving: Wait,
+    _keep: K,
+}
+
+struct State {
+    session: Session<Rc<Payload>>,
+    under_way: Tags,
+}
+
+/// A request that the array is working on.
+struct UnderWay {
+    request: Request,
+    /// What a read fills.
+    data: Option<Rc<Payload>>,
+    /// A flush must follow before the answer.
+    flush_next: bool,
+}
+
+/// A write whose payload is still arriving.
+struct Writing {
+    request: Request,
+    payload: Rc<Payload>,
+    filled: usize,
+}
+
+impl Data for Rc<Payload> {
+    fn len_bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
+    /// Serves a client on `lane` until it leaves.
+    pub(super) fn start(
+        lane: &Rc<Lane>,
+        io: &LaneIo,
+        socket: Socket,
+        volume: Rc<V>,
+        session: Session<Rc<Payload>>,
+        handshake_until: Time,
+        keep: K,
+    ) {
+        let connection = Rc::new(Connection {
+            io: io.clone(),
+            socket,
+            volume,
+            state: RefCell::new(State { session, under_way: Tags::default() }),
+            queue: Queue::new(),
+            handshake_until,
+            receiving_ended: Cell::new(false),
+            answering: Wait::default(),
+            receiving: Wait::default(),
+            _keep: keep,
+        });
+        let answering = connection.clone();
+        lane.spawn(async move { answering.answer().await });
+        lane.spawn(async move { connection.receive().await });
+    }
+
+    /// Until transmission has begun, everything must happen soon.
+    fn deadline(&self) -> Option<Time> {
+        self.state.borrow().session.export().is_none().then_some(self.handshake_until)
+    }
+}
+
+/// Receiving.
+impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
+    async fn receive(&self) {
+        let mut buffer = Vec::with_capacity(RECEIVE_BYTES);
+        let mut writing = None;
+        loop {
+            buffer.clear();
+            let received;
+            (received, buffer) = self.io.recv(&self.socket, buffer, self.deadline()).await;
+            match received {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => break tracing::debug!(%error, "a client is gone"),
+            }
+            let ended = self.read(&buffer, &mut writing).await;
+            self.answering.wake();
+            if ended.is_break() {
+                break;
+            }
+        }
+        // A write whose payload did not arrive whole is dropped here, with `writing`.
+        self.receiving_ended.set(true);
+        self.answering.wake();
+    }
+
+    /// Reads all of `input`.
+    async fn read(&self, mut input: &[u8], writing: &mut Option<Writing>) -> ControlFlow<()> {
+        loop {
+            let event = self.state.borrow_mut().session.poll(&mut input);
+            match event {
+                Event::Hungry => return ControlFlow::Continue(()),
+                Event::Request(request) => match request.command {
+                    Command::Write { .. } => *writing = Some(self.prepare(request)),
+                    _ => self.execute(request),
+                },
+                Event::Payload { .. } => {
+                    let write = writing.take().expect("a payload follows its write");
+                    *writing = self.fill(write, &mut input).await?;
+                    if writing.is_some() {
+                        return ControlFlow::Continue(());
+                    }
+                }
+                Event::Full => {
+                    self.answering.wake();
+                    self.room().await;
+                }
+                Event::Closed(Closing::Goodbye) => return ControlFlow::Break(()),
+                Event::Closed(Closing::Misbehaved(how)) => {
+                    tracing::info!(%how, "a client broke the NBD protocol and is cut off");
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+    }
+
+    fn prepare(&self, request: Request) -> Writing {
+        let payload = self.io.payload(request.length_bytes as usize);
+        Writing { request, payload, filled: 0 }
+    }
+
+    /// Adds to a write's payload, and starts the write when it is whole. Gives it back otherwise.
+    async fn fill(
+        &self,
+        mut write: Writing,
+        input: &mut &[u8],
+    ) -> ControlFlow<(), Option<Writing>> {
+        let taken = self.state.borrow_mut().session.take_payload(input);
+        write.payload.put(write.filled, taken);
+        write.filled += taken.len();
+        let length = write.payload.len();
+        if length - write.filled >= DIRECT_BYTES {
+            let (socket, rest) = (&self.socket, write.filled..length);
+            let received = self.io.recv_payload(socket, &write.payload, rest, None).await;
+            if received.is_err() {
+                return ControlFlow::Break(());
+            }
+            self.state.borrow_mut().session.payload_received(length - write.filled);
+            write.filled = length;
+        }
+        if write.filled < length {
+            return ControlFlow::Continue(Some(write));
+        }
+        let fua = write.request.command == Command::Write { fua: true };
+        let sector = write.request.offset_bytes / SECTOR_BYTES;
+        let work = engine::Request::Write { sector, from: write.payload, fua };
+        self.submit(UnderWay::new(write.request), work);
+        ControlFlow::Continue(None)
+    }
+
+    /// Waits until the session may read on, or the client can no longer be answered.
+    async fn room(&self) {
+        poll_fn(|context| {
+            let full = self.state.borrow().session.is_full();
+            if !full {
+                return Poll::Ready(());
+            }
+            self.receiving.set(context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn execute(&self, request: Request) {
+        let sector = request.offset_bytes / SECTOR_BYTES;
+        let sectors = u64::from(request.length_bytes) / SECTOR_BYTES;
+        let plain = UnderWay::new(request);
+        match request.command {
+            Command::Read => {
+                let into = self.io.payload(request.length_bytes as usize);
+                let under_way = UnderWay { data: Some(into.clone()), ..plain };
+                self.submit(under_way, engine::Request::Read { sector, into });
+            }
+            Command::Flush => self.submit(plain, engine::Request::Flush),
+            Command::Trim { fua } => {
+                let under_way = UnderWay { flush_next: fua, ..plain };
+                self.submit(under_way, engine::Request::Discard { sector, sectors });
+            }
+            Command::WriteZeroes { fast: true, .. } => {
+                let why = "zeroing is not known to be faster than writing here";
+                self.state.borrow_mut().session.failed(&request, Errno::NotSupported, why);
+            }
+            Command::WriteZeroes { fua, .. } => {
+                self.submit(plain, engine::Request::WriteZeroes { sector, sectors, fua });
+            }
+            // A hint; the array's own cache knows better.
+            Command::Cache => self.state.borrow_mut().session.done(&request),
+            Command::BlockStatus { .. } => {
+                let length_bytes = request.length_bytes;
+                let allocated = Extent { length_bytes, hole: false, zero: false };
+                self.state.borrow_mut().session.extents(&request, &[allocated]);
+            }
+            Command::Write { .. } => unreachable!("a write waits for its payload"),
+        }
+    }
+
+    fn submit(&self, under_way: UnderWay, work: engine::Request) {
+        let tag = self.state.borrow_mut().under_way.add(under_way);
+        self.volume.submit(&self.queue, tag, work);
+    }
+}
+
+/// Answering.
+impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
+    /// Sends whatever is ready, until nothing is expected any more. Requests of a client that is
+    /// gone are waited for all the same: their memory and their writes are under way.
+    async fn answer(&self) {
+        let mut message = Message::new();
+        let mut broken = false;
+        loop {
+            while let Some(completion) = self.queue.pop() {
+                self.end(completion);
+            }
+            let batch = self.state.borrow_mut().session.take_replies();
+            let Some(batch) = batch else {
+                if self.receiving_ended.get() && self.queue.in_flight() == 0 {
+                    break;
+                }
+                self.something_to_send().await;
+                continue;
+            };
+            if !broken {
+                for piece in batch.pieces() {
+                    match piece {
+                        Piece::Headers(bytes) => message.push(bytes),
+                        Piece::Data(data) => message.push_payload(data.clone(), 0..data.len()),
+                    }
+                }
+                let sent;
+                (sent, message) = self.io.send(&self.socket, message, self.deadline()).await;
+                message.clear();
+                if let Err(error) = sent {
+                    tracing::debug!(%error, "a client does not take its answers");
+                    broken = true;
+                    self.hang_up();
+                }
+            }
+            self.state.borrow_mut().session.sent(batch);
+            self.receiving.wake();
+        }
+        self.hang_up();
+    }
+
+    /// Ends the receiving task too, if it has not ended.
+    fn hang_up(&self) {
+        let done: io::Result<()> = self.io.shutdown(&self.socket, Shutdown::Both);
+        if let Err(error) = done {
+            tracing::trace!(%error, "the client was faster");
+        }
+    }
+
+    async fn something_to_send(&self) {
+        poll_fn(|context| {
+            let expected = !self.receiving_ended.get() || self.queue.in_flight() > 0;
+            if self.state.borrow().session.has_replies() || !expected {
+                return Poll::Ready(());
+            }
+            if let Poll::Ready(completion) = pin!(self.queue.next()).poll(context) {
+                self.end(completion);
+                return Poll::Ready(());
+            }
+            self.answering.set(context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// The array has ended a request.
+    fn end(&self, Completion { tag, result }: Completion) {
+        let mut state = self.state.borrow_mut();
+        let UnderWay { request, data, flush_next } = state.under_way.remove(tag);
+        match (result, data) {
+            (Ok(()), None) if flush_next => {
+                drop(state);
+                self.submit(UnderWay::new(request), engine::Request::Flush);
+            }
+            (Ok(()), None) => state.session.done(&request),
+            (Ok(()), Some(data)) => state.session.data(&request, data),
+            (Err(error), _) => state.session.failed(&request, errno(error), &error.to_string()),
+        }
+    }
+}
+
+impl UnderWay {
+    fn new(request: Request) -> UnderWay {
+        UnderWay { request, data: None, flush_next: false }
+    }
+}
+
+fn errno(error: RequestError) -> Errno {
+    match error {
+        RequestError::OutOfRange | RequestError::Unaligned => Errno::Invalid,
+        RequestError::ReadOnly => Errno::NotPermitted,
+        RequestError::NoSpace => Errno::NoSpace,
+        RequestError::Lost => Errno::Io,
+        RequestError::Stopped => Errno::Shutdown,
+    }
+}
+
+/// Requests under way by the tag under which the array knows them.
+#[derive(Default)]
+struct Tags {
+    slots: Vec<Option<UnderWay>>,
+    free: Vec<usize>,
+}
+
+impl Tags {
+    fn add(&mut self, under_way: UnderWay) -> u64 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(under_way);
+        slot as u64
+    }
+
+    fn remove(&mut self, tag: u64) -> UnderWay {
+        let slot = tag as usize;
+        self.free.push(slot);
+        self.slots[slot].take().expect("the array ends each request once")
+    }
+}
+
+/// A task that waits for its sibling.
+#[derive(Default)]
+struct Wait(RefCell<Option<Waker>>);
+
+impl Wait {
+    fn set(&self, waker: &Waker) {
+        let mut waiting = self.0.borrow_mut();
+        match &mut *waiting {
+            Some(old) => old.clone_from(waker),
+            None => *waiting = Some(waker.clone()),
+        }
+    }
+
+    fn wake(&self) {
+        let waiting = self.0.borrow_mut().take();
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+    }
+}

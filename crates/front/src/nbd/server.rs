@@ -1,0 +1,358 @@
+//! A server: one listening socket, its clients, and the lanes that they live on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_io::{LaneIo, Socket};
+use rustix::net::{Shutdown, sockopt};
+
+use crate::address::Address;
+use crate::listener::Listener;
+use crate::peer;
+use crate::volume::{Volume, VolumePart};
+
+use super::connection::Connection;
+use super::export::Exports;
+use super::session::{Limits, Session};
+
+/// How long a server waits after the system refused it a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A TCP client that is silent for so long is asked whether it is still there.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+
+/// A running server. Dropping it disconnects its clients without waiting for them.
+#[derive(Debug)]
+pub struct Server(Arc<Shared>);
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerLimits {
+    /// Clients at the same time; 64 by default.
+    pub clients: usize,
+    /// From a client's connection to the end of its handshake; 10 s by default.
+    pub handshake: Duration,
+    /// For each client.
+    pub session: Limits,
+}
+
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits { clients: 64, handshake: Duration::from_secs(10), session: Limits::default() }
+    }
+}
+
+/// Clients that were still there when patience ran out.
+#[derive(Debug, thiserror::Error)]
+#[error("requests of these clients have not ended: {}", clients.join(", "))]
+pub struct StillConnected {
+    /// Who they are.
+    pub clients: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    listener: Listener,
+    exports: Arc<Exports>,
+    limits: ServerLimits,
+    closing: AtomicBool,
+    /// The accepting task, while it waits.
+    accepting: Mutex<Option<Waker>>,
+    lanes: Vec<Arrivals>,
+    clients: Mutex<Clients>,
+    client_left: Condvar,
+}
+
+/// Clients by the order of their arrival.
+#[derive(Debug, Default)]
+struct Clients {
+    arrived: u64,
+    present: BTreeMap<u64, Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    peer: String,
+    lane: usize,
+    /// A duplicate of its socket, by which any thread can disconnect it.
+    socket: OwnedFd,
+}
+
+/// Connections on their way to a lane.
+#[derive(Debug, Default)]
+struct Arrivals(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    sockets: VecDeque<(OwnedFd, Presence)>,
+    lane: Option<Waker>,
+}
+
+/// A client's entry in the list; dropped when its connection is over.
+#[derive(Debug)]
+struct Presence {
+    number: u64,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// Serves `volume` under the names of `exports` at `listener`, on all of its lanes.
+    pub fn start<V: Volume>(
+        listener: Listener,
+        exports: Exports,
+        limits: ServerLimits,
+        volume: &V,
+    ) -> Server {
+        if let Some(warning) = listener.warning() {
+            tracing::warn!(front = %listener.address(), "{warning}");
+        }
+        let shared = Arc::new(Shared {
+            listener,
+            exports: Arc::new(exports),
+            limits,
+            closing: AtomicBool::new(false),
+            accepting: Mutex::default(),
+            lanes: (0..volume.lane_count()).map(|_| Arrivals::default()).collect(),
+            clients: Mutex::default(),
+            client_left: Condvar::new(),
+        });
+        for index in 0..volume.lane_count() {
+            let shared = shared.clone();
+            let id = LaneId(u16::try_from(index).expect("lanes are counted in 16 bits"));
+            volume.run_on(id, move |part, lane, io| {
+                if index == 0 {
+                    lane.spawn(shared.clone().accept(lane.clone(), io.clone()));
+                }
+                lane.spawn(shared.serve(index, lane.clone(), io.clone(), part.clone()));
+            });
+        }
+        Server(shared)
+    }
+
+    /// Where it answers, with the port that the system chose.
+    pub fn address(&self) -> &Address {
+        self.0.listener.address()
+    }
+
+    /// Who is connected, in the order of arrival.
+    pub fn clients(&self) -> Vec<String> {
+        self.0.clients().present.values().map(|client| client.peer.clone()).collect()
+    }
+
+    /// Takes no more clients, disconnects those that are there, and waits until what they asked for
+    /// has ended, but no longer than `patience`.
+    pub fn close(self, patience: Duration) -> Result<(), StillConnected> {
+        self.0.close();
+        let until = Instant::now() + patience;
+        let mut clients = self.0.clients();
+        while !clients.present.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(clients);
+                return Err(StillConnected { clients: self.clients() });
+            }
+            let waited = self.0.client_left.wait_timeout(clients, left);
+            clients = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Shared {
+    /// A panic on one thread leaves the list as usable as it was.
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.listener.shut_down();
+        let accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        accepting.into_iter().for_each(Waker::wake);
+        for client in self.clients().present.values() {
+            client.disconnect();
+        }
+        self.lanes.iter().for_each(Arrivals::wake);
+    }
+
+    /// Accepts clients and spreads them over the lanes.
+    async fn accept(self: Arc<Self>, lane: Rc<Lane>, io: LaneIo) {
+        let duplicate = self.listener.as_fd().try_clone_to_owned();
+        let listener = match duplicate.and_then(Socket::new) {
+            Ok(listener) => listener,
+            Err(error) => return tracing::error!(%error, "cannot accept clients"),
+        };
+        while let Some(accepted) = self.unless_closing(io.accept(&listener, None)).await {
+            match accepted {
+                Ok(socket) => self.admit(&socket),
+                Err(error) => {
+                    tracing::warn!(%error, "a client could not be accepted");
+                    let pause = lane.sleep_until(lane.backend().now() + ACCEPT_PAUSE);
+                    self.unless_closing(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for `work`, but gives it up once the server is closing: on a Unix socket a shutdown
+    /// does not end an accept that the ring has under way.
+    async fn unless_closing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let waker = context.waker().clone();
+            *self.accepting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+            if self.is_closing() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+
+    /// Gives a client to the lane with the fewest.
+    fn admit(self: &Arc<Self>, socket: &Socket) {
+        let peer = peer::describe(socket.as_fd());
+        let mut clients = self.clients();
+        let limit = self.limits.clients;
+        if clients.present.len() >= limit {
+            return tracing::warn!(peer, limit, "a client is refused: too many are connected");
+        }
+        let duplicate = || socket.as_fd().try_clone_to_owned();
+        let (Ok(ours), Ok(theirs)) = (duplicate(), duplicate()) else {
+            return tracing::warn!(peer, "a client is refused: no descriptor is left");
+        };
+        prepare_tcp(socket);
+        let lane = clients.emptiest_lane(self.lanes.len());
+        tracing::info!(peer, lane, "a client has connected");
+        let number = clients.arrived;
+        clients.arrived += 1;
+        clients.present.insert(number, Client { peer, lane, socket: ours });
+        drop(clients);
+        let presence = Presence { number, shared: self.clone() };
+        self.lanes[lane].push(theirs, presence);
+        // A close that came in between has not seen this client, and its lane takes no more.
+        if self.is_closing() {
+            self.lanes[lane].turn_away();
+            self.clients().present.values().for_each(Client::disconnect);
+        }
+    }
+
+    /// Serves the clients that come to one lane.
+    async fn serve<P: VolumePart + 'static>(
+        self: Arc<Self>,
+        index: usize,
+        lane: Rc<Lane>,
+        io: LaneIo,
+        part: Rc<P>,
+    ) {
+        while let Some((socket, presence)) = self.next_arrival(index).await {
+            let socket = match Socket::new(socket) {
+                Ok(socket) => socket,
+                Err(error) => {
+                    tracing::warn!(%error, "a client is lost on its way to its lane");
+                    continue;
+                }
+            };
+            let session = Session::new(self.exports.clone(), self.limits.session);
+            let until = lane.backend().now() + self.limits.handshake;
+            Connection::start(&lane, &io, socket, part.clone(), session, until, presence);
+        }
+    }
+
+    /// The next client of a lane; `None` once the server is closing.
+    async fn next_arrival(&self, index: usize) -> Option<(OwnedFd, Presence)> {
+        poll_fn(|context| {
+            let mut waiting = self.lanes[index].lock();
+            if self.is_closing() {
+                drop(waiting);
+                self.lanes[index].turn_away();
+                return Poll::Ready(None);
+            }
+            match waiting.sockets.pop_front() {
+                Some(arrival) => Poll::Ready(Some(arrival)),
+                None => {
+                    waiting.lane = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Clients {
+    fn emptiest_lane(&self, lanes: usize) -> usize {
+        let mut counts = vec![0; lanes];
+        self.present.values().for_each(|client| counts[client.lane] += 1);
+        (0..lanes).min_by_key(|&lane| counts[lane]).expect("there is at least one lane")
+    }
+}
+
+impl Client {
+    fn disconnect(&self) {
+        // One that cannot be disconnected any more is gone.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+impl Arrivals {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, socket: OwnedFd, presence: Presence) {
+        self.lock().sockets.push_back((socket, presence));
+        self.wake();
+    }
+
+    /// Drops all who have not begun.
+    fn turn_away(&self) {
+        let sockets = std::mem::take(&mut self.lock().sockets);
+        drop(sockets);
+    }
+
+    fn wake(&self) {
+        let lane = self.lock().lane.take();
+        if let Some(waker) = lane {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let left = self.shared.clients().present.remove(&self.number);
+        if let Some(client) = left {
+            tracing::info!(peer = client.peer, "a client has left");
+        }
+        self.shared.client_left.notify_all();
+    }
+}
+
+/// Replies are batched here already, so that the system need not wait for more of them; and a
+/// machine that lost its power must not keep its place for ever. Both fail on Unix sockets, which
+/// need neither.
+fn prepare_tcp(socket: &Socket) {
+    let _ = sockopt::set_tcp_nodelay(socket, true);
+    let _ = sockopt::set_tcp_keepidle(socket, KEEPALIVE_TIME);
+    let _ = sockopt::set_socket_keepalive(socket, true);
+}

@@ -1,0 +1,52 @@
+//! What a front end serves: an array, or anything that takes the same requests.
+
+use std::rc::Rc;
+
+use mdspace_engine::array::ArrayLane;
+use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::request::{Queue, Request};
+use mdspace_io::{LaneIo, RunningArray};
+
+/// Something that runs on lanes and can be served there.
+pub trait Volume {
+    /// Its part on one lane.
+    type Part: VolumePart + 'static;
+
+    /// On how many lanes it runs, counted from lane 0.
+    fn lane_count(&self) -> usize;
+
+    /// Runs `setup` on a lane with the volume's part there; it may spawn tasks.
+    fn run_on(
+        &self,
+        lane: LaneId,
+        setup: impl FnOnce(&Rc<Self::Part>, &Rc<Lane>, &LaneIo) + Send + 'static,
+    );
+}
+
+/// A volume as one lane sees it: requests in, completions out.
+pub trait VolumePart {
+    /// Starts a request; its end will stand in `queue` with `tag`.
+    fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request);
+}
+
+impl Volume for RunningArray {
+    type Part = ArrayLane;
+
+    fn lane_count(&self) -> usize {
+        self.lanes().count()
+    }
+
+    fn run_on(
+        &self,
+        lane: LaneId,
+        setup: impl FnOnce(&Rc<ArrayLane>, &Rc<Lane>, &LaneIo) + Send + 'static,
+    ) {
+        RunningArray::run_on(self, lane, setup);
+    }
+}
+
+impl VolumePart for ArrayLane {
+    fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
+        ArrayLane::submit(self, queue, tag, request);
+    }
+}

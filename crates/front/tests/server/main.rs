@@ -1,0 +1,5 @@
+//! The server on real lanes and sockets, with both ways to the kernel, over bytes in memory.
+
+mod behaviour;
+mod client;
+mod memory;
