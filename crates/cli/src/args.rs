@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) mod bench;
 pub(crate) mod member;
 pub(crate) mod name;
 pub(crate) mod size;
 
+pub(crate) use bench::{BenchArgs, BenchLimitsArgs, BenchRunArgs, BenchVerb};
 pub(crate) use member::MemberSpec;
 pub(crate) use name::ArrayName;
 
@@ -62,6 +64,8 @@ pub(crate) enum Verb {
     Serve(FrontArgs),
     /// Close one front of a running array.
     Unserve(FrontArgs),
+    /// Measure: an array beside its raw members, or the limits of this machine.
+    Bench(BenchArgs),
     /// Show what this host offers and how to get what is missing.
     Doctor(JsonArgs),
     /// Print the completions of a shell.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod args;
+mod bench;
 mod control;
 mod doctor;
 mod events;

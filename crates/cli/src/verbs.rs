@@ -10,6 +10,7 @@ use crate::output;
 use crate::run_dir::RunDir;
 
 mod action;
+mod bench;
 mod detail;
 mod doctor;
 mod events;
@@ -43,6 +44,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Events(args) => events::run(&args),
         Verb::Serve(args) => ask(&args.name, &Request::Serve { front: args.front }),
         Verb::Unserve(args) => ask(&args.name, &Request::Unserve { front: args.front }),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => help::completions(args.shell),
         Verb::Man => help::man(),

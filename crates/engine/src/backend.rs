@@ -106,6 +106,17 @@ pub enum IoOp {
     },
 }
 
+impl IoOp {
+    /// Bytes that move between memory and the member.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Read { into, .. } => into.len(),
+            Self::Write { from, .. } => from.len(),
+            Self::Flush | Self::Discard { .. } | Self::WriteZeroes { .. } => 0,
+        }
+    }
+}
+
 /// Where a read's bytes go.
 pub enum ReadInto {
     /// Into a part of an owned buffer, which comes back in [`IoDone::buffer`].

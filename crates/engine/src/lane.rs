@@ -38,6 +38,17 @@ use timers::Timers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u16);
 
+/// What a lane has done for its members and with its own hands, ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// I/Os to members.
+    pub member_ios: u64,
+    /// Bytes read from and written to members.
+    pub member_bytes: u64,
+    /// Bytes copied from one place of memory to another on behalf of requests.
+    pub copied_bytes: u64,
+}
+
 /// What a lane's turn left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -58,6 +69,7 @@ pub struct Lane {
     ops: RefCell<Ops>,
     timers: RefCell<Timers>,
     remote: Arc<Remote>,
+    traffic: Cell<Traffic>,
     /// The task that is being polled.
     current: Cell<TaskSlot>,
 }
@@ -73,6 +85,7 @@ impl Lane {
             ops: RefCell::default(),
             timers: RefCell::default(),
             remote,
+            traffic: Cell::default(),
             current: Cell::new(0),
         })
     }
@@ -92,6 +105,25 @@ impl Lane {
         &self.remote
     }
 
+    /// What the lane has done so far.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic.get()
+    }
+
+    /// Counts bytes that were copied in memory.
+    pub(crate) fn count_copy(&self, bytes: usize) {
+        let mut traffic = self.traffic.get();
+        traffic.copied_bytes += bytes as u64;
+        self.traffic.set(traffic);
+    }
+
+    fn count_io(&self, io: &MemberIo) {
+        let mut traffic = self.traffic.get();
+        traffic.member_ios += 1;
+        traffic.member_bytes += io.op.bytes() as u64;
+        self.traffic.set(traffic);
+    }
+
     /// Starts a task. It runs for the first time in the next turn.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.tasks.borrow_mut().add(Box::pin(task));
@@ -105,6 +137,7 @@ impl Lane {
     /// Starts a member I/O and gives a future of its end. The I/O runs whether or not the future is
     /// polled; a future dropped early leaves the I/O to the backend.
     pub fn io(&self, io: MemberIo) -> Io<'_> {
+        self.count_io(&io);
         let ticket = self.ops.borrow_mut().reserve();
         match self.backend.submit(ticket, io) {
             Submitted::Done(done) => {
@@ -118,6 +151,7 @@ impl Lane {
     /// Starts a member I/O whose end goes to `owner` with `tag`, without a task. Returns the end at
     /// once when the backend had it at once; `owner` is not called then.
     pub fn io_direct(&self, io: MemberIo, owner: &Rc<dyn OpOwner>, tag: u64) -> Option<IoDone> {
+        self.count_io(&io);
         let ticket = self.ops.borrow_mut().reserve();
         match self.backend.submit(ticket, io) {
             Submitted::Done(done) => {

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::sync::Mutex;
 
 use crate::lane_io::LaneIo;
 use crate::member::MemberTable;
@@ -77,7 +78,7 @@ pub struct Lanes {
     lanes: Vec<Handle>,
     members: Arc<MemberTable>,
     /// Hears from every lane that ends.
-    ended: Receiver<()>,
+    ended: Mutex<Receiver<()>>,
 }
 
 struct Handle {
@@ -90,6 +91,7 @@ impl Lanes {
     pub fn start(config: LanesConfig) -> Result<Self, StartError> {
         let places = cpus::places(config.count.max(1), &config.cpus)?;
         let (ended_sender, ended) = channel();
+        let ended = Mutex::new(ended);
         let mut lanes = Self { lanes: Vec::new(), members: config.members.clone(), ended };
         for (index, place) in places.into_iter().enumerate() {
             let id = LaneId(u16::try_from(index).expect("fewer than 65536 lanes"));
@@ -152,7 +154,7 @@ impl Lanes {
         let mut running = self.lanes.len();
         while running > 0 {
             let left = until.saturating_duration_since(Instant::now());
-            if self.ended.recv_timeout(left).is_err() {
+            if self.ended.lock().recv_timeout(left).is_err() {
                 return Err(StillBusy { lanes: running });
             }
             running -= 1;

@@ -171,6 +171,7 @@ impl ArrayLane {
         }
         let mut copy = self.lane.backend().allocate(from.len());
         from.take(0, &mut copy);
+        self.lane.count_copy(copy.len());
         Rc::new(copy)
     }
 
@@ -234,6 +235,18 @@ impl ArrayLane {
 
     pub(super) fn member_io(&self, member: &MemberView, op: IoOp) -> Io<'_> {
         self.lane.io(MemberIo { member: member.id, op, deadline: None })
+    }
+
+    /// Copies in memory, and counts it.
+    pub(super) fn copy(&self, to: &mut [u8], from: &[u8]) {
+        to.copy_from_slice(from);
+        self.lane.count_copy(from.len());
+    }
+
+    /// Copies to a front end's memory, and counts it.
+    pub(super) fn put(&self, into: &Rc<dyn Sink>, offset: usize, bytes: &[u8]) {
+        into.put(offset, bytes);
+        self.lane.count_copy(bytes.len());
     }
 
     pub(super) fn recycle(&self, buffer: Option<Buffer>) {

@@ -210,7 +210,7 @@ impl ArrayLane {
             match done.result {
                 Ok(()) => {
                     let block = done.buffer.expect("a finished read returns its buffer");
-                    into.put(out, &block);
+                    self.put(into, out, &block);
                     if mode == Mode::Exclusive {
                         for piece in &unreadable {
                             self.mend_copy(piece, &block).await;

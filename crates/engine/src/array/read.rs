@@ -206,7 +206,7 @@ impl ArrayLane {
                 let _claim = self.array.claims.acquire(at.row, columns.clone(), mode).await;
                 let place = usize::from(at.data_index);
                 let bytes = self.read_or_rebuild(map, &row, columns, place, mend.is_some()).await?;
-                into.put(out, &bytes);
+                self.put(into, out, &bytes);
                 self.recycle(Some(bytes));
                 Ok(())
             }

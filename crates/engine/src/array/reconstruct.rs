@@ -255,7 +255,7 @@ impl ArrayLane {
     /// still cannot read is failed like one that does not take it.
     pub(super) async fn rewrite(&self, member: &MemberView, sector: u64, block: &[u8]) {
         let mut copy = self.lane.backend().allocate(block.len());
-        copy.copy_from_slice(block);
+        self.copy(&mut copy, block);
         let whole = 0..block.len();
         let from = crate::backend::WriteFrom::Buffer(copy, whole.clone());
         let mut done = self.write_member(member, sector, from, false).await;

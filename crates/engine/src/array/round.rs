@@ -198,8 +198,8 @@ impl ArrayLane {
             let fresh = &source[source_bytes(new, first)];
             let block = (new.units != new.columns).then(|| {
                 let mut block = self.lane.backend().allocate(old.len());
-                block.copy_from_slice(old);
-                block[within(&new.units, &new.columns)].copy_from_slice(fresh);
+                self.copy(&mut block, old);
+                self.copy(&mut block[within(&new.units, &new.columns)], fresh);
                 block
             });
             let at = within(&extent.columns, &new.units);
@@ -242,7 +242,7 @@ impl ArrayLane {
                 blocks.put(new.place, self.lane.backend().allocate(length));
             }
             let block = blocks.get_mut(new.place).expect("just put");
-            block[within(&extent.columns, &new.columns)].copy_from_slice(fresh);
+            self.copy(&mut block[within(&extent.columns, &new.columns)], fresh);
         }
         let mut sources = by_exponent(row, state, &blocks);
         for (place, fresh) in whole {
@@ -254,7 +254,7 @@ impl ArrayLane {
                 let block = blocks.get(new.place).expect("partly written blocks are in memory");
                 let units = &block[within(&extent.columns, &new.units)];
                 let mut copy = self.lane.backend().allocate(units.len());
-                copy.copy_from_slice(units);
+                self.copy(&mut copy, units);
                 copy
             })
         });

@@ -1,0 +1,139 @@
+//! Options of `mdspace bench`: fio's words where fio has them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use mdspace_format::Level;
+
+use crate::bench::Pattern;
+
+use super::size::{Size, bytes_of, short};
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) verb: BenchVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchVerb {
+    /// Measure an array and its raw members in turns. The members' data are lost.
+    Run(BenchRunArgs),
+    /// Measure the bare loops that each kind of work cannot do without.
+    Limits(BenchLimitsArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchRunArgs {
+    /// Level of the array.
+    #[arg(long, short = 'l', default_value = "6", value_parser = level)]
+    pub(crate) level: Level,
+    /// Members of the array.
+    #[arg(long, short = 'n', default_value_t = 6)]
+    pub(crate) raid_devices: usize,
+    /// Chunk size; a bare number is KiB.
+    #[arg(long, short = 'c', default_value = "512K")]
+    pub(crate) chunk: Size,
+    /// Layout, in mdadm's words.
+    #[arg(long, short = 'p')]
+    pub(crate) layout: Option<String>,
+    /// Write-intent bitmap: internal or none.
+    #[arg(long, short = 'b', default_value = "internal", value_parser = ["internal", "none"])]
+    pub(crate) bitmap: String,
+    /// A member: ram:SIZE or null:SIZE for all of them, or one path each.
+    #[arg(long, default_value = "ram:256M")]
+    pub(crate) member: Vec<String>,
+    /// What to do: read, write, randread or randwrite.
+    #[arg(long, default_value = "randwrite")]
+    pub(crate) rw: Pattern,
+    /// Bytes of a request; a bare number is bytes.
+    #[arg(long, default_value = "4k")]
+    pub(crate) bs: BlockSize,
+    /// Requests in flight on each lane.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) iodepth: u16,
+    /// Lanes, each with its own thread and load.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) lanes: u16,
+    /// Seconds of measuring on each side, cut into five repetitions.
+    #[arg(long, default_value_t = 3.0, value_parser = seconds)]
+    pub(crate) runtime: f64,
+    /// Fail the member in this slot first.
+    #[arg(long, value_name = "SLOT")]
+    pub(crate) fail: Vec<usize>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl fmt::Display for BenchRunArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pattern = match (self.rw.random, self.rw.write) {
+            (false, false) => "read",
+            (false, true) => "write",
+            (true, false) => "randread",
+            (true, true) => "randwrite",
+        };
+        write!(
+            f,
+            "{} of {}, members {}, chunk {}, bitmap {}, {pattern} {}, depth {}, {} lanes",
+            self.level,
+            self.raid_devices,
+            self.member.join(" "),
+            short(self.chunk.bytes),
+            self.bitmap,
+            short(self.bs.bytes() as u64),
+            self.iodepth,
+            self.lanes,
+        )
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchLimitsArgs {
+    /// Seconds of measuring for each loop, cut into five repetitions.
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    pub(crate) runtime: f64,
+    /// A tenth of the time.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// fio's block size: a bare number is bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockSize(usize);
+
+impl BlockSize {
+    pub(crate) fn bytes(self) -> usize {
+        self.0
+    }
+}
+
+impl FromStr for BlockSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bytes = bytes_of(text, 1)?;
+        if bytes == 0 || !bytes.is_multiple_of(512) || bytes > 32 << 20 {
+            return Err("a block is whole sectors of 512 bytes, at most 32M".into());
+        }
+        Ok(Self(bytes as usize))
+    }
+}
+
+fn level(word: &str) -> Result<Level, String> {
+    let digits = word.trim_start_matches("raid");
+    let number = if word == "linear" { Some(-1) } else { digits.parse().ok() };
+    number.and_then(Level::from_number).ok_or_else(|| format!("{word:?} is not a level"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("between 0.01 and 3600 seconds".into()),
+    }
+}

@@ -1,0 +1,289 @@
+//! One load on one lane for some time, through an array or straight to members.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mdspace_engine::array::ArrayLane;
+use mdspace_engine::backend::{IoDone, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use mdspace_engine::lane::{Lane, OpOwner, Traffic};
+use mdspace_engine::memory::{Sink, Source};
+use mdspace_engine::request::{Queue, Request};
+use mdspace_engine::time::Time;
+use mdspace_io::{LaneIo, Payload};
+
+use super::load::{Addresses, Pattern};
+
+/// Latency is taken of one request in so many: reading the clock costs as much as a part of a read.
+const SAMPLE_EVERY: u64 = 16;
+
+/// Requests between two looks at the clock.
+const CLOCK_EVERY: u64 = 64;
+
+/// What a load is, on one lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) pattern: Pattern,
+    pub(super) block_bytes: usize,
+    pub(super) depth: usize,
+    pub(super) lane: u64,
+    pub(super) lanes: u64,
+    pub(super) until: Until,
+}
+
+/// When a load ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// After this time.
+    Elapsed(Duration),
+    /// After so many requests.
+    Requests(u64),
+}
+
+/// What a load gave, on one lane or summed over several.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) requests: u64,
+    pub(super) errors: u64,
+    pub(super) elapsed: Duration,
+    pub(super) latencies_ns: Vec<u64>,
+    pub(super) traffic: Traffic,
+}
+
+impl Outcome {
+    /// Requests a second.
+    pub(super) fn iops(&self) -> f64 {
+        self.requests as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// The latency below which `share` of the sampled requests lie, in microseconds.
+    pub(super) fn percentile_us(&mut self, share: f64) -> f64 {
+        self.latencies_ns.sort_unstable();
+        let at = (self.latencies_ns.len() as f64 * share) as usize;
+        let found = self.latencies_ns.get(at).or(self.latencies_ns.last());
+        found.map_or(0.0, |&ns| ns as f64 / 1000.0)
+    }
+
+    /// Adds what another lane gave in the same time.
+    pub(super) fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.latencies_ns.extend(other.latencies_ns);
+        self.traffic.member_ios += other.traffic.member_ios;
+        self.traffic.member_bytes += other.traffic.member_bytes;
+        self.traffic.copied_bytes += other.traffic.copied_bytes;
+    }
+}
+
+/// What both kinds of load share: memory to move, addresses, counts and the clock.
+struct Meter {
+    lane: Rc<Lane>,
+    load: Load,
+    payloads: Vec<Rc<Payload>>,
+    addresses: RefCell<Addresses>,
+    started: Time,
+    before: Traffic,
+    submitted: Cell<u64>,
+    ended: Cell<u64>,
+    errors: Cell<u64>,
+    sampled: RefCell<Vec<(u64, Time)>>,
+    latencies_ns: RefCell<Vec<u64>>,
+}
+
+impl Meter {
+    fn new(lane: &Rc<Lane>, io: &LaneIo, load: Load, sectors: u64) -> Self {
+        let block_sectors = (load.block_bytes / 512) as u64;
+        let addresses = Addresses::new(load.pattern, block_sectors, sectors, load.lane, load.lanes);
+        Self {
+            lane: lane.clone(),
+            load,
+            payloads: (0..load.depth).map(|index| payload(io, load, index)).collect(),
+            addresses: RefCell::new(addresses),
+            started: lane.backend().now(),
+            before: lane.traffic(),
+            submitted: Cell::new(0),
+            ended: Cell::new(0),
+            errors: Cell::new(0),
+            sampled: RefCell::default(),
+            latencies_ns: RefCell::default(),
+        }
+    }
+
+    /// The next request's tag, sector and memory.
+    fn begin(&self) -> (u64, u64, &Rc<Payload>) {
+        let tag = self.submitted.get();
+        self.submitted.set(tag + 1);
+        if tag.is_multiple_of(SAMPLE_EVERY) {
+            self.sampled.borrow_mut().push((tag, self.lane.backend().now()));
+        }
+        let payload = &self.payloads[tag as usize % self.payloads.len()];
+        (tag, self.addresses.borrow_mut().next_sector(), payload)
+    }
+
+    fn end(&self, tag: u64, good: bool) {
+        self.ended.set(self.ended.get() + 1);
+        if !good {
+            self.errors.set(self.errors.get() + 1);
+        }
+        if tag.is_multiple_of(SAMPLE_EVERY) {
+            let mut sampled = self.sampled.borrow_mut();
+            if let Some(at) = sampled.iter().position(|(known, _)| *known == tag) {
+                let (_, began) = sampled.swap_remove(at);
+                let took = self.lane.backend().now().since(began);
+                self.latencies_ns.borrow_mut().push(took.as_nanos() as u64);
+            }
+        }
+    }
+
+    /// Whether the request just begun is the last one.
+    fn is_over(&self) -> bool {
+        match self.load.until {
+            Until::Requests(most) => self.submitted.get() >= most,
+            Until::Elapsed(span) => {
+                self.submitted.get().is_multiple_of(CLOCK_EVERY)
+                    && self.lane.backend().now().since(self.started) >= span
+            }
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        let after = self.lane.traffic();
+        Outcome {
+            requests: self.ended.get(),
+            errors: self.errors.get(),
+            elapsed: self.lane.backend().now().since(self.started),
+            latencies_ns: self.latencies_ns.take(),
+            traffic: Traffic {
+                member_ios: after.member_ios - self.before.member_ios,
+                member_bytes: after.member_bytes - self.before.member_bytes,
+                copied_bytes: after.copied_bytes - self.before.copied_bytes,
+            },
+        }
+    }
+}
+
+/// Memory of one request. Never zeroes: a member could cheat on those.
+fn payload(io: &LaneIo, load: Load, index: usize) -> Rc<Payload> {
+    let payload = io.payload(load.block_bytes);
+    let fill: Vec<u8> = (0..load.block_bytes).map(|at| (at ^ at >> 8 ^ index) as u8 | 1).collect();
+    Sink::put(&*payload, 0, &fill);
+    payload
+}
+
+/// Runs a load through an array.
+pub(super) async fn array_load(
+    port: Rc<ArrayLane>,
+    lane: Rc<Lane>,
+    io: LaneIo,
+    load: Load,
+) -> Outcome {
+    let meter = Meter::new(&lane, &io, load, port.sectors());
+    let queue = Queue::new();
+    let mut over = false;
+    while !over || queue.in_flight() > 0 {
+        while !over && queue.in_flight() < load.depth {
+            let (tag, sector, payload) = meter.begin();
+            port.submit(&queue, tag, request(load.pattern, sector, payload));
+            over = meter.is_over();
+        }
+        let completion = queue.next().await;
+        meter.end(completion.tag, completion.result.is_ok());
+        while let Some(completion) = queue.pop() {
+            meter.end(completion.tag, completion.result.is_ok());
+        }
+        lane.pause().await;
+    }
+    meter.outcome()
+}
+
+fn request(pattern: Pattern, sector: u64, payload: &Rc<Payload>) -> Request {
+    match pattern.write {
+        false => {
+            let into: Rc<dyn Sink> = payload.clone();
+            Request::Read { sector, into }
+        }
+        true => {
+            let from: Rc<dyn Source> = payload.clone();
+            Request::Write { sector, from, fua: false }
+        }
+    }
+}
+
+/// A range of a member that raw loads use: its data, as the array has them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawMember {
+    pub(super) id: MemberId,
+    pub(super) first_sector: u64,
+    pub(super) sectors: u64,
+}
+
+/// Runs a load straight to members in turn, by the path that the array uses: no engine, no task a
+/// request, no allocation.
+pub(super) async fn raw_load(
+    members: Vec<RawMember>,
+    lane: Rc<Lane>,
+    io: LaneIo,
+    load: Load,
+) -> Outcome {
+    let sectors = members.iter().map(|member| member.sectors).min().unwrap_or(0);
+    let meter = Rc::new(Meter::new(&lane, &io, load, sectors));
+    let raw = Rc::new(Raw { meter: meter.clone(), waiting: Cell::new(None) });
+    let owner: Rc<dyn OpOwner> = raw.clone();
+    let mut over = false;
+    let mut turn = 0;
+    while !over || meter.ended.get() < meter.submitted.get() {
+        while !over && meter.submitted.get() - meter.ended.get() < load.depth as u64 {
+            let (tag, sector, payload) = meter.begin();
+            let member = members[turn];
+            turn = if turn + 1 == members.len() { 0 } else { turn + 1 };
+            let op = raw_op(load.pattern, member.first_sector + sector, payload);
+            let io = MemberIo { member: member.id, op, deadline: None };
+            if let Some(done) = lane.io_direct(io, &owner, tag) {
+                meter.end(tag, done.result.is_ok());
+            }
+            over = meter.is_over();
+        }
+        if meter.ended.get() < meter.submitted.get() {
+            raw.next().await;
+        }
+    }
+    meter.outcome()
+}
+
+fn raw_op(pattern: Pattern, sector: u64, payload: &Rc<Payload>) -> IoOp {
+    let whole = 0..payload.len();
+    match pattern.write {
+        false => IoOp::Read { sector, into: ReadInto::Sink(payload.clone(), whole) },
+        true => IoOp::Write { sector, from: WriteFrom::Source(payload.clone(), whole), fua: false },
+    }
+}
+
+struct Raw {
+    meter: Rc<Meter>,
+    waiting: Cell<Option<std::task::Waker>>,
+}
+
+impl Raw {
+    /// Waits until one more request has ended.
+    async fn next(&self) {
+        let known = self.meter.ended.get();
+        std::future::poll_fn(|context| {
+            if self.meter.ended.get() > known {
+                return std::task::Poll::Ready(());
+            }
+            self.waiting.set(Some(context.waker().clone()));
+            std::task::Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl OpOwner for Raw {
+    fn done(self: Rc<Self>, tag: u64, done: IoDone) {
+        self.meter.end(tag, done.result.is_ok());
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+}
