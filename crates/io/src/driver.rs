@@ -7,6 +7,9 @@ mod ops;
 mod socket_op;
 mod stock;
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -101,12 +104,12 @@ impl Driver {
         queue.flush();
         queue.reap(&mut reaped);
         drop(queue);
-        self.end_pretended(&mut reaped);
-        let count = reaped.len();
+        let mut count = reaped.len();
         for completion in reaped.drain(..) {
             self.complete(lane, completion);
         }
         self.reaped.replace(reaped);
+        count += self.end_pretended(lane);
         // After the completions: what has ended in time is not late because we looked late.
         self.expire(lane);
         self.devices.borrow_mut().sweep(&self.queue);
@@ -160,21 +163,26 @@ impl Driver {
         }
     }
 
-    fn end_pretended(&self, reaped: &mut Vec<Completion>) {
+    /// Ends the I/Os of members that only pretend whose time has come. Returns how many.
+    fn end_pretended(&self, lane: &Lane) -> usize {
+        if self.pretended.borrow().is_empty() {
+            return 0;
+        }
+        let (now, mut count) = (self.now(), 0);
+        while let Some(token) = self.pop_pretended(now) {
+            // A cancelled one comes twice.
+            let Some(result) = self.ops.borrow_mut().pretended_result(token) else { continue };
+            self.complete(lane, Completion { token, result });
+            count += 1;
+        }
+        count
+    }
+
+    fn pop_pretended(&self, now: Time) -> Option<Token> {
         let mut pretended = self.pretended.borrow_mut();
-        if pretended.is_empty() {
-            return;
-        }
-        let now = self.now();
-        while let Some(&Reverse((end, token))) = pretended.peek()
-            && end <= now
-        {
-            pretended.pop();
-            // A cancelled one has ended before its time.
-            if self.ops.borrow().holds(Token(token)) {
-                reaped.push(Completion { token: Token(token), result: 0 });
-            }
-        }
+        let &Reverse((end, token)) = pretended.peek()?;
+        (end <= now).then(|| pretended.pop())?;
+        Some(Token(token))
     }
 
     /// Answers what is past its deadline; the device keeps the memory until it is done with it.
@@ -266,12 +274,11 @@ impl Backend for Driver {
     }
 
     fn cancel(&self, ticket: Ticket) {
-        let Some((token, pretended)) = self.ops.borrow_mut().find(ticket) else { return };
-        if pretended {
-            let result = -libc::ECANCELED;
-            self.reaped.borrow_mut().push(Completion { token, result });
-        } else {
-            self.queue.borrow_mut().cancel(token);
+        let found = self.ops.borrow_mut().cancel(ticket);
+        match found {
+            Some((token, true)) => self.pretended.borrow_mut().push(Reverse((Time::ZERO, token.0))),
+            Some((token, false)) => self.queue.borrow_mut().cancel(token),
+            None => {}
         }
     }
 

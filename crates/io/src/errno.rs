@@ -18,3 +18,6 @@ fn kind(errno: i32) -> IoErrorKind {
         _ => IoErrorKind::Other,
     }
 }
+
+#[cfg(test)]
+mod tests;

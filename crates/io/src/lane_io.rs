@@ -36,6 +36,11 @@ impl LaneIo {
         Self { driver }
     }
 
+    #[cfg(test)]
+    pub(crate) fn stock(&self) -> &Rc<crate::driver::Stock> {
+        self.driver.stock()
+    }
+
     /// Memory for one request of `len` bytes, with unspecified content.
     pub fn payload(&self, len: usize) -> Rc<Payload> {
         Payload::new(self.driver.stock().clone(), len)

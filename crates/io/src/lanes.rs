@@ -2,6 +2,7 @@
 
 mod cpus;
 mod event_fd;
+mod local;
 mod mailbox;
 mod run;
 
@@ -22,6 +23,7 @@ use crate::queue::IoChoice;
 use mailbox::Mailbox;
 
 pub(crate) use event_fd::EventFd;
+pub use local::LocalLane;
 
 /// How many lanes, and where.
 #[derive(Clone)]
@@ -102,7 +104,7 @@ impl Lanes {
             let thread = std::thread::Builder::new().name(format!("lane-{index}"));
             let thread = thread.spawn(move || {
                 place.apply();
-                run::run(id, &config, theirs, &started_sender);
+                run::run(id, &config, &theirs, &started_sender);
                 // Nobody listens after `stop` has lost its patience.
                 let _ = ended_sender.send(());
             })?;

@@ -20,7 +20,7 @@ mod queue;
 mod running;
 
 pub use lane_io::{LaneIo, Message, Socket};
-pub use lanes::{Lanes, LanesConfig, StartError, StillBusy};
+pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy};
 pub use member::{MemberTable, OpenError, OpenMode};
 pub use payload::Payload;
 pub use queue::IoChoice;

@@ -44,3 +44,11 @@ pub(crate) enum Device {
     Ram(Ram),
     Null(Null),
 }
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if let Device::File { file, .. } = &self.device {
+            lock::release(file);
+        }
+    }
+}

@@ -25,6 +25,8 @@ pub(super) struct MemberOp {
     /// Taken once the engine has its answer.
     pub(super) ticket: Option<Ticket>,
     pub(super) deadline: Time,
+    /// Someone has asked for an early end.
+    pub(super) cancelled: bool,
     work: Work,
     durable: Durable,
 }
@@ -101,7 +103,9 @@ impl MemberOp {
             member::Device::Ram(_) | member::Device::Null(_) => 1,
         };
         let work = Work::new(op, align, &driver.stock);
-        let mut op = Self { device: device.clone(), ticket: Some(ticket), deadline, work, durable };
+        let ticket = Some(ticket);
+        let mut op =
+            Self { device: device.clone(), ticket, deadline, cancelled: false, work, durable };
         match &device.member.device {
             member::Device::File { inline: true, .. } => return Start::Done(op.run_inline(driver)),
             member::Device::File { .. } => {}
@@ -202,7 +206,8 @@ impl MemberOp {
             (libc::EOPNOTSUPP, Work::Write(_)) if self.durable == Durable::Carried => {
                 self.durable = Durable::Owed;
             }
-            (libc::EOPNOTSUPP, &Work::Zero(Extent { offset, len })) => {
+            (libc::EOPNOTSUPP, &Work::Zero(extent) | &Work::Discard(extent)) => {
+                let Extent { offset, len } = extent;
                 let len = usize::try_from(len).expect("a range of this machine's size");
                 let lease = Lease::zeroes(driver.zeroes(), len);
                 self.work = Work::Write(Transfer { lease, offset, done: 0 });

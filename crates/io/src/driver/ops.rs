@@ -69,13 +69,23 @@ impl Ops {
         slot.op.take().expect("a token in use has its call")
     }
 
-    /// The member I/O of a ticket that is not answered yet, and whether its member only pretends.
-    pub(super) fn find(&mut self, ticket: Ticket) -> Option<(Token, bool)> {
-        self.slots.iter().enumerate().find_map(|(index, slot)| match &slot.op {
+    /// Notes the wish to end a member I/O early. Gives its token, and whether its member only
+    /// pretends; nothing when the I/O has been answered.
+    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<(Token, bool)> {
+        self.slots.iter_mut().enumerate().find_map(|(index, slot)| match &mut slot.op {
             Some(Op::Member(op)) if op.ticket == Some(ticket) => {
+                op.cancelled = true;
                 Some((token(slot.generation, index as u32), op.is_pretended()))
             }
             _ => None,
+        })
+    }
+
+    /// The result of a member I/O that only waited; nothing when it has ended before.
+    pub(super) fn pretended_result(&mut self, token: Token) -> Option<i32> {
+        self.holds(token).then(|| match self.at(token) {
+            Op::Member(op) if op.cancelled => -libc::ECANCELED,
+            _ => 0,
         })
     }
 

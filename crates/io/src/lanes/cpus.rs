@@ -81,3 +81,6 @@ impl Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,12 @@
-//! The life of a lane's thread: take what has ended, let the tasks go on, submit, and sleep when
-//! there is nothing to do.
+//! The life of a lane: take what has ended, let the tasks go on, submit, and sleep when there is
+//! nothing to do.
 
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use mdspace_engine::backend::Backend;
 use mdspace_engine::lane::{Lane, LaneId, Turn};
@@ -13,78 +15,84 @@ use mdspace_engine::time::Time;
 use crate::driver::Driver;
 use crate::lane_io::LaneIo;
 
-use super::LanesConfig;
 use super::mailbox::Mailbox;
+use super::{EventFd, LanesConfig};
 
-pub(super) fn run(
-    id: LaneId,
-    config: &LanesConfig,
-    mailbox: Arc<Mailbox>,
-    started: &Sender<io::Result<()>>,
-) {
-    let wake = mailbox.wake().clone();
-    let driver = match Driver::new(config.io, config.members.clone(), wake.clone()) {
-        Ok(driver) => driver,
-        Err(error) => return drop(started.send(Err(error))),
-    };
-    config.members.wake_on_close(&wake);
-    let lane = Lane::new(id, driver.clone(), wake);
-    drop(started.send(Ok(())));
-    let io = LaneIo::new(driver.clone());
-    // Last in, first out: an unwinding lane would free memory that the kernel still fills.
-    let _abort = AbortOnPanic;
-    Loop { lane, io, driver, mailbox, config, idle_since: None }.run();
+/// A lane and its driver, on the thread that made them.
+pub(super) struct Runner {
+    pub(super) lane: Rc<Lane>,
+    pub(super) io: LaneIo,
+    pub(super) driver: Rc<Driver>,
+    spin: Duration,
+    idle_since: Cell<Option<Time>>,
 }
 
-struct Loop<'a> {
-    lane: Rc<Lane>,
-    io: LaneIo,
-    driver: Rc<Driver>,
-    mailbox: Arc<Mailbox>,
-    config: &'a LanesConfig,
-    idle_since: Option<Time>,
-}
+impl Runner {
+    pub(super) fn new(id: LaneId, config: &LanesConfig, wake: Arc<EventFd>) -> io::Result<Self> {
+        let driver = Driver::new(config.io, config.members.clone(), wake.clone())?;
+        config.members.wake_on_close(&wake);
+        let lane = Lane::new(id, driver.clone(), wake);
+        let io = LaneIo::new(driver.clone());
+        Ok(Self { lane, io, driver, spin: config.spin, idle_since: Cell::new(None) })
+    }
 
-impl Loop<'_> {
-    fn run(&mut self) {
-        loop {
-            for setup in self.mailbox.collect() {
-                setup(&self.lane, &self.io);
-                self.idle_since = None;
-            }
-            let stopping = self.mailbox.stop_requested();
-            if stopping {
-                self.driver.request_stop();
-            }
-            if self.driver.advance(&self.lane) > 0 {
-                self.idle_since = None;
-            }
-            let Turn::Idle(timer) = self.lane.turn() else { continue };
-            if self.driver.has_unsubmitted() {
-                continue;
-            }
-            if stopping && self.lane.task_count() == 0 && self.driver.in_flight_total() == 0 {
-                return;
-            }
-            self.idle(timer, stopping);
+    /// One time around. Idle: nothing to do before an I/O ends, a wake, or this time.
+    pub(super) fn turn(&self) -> Turn {
+        if self.driver.advance(&self.lane) > 0 {
+            self.idle_since.set(None);
+        }
+        match self.lane.turn() {
+            Turn::Idle(_) if self.driver.has_unsubmitted() => Turn::Busy,
+            turn => turn,
         }
     }
 
-    /// Looks again for a while, then sleeps.
-    fn idle(&mut self, timer: Option<Time>, stopping: bool) {
+    /// Looks again for a while, then sleeps, unless there is `news` of another kind than the lane's.
+    pub(super) fn idle(&self, timer: Option<Time>, news: impl Fn() -> bool) {
         let now = self.driver.now();
-        let since = *self.idle_since.get_or_insert(now);
-        if now.since(since) < self.config.spin {
-            std::hint::spin_loop();
-            return;
+        let since = self.idle_since.get().unwrap_or(now);
+        self.idle_since.set(Some(since));
+        if now.since(since) < self.spin {
+            return std::hint::spin_loop();
         }
-        // A letter that came after the last look may have had its wake taken back with an older one.
-        let letters = self.mailbox.is_filled() || self.mailbox.stop_requested() != stopping;
-        if !letters && self.lane.remote().try_sleep() {
+        if !news() && self.lane.remote().try_sleep() {
             self.driver.sleep(timer);
             self.lane.remote().awake();
         }
-        self.idle_since = None;
+        self.idle_since.set(None);
+    }
+}
+
+/// The life of a lane's thread.
+pub(super) fn run(
+    id: LaneId,
+    config: &LanesConfig,
+    mailbox: &Mailbox,
+    started: &Sender<io::Result<()>>,
+) {
+    let runner = match Runner::new(id, config, mailbox.wake().clone()) {
+        Ok(runner) => runner,
+        Err(error) => return drop(started.send(Err(error))),
+    };
+    drop(started.send(Ok(())));
+    // Last in, first out: an unwinding lane would free memory that the kernel still fills.
+    let _abort = AbortOnPanic;
+    loop {
+        for setup in mailbox.collect() {
+            setup(&runner.lane, &runner.io);
+            runner.idle_since.set(None);
+        }
+        let stopping = mailbox.stop_requested();
+        if stopping {
+            runner.driver.request_stop();
+        }
+        let Turn::Idle(timer) = runner.turn() else { continue };
+        let at_rest = runner.lane.task_count() == 0 && runner.driver.in_flight_total() == 0;
+        if stopping && at_rest {
+            return;
+        }
+        // A letter that came after the last look may have had its wake taken back with an older one.
+        runner.idle(timer, || mailbox.is_filled() || mailbox.stop_requested() != stopping);
     }
 }
 

@@ -10,7 +10,22 @@ use std::os::fd::AsRawFd;
 /// An open file description lock: it ends with the last copy of the descriptor, also when the
 /// process is killed, and two opens of one process exclude each other.
 pub(super) fn whole_file(file: &File, shared: bool) -> io::Result<bool> {
-    let kind = if shared { libc::F_RDLCK } else { libc::F_WRLCK };
+    match set(file, if shared { libc::F_RDLCK } else { libc::F_WRLCK }) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Ends the lock. Closing the file would, but a ring may keep it open a moment longer.
+pub(super) fn release(file: &File) {
+    // Nothing was locked, or the file closes anyway.
+    drop(set(file, libc::F_UNLCK));
+}
+
+fn set(file: &File, kind: libc::c_int) -> io::Result<()> {
     let lock = libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -19,12 +34,8 @@ pub(super) fn whole_file(file: &File, shared: bool) -> io::Result<bool> {
         l_pid: 0,
     };
     // SAFETY: `lock` outlives the call.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-        _ => Err(error),
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -4,12 +4,17 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::MemberInfo;
 
+use super::holder::{self, Holder};
 use super::probe::{self, Transfers};
 use super::spec::Spec;
-use super::{Device, Ram, holder, lock};
+use super::{Device, Ram, lock};
+
+/// How long a claim may outlive the process that made it, as far as we wait.
+const AFTERLIFE: Duration = Duration::from_secs(2);
 
 /// How to open a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +139,8 @@ impl Opening<'_> {
             return Err(OpenError::Kind { name: self.name.into() });
         }
         let is_block = kind.is_block_device();
-        let mut file = self.open_file(is_block)?;
+        let mut file = self.claim(is_block)?;
         let metadata = file.metadata().map_err(self.system("look at it"))?;
-        if self.mode.exclusive && !is_block {
-            self.lock(&file, &metadata)?;
-        }
         // The end of a block device is its size, as that of a file.
         let bytes = file.seek(SeekFrom::End(0)).map_err(self.system("ask for its size"))?;
         let transfers = match (self.mode.buffered, is_block) {
@@ -162,6 +164,28 @@ impl Opening<'_> {
         Ok(Opened { device: Device::File { file, memory_align, inline }, info })
     }
 
+    /// Opens it, and claims it if it is to be exclusive. The kernel may hold a killed user's claim
+    /// until that user's last I/O has ended: a holder who cannot be seen is given a moment.
+    fn claim(&self, is_block: bool) -> Result<File, OpenError> {
+        let until = Instant::now() + AFTERLIFE;
+        loop {
+            let claimed = self.open_file(is_block).and_then(|file| {
+                if self.mode.exclusive && !is_block {
+                    self.lock(&file)?;
+                }
+                Ok(file)
+            });
+            match claimed {
+                Err(OpenError::InUse { holder, .. })
+                    if holder == Holder::unknown().who && Instant::now() < until =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                claimed => return claimed,
+            }
+        }
+    }
+
     fn open_file(&self, is_block: bool) -> Result<File, OpenError> {
         let mut options = OpenOptions::new();
         options.read(true).write(!self.mode.read_only);
@@ -178,7 +202,8 @@ impl Opening<'_> {
     }
 
     /// Locks a file, and refuses it where a lock does not show: behind a loop device, or as swap.
-    fn lock(&self, file: &File, metadata: &std::fs::Metadata) -> Result<(), OpenError> {
+    fn lock(&self, file: &File) -> Result<(), OpenError> {
+        let metadata = file.metadata().map_err(self.system("look at it"))?;
         let id = (metadata.dev(), metadata.ino());
         match lock::whole_file(file, self.mode.read_only) {
             Ok(true) => {}
@@ -191,8 +216,8 @@ impl Opening<'_> {
         }
     }
 
-    fn in_use(&self, holder: Option<holder::Holder>) -> OpenError {
-        let holder = holder.unwrap_or_else(holder::Holder::unknown);
+    fn in_use(&self, holder: Option<Holder>) -> OpenError {
+        let holder = holder.unwrap_or_else(Holder::unknown);
         OpenError::InUse { name: self.name.into(), holder: holder.who, cure: holder.cure }
     }
 

@@ -65,3 +65,6 @@ fn span(text: &str) -> Result<Duration, String> {
     let nanos = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit_nanos));
     nanos.map(Duration::from_nanos).ok_or_else(|| format!("'{text}' is not a time"))
 }
+
+#[cfg(test)]
+mod tests;

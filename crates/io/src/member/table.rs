@@ -8,8 +8,8 @@ use mdspace_engine::sync::Mutex;
 
 use crate::lanes::EventFd;
 
-use super::Member;
 use super::open::{self, OpenError, OpenMode, Opened};
+use super::{Device, Member};
 
 /// All open members. Shared by the lanes; they ask it once per member and then remember.
 #[derive(Default)]
@@ -38,6 +38,15 @@ impl MemberTable {
     /// Opens the member that `name` means: a path, `ram:SIZE`, or `null:SIZE?latency=TIME`.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<(MemberId, MemberInfo), OpenError> {
         let Opened { device, info } = open::open(name, mode)?;
+        Ok((self.add(device, info.clone(), mode.read_only)?, info))
+    }
+
+    pub(crate) fn add(
+        &self,
+        device: Device,
+        info: MemberInfo,
+        read_only: bool,
+    ) -> Result<MemberId, OpenError> {
         let mut entries = self.entries.lock();
         let free = entries.iter().position(|entry| entry.latest.strong_count() == 0);
         let index = free.unwrap_or(entries.len());
@@ -49,11 +58,10 @@ impl MemberTable {
         entry.generation = entry.generation.wrapping_add(1);
         let id = MemberId { index: id_index, generation: entry.generation };
         let closing = AtomicBool::new(false);
-        let read_only = mode.read_only;
-        let member = Arc::new(Member { id, info: info.clone(), read_only, device, closing });
+        let member = Arc::new(Member { id, info, read_only, device, closing });
         entry.latest = Arc::downgrade(&member);
         entry.open = Some(member);
-        Ok((id, info))
+        Ok(id)
     }
 
     /// What an open member can do.

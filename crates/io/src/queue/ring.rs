@@ -151,6 +151,16 @@ impl Ring {
     }
 }
 
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel takes a closed ring apart later, and would keep members open and locked until
+        // then. Taken back first, they close with the member; an error means there were none.
+        let submitter = self.uring.submitter();
+        drop(submitter.unregister_files());
+        drop(submitter.unregister_buffers());
+    }
+}
+
 /// The best ring that this kernel offers: completions are run when the lane asks (6.1), or at
 /// least without an interrupt of another core (5.19).
 fn build() -> io::Result<Uring> {

@@ -1,0 +1,24 @@
+//! Which trouble is which.
+
+use super::*;
+
+#[test]
+fn the_kernels_numbers_keep_their_kind() {
+    let kinds = [
+        (libc::EIO, IoErrorKind::Medium),
+        (libc::ENODATA, IoErrorKind::Medium),
+        (libc::EILSEQ, IoErrorKind::Medium),
+        (libc::ENODEV, IoErrorKind::Gone),
+        (libc::ENXIO, IoErrorKind::Gone),
+        (libc::ESHUTDOWN, IoErrorKind::Gone),
+        (libc::ENOSPC, IoErrorKind::NoSpace),
+        (libc::EDQUOT, IoErrorKind::NoSpace),
+        (libc::EOPNOTSUPP, IoErrorKind::Unsupported),
+        (libc::ECANCELED, IoErrorKind::Cancelled),
+        (libc::EINVAL, IoErrorKind::Other),
+        (libc::EROFS, IoErrorKind::Other),
+    ];
+    for (errno, kind) in kinds {
+        assert_eq!(io_error(errno), IoError { kind, errno });
+    }
+}

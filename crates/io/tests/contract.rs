@@ -1,0 +1,148 @@
+//! The backends' contract, kept by both ways to the kernel, on every kind of member.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mdspace_engine::backend::MemberId;
+use mdspace_engine::contract::{Subject, Trouble, Wanted, check_all};
+use mdspace_engine::lane::Lane;
+use mdspace_io::{IoChoice, LanesConfig, LocalLane, MemberTable, OpenMode};
+
+/// Cases that need trouble which real members do not make on demand.
+const NEEDS_A_SIMULATOR: [&str; 6] = [
+    "a_gone_member_says_so",
+    "a_full_member_says_so",
+    "a_failed_flush_says_so",
+    "a_flushed_write_survives_a_power_cut",
+    "a_forced_write_survives_a_power_cut",
+    "forced_zeroes_survive_a_power_cut",
+];
+
+#[derive(Clone)]
+enum Members {
+    Files { directory: PathBuf, buffered: bool },
+    Ram,
+}
+
+struct Real {
+    lane: LocalLane,
+    table: Arc<MemberTable>,
+    members: Members,
+    files: RefCell<Vec<(MemberId, PathBuf)>>,
+}
+
+impl Real {
+    fn subject(io: IoChoice, members: &Members) -> Rc<dyn Subject> {
+        let config = LanesConfig { io, ..LanesConfig::default() };
+        let lane = LocalLane::new(&config).unwrap();
+        let (table, members) = (config.members, members.clone());
+        Rc::new(Self { lane, table, members, files: RefCell::default() })
+    }
+
+    fn open_file(&self, directory: &std::path::Path, buffered: bool, bytes: u64) -> MemberId {
+        let number = self.files.borrow().len();
+        let name = format!("mdspace-contract-{}-{:p}-{number}", std::process::id(), self);
+        let path = directory.join(name);
+        File::create(&path).unwrap().set_len(bytes).unwrap();
+        let mode = OpenMode { buffered, ..OpenMode::RUN };
+        let (id, _) = self.table.open(path.to_str().unwrap(), mode).unwrap();
+        self.files.borrow_mut().push((id, path));
+        id
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        for (_, path) in self.files.borrow().iter() {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+impl Subject for Real {
+    fn lane(&self) -> &Rc<Lane> {
+        self.lane.lane()
+    }
+
+    fn open(&self, wanted: Wanted) -> MemberId {
+        let bytes = wanted.sectors * 512;
+        if wanted.latency > Duration::ZERO {
+            let name = format!("null:{bytes}?latency={}us", wanted.latency.as_micros());
+            return self.table.open(&name, OpenMode::RUN).unwrap().0;
+        }
+        match &self.members {
+            Members::Files { directory, buffered } => self.open_file(directory, *buffered, bytes),
+            Members::Ram => self.table.open(&format!("ram:{bytes}"), OpenMode::RUN).unwrap().0,
+        }
+    }
+
+    fn close(&self, member: MemberId) {
+        self.table.close(member);
+    }
+
+    fn inject(&self, member: MemberId, trouble: Trouble) -> bool {
+        let files = self.files.borrow();
+        let path = files.iter().find(|(id, _)| *id == member).map(|(_, path)| path);
+        let (Trouble::Unreadable(range), Some(path)) = (trouble, path) else { return false };
+        // A file that shrinks under its user loses its last sectors.
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.set_len(range.start * 512).unwrap();
+        true
+    }
+
+    fn drive(&self, done: &dyn Fn() -> bool) {
+        let until = Instant::now() + Duration::from_secs(60);
+        self.lane.run_until(|| {
+            assert!(Instant::now() < until, "this should have ended long ago");
+            done()
+        });
+    }
+}
+
+fn check(io: IoChoice, members: &Members) -> Vec<&'static str> {
+    check_all(|| Real::subject(io, members))
+}
+
+fn files(directory: impl Into<PathBuf>, buffered: bool) -> Members {
+    Members::Files { directory: directory.into(), buffered }
+}
+
+/// Where the target directory lies there is a disk; `/tmp` may be memory.
+const ON_DISK: &str = env!("CARGO_TARGET_TMPDIR");
+
+#[test]
+fn direct_files_over_the_ring_keep_the_contract() {
+    assert_eq!(check(IoChoice::Uring, &files(ON_DISK, false)), NEEDS_A_SIMULATOR);
+}
+
+#[test]
+fn buffered_files_over_the_ring_keep_the_contract() {
+    assert_eq!(check(IoChoice::Uring, &files(ON_DISK, true)), NEEDS_A_SIMULATOR);
+}
+
+#[test]
+fn direct_files_over_threads_keep_the_contract() {
+    assert_eq!(check(IoChoice::Preadv, &files(ON_DISK, false)), NEEDS_A_SIMULATOR);
+}
+
+#[test]
+fn buffered_files_over_threads_keep_the_contract() {
+    assert_eq!(check(IoChoice::Preadv, &files(ON_DISK, true)), NEEDS_A_SIMULATOR);
+}
+
+#[test]
+fn files_in_shared_memory_keep_the_contract() {
+    assert_eq!(check(IoChoice::Auto, &files("/dev/shm", false)), NEEDS_A_SIMULATOR);
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    let not_tried = check(IoChoice::Auto, &Members::Ram);
+    assert_eq!(not_tried[0], "unreadable_sectors_are_a_medium_error");
+    assert_eq!(not_tried[1..], NEEDS_A_SIMULATOR);
+}
