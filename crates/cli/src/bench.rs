@@ -1,5 +1,6 @@
 //! `mdspace bench`: what an array gives, beside what its members give and what physics allows.
 
+mod figures;
 mod limits;
 mod load;
 mod measure;

@@ -15,9 +15,10 @@ use crate::args::BenchLimitsArgs;
 use crate::failure::Failure;
 use crate::output;
 
+use super::figures::{Figures, figures};
 use super::load::{Addresses, Pattern};
 use super::measure::Outcome;
-use super::run::{Figures, failed, figures};
+use super::run::failed;
 use super::table;
 
 const MEMBERS: usize = 6;

@@ -52,3 +52,6 @@ impl Addresses {
         block
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::run::Figures;
+use super::figures::Figures;
 
 /// A comparison of raw members and an array.
 pub(super) fn run(settings: &str, raw: &Figures, array: &Figures, facts: &[(&str, f64)]) -> String {

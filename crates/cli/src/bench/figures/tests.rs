@@ -1,0 +1,18 @@
+//! The median of repetitions.
+
+use std::time::Duration;
+
+use super::*;
+
+fn repetition(requests: u64) -> Outcome {
+    let latencies_ns = (1..=100).map(|at| at * requests * 10).collect();
+    Outcome { requests, elapsed: Duration::from_secs(1), latencies_ns, ..Outcome::default() }
+}
+
+#[test]
+fn the_repetition_in_the_middle_stands_for_all() {
+    let figures = figures(vec![repetition(300), repetition(100), repetition(200)], 1 << 20);
+    assert_eq!((figures.iops, figures.mib_s), (200.0, 200.0));
+    assert_eq!(figures.spread, [0.5, 1.5]);
+    assert_eq!((figures.p50_us, figures.p99_us), (102.0, 200.0));
+}
