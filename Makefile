@@ -6,6 +6,7 @@
 # time. One build profile serves all tests, so nothing is built twice.
 
 CARGO ?= cargo
+PROFILE ?= release
 GROUP := tools/group
 # One test program holds every test of the whole command; a group is one of its modules.
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
@@ -14,10 +15,10 @@ OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 .NOTPARALLEL:
 
 demo:
-	$(CARGO) run --quiet --release --bin mdspace -- demo
+	$(CARGO) run --quiet --profile $(PROFILE) --bin mdspace -- demo
 
 build:
-	$(CARGO) build --release --bin mdspace
+	$(CARGO) build --profile $(PROFILE) --bin mdspace
 
 check: fmt lint docs unit tree
 
@@ -35,7 +36,7 @@ lint:
 
 docs: export RUSTDOCFLAGS = -D warnings
 docs:
-	@$(GROUP) docs 300 $(CARGO) doc --workspace --no-deps --document-private-items
+	@$(GROUP) docs 300 $(CARGO) doc --workspace --lib --no-deps
 
 unit:
 	@$(GROUP) unit 900 $(CARGO) test --workspace
@@ -47,4 +48,4 @@ kernel:
 	@$(GROUP) kernel 120 $(OUTSIDE) kernel::
 
 durability:
-	@$(GROUP) durability 300 $(OUTSIDE) durability::
+	@$(GROUP) durability 300 $(OUTSIDE) durability::md_itself

@@ -1,6 +1,6 @@
 //! Making an array: what each device becomes, and the first bytes written to it.
 //!
-//! [`plan`] is pure and refuses what could not run; [`write`] then writes, superblocks last. A crash
+//! [`plan`] is pure and refuses what could not run; [`write()`] then writes, superblocks last. A crash
 //! between leaves devices without a superblock of the new array, or some with one: neither assembles
 //! by accident, for an array that misses slots is refused. The members then assemble like any other.
 
@@ -103,7 +103,7 @@ pub enum CreateError {
     },
 }
 
-/// What [`write`] is to put on the devices.
+/// What [`write()`] is to put on the devices.
 #[derive(Clone, Debug)]
 pub struct CreatePlan {
     /// The devices with their superblocks, in the order of the command line.

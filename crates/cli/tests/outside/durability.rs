@@ -5,7 +5,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Guest, Images, MIB, Model, Pattern, SECTOR, Stream, WriteLog};
+use crate::harness::{
+    Guest, Images, MIB, Mdspace, Model, Pattern, SECTOR, Stream, WriteLog, path_text,
+};
 
 /// Bytes of one member, and of the log of its writes.
 const MEMBER_BYTES: u64 = 8 * MIB;
@@ -60,20 +62,20 @@ impl Workload {
         workload
     }
 
-    /// Shell that runs the workload: `write_file FILE FIRST COUNT`, `flush` and `mark NAME` are the
-    /// caller's functions.
+    /// Guest script that runs the workload: `write MARK OPTIONS...` is the server's function, with
+    /// one `FILE FIRST COUNT` an extent and `flush` at the end where the half is flushed.
     fn script(&self) -> String {
-        let writes = |extents: &[Extent]| -> String {
-            extents
-                .iter()
-                .map(|e| format!("write_file $SHARE/{} {} {}\n", e.file, e.first, e.count))
-                .collect()
+        let extents = |half: &[Extent]| -> String {
+            half.iter().map(|e| format!(" {} {} {}", e.file, e.first, e.count)).collect()
         };
         (1..)
             .zip(&self.steps)
             .map(|(step, [flushed, rest])| {
-                let (flushed, rest) = (writes(flushed), writes(rest));
-                format!("{flushed}flush\nmark f{step}\n{rest}mark w{step}\n")
+                format!(
+                    "write{} flush\nmark f{step}\nwrite{}\nmark w{step}\n",
+                    extents(flushed),
+                    extents(rest)
+                )
             })
             .collect()
     }
@@ -97,69 +99,150 @@ const LOGGED_MEMBERS: &str = "
     modprobe dm-log-writes
     MEMBERS=()
     for i in 0 1 2 3; do
-      attach $SHARE/m$i $SHARE/log$i
-      dmsetup create lw$i --table \"0 $(blockdev --getsz ${LOOPS[0]}) log-writes ${LOOPS[*]}\"
+      attach $SHARE/m$i; member=$NEW; attach $SHARE/log$i
+      dmsetup create lw$i --table \"0 $(blockdev --getsz $member) log-writes $member $NEW\"
       MEMBERS+=(/dev/mapper/lw$i)
     done
     mark() { local i; for i in 0 1 2 3; do dmsetup message lw$i 0 mark $1; done; }
+    close_logs() { dmsetup remove lw0 lw1 lw2 lw3; detach; }
 ";
 
-/// Has md assemble the members of every mark, and returns what the array held, mark by mark.
-fn assembled_by_md(folder: &Path, marks: &[(String, Model)]) -> Vec<Vec<u8>> {
-    let names: Vec<&str> = marks.iter().map(|(mark, _)| mark.as_str()).collect();
-    Guest::new().share(folder).succeed(&format!(
-        "for mark in {}; do
-           attach $SHARE/$mark-m{{0,1,2,3}}
-           mdadm --assemble /dev/md0 \"${{LOOPS[@]}}\" 2>/dev/null
-           dd if=/dev/md0 of=$SHARE/$mark-data bs=1M iflag=direct status=none
-           [ $(check md0) = 0 ]
-           cmp $SHARE/$mark-data /dev/md0
-           mdadm --stop /dev/md0 2>/dev/null; detach
-         done",
-        names.join(" ")
-    ));
-    names
-        .iter()
-        .map(|mark| fs::read(folder.join(format!("{mark}-data"))).expect("md's copy"))
-        .collect()
+/// Shape of the array, as both commands write it.
+const SHAPE: &str =
+    "--level=6 --raid-devices=4 --size=4M --chunk=64 --data-offset=1M --run \"${MEMBERS[@]}\"";
+
+/// The workload on an array that md itself serves; `flush` is what its flush does.
+fn on_md(workload: &Workload, flush: &str) -> String {
+    format!(
+        "{LOGGED_MEMBERS}
+         quietly mdadm --create /dev/md0 --bitmap=none {SHAPE}
+         settle md0
+         write() {{
+           while [ $# -ge 3 ]; do
+             dd if=$SHARE/$1 of=/dev/md0 bs=512 seek=$2 count=$3 oflag=direct status=none
+             shift 3
+           done
+           if [ $# = 1 ]; then {flush}; fi
+         }}
+         {}
+         quietly mdadm --stop /dev/md0; close_logs",
+        workload.script()
+    )
 }
 
-/// The first mark whose members do not hold what they must, with the reason.
-fn first_loss(marks: &[(String, Model)], data: &[Vec<u8>]) -> Option<String> {
-    marks
-        .iter()
-        .zip(data)
-        .find_map(|((mark, model), data)| Some(format!("{mark}: {}", model.verify(0, data).err()?)))
+/// The workload on an array that mdspace serves inside the guest. `environment` is set for the
+/// process that serves it. A client that goes away flushes, unless it is told to be unsafe.
+fn on_mdspace(workload: &Workload, environment: &str) -> String {
+    format!(
+        "{LOGGED_MEMBERS}
+         export MDSPACE_RUN_DIR=/run/mdspace PATH=$PATH:{programs}
+         quietly mdspace create a {SHAPE}
+         quietly mdspace wait a || true
+         quietly mdspace stop a
+         quietly env {environment} mdspace assemble a --serve=nbd:unix:/run/a.nbd \"${{MEMBERS[@]}}\"
+         write() {{
+           local commands=() cache=unsafe
+           while [ $# -ge 3 ]; do
+             commands+=(-c \"write -q -s $SHARE/$1 $(($2 * 512)) $(($3 * 512))\"); shift 3
+           done
+           if [ $# = 1 ]; then commands+=(-c flush); cache=writeback; fi
+           quietly qemu-io -f raw -t $cache \"${{commands[@]}}\" 'nbd+unix:///?socket=/run/a.nbd'
+         }}
+         {script}
+         quietly mdspace stop a; close_logs",
+        programs = Path::new(env!("CARGO_BIN_EXE_mdspace")).parent().expect("a folder").display(),
+        script = workload.script()
+    )
 }
 
-/// Runs the workload on an array that md itself serves, and looks at the members as they were at
-/// some marks. `flush` is the guest's function.
-fn loss_under_md(seed: u64, flush: &str, marks: &[&str]) -> Option<String> {
+/// Runs the workload in a guest; afterwards the members as they were at the marks are images.
+fn run(seed: u64, marks: &[&str], script: impl Fn(&Workload) -> String) -> (Images, Workload) {
+    println!("seed {seed}");
     let images = Images::new();
     images.sparse("m", MEMBERS, MEMBER_BYTES);
     images.sparse("log", MEMBERS, LOG_BYTES);
     let mut workload = Workload::new(images.folder(), seed);
-    Guest::new().share(images.folder()).succeed(&format!(
-        "{LOGGED_MEMBERS}
-         mdadm --create /dev/md0 --run --level=6 --raid-devices=4 --size=4M --chunk=64 \\
-           --data-offset=1M --bitmap=none \"${{MEMBERS[@]}}\" 2>/dev/null
-         settle md0
-         write_file() {{ dd if=$1 of=/dev/md0 bs=512 seek=$2 count=$3 oflag=direct status=none; }}
-         flush() {{ {flush}; }}
-         {}",
-        workload.script()
-    ));
-    workload.marks.retain(|(mark, _)| marks.contains(&mark.as_str()));
+    Guest::new().share(images.folder()).succeed(&script(&workload));
+    workload.marks.retain(|(mark, _)| marks.is_empty() || marks.contains(&mark.as_str()));
     for (mark, _) in &workload.marks {
         replay(images.folder(), mark);
     }
-    let data = assembled_by_md(images.folder(), &workload.marks);
-    first_loss(&workload.marks, &data)
+    (images, workload)
+}
+
+/// What md finds missing: the first mark whose members do not hold what they must.
+fn loss_under_md(images: &Images, marks: &[(String, Model)]) -> Option<String> {
+    let names: Vec<&str> = marks.iter().map(|(mark, _)| mark.as_str()).collect();
+    let outcome = Guest::new().share(images.folder()).run(&format!(
+        "for mark in {}; do
+           attach $SHARE/$mark-m{{0,1,2,3}}
+           quietly mdadm --assemble /dev/md0 \"${{LOOPS[@]}}\"
+           dd if=/dev/md0 of=$SHARE/$mark-data bs=1M iflag=direct status=none
+           clean md0
+           same md0 $SHARE/$mark-data
+           quietly mdadm --stop /dev/md0; detach
+         done",
+        names.join(" ")
+    ));
+    if outcome.status != 0 {
+        return Some(format!("md cannot use the members: {}", outcome.printed));
+    }
+    marks.iter().find_map(|(mark, model)| {
+        let data = fs::read(images.folder().join(format!("{mark}-data"))).expect("md's copy");
+        Some(format!("{mark}: {}", model.verify(0, &data).err()?))
+    })
+}
+
+/// What mdspace finds missing.
+fn loss_under_mdspace(images: &Images, marks: &[(String, Model)]) -> Option<String> {
+    let mdspace = Mdspace::new();
+    marks.iter().find_map(|(mark, model)| {
+        // md must find the same later, so mdspace looks at copies.
+        let copies: Vec<PathBuf> = (0..MEMBERS)
+            .map(|member| {
+                let copy = images.folder().join(format!("{mark}-copy{member}"));
+                fs::copy(images.folder().join(format!("{mark}-m{member}")), &copy).expect("room");
+                copy
+            })
+            .collect();
+        let serve = mdspace.serve("a");
+        let mut arguments = vec!["assemble", "a", &serve];
+        arguments.extend(copies.iter().map(|copy| path_text(copy)));
+        let assembled = mdspace.run(&arguments);
+        if assembled.status != 0 {
+            return Some(format!("{mark}: mdspace cannot assemble: {}", assembled.err));
+        }
+        let mut nbd = mdspace.connect("a");
+        let data = nbd.read(0, nbd.bytes as u32);
+        let loss = model.verify(0, &data).err();
+        assert_eq!(mdspace.check("a"), 0, "at {mark}");
+        assert!(nbd.read(0, nbd.bytes as u32) == data, "what was read at {mark} must stay");
+        drop(nbd);
+        mdspace.succeed(&["stop", "a"]);
+        Some(format!("{mark}: {}", loss?))
+    })
 }
 
 #[test]
 fn md_itself_keeps_flushed_bytes_and_the_test_notices_a_flush_that_is_left_out() {
-    assert_eq!(loss_under_md(11, "sync /dev/md0", &["f2", "w5", "f8"]), None);
-    let loss = loss_under_md(12, "true", &["f1"]).expect("without a flush something is lost");
+    let (images, workload) = run(11, &["f2", "w5", "f8"], |w| on_md(w, "sync /dev/md0"));
+    assert_eq!(loss_under_md(&images, &workload.marks), None);
+    let (images, workload) = run(12, &["f1"], |w| on_md(w, "true"));
+    let loss = loss_under_md(&images, &workload.marks).expect("without a flush something is lost");
     println!("without a flush: {loss}");
+}
+
+#[test]
+fn mdspace_keeps_flushed_bytes_through_a_power_cut() {
+    let (images, workload) = run(13, &[], |w| on_mdspace(w, ""));
+    assert_eq!(loss_under_mdspace(&images, &workload.marks), None);
+    let some: Vec<_> = workload.marks.into_iter().step_by(5).collect();
+    assert_eq!(loss_under_md(&images, &some), None);
+}
+
+#[test]
+fn an_mdspace_that_flushes_nothing_is_found_out() {
+    let (images, workload) = run(14, &["f1"], |w| on_mdspace(w, "MDSPACE_TEST_NO_FLUSH=1"));
+    let loss = loss_under_mdspace(&images, &workload.marks);
+    println!("without flushes: {}", loss.expect("without flushes something is lost"));
 }

@@ -3,16 +3,22 @@
 
 mod guest;
 mod images;
+mod mdspace;
 mod model;
+mod nbd;
 mod pattern;
 mod tools;
+mod wait;
 mod write_log;
 
 pub(crate) use guest::Guest;
-pub(crate) use images::{Images, flip};
+pub(crate) use images::{Images, flip, path_text};
+pub(crate) use mdspace::Mdspace;
 pub(crate) use model::Model;
+pub(crate) use nbd::{Nbd, Request};
 pub(crate) use pattern::{Pattern, Stream};
 pub(crate) use tools::{Tools, project};
+pub(crate) use wait::until;
 pub(crate) use write_log::WriteLog;
 
 /// Bytes in a sector.

@@ -18,24 +18,24 @@ fn md_writes_and_checks_an_array_and_counts_a_flipped_byte() {
         format!(
             "attach $SHARE/m0 $SHARE/m1 $SHARE/m2
              {last}
-             mdadm --stop /dev/md0 2>&1; detach"
+             quietly mdadm --stop /dev/md0; detach"
         )
     };
     let guest = Guest::new().share(images.folder());
 
     let created = guest.succeed(&script(
-        "mdadm --create /dev/md0 --run --level=5 --raid-devices=3 --size=8M --chunk=64 \\
-           --data-offset=1M \"${LOOPS[@]}\" 2>/dev/null
+        "quietly mdadm --create /dev/md0 --run --level=5 --raid-devices=3 --size=8M --chunk=64 \\
+           --data-offset=1M \"${LOOPS[@]}\"
          settle md0
          dd if=$SHARE/data of=/dev/md0 bs=1M oflag=direct status=none
-         echo \"mismatches $(check md0)\"",
+         check md0; echo \"mismatches $MISMATCHES\"",
     ));
     assert!(created.contains("mismatches 0"), "{created}");
 
     flip(&members[1], MIB + 12345);
     let flipped = guest.succeed(&script(
-        "mdadm --assemble /dev/md0 \"${LOOPS[@]}\" 2>/dev/null
-         echo \"mismatches $(check md0)\"",
+        "quietly mdadm --assemble /dev/md0 \"${LOOPS[@]}\"
+         check md0; echo \"mismatches $MISMATCHES\"",
     ));
     assert!(flipped.contains("mismatches 8"), "md must count the flipped page: {flipped}");
 }

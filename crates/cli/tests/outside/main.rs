@@ -2,7 +2,11 @@
 //! can show. `make test` runs each module as a group of its own; `cargo test` alone leaves this
 //! program out, since most of it needs the programs that `tools/fetch` unpacks.
 
+mod clients;
+mod docs;
 mod durability;
 mod harness;
+mod interop;
 mod kernel;
+mod kills;
 mod tree;

@@ -7,8 +7,8 @@ use super::Tools;
 
 /// One boot to come.
 pub(crate) struct Guest {
+    disks: Vec<PathBuf>,
     share: Option<PathBuf>,
-    modules: String,
     limit_s: u32,
 }
 
@@ -23,12 +23,24 @@ pub(crate) struct Outcome {
 impl Guest {
     /// A guest without disks, two minutes to run.
     pub(crate) fn new() -> Self {
-        Self { share: None, modules: String::new(), limit_s: 120 }
+        Self { disks: Vec::new(), share: None, limit_s: 120 }
+    }
+
+    /// Attaches images as `$D0`, `$D1`, ...: a write that the guest saw complete survives its crash.
+    pub(crate) fn disks(mut self, images: &[PathBuf]) -> Self {
+        self.disks = images.to_vec();
+        self
     }
 
     /// Shows a host folder as `$SHARE`.
     pub(crate) fn share(mut self, folder: &Path) -> Self {
         self.share = Some(folder.to_owned());
+        self
+    }
+
+    /// Gives the script more time.
+    pub(crate) fn limit_s(mut self, seconds: u32) -> Self {
+        self.limit_s = seconds;
         self
     }
 
@@ -40,11 +52,11 @@ impl Guest {
         let prelude = include_str!("guest.sh");
         std::fs::write(file.path(), format!("{prelude}\n{script}\n")).expect("a temporary file");
         let mut command = tools.run_in_uml();
-        command.args(["-t", &self.limit_s.to_string(), "-k", &self.modules]);
+        command.args(["-t", &self.limit_s.to_string()]);
         if let Some(share) = &self.share {
             command.arg("-d").arg(share);
         }
-        command.arg(file.path()).stdin(Stdio::null());
+        command.arg(file.path()).args(&self.disks).stdin(Stdio::null());
         let output = command.output().expect("tools/run-in-uml.sh runs");
         let status = output.status.code().unwrap_or(125);
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,53 +1,110 @@
 # What every guest script starts with: members over loop devices, and md's answers as words.
+# A new process, even a subshell, is what costs time in this guest: builtins do what they can.
 set -euo pipefail
-trap 'echo "guest: line $LINENO failed: $BASH_COMMAND" >&2' ERR
+set -E
+trap 'echo "guest: failed: $BASH_COMMAND" >&2; tail -n 20 /run/quiet.log >&2' ERR
+LOOPS=()
+exec 9<> <(:)
 
-# attach FILE... - puts the loop devices of the files in $LOOPS.
+# quietly COMMAND... - its output is shown only when something fails.
+quietly() { echo "+ $*" >>/run/quiet.log; "$@" >>/run/quiet.log 2>&1; }
+
+# pause - lets a moment go by between two looks at a condition.
+pause() { read -rt 0.01 -u 9 || true; }
+
+# attach FILE... - adds the loop devices of the files to $LOOPS; the last one is also $NEW.
 attach() {
-  LOOPS=() ; local file
-  for file in "$@"; do LOOPS+=("$(losetup --find --show "$file")"); done
+  local file
+  for file in "$@"; do NEW=$(losetup --find --show "$file"); LOOPS+=("$NEW"); done
 }
 
 # detach - gives back what attach took; every byte is in the files then.
-detach() {
-  local loop
-  for loop in "${LOOPS[@]}"; do blockdev --flushbufs "$loop"; losetup --detach "$loop"; done
-  LOOPS=()
+detach() { blockdev --flushbufs "${LOOPS[@]}"; losetup --detach "${LOOPS[@]}"; LOOPS=(); }
+
+# put MD FILE OFFSET BYTES - writes the first bytes of a file to an array.
+put() {
+  dd if="$2" of="/dev/$1" bs=1M seek="$3" count="$4" iflag=count_bytes,fullblock \
+    oflag=direct,seek_bytes conv=notrunc status=none
 }
 
-md() { cat "/sys/block/$1/md/$2"; }
+# same MD FILE - whether an array holds exactly a file's bytes; read from the members, not the cache.
+same() { dd if="/dev/$1" bs=1M iflag=direct status=none | cmp - "$2"; }
 
-# settle MD - waits until resync and recovery are over.
-settle() { mdadm --wait "/dev/$1" || true; [ "$(md "$1" sync_action)" = idle ]; }
+# md MD NAME - one of md's sysfs values.
+md() { local value; read -r value <"/sys/block/$1/md/$2"; echo "$value"; }
 
-# sectors_read MD - sectors that md has read from all members so far.
-sectors_read() { member_stat "$1" 3; }
-# sectors_written MD - the same for writes.
-sectors_written() { member_stat "$1" 7; }
-member_stat() {
-  local slave sum=0 fields
-  for slave in "/sys/block/$1/slaves/"*; do
-    read -ra fields <"$slave/stat"; sum=$((sum + fields[$2 - 1]))
+# bytes MD - the size of an array.
+bytes() { local sectors; read -r sectors <"/sys/block/$1/size"; echo $((sectors * 512)); }
+
+# settle MD - waits until resync and recovery are over. md may say idle for a moment before it
+# starts what it has to do, so only a lasting idle counts.
+settle() {
+  local quiet=0 action
+  while [ $quiet -lt 4 ]; do
+    read -r action <"/sys/block/$1/md/sync_action"
+    if [ "$action" = idle ]; then quiet=$((quiet + 1)); else quiet=0; fi
+    pause
   done
-  echo $sum
 }
 
-# check MD - has md read and compared everything; prints the sectors that differ. Fails unless the
-# array is whole and the check ran to its end, having read all that members use.
-check() {
+# whole MD - waits until no member is missing.
+whole() {
+  local missing=1
+  until [ "$missing" = 0 ]; do pause; read -r missing <"/sys/block/$1/md/degraded"; done
   settle "$1"
-  [ "$(md "$1" degraded)" = 0 ] || { echo "guest: $1 is degraded" >&2; return 1; }
-  local before after all
-  before=$(sectors_read "$1")
+}
+
+# unmarked MD - waits until the bitmap marks nothing.
+unmarked() {
+  local members=("/sys/block/$1/slaves/"*)
+  until mdadm --examine-bitmap "/dev/${members[0]##*/}" | grep -q ' 0 dirty '; do pause; done
+}
+
+# stay_dirty MD - from now on a write leaves its marks: md neither calls the array clean nor clears
+# the bitmap when it has been idle.
+stay_dirty() { echo 1000 >"/sys/block/$1/md/safe_mode_delay"; echo 1000 >"/sys/block/$1/md/bitmap/time_base"; }
+
+# count_reads DEVICE... - puts in $READS how many sectors have been read from devices so far.
+count_reads() {
+  local device fields; READS=0
+  for device in "$@"; do
+    read -ra fields <"/sys/class/block/${device##*/}/stat"; READS=$((READS + fields[2]))
+  done
+}
+
+# redundant_sectors MD - sectors that a check must read: all that members use. RAID10 counts copies,
+# since a last row need not be full.
+redundant_sectors() {
+  local layout
+  if [ "$(md "$1" level)" = raid10 ]; then
+    layout=$(md "$1" layout); layout=${layout%% *}
+    echo $(($(bytes "$1") / 512 * (layout & 255) * (layout >> 8 & 255)))
+  else
+    echo $((2 * $(md "$1" component_size) * $(md "$1" raid_disks)))
+  fi
+}
+
+# check MD - has md read and compared everything; $MISMATCHES are the sectors that differ. Fails
+# unless the array is whole and the check ran to its end, having read all that members use.
+check() {
+  local missing last before all members=("/sys/block/$1/slaves/"*)
+  settle "$1"
+  read -r missing <"/sys/block/$1/md/degraded"
+  [ "$missing" = 0 ] || { echo "guest: $1 is degraded" >&2; return 1; }
+  count_reads "${members[@]}"; before=$READS
   echo check >"/sys/block/$1/md/sync_action"
-  mdadm --wait "/dev/$1" || true
-  [ "$(md "$1" sync_action)" = idle ]
-  [ "$(md "$1" last_sync_action)" = check ]
-  dmesg | grep -q "md: $1: data-check done" || { echo "guest: the check of $1 did not end" >&2; return 1; }
-  after=$(sectors_read "$1")
-  all=$((2 * $(md "$1" component_size) * $(md "$1" raid_disks)))
-  [ $((after - before)) -ge "$all" ] ||
-    { echo "guest: the check of $1 read $((after - before)) sectors of $all" >&2; return 1; }
-  dmesg --clear
-  md "$1" mismatch_cnt
+  settle "$1"
+  read -r last <"/sys/block/$1/md/last_sync_action"; [ "$last" = check ]
+  dmesg --read-clear | grep -q "md: $1: data-check done" ||
+    { echo "guest: the check of $1 did not end" >&2; return 1; }
+  count_reads "${members[@]}"; all=$(redundant_sectors "$1")
+  [ $((READS - before)) -ge "$all" ] ||
+    { echo "guest: the check of $1 read $((READS - before)) sectors of $all" >&2; return 1; }
+  read -r MISMATCHES <"/sys/block/$1/md/mismatch_cnt"
+}
+
+# clean MD - whether a check counts nothing.
+clean() {
+  check "$1"
+  [ "$MISMATCHES" = 0 ] || { echo "guest: the check of $1 counts $MISMATCHES" >&2; return 1; }
 }

@@ -41,6 +41,11 @@ impl Images {
     }
 }
 
+/// A path as a command's argument.
+pub(crate) fn path_text(path: &Path) -> &str {
+    path.to_str().expect("our paths are text")
+}
+
 /// Flips one bit of the byte at `offset`.
 pub(crate) fn flip(image: &Path, offset: u64) {
     let file = OpenOptions::new().read(true).write(true).open(image).expect("the image exists");

@@ -46,6 +46,11 @@ impl Pattern {
         ))
     }
 
+    /// Bytes for `sectors` sectors from `first` on.
+    pub(crate) fn bytes(self, first: u64, sectors: u64, version: u64) -> Vec<u8> {
+        (first..first + sectors).flat_map(|number| self.sector(number, version)).collect()
+    }
+
     /// Writes sectors 0 to `sectors` to a file.
     pub(crate) fn write_file(self, path: &Path, sectors: u64, version: u64) {
         let mut file = BufWriter::new(File::create(path).expect("the folder is writable"));

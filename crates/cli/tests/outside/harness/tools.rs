@@ -44,6 +44,24 @@ impl Tools {
         Self { root, directory, variables }
     }
 
+    /// A command of one of the fetched programs, or of the host's.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let found = self
+            .path()
+            .split(':')
+            .map(|directory| Path::new(directory).join(program))
+            .find(|path| path.exists())
+            .unwrap_or_else(|| panic!("{program} is not on PATH: run `tools/fetch`"));
+        let mut command = Command::new(found);
+        command.envs(&self.variables);
+        command
+    }
+
+    /// `PATH` with the fetched programs.
+    pub(crate) fn path(&self) -> &str {
+        &self.variables["PATH"]
+    }
+
     /// The script that boots the guest.
     pub(crate) fn run_in_uml(&self) -> Command {
         let mut command = Command::new(self.root.join("tools/run-in-uml.sh"));

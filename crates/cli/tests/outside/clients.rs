@@ -1,0 +1,187 @@
+//! The NBD clients that users have, against an array.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::harness::{Images, MIB, Mdspace, Pattern, SECTOR, Tools, path_text};
+
+/// A RAID6 of four files, served over NBD.
+struct Served {
+    images: Images,
+    mdspace: Mdspace,
+    bytes: u64,
+}
+
+impl Served {
+    fn start() -> Self {
+        let images = Images::new();
+        let mdspace = Mdspace::new();
+        let members = images.sparse("m", 4, 18 * MIB);
+        let serve = mdspace.serve("served");
+        let mut arguments =
+            vec!["create", "served", "--level=6", "--raid-devices=4", "--size=16M", "--chunk=64"];
+        arguments.extend(["--run", &serve]);
+        arguments.extend(members.iter().map(|path| path_text(path)));
+        mdspace.succeed(&arguments);
+        let bytes = mdspace.connect("served").bytes;
+        assert_eq!(bytes, 32 * MIB);
+        Self { images, mdspace, bytes }
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.mdspace.socket("served").display())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.images.folder().join(name)
+    }
+
+    /// Runs one of the clients to its end.
+    fn client(&self, program: &str, arguments: &[&str]) -> Output {
+        let folder = self.images.folder();
+        Tools::find()
+            .command(program)
+            .args(arguments)
+            .current_dir(folder)
+            .output()
+            .unwrap_or_else(|error| panic!("{program} starts: {error}"))
+    }
+
+    /// Runs a client that must succeed; returns what it printed.
+    fn succeed(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.client(program, arguments);
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {arguments:?}: {}\n{out}{err}", output.status);
+        out
+    }
+
+    /// Checks, stops and asserts that both went well.
+    fn finish(self) {
+        assert_eq!(self.mdspace.check("served"), 0);
+        self.mdspace.succeed(&["stop", "served"]);
+    }
+}
+
+#[test]
+fn nbdinfo_sees_the_size_and_what_the_front_can_do() {
+    let served = Served::start();
+    let printed = served.succeed("nbdinfo", &["--json", &served.uri()]);
+    let info: serde_json::Value = serde_json::from_str(&printed).expect("nbdinfo prints JSON");
+    let export = &info["exports"][0];
+    assert_eq!(export["export-size"], served.bytes);
+    for (key, value) in [("is_read_only", false), ("can_flush", true), ("can_fua", true)] {
+        assert_eq!(export[key], value, "{key} in {printed}");
+    }
+    served.finish();
+}
+
+#[test]
+fn nbdcopy_copies_both_ways() {
+    let served = Served::start();
+    let (there, back) = (served.file("there"), served.file("back"));
+    Pattern { seed: 21 }.write_file(&there, served.bytes / SECTOR as u64, 1);
+    let uri = served.uri();
+    served.succeed("nbdcopy", &["--flush", path_text(&there), &uri]);
+    served.succeed("nbdcopy", &[&uri, path_text(&back)]);
+    assert!(fs::read(there).expect("a file") == fs::read(back).expect("a file"), "copies differ");
+    served.finish();
+}
+
+#[test]
+fn fio_verifies_what_it_wrote_at_depth_and_notices_a_flipped_byte() {
+    let served = Served::start();
+    let uri = format!("--uri={}", served.uri());
+    let job = |more: &[&str]| {
+        let fixed = [
+            "--name=job",
+            "--ioengine=nbd",
+            &uri,
+            "--rw=randwrite",
+            "--bsrange=512-64k",
+            "--iodepth=32",
+            "--size=32M",
+            "--randseed=7",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--verify_state_save=0",
+        ];
+        [&fixed, more].concat().iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>()
+    };
+    let run = |arguments: Vec<String>| {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        served.client("fio", &arguments)
+    };
+    let written = run(job(&["--do_verify=1"]));
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stdout));
+
+    let mut nbd = served.mdspace.connect("served");
+    let mut sector = nbd.read(8 * MIB, SECTOR as u32);
+    sector[100] ^= 1;
+    nbd.write(8 * MIB, &sector);
+    drop(nbd);
+    let flipped = run(job(&["--verify_only=1"]));
+    assert!(!flipped.status.success(), "fio must notice a flipped byte");
+    served.finish();
+}
+
+#[test]
+fn two_fio_connections_at_once_read_what_they_wrote() {
+    let served = Served::start();
+    let uri = format!("--uri={}", served.uri());
+    served.succeed(
+        "fio",
+        &[
+            "--name=two",
+            "--ioengine=nbd",
+            &uri,
+            "--rw=randrw",
+            "--bs=4k",
+            "--iodepth=16",
+            "--numjobs=2",
+            "--size=16M",
+            "--offset_increment=16M",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--verify_state_save=0",
+            "--randseed=8",
+            "--thread",
+        ],
+    );
+    served.finish();
+}
+
+#[test]
+fn qemu_io_reads_back_patterns_zeroes_and_discards() {
+    let served = Served::start();
+    let uri = served.uri();
+    let commands = [
+        "write -P 0xa5 0 4M",
+        "write -P 0x5a 512 64k",
+        "write -f -P 0x11 1000k 13k",
+        "flush",
+        "read -P 0xa5 0 512",
+        "read -P 0x5a 512 64k",
+        "read -P 0x11 1000k 13k",
+        "write -z 2M 128k",
+        "read -P 0 2M 128k",
+        "read -P 0xa5 2176k 64k",
+        "discard 3M 64k",
+        "aio_write -P 0x77 5M 1M",
+        "aio_write -P 0x78 6M 1M",
+        "aio_flush",
+        "read -P 0x77 5M 1M",
+        "read -P 0x78 6M 1M",
+    ];
+    let mut arguments = vec!["-f", "raw"];
+    arguments.extend(commands.iter().flat_map(|&command| ["-c", command]));
+    arguments.push(&uri);
+    let printed = served.succeed("qemu-io", &arguments);
+    assert!(!printed.contains("verification failed"), "{printed}");
+
+    let wrong = served.client("qemu-io", &["-f", "raw", "-c", "read -P 0xee 0 512", &uri]);
+    let wrong = String::from_utf8_lossy(&wrong.stdout).into_owned();
+    assert!(wrong.contains("verification failed"), "qemu-io must notice a wrong byte: {wrong}");
+    served.finish();
+}

@@ -1,0 +1,103 @@
+//! Linux md and mdspace on the same members: what one writes the other reads, what one degrades the
+//! other rebuilds, and `check` counts nothing on either side.
+//!
+//! Two boots serve all cases. In the first md makes every array. Then mdspace takes those over, and
+//! makes every array itself. In the second boot md takes both over; mdspace reads them a last time.
+
+mod cases;
+mod intent;
+mod kernel_side;
+mod our_side;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::harness::{Guest, Images, MIB, Pattern, SECTOR};
+use cases::{CASES, Case};
+use our_side::Ours;
+
+/// Members have room for 4 MiB of data, superblock and bitmap.
+const MEMBER_BYTES: u64 = 6 * MIB;
+/// The largest array: RAID0 over four whole members.
+const ARRAY_BYTES_MAX: u64 = 24 * MIB;
+
+#[test]
+fn md_and_mdspace_take_over_each_others_arrays() {
+    let images = Images::new();
+    let fills: Vec<Vec<u8>> = (1..=3)
+        .map(|version| {
+            let fill = Pattern { seed: 5 }.bytes(0, ARRAY_BYTES_MAX / SECTOR as u64, version);
+            fs::write(images.folder().join(format!("v{version}")), &fill).expect("room on disk");
+            fill
+        })
+        .collect();
+    let guest = Guest::new().share(images.folder()).limit_s(400);
+
+    let theirs = images_of("k", &images);
+    let script: String = CASES.iter().map(kernel_side::makes).collect();
+    let printed = guest.succeed(&in_folder("k", &script));
+    let sizes = sizes(&printed);
+    for (index, ours) in theirs.iter().enumerate() {
+        let bytes = sizes[ours.case.name];
+        let mut expected = fills[0][..bytes].to_vec();
+        let third = bytes / 3 / 65536 * 65536;
+        expected[third..2 * third].copy_from_slice(&fills[1][..third]);
+        let expected = ours.take_over(expected, Pattern { seed: 100 + index as u64 });
+        expect_in_guest(&images, "k", ours.case, &expected);
+    }
+
+    let own = images_of("u", &images);
+    for (index, ours) in own.iter().enumerate() {
+        let content = |bytes: u64| fills[0][..bytes as usize].to_vec();
+        let expected = ours.make(&content, Pattern { seed: 200 + index as u64 });
+        expect_in_guest(&images, "u", ours.case, &expected);
+    }
+
+    let whole: String = CASES.iter().map(|case| kernel_side::takes_over(case, true)).collect();
+    let degraded: String =
+        CASES.iter().map(|case| kernel_side::takes_over(case, case.failed.is_empty())).collect();
+    guest.succeed(&(in_folder("k", &whole) + &in_folder("u", &degraded)));
+    for ours in theirs.iter().chain(&own) {
+        ours.verify(&fills[2][..sizes[ours.case.name]]);
+    }
+}
+
+/// Empty images for every case, in a folder below `images`.
+fn images_of(folder: &str, images: &Images) -> Vec<Ours<'static>> {
+    fs::create_dir(images.folder().join(folder)).expect("a new folder");
+    let sparse = |case: &Case, kind: &str, count: usize| {
+        images.sparse(&format!("{folder}/{}-{kind}", case.name), count, MEMBER_BYTES)
+    };
+    CASES
+        .iter()
+        .map(|case| Ours {
+            case,
+            members: sparse(case, "m", case.members),
+            spares: sparse(case, "s", case.failed.len()),
+        })
+        .collect()
+}
+
+/// Guest script on the images of one folder.
+fn in_folder(folder: &str, script: &str) -> String {
+    format!("DIR=$SHARE/{folder}\n{script}")
+}
+
+/// The guest compares an array with this.
+fn expect_in_guest(images: &Images, folder: &str, case: &Case, expected: &[u8]) {
+    let file = images.folder().join(folder).join(format!("{}-expected", case.name));
+    fs::write(file, expected).expect("room on disk");
+}
+
+/// Bytes of every array that md made.
+fn sizes(printed: &str) -> BTreeMap<&str, usize> {
+    let sizes: BTreeMap<_, _> = printed
+        .lines()
+        .filter_map(|line| {
+            let (name, bytes) = line.split_once(' ')?;
+            Some((name, bytes.parse().ok()?))
+        })
+        .collect();
+    assert_eq!(sizes.len(), CASES.len(), "md must say every size:\n{printed}");
+    sizes
+}
