@@ -6,13 +6,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{IoDone, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
-use mdspace_engine::lane::{Lane, LaneId, OpOwner};
+use mdspace_engine::lane::{Lane, OpOwner};
 use mdspace_engine::time::Time;
-use mdspace_io::{LaneIo, Lanes, LanesConfig, OpenMode, Payload};
+use mdspace_io::{LaneIo, LanesConfig, LocalLane, OpenMode, Payload};
 
 struct Work {
     member: MemberId,
@@ -96,62 +95,66 @@ fn cpu_nanos() -> u64 {
     tasks.filter_map(|task| stat(task.ok()?).ok()).map(nanos).sum()
 }
 
+/// Writes all of a member in memory once: memory that nobody has touched is not there yet.
+async fn fill(lane: Rc<Lane>, io: LaneIo, member: MemberId, sectors: u64) {
+    const PIECE_SECTORS: u64 = 2048;
+    let payload = io.payload(PIECE_SECTORS as usize * 512);
+    for sector in (0..sectors).step_by(PIECE_SECTORS as usize) {
+        let range = 0..(sectors - sector).min(PIECE_SECTORS) as usize * 512;
+        let from = WriteFrom::Source(payload.clone(), range);
+        let op = IoOp::Write { sector, from, fua: false };
+        assert!(lane.io(MemberIo { member, op, deadline: None }).await.result.is_ok());
+    }
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let arg = |at: usize, default: &str| args.get(at).cloned().unwrap_or(default.into());
-    let write = arg(1, "read") == "write";
+    let (name, write) = (arg(0, "ram:256M"), arg(1, "read") == "write");
     let block_bytes: usize = arg(2, "4096").parse().unwrap();
     let depth: usize = arg(3, "128").parse().unwrap();
     let seconds: f64 = arg(4, "3").parse().unwrap();
     let direct = arg(5, "task") == "direct";
-    let mode = OpenMode { read_only: !write, exclusive: false, buffered: arg(6, "") == "buffered" };
+    let in_memory = name.starts_with("ram:");
+    let buffered = arg(6, "") == "buffered";
+    let mode = OpenMode { read_only: !write && !in_memory, exclusive: false, buffered };
 
-    let lanes = Lanes::start(LanesConfig::default()).unwrap();
-    let (member, info) = lanes.members().open(&arg(0, "ram:256M"), mode).unwrap();
-    let blocks = info.sectors * 512 / block_bytes as u64;
-    let (sender, receiver) = channel();
-    let (started, cpu_before) = (Instant::now(), cpu_nanos());
-    lanes.run_on(LaneId(0), move |lane: &Rc<Lane>, io: &LaneIo| {
-        let until = lane.backend().now() + Duration::from_secs_f64(seconds);
-        let (random, done) = (Cell::new(88_172_645_463_325_252), Cell::new(0));
-        let work = Work { member, blocks, block_bytes, write, until, random, done };
-        let work = Rc::new(work);
-        let payloads: Vec<_> = (0..depth).map(|_| io.payload(block_bytes)).collect();
-        if direct {
-            let all = Rc::new_cyclic(|this| Direct {
-                lane: lane.clone(),
-                work: work.clone(),
-                payloads,
-                left: Cell::new(depth),
-                this: this.clone(),
-            });
-            (0..depth).for_each(|tag| all.start(tag as u64));
-            let lane_of_report = lane.clone();
-            lane.spawn(async move {
-                while all.left.get() > 0 {
-                    let soon = lane_of_report.backend().now() + Duration::from_millis(10);
-                    lane_of_report.sleep_until(soon).await;
-                }
-                sender.send(work.done.get()).unwrap();
-            });
-        } else {
-            for payload in payloads {
-                let (lane_of_task, work, sender) = (lane.clone(), work.clone(), sender.clone());
-                lane.spawn(async move {
-                    place(lane_of_task, work.clone(), payload).await;
-                    sender.send(work.done.get()).unwrap();
-                });
-            }
-        }
-    });
-    let mut total = 0;
-    for _ in 0..if direct { 1 } else { depth } {
-        total = total.max(receiver.recv().unwrap());
+    let config = LanesConfig::default();
+    let local = LocalLane::new(&config).unwrap();
+    let (member, info) = config.members.open(&name, mode).unwrap();
+    let (lane, io) = (local.lane().clone(), local.io().clone());
+    if in_memory {
+        local.block_on(fill(lane.clone(), io.clone(), member, info.sectors));
     }
-    let seconds = started.elapsed().as_secs_f64();
-    let rate = total as f64 / seconds;
-    let gib = rate * block_bytes as f64 / (1u64 << 30) as f64;
-    let cpu = (cpu_nanos() - cpu_before) as f64 / total as f64;
-    println!("{:.0} k/s, {gib:.2} GiB/s; {cpu:.0} ns of CPU each", rate / 1e3);
-    lanes.stop(Duration::from_secs(10)).unwrap();
+    let (started, cpu_before) = (Instant::now(), cpu_nanos());
+    let work = Rc::new(Work {
+        member,
+        blocks: info.sectors * 512 / block_bytes as u64,
+        block_bytes,
+        write,
+        until: lane.backend().now() + Duration::from_secs_f64(seconds),
+        random: Cell::new(88_172_645_463_325_252),
+        done: Cell::new(0),
+    });
+    let payloads: Vec<_> = (0..depth).map(|_| io.payload(block_bytes)).collect();
+    if direct {
+        let all = Rc::new_cyclic(|this| Direct {
+            lane: lane.clone(),
+            work: work.clone(),
+            payloads,
+            left: Cell::new(depth),
+            this: this.clone(),
+        });
+        (0..depth).for_each(|tag| all.start(tag as u64));
+        local.run_until(|| all.left.get() == 0);
+    } else {
+        for payload in payloads {
+            lane.spawn(place(lane.clone(), work.clone(), payload));
+        }
+        local.run_until(|| lane.task_count() == 0);
+    }
+    let (total, seconds) = (work.done.get() as f64, started.elapsed().as_secs_f64());
+    let gib = total * block_bytes as f64 / seconds / (1u64 << 30) as f64;
+    let cpu = (cpu_nanos() - cpu_before) as f64 / total;
+    println!("{:.0} k/s, {gib:.2} GiB/s; {cpu:.0} ns of CPU each", total / seconds / 1e3);
 }

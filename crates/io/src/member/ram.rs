@@ -1,5 +1,10 @@
 //! A member in memory.
 
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::ptr::NonNull;
 
@@ -48,7 +53,7 @@ impl Ram {
     pub(crate) unsafe fn write(&self, offset: usize, from: *const u8, len: usize) {
         let to = self.range(offset, len);
         // SAFETY: `to` is within the mapping; the caller answers for `from`.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+        unsafe { stream::copy(from, to, len) };
     }
 
     /// Makes the range read as zeroes and gives its whole pages back.
