@@ -1,15 +1,18 @@
 //! The command line: verbs, options and their values. Long options carry mdadm's names.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) mod bench;
+pub(crate) mod create;
 pub(crate) mod member;
 pub(crate) mod name;
 pub(crate) mod size;
 
 pub(crate) use bench::{BenchArgs, BenchLimitsArgs, BenchRunArgs, BenchVerb};
+pub(crate) use create::{AssembleArgs, CreateArgs};
 pub(crate) use member::MemberSpec;
 pub(crate) use name::ArrayName;
 
@@ -32,12 +35,18 @@ pub(crate) struct CommandLine {
 /// What mdspace can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Make a new array of members, start it and serve it.
+    Create(Box<CreateArgs>),
+    /// Start an array from its members and serve it.
+    Assemble(Box<AssembleArgs>),
     /// Stop an array cleanly; exit 1 while clients are connected.
     Stop(StopArgs),
     /// Show an array as `mdadm --detail` does.
     Detail(DetailArgs),
     /// Show every array of this user as /proc/mdstat does.
     Mdstat,
+    /// Add members; one that was here before comes back by bitmap, else it becomes a spare.
+    Add(AddArgs),
     /// Bring back a member that was here before, by bitmap; never a full rebuild.
     ReAdd(MembersArgs),
     /// Take failed members and spares out of the array.
@@ -66,6 +75,8 @@ pub(crate) enum Verb {
     Unserve(FrontArgs),
     /// Measure: an array beside its raw members, or the limits of this machine.
     Bench(BenchArgs),
+    /// Show mdspace at work: an array of files in a temporary directory, compared byte by byte.
+    Demo(DemoArgs),
     /// Show what this host offers and how to get what is missing.
     Doctor(JsonArgs),
     /// Print the completions of a shell.
@@ -74,6 +85,13 @@ pub(crate) enum Verb {
     Man,
     /// Print help; --json lists every verb and option.
     Help(HelpArgs),
+    /// The serving process itself; started by create and assemble.
+    #[command(name = "__serve", hide = true)]
+    ServingProcess {
+        /// The words of the command that starts it.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 /// An array by name.
@@ -114,6 +132,15 @@ pub(crate) struct MembersArgs {
     /// The members.
     #[arg(required = true, value_name = "MEMBER")]
     pub(crate) members: Vec<MemberSpec>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    pub(crate) on: MembersArgs,
+    /// Answer yes to every question.
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
 }
 
 #[derive(Args, Debug)]
@@ -203,6 +230,13 @@ pub(crate) struct FrontArgs {
     pub(crate) name: ArrayName,
     /// nbd:unix:/path.sock or nbd:tcp:[host:]port, with ?ro for read-only.
     pub(crate) front: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Directory whose files go into the file system; default mdspace's own sources.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

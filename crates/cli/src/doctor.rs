@@ -38,6 +38,7 @@ impl Diagnosis {
             kernel(),
             io_uring(),
             locked_memory(),
+            parity(),
             numa(),
             device("FUSE", "/dev/fuse", "modprobe fuse"),
             device("loop", "/dev/loop-control", "modprobe loop"),
@@ -116,6 +117,11 @@ fn locked_memory() -> Finding {
         return ok("locked memory", found);
     }
     lacking("locked memory", found, "ulimit -l unlimited   (LimitMEMLOCK= in a unit)", false)
+}
+
+/// The instruction set that computes parity.
+fn parity() -> Finding {
+    ok("parity", mdspace_parity::kernels().isa().to_string())
 }
 
 fn numa() -> Finding {

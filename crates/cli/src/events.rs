@@ -69,6 +69,12 @@ impl Happened {
         Self { event: event.into(), member: None, note: None }
     }
 
+    /// A sync task began.
+    pub(crate) fn started(action: SyncAction) -> Self {
+        let note = Some(action.word().to_owned());
+        Self { event: "RebuildStarted".into(), member: None, note }
+    }
+
     fn to_member(event: &str, member: &str) -> Self {
         Self { event: event.into(), member: Some(member.into()), note: None }
     }
@@ -112,8 +118,7 @@ fn sync_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
         happened.push(Happened { event: "RebuildFinished".into(), member: None, note });
     }
     if is.runs() && was != is {
-        let note = Some(is.word().to_owned());
-        happened.push(Happened { event: "RebuildStarted".into(), member: None, note });
+        happened.push(Happened::started(is));
     }
     let step = |status: &ArrayStatus| {
         let percent = status.sync.completed_sectors * 100 / status.sync.total_sectors.max(1);

@@ -1,7 +1,5 @@
 //! The `mdspace` command: Linux software RAID (md) in user space.
 
-#![allow(dead_code, reason = "the serving process lands with the engine")]
-
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -9,6 +7,7 @@ use clap::Parser;
 mod args;
 mod bench;
 mod control;
+mod demo;
 mod doctor;
 mod events;
 mod failure;
@@ -16,9 +15,11 @@ mod help_json;
 mod layout_words;
 mod member_probe;
 mod output;
+mod process;
 mod render;
 mod report;
 mod run_dir;
+mod settings;
 mod verbs;
 
 fn main() -> ExitCode {

@@ -11,6 +11,7 @@ use crate::run_dir::RunDir;
 
 mod action;
 mod bench;
+mod create;
 mod detail;
 mod doctor;
 mod events;
@@ -22,15 +23,20 @@ mod stop;
 mod wait;
 mod zero_superblock;
 
+pub(crate) use members::absolute;
+
 /// Exit code of a verb that did its work and says so by it.
 type Outcome = Result<ExitCode, Failure>;
 
 /// Runs one verb.
 pub(crate) fn run(verb: Verb) -> Outcome {
     match verb {
+        Verb::Create(args) => create::create(args),
+        Verb::Assemble(args) => create::assemble(args),
         Verb::Stop(args) => stop::run(&args),
         Verb::Detail(args) => detail::run(&args),
         Verb::Mdstat => mdstat::run(),
+        Verb::Add(args) => members::add(&args),
         Verb::ReAdd(args) => members::re_add(&args),
         Verb::Remove(args) => members::remove(&args),
         Verb::Fail(args) => members::fail(&args),
@@ -45,10 +51,12 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Serve(args) => ask(&args.name, &Request::Serve { front: args.front }),
         Verb::Unserve(args) => ask(&args.name, &Request::Unserve { front: args.front }),
         Verb::Bench(args) => bench::run(&args),
+        Verb::Demo(args) => crate::demo::run(args.from).map(|()| ExitCode::SUCCESS),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => help::completions(args.shell),
         Verb::Man => help::man(),
         Verb::Help(args) => help::run(&args),
+        Verb::ServingProcess { words } => create::serving_process(words),
     }
 }
 

@@ -14,16 +14,6 @@ impl ArrayName {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// The name on disk: `HOST:NAME`, or `NAME` alone where that would not fit or no host is given.
-    pub(crate) fn on_disk(&self, host: Option<&str>) -> String {
-        match host {
-            Some(host) if host.len() + 1 + self.0.len() <= NAME_BYTES_MAX => {
-                format!("{host}:{}", self.0)
-            }
-            _ => self.0.clone(),
-        }
-    }
 }
 
 impl FromStr for ArrayName {

@@ -11,7 +11,7 @@ fn run_dir() -> (tempfile::TempDir, RunDir) {
 
 fn member(folder: &Path, bytes: u64) -> PathBuf {
     let path = folder.join("member");
-    std::fs::File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
+    File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
     path
 }
 
@@ -39,7 +39,7 @@ fn a_file_system_is_named_and_without_a_terminal_refused() {
 fn what_is_in_use_is_refused_whatever_the_answer() {
     let (temp, run_dir) = run_dir();
     let member = member(temp.path(), 8 << 20);
-    let _held = open_alone(&member).expect("a free file");
+    let _held = hold(&member, OpenMode::RUN, "x").expect("a free file");
     let failure = check(&[&member], &run_dir, true, "cannot create").expect_err("it is held");
     assert!(failure.why.contains("in use"), "{failure}");
     assert!(check(&[temp.path()], &run_dir, true, "x").is_err(), "a directory is no member");

@@ -1,9 +1,41 @@
 //! `mdspace add`, `re-add`, `remove` and `fail`.
 
+use std::fs;
+use std::path::Path;
+
+use mdspace_format::Superblock;
+
 use super::{Outcome, ask};
-use crate::args::{FailArgs, MemberSpec, MembersArgs, RemoveArgs};
+use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs};
 use crate::control::Request;
+use crate::control::client::Client;
 use crate::failure::Failure;
+use crate::member_probe;
+use crate::run_dir::RunDir;
+
+/// Adds members, after a look at what they hold. One that was in this array is no surprise.
+pub(crate) fn add(args: &AddArgs) -> Outcome {
+    let MembersArgs { name, members } = &args.on;
+    let run_dir = RunDir::open()?;
+    let array = Client::connect(&run_dir, name)?.report()?.array;
+    let what = format!("cannot add to {name}");
+    for member in members {
+        let MemberSpec::Path(path) = member else { continue };
+        let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
+        if !was_here {
+            let own = |sb: &Superblock| sb.set_uuid.to_string() == array.uuid;
+            member_probe::check_unless(path, &run_dir, args.run, &what, own)?;
+        }
+    }
+    ask(name, &Request::Add { members: absolute(members)? })
+}
+
+fn is_same_place(member: &str, path: &Path) -> bool {
+    match (fs::canonicalize(member), fs::canonicalize(path)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
 
 /// Brings members back by bitmap.
 pub(crate) fn re_add(args: &MembersArgs) -> Outcome {

@@ -10,11 +10,14 @@ use super::Outcome;
 use crate::args::ArrayName;
 use crate::control::client::Client;
 use crate::failure::Failure;
-use crate::report::SyncReport;
+use crate::report::{ArrayReport, MemberReport, SyncReport};
 use crate::run_dir::RunDir;
 
 /// Time between two looks at the array.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Looks that a task gets to begin.
+const BEGIN_LOOKS: u32 = 15;
 
 /// Waits for the end of what runs; exit 1 when nothing does.
 pub(crate) fn run(name: &ArrayName) -> Outcome {
@@ -25,10 +28,7 @@ pub(crate) fn run(name: &ArrayName) -> Outcome {
 
 /// Waits until no sync task runs, with a bar on a terminal; says whether one did.
 pub(crate) fn until_idle(client: &mut Client) -> Result<bool, Failure> {
-    let mut sync = client.report()?.array.sync;
-    if !sync.runs() {
-        return Ok(false);
-    }
+    let Some(mut sync) = begun(client)? else { return Ok(false) };
     let bar = ProgressBar::new(sync.total_sectors);
     let style = ProgressStyle::with_template("{msg:>10} [{bar:40}] {percent:>3}%  {prefix}");
     bar.set_style(style.expect("the template is well formed").progress_chars("=>."));
@@ -39,6 +39,28 @@ pub(crate) fn until_idle(client: &mut Client) -> Result<bool, Failure> {
     }
     bar.finish_and_clear();
     Ok(true)
+}
+
+/// The task that runs; none if none does. One that is about to begin is waited for: between a
+/// failure and the rebuild onto a spare lie superblock writes.
+fn begun(client: &mut Client) -> Result<Option<SyncReport>, Failure> {
+    for _ in 0..BEGIN_LOOKS {
+        let array = client.report()?.array;
+        if array.sync.runs() {
+            return Ok(Some(array.sync));
+        }
+        if !is_about_to_rebuild(&array) {
+            break;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(None)
+}
+
+fn is_about_to_rebuild(array: &ArrayReport) -> bool {
+    let takes_writes = matches!(array.array_state.as_str(), "clean" | "active");
+    let spare = array.members.iter().any(MemberReport::is_spare);
+    takes_writes && array.degraded > 0 && array.sync.action == "idle" && spare
 }
 
 fn show(bar: &ProgressBar, sync: &SyncReport) {

@@ -1,11 +1,13 @@
 //! `mdspace zero-superblock`.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use mdspace_format::superblock::AREA_BYTES;
+use mdspace_io::OpenMode;
 
 use super::Outcome;
 use crate::args::ZeroSuperblockArgs;
@@ -20,6 +22,7 @@ pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
     let members: Vec<&Path> = args.members.iter().map(AsRef::as_ref).collect();
     member_probe::check(&members, &RunDir::open()?, args.run, what)?;
     for member in members {
+        let _held = member_probe::hold(member, OpenMode::RUN, what)?;
         let erased = erase(member).map_err(|error| {
             let why = format!("{}: {error}", member.display());
             Failure::new(what, why, "check the rights and the device, then try again")
@@ -35,7 +38,7 @@ pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
 
 /// The number of superblocks erased, durably.
 fn erase(member: &Path) -> io::Result<usize> {
-    let file = member_probe::open_alone(member)?;
+    let file = File::options().read(true).write(true).open(member)?;
     let found = member_probe::superblocks(&file)?;
     for superblock in &found {
         file.write_all_at(&[0; AREA_BYTES], superblock.place.sector * 512)?;

@@ -1,0 +1,158 @@
+//! Options of `create` and `assemble`.
+
+use clap::{Args, ValueEnum};
+use mdspace_format::{Level, MetadataVersion, Uuid};
+
+use super::member::{MemberOrMissing, MemberSpec};
+use super::name::ArrayName;
+use super::size::Size;
+
+#[derive(Args, Debug)]
+pub(crate) struct CreateArgs {
+    /// Name of the array: letters, digits, _ . and -.
+    pub(crate) name: ArrayName,
+    /// The members, in slot order, spares last. The word `missing` leaves a slot empty.
+    #[arg(required = true, value_name = "MEMBER")]
+    pub(crate) members: Vec<MemberOrMissing>,
+    /// RAID level: 0, 1, 4, 5, 6, 10 or linear.
+    #[arg(long, short = 'l', value_name = "LEVEL")]
+    pub(crate) level: Level,
+    /// Slots of the array, spares not counted.
+    #[arg(long, short = 'n', value_parser = clap::value_parser!(u16).range(1..=1920))]
+    pub(crate) raid_devices: u16,
+    /// Members that wait for another to fail.
+    #[arg(long, short = 'x', default_value_t = 0)]
+    pub(crate) spare_devices: u32,
+    /// Chunk size; a bare number is KiB.
+    #[arg(long, short = 'c')]
+    pub(crate) chunk: Option<Size>,
+    /// Layout: left-symmetric and its kin for RAID5 and 6; n2, f2, o2 for RAID10.
+    #[arg(long, short = 'p')]
+    pub(crate) layout: Option<String>,
+    /// Version of the superblock.
+    #[arg(long, short = 'e', default_value_t = MetadataVersion::V1_2)]
+    pub(crate) metadata: MetadataVersion,
+    /// The write-intent bitmap; default internal on every level with redundancy.
+    #[arg(long, short = 'b')]
+    pub(crate) bitmap: Option<Bitmap>,
+    /// Bytes that one bit of the bitmap stands for; a bare number is KiB.
+    #[arg(long)]
+    pub(crate) bitmap_chunk: Option<Size>,
+    /// Part of each member to use; a bare number is KiB, max is all.
+    #[arg(long, short = 'z', value_parser = size_or_max)]
+    pub(crate) size: Option<SizeOrMax>,
+    /// Where data start on each member; a bare number is KiB.
+    #[arg(long)]
+    pub(crate) data_offset: Option<Size>,
+    /// Name on disk; default NAME.
+    #[arg(long = "name", short = 'N', value_name = "NAME")]
+    pub(crate) set_name: Option<String>,
+    /// Host written before the name on disk; default this host.
+    #[arg(long)]
+    pub(crate) homehost: Option<String>,
+    /// UUID of the array; default random.
+    #[arg(long)]
+    pub(crate) uuid: Option<Uuid>,
+    /// How redundancy is kept right over a crash.
+    #[arg(long, short = 'k')]
+    pub(crate) consistency_policy: Option<Policy>,
+    /// A mirror to read only when no other can answer.
+    #[arg(long, value_name = "MEMBER")]
+    pub(crate) write_mostly: Vec<MemberSpec>,
+    /// Trust that the members already agree: no first resync.
+    #[arg(long)]
+    pub(crate) assume_clean: bool,
+    /// Answer yes to every question.
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
+    /// RAID4, 5, 6: resync all members together; do not rebuild one as a spare.
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) serving: ServingArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AssembleArgs {
+    /// Name of the array on this host.
+    pub(crate) name: ArrayName,
+    /// Its members, in any order.
+    #[arg(required = true, value_name = "MEMBER")]
+    pub(crate) members: Vec<MemberSpec>,
+    /// Take only members of the array with this UUID.
+    #[arg(long, short = 'u')]
+    pub(crate) uuid: Option<Uuid>,
+    /// Start also with fewer members than last time.
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
+    /// Start an array that is dirty and degraded; says what may be wrong.
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+    /// Where two halves ran apart: a member of the half to go on with.
+    #[arg(long, value_name = "MEMBER")]
+    pub(crate) prefer: Option<MemberSpec>,
+    #[command(flatten)]
+    pub(crate) serving: ServingArgs,
+}
+
+/// What `create` and `assemble` have in common.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServingArgs {
+    /// Refuse writes; on assemble nothing is written to the members.
+    #[arg(long, short = 'o')]
+    pub(crate) readonly: bool,
+    /// Where to serve the array: nbd:unix:/path.sock or nbd:tcp:[host:]port, ?ro for read-only.
+    #[arg(long, value_name = "FRONT")]
+    pub(crate) serve: Vec<String>,
+    /// Lanes: threads that each carry requests from start to end.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) lanes: u16,
+    /// Unit of parity, pre-reads and cache: 4K to 64K, a power of two.
+    #[arg(long, default_value = "4K", value_parser = stripe_size)]
+    pub(crate) stripe_size: Size,
+    /// Stay in the foreground and log on stderr.
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+/// mdadm's `--size`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SizeOrMax {
+    /// This much of each member.
+    Size(Size),
+    /// All that the smallest member has.
+    Max,
+}
+
+/// mdadm's `--bitmap`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Bitmap {
+    /// On every member, beside the superblock.
+    Internal,
+    /// None.
+    None,
+}
+
+/// mdadm's `--consistency-policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// A full resync after a crash.
+    Resync,
+    /// A resync of what the bitmap marks.
+    Bitmap,
+}
+
+fn stripe_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    match size.bytes.is_power_of_two() && (4 << 10..=64 << 10).contains(&size.bytes) {
+        true => Ok(size),
+        false => Err("one of 4K, 8K, 16K, 32K, 64K".into()),
+    }
+}
+
+fn size_or_max(text: &str) -> Result<SizeOrMax, String> {
+    match text {
+        "max" => Ok(SizeOrMax::Max),
+        size => size.parse().map(SizeOrMax::Size),
+    }
+}

@@ -1,0 +1,224 @@
+//! The process that serves one array: lanes, the engine's array, fronts and the control socket.
+//!
+//! A crash takes down one array, and systemd can own the process. The verbs talk to it through its
+//! control socket; nothing else is shared.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::create::ServingArgs;
+use crate::args::{ArrayName, AssembleArgs, CreateArgs};
+use crate::control::server::Listener;
+use crate::failure::Failure;
+use crate::output;
+use crate::report::{Report, SCHEMA};
+use crate::run_dir::RunDir;
+
+mod answers;
+mod array;
+mod created;
+mod fronts;
+pub(crate) mod launch;
+mod log;
+mod members;
+mod recorder;
+mod systemd;
+
+use array::ServedArray;
+use fronts::Fronts;
+use launch::Readiness;
+use recorder::Recorder;
+
+/// How long clients and members may take to finish what is under way at a stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the process is to serve.
+pub(crate) enum Task {
+    /// A new array.
+    Create(Box<CreateArgs>),
+    /// One that is there.
+    Assemble(Box<AssembleArgs>),
+}
+
+impl Task {
+    pub(crate) fn name(&self) -> &ArrayName {
+        match self {
+            Self::Create(args) => &args.name,
+            Self::Assemble(args) => &args.name,
+        }
+    }
+
+    pub(crate) fn serving(&self) -> &ServingArgs {
+        match self {
+            Self::Create(args) => &args.serving,
+            Self::Assemble(args) => &args.serving,
+        }
+    }
+
+    /// The first half of a failure's sentence.
+    fn what(&self) -> String {
+        match self {
+            Self::Create(args) => format!("cannot create {}", args.name),
+            Self::Assemble(args) => format!("cannot assemble {}", args.name),
+        }
+    }
+}
+
+/// Where the process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seat {
+    /// On the terminal or under systemd: logs to standard error.
+    Foreground,
+    /// On its own, started by another command that waits for it to be ready.
+    Detached,
+}
+
+/// One array, served.
+pub(crate) struct ServingProcess {
+    name: ArrayName,
+    array: ServedArray,
+    fronts: Fronts,
+    recorder: Recorder,
+    /// Whether the array is stopped, and the process may end.
+    stopped: Mutex<bool>,
+    stop_comes: Condvar,
+}
+
+/// Serves until someone stops it. Nothing is left running when it returns.
+pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
+    let name = task.name();
+    let run_dir = RunDir::open()?;
+    let system = |error: io::Error| Failure::new(task.what(), error, "see `mdspace doctor`");
+    let Some(_lock) = run_dir.try_lock(name).map_err(system)? else {
+        let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
+        return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
+    };
+    match seat {
+        Seat::Foreground => log::to_stderr(),
+        Seat::Detached => log::to_file(name).map_err(system)?,
+    }
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system)?;
+    let (process, notes) = ServingProcess::start(task)?;
+    notes.iter().for_each(|note| tracing::info!("{note}"));
+    let _listener = match process.open_doors(task, &run_dir) {
+        Ok(listener) => listener,
+        Err(failure) => {
+            process.stop(true)?;
+            return Err(failure);
+        }
+    };
+    if let Err(error) =
+        seat.say_ready(notes.into_iter().chain(process.fronts.notes(&process.name)).collect())
+    {
+        tracing::warn!("nobody waits for {name} any more: {error}");
+        process.stop(true)?;
+        return Ok(ExitCode::FAILURE);
+    }
+    process.stop_on(signals).map_err(system)?;
+    process.wait_until_stopped();
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Seat {
+    fn say_ready(self, notes: Vec<String>) -> io::Result<()> {
+        match self {
+            Self::Foreground => {
+                notes
+                    .iter()
+                    .try_for_each(|note| output::print_line(note))
+                    .map_err(|failure| io::Error::other(failure.why))?;
+                systemd::ready()
+            }
+            Self::Detached => {
+                launch::say(&Readiness::Ready { notes })?;
+                launch::settle_down()
+            }
+        }
+    }
+}
+
+impl ServingProcess {
+    fn start(task: &Task) -> Result<(Arc<Self>, Vec<String>), Failure> {
+        let (array, notes) = ServedArray::start(task)?;
+        let process = Self {
+            name: task.name().clone(),
+            recorder: Recorder::default(),
+            fronts: Fronts::default(),
+            array,
+            stopped: Mutex::new(false),
+            stop_comes: Condvar::new(),
+        };
+        Ok((Arc::new(process), notes))
+    }
+
+    /// Opens every front, then the control socket: who can ask finds the array served.
+    fn open_doors(self: &Arc<Self>, task: &Task, run_dir: &RunDir) -> Result<Listener, Failure> {
+        for front in &task.serving().serve {
+            self.fronts.open(front, &self.name, &self.array)?;
+        }
+        let system = |error: io::Error| {
+            Failure::new(task.what(), error, "check the rights of the run directory")
+        };
+        let listener = Listener::bind(&run_dir.socket(&self.name)).map_err(system)?;
+        listener.spawn(self.clone()).map_err(system)?;
+        recorder::spawn(self).map_err(system)?;
+        Ok(listener)
+    }
+
+    /// The array and this process, for `detail`.
+    fn report(&self) -> Result<Report, Failure> {
+        Ok(Report {
+            schema: SCHEMA,
+            name: self.name.to_string(),
+            array: (&self.array.status()?).into(),
+            fronts: self.fronts.report(),
+            pid: std::process::id(),
+        })
+    }
+
+    /// Closes the fronts and stops the array. Without `force` not while a client is connected.
+    fn stop(&self, force: bool) -> Result<(), Failure> {
+        let mut stopped = self.stopped.lock().expect("no thread panics while it stops the array");
+        if *stopped {
+            return Ok(());
+        }
+        self.fronts.close_all(&self.name, force)?;
+        self.array.stop()?;
+        *stopped = true;
+        tracing::info!("{} is stopped", self.name);
+        Ok(())
+    }
+
+    /// Lets the process end, once what a stop had to say is said.
+    fn let_end(&self) {
+        self.recorder.close();
+        self.stop_comes.notify_all();
+    }
+
+    fn stop_on(self: &Arc<Self>, mut signals: Signals) -> io::Result<()> {
+        let process = Arc::clone(self);
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for signal in signals.forever() {
+                tracing::info!("signal {signal}: stopping {}", process.name);
+                drop(systemd::stopping());
+                match process.stop(true) {
+                    Ok(()) => return process.let_end(),
+                    Err(failure) => tracing::error!("{failure}"),
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn wait_until_stopped(&self) {
+        let stopped = self.stopped.lock().expect("no thread panics while it stops the array");
+        let stopped = self.stop_comes.wait_while(stopped, |stopped| !*stopped);
+        drop(stopped.expect("no thread panics while it stops the array"));
+    }
+}

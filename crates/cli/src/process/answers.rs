@@ -1,0 +1,206 @@
+//! What the serving process does for each request on its control socket.
+
+use std::io;
+
+use mdspace_engine::array::{Action, CommandError, Reply as Done};
+use mdspace_io::OpenMode;
+
+use super::ServingProcess;
+use crate::control::server::{Answer, Replies};
+use crate::control::{Reply, Request};
+use crate::failure::Failure;
+use crate::settings;
+
+impl Answer for ServingProcess {
+    fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
+        match request {
+            Request::Events { follow } => self.tell_events(follow, replies),
+            Request::Stop { force } => {
+                let stopped = self.stop(force);
+                let is_stopped = stopped.is_ok();
+                let sent = replies.send(&reply(stopped.map(|()| Reply::done())));
+                if is_stopped {
+                    self.let_end();
+                }
+                sent
+            }
+            other => replies.send(&reply(self.act(other))),
+        }
+    }
+}
+
+fn reply(result: Result<Reply, Failure>) -> Reply {
+    result.unwrap_or_else(|failure| Reply::Failed { failure })
+}
+
+impl ServingProcess {
+    fn act(&self, request: Request) -> Result<Reply, Failure> {
+        tracing::debug!("{request:?}");
+        match request {
+            Request::Detail => Ok(Reply::Detail { report: Box::new(self.report()?) }),
+            Request::Add { members } => self.add(&members, false),
+            Request::ReAdd { members } => self.add(&members, true),
+            Request::Remove { members } => self.remove(&members),
+            Request::Fail { members, force } => self.fail(&members, force),
+            Request::Readonly => self.simple("cannot stop writes", Action::ReadOnly),
+            Request::Readwrite => self.simple("cannot allow writes", Action::ReadWrite),
+            Request::Action { action } => self.sync_action(&action),
+            Request::Get { key } => self.get(key.as_deref()),
+            Request::Set { key, value } => self.set(&key, &value),
+            Request::Serve { front } => {
+                let note = self.fronts.open(&front, &self.name, &self.array)?;
+                Ok(Reply::Done { notes: vec![note] })
+            }
+            Request::Unserve { front } => {
+                self.fronts.close(&front, &self.name).map(|()| Reply::done())
+            }
+            Request::Stop { .. } | Request::Events { .. } => {
+                unreachable!("answered before, with replies of their own")
+            }
+        }
+    }
+
+    fn add(&self, words: &[String], only_back: bool) -> Result<Reply, Failure> {
+        let mut notes = Vec::new();
+        for word in words {
+            let what = format!("cannot add {word} to {}", self.name);
+            self.forget_old_self(word);
+            let (member, info) = self.array.members().open(word, OpenMode::RUN, &what)?;
+            match self.array.order(Action::Add { member, info, only_back }) {
+                Ok(Done::Added { by_bitmap: true }) => {
+                    notes.push(format!("{word}: back in its slot, by the bitmap"));
+                }
+                Ok(_) => notes.push(format!("{word}: added as a spare")),
+                Err(error) => {
+                    self.array.members().close(member);
+                    return Err(refused(&what, &error));
+                }
+            }
+        }
+        Ok(Reply::Done { notes })
+    }
+
+    /// A member that failed and comes back is still held open under its old handle.
+    fn forget_old_self(&self, word: &str) {
+        if let Some(old) = self.array.members().find(word)
+            && self.array.order(Action::Remove { member: old }).is_ok()
+        {
+            self.array.members().close(old);
+        }
+    }
+
+    fn remove(&self, words: &[String]) -> Result<Reply, Failure> {
+        for word in self.with_failed(words)? {
+            let what = format!("cannot remove {word} from {}", self.name);
+            let Some(member) = self.array.members().find(&word) else {
+                return Err(refused(&what, &CommandError::NotAMember));
+            };
+            self.array.order(Action::Remove { member }).map_err(|error| refused(&what, &error))?;
+            self.array.members().close(member);
+        }
+        Ok(Reply::done())
+    }
+
+    /// The words, with `failed` as the members that failed.
+    fn with_failed(&self, words: &[String]) -> Result<Vec<String>, Failure> {
+        let report = self.report()?;
+        let failed = || report.array.members.iter().filter(|member| member.is("faulty"));
+        let members = words.iter().flat_map(|word| match word.as_str() {
+            "failed" | "faulty" => failed().map(|member| member.member.clone()).collect(),
+            other => vec![other.to_owned()],
+        });
+        Ok(members.collect())
+    }
+
+    fn fail(&self, words: &[String], force: bool) -> Result<Reply, Failure> {
+        for word in words {
+            let what = format!("cannot fail {word} of {}", self.name);
+            let Some(member) = self.array.members().find(word) else {
+                return Err(refused(&what, &CommandError::NotAMember));
+            };
+            self.array
+                .order(Action::Fail { member, force })
+                .map_err(|error| refused(&what, &error))?;
+        }
+        Ok(Reply::done())
+    }
+
+    fn simple(&self, what: &str, action: Action) -> Result<Reply, Failure> {
+        let what = format!("{what} on {}", self.name);
+        self.array.order(action).map_err(|error| refused(&what, &error))?;
+        Ok(Reply::done())
+    }
+
+    fn sync_action(&self, word: &str) -> Result<Reply, Failure> {
+        let action = match word {
+            "idle" => Action::Idle,
+            "frozen" => Action::Freeze,
+            "check" => Action::Check,
+            "repair" => Action::Repair,
+            other => {
+                let why = format!("{other:?} is no action");
+                return Err(Failure::new(
+                    "nothing was started",
+                    why,
+                    "idle, frozen, check, repair",
+                ));
+            }
+        };
+        self.simple(&format!("cannot start {word}"), action)
+    }
+
+    fn get(&self, key: Option<&str>) -> Result<Reply, Failure> {
+        let mut values = settings::values(&self.report()?.array);
+        if let Some(key) = key {
+            values.retain(|(name, _)| name == key);
+            if values.is_empty() {
+                let cure = format!("list them with `mdspace get {}`", self.name);
+                return Err(Failure::new(format!("cannot get {key}"), "no such key", cure));
+            }
+        }
+        Ok(Reply::Values { values })
+    }
+
+    fn set(&self, key: &str, value: &str) -> Result<Reply, Failure> {
+        match (key, value) {
+            ("sync_action", action) => self.sync_action(action),
+            ("array_state", "readonly") => self.act(Request::Readonly),
+            ("array_state", "active" | "clean") => self.act(Request::Readwrite),
+            _ => Err(Failure::new(
+                format!("cannot set {key} to {value}"),
+                "no such key, or no such value",
+                "sync_action takes idle, frozen, check, repair; array_state readonly, active",
+            )),
+        }
+    }
+
+    fn tell_events(&self, follow: bool, replies: &mut Replies<'_>) -> io::Result<()> {
+        let mut last = 0;
+        let mut next = Some(self.recorder.after(0));
+        while let Some(events) = next {
+            for event in events {
+                last = event.sequence;
+                replies.send(&Reply::Event { event })?;
+            }
+            next = if follow { self.recorder.wait_after(last) } else { None };
+        }
+        replies.send(&Reply::done())
+    }
+}
+
+fn refused(what: &str, error: &CommandError) -> Failure {
+    let cure = match error {
+        CommandError::NotAMember => "see `mdspace detail` for the members",
+        CommandError::Active => "`mdspace fail` it first",
+        CommandError::Needed => "replace another member first, or use --force and lose data",
+        CommandError::DoesNotFit(_) => "give a larger device",
+        CommandError::NotBack(_) => "`mdspace add` rebuilds it from the others",
+        CommandError::NoRedundancy => "use a level with redundancy",
+        CommandError::Busy(_) => {
+            "wait for it with `mdspace wait`, or end it: `mdspace action NAME idle`"
+        }
+        CommandError::ReadOnly => "allow writes with `mdspace readwrite`",
+        CommandError::Metadata(_) | CommandError::Stopped => "look at the log of its process",
+    };
+    Failure::new(what, error, cure)
+}

@@ -1,0 +1,210 @@
+//! The engine's array on this process' lanes, with its members.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use mdspace_engine::array::{Action, CommandError, Reply};
+use mdspace_engine::assembly::{self, Options, Refusal};
+use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::lane::LaneId;
+use mdspace_engine::status::ArrayStatus;
+use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray};
+
+use super::members::OpenMembers;
+use super::{STOP_PATIENCE, Task, created};
+use crate::args::MemberSpec;
+use crate::failure::Failure;
+
+/// Open members, as the engine knows them.
+pub(super) type Devices = Vec<(MemberId, MemberInfo)>;
+
+/// A started array and its open members.
+pub(super) struct ServedArray {
+    /// None once the array is stopped.
+    running: RwLock<Option<RunningArray>>,
+    members: OpenMembers,
+}
+
+impl ServedArray {
+    /// Opens the members, makes the array if it is new, assembles and starts it. The notes are for
+    /// the user.
+    pub(super) fn start(task: &Task) -> Result<(Self, Vec<String>), Failure> {
+        let members = OpenMembers::new();
+        let lanes = start_lanes(task, &members)?;
+        let devices = match task {
+            Task::Create(args) => created::write(args, &members, &lanes, &task.what())?,
+            Task::Assemble(args) => {
+                let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
+                let names = args.members.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+                open_all(&names, mode, &members, &task.what())?
+            }
+        };
+        let (devices, mut notes) = with_superblocks(&lanes, devices, &members, &task.what())?;
+        let running = assemble(task, &lanes, devices, &mut notes)?;
+        for left_out in running.left_out() {
+            notes.push(format!("{} {}: left out", left_out.member, left_out.reason));
+            members.find(&left_out.member).into_iter().for_each(|id| members.close(id));
+        }
+        let degraded = running.degraded_at_start();
+        let array = Self { running: RwLock::new(Some(running)), members };
+        let slots = array.status()?.raid_disks as usize;
+        let present = slots - degraded;
+        notes.push(format!("{}: started with {present} of {slots} members", task.name()));
+        Ok((array, notes))
+    }
+
+    /// Uses the array, unless it is stopped.
+    pub(super) fn with_running<T>(&self, work: impl FnOnce(&RunningArray) -> T) -> Option<T> {
+        let running = self.running.read().unwrap_or_else(PoisonError::into_inner);
+        running.as_ref().map(work)
+    }
+
+    pub(super) fn members(&self) -> &OpenMembers {
+        &self.members
+    }
+
+    pub(super) fn order(&self, action: Action) -> Result<Reply, CommandError> {
+        self.with_running(|running| running.command(action)).unwrap_or(Err(CommandError::Stopped))
+    }
+
+    pub(super) fn status(&self) -> Result<ArrayStatus, Failure> {
+        let failure = |why: String| {
+            Failure::new("the array does not say how it is", why, "read the log of its process")
+        };
+        match self.order(Action::Status) {
+            Ok(Reply::Status(status)) => Ok(*status),
+            Ok(other) => Err(failure(format!("the answer was {other:?}"))),
+            Err(error) => Err(failure(error.to_string())),
+        }
+    }
+
+    /// Marks the array clean, lets go of the members, and ends the lanes.
+    pub(super) fn stop(&self) -> Result<(), Failure> {
+        let running = self.running.write().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(running) = running else { return Ok(()) };
+        let lanes = running.lanes().clone();
+        let stopped = running.stop();
+        self.members.close_all(STOP_PATIENCE);
+        if let Some(Err(error)) = Arc::into_inner(lanes).map(|lanes| lanes.stop(STOP_PATIENCE)) {
+            tracing::warn!("{error}");
+        }
+        stopped.map_err(|error| {
+            let cure = "the members stay as after a crash: assemble again, and check";
+            Failure::new("the array did not stop cleanly", error, cure)
+        })
+    }
+}
+
+fn start_lanes(task: &Task, members: &OpenMembers) -> Result<Arc<Lanes>, Failure> {
+    let config = LanesConfig {
+        count: task.serving().lanes.into(),
+        members: members.table().clone(),
+        ..LanesConfig::default()
+    };
+    Lanes::start(config)
+        .map(Arc::new)
+        .map_err(|error| Failure::new(task.what(), error, "see `mdspace doctor`"))
+}
+
+/// Opens all members before any of them is written to: two processes never get a half each.
+pub(super) fn open_all(
+    names: &[String],
+    mode: OpenMode,
+    members: &OpenMembers,
+    what: &str,
+) -> Result<Devices, Failure> {
+    names.iter().map(|name| members.open(name, mode, what)).collect()
+}
+
+/// A member in the words of the command, with its path from the root.
+pub(super) fn absolute(member: &MemberSpec) -> Result<String, Failure> {
+    crate::verbs::absolute(std::slice::from_ref(member)).map(|mut names| names.remove(0))
+}
+
+/// Leaves out, and names, each member without a whole superblock: it counts as missing.
+fn with_superblocks(
+    lanes: &Lanes,
+    devices: Devices,
+    members: &OpenMembers,
+    what: &str,
+) -> Result<(Devices, Vec<String>), Failure> {
+    let mut good = Devices::new();
+    let mut notes = Vec::new();
+    for (id, info) in devices {
+        let asked = info.clone();
+        let found = lanes.call(LaneId(0), async move |lane, _| {
+            assembly::read_superblock(&lane, id, &asked).await
+        });
+        match found {
+            Ok(Some(_)) => {
+                good.push((id, info));
+                continue;
+            }
+            Ok(None) => notes.push(format!("{} has no md superblock: left out", info.name)),
+            Err(error) => notes.push(format!("{error}: left out")),
+        }
+        members.close(id);
+    }
+    if good.is_empty() {
+        return Err(Failure::new(what, notes.join("\n"), "see `mdspace examine` for each"));
+    }
+    Ok((good, notes))
+}
+
+/// With `--force` tries first without: what is accepted is named only where it had to be.
+fn assemble(
+    task: &Task,
+    lanes: &Arc<Lanes>,
+    devices: Devices,
+    notes: &mut Vec<String>,
+) -> Result<RunningArray, Failure> {
+    let options = options(task)?;
+    let careful = Options { force: false, run: options.run || options.force, ..options.clone() };
+    let first = RunningArray::assemble(lanes.clone(), devices.clone(), careful);
+    let result = match first {
+        Err(AssembleError::Refused(refusal @ Refusal::DirtyDegraded)) if options.force => {
+            notes.push(format!("{refusal}: started all the same"));
+            RunningArray::assemble(lanes.clone(), devices, options)
+        }
+        result => result,
+    };
+    result.map_err(|error| {
+        let why = [notes.as_slice(), &[error.to_string()]].concat().join("\n");
+        Failure::new(task.what(), why, cure(&error))
+    })
+}
+
+fn options(task: &Task) -> Result<Options, Failure> {
+    let serving = task.serving();
+    let common = Options {
+        read_only: serving.readonly,
+        unit_sectors: serving.stripe_size.sectors() as u32,
+        ..Options::default()
+    };
+    Ok(match task {
+        // What was just made may start, whatever slots are empty.
+        Task::Create(_) => Options { run: true, ..common },
+        Task::Assemble(args) => Options {
+            run: args.run,
+            force: args.force,
+            uuid: args.uuid,
+            prefer: args.prefer.as_ref().map(absolute).transpose()?,
+            ..common
+        },
+    })
+}
+
+fn cure(error: &AssembleError) -> &'static str {
+    let AssembleError::Refused(refusal) = error else {
+        return "look at the members with `mdspace examine`; docs/recovery.md helps";
+    };
+    match refusal {
+        Refusal::Missing { .. } => "find them; or start without them: --run",
+        Refusal::TooFew { .. } => "find the missing members; docs/recovery.md helps",
+        Refusal::DirtyDegraded => "find the missing members; or take that risk: --force",
+        Refusal::SplitBrain { .. } => "choose the half to go on with: --prefer=MEMBER",
+        Refusal::Duplicate { .. } => "leave one of them out",
+        Refusal::DifferentArrays { .. } => "leave one array's members out, or say --uuid=UUID",
+        Refusal::Unsupported { .. } => "use the program that made the array",
+        _ => "look at the members with `mdspace examine`; docs/recovery.md helps",
+    }
+}

@@ -1,0 +1,116 @@
+//! Where the array is served: open and close fronts, and say who is connected.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mdspace_front::address::Address;
+use mdspace_front::listener::Listener;
+use mdspace_front::nbd::{BlockSizes, Export, Exports, Server, ServerLimits};
+
+use super::STOP_PATIENCE;
+use super::array::ServedArray;
+use crate::args::ArrayName;
+use crate::failure::Failure;
+use crate::report::FrontReport;
+
+/// The fronts that are open, in the order of their opening.
+#[derive(Default)]
+pub(super) struct Fronts(Mutex<Vec<Server>>);
+
+impl Fronts {
+    /// Opens a front; returns a line for the user.
+    pub(super) fn open(
+        &self,
+        address: &str,
+        name: &ArrayName,
+        array: &ServedArray,
+    ) -> Result<String, Failure> {
+        let what = format!("cannot serve {name} at {address}");
+        let cure = "give nbd:unix:/path.sock or nbd:tcp:[host:]port";
+        let address: Address = address.parse().map_err(|error| Failure::new(&what, error, cure))?;
+        let exports = exports(name, array, address.read_only)?;
+        let listener = Listener::bind(&address)
+            .map_err(|error| Failure::new(&what, error, "choose another address"))?;
+        let limits = ServerLimits::default();
+        let server =
+            array.with_running(|running| Server::start(listener, exports, limits, running));
+        let Some(server) = server else {
+            return Err(Failure::new(what, "the array is stopped", "assemble it again"));
+        };
+        let note = format!("{name}: served at {}", server.address());
+        self.list().push(server);
+        Ok(note)
+    }
+
+    /// Closes a front, disconnecting its clients.
+    pub(super) fn close(&self, address: &str, name: &ArrayName) -> Result<(), Failure> {
+        let what = format!("cannot close {address}");
+        let mut list = self.list();
+        let is_it = |server: &Server| server.address().to_string() == address;
+        let Some(at) = list.iter().position(is_it) else {
+            let why = format!("{name} is not served there");
+            let cure = format!("see `mdspace detail {name}` for its fronts");
+            return Err(Failure::new(what, why, cure));
+        };
+        let server = list.remove(at);
+        drop(list);
+        server.close(STOP_PATIENCE).map_err(|error| {
+            Failure::new(what, error, "their requests still run; look at the members")
+        })
+    }
+
+    /// Closes all fronts. Without `force` none while a client is connected to any.
+    pub(super) fn close_all(&self, name: &ArrayName, force: bool) -> Result<(), Failure> {
+        let mut list = self.list();
+        let clients: Vec<String> = list.iter().flat_map(Server::clients).collect();
+        if !force && !clients.is_empty() {
+            return Err(Failure::new(
+                format!("cannot stop {name}"),
+                format!("these clients are connected:\n{}", clients.join("\n")),
+                "disconnect them first; --force disconnects them now",
+            ));
+        }
+        for server in list.drain(..) {
+            if let Err(error) = server.close(STOP_PATIENCE) {
+                tracing::warn!("stopping all the same: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn report(&self) -> Vec<FrontReport> {
+        let report = |server: &Server| FrontReport {
+            address: server.address().to_string(),
+            clients: server.clients(),
+        };
+        self.list().iter().map(report).collect()
+    }
+
+    /// A line for the user about each front.
+    pub(super) fn notes(&self, name: &ArrayName) -> Vec<String> {
+        self.list().iter().map(|server| format!("{name}: served at {}", server.address())).collect()
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Server>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The whole array under its own name, which is also the default export.
+fn exports(name: &ArrayName, array: &ServedArray, read_only: bool) -> Result<Exports, Failure> {
+    let status = array.status()?;
+    let block = status.logical_block_bytes;
+    let chunk = (status.chunk_sectors * 512).max(block).max(4096);
+    let failed = |error| Failure::new("cannot export the array", error, "report it");
+    let preferred = chunk.min(1 << 20).next_power_of_two();
+    let export = Export {
+        name: name.to_string(),
+        description: format!("{} {}", status.level, status.name),
+        size_bytes: status.size_sectors * 512,
+        block_sizes: BlockSizes::new(block, preferred).map_err(failed)?,
+        read_only,
+        rotational: false,
+        trim: true,
+        fast_zero: false,
+    };
+    Exports::new(vec![export]).map_err(failed)
+}

@@ -1,0 +1,111 @@
+//! Starting a serving process that stays when the command returns.
+//!
+//! The command runs itself again as `mdspace __serve VERB ...` with the same words. The new process
+//! takes a session of its own, and says on its standard output, as one JSON line, whether the array
+//! and every front answer. Only then does the command return 0. If the command dies while it waits,
+//! the line cannot be said, and the new process stops what it has started.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use super::log;
+use crate::args::ArrayName;
+use crate::failure::Failure;
+
+/// The hidden verb under which a serving process starts.
+pub(crate) const SERVING_VERB: &str = "__serve";
+
+/// What a new serving process says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Readiness {
+    /// The array and every front answer.
+    Ready {
+        /// Lines for the user.
+        notes: Vec<String>,
+    },
+    /// It serves nothing and ends.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// Starts a serving process with this command's own words; returns its notes when it is ready.
+pub(crate) fn launch(name: &ArrayName) -> Result<Vec<String>, Failure> {
+    let cannot = |error: io::Error| {
+        Failure::new(
+            format!("cannot start a process for {name}"),
+            error,
+            "try --foreground, which needs none",
+        )
+    };
+    let spinner = spinner(name);
+    let mut child = Command::new(env::current_exe().map_err(cannot)?)
+        .arg(SERVING_VERB)
+        .args(env::args_os().skip(1).collect::<Vec<OsString>>())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log::open(name).map_or_else(|_| Stdio::null(), Stdio::from))
+        .spawn()
+        .map_err(cannot)?;
+    let said = child.stdout.take().expect("its output is piped");
+    let mut line = String::new();
+    let heard = BufReader::new(said).read_line(&mut line);
+    spinner.finish_and_clear();
+    match serde_json::from_str(&line) {
+        Ok(Readiness::Ready { notes }) => return Ok(notes),
+        Ok(Readiness::Failed { failure }) => {
+            // It says so before it ends: nothing is left running when this returns.
+            child.wait().map_err(cannot)?;
+            return Err(failure);
+        }
+        Err(_) => {}
+    }
+    heard.map_err(cannot)?;
+    let status = child.wait().map_err(cannot)?;
+    let log = log::path(name).map_or_else(|_| "its log".into(), |path| path.display().to_string());
+    Err(Failure::new(
+        format!("cannot serve {name}"),
+        format!("its process ended without a word ({status})"),
+        format!("read {log}, and report it"),
+    ))
+}
+
+/// Tells the command that waits. An error means that it is gone.
+pub(crate) fn say(readiness: &Readiness) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let mut line = serde_json::to_string(readiness)?;
+    line.push('\n');
+    stdout.write_all(line.as_bytes())?;
+    stdout.flush()
+}
+
+/// Leaves the terminal and the session of the command that started this process.
+pub(crate) fn detach() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// Lets go of what the process was started with: its folder, and the pipe to the command.
+pub(crate) fn settle_down() -> io::Result<()> {
+    env::set_current_dir("/")?;
+    rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    Ok(())
+}
+
+fn spinner(name: &ArrayName) -> ProgressBar {
+    let spinner = ProgressBar::new_spinner();
+    let style = ProgressStyle::with_template("{spinner} starting {msg} ({elapsed})");
+    spinner.set_style(style.expect("the template is well formed"));
+    spinner.set_message(name.to_string());
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}

@@ -1,0 +1,95 @@
+//! Watches the array, and keeps what happened for `events`.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::ServingProcess;
+use crate::events::{self, Event, EventLog, Happened};
+
+/// Time between two looks while a sync task runs, and while none does.
+const LOOK_EVERY_BUSY: Duration = Duration::from_millis(250);
+const LOOK_EVERY_IDLE: Duration = Duration::from_secs(1);
+
+/// What happened so far.
+#[derive(Default)]
+pub(super) struct Recorder {
+    inside: Mutex<Inside>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    log: EventLog,
+    closed: bool,
+}
+
+impl Recorder {
+    /// Events after `sequence`; waits for one if there is none. `None` once the array is stopped.
+    pub(super) fn wait_after(&self, sequence: u64) -> Option<Vec<Event>> {
+        let nothing = |inside: &mut Inside| !inside.closed && inside.log.after(sequence).is_empty();
+        let waited = self.news.wait_while(self.inside(), nothing);
+        let inside = waited.unwrap_or_else(PoisonError::into_inner);
+        Some(inside.log.after(sequence)).filter(|events| !events.is_empty())
+    }
+
+    /// Events after `sequence` that are kept now.
+    pub(super) fn after(&self, sequence: u64) -> Vec<Event> {
+        self.inside().log.after(sequence)
+    }
+
+    /// Ends every wait: the array is stopped.
+    pub(super) fn close(&self) {
+        self.inside().closed = true;
+        self.news.notify_all();
+    }
+
+    fn record(&self, happened: Vec<Happened>) {
+        if happened.is_empty() {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.inside().log.record(now, happened);
+        self.news.notify_all();
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits before the next look; false once the array is stopped.
+    fn pause(&self, time: Duration) -> bool {
+        let open = |inside: &mut Inside| !inside.closed;
+        let waited = self.news.wait_timeout_while(self.inside(), time, open);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+}
+
+/// Watches on a thread of its own until the array is stopped.
+pub(super) fn spawn(process: &Arc<ServingProcess>) -> io::Result<()> {
+    let process = Arc::clone(process);
+    thread::Builder::new().name("events".into()).spawn(move || watch(&process))?;
+    Ok(())
+}
+
+fn watch(process: &ServingProcess) {
+    let Ok(mut before) = process.array.status() else { return };
+    let mut first = vec![Happened::to_array("NewArray")];
+    if before.degraded() > 0 {
+        first.push(Happened::to_array("DegradedArray"));
+    }
+    if before.sync.action.runs() {
+        first.push(Happened::started(before.sync.action));
+    }
+    process.recorder.record(first);
+    loop {
+        let time = if before.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
+        if !process.recorder.pause(time) {
+            return;
+        }
+        let Ok(after) = process.array.status() else { return };
+        process.recorder.record(events::between(&before, &after));
+        before = after;
+    }
+}

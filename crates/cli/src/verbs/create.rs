@@ -1,0 +1,73 @@
+//! `mdspace create` and `mdspace assemble`, and the process that they start.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use mdspace_io::OpenMode;
+
+use super::Outcome;
+use crate::args::member::MemberOrMissing;
+use crate::args::{AssembleArgs, CommandLine, CreateArgs, MemberSpec, Verb};
+use crate::failure::Failure;
+use crate::process::launch::{self, Readiness};
+use crate::process::{self, Seat, Task};
+use crate::run_dir::RunDir;
+use crate::{member_probe, output};
+
+/// Makes an array, after a look at what its members hold.
+pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
+    let members = args.members.iter().filter_map(|place| match place {
+        MemberOrMissing::Member(MemberSpec::Path(path)) => Some(path.as_path()),
+        _ => None,
+    });
+    let members: Vec<&Path> = members.collect();
+    let what = format!("cannot create {}", args.name);
+    member_probe::check(&members, &RunDir::open()?, args.run, &what)?;
+    serve(Task::Create(args))
+}
+
+/// Assembles an array from free members.
+pub(crate) fn assemble(args: Box<AssembleArgs>) -> Outcome {
+    let run_dir = RunDir::open()?;
+    let what = format!("cannot assemble {}", args.name);
+    let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
+    for member in &args.members {
+        if let MemberSpec::Path(path) = member {
+            member_probe::check_free(path, mode, &run_dir, &what)?;
+        }
+    }
+    serve(Task::Assemble(args))
+}
+
+fn serve(task: Task) -> Outcome {
+    if task.serving().foreground {
+        return process::serve(&task, Seat::Foreground);
+    }
+    let notes = launch::launch(task.name())?;
+    notes.iter().try_for_each(|note| output::print_line(note))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The other side of [`launch::launch`]: this process is the one that serves.
+pub(crate) fn serving_process(words: Vec<OsString>) -> Outcome {
+    let words = std::iter::once("mdspace".into()).chain(words);
+    let task = match CommandLine::parse_from(words).verb {
+        Verb::Create(args) => Task::Create(args),
+        Verb::Assemble(args) => Task::Assemble(args),
+        _ => return Err(Failure::new("nothing to serve", "no such task", "use mdspace create")),
+    };
+    let served = launch::detach()
+        .map_err(|error| Failure::new("cannot leave the terminal", error, "try --foreground"))
+        .and_then(|()| process::serve(&task, Seat::Detached));
+    match served {
+        Ok(code) => Ok(code),
+        Err(failure) => {
+            // If nobody listens any more, the log is all there is.
+            tracing::error!("{failure}");
+            drop(launch::say(&Readiness::Failed { failure }));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
