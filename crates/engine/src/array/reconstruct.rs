@@ -271,16 +271,24 @@ impl ArrayLane {
     }
 }
 
-/// Data blocks in the order of their exponents of g; empty where the layout has a gap or the block
-/// is unknown.
+/// Data blocks in the order in which parity takes them; empty where the layout has a gap or the
+/// block is unknown.
 pub(super) fn by_exponent<'a>(row: &Row, state: &RowState, blocks: &'a Blocks) -> Vec<&'a [u8]> {
     let mut data: Vec<&[u8]> = vec![&[]; usize::from(row.exponents())];
     for place in 0..state.data_count {
         if let Some(block) = blocks.get(place) {
-            data[usize::from(row.exponent(place as u16))] = block;
+            data[parity_index(row, place)] = block;
         }
     }
     data
+}
+
+/// Where parity takes a data block: by its exponent of g, or without Q by its place.
+pub(super) fn parity_index(row: &Row, place: Place) -> usize {
+    match row.q() {
+        Some(_) => usize::from(row.exponent(place as u16)),
+        None => place,
+    }
 }
 
 /// Length of a range of columns in bytes.
@@ -292,3 +300,6 @@ pub(super) fn columns_bytes(columns: &Columns) -> usize {
 pub(super) fn within(whole: &Columns, part: &Columns) -> std::ops::Range<usize> {
     byte_range(u64::from(part.start - whole.start), u64::from(part.end - part.start))
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,9 @@ use crate::request::RequestError;
 use super::array_lane::{ArrayLane, MemberWrite, byte_range, source_part};
 use super::claims::{Columns, Mode};
 use super::plan::{self, Method, NewData, Place, Places, RowState, WritePlan};
-use super::reconstruct::{Blocks, by_exponent, columns_bytes, row_state, slot_of, within};
+use super::reconstruct::{
+    Blocks, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
+};
 
 /// What one round writes: new data for some columns of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,7 +248,7 @@ impl ArrayLane {
         }
         let mut sources = by_exponent(row, state, &blocks);
         for (place, fresh) in whole {
-            sources[usize::from(row.exponent(place as u16))] = fresh;
+            sources[parity_index(row, place)] = fresh;
         }
         let parity = self.new_parity(row, state, &sources, length);
         let data = extent.new.iter().map(|new| {
