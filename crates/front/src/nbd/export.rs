@@ -1,6 +1,11 @@
 //! What a server offers: exports with names, sizes and abilities.
 
+use mdspace_engine::status::{ArrayState, ArrayStatus};
+
 use super::wire::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, export_flag};
+
+/// Below this an array reads and writes whole units for a part of one.
+const STRIPE_UNIT_BYTES: u32 = 4096;
 
 /// The exports of one server: at least one, names unique. The first is the default export, which
 /// also answers to the empty name.
@@ -85,6 +90,12 @@ impl Exports {
         Ok(Exports(exports))
     }
 
+    /// The same exports for clients that may only read.
+    pub fn read_only(mut self) -> Exports {
+        self.0.iter_mut().for_each(|export| export.read_only = true);
+        self
+    }
+
     /// All exports, the default one first.
     pub fn as_slice(&self) -> &[Export] {
         &self.0
@@ -98,6 +109,24 @@ impl Exports {
 }
 
 impl Export {
+    /// A whole array under `name`. Its discards are offered at every level: where a level cannot
+    /// discard, the engine ignores them, as a trim allows.
+    pub fn of_array(name: &str, array: &ArrayStatus) -> Export {
+        let minimum = array.logical_block_bytes;
+        let block_sizes = BlockSizes::new(minimum, minimum.max(STRIPE_UNIT_BYTES));
+        let read_only = array.state == ArrayState::Readonly;
+        Export {
+            name: name.to_string(),
+            description: format!("md {} array {}", array.level, array.name),
+            size_bytes: array.size_sectors * 512,
+            block_sizes: block_sizes.expect("a logical block is a power of two up to 64 KiB"),
+            read_only,
+            rotational: false,
+            trim: true,
+            fast_zero: false,
+        }
+    }
+
     fn check(&self) -> Result<(), ExportError> {
         if self.name.len() > STRING_BYTES_MAX || self.description.len() > STRING_BYTES_MAX {
             return Err(ExportError::TooLong(self.name.chars().take(40).collect()));

@@ -103,7 +103,8 @@ struct Presence {
 }
 
 impl Server {
-    /// Serves `volume` under the names of `exports` at `listener`, on all of its lanes.
+    /// Serves `volume` under the names of `exports` at `listener`, on all of its lanes. Clients may
+    /// only read where an export or the listener's address says so.
     pub fn start<V: Volume>(
         listener: Listener,
         exports: Exports,
@@ -113,6 +114,8 @@ impl Server {
         if let Some(warning) = listener.warning() {
             tracing::warn!(front = %listener.address(), "{warning}");
         }
+        let read_only = listener.address().read_only;
+        let exports = if read_only { exports.read_only() } else { exports };
         let shared = Arc::new(Shared {
             listener,
             exports: Arc::new(exports),

@@ -1,5 +1,7 @@
-//! The server on real lanes and sockets, with both ways to the kernel, over bytes in memory.
+//! The server on real lanes and sockets: over bytes in memory with both ways to the kernel, and over
+//! a real array.
 
+mod array;
 mod behaviour;
 mod client;
 mod memory;

@@ -1,0 +1,150 @@
+//! A real array behind the server: RAID5 of three members in memory, on two lanes.
+
+use std::sync::Arc;
+
+use mdspace_engine::array::{Action, Reply};
+use mdspace_engine::assembly::Options;
+use mdspace_engine::backend::MemberId;
+use mdspace_engine::create::{self, Creation, NewDevice};
+use mdspace_engine::lane::LaneId;
+use mdspace_format::placement::BitmapRequest;
+use mdspace_format::superblock::{MemberFlags, SetName};
+use mdspace_format::{Level, MetadataVersion, Uuid};
+use mdspace_front::Address;
+use mdspace_front::listener::Listener;
+use mdspace_front::nbd::client::Answer;
+use mdspace_front::nbd::{Command, Errno, Export, Exports, Server, ServerLimits};
+use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray};
+
+use crate::client::BlockingClient;
+use crate::memory::PATIENCE;
+
+struct ServedArray {
+    array: RunningArray,
+    members: Vec<MemberId>,
+    lanes: Arc<Lanes>,
+    folder: tempfile::TempDir,
+    servers: Vec<Server>,
+}
+
+impl ServedArray {
+    fn new() -> ServedArray {
+        let config = LanesConfig { count: 2, ..LanesConfig::default() };
+        let lanes = Arc::new(Lanes::start(config).expect("lanes"));
+        let open = |_| lanes.members().open("ram:16M", OpenMode::RUN).expect("memory");
+        let devices: Vec<NewDevice> = (0..3)
+            .map(open)
+            .map(|(id, info)| NewDevice { id, info, flags: MemberFlags::default() })
+            .collect();
+        let places = devices.iter().cloned().map(Some).collect();
+        let mut uuids = 1..;
+        let device_uuid = || Uuid([uuids.next().expect("three members"); 16]);
+        let plan = create::plan(&creation(), places, 0, device_uuid).expect("a plan");
+        lanes
+            .call(LaneId(0), async move |lane, _| create::write(&lane, &plan).await)
+            .expect("written");
+        let members = devices.iter().map(|device| device.id).collect();
+        let devices = devices.into_iter().map(|device| (device.id, device.info)).collect();
+        let array = RunningArray::assemble(lanes.clone(), devices, Options::default());
+        let array = array.expect("assembled");
+        let folder = tempfile::tempdir().expect("a folder");
+        ServedArray { array, members, lanes, folder, servers: Vec::new() }
+    }
+
+    fn serve(&mut self, name: &str, options: &str) -> std::path::PathBuf {
+        let Ok(Reply::Status(status)) = self.array.command(Action::Status) else {
+            panic!("no status");
+        };
+        let exports = Exports::new(vec![Export::of_array("r5", &status)]).expect("valid");
+        let path = self.folder.path().join(name);
+        let address = format!("nbd:unix:{}{options}", path.display());
+        let listener = Listener::bind(&Address::parse(&address).expect("an address"));
+        let listener = listener.expect("listening");
+        self.servers.push(Server::start(listener, exports, ServerLimits::default(), &self.array));
+        path
+    }
+
+    fn fail(&self, member: usize) {
+        let member = self.members[member];
+        self.array.command(Action::Fail { member, force: true }).expect("failed as asked");
+    }
+
+    fn end(self) {
+        for server in self.servers {
+            server.close(PATIENCE).expect("closed");
+        }
+        self.array.stop().expect("stopped");
+        let lanes = Arc::into_inner(self.lanes).expect("nobody else holds the lanes");
+        lanes.stop(PATIENCE).expect("ended");
+    }
+}
+
+fn creation() -> Creation {
+    Creation {
+        name: SetName::new("r5").expect("short"),
+        uuid: Uuid([9; 16]),
+        version: MetadataVersion::V1_2,
+        level: Level::Raid5,
+        layout: 2,
+        chunk_sectors: 128,
+        raid_disks: 3,
+        size_sectors: None,
+        data_offset_sectors: None,
+        bitmap: BitmapRequest::None,
+        assume_clean: true,
+        force: true,
+    }
+}
+
+fn pattern(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|at| ((at + seed) * 29 % 253) as u8).collect()
+}
+
+#[test]
+fn an_array_is_written_on_one_lane_and_read_on_another() {
+    let mut served = ServedArray::new();
+    let path = served.serve("a.sock", "");
+    let mut writer = BlockingClient::new(&path, true);
+    let mut reader = BlockingClient::new(&path, true);
+    let bytes = pattern(1, 300 << 10);
+    writer.write(512, &bytes);
+    assert_eq!(writer.ask(Command::Flush, 0, 0, &[]), Answer::Done);
+    assert!(reader.read(512, 300 << 10) == bytes);
+    let zero = Command::WriteZeroes { fua: true, no_hole: false, fast: false };
+    assert_eq!(reader.ask(zero, 4096, 64 << 10, &[]), Answer::Done);
+    assert_eq!(writer.read(4096, 64 << 10), vec![0; 64 << 10]);
+    assert_eq!(writer.ask(Command::Trim { fua: true }, 0, 1 << 20, &[]), Answer::Done);
+    served.end();
+}
+
+#[test]
+fn a_failed_member_is_not_noticed_and_two_are_told_as_errors() {
+    let mut served = ServedArray::new();
+    let path = served.serve("a.sock", "");
+    let mut client = BlockingClient::new(&path, true);
+    let bytes = pattern(2, 1 << 20);
+    client.write(0, &bytes);
+    served.fail(0);
+    assert!(client.read(0, 1 << 20) == bytes);
+    served.fail(1);
+    let answer = client.ask(Command::Read, 0, 1 << 20, &[]);
+    assert!(matches!(answer, Answer::Failed(Errno::Io, _)), "{answer:?}");
+    let answer = client.ask(Command::Write { fua: false }, 0, 4096, &bytes[..4096]);
+    assert!(matches!(answer, Answer::Failed(Errno::Io, _)), "{answer:?}");
+    for server in served.servers.drain(..) {
+        server.close(PATIENCE).expect("closed");
+    }
+}
+
+#[test]
+fn one_array_is_served_at_two_addresses_and_one_of_them_only_reads() {
+    let mut served = ServedArray::new();
+    let mut writer = BlockingClient::new(&served.serve("rw.sock", ""), true);
+    let mut reader = BlockingClient::new(&served.serve("ro.sock", "?ro"), true);
+    let bytes = pattern(3, 4096);
+    writer.write(0, &bytes);
+    assert_eq!(reader.read(0, 4096), bytes);
+    let answer = reader.ask(Command::Write { fua: false }, 0, 4096, &bytes);
+    assert!(matches!(answer, Answer::Failed(Errno::NotPermitted, _)), "{answer:?}");
+    served.end();
+}
