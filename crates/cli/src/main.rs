@@ -10,6 +10,7 @@ mod control;
 mod demo;
 mod doctor;
 mod events;
+mod examine;
 mod failure;
 mod help_json;
 mod layout_words;

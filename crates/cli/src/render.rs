@@ -4,4 +4,4 @@ pub(crate) mod detail;
 pub(crate) mod event;
 pub(crate) mod export;
 pub(crate) mod mdstat;
-mod units;
+pub(crate) mod units;
