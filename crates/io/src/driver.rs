@@ -32,7 +32,7 @@ use crate::member::MemberTable;
 use crate::queue::{Completion, IoChoice, Queue, Token};
 
 use device::Devices;
-use member_op::{MemberOp, Start, Step};
+use member_op::{MemberOp, Step};
 use ops::{Op, Ops};
 
 pub(crate) use socket_op::Kept;
@@ -253,24 +253,27 @@ impl Backend for Driver {
         let Some(device) = self.devices.borrow_mut().find(io.member, &self.queue) else {
             return Submitted::Done(member_op::refuse(io.op, io_error(libc::ENODEV)));
         };
+        let op = match member_op::at_once(self, &device.member, io.op) {
+            Ok(done) => return Submitted::Done(done),
+            Err(op) => op,
+        };
         let deadline = io.deadline.unwrap_or(NEVER);
-        match MemberOp::start(self, device, ticket, deadline, io.op) {
-            Start::Done(done) => Submitted::Done(done),
-            Start::Later(op, end) => {
-                let token = self.ops.borrow_mut().add(Op::Member(op));
-                self.pretended.borrow_mut().push(Reverse((end, token.0)));
-                self.note_deadline(deadline);
-                Submitted::Pending
-            }
-            Start::Call(op) => {
-                let mut ops = self.ops.borrow_mut();
-                let token = ops.add(Op::Member(op));
-                let Op::Member(op) = ops.at(token) else { unreachable!("just added") };
-                self.queue.borrow_mut().push(token, op.next(self));
-                self.note_deadline(deadline);
-                Submitted::Pending
-            }
+        let inline = device.is_inline();
+        let op = MemberOp::new(self, device, ticket, deadline, op);
+        if inline {
+            return Submitted::Done(op.run_inline(self));
         }
+        self.note_deadline(deadline);
+        let mut ops = self.ops.borrow_mut();
+        let (token, op) = ops.add_member(op);
+        match op.pretended() {
+            Some(latency) => {
+                let end = self.now() + latency;
+                self.pretended.borrow_mut().push(Reverse((end, token.0)));
+            }
+            None => self.queue.borrow_mut().push(token, op.next(self)),
+        }
+        Submitted::Pending
     }
 
     fn cancel(&self, ticket: Ticket) {

@@ -20,6 +20,13 @@ pub(super) struct Device {
     pub(super) in_flight: Cell<usize>,
 }
 
+impl Device {
+    /// Whether its calls are made on the spot.
+    pub(super) fn is_inline(&self) -> bool {
+        matches!(self.member.device, member::Device::File { inline: true, .. })
+    }
+}
+
 /// The members that a lane has met, by index.
 pub(super) struct Devices {
     table: Arc<MemberTable>,

@@ -3,9 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use mdspace_engine::backend::{
-    Backend, IoDone, IoError, IoErrorKind, IoOp, ReadInto, Ticket, WriteFrom,
-};
+use mdspace_engine::backend::{IoDone, IoError, IoErrorKind, IoOp, ReadInto, Ticket, WriteFrom};
 use mdspace_engine::time::Time;
 
 use crate::errno::io_error;
@@ -65,16 +63,6 @@ enum Durable {
     Flushing,
 }
 
-/// How a member I/O begins.
-pub(super) enum Start {
-    /// With its end.
-    Done(IoDone),
-    /// With its first call.
-    Call(MemberOp),
-    /// It only waits until its end.
-    Later(MemberOp, Time),
-}
-
 /// How a member I/O goes on.
 pub(super) enum Step {
     Call(Call),
@@ -82,63 +70,37 @@ pub(super) enum Step {
 }
 
 impl MemberOp {
-    pub(super) fn start(
+    /// An I/O of `device` that is not done at once.
+    #[inline]
+    pub(super) fn new(
         driver: &Driver,
         device: Rc<Device>,
         ticket: Ticket,
         deadline: Time,
         op: IoOp,
-    ) -> Start {
-        if let Err(error) = check(&device.member, &op) {
-            return Start::Done(refuse(op, error));
-        }
-        let durable = match op {
-            IoOp::Write { fua: true, .. } if driver.flushes => Durable::Carried,
-            IoOp::WriteZeroes { fua: true, .. } if driver.flushes => Durable::Owed,
-            IoOp::Flush if !driver.flushes => return Start::Done(ended(Ok(()))),
-            _ => Durable::Free,
-        };
-        let align = match &device.member.device {
-            member::Device::File { memory_align, .. } => *memory_align,
-            member::Device::Ram(_) | member::Device::Null(_) => 1,
-        };
-        let work = Work::new(op, align, &driver.stock);
-        let ticket = Some(ticket);
-        let mut op =
-            Self { device: device.clone(), ticket, deadline, cancelled: false, work, durable };
-        match &device.member.device {
-            member::Device::File { inline: true, .. } => return Start::Done(op.run_inline(driver)),
-            member::Device::File { .. } => {}
-            member::Device::Ram(ram) => {
-                op.work.serve(ram);
-                return Start::Done(op.finish(Ok(()), &driver.stock));
-            }
-            member::Device::Null(null) if null.latency == Duration::ZERO => {
-                op.work.pretend();
-                return Start::Done(op.finish(Ok(()), &driver.stock));
-            }
-            member::Device::Null(_) => {}
-        }
+    ) -> Self {
         device.in_flight.set(device.in_flight.get() + 1);
-        match &device.member.device {
-            member::Device::Null(null) => Start::Later(op, driver.now() + null.latency),
-            _ => Start::Call(op),
-        }
+        let (work, durable) = Work::new(driver, &device.member, op);
+        Self { device, ticket: Some(ticket), deadline, cancelled: false, work, durable }
     }
 
     /// Makes all calls on the spot.
-    fn run_inline(mut self, driver: &Driver) -> IoDone {
+    pub(super) fn run_inline(mut self, driver: &Driver) -> IoDone {
         let mut call = self.next(driver);
         loop {
             match self.absorb(run_file(call), driver) {
                 Step::Call(next) => call = next,
-                Step::End(result) => return self.finish(result, &driver.stock),
+                Step::End(result) => return self.end(result, &driver.stock),
             }
         }
     }
 
-    pub(super) fn is_pretended(&self) -> bool {
-        matches!(self.device.member.device, member::Device::Null(_))
+    /// How long it takes, if its member only pretends.
+    pub(super) fn pretended(&self) -> Option<Duration> {
+        match &self.device.member.device {
+            member::Device::Null(null) => Some(null.latency),
+            member::Device::File { .. } | member::Device::Ram(_) => None,
+        }
     }
 
     /// The call to make next.
@@ -174,7 +136,7 @@ impl MemberOp {
         let Ok(moved) = usize::try_from(result) else {
             return self.absorb_errno(-result, driver);
         };
-        if self.is_pretended() {
+        if self.pretended().is_some() {
             self.work.pretend();
             return Step::End(Ok(()));
         }
@@ -217,28 +179,55 @@ impl MemberOp {
         Step::Call(self.next(driver))
     }
 
-    /// Ends an I/O that was in flight.
+    /// Ends it.
     pub(super) fn end(self, result: Result<(), IoError>, stock: &Stock) -> IoDone {
         self.device.in_flight.set(self.device.in_flight.get() - 1);
-        self.finish(result, stock)
-    }
-
-    fn finish(self, result: Result<(), IoError>, stock: &Stock) -> IoDone {
-        let buffer = match self.work {
-            Work::Read(Transfer { lease, .. }) | Work::Write(Transfer { lease, .. }) => {
-                lease.end(result.is_ok(), stock)
-            }
-            Work::Discard(_) | Work::Zero(_) | Work::Flush => None,
-        };
-        IoDone { result, buffer }
+        self.work.end(result, stock)
     }
 }
 
+/// Answers an I/O that needs no waiting: of a member in memory, or one that is refused.
+#[inline]
+pub(super) fn at_once(driver: &Driver, member: &Member, op: IoOp) -> Result<IoDone, IoOp> {
+    if let Err(error) = check(member, &op) {
+        return Ok(refuse(op, error));
+    }
+    if matches!(op, IoOp::Flush) && !driver.flushes {
+        return Ok(IoDone { result: Ok(()), buffer: None });
+    }
+    let work = match &member.device {
+        member::Device::Ram(ram) => {
+            let mut work = Work::new(driver, member, op).0;
+            work.serve(ram);
+            work
+        }
+        member::Device::Null(null) if null.latency == Duration::ZERO => {
+            let mut work = Work::new(driver, member, op).0;
+            work.pretend();
+            work
+        }
+        member::Device::Null(_) | member::Device::File { .. } => return Err(op),
+    };
+    Ok(work.end(Ok(()), &driver.stock))
+}
+
 impl Work {
-    fn new(op: IoOp, align: usize, stock: &Stock) -> Self {
+    /// The work of an operation, and how it becomes durable.
+    #[inline]
+    fn new(driver: &Driver, member: &Member, op: IoOp) -> (Self, Durable) {
+        let stock = &driver.stock;
+        let align = match &member.device {
+            member::Device::File { memory_align, .. } => *memory_align,
+            member::Device::Ram(_) | member::Device::Null(_) => 1,
+        };
+        let durable = match op {
+            IoOp::Write { fua: true, .. } if driver.flushes => Durable::Carried,
+            IoOp::WriteZeroes { fua: true, .. } if driver.flushes => Durable::Owed,
+            _ => Durable::Free,
+        };
         let bytes = |sectors: u64| sectors * 512;
         let transfer = |sector, lease| Transfer { lease, offset: bytes(sector), done: 0 };
-        match op {
+        let work = match op {
             IoOp::Read { sector, into } => {
                 Self::Read(transfer(sector, Lease::reading(into, align, stock)))
             }
@@ -252,7 +241,19 @@ impl Work {
             IoOp::WriteZeroes { sector, sectors, .. } => {
                 Self::Zero(Extent { offset: bytes(sector), len: bytes(sectors) })
             }
-        }
+        };
+        (work, durable)
+    }
+
+    /// Gives up the memory of work that has ended.
+    fn end(self, result: Result<(), IoError>, stock: &Stock) -> IoDone {
+        let buffer = match self {
+            Self::Read(Transfer { lease, .. }) | Self::Write(Transfer { lease, .. }) => {
+                lease.end(result.is_ok(), stock)
+            }
+            Self::Discard(_) | Self::Zero(_) | Self::Flush => None,
+        };
+        IoDone { result, buffer }
     }
 
     /// Does the work in memory.
@@ -337,8 +338,4 @@ pub(super) fn refuse(op: IoOp, error: IoError) -> IoDone {
         _ => None,
     };
     IoDone { result: Err(error), buffer }
-}
-
-fn ended(result: Result<(), IoError>) -> IoDone {
-    IoDone { result, buffer: None }
 }

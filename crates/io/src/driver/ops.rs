@@ -41,6 +41,7 @@ impl Ops {
         self.slots.len() - self.free.len()
     }
 
+    #[inline]
     pub(super) fn add(&mut self, op: Op) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, op: None });
@@ -49,6 +50,15 @@ impl Ops {
         let slot = &mut self.slots[index as usize];
         slot.op = Some(op);
         token(slot.generation, index)
+    }
+
+    #[inline]
+    pub(super) fn add_member(&mut self, op: MemberOp) -> (Token, &mut MemberOp) {
+        let token = self.add(Op::Member(op));
+        match self.at(token) {
+            Op::Member(op) => (token, op),
+            Op::Socket(_) => unreachable!("just added"),
+        }
     }
 
     pub(super) fn holds(&self, token: Token) -> bool {
@@ -75,7 +85,7 @@ impl Ops {
         self.slots.iter_mut().enumerate().find_map(|(index, slot)| match &mut slot.op {
             Some(Op::Member(op)) if op.ticket == Some(ticket) => {
                 op.cancelled = true;
-                Some((token(slot.generation, index as u32), op.is_pretended()))
+                Some((token(slot.generation, index as u32), op.pretended().is_some()))
             }
             _ => None,
         })
