@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use mdspace_front::Address;
 
 pub(crate) mod bench;
 pub(crate) mod create;
@@ -229,7 +230,7 @@ pub(crate) struct FrontArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
     /// nbd:unix:/path.sock or nbd:tcp:[host:]port, with ?ro for read-only.
-    pub(crate) front: String,
+    pub(crate) front: Address,
 }
 
 #[derive(Args, Debug)]

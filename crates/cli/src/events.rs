@@ -65,12 +65,12 @@ pub(crate) struct Happened {
 }
 
 impl Happened {
-    pub(crate) fn to_array(event: impl Into<String>) -> Self {
+    fn to_array(event: impl Into<String>) -> Self {
         Self { event: event.into(), member: None, note: None }
     }
 
     /// A sync task began.
-    pub(crate) fn started(action: SyncAction) -> Self {
+    fn started(action: SyncAction) -> Self {
         let note = Some(action.word().to_owned());
         Self { event: "RebuildStarted".into(), member: None, note }
     }
@@ -78,6 +78,18 @@ impl Happened {
     fn to_member(event: &str, member: &str) -> Self {
         Self { event: event.into(), member: Some(member.into()), note: None }
     }
+}
+
+/// What there is to say of an array that is seen for the first time.
+pub(crate) fn at_start(status: &ArrayStatus) -> Vec<Happened> {
+    let mut happened = vec![Happened::to_array("NewArray")];
+    if status.degraded() > 0 {
+        happened.push(Happened::to_array("DegradedArray"));
+    }
+    if status.sync.action.runs() {
+        happened.push(Happened::started(status.sync.action));
+    }
+    happened
 }
 
 /// What happened between two moments.

@@ -132,9 +132,9 @@ pub(crate) fn refused(error: OpenError, what: &str) -> Failure {
         OpenError::InUse { name, holder, cure } => {
             Failure::new(what, format!("{name} is in use by {holder}"), cure)
         }
-        OpenError::System { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+        OpenError::System { name, source, .. } if source.kind() == io::ErrorKind::NotFound => {
             let cure = "check the name; an empty member file is made by: truncate -s 1G FILE";
-            Failure::new(what, source, cure)
+            Failure::new(what, format!("{name}: {source}"), cure)
         }
         other => Failure::new(what, other, "check the member's name and rights"),
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use mdspace_front::listener::Listener as FrontListener;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -104,18 +105,17 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         Seat::Detached => log::to_file(name).map_err(system)?,
     }
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system)?;
-    let (process, notes) = ServingProcess::start(task)?;
-    notes.iter().for_each(|note| tracing::info!("{note}"));
-    let _listener = match process.open_doors(task, &run_dir) {
+    let fronts = task.serving().serve.iter().map(fronts::listen).collect::<Result<Vec<_>, _>>()?;
+    let (process, mut notes) = ServingProcess::start(task)?;
+    let _listener = match process.open_doors(fronts, &run_dir, &mut notes) {
         Ok(listener) => listener,
         Err(failure) => {
             process.stop(true)?;
             return Err(failure);
         }
     };
-    if let Err(error) =
-        seat.say_ready(notes.into_iter().chain(process.fronts.notes(&process.name)).collect())
-    {
+    notes.iter().for_each(|note| tracing::info!("{note}"));
+    if let Err(error) = seat.say_ready(notes) {
         tracing::warn!("nobody waits for {name} any more: {error}");
         process.stop(true)?;
         return Ok(ExitCode::FAILURE);
@@ -158,12 +158,18 @@ impl ServingProcess {
     }
 
     /// Opens every front, then the control socket: who can ask finds the array served.
-    fn open_doors(self: &Arc<Self>, task: &Task, run_dir: &RunDir) -> Result<Listener, Failure> {
-        for front in &task.serving().serve {
-            self.fronts.open(front, &self.name, &self.array)?;
+    fn open_doors(
+        self: &Arc<Self>,
+        fronts: Vec<FrontListener>,
+        run_dir: &RunDir,
+        notes: &mut Vec<String>,
+    ) -> Result<Listener, Failure> {
+        for front in fronts {
+            notes.push(self.fronts.open(front, &self.name, &self.array)?);
         }
         let system = |error: io::Error| {
-            Failure::new(task.what(), error, "check the rights of the run directory")
+            let what = format!("cannot open the control socket of {}", self.name);
+            Failure::new(what, error, "check the rights of the run directory")
         };
         let listener = Listener::bind(&run_dir.socket(&self.name)).map_err(system)?;
         listener.spawn(self.clone()).map_err(system)?;

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use mdspace_format::{Level, MetadataVersion, Uuid};
+use mdspace_front::Address;
 
 use super::member::{MemberOrMissing, MemberSpec};
 use super::name::ArrayName;
@@ -103,7 +104,7 @@ pub(crate) struct ServingArgs {
     pub(crate) readonly: bool,
     /// Where to serve the array: nbd:unix:/path.sock or nbd:tcp:[host:]port, ?ro for read-only.
     #[arg(long, value_name = "FRONT")]
-    pub(crate) serve: Vec<String>,
+    pub(crate) serve: Vec<Address>,
     /// Lanes: threads that each carry requests from start to end.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) lanes: u16,

@@ -3,9 +3,10 @@
 use std::io;
 
 use mdspace_engine::array::{Action, CommandError, Reply as Done};
+use mdspace_front::Address;
 use mdspace_io::OpenMode;
 
-use super::ServingProcess;
+use super::{ServingProcess, fronts};
 use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
@@ -24,7 +25,13 @@ impl Answer for ServingProcess {
                 }
                 sent
             }
-            other => replies.send(&reply(self.act(other))),
+            other => {
+                let answer = self.act(other);
+                if let Ok(status) = self.array.status() {
+                    self.recorder.look(status);
+                }
+                replies.send(&reply(answer))
+            }
         }
     }
 }
@@ -48,11 +55,12 @@ impl ServingProcess {
             Request::Get { key } => self.get(key.as_deref()),
             Request::Set { key, value } => self.set(&key, &value),
             Request::Serve { front } => {
-                let note = self.fronts.open(&front, &self.name, &self.array)?;
+                let listener = fronts::listen(&address(&front)?)?;
+                let note = self.fronts.open(listener, &self.name, &self.array)?;
                 Ok(Reply::Done { notes: vec![note] })
             }
             Request::Unserve { front } => {
-                self.fronts.close(&front, &self.name).map(|()| Reply::done())
+                self.fronts.close(&address(&front)?, &self.name).map(|()| Reply::done())
             }
             Request::Stop { .. } | Request::Events { .. } => {
                 unreachable!("answered before, with replies of their own")
@@ -186,6 +194,13 @@ impl ServingProcess {
         }
         replies.send(&Reply::done())
     }
+}
+
+fn address(front: &str) -> Result<Address, Failure> {
+    front.parse().map_err(|error| {
+        let cure = "give nbd:unix:/path.sock or nbd:tcp:[host:]port";
+        Failure::new(format!("{front} is no front"), error, cure)
+    })
 }
 
 fn refused(what: &str, error: &CommandError) -> Failure {

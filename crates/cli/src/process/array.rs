@@ -6,7 +6,7 @@ use mdspace_engine::array::{Action, CommandError, Reply};
 use mdspace_engine::assembly::{self, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
-use mdspace_engine::status::ArrayStatus;
+use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray};
 
 use super::members::OpenMembers;
@@ -44,11 +44,8 @@ impl ServedArray {
             notes.push(format!("{} {}: left out", left_out.member, left_out.reason));
             members.find(&left_out.member).into_iter().for_each(|id| members.close(id));
         }
-        let degraded = running.degraded_at_start();
         let array = Self { running: RwLock::new(Some(running)), members };
-        let slots = array.status()?.raid_disks as usize;
-        let present = slots - degraded;
-        notes.push(format!("{}: started with {present} of {slots} members", task.name()));
+        notes.push(format!("{}: {}", task.name(), started(&array.status()?)));
         Ok((array, notes))
     }
 
@@ -91,6 +88,19 @@ impl ServedArray {
             let cure = "the members stay as after a crash: assemble again, and check";
             Failure::new("the array did not stop cleanly", error, cure)
         })
+    }
+}
+
+/// As mdadm: how many of how many, and who waits.
+fn started(status: &ArrayStatus) -> String {
+    let slots = status.raid_disks;
+    let present = slots - status.degraded();
+    let spare = |member: &&MemberStatus| {
+        matches!(member.state, MemberState::Spare | MemberState::Recovering)
+    };
+    match status.members.iter().filter(spare).count() {
+        0 => format!("started with {present} of {slots} members"),
+        spares => format!("started with {present} of {slots} members, and {spares} spare"),
     }
 }
 

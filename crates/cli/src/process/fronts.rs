@@ -17,24 +17,23 @@ use crate::report::FrontReport;
 pub(super) struct Fronts(Mutex<Vec<Server>>);
 
 impl Fronts {
-    /// Opens a front; returns a line for the user.
+    /// Serves the array at `listener`; returns a line for the user.
     pub(super) fn open(
         &self,
-        address: &str,
+        listener: Listener,
         name: &ArrayName,
         array: &ServedArray,
     ) -> Result<String, Failure> {
-        let what = format!("cannot serve {name} at {address}");
-        let cure = "give nbd:unix:/path.sock or nbd:tcp:[host:]port";
-        let address: Address = address.parse().map_err(|error| Failure::new(&what, error, cure))?;
-        let exports = exports(name, array, address.read_only)?;
-        let listener = Listener::bind(&address)
-            .map_err(|error| Failure::new(&what, error, "choose another address"))?;
+        let exports = exports(name, array, listener.address().read_only)?;
         let limits = ServerLimits::default();
         let server =
             array.with_running(|running| Server::start(listener, exports, limits, running));
         let Some(server) = server else {
-            return Err(Failure::new(what, "the array is stopped", "assemble it again"));
+            return Err(Failure::new(
+                "no front opens",
+                "the array is stopped",
+                "assemble it again",
+            ));
         };
         let note = format!("{name}: served at {}", server.address());
         self.list().push(server);
@@ -42,10 +41,10 @@ impl Fronts {
     }
 
     /// Closes a front, disconnecting its clients.
-    pub(super) fn close(&self, address: &str, name: &ArrayName) -> Result<(), Failure> {
+    pub(super) fn close(&self, address: &Address, name: &ArrayName) -> Result<(), Failure> {
         let what = format!("cannot close {address}");
         let mut list = self.list();
-        let is_it = |server: &Server| server.address().to_string() == address;
+        let is_it = |server: &Server| server.address() == address;
         let Some(at) = list.iter().position(is_it) else {
             let why = format!("{name} is not served there");
             let cure = format!("see `mdspace detail {name}` for its fronts");
@@ -85,14 +84,16 @@ impl Fronts {
         self.list().iter().map(report).collect()
     }
 
-    /// A line for the user about each front.
-    pub(super) fn notes(&self, name: &ArrayName) -> Vec<String> {
-        self.list().iter().map(|server| format!("{name}: served at {}", server.address())).collect()
-    }
-
     fn list(&self) -> MutexGuard<'_, Vec<Server>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Listens where the user says. Before a member is written to, so that a wrong word costs nothing.
+pub(super) fn listen(address: &Address) -> Result<Listener, Failure> {
+    Listener::bind(address).map_err(|error| {
+        Failure::new(format!("cannot serve at {address}"), error, "choose another address")
+    })
 }
 
 /// The whole array under its own name, which is also the default export.

@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::ServingProcess;
-use crate::events::{self, Event, EventLog, Happened};
+use mdspace_engine::status::ArrayStatus;
+
+use crate::events::{self, Event, EventLog};
 
 /// Time between two looks while a sync task runs, and while none does.
 const LOOK_EVERY_BUSY: Duration = Duration::from_millis(250);
@@ -22,6 +24,8 @@ pub(super) struct Recorder {
 #[derive(Default)]
 struct Inside {
     log: EventLog,
+    /// The array when it was last looked at.
+    last: Option<ArrayStatus>,
     closed: bool,
 }
 
@@ -45,12 +49,21 @@ impl Recorder {
         self.news.notify_all();
     }
 
-    fn record(&self, happened: Vec<Happened>) {
+    /// Compares the array with the last look, and keeps what happened between. Called now and then,
+    /// and at once after every order of a user.
+    pub(super) fn look(&self, now: ArrayStatus) {
+        let mut inside = self.inside();
+        let happened = match &inside.last {
+            Some(last) => events::between(last, &now),
+            None => events::at_start(&now),
+        };
+        inside.last = Some(now);
         if happened.is_empty() {
             return;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.inside().log.record(now, happened);
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        inside.log.record(time, happened);
+        drop(inside);
         self.news.notify_all();
     }
 
@@ -74,22 +87,11 @@ pub(super) fn spawn(process: &Arc<ServingProcess>) -> io::Result<()> {
 }
 
 fn watch(process: &ServingProcess) {
-    let Ok(mut before) = process.array.status() else { return };
-    let mut first = vec![Happened::to_array("NewArray")];
-    if before.degraded() > 0 {
-        first.push(Happened::to_array("DegradedArray"));
-    }
-    if before.sync.action.runs() {
-        first.push(Happened::started(before.sync.action));
-    }
-    process.recorder.record(first);
-    loop {
-        let time = if before.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
+    while let Ok(status) = process.array.status() {
+        let time = if status.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
+        process.recorder.look(status);
         if !process.recorder.pause(time) {
             return;
         }
-        let Ok(after) = process.array.status() else { return };
-        process.recorder.record(events::between(&before, &after));
-        before = after;
     }
 }

@@ -75,7 +75,9 @@ async fn compare(
     let mut wrong = vec![false; (columns.end - columns.start).div_ceil(8) as usize];
     let view = port.view();
     for (place, fresh) in [(state.data_count, Some(p)), (state.data_count + 1, q)] {
-        let (Some(fresh), Some(known)) = (fresh, blocks.take(place)) else { continue };
+        // Without Q there is no place for it either.
+        let Some(fresh) = fresh else { continue };
+        let Some(known) = blocks.take(place) else { continue };
         let pages = fresh.chunks(4096).zip(known.chunks(4096)).map(|(new, old)| new != old);
         let mut differs = false;
         for (page, page_differs) in pages.enumerate() {
