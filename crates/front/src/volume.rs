@@ -7,6 +7,8 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::request::{Queue, Request};
 use mdspace_io::{LaneIo, RunningArray};
 
+use crate::nbd::Extent;
+
 /// Something that runs on lanes and can be served there.
 pub trait Volume {
     /// Its part on one lane.
@@ -27,6 +29,12 @@ pub trait Volume {
 pub trait VolumePart {
     /// Starts a request; its end will stand in `queue` with `tag`.
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request);
+
+    /// What is allocated from `offset_bytes` on, for at least one byte; by default everything.
+    #[expect(unused_variables, reason = "everything is allocated alike")]
+    fn allocation(&self, offset_bytes: u64, length_bytes: u32) -> Vec<Extent> {
+        vec![Extent { length_bytes, hole: false, zero: false }]
+    }
 }
 
 impl Volume for RunningArray {

@@ -23,7 +23,7 @@ use crate::volume::VolumePart;
 
 use super::batch::{Data, Piece};
 use super::request::{Command, Request};
-use super::session::{Closing, Event, Extent, Session};
+use super::session::{Closing, Event, Session};
 use super::wire::Errno;
 
 /// Memory for one `recv`: several dozen small writes, or many hundred reads.
@@ -239,9 +239,8 @@ impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
             // A hint; the array's own cache knows better.
             Command::Cache => self.state.borrow_mut().session.done(&request),
             Command::BlockStatus { .. } => {
-                let length_bytes = request.length_bytes;
-                let allocated = Extent { length_bytes, hole: false, zero: false };
-                self.state.borrow_mut().session.extents(&request, &[allocated]);
+                let extents = self.volume.allocation(request.offset_bytes, request.length_bytes);
+                self.state.borrow_mut().session.extents(&request, &extents);
             }
             Command::Write { .. } => unreachable!("a write waits for its payload"),
         }

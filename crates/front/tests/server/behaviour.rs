@@ -46,7 +46,10 @@ fn every_command_reaches_the_array() {
         assert_eq!(served.memory.flushes(), 2, "a trim with FUA is flushed");
         assert_eq!(client.ask(Command::Cache, 0, 4096, &[]), Answer::Done);
         let status = Command::BlockStatus { one_extent: false };
-        let extents = vec![Extent { length_bytes: 4096, hole: false, zero: false }];
+        let extents = vec![
+            Extent { length_bytes: 512, hole: true, zero: true },
+            Extent { length_bytes: 3584, hole: false, zero: false },
+        ];
         assert_eq!(client.ask(status, 0, 4096, &[]), Answer::Extents(extents));
         let beyond = client.ask(Command::Read, SIZE_BYTES as u64, 512, &[]);
         assert!(matches!(beyond, Answer::Failed(Errno::Invalid, _)), "{beyond:?}");

@@ -9,7 +9,7 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_front::Address;
 use mdspace_front::listener::Listener;
-use mdspace_front::nbd::{BlockSizes, Export, Exports, Server, ServerLimits};
+use mdspace_front::nbd::{BlockSizes, Export, Exports, Extent, Server, ServerLimits};
 use mdspace_front::volume::{Volume, VolumePart};
 use mdspace_io::{IoChoice, LaneIo, Lanes, LanesConfig};
 
@@ -66,6 +66,18 @@ impl VolumePart for Memory {
         };
         queue.begin();
         queue.end(tag, result);
+    }
+
+    /// The first sector is a hole, for a test to find it.
+    fn allocation(&self, offset_bytes: u64, length_bytes: u32) -> Vec<Extent> {
+        let hole = offset_bytes == 0;
+        let first = if hole { length_bytes.min(512) } else { length_bytes };
+        let mut extents = vec![Extent { length_bytes: first, hole, zero: hole }];
+        if first < length_bytes {
+            let length_bytes = length_bytes - first;
+            extents.push(Extent { length_bytes, hole: false, zero: false });
+        }
+        extents
     }
 }
 
