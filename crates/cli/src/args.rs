@@ -54,6 +54,8 @@ pub(crate) enum Verb {
     Remove(RemoveArgs),
     /// Mark members as failed.
     Fail(FailArgs),
+    /// Show what md's superblocks on members say, as `mdadm --examine` does.
+    Examine(ExamineArgs),
     /// Erase the md superblocks of members.
     ZeroSuperblock(ZeroSuperblockArgs),
     /// Refuse writes from now on.
@@ -160,6 +162,22 @@ pub(crate) struct FailArgs {
     /// Fail a member also when the array cannot do without it.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExamineArgs {
+    /// The members: files or block devices. Nothing is written to them.
+    #[arg(required = true, value_name = "MEMBER")]
+    pub(crate) members: Vec<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long, group = "form")]
+    pub(crate) json: bool,
+    /// Print KEY=value lines.
+    #[arg(long, short = 'Y', group = "form")]
+    pub(crate) export: bool,
+    /// Print an ARRAY line for each array, for mdadm.conf.
+    #[arg(long, short = 's', group = "form")]
+    pub(crate) scan: bool,
 }
 
 #[derive(Args, Debug)]

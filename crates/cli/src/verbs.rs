@@ -15,6 +15,7 @@ mod create;
 mod detail;
 mod doctor;
 mod events;
+mod examine;
 mod help;
 mod mdstat;
 mod members;
@@ -40,6 +41,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::ReAdd(args) => members::re_add(&args),
         Verb::Remove(args) => members::remove(&args),
         Verb::Fail(args) => members::fail(&args),
+        Verb::Examine(args) => examine::run(&args),
         Verb::ZeroSuperblock(args) => zero_superblock::run(&args),
         Verb::Readonly(args) => ask(&args.name, &Request::Readonly),
         Verb::Readwrite(args) => ask(&args.name, &Request::Readwrite),

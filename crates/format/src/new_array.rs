@@ -70,8 +70,8 @@ impl NewArray {
     /// One superblock for each of `members`, in their order. Those named missing are simply not
     /// there: their roles stay spare.
     ///
-    /// Events are 0 and `resync_offset` 0, or [`RESYNC_NONE`] for an array in sync: the first
-    /// update of the running array counts on from there.
+    /// Events are 0 and `resync_offset` 0, or [`RESYNC_NONE`] for an array in sync or without
+    /// redundancy: the first update of the running array counts on from there.
     pub fn superblocks(
         &self,
         placement: &ArrayPlacement,
@@ -138,11 +138,16 @@ impl NewArray {
             bad_block_log: parts.bad_block_log,
             utime: self.ctime,
             events: 0,
-            resync_offset_sectors: if self.in_sync { RESYNC_NONE } else { 0 },
+            resync_offset_sectors: if self.is_clean() { RESYNC_NONE } else { 0 },
             logical_block_size_bytes: 0,
             roles,
             padding: Padding::default(),
         })
+    }
+
+    /// Without redundancy there is nothing to bring in sync.
+    fn is_clean(&self) -> bool {
+        self.in_sync || !self.level.is_redundant()
     }
 
     fn features(&self, placement: &ArrayPlacement) -> Features {

@@ -15,6 +15,9 @@ use crate::failure::Failure;
 /// Largest bitmap that is read; md's own has 128 KiB.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
 
+/// Smallest device that md puts a superblock on.
+const DEVICE_BYTES_MIN: usize = 12 << 10;
+
 /// What was found on one device.
 #[derive(Clone, Debug)]
 pub(crate) struct ExaminedMember {
@@ -101,7 +104,8 @@ fn read_superblock(
     device_sectors: u64,
 ) -> io::Result<Result<Superblock, SuperblockError>> {
     let mut found = Vec::new();
-    let mut failed = SuperblockError::Short { have: 0, need: AREA_BYTES };
+    let have = device_sectors.saturating_mul(SECTOR_BYTES) as usize;
+    let mut failed = SuperblockError::Short { have, need: DEVICE_BYTES_MIN };
     for version in MetadataVersion::PROBE_ORDER {
         let Some(place) = version.place(device_sectors) else { continue };
         let mut bytes = [0; AREA_BYTES];

@@ -4,6 +4,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use jiff::tz::TimeZone;
+use mdspace_format::new_array::{NewArray, NewMember};
+use mdspace_format::placement::{ArrayPlacement, BitmapRequest, Request};
+use mdspace_format::superblock::{MemberFlags, SetName};
+use mdspace_format::{Features, Role, Superblock};
 
 use super::super::{ExaminedMember, brief, export, read_member, render_text, text, to_json};
 
@@ -145,6 +149,62 @@ fn json_says_the_same_in_fields() {
     assert_eq!(by_name("raid1-in-use-1")["bitmap"]["chunk_bytes"], 65536);
     assert_eq!(by_name("raid5-reshape-0")["reshape"]["delta_disks"], 1);
     assert_eq!(by_name("raid5-journal-3")["device"]["role"], "journal");
+}
+
+/// The kernel had no reason to write these again, so they are as `mdadm --create` left them.
+#[test]
+fn the_superblocks_of_a_new_array_are_mdadms_to_the_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let members = recorded(directory.path());
+    for (name, disks, others) in
+        [("raid0-0", 3, 0), ("raid0-1", 3, 0), ("linear-1", 2, 0), ("raid1-rebuilt-1", 2, 1)]
+    {
+        let member = members.iter().find(|member| member.name == name).unwrap();
+        let found = &member.examined.superblock;
+        let array = NewArray {
+            set_uuid: found.set_uuid,
+            set_name: SetName::with_host(Some("uml"), "home").unwrap(),
+            ctime: found.ctime,
+            level: found.level,
+            layout: found.layout,
+            chunk_sectors: found.chunk_sectors,
+            raid_disks: disks,
+            in_sync: true,
+            write_behind: 0,
+        };
+        let placement = ArrayPlacement::new(&request(found), &[member.examined.device_sectors]);
+        let role = |number| if number < disks { Role::Slot(number as u16) } else { Role::Spare };
+        let member = |number| NewMember {
+            device_sectors: member.examined.device_sectors,
+            device_uuid: found.device_uuid,
+            dev_number: number,
+            role: role(number),
+            flags: MemberFlags::default(),
+        };
+        let members: Vec<_> = (0..disks + others).map(member).collect();
+        let made = array.superblocks(&placement.unwrap(), &members).unwrap();
+        let made = &made[found.dev_number as usize];
+        assert_eq!(made, found, "{name}");
+        assert_eq!(made.encode(), found.encode(), "{name}");
+    }
+}
+
+fn request(superblock: &Superblock) -> Request {
+    let bitmap = superblock.features.contains(Features::BITMAP_OFFSET);
+    Request {
+        version: superblock.place.version,
+        level: superblock.level,
+        layout: superblock.layout,
+        chunk_sectors: superblock.chunk_sectors,
+        raid_disks: superblock.raid_disks,
+        size_sectors: None,
+        data_offset_sectors: None,
+        bitmap: if bitmap {
+            BitmapRequest::Internal { chunk_bytes: None }
+        } else {
+            BitmapRequest::None
+        },
+    }
 }
 
 #[test]
