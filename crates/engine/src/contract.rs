@@ -33,6 +33,12 @@ pub trait Subject {
     /// Makes trouble. False: this backend has no way to.
     fn inject(&self, member: MemberId, trouble: Trouble) -> bool;
 
+    /// Whether an I/O past a member's end is answered. A simulator may rather panic, to find engines
+    /// that make such.
+    fn answers_past_the_end(&self) -> bool {
+        true
+    }
+
     /// Turns the lane, and lets time pass, until `done`. Panics if it never will.
     fn drive(&self, done: &dyn Fn() -> bool);
 }

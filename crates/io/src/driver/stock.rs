@@ -13,7 +13,7 @@ const KEEP_BYTES: usize = 64 << 20;
 /// Memory that a lane registers at most, in bytes: it stays pinned.
 const REGISTER_BYTES: usize = 64 << 20;
 /// Larger buffers gain little by registration.
-const REGISTER_BUFFER_BYTES: usize = 256 << 10;
+const REGISTER_BUFFER_BYTES: usize = 1 << 20;
 
 /// Free buffers in powers of two, reused so that no I/O asks the allocator.
 ///
@@ -31,6 +31,8 @@ struct Registry {
     ring: u16,
     free_places: Vec<u16>,
     bytes: usize,
+    /// The system has refused once; it would refuse a thousand times.
+    refused: bool,
 }
 
 impl Stock {
@@ -40,6 +42,7 @@ impl Stock {
             ring: RINGS.fetch_add(1, Ordering::Relaxed),
             free_places: (0..MEMORY_PLACES).rev().collect(),
             bytes: 0,
+            refused: false,
         };
         Rc::new(Self {
             queue,
@@ -89,7 +92,8 @@ impl Stock {
 impl Registry {
     fn register(&mut self, buffer: &mut Buffer, queue: &RefCell<Queue>) {
         let bytes = buffer.capacity();
-        if bytes > REGISTER_BUFFER_BYTES || self.bytes + bytes > REGISTER_BYTES {
+        let too_much = bytes > REGISTER_BUFFER_BYTES || self.bytes + bytes > REGISTER_BYTES;
+        if too_much || self.refused {
             return;
         }
         let Some(place) = self.free_places.pop() else { return };
@@ -100,8 +104,7 @@ impl Registry {
                 buffer.registration = Some(u32::from(self.ring) << 16 | u32::from(place));
             }
             Err(error) => {
-                // Not again: a system that refuses once refuses a thousand times.
-                self.free_places.clear();
+                self.refused = true;
                 if error.raw_os_error() == Some(libc::ENOMEM) {
                     warn_of_locked_memory(self.bytes);
                 }
