@@ -96,9 +96,11 @@ impl Controller {
         sector: u64,
         bytes: Vec<u8>,
     ) -> Result<(), (MemberId, IoError)> {
-        let mut buffer = Buffer::zeroed(bytes.len());
-        buffer.copy_from_slice(&bytes);
-        let from = WriteFrom::Buffer(buffer, 0..bytes.len());
+        // What follows in the last logical block belongs to the same metadata, and is zero.
+        let whole = bytes.len().next_multiple_of(member.info.logical_block_bytes as usize);
+        let mut buffer = Buffer::zeroed(whole);
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        let from = WriteFrom::Buffer(buffer, 0..whole);
         let op = IoOp::Write { sector, from, fua: true };
         let io = MemberIo { member: member.id, op, deadline: None };
         self.lane.io(io).await.result.map_err(|error| (member.id, error))
