@@ -25,7 +25,7 @@ use std::task::Poll;
 use crate::backend::{Backend, IoDone, MemberIo, Submitted, Ticket};
 use crate::time::Time;
 
-pub(crate) use join::join_all;
+pub(crate) use join::{first_of, join_all};
 pub use ops::{Io, OpOwner};
 pub use remote::{Notify, Remote};
 pub use timers::Sleep;

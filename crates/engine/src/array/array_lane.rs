@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
 use crate::geometry::Geometry;
-use crate::lane::{Io, Lane, OpOwner};
+use crate::lane::{Io, Lane, OpOwner, first_of};
 use crate::memory::{Buffer, Sink, Source};
 use crate::request::{Queue, Request, RequestError};
 use crate::signal::Signal;
@@ -212,9 +212,10 @@ impl ArrayLane {
             return;
         }
         self.array.mailbox.want_intent();
-        let moved = || self.array.views.epoch() != view.epoch;
         let intent = &self.array.intent;
-        intent.grew.until(|| (intent.is_durable(chunks) || moved()).then_some(())).await;
+        let durable = intent.grew.until(|| intent.is_durable(chunks).then_some(()));
+        // It is this lane's view that must move: the caller looks at no other.
+        first_of(durable, self.other_view(view)).await;
     }
 
     /// Starts a read of a member.

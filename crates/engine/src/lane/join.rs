@@ -1,7 +1,7 @@
 //! Several futures in one task.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 /// Drives all futures to their ends and gives the results in order. A wake of the task polls every
@@ -22,6 +22,18 @@ pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) ->
     })
     .await;
     parts.into_iter().map(Part::output).collect()
+}
+
+/// Ends when either future does, and drops the other.
+pub(crate) async fn first_of(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| {
+        if one.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        other.as_mut().poll(context)
+    })
+    .await;
 }
 
 enum Part<F: Future> {
