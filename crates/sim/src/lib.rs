@@ -3,9 +3,14 @@
 
 pub mod backend;
 pub mod disk;
+pub mod lent;
 pub mod model;
 pub mod oracle;
+pub mod process;
 pub mod random;
+pub mod settings;
+pub mod simulation;
 pub mod stamp;
 pub mod trace;
+pub mod workload;
 pub mod world;

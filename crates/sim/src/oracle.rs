@@ -47,15 +47,18 @@ pub enum NotWhole {
 impl<'a> RawArray<'a> {
     /// Finds the whole and clean array on `disks`.
     pub fn open(world: &'a World, disks: &[DiskIndex]) -> Result<Self, NotWhole> {
+        let (array, clean) = Self::find(world, disks)?;
+        if clean { Ok(array) } else { Err(NotWhole::Dirty) }
+    }
+
+    /// Finds the whole array on `disks`, and whether it is clean.
+    pub fn find(world: &'a World, disks: &[DiskIndex]) -> Result<(Self, bool), NotWhole> {
         let found: Vec<(DiskIndex, RawSuperblock)> = disks
             .iter()
             .filter_map(|&disk| Some((disk, world.disk(disk, RawSuperblock::find)?)))
             .collect();
         let freshest = found.iter().map(|(_, sb)| sb).max_by_key(|sb| sb.events);
         let freshest = freshest.ok_or(NotWhole::NoSuperblock)?;
-        if !freshest.clean {
-            return Err(NotWhole::Dirty);
-        }
         let (mut slots, mut member_sectors) = (Vec::new(), Vec::new());
         for slot in 0..freshest.raid_disks {
             let current = found.iter().find(|(_, sb)| {
@@ -74,7 +77,7 @@ impl<'a> RawArray<'a> {
             chunk_sectors: freshest.chunk_sectors,
             member_sectors,
         };
-        Ok(Self { world, shape, slots })
+        Ok((Self { world, shape, slots }, freshest.clean))
     }
 
     /// The disk and sector behind a place.
@@ -89,6 +92,23 @@ impl<'a> RawArray<'a> {
             return (0..self.shape.rows()).map(|row| self.row_mismatches(row)).sum();
         }
         (0..array_sectors).map(|sector| self.copy_mismatches(sector)).sum()
+    }
+
+    /// Where redundancy disagrees, for whoever looks for the reason: member sectors of parity levels,
+    /// array sectors of mirrors.
+    pub fn wrong_sectors(&self, array_sectors: u64) -> Vec<u64> {
+        let chunk = self.shape.chunk_sectors;
+        match self.shape.has_parity() {
+            true => {
+                let rows = (0..self.shape.rows()).map(|row| (row, self.shape.row(row)));
+                let sectors = rows.flat_map(|(row, who)| {
+                    let sectors = row * chunk..(row + 1) * chunk;
+                    sectors.filter(move |&sector| self.sector_mismatches(&who, sector) > 0)
+                });
+                sectors.collect()
+            }
+            false => (0..array_sectors).filter(|&at| self.copy_mismatches(at) > 0).collect(),
+        }
     }
 
     fn copy_mismatches(&self, sector: u64) -> u64 {

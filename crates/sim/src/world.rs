@@ -180,14 +180,19 @@ impl World {
         Step::Went
     }
 
-    /// Steps until `done` says so; false when nothing is left to happen before that.
+    /// Steps until `done` says so; false when nothing is left to happen before that. Alarms that ring
+    /// meanwhile ring again afterwards.
     pub fn run_until(&self, mut done: impl FnMut() -> bool) -> bool {
+        let mut rung = Vec::new();
         while !done() {
-            if self.step() == Step::Quiet {
-                return done();
+            match self.step() {
+                Step::Went => {}
+                Step::Rang(number) => rung.push(number),
+                Step::Quiet => break,
             }
         }
-        true
+        rung.into_iter().for_each(|number| self.set_alarm(self.now.get(), number));
+        done()
     }
 
     /// Starts `count` lanes, each with its own backend. None run yet.

@@ -1,0 +1,101 @@
+//! `sim`: runs the engine in the simulated world, one seed verbosely or many until one fails.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::Parser;
+use mdspace_sim::settings::{Settings, Trouble};
+use mdspace_sim::simulation::{Outcome, Simulation};
+use mdspace_sim::trace::{LEGEND, Trace};
+
+/// Runs the mdspace engine on virtual disks with a virtual clock, under a seed.
+#[derive(Parser)]
+struct Options {
+    /// Replays this seed, one line an event
+    seed: Option<u64>,
+    /// Runs so many seeds, from --first on
+    #[arg(long, default_value_t = 100, conflicts_with = "seed")]
+    seeds: u64,
+    /// The first of many seeds
+    #[arg(long, default_value_t = 0, conflicts_with = "seed")]
+    first: u64,
+    /// Runs seeds until one fails
+    #[arg(long, conflicts_with_all = ["seed", "seeds"])]
+    until_failure: bool,
+    /// Goes on after a failure
+    #[arg(long, conflicts_with = "until_failure")]
+    keep_going: bool,
+    /// Only arrays of this level, md's number: -1, 0, 1, 4, 5, 6, 10
+    #[arg(long, allow_hyphen_values = true)]
+    level: Option<i32>,
+    /// How much trouble to make
+    #[arg(long, default_value = "bearable")]
+    trouble: Trouble,
+    /// Says nothing but how it ended
+    #[arg(long)]
+    quiet: bool,
+    /// Explains the lines of a replay
+    #[arg(long)]
+    legend: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if options.legend {
+        println!("{LEGEND}");
+        return ExitCode::SUCCESS;
+    }
+    let good = match options.seed {
+        Some(seed) => replay(seed, &options),
+        None => run_many(&options),
+    };
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn replay(seed: u64, options: &Options) -> bool {
+    if !options.quiet {
+        println!("{LEGEND}\n");
+    }
+    run(seed, options, !options.quiet).inspect(|outcome| println!("{outcome:?}")).is_some()
+}
+
+fn run_many(options: &Options) -> bool {
+    let (mut runs, mut failures, mut answered) = (0_u64, 0_u64, 0_u64);
+    for seed in options.first.. {
+        if !options.until_failure && runs == options.seeds {
+            break;
+        }
+        runs += 1;
+        match run(seed, options, false) {
+            Some(outcome) => answered += outcome.answered,
+            None => failures += 1,
+        }
+        if failures > 0 && !options.keep_going {
+            break;
+        }
+    }
+    println!("{runs} seeds, {failures} failed, {answered} requests answered");
+    failures == 0
+}
+
+/// Runs one seed. What is wrong is printed with the command that replays it.
+fn run(seed: u64, options: &Options, verbose: bool) -> Option<Outcome> {
+    let settings = Settings::draw(seed, options.level, options.trouble);
+    let replay = settings.replay(options.level);
+    let words = settings.to_string();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        Simulation::new(settings, Trace::new(verbose)).and_then(Simulation::run)
+    }));
+    let reason = match result {
+        Ok(Ok(outcome)) => return Some(outcome),
+        Ok(Err(failure)) => failure.to_string(),
+        Err(panic) => format!("panic: {}", panic_words(&*panic)),
+    };
+    println!("seed {seed} FAILED: {reason}\n  {words}\n  replay: {replay}");
+    None
+}
+
+fn panic_words(panic: &(dyn std::any::Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+}

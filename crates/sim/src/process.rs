@@ -1,0 +1,172 @@
+//! The process that serves the array: lanes, an assembled array, and a user's queue on each lane.
+//!
+//! It is all that a kill or a power cut takes away; the disks stay in the world.
+
+mod create;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
+use mdspace_engine::assembly::{self, Assembly, Options, ReadError, Refusal};
+use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::request::{Completion, Queue, Request};
+
+use crate::disk::DiskIndex;
+use crate::world::World;
+
+pub use create::create;
+
+/// An array that is served.
+pub struct Process {
+    world: Rc<World>,
+    array: Arc<Array>,
+    ports: Vec<Rc<ArrayLane>>,
+    queues: Vec<Rc<Queue>>,
+    members: BTreeMap<DiskIndex, MemberId>,
+}
+
+/// The answer to a command, once it has come.
+#[derive(Clone)]
+pub struct Answer(Arc<Mutex<Option<Result<Reply, CommandError>>>>);
+
+/// Why a process serves no array.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A disk cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The engine refuses.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It goes on for ever.
+    #[error("assembly does not end")]
+    Stuck,
+}
+
+impl Process {
+    /// Assembles the array on `disks` and serves it on `lanes` lanes.
+    pub fn start(
+        world: &Rc<World>,
+        disks: &[DiskIndex],
+        lanes: u16,
+        options: &Options,
+    ) -> Result<Self, StartError> {
+        let lanes = world.start_lanes(lanes);
+        let opened: Vec<_> = disks.iter().map(|&disk| (disk, world.open(disk))).collect();
+        let members = opened.iter().map(|&(disk, (member, _))| (disk, member)).collect();
+        let devices = opened.into_iter().map(|(_, device)| device).collect();
+        let assembly = assemble(world, &lanes[0], devices, options)?;
+        for left_out in &assembly.left_out {
+            world.note(format_args!("-- {} {}", left_out.member, left_out.reason));
+        }
+        let array = Array::new(&assembly.start, lanes.len());
+        let ports: Vec<_> = lanes.iter().map(|lane| ArrayLane::attach(&array, lane)).collect();
+        array.control(assembly.start, &lanes[0], &ports[0]);
+        lanes.iter().for_each(|lane| world.poke(lane.id()));
+        let queues = lanes.iter().map(|_| Queue::new()).collect();
+        Ok(Self { world: world.clone(), array, ports, queues, members })
+    }
+
+    /// Lanes.
+    pub fn lanes(&self) -> u16 {
+        self.ports.len() as u16
+    }
+
+    /// Sectors of the array.
+    pub fn sectors(&self) -> u64 {
+        self.ports[0].sectors()
+    }
+
+    /// Smallest unit of a request, in sectors.
+    pub fn block_sectors(&self) -> u64 {
+        u64::from(self.ports[0].block_bytes()) / 512
+    }
+
+    /// A user's request on a lane.
+    pub fn submit(&self, lane: u16, tag: u64, request: Request) {
+        let lane = usize::from(lane);
+        self.ports[lane].submit(&self.queues[lane], tag, request);
+        self.world.poke(LaneId(lane as u16));
+    }
+
+    /// A request that ended, on whatever lane.
+    pub fn pop(&self) -> Option<(u16, Completion)> {
+        let queues = (0..).zip(&self.queues);
+        queues.into_iter().find_map(|(lane, queue)| Some((lane, queue.pop()?)))
+    }
+
+    /// Gives the controller an order.
+    pub fn command(&self, action: Action) -> Answer {
+        let answer = Answer(Arc::default());
+        let slot = answer.0.clone();
+        let reply = Box::new(move |result| {
+            *slot.lock().expect("one thread only") = Some(result);
+        });
+        self.array.command(Command { action, reply });
+        answer
+    }
+
+    /// The member that a disk is, while it is open.
+    pub fn member(&self, disk: DiskIndex) -> Option<MemberId> {
+        self.members.get(&disk).copied()
+    }
+
+    /// Opens a disk, to add it.
+    pub fn open(&mut self, disk: DiskIndex) -> (MemberId, MemberInfo) {
+        self.close(disk);
+        let (member, info) = self.world.open(disk);
+        self.members.insert(disk, member);
+        (member, info)
+    }
+
+    /// Closes a disk, after its removal.
+    pub fn close(&mut self, disk: DiskIndex) {
+        if let Some(member) = self.members.remove(&disk) {
+            self.world.close(member);
+        }
+    }
+}
+
+impl Answer {
+    /// Takes the answer if it has come.
+    pub fn take(&self) -> Option<Result<Reply, CommandError>> {
+        self.0.lock().expect("one thread only").take()
+    }
+}
+
+fn assemble(
+    world: &Rc<World>,
+    lane: &Rc<Lane>,
+    devices: Vec<(MemberId, MemberInfo)>,
+    options: &Options,
+) -> Result<Assembly, StartError> {
+    let found = Rc::new(RefCell::new(None));
+    let (slot, task_lane) = (found.clone(), lane.clone());
+    lane.spawn(async move {
+        let mut candidates = Vec::new();
+        for (member, info) in devices {
+            candidates.push(assembly::read(&task_lane, member, info).await);
+        }
+        *slot.borrow_mut() = Some(candidates);
+    });
+    world.poke(lane.id());
+    if !world.run_until(|| found.borrow().is_some()) {
+        return Err(StartError::Stuck);
+    }
+    let found = found.take().expect("the task has ended");
+    let mut candidates = Vec::new();
+    for candidate in found {
+        candidates.extend(candidate?);
+    }
+    Ok(assembly::decide(candidates, options)?)
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Process on {} lanes", self.ports.len())
+    }
+}

@@ -1,0 +1,309 @@
+//! What one run is: the array, its disks, its users and its troubles, all drawn from the seed.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use mdspace_engine::assembly::Options;
+
+use crate::disk::{DiskSpec, Latency};
+use crate::random::Random;
+use crate::workload::Habits;
+
+/// How much trouble a run makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Trouble {
+    /// As much as the level promises to bear: no request may fail, nothing may be lost.
+    #[default]
+    Bearable,
+    /// More: requests may fail, but what is read is right.
+    Beyond,
+}
+
+/// What happens to the array besides requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// Sectors of a member become unreadable.
+    SpoilSectors,
+    /// A member refuses writes to some sectors.
+    RefuseWrites,
+    /// A member fails its next flush.
+    FailFlush,
+    /// A member vanishes.
+    Vanish,
+    /// A member stops answering for a while.
+    Hang,
+    /// A member gets slow.
+    Slow,
+    /// Nothing can be written to a member for want of space, for a while.
+    Fill,
+    /// The operator fails a member.
+    FailMember,
+    /// The operator removes what failed and puts it, or a new disk, back.
+    Tend,
+    /// The operator adds a spare.
+    AddSpare,
+    /// The operator asks for a check.
+    Check,
+    /// The operator asks for a repair.
+    Repair,
+    /// Everything is read once.
+    ReadAll,
+    /// The array is stopped and assembled again.
+    Restart,
+    /// The process is killed and the array assembled again.
+    Kill,
+    /// The power goes, and the array is assembled again.
+    PowerCut,
+    /// The wall clock is set.
+    SetClock,
+}
+
+impl Happening {
+    /// All of them, in the order of their weights.
+    pub const ALL: [Self; 17] = [
+        Self::SpoilSectors,
+        Self::RefuseWrites,
+        Self::FailFlush,
+        Self::Vanish,
+        Self::Hang,
+        Self::Slow,
+        Self::Fill,
+        Self::FailMember,
+        Self::Tend,
+        Self::AddSpare,
+        Self::Check,
+        Self::Repair,
+        Self::ReadAll,
+        Self::Restart,
+        Self::Kill,
+        Self::PowerCut,
+        Self::SetClock,
+    ];
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What all of it was drawn from.
+    pub seed: u64,
+    /// How much trouble there is.
+    pub trouble: Trouble,
+    /// md's level number.
+    pub level: i32,
+    /// md's layout number.
+    pub layout: u32,
+    /// Slots.
+    pub slots: u16,
+    /// Spares from the start.
+    pub spares: u16,
+    /// Chunk size; 0 where the level has none.
+    pub chunk_sectors: u32,
+    /// Sectors of each member that the array uses; of the largest, where sizes differ.
+    pub member_sectors: u64,
+    /// Where data begin.
+    pub data_offset: u64,
+    /// Metadata 1.0, 1.1 or 1.2.
+    pub metadata_minor: u8,
+    /// Bytes for each bit of the bitmap, if there is one.
+    pub bitmap_chunk_bytes: Option<u32>,
+    /// Unit of claims and parity.
+    pub unit_sectors: u32,
+    /// Lanes.
+    pub lanes: u16,
+    /// Disks, spares among them.
+    pub disks: Vec<DiskSpec>,
+    /// Whether the disks begin full of noise; else of zeroes.
+    pub noisy_disks: bool,
+    /// Whether the members are taken for in sync at the creation; only where they are.
+    pub assume_clean: bool,
+    /// How users behave.
+    pub habits: Habits,
+    /// Requests of the whole run.
+    pub requests: u64,
+    /// Requests between two happenings, on average.
+    pub calm_requests: u64,
+    /// Weights of [`Happening::ALL`].
+    pub happenings: [u32; Happening::ALL.len()],
+}
+
+/// First sector of data in every simulated array: room for superblock, bitmap and bad-block log.
+const DATA_OFFSET: u64 = 64;
+
+/// Room behind the data: metadata 1.0 keeps everything there.
+const TAIL_SECTORS: u64 = 64;
+
+impl Settings {
+    /// Draws a run. The level is drawn too unless one is wanted.
+    pub fn draw(seed: u64, level: Option<i32>, trouble: Trouble) -> Self {
+        let mut random = Random::new(seed);
+        let level =
+            level.unwrap_or_else(|| *random.pick(&[0, 1, 1, 4, 5, 5, 5, 6, 6, 6, 10, 10, -1]));
+        let (layout, slots) = draw_shape(&mut random, level);
+        let chunk_sectors = match level {
+            1 => 0,
+            -1 => *random.pick(&[0, 8, 64]),
+            _ => *random.pick(&[8, 8, 16, 32, 64, 128]),
+        };
+        let member_sectors = random.within(128..1024) + 2 * u64::from(chunk_sectors);
+        let spares = if redundancy(level, layout, slots) > 0 { random.below(2) as u16 } else { 0 };
+        let noisy_disks = random.one_in(3);
+        let mut settings = Self {
+            seed,
+            trouble,
+            level,
+            layout,
+            slots,
+            spares,
+            chunk_sectors,
+            member_sectors,
+            data_offset: DATA_OFFSET,
+            metadata_minor: *random.pick(&[2, 2, 2, 1, 0]),
+            bitmap_chunk_bytes: *random.pick(&[None, Some(4096), Some(16384), Some(65536)]),
+            unit_sectors: *random.pick(&[8, 8, 16, 128]),
+            lanes: *random.pick(&[1, 1, 2, 3, 5]),
+            disks: Vec::new(),
+            noisy_disks,
+            assume_clean: !noisy_disks && random.coin(),
+            habits: Habits::draw(&mut random),
+            requests: random.within(200..1500),
+            calm_requests: random.within(20..200),
+            happenings: [0; Happening::ALL.len()],
+        };
+        if redundancy(level, layout, slots) == 0 {
+            settings.bitmap_chunk_bytes = None;
+        }
+        if settings.metadata_minor == 0 {
+            settings.data_offset = 0;
+        }
+        // md uses whole chunks; where there are none, mdadm counts in KiB.
+        settings.member_sectors -= member_sectors % u64::from(chunk_sectors.max(2));
+        settings.draw_disks(&mut random);
+        settings.member_sectors -= settings.member_sectors % settings.block_sectors();
+        settings.draw_happenings(&mut random);
+        settings
+    }
+
+    fn draw_disks(&mut self, random: &mut Random) {
+        let uneven = matches!(self.level, -1 | 0) && random.coin();
+        let like = draw_disk(random);
+        for _ in 0..self.slots + self.spares {
+            let smaller = if uneven { random.below(self.member_sectors / 2) } else { 0 };
+            let own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
+            let sectors = self.data_offset + self.member_sectors - smaller + TAIL_SECTORS;
+            self.disks.push(DiskSpec { sectors: sectors & !7, ..own });
+        }
+    }
+
+    fn draw_happenings(&mut self, random: &mut Random) {
+        for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
+            let share = if random.coin() { 0 } else { random.below(20) as u32 };
+            *weight = match happening {
+                Happening::Tend => 5 + share,
+                _ => share,
+            };
+        }
+    }
+
+    /// Members that may be lost without losing data, wherever they are.
+    pub fn redundancy(&self) -> usize {
+        redundancy(self.level, self.layout, self.slots)
+    }
+
+    /// Sectors of the largest logical block among the disks.
+    pub fn block_sectors(&self) -> u64 {
+        self.disks.iter().map(DiskSpec::block_sectors).max().unwrap_or(1)
+    }
+
+    /// How the array is assembled.
+    pub fn options(&self) -> Options {
+        Options { run: true, unit_sectors: self.unit_sectors, ..Options::default() }
+    }
+
+    /// The command that replays the run.
+    pub fn replay(&self, level_wanted: Option<i32>) -> String {
+        let level = level_wanted.map_or(String::new(), |level| format!(" --level={level}"));
+        let beyond = if self.trouble == Trouble::Beyond { " --trouble=beyond" } else { "" };
+        format!("cargo run -p mdspace-sim -- {}{level}{beyond}", self.seed)
+    }
+}
+
+fn draw_disk(random: &mut Random) -> DiskSpec {
+    DiskSpec {
+        sectors: 0,
+        logical_block_bytes: *random.pick(&[512, 512, 512, 4096]),
+        rotational: random.one_in(4),
+        discard_zeroes: random.coin(),
+        volatile_cache: !random.one_in(4),
+        instant_one_in: *random.pick(&[0, 0, 1, 3]),
+        latency: draw_latency(random),
+    }
+}
+
+fn draw_latency(random: &mut Random) -> Latency {
+    Latency {
+        least: Duration::from_micros(random.within(1..200)),
+        spread: Duration::from_micros(random.within(0..500)),
+        tail_one_in: *random.pick(&[0, 20, 200]),
+        tail_factor: *random.pick(&[5, 50]),
+    }
+}
+
+/// A layout and a number of slots that md knows for the level.
+fn draw_shape(random: &mut Random, level: i32) -> (u32, u16) {
+    let slots = |random: &mut Random, least: u64, most: u64| random.within(least..most + 1) as u16;
+    match level {
+        -1 => (0, slots(random, 1, 4)),
+        0 => (*random.pick(&[1, 2]), slots(random, 1, 5)),
+        1 => (0, slots(random, 2, 4)),
+        4 => (0, slots(random, 3, 5)),
+        5 => (*random.pick(&[2, 2, 2, 0, 1, 3, 4, 5]), slots(random, 3, 6)),
+        6 => {
+            let layouts = [2, 2, 2, 0, 1, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
+            (*random.pick(&layouts), slots(random, 4, 7))
+        }
+        10 => *random.pick(&[
+            (0x102, 2),
+            (0x102, 4),
+            (0x102, 4),
+            (0x102, 5),
+            (0x103, 3),
+            (0x103, 5),
+            (0x201, 2),
+            (0x201, 4),
+            (0x201, 5),
+            (0x202, 4),
+            (0x301, 3),
+            (0x1_0201, 3),
+            (0x1_0201, 4),
+            (0x1_0202, 4),
+        ]),
+        level => panic!("md has no level {level}"),
+    }
+}
+
+fn redundancy(level: i32, layout: u32, slots: u16) -> usize {
+    match level {
+        1 => usize::from(slots) - 1,
+        4 | 5 => 1,
+        6 => 2,
+        10 => (layout & 0xff) as usize * (layout >> 8 & 0xff) as usize - 1,
+        _ => 0,
+    }
+}
+
+impl std::fmt::Display for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "level {} layout {:#x}, {} slots", self.level, self.layout, self.slots)?;
+        write!(f, " of {} sectors, {} spares", self.member_sectors, self.spares)?;
+        write!(f, ", chunk {} unit {}", self.chunk_sectors, self.unit_sectors)?;
+        match self.bitmap_chunk_bytes {
+            Some(bytes) => write!(f, ", bitmap {bytes}")?,
+            None => write!(f, ", no bitmap")?,
+        }
+        let (lanes, depth, requests) = (self.lanes, self.habits.depth, self.requests);
+        write!(f, ", metadata 1.{}, {lanes} lanes, depth {depth}", self.metadata_minor)?;
+        write!(f, ", {requests} requests, {:?}", self.trouble)
+    }
+}

@@ -1,0 +1,24 @@
+//! The lottery draws every kind of array, and the same one for the same seed.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+#[test]
+fn a_seed_determines_a_run() {
+    let words = |seed| format!("{:?}", Settings::draw(seed, None, Trouble::Bearable));
+    assert_eq!(words(5), words(5));
+    assert_ne!(words(5), words(6));
+}
+
+#[test]
+fn every_level_is_drawn() {
+    let levels: BTreeSet<i32> =
+        (0..200).map(|seed| Settings::draw(seed, None, Trouble::Bearable).level).collect();
+    assert_eq!(levels, BTreeSet::from([-1, 0, 1, 4, 5, 6, 10]));
+}
+
+#[test]
+fn a_wanted_level_is_kept() {
+    assert!((0..50).all(|seed| Settings::draw(seed, Some(6), Trouble::Beyond).level == 6));
+}

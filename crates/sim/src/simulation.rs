@@ -1,0 +1,278 @@
+//! One run: users and troubles on one side, the model and the oracle on the other, the engine between.
+//!
+//! Within what the level bears no request may fail and nothing that was acknowledged may be lost.
+//! Beyond it requests may fail, but a read that succeeds is right all the same.
+
+mod atlas;
+mod finale;
+mod operator;
+mod requests;
+mod restart;
+mod troubles;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mdspace_engine::array::CommandError;
+use mdspace_engine::request::RequestError;
+use mdspace_engine::time::Time;
+
+use crate::disk::DiskIndex;
+use crate::model::{Model, Violation};
+use crate::oracle::NotWhole;
+use crate::process::{Process, StartError, create};
+use crate::random::Random;
+use crate::settings::{Settings, Trouble};
+use crate::trace::Trace;
+use crate::workload::{Ask, Grain, Workload};
+use crate::world::{Step, World};
+
+use atlas::Atlas;
+use operator::Operator;
+use requests::Pending;
+
+/// A run under way.
+pub struct Simulation {
+    settings: Settings,
+    world: Rc<World>,
+    /// Empty only while the array is down.
+    process: Option<Process>,
+    model: Model,
+    workload: Workload,
+    /// Requests to come before those of the workload.
+    backlog: VecDeque<Ask>,
+    pending: Pending,
+    atlas: Atlas,
+    operator: Operator,
+    /// Every disk in the machine.
+    disks: Vec<DiskIndex>,
+    random: Random,
+    /// Requests of the workload still to come.
+    requests_left: u64,
+    next_happening: u64,
+    /// Until then users think.
+    thinking_until: Time,
+    /// The array has lost more than it bears, and said so.
+    broken: bool,
+}
+
+/// What a run was, when nothing was wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The hash of its trace.
+    pub trace_hash: u64,
+    /// Lines of its trace.
+    pub lines: u64,
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Requests that failed, as they may beyond what the level bears.
+    pub failed: u64,
+    /// Whether the oracle saw the array whole at the end.
+    pub judged: bool,
+}
+
+/// What is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A read returned what it must not.
+    #[error("a read of {sectors} sectors at {sector} is wrong: {violation}")]
+    Wrong {
+        /// Where the read began.
+        sector: u64,
+        /// How long it was.
+        sectors: u64,
+        /// What is wrong.
+        violation: Violation,
+    },
+    /// A request failed that must not.
+    #[error("request {tag}, {ask}, failed: {error}")]
+    Request {
+        /// Its tag.
+        tag: u64,
+        /// What it was.
+        ask: String,
+        /// The error.
+        error: RequestError,
+    },
+    /// A command failed that must not.
+    #[error("the command {command} failed: {error}")]
+    Command {
+        /// The command.
+        command: String,
+        /// The error.
+        error: CommandError,
+    },
+    /// Something goes on for ever.
+    #[error("{what} does not end")]
+    Stuck {
+        /// What.
+        what: String,
+    },
+    /// An array that must start does not.
+    #[error("the array does not start: {0}")]
+    NoStart(#[from] StartError),
+    /// A check counted what must not be there.
+    #[error("a check found {sectors} sectors of mismatch")]
+    Check {
+        /// How many.
+        sectors: u64,
+    },
+    /// The engine calls a member bad that is not.
+    #[error("{disk} was failed without cause")]
+    Kicked {
+        /// The disk.
+        disk: DiskIndex,
+    },
+    /// The disks do not make a whole array at the end.
+    #[error("at the end the disks are not whole: {0}")]
+    NotWhole(#[from] NotWhole),
+    /// Parity or copies are wrong on the disks.
+    #[error("at the end {sectors} sectors of redundancy on the disks are wrong")]
+    Redundancy {
+        /// How many.
+        sectors: u64,
+    },
+    /// The disks hold what they must not.
+    #[error("at the end the disks hold wrong data: {0}")]
+    Platter(Violation),
+}
+
+/// A request that is not answered in this time, on the simulated clock, is stuck.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl Simulation {
+    /// A run with a new array that is served.
+    pub fn new(settings: Settings, trace: Trace) -> Result<Self, Failure> {
+        let mut random = Random::new(settings.seed).fork();
+        let world = World::new(random.fork(), trace);
+        world.note(format_args!("-- {settings}"));
+        let disks: Vec<DiskIndex> =
+            settings.disks.iter().map(|spec| world.add_disk(spec.clone())).collect();
+        if settings.noisy_disks {
+            disks.iter().for_each(|&disk| fill_with_noise(&world, disk, &mut random));
+        }
+        create(&world, &settings, &disks);
+        let process = Process::start(&world, &disks, settings.lanes, &settings.options())?;
+        let sectors = process.sectors();
+        let model = if settings.noisy_disks { Model::anything } else { Model::zeroes };
+        let workload =
+            Workload::new(random.fork(), settings.habits.clone(), grain(&settings, &process));
+        let mut simulation = Self {
+            requests_left: settings.requests,
+            next_happening: settings.calm_requests,
+            atlas: Atlas::new(&settings),
+            process: Some(process),
+            model: model(sectors),
+            workload,
+            backlog: VecDeque::new(),
+            pending: Pending::default(),
+            operator: Operator::default(),
+            disks,
+            random,
+            thinking_until: Time::ZERO,
+            broken: false,
+            settings,
+            world,
+        };
+        simulation.set_status_alarm();
+        Ok(simulation)
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Result<Outcome, Failure> {
+        while self.requests_left > 0 && !self.broken {
+            self.pump();
+            self.step()?;
+            self.let_happen()?;
+        }
+        self.finish()
+    }
+
+    /// Lets the world go one step and takes what comes of it.
+    fn step(&mut self) -> Result<(), Failure> {
+        match self.world.step() {
+            Step::Went => {}
+            Step::Rang(alarm) => self.ring(alarm),
+            Step::Quiet => self.must_be_idle()?,
+        }
+        self.take_completions()?;
+        self.take_answers()?;
+        self.must_not_be_stuck()
+    }
+
+    /// Steps until `done`, without new requests.
+    fn step_until(
+        &mut self,
+        what: &str,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), Failure> {
+        let deadline = self.world.now() + PATIENCE;
+        while !done(self) {
+            if self.world.now() > deadline {
+                return Err(Failure::Stuck { what: what.to_owned() });
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Waits on the simulated clock.
+    fn wait(&mut self, time: Duration) -> Result<(), Failure> {
+        let until = self.world.now() + time;
+        self.world.set_alarm(until, ALARM_WAKE);
+        while self.world.now() < until {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn process(&self) -> &Process {
+        self.process.as_ref().expect("the array is up")
+    }
+
+    /// Nothing is left to happen: then nothing may be waited for.
+    fn must_be_idle(&self) -> Result<(), Failure> {
+        match self.pending.oldest() {
+            Some((tag, ask, _)) => Err(Failure::Stuck { what: format!("request {tag}, {ask}") }),
+            None => Ok(()),
+        }
+    }
+
+    fn must_not_be_stuck(&self) -> Result<(), Failure> {
+        match self.pending.oldest() {
+            Some((tag, ask, since)) if self.world.now().since(since) > PATIENCE => {
+                Err(Failure::Stuck { what: format!("request {tag}, {ask}") })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn bearable(&self) -> bool {
+        self.settings.trouble == Trouble::Bearable
+    }
+}
+
+/// An alarm that only moves the clock.
+const ALARM_WAKE: u64 = 0;
+
+fn fill_with_noise(world: &World, disk: DiskIndex, random: &mut Random) {
+    world.change_disk(disk, |disk| {
+        let mut bytes = vec![0; disk.spec.sectors as usize * 512];
+        random.garble(&mut bytes);
+        disk.store.overwrite(0, &bytes);
+    });
+}
+
+fn grain(settings: &Settings, process: &Process) -> Grain {
+    let chunk_sectors = u64::from(settings.chunk_sectors.max(8));
+    Grain {
+        array_sectors: process.sectors(),
+        block_sectors: process.block_sectors(),
+        chunk_sectors,
+        row_sectors: chunk_sectors * u64::from(settings.slots),
+    }
+}

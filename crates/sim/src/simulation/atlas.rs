@@ -1,0 +1,153 @@
+//! The fault atlas: which disks are hurt, and whether another one may be.
+//!
+//! A disk counts as hurt from the moment that something is done to it until it is over and the
+//! engine has had time to find out. A slot without a member in sync counts too, and after a crash
+//! all redundancy is spent until resync is through.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mdspace_engine::status::{ArrayStatus, MemberState};
+use mdspace_engine::time::Time;
+
+use crate::disk::DiskIndex;
+use crate::settings::Settings;
+use crate::world::World;
+
+/// How long after a fault is over the engine may still be busy with it.
+const AFTERMATH: Duration = Duration::from_secs(2);
+
+/// Where it hurts.
+#[derive(Debug)]
+pub(super) struct Atlas {
+    redundancy: usize,
+    slots: usize,
+    /// Hurt disks, and since when nothing is wrong with them any more.
+    hurt: BTreeMap<DiskIndex, Option<Time>>,
+    /// Disks that gave the engine a reason to fail them.
+    blamed: BTreeSet<DiskIndex>,
+    in_sync: Vec<DiskIndex>,
+    /// A crash left redundancy in doubt, at this time.
+    crashed: Option<Time>,
+    /// The first resync is through, or nothing needed one.
+    agrees: bool,
+    full: BTreeSet<DiskIndex>,
+    last_drained: Time,
+}
+
+impl Atlas {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let in_sync = (0..settings.slots).map(DiskIndex).collect();
+        Self {
+            redundancy: settings.redundancy(),
+            slots: settings.slots.into(),
+            hurt: BTreeMap::new(),
+            blamed: BTreeSet::new(),
+            in_sync,
+            crashed: None,
+            agrees: !settings.noisy_disks,
+            full: BTreeSet::new(),
+            last_drained: Time::ZERO,
+        }
+    }
+
+    /// Whether the array bears it that `disk` is hurt, too.
+    pub(super) fn bears(&self, disk: DiskIndex) -> bool {
+        let hurt_in_sync =
+            self.in_sync.iter().filter(|&&d| d == disk || self.hurt.contains_key(&d));
+        let out_of_sync = self.slots - self.in_sync.len();
+        self.crashed.is_none() && hurt_in_sync.count() + out_of_sync <= self.redundancy
+    }
+
+    /// Whether all members are in sync and none is hurt.
+    pub(super) fn is_whole(&self) -> bool {
+        self.hurt.is_empty() && self.in_sync.len() == self.slots
+    }
+
+    /// Whether all members are in sync, none is hurt, and redundancy agrees with data everywhere.
+    pub(super) fn is_sound(&self) -> bool {
+        self.is_whole() && self.crashed.is_none() && self.agrees
+    }
+
+    /// Whether the array bears a crash. Parity does not while a member is out, for the write hole.
+    /// Mirrors do, but where a hurt member may fail after the crash, old and new could change places.
+    pub(super) fn bears_crash(&self, parity: bool) -> bool {
+        match parity {
+            true => self.is_whole(),
+            false => !self.in_sync.iter().any(|disk| self.hurt.contains_key(disk)),
+        }
+    }
+
+    /// Whether the engine has a reason to fail `disk`.
+    pub(super) fn is_blamed(&self, disk: DiskIndex) -> bool {
+        self.blamed.contains(&disk)
+    }
+
+    /// Something was done to `disk`.
+    pub(super) fn hurt(&mut self, disk: DiskIndex) {
+        self.hurt.insert(disk, None);
+        self.blamed.insert(disk);
+    }
+
+    /// `disk` goes back into the array, mended.
+    pub(super) fn forgive(&mut self, disk: DiskIndex) {
+        self.blamed.remove(&disk);
+    }
+
+    /// `disk` left the machine for good. Its slot counts until another member is in sync there.
+    pub(super) fn unplugged(&mut self, disk: DiskIndex) {
+        self.hurt.remove(&disk);
+        self.full.remove(&disk);
+        self.in_sync.retain(|&other| other != disk);
+    }
+
+    /// There is no space behind `disk`.
+    pub(super) fn fill(&mut self, disk: DiskIndex) {
+        self.full.insert(disk);
+    }
+
+    /// There is space again.
+    pub(super) fn drained(&mut self, disk: DiskIndex, now: Time) {
+        if self.full.remove(&disk) {
+            self.last_drained = now;
+        }
+    }
+
+    /// Whether a request that ends now may have met a full disk.
+    pub(super) fn any_was_full(&self, now: Time) -> bool {
+        !self.full.is_empty()
+            || (self.last_drained > Time::ZERO && now < self.last_drained + AFTERMATH)
+    }
+
+    /// The array went down without being marked clean.
+    pub(super) fn crash(&mut self, now: Time) {
+        self.crashed = Some(now);
+    }
+
+    /// Takes what the engine said when it was asked at `asked`.
+    pub(super) fn learn(&mut self, world: &World, asked: Time, status: &ArrayStatus) {
+        self.in_sync = with_state(status, MemberState::InSync);
+        self.hurt.retain(|disk, over_since| {
+            if world.disk(*disk, |disk| disk.faults.any()) {
+                *over_since = None;
+                return true;
+            }
+            let over_since = *over_since.get_or_insert(world.now());
+            asked < over_since + AFTERMATH
+        });
+        let resynced = !status.sync.action.runs();
+        self.crashed = self.crashed.filter(|at| asked < *at + AFTERMATH || !resynced);
+        self.agrees |= resynced && asked > Time::ZERO + AFTERMATH && self.is_whole();
+    }
+}
+
+/// The disks whose members are in `state`.
+pub(super) fn with_state(status: &ArrayStatus, state: MemberState) -> Vec<DiskIndex> {
+    let members = status.members.iter().filter(|member| member.state == state);
+    members.map(|member| disk_named(&member.name)).collect()
+}
+
+fn disk_named(name: &str) -> DiskIndex {
+    let index = name.strip_prefix('d').and_then(|digits| digits.parse().ok());
+    DiskIndex(index.expect("the world names disks d0, d1 and so on"))
+}

@@ -1,0 +1,113 @@
+//! The end of a run: everything is mended, read, checked, stopped, and judged on the raw disks.
+
+use mdspace_engine::status::SyncAction;
+
+use crate::oracle::RawArray;
+
+use super::{Failure, Outcome, Simulation};
+
+impl Simulation {
+    pub(super) fn finish(mut self) -> Result<Outcome, Failure> {
+        self.world.note(format_args!("-- the end begins"));
+        let judged = match self.bearable() {
+            true => self.end_whole().map(|()| true)?,
+            false => self.end_beyond().map(|()| false)?,
+        };
+        self.process = None;
+        self.world.kill();
+        Ok(Outcome {
+            trace_hash: self.world.trace_hash(),
+            lines: self.world.trace_lines(),
+            answered: self.pending.answered,
+            failed: self.pending.failed,
+            judged,
+        })
+    }
+
+    /// Within what the level bears, the array is whole again in the end, and right.
+    fn end_whole(&mut self) -> Result<(), Failure> {
+        self.drain()?;
+        self.make_whole()?;
+        self.read_everything()?;
+        self.check_everything()?;
+        self.shut_down()?;
+        self.judge_platters()
+    }
+
+    /// Beyond it, what can still be read is right.
+    fn end_beyond(&mut self) -> Result<(), Failure> {
+        if self.process.is_some() {
+            self.drain()?;
+            self.read_everything()?;
+            self.model.kill();
+            self.go_down();
+        }
+        for disk in self.disks.clone() {
+            self.mend(disk);
+        }
+        self.broken = false;
+        self.come_up()?;
+        if self.process.is_some() {
+            self.read_everything()?;
+        }
+        Ok(())
+    }
+
+    /// Mends every disk and tends the array until all members are in sync and nothing is left to do.
+    pub(super) fn make_whole(&mut self) -> Result<(), Failure> {
+        if self.settings.redundancy() == 0 {
+            return Ok(());
+        }
+        for disk in self.disks.clone() {
+            self.mend(disk);
+        }
+        let mut rounds = 0;
+        while !self.is_at_rest() {
+            rounds += 1;
+            if rounds > 200 {
+                let status = self.operator.status.as_ref();
+                let members = status.map(|status| (status.sync, &status.members));
+                self.world.note(format_args!("-- {members:?}\n{:?}", self.atlas));
+                return Err(Failure::Stuck { what: "the way back to a whole array".to_owned() });
+            }
+            self.wait(std::time::Duration::from_secs(1))?;
+            if self.in_sync() < self.settings.slots.into() && rounds % 5 == 0 {
+                self.tend();
+            }
+        }
+        Ok(())
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let idle = |action: SyncAction| !action.runs();
+        let status = self.operator.status.as_ref();
+        self.atlas.is_sound() && status.is_some_and(|status| idle(status.sync.action))
+    }
+
+    fn read_everything(&mut self) -> Result<(), Failure> {
+        self.requests_left = 0;
+        self.read_all();
+        while !self.backlog.is_empty() {
+            self.pump();
+            self.step()?;
+        }
+        self.drain()
+    }
+
+    /// A check over the whole array finds nothing, if there is redundancy.
+    fn check_everything(&mut self) -> Result<(), Failure> {
+        if self.settings.redundancy() == 0 {
+            return Ok(());
+        }
+        self.check_to_the_end()
+    }
+
+    pub(super) fn judge_platters(&mut self) -> Result<(), Failure> {
+        let array = RawArray::open(&self.world, &self.disks)?;
+        array.check_data(&mut self.model).map_err(Failure::Platter)?;
+        match array.mismatches(self.model.len()) {
+            0 => Ok(()),
+            sectors => Err(Failure::Redundancy { sectors }),
+        }
+    }
+}

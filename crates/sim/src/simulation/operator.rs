@@ -1,0 +1,265 @@
+//! The operator: asks for the status, fails, removes and adds members, asks for checks.
+
+use std::time::Duration;
+
+use mdspace_engine::array::{Action, CommandError, Reply};
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
+use mdspace_engine::time::Time;
+
+use crate::disk::DiskIndex;
+use crate::oracle::RawArray;
+use crate::process::Answer;
+
+use super::atlas::with_state;
+use super::{Failure, Simulation};
+
+/// What the operator waits for and knows.
+#[derive(Default)]
+pub(super) struct Operator {
+    orders: Vec<Order>,
+    pub(super) status: Option<ArrayStatus>,
+    /// Since when a check runs that must find nothing.
+    checking: Option<Time>,
+    /// The check that was ordered must find nothing.
+    expects_none: bool,
+}
+
+/// A command under way.
+struct Order {
+    what: What,
+    answer: Answer,
+    asked: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Status,
+    Fail(DiskIndex),
+    Remove(DiskIndex),
+    Add(DiskIndex),
+    Check,
+    Repair,
+    Stop,
+}
+
+/// The alarm for the next look at the status.
+pub(super) const ALARM_STATUS: u64 = 1;
+
+const STATUS_EVERY: Duration = Duration::from_millis(100);
+
+impl Simulation {
+    pub(super) fn set_status_alarm(&mut self) {
+        self.world.set_alarm(self.world.now() + STATUS_EVERY, ALARM_STATUS);
+    }
+
+    /// Looks at the array now and then, as a monitor does.
+    pub(super) fn look(&mut self) {
+        let waiting = self.operator.orders.iter().any(|order| order.what == What::Status);
+        if self.process.is_some() && !waiting {
+            self.order(What::Status, Action::Status);
+        }
+        self.set_status_alarm();
+    }
+
+    fn order(&mut self, what: What, action: Action) {
+        if what != What::Status {
+            self.world.note(format_args!("-- order {what:?}"));
+        }
+        let answer = self.process().command(action);
+        self.operator.orders.push(Order { what, answer, asked: self.world.now() });
+    }
+
+    pub(super) fn take_answers(&mut self) -> Result<(), Failure> {
+        let mut at = 0;
+        while at < self.operator.orders.len() {
+            match self.operator.orders[at].answer.take() {
+                Some(result) => {
+                    let order = self.operator.orders.remove(at);
+                    self.take_answer(order, result)?;
+                }
+                None => at += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_answer(
+        &mut self,
+        order: Order,
+        result: Result<Reply, CommandError>,
+    ) -> Result<(), Failure> {
+        match (order.what, result) {
+            (What::Status, Ok(Reply::Status(status))) => self.take_status(order.asked, *status),
+            (What::Status, Err(CommandError::Stopped)) => Ok(()),
+            (what, Ok(_)) => {
+                self.world.note(format_args!("-- done {what:?}"));
+                match what {
+                    What::Remove(disk) => self.put_back(disk),
+                    What::Check if self.operator.expects_none => {
+                        self.operator.checking = Some(self.world.now());
+                    }
+                    _ => {}
+                }
+                Ok(())
+            }
+            (what, Err(error)) => {
+                self.world.note(format_args!("-- refused {what:?}: {error}"));
+                self.judge_refusal(what, error)
+            }
+        }
+    }
+
+    /// Some orders race with what the array does by itself; those may be refused.
+    fn judge_refusal(&mut self, what: What, error: CommandError) -> Result<(), Failure> {
+        let races = matches!(
+            (what, &error),
+            (What::Check | What::Repair, CommandError::Busy(_) | CommandError::ReadOnly)
+                | (What::Remove(_), CommandError::Active | CommandError::NotAMember)
+                | (What::Fail(_), CommandError::NotAMember | CommandError::Needed)
+                | (_, CommandError::Stopped)
+        );
+        match what {
+            What::Add(disk) => self.close(disk),
+            _ if races || !self.bearable() => {}
+            _ => return Err(Failure::Command { command: format!("{what:?}"), error }),
+        }
+        Ok(())
+    }
+
+    fn take_status(&mut self, asked: Time, status: ArrayStatus) -> Result<(), Failure> {
+        self.atlas.learn(&self.world, asked, &status);
+        if status.state == ArrayState::Broken {
+            self.world.note(format_args!("-- the array is broken"));
+            self.broken = true;
+        }
+        if self.bearable() {
+            self.judge_status(asked, &status)?;
+        }
+        self.operator.status = Some(status);
+        Ok(())
+    }
+
+    fn judge_status(&mut self, asked: Time, status: &ArrayStatus) -> Result<(), Failure> {
+        let faulty = with_state(status, MemberState::Faulty);
+        if let Some(&disk) = faulty.iter().find(|&&disk| !self.atlas.is_blamed(disk)) {
+            return Err(Failure::Kicked { disk });
+        }
+        let ended = status.sync.last_action == SyncAction::Check && !status.sync.action.runs();
+        if ended && self.operator.checking.is_some_and(|since| asked > since) {
+            self.operator.checking = None;
+            if status.mismatch_sectors > 0 {
+                self.note_wrong_sectors();
+                return Err(Failure::Check { sectors: status.mismatch_sectors });
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the trace what the oracle thinks of the disks as they are.
+    fn note_wrong_sectors(&self) {
+        let words = match RawArray::find(&self.world, &self.disks) {
+            Ok((array, _)) => format!("{:?}", array.wrong_sectors(self.model.len())),
+            Err(reason) => reason.to_string(),
+        };
+        self.world.note(format_args!("-- sectors whose redundancy is wrong: {words}"));
+    }
+
+    /// Fails a member that does its work.
+    pub(super) fn fail_member(&mut self, disk: DiskIndex) {
+        if let Some(member) = self.process().member(disk) {
+            self.atlas.hurt(disk);
+            self.order(What::Fail(disk), Action::Fail { member, force: false });
+        }
+    }
+
+    /// Removes what failed, and brings back what is missing.
+    pub(super) fn tend(&mut self) {
+        let Some(status) = self.operator.status.clone() else { return };
+        let orders = &self.operator.orders;
+        let busy = |disk| {
+            orders.iter().any(|order| [What::Remove(disk), What::Add(disk)].contains(&order.what))
+        };
+        let idle: Vec<DiskIndex> = self.disks.iter().copied().filter(|&disk| !busy(disk)).collect();
+        for disk in idle {
+            let listed = status.members.iter().find(|member| member.name == disk.to_string());
+            match (listed.map(|member| member.state), self.process().member(disk)) {
+                (Some(MemberState::Faulty), Some(member)) => {
+                    self.order(What::Remove(disk), Action::Remove { member });
+                }
+                (None, _) => self.put_back(disk),
+                _ => {}
+            }
+        }
+    }
+
+    /// Mends a removed disk, or plugs a new one in, and adds it.
+    fn put_back(&mut self, disk: DiskIndex) {
+        self.close(disk);
+        let disk = if self.random.coin() { self.replace(disk) } else { disk };
+        self.mend(disk);
+        self.atlas.forgive(disk);
+        self.add(disk);
+    }
+
+    pub(super) fn close(&mut self, disk: DiskIndex) {
+        if let Some(process) = &mut self.process {
+            process.close(disk);
+        }
+    }
+
+    /// A new disk instead of `disk`, which leaves the machine.
+    fn replace(&mut self, disk: DiskIndex) -> DiskIndex {
+        let spec = self.world.disk(disk, |disk| disk.spec.clone());
+        let new = self.world.add_disk(spec);
+        self.world.note(format_args!("-- {new} replaces {disk}"));
+        self.disks.retain(|&d| d != disk);
+        self.atlas.unplugged(disk);
+        self.disks.push(new);
+        new
+    }
+
+    pub(super) fn add(&mut self, disk: DiskIndex) {
+        let Some(process) = &mut self.process else { return };
+        let (member, info) = process.open(disk);
+        self.order(What::Add(disk), Action::Add { member, info, only_back: false });
+    }
+
+    /// Plugs in a new disk and adds it.
+    pub(super) fn add_spare(&mut self) {
+        let like = self.disks[0];
+        let spec = self.world.disk(like, |disk| disk.spec.clone());
+        let new = self.world.add_disk(spec);
+        self.disks.push(new);
+        self.add(new);
+    }
+
+    pub(super) fn check(&mut self) {
+        self.operator.expects_none = self.atlas.is_sound();
+        self.order(What::Check, Action::Check);
+    }
+
+    /// Checks, and waits until that has ended.
+    pub(super) fn check_to_the_end(&mut self) -> Result<(), Failure> {
+        self.check();
+        let ordered = |this: &mut Self| this.operator.orders.iter().any(|o| o.what == What::Check);
+        self.step_until("the order to check", |this| !ordered(this))?;
+        self.step_until("the check", |this| this.operator.checking.is_none())
+    }
+
+    pub(super) fn repair(&mut self) {
+        self.order(What::Repair, Action::Repair);
+    }
+
+    /// Stops the array and waits until it is stopped.
+    pub(super) fn stop(&mut self) -> Result<(), Failure> {
+        self.order(What::Stop, Action::Stop);
+        self.step_until("the stop", |this| {
+            !this.operator.orders.iter().any(|order| order.what == What::Stop)
+        })
+    }
+
+    /// The process is gone, and with it whoever would answer.
+    pub(super) fn forget_orders(&mut self) {
+        self.operator = Operator::default();
+    }
+}

@@ -1,0 +1,80 @@
+//! The array goes down, cleanly or not, and comes up again.
+
+use crate::disk::DiskIndex;
+use crate::process::Process;
+
+use super::{Failure, Simulation};
+
+impl Simulation {
+    /// Stops the array with requests under way or after the last, and starts it again.
+    pub(super) fn restart(&mut self) -> Result<(), Failure> {
+        self.shut_down()?;
+        self.come_up()
+    }
+
+    /// Stops the array. What is on the disks then says so.
+    pub(super) fn shut_down(&mut self) -> Result<(), Failure> {
+        self.world.note(format_args!("-- stop"));
+        if self.random.coin() {
+            self.drain()?;
+        }
+        self.pending.may_stop = true;
+        self.stop()?;
+        self.drain()?;
+        self.pending.may_stop = false;
+        self.go_down();
+        self.model.kill();
+        Ok(())
+    }
+
+    /// Kills the process and starts another.
+    pub(super) fn kill(&mut self) -> Result<(), Failure> {
+        self.world.kill();
+        self.model.kill();
+        self.crashed();
+        self.come_up()
+    }
+
+    /// Takes the power away, and starts again.
+    pub(super) fn cut_power(&mut self) -> Result<(), Failure> {
+        self.world.cut_power();
+        self.model.cut_power();
+        self.crashed();
+        self.come_up()
+    }
+
+    fn crashed(&mut self) {
+        self.process = None;
+        self.pending.forget();
+        self.forget_orders();
+        if self.settings.redundancy() > 0 {
+            self.atlas.crash(self.world.now());
+        }
+    }
+
+    pub(super) fn go_down(&mut self) {
+        self.process = None;
+        self.world.kill();
+        self.pending.forget();
+        self.forget_orders();
+    }
+
+    /// Assembles the array from what is in the machine.
+    pub(super) fn come_up(&mut self) -> Result<(), Failure> {
+        let answers = |disk: &DiskIndex| self.world.disk(*disk, |d| !d.faults.gone);
+        let mut disks: Vec<DiskIndex> = self.disks.iter().copied().filter(answers).collect();
+        self.random.shuffle(&mut disks);
+        let lanes = *self.random.pick(&[1, self.settings.lanes]);
+        self.world.note(format_args!("-- assemble {disks:?} on {lanes} lanes"));
+        match Process::start(&self.world, &disks, lanes, &self.settings.options()) {
+            Ok(process) => self.process = Some(process),
+            Err(error) if self.bearable() => return Err(error.into()),
+            Err(error) => {
+                self.world.note(format_args!("-- refused: {error}"));
+                self.go_down();
+                self.broken = true;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! The judge judges: runs are what their seeds say, and sabotage is always noticed.
+
+use super::*;
+use crate::disk::Mishap;
+
+/// A run without troubles, in which something is written and read.
+fn calm(seed: u64, level: i32) -> Settings {
+    let mut settings = Settings::draw(seed, Some(level), Trouble::Bearable);
+    settings.happenings.fill(0);
+    settings.requests = 100;
+    settings.habits.kinds[1] = 100;
+    settings.noisy_disks = false;
+    settings
+}
+
+fn run(settings: Settings) -> Result<Outcome, Failure> {
+    Simulation::new(settings, Trace::default())?.run()
+}
+
+/// Runs with some writes of the first disk meeting `mishap`.
+fn run_with(mishap: Mishap, settings: Settings) -> Result<Outcome, Failure> {
+    let simulation = Simulation::new(settings, Trace::default())?;
+    simulation.world.change_disk(DiskIndex(0), |disk| {
+        (0..20).for_each(|_| disk.faults.befall(mishap));
+    });
+    simulation.run()
+}
+
+#[test]
+fn a_calm_run_ends_well_on_every_level() {
+    for level in [-1, 0, 1, 4, 5, 6, 10] {
+        let outcome = run(calm(1, level)).unwrap_or_else(|failure| panic!("{level}: {failure}"));
+        assert!(outcome.judged && outcome.failed == 0 && outcome.answered >= 100, "{outcome:?}");
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    let hash = |seed| run(calm(seed, 6)).unwrap().trace_hash;
+    assert_eq!(hash(3), hash(3));
+    assert_ne!(hash(3), hash(4));
+}
+
+#[test]
+fn lost_misdirected_and_flipped_writes_are_noticed_without_redundancy() {
+    for mishap in [Mishap::Lost, Mishap::Misdirected(8), Mishap::Flipped] {
+        let result = run_with(mishap, calm(5, 0));
+        assert!(matches!(result, Err(Failure::Wrong { .. })), "{mishap:?}: {result:?}");
+    }
+}
+
+#[test]
+fn lost_misdirected_and_flipped_writes_are_noticed_with_redundancy() {
+    for level in [1, 4, 5, 6, 10] {
+        for mishap in [Mishap::Lost, Mishap::Misdirected(8), Mishap::Flipped] {
+            let result = run_with(mishap, calm(5, level));
+            assert!(result.is_err(), "level {level}, {mishap:?}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn a_byte_flipped_behind_the_engine_is_noticed_on_the_platters() {
+    for level in [4, 5, 6, 10] {
+        let mut simulation = Simulation::new(calm(7, level), Trace::default()).unwrap();
+        while simulation.requests_left > 0 {
+            simulation.pump();
+            simulation.step().unwrap();
+        }
+        simulation.drain().unwrap();
+        simulation.make_whole().unwrap();
+        simulation.shut_down().unwrap();
+        flip(&simulation.world, DiskIndex(1), simulation.settings.data_offset + 3);
+        let result = simulation.judge_platters();
+        assert!(
+            matches!(result, Err(Failure::Redundancy { .. } | Failure::Platter(_))),
+            "level {level}: {result:?}"
+        );
+    }
+}
+
+fn flip(world: &World, disk: DiskIndex, sector: u64) {
+    world.change_disk(disk, |disk| {
+        let mut bytes = [0; 512];
+        disk.store.read(sector, &mut bytes);
+        bytes[100] ^= 4;
+        disk.store.overwrite(sector, &bytes);
+    });
+}

@@ -1,0 +1,174 @@
+//! What happens to the array besides requests, within the atlas or beyond it.
+
+use std::time::Duration;
+
+use mdspace_engine::status::MemberState;
+
+use crate::disk::{DiskIndex, Hang, Healing, Persistence};
+use crate::settings::Happening;
+
+use super::atlas::with_state;
+use super::operator::ALARM_STATUS;
+use super::{ALARM_WAKE, Failure, Simulation};
+
+/// Alarms from here on mend the disk of that number.
+const ALARM_MEND: u64 = 1000;
+
+impl Simulation {
+    /// Lets something happen when its time has come.
+    pub(super) fn let_happen(&mut self) -> Result<(), Failure> {
+        if self.pending.answered < self.next_happening {
+            return Ok(());
+        }
+        let calm = self.settings.calm_requests;
+        self.next_happening = self.pending.answered + self.random.within(calm / 2..calm * 2);
+        let drawn = self.random.weighted(&self.settings.happenings);
+        match drawn {
+            Some(index) => self.happen(Happening::ALL[index]),
+            None => Ok(()),
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), Failure> {
+        match happening {
+            Happening::SpoilSectors => self.hurt(Self::spoil),
+            Happening::RefuseWrites => self.hurt(Self::refuse_writes),
+            Happening::FailFlush => self.hurt(Self::fail_flush),
+            Happening::Vanish => self.hurt(Self::vanish),
+            Happening::Hang => self.hurt(Self::hang),
+            Happening::FailMember => self.hurt(Self::fail_member),
+            Happening::Slow => self.slow(),
+            Happening::Fill => self.fill(),
+            Happening::Tend => self.tend(),
+            Happening::AddSpare if self.has_room_for_spares() => self.add_spare(),
+            Happening::Check if self.settings.redundancy() > 0 => self.check(),
+            Happening::Repair if self.settings.redundancy() > 0 => self.repair(),
+            Happening::AddSpare | Happening::Check | Happening::Repair => {}
+            Happening::ReadAll => self.read_all(),
+            Happening::Restart => return self.restart(),
+            Happening::Kill if self.may_crash() => return self.kill(),
+            Happening::PowerCut if self.may_crash() => return self.cut_power(),
+            Happening::Kill | Happening::PowerCut => {}
+            Happening::SetClock => self.set_clock(),
+        }
+        Ok(())
+    }
+
+    /// Does something bad to one disk, if the array bears it.
+    fn hurt(&mut self, trouble: fn(&mut Self, DiskIndex)) {
+        let disk = *self.random.pick(&self.disks);
+        if self.bearable() && !self.atlas.bears(disk) {
+            return;
+        }
+        self.atlas.hurt(disk);
+        trouble(self, disk);
+    }
+
+    fn spoil(&mut self, disk: DiskIndex) {
+        let range = self.some_sectors(disk);
+        let healing = *self.random.pick(&[Healing::Rewrite, Healing::Rewrite, Healing::Never]);
+        self.world.note(format_args!("-- {disk} cannot read {range:?} ({healing:?} heals)"));
+        self.world.change_disk(disk, |disk| disk.faults.spoil(range, healing));
+    }
+
+    fn refuse_writes(&mut self, disk: DiskIndex) {
+        let range = self.some_sectors(disk);
+        let persistence = *self.random.pick(&[Persistence::Once, Persistence::Sticky]);
+        self.world.note(format_args!("-- {disk} refuses writes to {range:?} ({persistence:?})"));
+        self.world.change_disk(disk, |disk| disk.faults.refuse_writes(range, persistence));
+    }
+
+    fn fail_flush(&mut self, disk: DiskIndex) {
+        self.world.note(format_args!("-- {disk} fails its next flush"));
+        self.world.change_disk(disk, |disk| disk.faults.flush_errors += 1);
+    }
+
+    fn vanish(&mut self, disk: DiskIndex) {
+        self.world.note(format_args!("-- {disk} vanishes"));
+        self.world.change_disk(disk, |disk| disk.faults.gone = true);
+    }
+
+    fn hang(&mut self, disk: DiskIndex) {
+        let until = self.world.now() + Duration::from_millis(self.random.within(1..40_000));
+        self.world.note(format_args!("-- {disk} hangs until {until:?}"));
+        self.world.change_disk(disk, |disk| disk.faults.hang = Some(Hang::Until(until)));
+        self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
+    }
+
+    /// Slowness is no fault: nothing may come of it.
+    fn slow(&mut self) {
+        let disk = *self.random.pick(&self.disks);
+        let times = *self.random.pick(&[None, Some(3), Some(30)]);
+        self.world.note(format_args!("-- {disk} gets slower: {times:?}"));
+        self.world.change_disk(disk, |disk| disk.faults.slowness = times);
+    }
+
+    /// A full pool behind a disk: writes fail for a while, and no member may be failed for it.
+    fn fill(&mut self) {
+        let disk = *self.random.pick(&self.disks);
+        self.world.note(format_args!("-- {disk} is full"));
+        self.world.change_disk(disk, |disk| disk.faults.full = true);
+        self.atlas.fill(disk);
+        let until = self.world.now() + Duration::from_millis(self.random.within(1..500));
+        self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
+    }
+
+    pub(super) fn any_disk_was_full(&self) -> bool {
+        self.atlas.any_was_full(self.world.now())
+    }
+
+    fn set_clock(&mut self) {
+        let now = self.world.unix_time_s();
+        let by = self.random.below(7200);
+        self.world.note(format_args!("-- the wall clock moves by {by} - 3600 s"));
+        self.world.set_wall_clock(now + by - 3600);
+    }
+
+    /// Sectors of a disk, more likely of its data than of its metadata.
+    fn some_sectors(&mut self, disk: DiskIndex) -> std::ops::Range<u64> {
+        let (sectors, block) = self.world.disk(disk, |d| (d.spec.sectors, d.spec.block_sectors()));
+        let first = if self.random.one_in(8) { 0 } else { self.settings.data_offset };
+        let start = self.random.within(first..sectors) / block * block;
+        let longest = *self.random.pick(&[1, 8, 64]);
+        let length = self.random.within(1..longest + 1).div_ceil(block) * block;
+        start..(start + length).min(sectors)
+    }
+
+    /// Takes an alarm.
+    pub(super) fn ring(&mut self, alarm: u64) {
+        match alarm {
+            ALARM_WAKE => {}
+            ALARM_STATUS => self.look(),
+            _ => {
+                let disk = DiskIndex((alarm - ALARM_MEND) as u16);
+                self.world.note(format_args!("-- {disk} recovers"));
+                self.world.change_disk(disk, |disk| {
+                    disk.faults.full = false;
+                    disk.faults.hang = None;
+                });
+                self.atlas.drained(disk, self.world.now());
+            }
+        }
+    }
+
+    /// Makes a disk as good as new, but for what it holds.
+    pub(super) fn mend(&mut self, disk: DiskIndex) {
+        self.world.note(format_args!("-- {disk} is mended"));
+        self.world.change_disk(disk, |disk| disk.faults = Default::default());
+    }
+
+    fn may_crash(&self) -> bool {
+        !self.bearable() || self.atlas.bears_crash(matches!(self.settings.level, 4..=6))
+    }
+
+    fn has_room_for_spares(&self) -> bool {
+        let most = usize::from(self.settings.slots) + 3;
+        self.settings.redundancy() > 0 && self.disks.len() < most
+    }
+
+    /// Disks that are members in sync, as far as the operator knows.
+    pub(super) fn in_sync(&self) -> usize {
+        let status = self.operator.status.as_ref();
+        status.map_or(0, |status| with_state(status, MemberState::InSync).len())
+    }
+}
