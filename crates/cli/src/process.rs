@@ -23,6 +23,7 @@ use crate::run_dir::RunDir;
 
 mod answers;
 mod array;
+mod claim;
 mod created;
 mod fronts;
 pub(crate) mod launch;
@@ -115,6 +116,9 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         }
     };
     notes.iter().for_each(|note| tracing::info!("{note}"));
+    if let Err(error) = claim::leave(&process.report()?.array, &run_dir) {
+        tracing::warn!("udev may hand the members to the kernel's md at a stop: {error}");
+    }
     if let Err(error) = seat.say_ready(notes) {
         tracing::warn!("nobody waits for {name} any more: {error}");
         process.stop(true)?;

@@ -37,7 +37,7 @@ fn completed(sync: &SyncReport) -> String {
 }
 
 /// A UUID as sysfs has it: 8-4-4-4-12.
-fn dashed(uuid: &str) -> String {
+pub(crate) fn dashed(uuid: &str) -> String {
     let digits: Vec<char> = uuid.chars().filter(char::is_ascii_hexdigit).collect();
     let mut groups = Vec::new();
     let mut rest = digits.as_slice();
