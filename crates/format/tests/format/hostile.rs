@@ -5,6 +5,7 @@ use mdspace_format::{
     BitmapSuperblock, Field, MetadataVersion, Superblock, SuperblockError, bitmap,
 };
 
+use crate::fuzzed::{check_superblock, set_checksum};
 use crate::seeded::for_seeds;
 use crate::specimen::{self, Specimen};
 
@@ -37,39 +38,8 @@ fn put(bytes: &mut [u8], field: &Field, value: u64) {
     }
 }
 
-/// md's checksum, written once more from its description.
-fn set_checksum(bytes: &mut [u8]) {
-    let max_dev = u32::from_le_bytes(bytes[220..224].try_into().unwrap()) as usize;
-    let length = (256 + 2 * max_dev).min(bytes.len());
-    bytes[216..220].fill(0);
-    let mut padded = bytes[..length].to_vec();
-    padded.resize(length.next_multiple_of(4), 0);
-    let words = padded.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
-    let sum: u64 = words.map(u64::from).sum();
-    let folded = (sum as u32).wrapping_add((sum >> 32) as u32);
-    bytes[216..220].copy_from_slice(&folded.to_le_bytes());
-}
-
-/// Parses, and if that succeeds asks everything that a caller could ask.
 fn exercise(bytes: &[u8], specimen: &Specimen) -> Result<Superblock, SuperblockError> {
-    let place = specimen.superblock.place;
-    let parsed = Superblock::parse(bytes, place, specimen.device_sectors)?;
-    let inside = |range: Option<std::ops::Range<u64>>| {
-        let fits =
-            range.clone().is_none_or(|r| r.start <= r.end && r.end <= specimen.device_sectors);
-        assert!(fits, "{range:?} in {parsed:?}");
-    };
-    inside(parsed.data_range());
-    inside(parsed.used_data_range());
-    inside(parsed.bad_block_log_range());
-    inside(parsed.ppl_range());
-    inside(parsed.bitmap_room());
-    inside(parsed.private_range());
-    inside(Some(parsed.superblock_range()));
-    let _ = (parsed.own_role(), parsed.slots(), parsed.unsupported_features(), parsed.is_clean());
-    let again = Superblock::parse(&parsed.encode(), place, specimen.device_sectors);
-    assert_eq!(again.as_ref(), Ok(&parsed));
-    Ok(parsed)
+    check_superblock(bytes, specimen.superblock.place, specimen.device_sectors)
 }
 
 #[test]

@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod document;
 #[cfg(test)]
+mod fuzz_replay;
+#[cfg(test)]
+mod fuzzed;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod placement;
