@@ -11,7 +11,7 @@ GROUP := tools/group
 # One test program holds every test of the whole command; a group is one of its modules.
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 
-.PHONY: demo build check test tools fmt lint docs unit tree kernel durability
+.PHONY: demo build check test tools fmt lint docs unit model tree kernel durability
 .NOTPARALLEL:
 
 demo:
@@ -20,7 +20,7 @@ demo:
 build:
 	$(CARGO) build --profile $(PROFILE) --bin mdspace
 
-check: fmt lint docs unit tree
+check: fmt lint docs unit model tree
 
 test: check tools kernel durability
 
@@ -40,6 +40,9 @@ docs:
 
 unit:
 	@$(GROUP) unit 900 $(CARGO) test --workspace
+
+model:
+	@$(GROUP) model 300 $(CARGO) test -p mdspace-engine --features model --test model
 
 tree:
 	@$(GROUP) tree 120 $(OUTSIDE) tree:: harness::

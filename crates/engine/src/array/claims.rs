@@ -13,10 +13,10 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Shards of the table: md's 2026 series found 32 hash locks to be enough for 22 cores.
 pub const CLAIM_SHARDS: usize = 32;

@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 use crate::backend::MemberId;
@@ -16,6 +15,7 @@ use crate::lane::LaneId;
 use crate::ranges::Ranges;
 use crate::signal::Signal;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An array at one moment, as far as requests need it.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! The side of a lane that other threads may touch: wakes, and the driver's sleep.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 use super::tasks::TaskSlot;
 

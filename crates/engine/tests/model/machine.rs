@@ -1,0 +1,193 @@
+//! Lanes on the model checker's threads, over members in shared memory.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mdspace_engine::backend::{
+    Backend, IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, ReadInto,
+    Submitted, Ticket, WriteFrom,
+};
+use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
+use mdspace_engine::memory::Buffer;
+use mdspace_engine::time::Time;
+use shuttle::sync::{Condvar, Mutex};
+
+/// Members, clock, and which lanes may sleep.
+pub(crate) struct Machine {
+    disks: Vec<Mutex<Disk>>,
+    now_ns: Mutex<u64>,
+    lanes: Vec<Arc<Bell>>,
+}
+
+struct Disk {
+    bytes: Vec<u8>,
+    broken: bool,
+}
+
+/// Wakes a sleeping lane.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    comes: Condvar,
+}
+
+impl Notify for Bell {
+    fn notify(&self) {
+        *self.rung.lock().unwrap() = true;
+        self.comes.notify_one();
+    }
+}
+
+impl Machine {
+    pub(crate) fn new(disks: usize, sectors: usize, lanes: usize) -> Arc<Self> {
+        let disk = || Mutex::new(Disk { bytes: vec![0; sectors * 512], broken: false });
+        Arc::new(Self {
+            disks: (0..disks).map(|_| disk()).collect(),
+            now_ns: Mutex::new(0),
+            lanes: (0..lanes).map(|_| Arc::default()).collect(),
+        })
+    }
+
+    pub(crate) fn members(&self) -> Vec<(MemberId, MemberInfo)> {
+        let member = |(index, disk): (usize, &Mutex<Disk>)| {
+            let info = MemberInfo {
+                name: format!("disk{index}"),
+                sectors: disk.lock().unwrap().bytes.len() as u64 / 512,
+                logical_block_bytes: 512,
+                rotational: false,
+                discard_zeroes: false,
+            };
+            (MemberId { index: index as u16, generation: 0 }, info)
+        };
+        self.disks.iter().enumerate().map(member).collect()
+    }
+
+    /// From now on the member answers every write with an error.
+    pub(crate) fn break_writes(&self, disk: usize) {
+        self.disks[disk].lock().unwrap().broken = true;
+    }
+
+    /// Runs a lane on this thread until `over` says that it is enough.
+    pub(crate) fn run_lane(
+        self: &Arc<Self>,
+        id: LaneId,
+        start: impl FnOnce(&Rc<Lane>),
+        over: impl Fn() -> bool,
+    ) {
+        let backend = Rc::new(Shared { machine: self.clone(), random: Cell::new(1) });
+        let bell = self.lanes[usize::from(id.0)].clone();
+        let lane = Lane::new(id, backend, bell.clone());
+        start(&lane);
+        while !over() {
+            let Turn::Idle(timer) = lane.turn() else { continue };
+            if let Some(when) = timer {
+                // Nothing else happens on this lane before: let the time come.
+                let mut now = self.now_ns.lock().unwrap();
+                *now = (*now).max(when.as_nanos());
+                drop(now);
+                shuttle::thread::yield_now();
+                continue;
+            }
+            if over() || !lane.remote().try_sleep() {
+                continue;
+            }
+            let mut rung = bell.rung.lock().unwrap();
+            while !*rung && !over() {
+                rung = bell.comes.wait(rung).unwrap();
+            }
+            *rung = false;
+            drop(rung);
+            lane.remote().awake();
+        }
+    }
+
+    /// Wakes every lane, for a look at whether it is over.
+    pub(crate) fn ring_all(&self) {
+        self.lanes.iter().for_each(|bell| bell.notify());
+    }
+}
+
+/// One lane's backend: every I/O is done at once, and other threads run before and after it.
+struct Shared {
+    machine: Arc<Machine>,
+    random: Cell<u64>,
+}
+
+impl Backend for Shared {
+    fn submit(&self, _: Ticket, io: MemberIo) -> Submitted {
+        let mut disk = self.machine.disks[usize::from(io.member.index)].lock().unwrap();
+        let refused = IoError { kind: IoErrorKind::Medium, errno: 5 };
+        let (result, buffer) = match io.op {
+            IoOp::Read { sector, into } => (Ok(()), disk.read(sector, into)),
+            IoOp::Write { from: WriteFrom::Buffer(buffer, _), .. } if disk.broken => {
+                (Err(refused), Some(buffer))
+            }
+            IoOp::Write { .. } if disk.broken => (Err(refused), None),
+            IoOp::Write { sector, from, .. } => (Ok(()), disk.write(sector, from)),
+            IoOp::Flush => (Ok(()), None),
+            IoOp::Discard { .. } | IoOp::WriteZeroes { .. } => unreachable!("not in these tests"),
+        };
+        Submitted::Done(IoDone { result, buffer })
+    }
+
+    fn cancel(&self, _: Ticket) {}
+
+    fn in_flight(&self, _: MemberId) -> usize {
+        0
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(*self.machine.now_ns.lock().unwrap())
+    }
+
+    fn unix_time_s(&self) -> u64 {
+        1
+    }
+
+    fn random(&self) -> u64 {
+        self.random.set(self.random.get() + 1);
+        self.random.get()
+    }
+
+    fn allocate(&self, bytes: usize) -> Buffer {
+        Buffer::zeroed(bytes)
+    }
+
+    fn recycle(&self, _: Buffer) {}
+}
+
+impl Disk {
+    fn read(&self, sector: u64, into: ReadInto) -> Option<Buffer> {
+        let start = sector as usize * 512;
+        match into {
+            ReadInto::Buffer(mut buffer, range) => {
+                let bytes = &self.bytes[start..start + range.len()];
+                buffer[range].copy_from_slice(bytes);
+                Some(buffer)
+            }
+            ReadInto::Sink(sink, range) => {
+                sink.put(range.start, &self.bytes[start..start + range.len()]);
+                None
+            }
+        }
+    }
+
+    fn write(&mut self, sector: u64, from: WriteFrom) -> Option<Buffer> {
+        let start = sector as usize * 512;
+        match from {
+            WriteFrom::Buffer(buffer, range) => {
+                self.bytes[start..start + range.len()].copy_from_slice(&buffer[range]);
+                Some(buffer)
+            }
+            WriteFrom::Shared(buffer, range) => {
+                self.bytes[start..start + range.len()].copy_from_slice(&buffer[range]);
+                None
+            }
+            WriteFrom::Source(source, range) => {
+                source.take(range.start, &mut self.bytes[start..start + range.len()]);
+                None
+            }
+        }
+    }
+}

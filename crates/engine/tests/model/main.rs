@@ -1,0 +1,8 @@
+//! The engine's shared state under a model checker: every test runs under many schedules of its
+//! threads, and a deadlock or a failed assertion is printed with the schedule that leads to it.
+//!
+//! `cargo test -p mdspace-engine --features model --test model`
+
+mod claims;
+mod machine;
+mod whole_array;
