@@ -1,6 +1,8 @@
 use std::fmt::Write as _;
+use std::path::Path;
 
 use jiff::tz::TimeZone;
+use mdspace_format::bitmap::BitmapState;
 use mdspace_format::{Features, Level, MetadataVersion, Role, SECTOR_BYTES, Superblock};
 
 use super::member::ExaminedBitmap;
@@ -41,8 +43,8 @@ impl Scene {
         let mut out = String::new();
         match &member.bitmap {
             None => {}
-            Some(Ok(found)) => bitmap(&mut out, found),
-            Some(Err(error)) => line!(out, "\n         Bitmap : cannot be read: {error}"),
+            Some(Ok(found)) => line!(out, "\n{}", bitmap(&member.path, found).trim_end()),
+            Some(Err(error)) => line!(out, "\n          Bitmap : cannot be read: {error}"),
         }
         match &member.bad_blocks {
             None => {}
@@ -265,34 +267,43 @@ fn holders(superblock: &Superblock, slot: u32) -> usize {
     superblock.roles.iter().filter(in_slot).count()
 }
 
-/// What `mdadm --examine-bitmap` prints, but for magic and UUID, which are known good.
-fn bitmap(out: &mut String, found: &ExaminedBitmap) {
+/// All that `mdadm --examine-bitmap` prints of a bitmap, field for field.
+pub(super) fn bitmap(path: &Path, found: &ExaminedBitmap) -> String {
+    let mut out = String::new();
     let ExaminedBitmap { superblock, dirty_chunks } = found;
-    let chunks = superblock.chunks();
-    line!(out, "\n         Bitmap : version {}", superblock.version.number());
-    line!(out, "           UUID : {}", superblock.uuid);
-    line!(out, "         Events : {}", superblock.events);
-    line!(out, " Events Cleared : {}", superblock.events_cleared);
-    let state = if superblock.state.is_stale() { "Out of date" } else { "OK" };
-    line!(out, "          State : {state}");
-    line!(out, "      Chunksize : {}", chunk_words(superblock.chunk_bytes));
-    line!(out, "         Daemon : {}s flush period", superblock.daemon_sleep_seconds);
+    line!(out, "        Filename : {}", path.display());
+    line!(out, "           Magic : {:08x}", mdspace_format::bitmap::MAGIC);
+    line!(out, "         Version : {}", superblock.version.number());
+    line!(out, "            UUID : {}", superblock.uuid);
+    line!(out, "          Events : {}", superblock.events);
+    line!(out, "  Events Cleared : {}", superblock.events_cleared);
+    let state = match superblock.state.0 {
+        0 => "OK",
+        BitmapState::STALE => "Out of date",
+        _ => "Unknown",
+    };
+    line!(out, "           State : {state}");
+    line!(out, "       Chunksize : {}", chunk_words(superblock.chunk_bytes));
+    line!(out, "          Daemon : {}s flush period", superblock.daemon_sleep_seconds);
     match superblock.write_behind {
-        0 => line!(out, "     Write Mode : Normal"),
-        writes => line!(out, "     Write Mode : Allow write behind, max {writes}"),
+        0 => line!(out, "      Write Mode : Normal"),
+        writes => line!(out, "      Write Mode : Allow write behind, max {writes}"),
     }
     let size = superblock.sync_size_sectors;
     let words = size_words(size.saturating_mul(SECTOR_BYTES));
-    line!(out, "      Sync Size : {}{words}", size / 2);
+    line!(out, "       Sync Size : {}{words}", size / 2);
+    let chunks = superblock.chunks();
     let share = *dirty_chunks as f64 * 100.0 / chunks.max(1) as f64;
-    line!(out, "           Bits : {chunks} bits (chunks), {dirty_chunks} dirty ({share:.1}%)");
+    line!(out, "          Bitmap : {chunks} bits (chunks), {dirty_chunks} dirty ({share:.1}%)");
+    out
 }
 
 fn chunk_words(bytes: u32) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{} KB", bytes >> 10),
-        _ => format!("{} MB", bytes >> 20),
+        1_048_576..1_073_741_824 => format!("{} MB", bytes >> 20),
+        _ => format!("{} GB", bytes >> 30),
     }
 }
 

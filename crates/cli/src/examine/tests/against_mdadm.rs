@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jiff::tz::TimeZone;
-use mdspace_format::bitmap::BitmapSuperblock;
+use mdspace_format::bitmap::{BitmapState, BitmapSuperblock, BitmapVersion};
 use mdspace_format::new_array::{NewArray, NewMember};
 use mdspace_format::placement::{ArrayPlacement, BitmapRequest, Request};
 use mdspace_format::superblock::{MemberFlags, SetName};
@@ -13,6 +13,7 @@ use mdspace_format::{
     DirtyMap, Features, Level, MetadataVersion, Role, Superblock, Timestamp, Uuid,
 };
 
+use super::super::member::ExaminedBitmap;
 use super::super::{brief, export, read_member, text};
 
 /// Layouts that mdadm has a word for, and one for levels without.
@@ -121,6 +122,42 @@ fn a_reshape_is_described_in_the_words_of_the_mdadm_that_is_installed() {
         reshape.new_offset_sectors = -128;
         made.superblock.features |= Features::RESHAPE_ACTIVE | Features::NEW_OFFSET;
         mdadm.compare(&made, &format!("{level} to {new_level}"));
+    }
+}
+
+/// mdadm takes a plain file for a bitmap alone.
+#[test]
+fn bitmaps_are_described_in_the_words_of_the_mdadm_that_is_installed() {
+    let Some(mdadm) = Mdadm::find() else { return };
+    let path = mdadm.directory.path().join("bitmap");
+    for (chunk_bytes, write_behind, state, sync_size_sectors) in [
+        (512, 0, 0, 3000),
+        (1024, 0, 4, 3000),
+        (65_536, 1, 0, 20_001),
+        (1 << 20, 256, 2, 1 << 21),
+        (64 << 20, 0, 6, 1 << 33),
+        (1 << 31, 0, 0, 1 << 40),
+    ] {
+        let superblock = BitmapSuperblock {
+            version: BitmapVersion::LittleEndian,
+            uuid: Uuid(std::array::from_fn(|index| index as u8 * 17)),
+            events: 17,
+            events_cleared: 12,
+            sync_size_sectors,
+            state: BitmapState(state),
+            chunk_bytes,
+            daemon_sleep_seconds: 5,
+            write_behind,
+            sectors_reserved: 0,
+            padding: [0; 188],
+        };
+        let mut map = DirtyMap::new(superblock.chunks());
+        assert!([0, 1, superblock.chunks() - 1].into_iter().all(|chunk| map.set(chunk)));
+        let pages = (0..superblock.pages()).flat_map(|page| superblock.encode_page(&map, page));
+        std::fs::write(&path, pages.collect::<Vec<_>>()).unwrap();
+        let found = ExaminedBitmap { superblock, dirty_chunks: map.count() };
+        let theirs = mdadm.run(&["--examine-bitmap"], &path);
+        assert_eq!(text::bitmap(&path, &found), theirs, "chunk {chunk_bytes}");
     }
 }
 
