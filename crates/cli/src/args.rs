@@ -66,7 +66,7 @@ pub(crate) enum Verb {
     Wait(NameArgs),
     /// Start or stop a check or repair, or freeze all sync work.
     Action(ActionArgs),
-    /// Print one of md's sysfs values, or all.
+    /// Print one of md's sysfs values, or all of them.
     Get(GetArgs),
     /// Change one of md's sysfs values.
     Set(SetArgs),
@@ -218,7 +218,7 @@ pub(crate) enum Action {
 pub(crate) struct GetArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// md's sysfs name, as stripe_cache_size; all without it.
+    /// md's sysfs name, as mismatch_cnt; all without it.
     pub(crate) key: Option<String>,
 }
 
@@ -226,7 +226,7 @@ pub(crate) struct GetArgs {
 pub(crate) struct SetArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// md's sysfs name and its value, as sync_speed_max=100000.
+    /// sync_action=check and its kin, or array_state=readonly or active.
     #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) setting: (String, String),
 }

@@ -36,22 +36,38 @@ struct ArgumentHelp {
 impl Help {
     /// What `command` offers; hidden verbs and options are nobody's business.
     pub(crate) fn of(command: &Command) -> Self {
-        let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-        Self {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            verbs: verbs.map(VerbHelp::of).collect(),
+        let mut verbs = Vec::new();
+        collect(command, "", &mut verbs);
+        Self { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), verbs }
+    }
+
+    /// Every verb with the long names of its options.
+    #[cfg(test)]
+    fn options(&self) -> Vec<(String, Vec<String>)> {
+        let names =
+            |verb: &VerbHelp| verb.options.iter().map(|o| format!("--{}", o.name)).collect();
+        self.verbs.iter().map(|verb| (verb.name.clone(), names(verb))).collect()
+    }
+}
+
+/// Adds the verbs below `command`; one that only holds others, as `bench`, is not one itself.
+fn collect(command: &Command, above: &str, verbs: &mut Vec<VerbHelp>) {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let name = format!("{above}{}", verb.get_name());
+        match verb.has_subcommands() {
+            true => collect(verb, &format!("{name} "), verbs),
+            false => verbs.push(VerbHelp::of(verb, name)),
         }
     }
 }
 
 impl VerbHelp {
-    fn of(verb: &Command) -> Self {
+    fn of(verb: &Command, name: String) -> Self {
         let shown = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help";
         let (positionals, options): (Vec<_>, Vec<_>) =
             verb.get_arguments().filter(shown).partition(|arg| arg.is_positional());
         Self {
-            name: verb.get_name().to_owned(),
+            name,
             about: verb.get_about().map(ToString::to_string).unwrap_or_default(),
             positionals: positionals.into_iter().map(ArgumentHelp::of).collect(),
             options: options.into_iter().map(ArgumentHelp::of).collect(),
@@ -82,3 +98,6 @@ impl ArgumentHelp {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

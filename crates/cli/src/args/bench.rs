@@ -62,6 +62,9 @@ pub(crate) struct BenchRunArgs {
     /// Fail the member in this slot first.
     #[arg(long, value_name = "SLOT")]
     pub(crate) fail: Vec<usize>,
+    /// Answer yes to every question.
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

@@ -19,43 +19,43 @@ pub(crate) struct CreateArgs {
     #[arg(long, short = 'l', value_name = "LEVEL")]
     pub(crate) level: Level,
     /// Slots of the array, spares not counted.
-    #[arg(long, short = 'n', value_parser = clap::value_parser!(u16).range(1..=1920))]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1920))]
     pub(crate) raid_devices: u16,
     /// Members that wait for another to fail.
-    #[arg(long, short = 'x', default_value_t = 0)]
+    #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
     pub(crate) spare_devices: u32,
     /// Chunk size; a bare number is KiB.
-    #[arg(long, short = 'c')]
+    #[arg(long, short = 'c', value_name = "SIZE")]
     pub(crate) chunk: Option<Size>,
     /// Layout: left-symmetric and its kin for RAID5 and 6; n2, f2, o2 for RAID10.
     #[arg(long, short = 'p')]
     pub(crate) layout: Option<String>,
     /// Version of the superblock.
-    #[arg(long, short = 'e', default_value_t = MetadataVersion::V1_2)]
+    #[arg(long, short = 'e', value_name = "VERSION", default_value_t = MetadataVersion::V1_2)]
     pub(crate) metadata: MetadataVersion,
     /// The write-intent bitmap; default internal on every level with redundancy.
     #[arg(long, short = 'b')]
     pub(crate) bitmap: Option<Bitmap>,
     /// Bytes that one bit of the bitmap stands for; a bare number is KiB.
-    #[arg(long)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) bitmap_chunk: Option<Size>,
     /// Part of each member to use; a bare number is KiB, max is all.
     #[arg(long, short = 'z', value_parser = size_or_max)]
     pub(crate) size: Option<SizeOrMax>,
     /// Where data start on each member; a bare number is KiB.
-    #[arg(long)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) data_offset: Option<Size>,
     /// Name on disk; default NAME.
     #[arg(long = "name", short = 'N', value_name = "NAME")]
     pub(crate) set_name: Option<String>,
     /// Host written before the name on disk; default this host.
-    #[arg(long)]
+    #[arg(long, value_name = "HOST")]
     pub(crate) homehost: Option<String>,
     /// UUID of the array; default random.
     #[arg(long)]
     pub(crate) uuid: Option<Uuid>,
     /// How redundancy is kept right over a crash.
-    #[arg(long, short = 'k')]
+    #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: Option<Policy>,
     /// A mirror to read only when no other can answer.
     #[arg(long, value_name = "MEMBER")]
@@ -106,10 +106,10 @@ pub(crate) struct ServingArgs {
     #[arg(long, value_name = "FRONT")]
     pub(crate) serve: Vec<Address>,
     /// Lanes: threads that each carry requests from start to end.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) lanes: u16,
     /// Unit of parity, pre-reads and cache: 4K to 64K, a power of two.
-    #[arg(long, default_value = "4K", value_parser = stripe_size)]
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = stripe_size)]
     pub(crate) stripe_size: Size,
     /// Stay in the foreground and log on stderr.
     #[arg(long)]

@@ -1,8 +1,9 @@
 //! `mdspace help`, `completions` and `man`.
 
+use std::io;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::Outcome;
@@ -43,14 +44,18 @@ pub(crate) fn man() -> Outcome {
     let mut command = CommandLine::command();
     command.build();
     let mut page = Vec::new();
-    let mut render = |command: clap::Command| clap_mangen::Man::new(command).render(&mut page);
-    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
-    std::iter::once(command.clone())
-        .chain(verbs)
-        .try_for_each(&mut render)
+    draw(command, &mut page)
         .map_err(|error| Failure::new("cannot draw the manual page", error, "report it"))?;
     output::print(&String::from_utf8_lossy(&page))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A command, then what it holds.
+fn draw(command: Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let verbs: Vec<_> =
+        command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
+    clap_mangen::Man::new(command).render(page)?;
+    verbs.into_iter().try_for_each(|verb| draw(verb, page))
 }
 
 fn unknown(verb: &str) -> Failure {
