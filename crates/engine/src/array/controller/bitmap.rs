@@ -92,7 +92,8 @@ impl Controller {
         let Some(bitmap) = &self.bitmap else { return Ok(()) };
         let Some(start) = member.superblock.bitmap_sector() else { return Ok(()) };
         let mut bytes = bitmap.header.encode_page(&bitmap.map, page).to_vec();
-        bytes.truncate(bitmap.header.page_bytes(page));
+        let block = member.info.logical_block_bytes as usize;
+        bytes.truncate(bitmap.header.page_bytes(page).next_multiple_of(block));
         let sector = start + page * (mdspace_format::bitmap::PAGE_BYTES / 512) as u64;
         self.write_metadata(member, sector, bytes).await
     }
