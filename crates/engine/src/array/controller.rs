@@ -323,6 +323,7 @@ impl Controller {
             slots,
             mode: self.mode,
             unsynced: Arc::new(self.unsynced.clone()),
+            unsynced_is_usable: !self.sync.crashed,
             intent_epoch: self.intent_epoch,
             ..ArrayView::clone(&old)
         };

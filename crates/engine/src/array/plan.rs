@@ -65,6 +65,9 @@ pub struct RowState {
     pub writable: Places,
     /// Whether parity agrees with data: false before resync, and after a crash.
     pub parity_trusted: bool,
+    /// Whether lost blocks may be computed from parity: also before the first resync, where P, or Q
+    /// without P, is right if anything was written. To be kept right it must be computed anew.
+    pub parity_usable: bool,
 }
 
 impl RowState {
@@ -82,7 +85,7 @@ impl RowState {
 
     /// Parity to read so that `lost` data blocks can be computed, P before Q.
     fn parity_for(&self, lost: usize) -> Option<Vec<Place>> {
-        if lost > 0 && !self.parity_trusted {
+        if lost > 0 && !self.parity_usable {
             return None;
         }
         let usable = self.parities().filter(|&place| self.readable.has(place)).take(lost);

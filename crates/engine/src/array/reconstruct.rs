@@ -65,7 +65,8 @@ pub(super) fn row_state(
         }
     }
     let parity_trusted = view.trusted(&(start..start + sectors));
-    RowState { data_count, parity_count, readable, writable, parity_trusted }
+    let parity_usable = parity_trusted || view.unsynced_is_usable;
+    RowState { data_count, parity_count, readable, writable, parity_trusted, parity_usable }
 }
 
 impl ArrayLane {

@@ -103,6 +103,7 @@ fn first_view(start: &Start) -> ArrayView {
         slots,
         mode,
         unsynced: Arc::new(start.unsynced.clone()),
+        unsynced_is_usable: !start.crashed,
         block_sectors,
         unit_sectors: start.unit_sectors.max(block_sectors),
         intent_chunk_sectors: start.bitmap.as_ref().map(|(header, _)| header.chunk_sectors()),

@@ -180,11 +180,15 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     }
     let bitmap = bitmap(&members, &model);
     let mut unsynced = unsynced(&model, &geometry, bitmap.as_ref());
+    let mut crashed = !clean && model.events > 0 && model.resync_offset_sectors == 0;
     if degraded > 0 && has_parity {
-        // Forced: parity is taken as it is.
-        unsynced = Ranges::default();
+        // Forced: lost blocks are computed from parity as it is. What parity is left beyond that is
+        // still to be made right.
+        crashed = false;
+        if degraded >= usize::from(geometry.max_failures()) {
+            unsynced = Ranges::default();
+        }
     }
-    let crashed = !clean && model.events > 0 && model.resync_offset_sectors == 0;
     let start = Start {
         events: model.events,
         read_only: options.read_only,

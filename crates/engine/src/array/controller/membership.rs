@@ -9,7 +9,7 @@ use mdspace_format::{Features, Role, Superblock, Uuid};
 
 use crate::assembly;
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
-use crate::geometry::Slot;
+use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
 use super::super::mailbox::Failure;
@@ -76,10 +76,13 @@ impl Controller {
     }
 
     /// Before the first resync is through, every block that was ever written has right parity,
-    /// because writes there compute it from all the data; unless a crash came between.
+    /// because writes there compute it from all the data; unless a crash came between. Where as many
+    /// members are lost as there are parities, nothing is left that could disagree. With one parity
+    /// more than that, the two may still disagree where nothing was written: resync goes on.
     fn trust_initial_parity(&mut self) {
-        let parity = matches!(*self.geometry, crate::geometry::Geometry::Parity(_));
-        if parity && !self.sync.crashed && self.degraded() > 0 {
+        let parity = matches!(*self.geometry, Geometry::Parity(_));
+        let lost_all = self.degraded() >= usize::from(self.geometry.max_failures());
+        if parity && !self.sync.crashed && lost_all {
             self.unsynced = Ranges::default();
         }
     }

@@ -122,6 +122,10 @@ impl Controller {
 
     fn can_resync(&self) -> bool {
         match *self.geometry {
+            // A lost block's value comes from parity: there must be another parity to make right.
+            Geometry::Parity(_) if !self.sync.crashed => {
+                self.degraded() < usize::from(self.geometry.max_failures())
+            }
             Geometry::Parity(_) => self.degraded() == 0,
             _ => true,
         }

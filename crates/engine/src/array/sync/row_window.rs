@@ -120,7 +120,7 @@ async fn read_whole(
             readable.map(|place| Span { place, columns: columns.clone() }).collect();
         let lost_data = (0..state.data_count).filter(|&place| !state.readable.has(place)).count();
         let parity = spans.len() - (state.data_count - lost_data);
-        if lost_data > parity || (lost_data > 0 && !state.parity_trusted) {
+        if lost_data > parity || (lost_data > 0 && !state.parity_usable) {
             return Err(WindowError::Failed);
         }
         let mut blocks = Blocks::new(&state);

@@ -1,0 +1,13 @@
+//! Whole arrays over disks in memory: made, used, broken, mended and assembled again.
+//!
+//! Every test runs a [`world::World`] on one thread under a seed; a failure prints the seed.
+#![expect(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
+
+mod crash;
+mod degraded;
+mod faults;
+mod levels;
+mod members;
+mod shapes;
+mod syncing;
+mod world;

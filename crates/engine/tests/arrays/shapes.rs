@@ -1,0 +1,148 @@
+//! The arrays that the tests build: small, and of every level and many layouts.
+
+use std::fmt;
+
+use mdspace_engine::create::Creation;
+use mdspace_engine::geometry::Level;
+use mdspace_format::placement::BitmapRequest;
+use mdspace_format::superblock::SetName;
+use mdspace_format::{MetadataVersion, Uuid};
+
+/// Sectors of each member's data, unless a shape says otherwise.
+pub(crate) const MEMBER_SECTORS: u64 = 256;
+
+/// First sector of data.
+pub(crate) const DATA_OFFSET: u64 = 64;
+
+/// Bytes that one bit of the bitmap stands for: 8 sectors.
+pub(crate) const BITMAP_CHUNK_BYTES: u32 = 4096;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) level: Level,
+    pub(crate) layout: u32,
+    pub(crate) disks: u16,
+    pub(crate) chunk_sectors: u32,
+    pub(crate) version: MetadataVersion,
+    pub(crate) bitmap: bool,
+    pub(crate) block_bytes: u32,
+    /// Each disk is larger by so many sectors than the one before.
+    pub(crate) growth: u64,
+}
+
+impl Shape {
+    pub(crate) const fn new(level: Level, layout: u32, disks: u16, chunk_sectors: u32) -> Self {
+        let version = MetadataVersion::V1_2;
+        let (bitmap, block_bytes) = (true, 512);
+        Self { level, layout, disks, chunk_sectors, version, bitmap, block_bytes, growth: 0 }
+    }
+
+    pub(crate) const fn without_bitmap(self) -> Self {
+        Self { bitmap: false, ..self }
+    }
+
+    pub(crate) fn disk_sectors(&self, index: usize) -> u64 {
+        DATA_OFFSET + MEMBER_SECTORS + self.growth * index as u64
+    }
+
+    /// How many disks may be lost, whichever they are.
+    pub(crate) fn can_lose(&self) -> usize {
+        match self.level {
+            Level::Linear | Level::Raid0 => 0,
+            Level::Raid1 => usize::from(self.disks) - 1,
+            Level::Raid4 | Level::Raid5 => 1,
+            Level::Raid6 => 2,
+            Level::Raid10 => {
+                ((self.layout & 0xff) * (self.layout >> 8 & 0xff)) as usize - 1
+            }
+        }
+    }
+
+    pub(crate) fn creation(&self) -> Creation {
+        let chunk_bytes = Some(BITMAP_CHUNK_BYTES);
+        let one_zero = self.version == MetadataVersion::V1_0;
+        Creation {
+            name: SetName::new("test:array").unwrap(),
+            uuid: Uuid([0x42; 16]),
+            version: self.version,
+            level: self.level,
+            layout: self.layout,
+            chunk_sectors: self.chunk_sectors,
+            raid_disks: self.disks,
+            size_sectors: None,
+            data_offset_sectors: (!one_zero).then_some(DATA_OFFSET),
+            bitmap: match self.bitmap {
+                true => BitmapRequest::Internal { chunk_bytes },
+                false => BitmapRequest::None,
+            },
+            assume_clean: false,
+            force: false,
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { level, layout, disks, chunk_sectors, version, bitmap, .. } = self;
+        let bitmap = if *bitmap { "bitmap" } else { "no bitmap" };
+        write!(f, "{level} layout {layout:#x}, {disks} disks, chunk {chunk_sectors}, ")?;
+        write!(f, "metadata {version}, {bitmap}, blocks of {}", self.block_bytes)
+    }
+}
+
+pub(crate) const RAID5: Shape = Shape::new(Level::Raid5, 2, 4, 16);
+pub(crate) const RAID6: Shape = Shape::new(Level::Raid6, 2, 5, 16);
+pub(crate) const RAID1: Shape = Shape::new(Level::Raid1, 0, 3, 0);
+pub(crate) const RAID10: Shape = Shape::new(Level::Raid10, 0x102, 4, 16);
+
+/// Every level, with layouts and numbers of members that matter.
+pub(crate) fn all() -> Vec<Shape> {
+    let mut shapes = plain();
+    shapes.extend(redundant());
+    shapes
+}
+
+/// Levels that lose data with any member.
+pub(crate) fn plain() -> Vec<Shape> {
+    let mixed = |shape: Shape| Shape { growth: 48, ..shape };
+    vec![
+        Shape::new(Level::Linear, 0, 3, 0),
+        mixed(Shape::new(Level::Linear, 0, 3, 0)),
+        Shape::new(Level::Raid0, 1, 2, 8),
+        Shape::new(Level::Raid0, 2, 3, 24),
+        mixed(Shape::new(Level::Raid0, 1, 3, 16)),
+        mixed(Shape::new(Level::Raid0, 2, 4, 16)),
+    ]
+}
+
+pub(crate) fn redundant() -> Vec<Shape> {
+    let mut shapes = vec![
+        Shape::new(Level::Raid1, 0, 2, 0),
+        Shape::new(Level::Raid1, 0, 3, 0),
+        Shape::new(Level::Raid4, 0, 3, 16),
+        Shape::new(Level::Raid5, 2, 2, 16),
+        Shape::new(Level::Raid5, 2, 3, 64),
+        RAID5.without_bitmap(),
+        Shape { version: MetadataVersion::V1_0, ..RAID5 },
+        Shape { version: MetadataVersion::V1_1, ..RAID6 },
+        Shape { block_bytes: 4096, ..RAID5 },
+        Shape { block_bytes: 4096, ..RAID1 },
+    ];
+    shapes.extend((0..6).map(|layout| Shape::new(Level::Raid5, layout, 4, 16)));
+    shapes.extend(raid6_layouts().map(|layout| Shape::new(Level::Raid6, layout, 5, 16)));
+    shapes.push(Shape::new(Level::Raid6, 2, 4, 32));
+    shapes.extend(raid10());
+    shapes
+}
+
+pub(crate) fn raid6_layouts() -> impl Iterator<Item = u32> {
+    (0..6).chain(8..11).chain(16..21)
+}
+
+pub(crate) fn raid10() -> impl Iterator<Item = Shape> {
+    let shapes = [(0x102, 4), (0x102, 3), (0x103, 4), (0x201, 4), (0x201, 3), (0x202, 4)];
+    let offset = [(0x1_0201, 4), (0x1_0201, 3), (0x1_0301, 5)];
+    shapes.into_iter().chain(offset).map(|(layout, disks)| {
+        Shape::new(Level::Raid10, layout, disks, 16)
+    })
+}

@@ -1,0 +1,490 @@
+//! One array in one thread: disks, lanes in turns, a clock that moves only when nothing else can.
+
+mod backend;
+mod disks;
+mod random;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
+use mdspace_engine::assembly::{self, LeftOut, Options, Refusal};
+use mdspace_engine::create::{self, NewDevice};
+use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
+use mdspace_engine::request::{Request, RequestError};
+use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction};
+use mdspace_format::Uuid;
+use mdspace_format::superblock::MemberFlags;
+
+use crate::shapes::Shape;
+
+use backend::RamBackend;
+pub(crate) use backend::Answers;
+pub(crate) use disks::Disks;
+pub(crate) use random::Random;
+
+pub(crate) const SECTOR: usize = 512;
+
+/// More rounds than any test needs; one that does hangs.
+const ROUNDS_MAX: usize = 200_000;
+
+/// What to build.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) shape: Shape,
+    pub(crate) seed: u64,
+    pub(crate) answers: Answers,
+    pub(crate) lanes: u16,
+    /// Disks beyond those of the shape, without superblocks.
+    pub(crate) more_disks: usize,
+}
+
+impl Setup {
+    /// One lane, every I/O answered at once.
+    pub(crate) fn new(shape: Shape, seed: u64) -> Self {
+        Self { shape, seed, answers: Answers::AtOnce, lanes: 1, more_disks: 2 }
+    }
+
+    /// Several lanes, I/Os answered late and in any order.
+    pub(crate) fn shuffled(shape: Shape, seed: u64) -> Self {
+        Self { answers: Answers::Shuffled, lanes: 3, ..Self::new(shape, seed) }
+    }
+}
+
+/// Disks, lanes, and the array on them while it runs.
+pub(crate) struct World {
+    pub(crate) disks: Rc<Disks>,
+    pub(crate) random: Random,
+    clock: Rc<Cell<u64>>,
+    setup: Setup,
+    lanes: Vec<(Rc<Lane>, Rc<RamBackend>)>,
+    array: Option<(Arc<Array>, Vec<Rc<ArrayLane>>)>,
+    /// What the array should hold, once [`World::learn`] has seen it.
+    pub(crate) model: Vec<u8>,
+}
+
+struct NoDriver;
+
+impl Notify for NoDriver {
+    fn notify(&self) {}
+}
+
+impl World {
+    /// Disks full of random bytes, and lanes.
+    pub(crate) fn new(setup: Setup) -> Self {
+        let mut random = Random::new(setup.seed);
+        let disks = Disks::new(&setup.shape, setup.more_disks, &mut random);
+        let clock = Rc::new(Cell::new(1));
+        let mut world = Self {
+            disks,
+            random,
+            clock,
+            setup,
+            lanes: Vec::new(),
+            array: None,
+            model: Vec::new(),
+        };
+        world.power_on();
+        world
+    }
+
+    /// A running array, made by `create` and assembled; nothing is waited for.
+    pub(crate) fn created(setup: Setup) -> Self {
+        let mut world = Self::new(setup);
+        world.create(|_| true);
+        world.assemble_all().unwrap();
+        world
+    }
+
+    /// A running array whose redundancy is right and whose content is known.
+    pub(crate) fn synced(setup: Setup) -> Self {
+        let mut world = Self::created(setup);
+        world.wait_idle();
+        world.learn();
+        world
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.setup.shape
+    }
+
+    fn power_on(&mut self) {
+        let random = &mut self.random;
+        let lane = |id| {
+            let (disks, clock) = (self.disks.clone(), self.clock.clone());
+            let backend = RamBackend::new(disks, clock, self.setup.answers, random.fork());
+            let lane = Lane::new(LaneId(id), backend.clone(), Arc::new(NoDriver));
+            (lane, backend)
+        };
+        self.lanes = (0..self.setup.lanes).map(lane).collect();
+    }
+
+    /// Everything in memory is gone, I/Os under way among it.
+    pub(crate) fn crash(&mut self) {
+        self.array = None;
+        for (_, backend) in &self.lanes {
+            backend.forget();
+        }
+        self.power_on();
+    }
+
+    /// Writes a new array over the first disks, without those for which `is_there` says no.
+    pub(crate) fn create(&mut self, is_there: impl Fn(usize) -> bool) {
+        let shape = self.setup.shape;
+        let places = (0..usize::from(shape.disks)).map(|index| {
+            is_there(index).then(|| NewDevice {
+                id: self.disks.id(index),
+                info: self.disks.info(index),
+                flags: MemberFlags::default(),
+            })
+        });
+        let random = &mut self.random;
+        let plan = create::plan(&shape.creation(), places.collect(), 1000, || {
+            Uuid(std::array::from_fn(|_| random.next() as u8))
+        });
+        let plan = plan.unwrap();
+        let lane = self.lanes[0].0.clone();
+        self.run(async move { create::write(&lane, &plan).await }).unwrap();
+    }
+
+    /// Assembles every disk that has a superblock.
+    pub(crate) fn assemble_all(&mut self) -> Result<Vec<LeftOut>, Refusal> {
+        let all: Vec<usize> = (0..self.disks.count()).collect();
+        self.assemble(&all, &Options { run: true, ..Options::default() })
+    }
+
+    /// Assembles some disks and starts the array on every lane. Gives what was left out.
+    pub(crate) fn assemble(
+        &mut self,
+        disks: &[usize],
+        options: &Options,
+    ) -> Result<Vec<LeftOut>, Refusal> {
+        assert!(self.array.is_none(), "one array at a time");
+        let members: Vec<_> =
+            disks.iter().map(|&index| (self.disks.id(index), self.disks.info(index))).collect();
+        let lane = self.lanes[0].0.clone();
+        let candidates = self.run(async move {
+            let mut candidates = Vec::new();
+            for (id, info) in members {
+                candidates.extend(assembly::read(&lane, id, info).await.ok().flatten());
+            }
+            candidates
+        });
+        let assembly = assembly::decide(candidates, options)?;
+        let array = Array::new(&assembly.start, self.lanes.len());
+        let ports: Vec<_> =
+            self.lanes.iter().map(|(lane, _)| ArrayLane::attach(&array, lane)).collect();
+        array.control(assembly.start, &self.lanes[0].0, &ports[0]);
+        self.array = Some((array, ports));
+        Ok(assembly.left_out)
+    }
+
+    /// Lets every lane take a turn and some I/Os end. False when nothing moved, not even time.
+    fn step(&mut self) -> bool {
+        let mut moved = false;
+        let mut alarms = Vec::new();
+        for (lane, backend) in &self.lanes {
+            match lane.turn() {
+                Turn::Busy => moved = true,
+                Turn::Idle(alarm) => alarms.extend(alarm),
+            }
+            moved |= backend.answer(lane);
+        }
+        // Lanes wake each other, also those that had their turn already.
+        moved |= self.lanes.iter().any(|(lane, _)| !lane.remote().try_sleep());
+        if moved {
+            return true;
+        }
+        let Some(alarm) = alarms.into_iter().min() else { return false };
+        self.clock.set(self.clock.get().max(alarm.as_nanos()));
+        true
+    }
+
+    /// Turns until `done` says so.
+    pub(crate) fn until(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) {
+        for _ in 0..ROUNDS_MAX {
+            if done(self) {
+                return;
+            }
+            let moved = self.step();
+            assert!(moved || done(self), "{what}: nothing moves any more ({self})");
+        }
+        panic!("{what}: does not come about ({self})");
+    }
+
+    /// Turns a number of rounds, or until nothing moves.
+    pub(crate) fn rounds(&mut self, count: usize) {
+        for _ in 0..count {
+            if !self.step() {
+                return;
+            }
+        }
+    }
+
+    /// Runs a task of lane 0 to its end.
+    pub(crate) fn run<T: 'static>(&mut self, task: impl Future<Output = T> + 'static) -> T {
+        let running = self.spawn(0, task);
+        self.finish("a task", &running)
+    }
+
+    fn spawn<T: 'static>(
+        &self,
+        lane: usize,
+        task: impl Future<Output = T> + 'static,
+    ) -> Rc<RefCell<Option<T>>> {
+        let slot = Rc::new(RefCell::new(None));
+        let filled = slot.clone();
+        self.lanes[lane].0.spawn(async move {
+            let value = task.await;
+            *filled.borrow_mut() = Some(value);
+        });
+        slot
+    }
+
+    fn finish<T>(&mut self, what: &str, slot: &Rc<RefCell<Option<T>>>) -> T {
+        self.until(what, |_| slot.borrow().is_some());
+        slot.borrow_mut().take().unwrap()
+    }
+
+    /// Starts a request on a lane; its end is awaited by [`World::end`].
+    pub(crate) fn start(&self, lane: usize, request: Request) -> Pending {
+        let port = self.port(lane);
+        Pending(self.spawn(lane, async move { port.serve(request).await }))
+    }
+
+    pub(crate) fn port(&self, lane: usize) -> Rc<ArrayLane> {
+        self.array.as_ref().expect("an array runs").1[lane].clone()
+    }
+
+    pub(crate) fn end(&mut self, pending: &Pending) -> Result<(), RequestError> {
+        self.finish("a request", &pending.0)
+    }
+
+    pub(crate) fn serve(&mut self, lane: usize, request: Request) -> Result<(), RequestError> {
+        let pending = self.start(lane, request);
+        self.end(&pending)
+    }
+
+    pub(crate) fn sectors(&self) -> u64 {
+        self.port(0).sectors()
+    }
+
+    fn some_lane(&mut self) -> usize {
+        self.random.below(self.lanes.len() as u64) as usize
+    }
+
+    /// Reads through a queue, the way front ends do, on some lane.
+    pub(crate) fn read(&mut self, sector: u64, sectors: u64) -> Result<Vec<u8>, RequestError> {
+        let lane = self.some_lane();
+        let port = self.port(lane);
+        let into = Rc::new(RefCell::new(vec![0xa5; sectors as usize * SECTOR]));
+        let sink = into.clone();
+        let reading = self.spawn(lane, async move {
+            let queue = mdspace_engine::request::Queue::new();
+            port.submit(&queue, 7, Request::Read { sector, into: sink });
+            queue.next().await
+        });
+        let ended = self.finish("a read", &reading);
+        assert_eq!(ended.tag, 7);
+        ended.result.map(|()| into.take())
+    }
+
+    pub(crate) fn write(&mut self, sector: u64, bytes: Vec<u8>) -> Result<(), RequestError> {
+        let lane = self.some_lane();
+        self.serve(lane, Request::Write { sector, from: Rc::new(bytes), fua: false })
+    }
+
+    /// Takes the array's content for right.
+    pub(crate) fn learn(&mut self) {
+        self.model = self.read(0, self.sectors()).unwrap();
+    }
+
+    /// Writes random bytes and keeps them in mind.
+    pub(crate) fn write_random(&mut self, sector: u64, sectors: u64) {
+        let bytes = self.random.bytes(sectors as usize * SECTOR);
+        self.remember(sector, &bytes);
+        self.write(sector, bytes).unwrap_or_else(|error| {
+            panic!("write of {sectors} sectors at {sector}: {error} ({self})")
+        });
+    }
+
+    pub(crate) fn remember(&mut self, sector: u64, bytes: &[u8]) {
+        let at = sector as usize * SECTOR;
+        self.model[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// A range of whole blocks inside the array, mostly short.
+    pub(crate) fn random_range(&mut self) -> (u64, u64) {
+        let block = u64::from(self.setup.shape.block_bytes) / SECTOR as u64;
+        let total = self.sectors() / block;
+        let most = if self.random.one_in(8) { total } else { 40.min(total) };
+        let blocks = 1 + self.random.below(most);
+        (self.random.below(total - blocks + 1) * block, blocks * block)
+    }
+
+    /// Writes `count` random ranges, a few at a time where they do not overlap.
+    pub(crate) fn write_many(&mut self, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let batch = self.disjoint_ranges(left.min(6));
+            left -= batch.len();
+            let started: Vec<_> = batch
+                .into_iter()
+                .map(|(sector, sectors)| {
+                    let bytes = self.random.bytes(sectors as usize * SECTOR);
+                    self.remember(sector, &bytes);
+                    let lane = self.some_lane();
+                    let from = Rc::new(bytes);
+                    self.start(lane, Request::Write { sector, from, fua: false })
+                })
+                .collect();
+            for pending in started {
+                self.end(&pending).unwrap_or_else(|error| panic!("a write: {error} ({self})"));
+            }
+        }
+    }
+
+    fn disjoint_ranges(&mut self, most: usize) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..most {
+            let (sector, sectors) = self.random_range();
+            let apart = |&(other, length): &(u64, u64)| {
+                sector + sectors <= other || other + length <= sector
+            };
+            if ranges.iter().all(apart) {
+                ranges.push((sector, sectors));
+            }
+        }
+        ranges
+    }
+
+    /// Reads everything and some ranges, and compares.
+    pub(crate) fn verify(&mut self) {
+        let all = self.read(0, self.sectors());
+        let all = all.unwrap_or_else(|error| panic!("reading all: {error} ({self})"));
+        self.compare(0, &all);
+        for _ in 0..10 {
+            let (sector, sectors) = self.random_range();
+            let bytes = self.read(sector, sectors);
+            let bytes = bytes.unwrap_or_else(|error| panic!("reading: {error} ({self})"));
+            self.compare(sector, &bytes);
+        }
+    }
+
+    fn compare(&self, sector: u64, bytes: &[u8]) {
+        let at = sector as usize * SECTOR;
+        let wanted = &self.model[at..at + bytes.len()];
+        if let Some(byte) = (0..bytes.len()).find(|&byte| bytes[byte] != wanted[byte]) {
+            let wrong = sector + (byte / SECTOR) as u64;
+            panic!("sector {wrong} is wrong ({self})");
+        }
+    }
+
+    /// Orders the controller.
+    pub(crate) fn command(&mut self, action: Action) -> Result<Reply, CommandError> {
+        let answer = Arc::new(Mutex::new(None));
+        let told = answer.clone();
+        let reply = Box::new(move |result| *told.lock().unwrap() = Some(result));
+        self.array.as_ref().expect("an array runs").0.command(Command { action, reply });
+        self.until("an answer", |_| answer.lock().unwrap().is_some());
+        answer.lock().unwrap().take().unwrap()
+    }
+
+    pub(crate) fn status(&mut self) -> ArrayStatus {
+        match self.command(Action::Status) {
+            Ok(Reply::Status(status)) => *status,
+            other => panic!("a status, not {other:?}"),
+        }
+    }
+
+    pub(crate) fn member_state(&mut self, disk: usize) -> Option<MemberState> {
+        let name = self.disks.info(disk).name;
+        let status = self.status();
+        status.members.iter().find(|member| member.name == name).map(|member| member.state)
+    }
+
+    /// Waits until no sync task runs and none is about to.
+    pub(crate) fn wait_idle(&mut self) {
+        self.wait_status("no sync task", |status| {
+            let recovering = |state| matches!(state, MemberState::Recovering);
+            status.sync.action == SyncAction::Idle
+                && !status.members.iter().any(|member| recovering(member.state))
+        });
+    }
+
+    pub(crate) fn wait_status(&mut self, what: &str, done: impl Fn(&ArrayStatus) -> bool) {
+        for _ in 0..20_000 {
+            if done(&self.status()) {
+                return;
+            }
+            self.rounds(3);
+        }
+        panic!("{what}: does not come about ({self}): {:?}", self.status());
+    }
+
+    pub(crate) fn fail(&mut self, disk: usize) {
+        let member = self.disks.id(disk);
+        self.command(Action::Fail { member, force: false }).unwrap();
+    }
+
+    pub(crate) fn remove(&mut self, disk: usize) {
+        let member = self.disks.id(disk);
+        self.command(Action::Remove { member }).unwrap();
+    }
+
+    pub(crate) fn add(&mut self, disk: usize) -> Result<Reply, CommandError> {
+        self.add_as(disk, false)
+    }
+
+    pub(crate) fn add_as(&mut self, disk: usize, only_back: bool) -> Result<Reply, CommandError> {
+        self.disks.reopen(disk);
+        let (member, info) = (self.disks.id(disk), self.disks.info(disk));
+        self.command(Action::Add { member, info, only_back })
+    }
+
+    /// Runs a check to its end; gives the sectors that did not agree.
+    pub(crate) fn check(&mut self) -> u64 {
+        self.check_or_repair(Action::Check, SyncAction::Check)
+    }
+
+    pub(crate) fn repair(&mut self) -> u64 {
+        self.check_or_repair(Action::Repair, SyncAction::Repair)
+    }
+
+    fn check_or_repair(&mut self, action: Action, word: SyncAction) -> u64 {
+        self.command(action).unwrap();
+        self.wait_status("the end of a check", |status| {
+            status.sync.action == SyncAction::Idle && status.sync.last_action == word
+        });
+        self.status().mismatch_sectors
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.command(Action::Stop).unwrap();
+        self.array = None;
+    }
+
+    /// Stops and assembles again.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        self.assemble_all().unwrap();
+    }
+}
+
+impl std::fmt::Display for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Setup { shape, seed, lanes, .. } = &self.setup;
+        write!(f, "{shape}, seed {seed}, {lanes} lanes, {:?}", self.setup.answers)
+    }
+}
+
+/// A request under way.
+pub(crate) struct Pending(Rc<RefCell<Option<Result<(), RequestError>>>>);
+
+impl Pending {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+}

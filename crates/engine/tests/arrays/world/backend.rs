@@ -1,0 +1,144 @@
+//! A lane's way to the disks: at once, or late and in any order.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use mdspace_engine::backend::{
+    Backend, IoDone, IoError, IoOp, MemberId, MemberIo, ReadInto, Submitted, Ticket, WriteFrom,
+};
+use mdspace_engine::lane::Lane;
+use mdspace_engine::memory::{Buffer, BufferPool};
+use mdspace_engine::time::Time;
+
+use super::{Disks, Random, SECTOR};
+
+/// When I/Os end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    AtOnce,
+    Shuffled,
+}
+
+pub(crate) struct RamBackend {
+    disks: Rc<Disks>,
+    clock: Rc<Cell<u64>>,
+    answers: Answers,
+    random: RefCell<Random>,
+    held: RefCell<Vec<(Ticket, MemberIo)>>,
+    pool: Rc<BufferPool>,
+}
+
+impl RamBackend {
+    pub(super) fn new(
+        disks: Rc<Disks>,
+        clock: Rc<Cell<u64>>,
+        answers: Answers,
+        random: Random,
+    ) -> Rc<Self> {
+        let (random, held) = (RefCell::new(random), RefCell::default());
+        Rc::new(Self { disks, clock, answers, random, held, pool: BufferPool::new(1 << 20) })
+    }
+
+    /// Ends some of the I/Os under way, in any order. False when there was none.
+    pub(super) fn answer(&self, lane: &Lane) -> bool {
+        let waiting = self.held.borrow().len() as u64;
+        if waiting == 0 {
+            return false;
+        }
+        let count = self.random.borrow_mut().below(waiting + 1);
+        for _ in 0..count {
+            let (ticket, io) = {
+                let mut held = self.held.borrow_mut();
+                let at = self.random.borrow_mut().below(held.len() as u64) as usize;
+                held.swap_remove(at)
+            };
+            let done = self.run(io);
+            lane.complete(ticket, done);
+        }
+        true
+    }
+
+    /// Drops what is under way, as a crash does.
+    pub(super) fn forget(&self) {
+        self.held.borrow_mut().clear();
+    }
+
+    fn run(&self, io: MemberIo) -> IoDone {
+        let mut disk = self.disks.disk(usize::from(io.member.index));
+        let (result, buffer) = match io.op {
+            IoOp::Read { sector, into: ReadInto::Buffer(mut buffer, range) } => {
+                (disk.read(sector, &mut buffer[range]), Some(buffer))
+            }
+            IoOp::Read { sector, into: ReadInto::Sink(sink, range) } => {
+                let mut bytes = vec![0; range.len()];
+                let result = disk.read(sector, &mut bytes);
+                if result.is_ok() {
+                    sink.put(range.start, &bytes);
+                }
+                (result, None)
+            }
+            IoOp::Write { sector, from, .. } => {
+                let (bytes, buffer) = taken(from);
+                (disk.write(sector, &bytes), buffer)
+            }
+            IoOp::Flush => (disk.flush(), None),
+            IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+                (disk.write(sector, &vec![0; sectors as usize * SECTOR]), None)
+            }
+        };
+        IoDone { result: result as Result<(), IoError>, buffer }
+    }
+}
+
+fn taken(from: WriteFrom) -> (Vec<u8>, Option<Buffer>) {
+    match from {
+        WriteFrom::Buffer(buffer, range) => (buffer[range].to_vec(), Some(buffer)),
+        WriteFrom::Shared(buffer, range) => (buffer[range].to_vec(), None),
+        WriteFrom::Source(source, range) => {
+            let mut bytes = vec![0; range.len()];
+            source.take(range.start, &mut bytes);
+            (bytes, None)
+        }
+    }
+}
+
+impl Backend for RamBackend {
+    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
+        match self.answers {
+            Answers::AtOnce => Submitted::Done(self.run(io)),
+            Answers::Shuffled => {
+                self.held.borrow_mut().push((ticket, io));
+                Submitted::Pending
+            }
+        }
+    }
+
+    fn cancel(&self, _: Ticket) {}
+
+    fn in_flight(&self, member: MemberId) -> usize {
+        self.held.borrow().iter().filter(|(_, io)| io.member == member).count()
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.clock.get())
+    }
+
+    fn unix_time_s(&self) -> u64 {
+        1_000_000
+    }
+
+    fn random(&self) -> u64 {
+        self.random.borrow_mut().next()
+    }
+
+    fn allocate(&self, bytes: usize) -> Buffer {
+        let mut buffer = self.pool.allocate(bytes);
+        // Whoever takes a byte for zero, or for what it was, is to be found out.
+        buffer.fill(0xee);
+        buffer
+    }
+
+    fn recycle(&self, buffer: Buffer) {
+        self.pool.recycle(buffer);
+    }
+}

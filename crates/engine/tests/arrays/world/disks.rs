@@ -1,0 +1,159 @@
+//! Disks in memory that count what is asked of them and fail as they are told.
+
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use mdspace_engine::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
+
+use crate::shapes::Shape;
+
+use super::{Random, SECTOR};
+
+pub(crate) struct Disks(RefCell<Vec<Disk>>);
+
+#[derive(Default)]
+pub(crate) struct Disk {
+    pub(crate) bytes: Vec<u8>,
+    generation: u16,
+    logical_block_bytes: u32,
+    /// Sectors that cannot be read until they are written.
+    pub(crate) unreadable: BTreeSet<u64>,
+    /// A write does not help them.
+    pub(crate) unreadable_for_good: bool,
+    /// How every read ends.
+    pub(crate) read_error: Option<IoErrorKind>,
+    /// How every write ends.
+    pub(crate) write_error: Option<IoErrorKind>,
+    /// How every flush ends.
+    pub(crate) flush_error: Option<IoErrorKind>,
+    pub(crate) sectors_read: u64,
+    /// Every write since it was last taken, in the order of their ends.
+    pub(crate) writes: Vec<Range<u64>>,
+    /// Writes and flushes that end well before `write_error` takes hold.
+    pub(crate) grace: u64,
+}
+
+impl Disks {
+    pub(crate) fn new(shape: &Shape, more: usize, random: &mut Random) -> Rc<Self> {
+        let disk = |index| Disk {
+            bytes: random.bytes(shape.disk_sectors(index) as usize * SECTOR),
+            logical_block_bytes: shape.block_bytes,
+            ..Disk::default()
+        };
+        Rc::new(Self(RefCell::new((0..usize::from(shape.disks) + more).map(disk).collect())))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    pub(crate) fn id(&self, index: usize) -> MemberId {
+        MemberId { index: index as u16, generation: self.disk(index).generation }
+    }
+
+    pub(crate) fn info(&self, index: usize) -> MemberInfo {
+        let disk = self.disk(index);
+        MemberInfo {
+            name: format!("disk{index}"),
+            sectors: disk.sectors(),
+            logical_block_bytes: disk.logical_block_bytes,
+            rotational: false,
+            discard_zeroes: true,
+        }
+    }
+
+    /// Another open of the same disk.
+    pub(crate) fn reopen(&self, index: usize) {
+        self.disk(index).generation += 1;
+    }
+
+    pub(crate) fn disk(&self, index: usize) -> RefMut<'_, Disk> {
+        RefMut::map(self.0.borrow_mut(), |disks| &mut disks[index])
+    }
+
+    /// Forgets what was asked of every disk so far.
+    pub(crate) fn reset_counts(&self) {
+        for disk in self.0.borrow_mut().iter_mut() {
+            disk.sectors_read = 0;
+            disk.writes.clear();
+        }
+    }
+}
+
+impl Disk {
+    pub(crate) fn sectors(&self) -> u64 {
+        (self.bytes.len() / SECTOR) as u64
+    }
+
+    /// The cable is out: nothing is answered well.
+    pub(crate) fn unplug(&mut self) {
+        let gone = Some(IoErrorKind::Gone);
+        (self.read_error, self.write_error, self.flush_error) = (gone, gone, gone);
+    }
+
+    pub(crate) fn plug(&mut self) {
+        (self.read_error, self.write_error, self.flush_error) = (None, None, None);
+    }
+
+    /// Sectors written in `range`.
+    pub(crate) fn sectors_written(&self, range: Range<u64>) -> u64 {
+        let inside = |write: &Range<u64>| {
+            write.end.min(range.end).saturating_sub(write.start.max(range.start))
+        };
+        self.writes.iter().map(inside).sum()
+    }
+
+    pub(super) fn read(&mut self, sector: u64, out: &mut [u8]) -> Result<(), IoError> {
+        let sectors = (out.len() / SECTOR) as u64;
+        self.check_place(sector, out.len());
+        self.sectors_read += sectors;
+        fails(self.read_error)?;
+        if self.unreadable.range(sector..sector + sectors).next().is_some() {
+            return fails(Some(IoErrorKind::Medium));
+        }
+        out.copy_from_slice(&self.bytes[byte(sector)..byte(sector + sectors)]);
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, sector: u64, bytes: &[u8]) -> Result<(), IoError> {
+        let sectors = (bytes.len() / SECTOR) as u64;
+        self.check_place(sector, bytes.len());
+        self.spend(self.write_error)?;
+        self.bytes[byte(sector)..byte(sector + sectors)].copy_from_slice(bytes);
+        if !self.unreadable_for_good {
+            self.unreadable.retain(|bad| !(sector..sector + sectors).contains(bad));
+        }
+        self.writes.push(sector..sector + sectors);
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), IoError> {
+        self.spend(self.flush_error)
+    }
+
+    fn spend(&mut self, error: Option<IoErrorKind>) -> Result<(), IoError> {
+        if error.is_some() && self.grace > 0 {
+            self.grace -= 1;
+            return Ok(());
+        }
+        fails(error)
+    }
+
+    /// A backend is asked for whole logical blocks inside the device only.
+    fn check_place(&self, sector: u64, length: usize) {
+        let block = self.logical_block_bytes as usize;
+        assert!(length > 0 && length.is_multiple_of(block), "{length} bytes are not whole blocks");
+        assert!(byte(sector).is_multiple_of(block), "sector {sector} begins no block");
+        assert!(byte(sector) + length <= self.bytes.len(), "sector {sector} is off the device");
+    }
+}
+
+fn byte(sector: u64) -> usize {
+    sector as usize * SECTOR
+}
+
+fn fails(error: Option<IoErrorKind>) -> Result<(), IoError> {
+    error.map_or(Ok(()), |kind| Err(IoError { kind, errno: 5 }))
+}
