@@ -31,7 +31,6 @@ fn every_level_holds_what_is_written_over_a_restart() {
 #[test]
 fn every_level_holds_what_is_written_when_ios_end_in_any_order_on_three_lanes() {
     for (seed, shape) in (100..).zip(shapes::all()) {
-        eprintln!("{shape}");
         written_is_read_back(Setup::shuffled(shape, seed));
     }
 }

@@ -52,9 +52,7 @@ impl Shape {
             Level::Raid1 => usize::from(self.disks) - 1,
             Level::Raid4 | Level::Raid5 => 1,
             Level::Raid6 => 2,
-            Level::Raid10 => {
-                ((self.layout & 0xff) * (self.layout >> 8 & 0xff)) as usize - 1
-            }
+            Level::Raid10 => ((self.layout & 0xff) * (self.layout >> 8 & 0xff)) as usize - 1,
         }
     }
 
@@ -142,7 +140,8 @@ pub(crate) fn raid6_layouts() -> impl Iterator<Item = u32> {
 pub(crate) fn raid10() -> impl Iterator<Item = Shape> {
     let shapes = [(0x102, 4), (0x102, 3), (0x103, 4), (0x201, 4), (0x201, 3), (0x202, 4)];
     let offset = [(0x1_0201, 4), (0x1_0201, 3), (0x1_0301, 5)];
-    shapes.into_iter().chain(offset).map(|(layout, disks)| {
-        Shape::new(Level::Raid10, layout, disks, 16)
-    })
+    shapes
+        .into_iter()
+        .chain(offset)
+        .map(|(layout, disks)| Shape::new(Level::Raid10, layout, disks, 16))
 }

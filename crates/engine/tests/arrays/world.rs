@@ -20,8 +20,8 @@ use mdspace_format::superblock::MemberFlags;
 
 use crate::shapes::Shape;
 
-use backend::RamBackend;
 pub(crate) use backend::Answers;
+use backend::RamBackend;
 pub(crate) use disks::Disks;
 pub(crate) use random::Random;
 
@@ -44,7 +44,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// One lane, every I/O answered at once.
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
-        Self { shape, seed, answers: Answers::AtOnce, lanes: 1, more_disks: 2 }
+        Self { shape, seed, answers: Answers::AtOnce, lanes: 1, more_disks: 3 }
     }
 
     /// Several lanes, I/Os answered late and in any order.
@@ -77,15 +77,8 @@ impl World {
         let mut random = Random::new(setup.seed);
         let disks = Disks::new(&setup.shape, setup.more_disks, &mut random);
         let clock = Rc::new(Cell::new(1));
-        let mut world = Self {
-            disks,
-            random,
-            clock,
-            setup,
-            lanes: Vec::new(),
-            array: None,
-            model: Vec::new(),
-        };
+        let mut world =
+            Self { disks, random, clock, setup, lanes: Vec::new(), array: None, model: Vec::new() };
         world.power_on();
         world
     }
@@ -373,7 +366,7 @@ impl World {
         }
     }
 
-    fn compare(&self, sector: u64, bytes: &[u8]) {
+    pub(crate) fn compare(&self, sector: u64, bytes: &[u8]) {
         let at = sector as usize * SECTOR;
         let wanted = &self.model[at..at + bytes.len()];
         if let Some(byte) = (0..bytes.len()).find(|&byte| bytes[byte] != wanted[byte]) {
