@@ -1,4 +1,4 @@
-# make demo      a first look: an array in memory, without root
+# make demo      a first look: an array of files, real data, failures; without root
 # make check     3 min, no root, no network: format, lints, docs, unit tests, simulator, fuzz corpus
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
 #
@@ -14,7 +14,9 @@ OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 .PHONY: demo build check test tools fmt lint docs unit model tree kernel durability
 .NOTPARALLEL:
 
+# Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
 demo:
+	-@tools/fetch fio nbdcopy mkfs.ext4
 	$(CARGO) run --quiet --profile $(PROFILE) --bin mdspace -- demo
 
 build:

@@ -111,9 +111,11 @@ fn member_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
             (Some(MemberState::Spare | MemberState::Recovering), MemberState::Faulty) => {
                 "FailSpare"
             }
-            (Some(MemberState::Spare | MemberState::Recovering), MemberState::InSync) => {
-                "SpareActive"
-            }
+            // One that came back between two looks was not there before.
+            (
+                None | Some(MemberState::Spare | MemberState::Recovering | MemberState::Faulty),
+                MemberState::InSync,
+            ) => "SpareActive",
             _ => continue,
         };
         happened.push(Happened::to_member(event, &member.name));

@@ -97,7 +97,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
     let name = task.name();
     let run_dir = RunDir::open()?;
     let system = |error: io::Error| Failure::new(task.what(), error, "see `mdspace doctor`");
-    let Some(_lock) = run_dir.try_lock(name).map_err(system)? else {
+    let Some(lock) = run_dir.try_lock(name).map_err(system)? else {
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
@@ -126,6 +126,8 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
     }
     process.stop_on(signals).map_err(system)?;
     process.wait_until_stopped();
+    // Held to the very end of the process: whoever waits for the lock waits for that.
+    std::mem::forget(lock);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,132 @@
+//! An array's life: made, served, stopped, killed, brought back.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use crate::user::User;
+
+const RAID1: &str = "--level=1 --raid-devices=2";
+
+#[test]
+fn an_array_is_served_when_create_returns_and_gone_when_stop_returns() {
+    let user = User::with_members(&["a", "b"]);
+    let serve = format!("--serve=nbd:unix:{}", user.path("s").display());
+    let said = user.expect(0, &format!("create data {RAID1} {serve} a b"));
+    assert!(said.contains("started with 2 of 2 members"), "{said}");
+    assert!(said.contains(&format!("served at nbd:unix:{}", user.path("s").display())), "{said}");
+    let mut hello = [0; 8];
+    user.client("s").read_exact(&mut hello).expect("NBD speaks first");
+    assert_eq!(&hello, b"NBDMAGIC");
+    user.expect(0, "stop data --force");
+    assert!(user.processes().is_empty());
+    assert!(!user.path("s").exists() && !user.run_dir().join("data.sock").exists());
+    user.refused("detail data", &["no array runs", "mdspace assemble data"]);
+}
+
+#[test]
+fn an_array_comes_back_from_its_members_in_any_order_and_under_another_name() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create data --level=5 --raid-devices=3 --homehost=h a b c");
+    let uuid = user.detail("data")["array"]["uuid"].clone();
+    user.expect(0, "stop data");
+    user.expect(0, "assemble other c a b");
+    let detail = user.detail("other");
+    assert_eq!((&detail["array"]["uuid"], &detail["array"]["name"]), (&uuid, &"h:data".into()));
+    assert_eq!(detail["schema"], 1);
+    user.expect(0, "stop other");
+}
+
+#[test]
+fn a_killed_process_leaves_an_array_that_assembles_at_once() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {RAID1} a b"));
+    let pids = user.processes();
+    assert_eq!(pids.len(), 1);
+    user.signal("-KILL", pids[0]);
+    user.expect(0, "assemble data a b");
+    assert_eq!(user.expect(0, "get data degraded").trim(), "0");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_process_in_the_foreground_stops_cleanly_at_sigterm() {
+    let user = User::with_members(&["a", "b"]);
+    let words = format!("create data {RAID1} --assume-clean --foreground a b");
+    let mut child = user
+        .command(&words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("mdspace starts");
+    let mut line = String::new();
+    let said = child.stdout.take().expect("its output is piped");
+    BufReader::new(said).read_line(&mut line).expect("it says that it is ready");
+    assert!(line.contains("started with 2 of 2"), "{line}");
+    user.signal("-TERM", child.id());
+    assert!(child.wait().expect("it ends").success());
+    let found = user.expect(0, "examine a");
+    assert!(found.contains("State : clean"), "{found}");
+    assert!(user.processes().is_empty());
+}
+
+#[test]
+fn nothing_is_left_running_when_the_command_that_waits_is_gone() {
+    let user = User::with_members(&["a", "b"]);
+    let mut command = user.command(&format!("__serve create data {RAID1} --assume-clean a b"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a start");
+    drop(child.stdout.take());
+    assert!(!child.wait().expect("it ends").success());
+    assert!(user.processes().is_empty());
+    assert!(user.expect(0, "examine a").contains("State : clean"));
+}
+
+#[test]
+fn a_name_is_served_once() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, &format!("create data {RAID1} a b"));
+    user.refused(&format!("create data {RAID1} c d"), &["runs already", "mdspace stop data"]);
+    assert_eq!(user.processes().len(), 1);
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn stop_refuses_while_a_client_is_connected_and_names_it() {
+    let user = User::with_members(&["a", "b"]);
+    let serve = format!("--serve=nbd:unix:{}", user.path("s").display());
+    user.expect(0, &format!("create data {RAID1} {serve} a b"));
+    let mut client = user.client("s");
+    let mut hello = [0; 8];
+    client.read_exact(&mut hello).expect("NBD speaks first");
+    let own_pid = std::process::id().to_string();
+    user.refused("stop data", &["connected", &own_pid, "--force"]);
+    user.expect(0, "stop data --force");
+    assert_eq!(client.read_to_end(&mut Vec::new()).ok().filter(|bytes| *bytes > 64), None);
+}
+
+#[test]
+fn fronts_come_and_go_while_the_array_runs() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {RAID1} a b"));
+    let front = format!("nbd:unix:{}", user.path("s").display());
+    user.expect(0, &format!("serve data {front}"));
+    drop(user.client("s"));
+    user.expect(0, "serve data nbd:tcp:0?ro");
+    let fronts = user.detail("data")["fronts"].as_array().map(Vec::len);
+    assert_eq!(fronts, Some(2));
+    user.expect(0, &format!("unserve data {front}"));
+    assert!(!user.path("s").exists());
+    user.refused(&format!("unserve data {front}"), &["not served there"]);
+    user.expect(0, "stop data --force");
+}
+
+#[test]
+fn help_completions_and_the_manual_are_there() {
+    let user = User::new();
+    assert!(user.expect(0, "help").contains("assemble"));
+    assert!(user.expect(0, "help create").contains("--raid-devices"));
+    assert!(user.expect(0, "help --json").contains("\"zero-superblock\""));
+    assert!(user.expect(0, "completions bash").contains("_mdspace"));
+    assert!(user.expect(0, "man").contains(".TH"));
+    user.expect(2, "help fly");
+    user.expect(2, "fly");
+}

@@ -1,0 +1,7 @@
+//! The verbs from outside: exit codes, what is written and what is not, and what is left running.
+//! Needs no root, no network and no other program.
+
+mod life;
+mod members;
+mod safety;
+mod user;

@@ -1,0 +1,102 @@
+//! Members that fail, leave, come back and are checked.
+
+use crate::user::User;
+
+/// A RAID1 that is in sync from the start.
+fn mirror(user: &User) {
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+}
+
+#[test]
+fn a_member_fails_leaves_and_comes_back_by_the_bitmap() {
+    let user = User::with_members(&["a", "b"]);
+    mirror(&user);
+    user.expect(0, "detail data --test");
+    user.refused("remove data b", &["active", "fail"]);
+    user.expect(0, "fail data b");
+    user.expect(1, "detail data --test");
+    user.refused("fail data a", &["needs this member"]);
+    user.expect(0, "remove data failed");
+    let said = user.expect(0, "re-add data b");
+    assert!(said.contains("by the bitmap"), "{said}");
+    user.run("wait data");
+    user.expect(0, "detail data --test");
+    let events = user.expect(0, "events data --json");
+    let words: Vec<_> = ["NewArray", "\"Fail\"", "DegradedArray", "SpareActive"]
+        .into_iter()
+        .filter(|word| !events.contains(word))
+        .collect();
+    assert!(words.is_empty(), "without {words:?}:\n{events}");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_failed_member() {
+    let user = User::with_members(&["a", "b", "s"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --spare-devices=1 --assume-clean a b s");
+    user.expect(0, "fail data a");
+    let waited = user.run("wait data").status;
+    assert!(waited <= 1, "{waited}");
+    user.expect(0, "detail data --test");
+    let detail = user.expect(0, "detail data");
+    assert!(detail.lines().any(|line| line.contains("active sync") && line.ends_with("/s")));
+    assert!(detail.lines().any(|line| line.contains("faulty") && line.ends_with("/a")));
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_check_counts_what_differs_and_repair_mends_it() {
+    use std::os::unix::fs::FileExt;
+    let user = User::with_members(&["a", "b"]);
+    mirror(&user);
+    user.expect(0, "action data check --wait");
+    assert_eq!(user.expect(0, "get data mismatch_cnt").trim(), "0");
+    user.expect(0, "stop data");
+    let file = std::fs::File::options().write(true).open(user.path("b")).expect("a file");
+    file.write_all_at(&[1], (8 << 20) - 4096).expect("room in the member");
+    user.expect(0, "assemble data a b");
+    user.expect(0, "action data check --wait");
+    assert_ne!(user.expect(0, "get data mismatch_cnt").trim(), "0");
+    user.expect(0, "action data repair --wait");
+    user.expect(0, "action data check --wait");
+    assert_eq!(user.expect(0, "get data mismatch_cnt").trim(), "0");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn wait_ends_with_1_when_there_is_nothing_to_wait_for() {
+    let user = User::with_members(&["a", "b"]);
+    mirror(&user);
+    user.expect(1, "wait data");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn settings_are_md_s_own_and_unknown_ones_are_refused() {
+    let user = User::with_members(&["a", "b"]);
+    mirror(&user);
+    assert_eq!(user.expect(0, "get data level"), "raid1\n");
+    assert_eq!(user.expect(0, "get data sync_completed"), "none\n");
+    user.expect(0, "set data array_state=readonly");
+    assert_eq!(user.expect(0, "get data array_state"), "readonly\n");
+    user.expect(0, "readwrite data");
+    assert_eq!(user.expect(0, "get data array_state"), "clean\n");
+    user.refused("get data nonsense", &["no such key"]);
+    user.refused("set data level=5", &["no such key"]);
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn mdstat_shows_every_array_and_detail_test_tells_an_absent_one() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    mirror(&user);
+    user.expect(0, "create more --level=0 --raid-devices=2 c d");
+    let text = user.expect(0, "mdstat");
+    assert!(text.contains("\ndata : active raid1 a[0] b[1]\n"), "{text}");
+    assert!(text.contains("\nmore : active raid0 c[0] d[1]\n"), "{text}");
+    user.expect(4, "detail nothing --test");
+    let export = user.expect(0, "detail data --export");
+    assert!(export.contains("MD_LEVEL=raid1\nMD_DEVICES=2\n"), "{export}");
+    user.expect(0, "stop data");
+    user.expect(0, "stop more");
+}

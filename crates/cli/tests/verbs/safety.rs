@@ -1,0 +1,111 @@
+//! What mdspace must not touch: other people's data, members in use, and anything after a wrong word.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use crate::user::User;
+
+/// Puts something on a member that nobody should lose: an ext4 superblock's magic and a label.
+fn put_file_system(user: &User, member: &str) {
+    let file = fs::File::options().write(true).open(user.path(member)).expect("a file");
+    let mut superblock = vec![0; 1024];
+    superblock[0..4].copy_from_slice(&64u32.to_le_bytes()); // inodes
+    superblock[4..8].copy_from_slice(&4096u32.to_le_bytes()); // blocks
+    superblock[56..58].copy_from_slice(&0xef53u16.to_le_bytes());
+    superblock[76..80].copy_from_slice(&1u32.to_le_bytes()); // revision
+    superblock[120..128].copy_from_slice(b"precious");
+    file.write_all_at(&superblock, 1024).expect("room in the member");
+}
+
+#[test]
+fn a_full_member_is_shown_and_without_a_terminal_left_alone() {
+    let user = User::with_members(&["a", "b"]);
+    put_file_system(&user, "b");
+    let before = (user.bytes("a"), user.bytes("b"));
+    user.refused("create data --level=1 --raid-devices=2 a b", &["b holds", "--run"]);
+    assert!(before == (user.bytes("a"), user.bytes("b")), "a member has changed");
+    user.expect(0, "create data --level=1 --raid-devices=2 --run a b");
+    user.expect(0, "stop data");
+    user.refused("create data --level=1 --raid-devices=2 a b", &["array", "raid1"]);
+}
+
+#[test]
+fn a_taken_front_costs_no_member() {
+    let user = User::with_members(&["a", "b"]);
+    fs::write(user.path("s"), "not a socket").expect("a file");
+    let before = user.bytes("a");
+    let serve = format!("--serve=nbd:unix:{}", user.path("s").display());
+    let words = format!("create data --level=1 --raid-devices=2 {serve} a b");
+    user.refused(&words, &["no socket"]);
+    assert!(before == user.bytes("a"), "a member has changed");
+    assert!(user.processes().is_empty());
+}
+
+#[test]
+fn an_impossible_array_costs_no_member() {
+    let user = User::with_members(&["a", "b"]);
+    let before = user.bytes("a");
+    for words in [
+        "create data --level=6 --raid-devices=2 a b",
+        "create data --level=5 --raid-devices=2 --chunk=3K a b",
+        "create data --level=1 --raid-devices=2 --size=1G a b",
+        "create data --level=0 --raid-devices=2 a missing",
+    ] {
+        user.refused(words, &["cannot create data"]);
+    }
+    user.expect(2, "create data --level=1 --raid-devices=3 a b");
+    user.expect(2, "create data --level=5 --raid-devices=2 --layout=n2 a b");
+    user.expect(2, "create data --level=1 --raid-devices=2 --serve=nonsense a b");
+    assert!(before == user.bytes("a"), "a member has changed");
+    assert!(user.processes().is_empty());
+}
+
+#[test]
+fn a_member_in_use_is_refused_with_its_user_and_the_cure() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 a b");
+    let cure = ["mdspace array data", "mdspace stop data"];
+    user.refused("create other --level=1 --raid-devices=2 --run a c", &cure);
+    user.refused("assemble other a b", &cure);
+    user.refused("zero-superblock --run a", &cure);
+    user.refused("create other --level=1 --raid-devices=2 --run c c", &["c is in use"]);
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_readonly_assembly_writes_nothing() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "stop data");
+    let before = (user.bytes("a"), user.bytes("b"));
+    user.expect(0, "assemble data --readonly a b");
+    assert_eq!(user.expect(0, "get data array_state"), "readonly\n");
+    user.expect(0, "stop data");
+    assert!(before == (user.bytes("a"), user.bytes("b")), "a member has changed");
+}
+
+#[test]
+fn an_array_that_lacks_a_member_starts_only_when_told_to() {
+    let user = User::with_members(&["a", "b", "blank"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "stop data");
+    user.refused("assemble data a", &["missing", "--run"]);
+    user.refused("assemble data a blank", &["blank has no md superblock", "--run"]);
+    user.refused("assemble data blank", &["no md superblock"]);
+    user.expect(0, "assemble data --run a");
+    user.expect(1, "detail data --test");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn zero_superblock_erases_the_superblock_and_asks_first() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 a b");
+    user.expect(0, "stop data");
+    user.refused("zero-superblock a", &["a holds", "--run"]);
+    user.expect(0, "examine a");
+    user.expect(0, "zero-superblock --run a");
+    user.expect(1, "examine a");
+    user.expect(0, "examine b");
+    user.refused("zero-superblock --run a", &["no md superblock"]);
+}

@@ -1,0 +1,129 @@
+//! A user with a run directory and members of their own.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Size of a member: room for superblock, bitmap and some data.
+const MEMBER_BYTES: u64 = 8 << 20;
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Everything goes with the value, array processes included.
+pub(crate) struct User {
+    folder: TempDir,
+}
+
+impl User {
+    pub(crate) fn new() -> Self {
+        Self { folder: TempDir::with_prefix("mdspace-").expect("a temporary folder") }
+    }
+
+    /// A user with empty members of these names.
+    pub(crate) fn with_members(names: &[&str]) -> Self {
+        let user = Self::new();
+        for name in names {
+            let file = fs::File::create(user.path(name)).expect("a file");
+            file.set_len(MEMBER_BYTES).expect("room on disk");
+        }
+        user
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn run_dir(&self) -> PathBuf {
+        self.path("run")
+    }
+
+    pub(crate) fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mdspace"));
+        command
+            .args(words.split(' '))
+            .current_dir(self.folder.path())
+            .env("MDSPACE_RUN_DIR", self.run_dir())
+            .env_remove("MDSPACE_STATE_DIR")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `mdspace` with these words.
+    pub(crate) fn run(&self, words: &str) -> Done {
+        let output = self.command(words).output().expect("mdspace starts");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let status = output.status.code().unwrap_or(-1);
+        Done { status, out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Runs `mdspace`, which must end with `status`; returns its output.
+    pub(crate) fn expect(&self, status: i32, words: &str) -> String {
+        let done = self.run(words);
+        assert_eq!(done.status, status, "mdspace {words}: {done:#?}");
+        done.out
+    }
+
+    /// Runs `mdspace`, which must fail with 1 and all of `why` on its standard error.
+    pub(crate) fn refused(&self, words: &str, why: &[&str]) {
+        let done = self.run(words);
+        assert_eq!(done.status, 1, "mdspace {words}: {done:#?}");
+        assert!(why.iter().all(|why| done.err.contains(why)), "mdspace {words}: {done:#?}");
+        assert_eq!(done.err.matches("why:").count(), 1, "three lines: {done:#?}");
+    }
+
+    /// The object of `detail --json`.
+    pub(crate) fn detail(&self, name: &str) -> Value {
+        let text = self.expect(0, &format!("detail {name} --json"));
+        serde_json::from_str(&text).expect("one JSON object")
+    }
+
+    pub(crate) fn bytes(&self, member: &str) -> Vec<u8> {
+        fs::read(self.path(member)).expect("a readable member")
+    }
+
+    /// A client of the array's NBD socket, which says nothing but stays.
+    pub(crate) fn client(&self, socket: &str) -> UnixStream {
+        UnixStream::connect(self.path(socket)).expect("the front answers")
+    }
+
+    /// Processes of this user, as their environment tells.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let ours = format!("MDSPACE_RUN_DIR={}", self.run_dir().display());
+        let is_ours = |pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == ours.as_bytes())
+        };
+        let entries = fs::read_dir("/proc").expect("/proc").flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(is_ours).filter(|pid| is_alive(*pid)).collect()
+    }
+
+    pub(crate) fn signal(&self, signal: &str, pid: u32) {
+        let status = Command::new("kill").args([signal, &pid.to_string()]).status();
+        assert!(status.expect("kill runs").success(), "{pid} is gone already");
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            drop(Command::new("kill").args(["-KILL", &pid.to_string()]).status());
+        }
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
+    // The state follows the name in parentheses, which may hold any character.
+    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z')))
+}
