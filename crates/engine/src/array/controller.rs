@@ -227,10 +227,10 @@ impl Controller {
             return;
         }
         self.mode = WriteMode::Open;
-        if self.update_superblocks().await {
-            self.publish();
-            self.array.views.settle();
-        }
+        // Broken over it, writes must hear of that too.
+        self.update_superblocks().await;
+        self.publish();
+        self.array.views.settle();
     }
 
     /// Marks the array clean when no write came for a while.

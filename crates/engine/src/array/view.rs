@@ -224,14 +224,16 @@ impl Views {
         self.moved.notify();
     }
 
-    /// Waits until a settled view does without `members`; true when the array still takes writes.
+    /// Waits until a settled view does without `members`, or is broken over them; true when the array
+    /// still takes writes.
     pub async fn settled_without(&self, members: &[MemberId]) -> bool {
         self.moved
             .until(|| {
                 let view = self.current();
                 let gone = view.present().all(|(_, member)| !members.contains(&member.id));
+                let broken = view.mode == WriteMode::Broken;
                 let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
-                (gone && settled).then_some(view.mode != WriteMode::Broken)
+                ((gone || broken) && settled).then_some(!broken)
             })
             .await
     }
