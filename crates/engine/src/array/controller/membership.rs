@@ -35,7 +35,7 @@ impl Controller {
     }
 
     async fn take_out(&mut self, failed: &[(MemberId, IoError)]) {
-        let recorded = self.mark_faulty(failed);
+        let recorded = self.mark_faulty(failed) && !self.read_only;
         self.end_sync();
         let epoch = self.publish();
         if recorded {
@@ -107,7 +107,9 @@ impl Controller {
         self.trust_initial_parity();
         self.end_sync();
         let epoch = self.publish();
-        self.update_superblocks().await;
+        if !self.read_only {
+            self.update_superblocks().await;
+        }
         self.array.views.adopted(epoch.max(self.array.views.epoch())).await;
         self.array.views.settle();
         Ok(Reply::Done)
@@ -126,7 +128,7 @@ impl Controller {
 
     /// Writes an update for a change that takes nothing out of reading. A read-only or broken array
     /// keeps its superblocks as they are.
-    async fn write_roles(&mut self) {
+    pub(super) async fn write_roles(&mut self) {
         if self.mode != WriteMode::Broken && !self.read_only {
             self.update_superblocks().await;
         }

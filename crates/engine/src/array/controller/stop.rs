@@ -29,8 +29,9 @@ impl Controller {
         }
         if self.mode != WriteMode::Broken && !self.read_only {
             self.mode = WriteMode::Clean;
-            self.flush_members().await;
-            self.update_superblocks().await;
+            if self.flush_members().await {
+                self.update_superblocks().await;
+            }
         }
         self.mode = WriteMode::ReadOnly;
         let epoch = self.publish();

@@ -267,7 +267,7 @@ impl Controller {
         }
         self.publish();
         self.array.views.settle();
-        self.update_superblocks().await;
+        self.write_roles().await;
         self.set_clearing_alarm();
     }
 
@@ -276,7 +276,7 @@ impl Controller {
         self.publish();
         self.array.views.settle();
         if self.flush_members().await {
-            self.update_superblocks().await;
+            self.write_roles().await;
         }
         self.set_clearing_alarm();
     }
