@@ -108,8 +108,9 @@ impl SyncTask {
     pub(super) fn ended(&self) -> Option<Ended> {
         match () {
             () if self.workers.get() > 0 => None,
-            () if self.failed.get() => Some(Ended::Failed),
+            // What failed may have done so over the very change for which it was told to end.
             () if self.cancelled.get() => Some(Ended::Cancelled),
+            () if self.failed.get() => Some(Ended::Failed),
             () => Some(Ended::Complete),
         }
     }

@@ -36,7 +36,6 @@ impl Controller {
 
     async fn take_out(&mut self, failed: &[(MemberId, IoError)]) {
         let recorded = self.mark_faulty(failed) && !self.read_only;
-        self.end_sync();
         let epoch = self.publish();
         if recorded {
             self.update_superblocks().await;
@@ -72,6 +71,7 @@ impl Controller {
             self.mode = WriteMode::Broken;
         }
         self.trust_initial_parity();
+        self.end_sync();
         enough
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Syncing {
     pub(super) by_bitmap: BTreeSet<MemberId>,
     /// The array was dirty when it was assembled: unsynced parity is of no use.
     pub(super) crashed: bool,
-    /// A recovery ended with an error: not again before membership changes.
+    /// A recovery or resync ended with an error: not again before membership changes.
     stuck: bool,
     pub(super) last_action: SyncAction,
     pub(super) mismatch_sectors: u64,
@@ -94,7 +94,7 @@ impl Controller {
         let recovering = self.recovering();
         if !recovering.is_empty() && !self.sync.stuck {
             self.start_recovery(&recovering);
-        } else if !self.unsynced.is_empty() && self.can_resync() {
+        } else if !self.unsynced.is_empty() && !self.sync.stuck && self.can_resync() {
             self.start(SyncKind::Resync, Vec::new(), self.unsynced.clone());
         } else if let Some(repair) = self.sync.requested.take() {
             let kind = if repair { SyncKind::Repair } else { SyncKind::Check };
