@@ -63,28 +63,37 @@ pub enum ReadError {
 }
 
 /// Reads a device's superblock: the latest made, where several versions are found. `None` if there
-/// is none.
+/// is none. A place that cannot be read may lie in the data of a member of another version, so it
+/// counts only where nothing else is found.
 pub async fn read_superblock(
     lane: &Lane,
     id: MemberId,
     info: &MemberInfo,
 ) -> Result<Option<Superblock>, ReadError> {
     let mut found = Vec::new();
-    let mut damaged = None;
+    let mut trouble = None;
     for version in MetadataVersion::PROBE_ORDER {
         let Some(place) = version.place(info.sectors) else { continue };
         let left = (info.sectors - place.sector) * 512;
         let length = SUPERBLOCK_BYTES.min(left as usize);
-        let bytes = read_bytes(lane, id, info, place.sector, length).await?;
+        let bytes = match read_bytes(lane, id, info, place.sector, length).await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                trouble = Some(error);
+                continue;
+            }
+        };
         match Superblock::parse(&bytes, place, info.sectors) {
             Ok(superblock) => found.push(superblock),
             Err(error) if error.kind() == SuperblockErrorKind::Absent => {}
-            Err(error) => damaged = Some(error),
+            Err(error) => {
+                trouble = Some(ReadError::Superblock { member: info.name.clone(), error });
+            }
         }
     }
-    match (superblock::latest(found), damaged) {
+    match (superblock::latest(found), trouble) {
         (Some(superblock), _) => Ok(Some(superblock)),
-        (None, Some(error)) => Err(ReadError::Superblock { member: info.name.clone(), error }),
+        (None, Some(trouble)) => Err(trouble),
         (None, None) => Ok(None),
     }
 }
