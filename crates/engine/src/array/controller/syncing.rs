@@ -36,6 +36,8 @@ struct Running {
     total_sectors: u64,
     /// Progress at the last checkpoint on the members.
     recorded: u64,
+    /// What failed writes left in doubt since it began: it may have been there before them.
+    doubts: Ranges,
 }
 
 /// Checkpoints in one pass over an array, as many as md makes.
@@ -182,7 +184,8 @@ impl Controller {
         let recorded = todo.iter().next().map_or(total_sectors, |first| first.start);
         let task = SyncTask::start(&self.port, kind, todo, total_sectors);
         let started = self.lane.backend().now();
-        self.sync.task = Some(Running { task, members, started, total_sectors, recorded });
+        let doubts = Ranges::default();
+        self.sync.task = Some(Running { task, members, started, total_sectors, recorded, doubts });
     }
 
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
@@ -213,7 +216,11 @@ impl Controller {
     /// Lets lanes read what the task has made good. An older view only trusts less.
     fn advance(&mut self, task: &SyncTask, done: u64) {
         match task.kind() {
-            SyncKind::Resync => self.unsynced.remove(&(0..done)),
+            SyncKind::Resync => {
+                self.unsynced.remove(&(0..done));
+                let doubts = self.sync.task.iter().flat_map(|run| run.doubts.iter());
+                doubts.for_each(|doubt| self.unsynced.insert(doubt));
+            }
             SyncKind::Recover(slots) => {
                 for member in &mut self.members {
                     if let MemberState::Recovering(slot, known) = &mut member.state
@@ -272,7 +279,7 @@ impl Controller {
     }
 
     async fn resynced(&mut self) {
-        self.sync.crashed = false;
+        self.sync.crashed &= !self.unsynced.is_empty();
         self.publish();
         self.array.views.settle();
         if self.flush_members().await {
@@ -287,6 +294,9 @@ impl Controller {
             return;
         }
         for range in ranges.iter() {
+            if let Some(run) = &mut self.sync.task {
+                run.doubts.insert(range.clone());
+            }
             self.unsynced.insert(range);
         }
         self.sync.crashed = true;
