@@ -71,12 +71,15 @@ impl Controller {
     }
 
     /// Non-zero only while the array is marked clean: md resyncs a dirty array from that sector on
-    /// and never looks below it.
+    /// and never looks below it. Zero also until the doubts of a crash are resolved: any other number
+    /// would say that the first resync was interrupted, and that parity is right where data are.
     fn resync_offset(&self) -> u64 {
-        match self.mode {
+        match (self.mode, self.unsynced.iter().next()) {
             _ if !self.is_redundant() => RESYNC_NONE,
-            WriteMode::Open | WriteMode::Closing => 0,
-            _ => self.unsynced.iter().next().map_or(RESYNC_NONE, |first| first.start),
+            (WriteMode::Open | WriteMode::Closing, _) => 0,
+            (_, None) => RESYNC_NONE,
+            (_, Some(_)) if self.sync.crashed => 0,
+            (_, Some(first)) => first.start,
         }
     }
 
