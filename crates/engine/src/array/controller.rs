@@ -217,7 +217,7 @@ impl Controller {
 
     fn next_alarm(&self) -> Option<Time> {
         let quiet = self.quiet.map(|(_, when)| when);
-        [quiet, self.next_clearing].into_iter().flatten().min()
+        [quiet, self.next_clearing, self.sync.again].into_iter().flatten().min()
     }
 
     /// Marks the array dirty on the members, then lets writes go. After a crash from here on,

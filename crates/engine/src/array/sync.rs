@@ -48,12 +48,16 @@ pub(super) enum Ended {
     Cancelled,
     /// A range could not be done.
     Failed,
+    /// There was no space behind a member; there may be later.
+    NoSpace,
 }
 
 /// Why a window was not done.
 pub(super) enum WindowError {
     /// Something could not be read or written.
     Failed,
+    /// There was no space behind a member.
+    NoSpace,
 }
 
 /// One run over a set of ranges.
@@ -68,6 +72,7 @@ pub(super) struct SyncTask {
     windows: Cell<u64>,
     cancelled: Cell<bool>,
     failed: Cell<bool>,
+    no_space: Cell<bool>,
     mismatch_sectors: Cell<u64>,
 }
 
@@ -84,6 +89,7 @@ impl SyncTask {
             windows: Cell::new(0),
             cancelled: Cell::new(false),
             failed: Cell::new(false),
+            no_space: Cell::new(false),
             mismatch_sectors: Cell::new(0),
         });
         for _ in 0..WINDOWS {
@@ -111,6 +117,7 @@ impl SyncTask {
             // What failed may have done so over the very change for which it was told to end.
             () if self.cancelled.get() => Some(Ended::Cancelled),
             () if self.failed.get() => Some(Ended::Failed),
+            () if self.no_space.get() => Some(Ended::NoSpace),
             () => Some(Ended::Complete),
         }
     }
@@ -126,7 +133,7 @@ impl SyncTask {
     }
 
     fn next_window(&self, geometry: &Geometry) -> Option<Range<u64>> {
-        if self.cancelled.get() || self.failed.get() {
+        if self.cancelled.get() || self.failed.get() || self.no_space.get() {
             return None;
         }
         let range = self.todo.borrow().next_from(self.cursor.get())?;
@@ -156,6 +163,7 @@ impl SyncTask {
                 }
                 // It stays in flight: nothing from here on counts as done.
                 Err(WindowError::Failed) => self.failed.set(true),
+                Err(WindowError::NoSpace) => self.no_space.set(true),
             }
             self.windows.set(self.windows.get() + 1);
             if self.windows.get().is_multiple_of(REPORT_EVERY) {

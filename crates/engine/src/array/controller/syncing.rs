@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
@@ -25,6 +26,8 @@ pub(super) struct Syncing {
     pub(super) crashed: bool,
     /// A recovery or resync ended with an error: not again before membership changes.
     stuck: bool,
+    /// When to try again what found no space behind a member.
+    pub(super) again: Option<Time>,
     pub(super) last_action: SyncAction,
     pub(super) mismatch_sectors: u64,
 }
@@ -40,6 +43,9 @@ struct Running {
     doubts: Ranges,
 }
 
+/// How long after it found no space behind a member a sync task is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(30);
+
 /// Checkpoints in one pass over an array, as many as md makes.
 const CHECKPOINTS: u64 = 16;
 
@@ -52,6 +58,7 @@ impl Syncing {
             by_bitmap: by_bitmap.into_iter().collect(),
             crashed,
             stuck: false,
+            again: None,
             last_action: SyncAction::Idle,
             mismatch_sectors: 0,
         }
@@ -86,6 +93,9 @@ impl Controller {
     /// Starts what the array needs, if nothing runs: recovery onto members that lack data, resync
     /// where redundancy is not to be trusted, a check that was asked for.
     pub(super) async fn start_needed_sync(&mut self) {
+        if self.sync.again.is_some_and(|when| self.lane.backend().now() >= when) {
+            (self.sync.again, self.sync.stuck) = (None, false);
+        }
         let writable = !self.read_only && self.mode != WriteMode::Broken && self.stop.is_none();
         if self.sync.is_running() || self.sync.frozen || !writable || !self.is_redundant() {
             return;
@@ -191,7 +201,7 @@ impl Controller {
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
     /// for the controller: so nobody waits for it here.
     pub(super) fn end_sync(&mut self) {
-        self.sync.stuck = false;
+        (self.sync.again, self.sync.stuck) = (None, false);
         if let Some(run) = &self.sync.task {
             run.task.cancel();
         }
@@ -254,13 +264,16 @@ impl Controller {
         self.sync.last_action = action_of(task.kind());
         match (task.kind(), ended) {
             (SyncKind::Recover(_), Ended::Complete) => self.recovered(&run.members).await,
-            (SyncKind::Recover(_), Ended::Failed) => self.sync.stuck = true,
             (SyncKind::Resync, Ended::Complete) => self.resynced().await,
-            (SyncKind::Resync, Ended::Failed) => self.sync.stuck = true,
             (SyncKind::Check | SyncKind::Repair, _) => {
                 self.sync.mismatch_sectors = task.mismatch_sectors();
             }
             (_, Ended::Cancelled) => {}
+            (_, Ended::Failed) => self.sync.stuck = true,
+            (_, Ended::NoSpace) => {
+                self.sync.stuck = true;
+                self.sync.again = Some(self.lane.backend().now() + AGAIN_AFTER);
+            }
         }
     }
 

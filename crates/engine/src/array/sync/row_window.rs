@@ -148,5 +148,9 @@ pub(super) async fn finish(
     for (member, error) in &finished.failed {
         port.array.mailbox.member_failed(*member, *error);
     }
-    if finished.failed.is_empty() && !finished.no_space { Ok(()) } else { Err(WindowError::Failed) }
+    match finished.failed.is_empty() {
+        false => Err(WindowError::Failed),
+        true if finished.no_space => Err(WindowError::NoSpace),
+        true => Ok(()),
+    }
 }
