@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "the tests of faults and crashes come next")]
 
 mod degraded;
+mod faults;
 mod levels;
 mod shapes;
 mod world;

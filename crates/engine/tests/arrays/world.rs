@@ -14,7 +14,7 @@ use mdspace_engine::assembly::{self, LeftOut, Options, Refusal};
 use mdspace_engine::create::{self, NewDevice};
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction};
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
 use mdspace_format::Uuid;
 use mdspace_format::superblock::MemberFlags;
 
@@ -146,6 +146,12 @@ impl World {
     pub(crate) fn assemble_all(&mut self) -> Result<Vec<LeftOut>, Refusal> {
         let all: Vec<usize> = (0..self.disks.count()).collect();
         self.assemble(&all, &Options { run: true, ..Options::default() })
+    }
+
+    /// As [`World::assemble_all`], but a dirty and degraded array starts too.
+    pub(crate) fn assemble_with_force(&mut self) -> Result<Vec<LeftOut>, Refusal> {
+        let all: Vec<usize> = (0..self.disks.count()).collect();
+        self.assemble(&all, &Options { run: true, force: true, ..Options::default() })
     }
 
     /// Assembles some disks and starts the array on every lane. Gives what was left out.
@@ -405,6 +411,17 @@ impl World {
             status.sync.action == SyncAction::Idle
                 && !status.members.iter().any(|member| recovering(member.state))
         });
+    }
+
+    /// Waits until the superblocks say that no write is under way.
+    pub(crate) fn wait_clean(&mut self) {
+        self.wait_status("a clean array", |status| status.state == ArrayState::Clean);
+    }
+
+    /// A sector of a disk that holds data or parity.
+    pub(crate) fn data_sector(&mut self) -> u64 {
+        let data = self.disks.data();
+        data.start + self.random.below(data.end - data.start)
     }
 
     pub(crate) fn wait_status(&mut self, what: &str, done: impl Fn(&ArrayStatus) -> bool) {

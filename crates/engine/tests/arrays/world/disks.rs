@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use mdspace_engine::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
+use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace};
 
 use crate::shapes::Shape;
 
@@ -33,6 +34,8 @@ pub(crate) struct Disk {
     pub(crate) writes: Vec<Range<u64>>,
     /// Writes and flushes that end well before `write_error` takes hold.
     pub(crate) grace: u64,
+    /// Where `write_error` holds; everywhere without it.
+    pub(crate) errors_in: Option<Range<u64>>,
 }
 
 impl Disks {
@@ -71,6 +74,28 @@ impl Disks {
 
     pub(crate) fn disk(&self, index: usize) -> RefMut<'_, Disk> {
         RefMut::map(self.0.borrow_mut(), |disks| &mut disks[index])
+    }
+
+    /// Where members' data lie, as disk 0's superblock says.
+    pub(crate) fn data(&self) -> Range<u64> {
+        let superblock = self.superblock(0).expect("disk 0 is a member");
+        superblock.used_data_range().expect("data has a place")
+    }
+
+    /// The superblock of a disk, whatever its version.
+    pub(crate) fn superblock(&self, index: usize) -> Option<Superblock> {
+        let sectors = self.disk(index).sectors();
+        let places = MetadataVersion::PROBE_ORDER.into_iter().filter_map(|v| v.place(sectors));
+        let disk = self.disk(index);
+        let parse = |place: SuperblockPlace| {
+            Superblock::parse(&disk.bytes[byte(place.sector)..][..4096], place, sectors).ok()
+        };
+        places.filter_map(parse).next()
+    }
+
+    /// A member's superblock as it lies on the disk.
+    pub(crate) fn superblock_bytes(&self, index: usize) -> Vec<u8> {
+        self.superblock(index).expect("a member").encode()
     }
 
     /// Forgets what was asked of every disk so far.
@@ -120,7 +145,8 @@ impl Disk {
     pub(super) fn write(&mut self, sector: u64, bytes: &[u8]) -> Result<(), IoError> {
         let sectors = (bytes.len() / SECTOR) as u64;
         self.check_place(sector, bytes.len());
-        self.spend(self.write_error)?;
+        let here = |range: &Range<u64>| range.contains(&sector);
+        self.spend(self.write_error.filter(|_| self.errors_in.as_ref().is_none_or(here)))?;
         self.bytes[byte(sector)..byte(sector + sectors)].copy_from_slice(bytes);
         if !self.unreadable_for_good {
             self.unreadable.retain(|bad| !(sector..sector + sectors).contains(bad));
