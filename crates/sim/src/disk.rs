@@ -179,7 +179,7 @@ impl Disk {
         bytes: &[u8],
         random: &mut Random,
     ) -> Result<(), IoError> {
-        if let Err(error) = self.faults.write(&range) {
+        if let Err(error) = self.faults.write(&range, self.store.has_space(&range)) {
             if error.kind == IoErrorKind::Medium || error.kind == IoErrorKind::Other {
                 self.write_some_blocks(id, range.start, bytes, random);
             }
@@ -225,7 +225,7 @@ impl Disk {
         if !self.spec.discard_zeroes {
             random.garble(&mut bytes);
         }
-        self.faults.write(&range)?;
+        self.faults.write(&range, true)?;
         self.store.write(id, range.start, &bytes);
         Ok(())
     }

@@ -11,7 +11,7 @@ use mdspace_engine::time::Time;
 pub struct Faults {
     /// It answers every I/O with "gone".
     pub gone: bool,
-    /// Nothing can be written for want of space.
+    /// There is no space but where something was written before.
     pub full: bool,
     /// It answers nothing.
     pub hang: Option<Hang>,
@@ -88,10 +88,9 @@ impl Faults {
         self.mishaps.push_back(mishap);
     }
 
-    /// Whether an I/O to `range` could fail.
+    /// Whether an I/O to `range` could fail, for want of space excepted.
     pub fn touches(&self, range: &Range<u64>) -> bool {
         self.gone
-            || self.full
             || self.hang.is_some()
             || self.flush_errors > 0
             || self.unreadable.range(range.clone()).next().is_some()
@@ -111,9 +110,10 @@ impl Faults {
         }
     }
 
-    pub(super) fn write(&mut self, range: &Range<u64>) -> Result<(), IoError> {
+    /// `has_space`: whether the range has space behind it already.
+    pub(super) fn write(&mut self, range: &Range<u64>, has_space: bool) -> Result<(), IoError> {
         self.present()?;
-        if self.full {
+        if self.full && !has_space {
             return Err(error(IoErrorKind::NoSpace, ENOSPC));
         }
         if let Some(at) = self.write_errors.iter().position(|e| overlap(&e.range, range)) {

@@ -1,6 +1,7 @@
 //! The bytes of a disk: durable ones, and the versions above them that a power cut may take.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::random::Random;
@@ -22,7 +23,12 @@ pub struct Store {
     /// Acknowledged writes that are not durable yet, by their place in that order.
     acknowledged: BTreeMap<WriteId, Horizon>,
     acknowledged_count: u64,
+    /// Blocks of [`ALLOCATION_SECTORS`] that were ever written: where a thin disk has space.
+    allocated: BTreeSet<u64>,
 }
+
+/// The unit in which a thin disk or a sparse file takes space: 4 KiB.
+const ALLOCATION_SECTORS: u64 = 8;
 
 struct Version {
     write: WriteId,
@@ -46,7 +52,13 @@ impl Store {
             volatile: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             acknowledged_count: 0,
+            allocated: BTreeSet::new(),
         }
+    }
+
+    /// Whether all of `range` has space behind it.
+    pub(super) fn has_space(&self, range: &Range<u64>) -> bool {
+        blocks(range).all(|block| self.allocated.contains(&block))
     }
 
     /// Copies what a reader sees from `sector` on into `out`.
@@ -66,6 +78,7 @@ impl Store {
         let start = sector as usize * SECTOR_BYTES;
         self.durable[start..start + bytes.len()].copy_from_slice(bytes);
         let end = sector + (bytes.len() / SECTOR_BYTES) as u64;
+        self.allocated.extend(blocks(&(sector..end)));
         let stale: Vec<u64> = self.volatile.range(sector..end).map(|(&at, _)| at).collect();
         for at in stale {
             self.volatile.remove(&at);
@@ -74,6 +87,8 @@ impl Store {
 
     /// Writes whole sectors, not durably.
     pub(super) fn write(&mut self, write: WriteId, sector: u64, bytes: &[u8]) {
+        let end = sector + (bytes.len() / SECTOR_BYTES) as u64;
+        self.allocated.extend(blocks(&(sector..end)));
         for (at, chunk) in (sector..).zip(bytes.chunks_exact(SECTOR_BYTES)) {
             let bytes = Rc::new(chunk.try_into().expect("a whole sector"));
             let versions = self.volatile.entry(at).or_default();
@@ -152,6 +167,10 @@ impl Fate {
     fn draw(random: &mut Random) -> Self {
         *random.pick(&[Self::Survives, Self::Vanishes, Self::Torn])
     }
+}
+
+fn blocks(range: &Range<u64>) -> Range<u64> {
+    range.start / ALLOCATION_SECTORS..range.end.div_ceil(ALLOCATION_SECTORS)
 }
 
 fn put(durable: &mut [u8], sector: u64, bytes: &[u8; SECTOR_BYTES]) {

@@ -153,11 +153,19 @@ fn mishaps_are_silent() {
 }
 
 #[test]
-fn a_disk_that_is_gone_or_full_says_so() {
+fn a_full_disk_takes_only_what_it_has_space_for() {
     let mut disk = disk();
+    write(&mut disk, 1, 3..4, 1).unwrap();
     disk.faults.full = true;
-    assert_eq!(write(&mut disk, 1, 3..4, 1).unwrap_err().kind, IoErrorKind::NoSpace);
-    assert_eq!(read(&mut disk, 3).unwrap(), 0);
+    write(&mut disk, 2, 4..5, 2).unwrap();
+    assert_eq!(write(&mut disk, 3, 7..9, 3).unwrap_err().kind, IoErrorKind::NoSpace);
+    assert_eq!(read(&mut disk, 4).unwrap(), 2);
+    assert_eq!(read(&mut disk, 8).unwrap(), 0);
+}
+
+#[test]
+fn a_disk_that_is_gone_says_so() {
+    let mut disk = disk();
     disk.faults.gone = true;
     assert_eq!(read(&mut disk, 3).unwrap_err().kind, IoErrorKind::Gone);
     assert_eq!(flush(&mut disk).unwrap_err().kind, IoErrorKind::Gone);

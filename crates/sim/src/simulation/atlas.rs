@@ -56,7 +56,8 @@ impl Atlas {
         let hurt_in_sync =
             self.in_sync.iter().filter(|&&d| d == disk || self.hurt.contains_key(&d));
         let out_of_sync = self.slots - self.in_sync.len();
-        self.crashed.is_none() && hurt_in_sync.count() + out_of_sync <= self.redundancy
+        let sure = self.crashed.is_none() && self.full.is_empty();
+        sure && hurt_in_sync.count() + out_of_sync <= self.redundancy
     }
 
     /// Whether all members are in sync and none is hurt.
@@ -110,6 +111,7 @@ impl Atlas {
     pub(super) fn drained(&mut self, disk: DiskIndex, now: Time) {
         if self.full.remove(&disk) {
             self.last_drained = now;
+            self.crashed = Some(now);
         }
     }
 

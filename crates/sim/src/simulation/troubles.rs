@@ -103,8 +103,12 @@ impl Simulation {
         self.world.change_disk(disk, |disk| disk.faults.slowness = times);
     }
 
-    /// A full pool behind a disk: writes fail for a while, and no member may be failed for it.
+    /// A full pool behind a disk: writes fail for a while, and no member may be failed for it. A row
+    /// of which one member could not be written has lost its redundancy until it is made right.
     fn fill(&mut self) {
+        if self.bearable() && !self.may_crash() {
+            return;
+        }
         let disk = *self.random.pick(&self.disks);
         self.world.note(format_args!("-- {disk} is full"));
         self.world.change_disk(disk, |disk| disk.faults.full = true);
