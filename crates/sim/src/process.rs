@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
-use mdspace_engine::assembly::{self, Assembly, Options, ReadError, Refusal};
+use mdspace_engine::assembly::{self, Assembly, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::request::{Completion, Queue, Request};
@@ -36,9 +36,6 @@ pub struct Answer(Arc<Mutex<Option<Result<Reply, CommandError>>>>);
 /// Why a process serves no array.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A disk cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
     /// The engine refuses.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -160,7 +157,11 @@ fn assemble(
     let found = found.take().expect("the task has ended");
     let mut candidates = Vec::new();
     for candidate in found {
-        candidates.extend(candidate?);
+        match candidate {
+            Ok(candidate) => candidates.extend(candidate),
+            // A member whose metadata cannot be read is as good as missing.
+            Err(error) => world.note(format_args!("-- {error}")),
+        }
     }
     Ok(assembly::decide(candidates, options)?)
 }

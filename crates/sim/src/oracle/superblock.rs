@@ -80,3 +80,13 @@ impl RawSuperblock {
         if self.size == 0 { self.data_size } else { self.size }
     }
 }
+
+impl std::fmt::Display for RawSuperblock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let clean = if self.clean { "clean" } else { "dirty" };
+        let recovering = if self.recovering { ", recovering" } else { "" };
+        write!(f, "events {}, {clean}{recovering}, number {}", self.events, self.dev_number)?;
+        let named = self.roles.iter().enumerate().filter(|&(_, &role)| role != 0xffff);
+        named.into_iter().try_for_each(|(number, role)| write!(f, " {number}:{role:#x}"))
+    }
+}

@@ -18,6 +18,9 @@ use super::{Failure, Simulation};
 pub(super) struct Operator {
     orders: Vec<Order>,
     pub(super) status: Option<ArrayStatus>,
+    /// When the status was asked for, and when membership was changed last.
+    status_asked: Time,
+    changed: Time,
     /// Since when a check runs that must find nothing.
     checking: Option<Time>,
     /// The check that was ordered must find nothing.
@@ -93,6 +96,7 @@ impl Simulation {
             (What::Status, Err(CommandError::Stopped)) => Ok(()),
             (what, Ok(_)) => {
                 self.world.note(format_args!("-- done {what:?}"));
+                self.operator.changed = self.world.now();
                 match what {
                     What::Remove(disk) => self.put_back(disk),
                     What::Check if self.operator.expects_none => {
@@ -136,6 +140,7 @@ impl Simulation {
             self.judge_status(asked, &status)?;
         }
         self.operator.status = Some(status);
+        self.operator.status_asked = asked;
         Ok(())
     }
 
@@ -175,6 +180,9 @@ impl Simulation {
     /// Removes what failed, and brings back what is missing.
     pub(super) fn tend(&mut self) {
         let Some(status) = self.operator.status.clone() else { return };
+        if self.operator.status_asked <= self.operator.changed {
+            return;
+        }
         let orders = &self.operator.orders;
         let busy = |disk| {
             orders.iter().any(|order| [What::Remove(disk), What::Add(disk)].contains(&order.what))

@@ -1,6 +1,7 @@
 //! The array goes down, cleanly or not, and comes up again.
 
 use crate::disk::DiskIndex;
+use crate::oracle::RawSuperblock;
 use crate::process::Process;
 
 use super::{Failure, Simulation};
@@ -68,7 +69,10 @@ impl Simulation {
         self.world.note(format_args!("-- assemble {disks:?} on {lanes} lanes"));
         match Process::start(&self.world, &disks, lanes, &self.settings.options()) {
             Ok(process) => self.process = Some(process),
-            Err(error) if self.bearable() => return Err(error.into()),
+            Err(error) if self.bearable() => {
+                self.note_superblocks(&disks);
+                return Err(error.into());
+            }
             Err(error) => {
                 self.world.note(format_args!("-- refused: {error}"));
                 self.go_down();
@@ -76,5 +80,15 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// Tells the trace what the disks say of themselves.
+    fn note_superblocks(&self, disks: &[DiskIndex]) {
+        for &disk in disks {
+            match self.world.disk(disk, RawSuperblock::find) {
+                Some(superblock) => self.world.note(format_args!("-- {disk}: {superblock}")),
+                None => self.world.note(format_args!("-- {disk}: no superblock")),
+            }
+        }
     }
 }
