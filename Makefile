@@ -11,7 +11,8 @@ GROUP := tools/group
 # One test program holds every test of the whole command; a group is one of its modules.
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 
-.PHONY: demo build check test tools fmt lint docs unit model tree kernel durability
+.PHONY: demo build check test tools fmt lint docs unit model tree kernel \
+	clients kills documents durability interop
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -24,7 +25,7 @@ build:
 
 check: fmt lint docs unit model tree
 
-test: check tools kernel durability
+test: check tools kernel clients kills documents durability interop
 
 tools:
 	@$(GROUP) tools 300 tools/fetch
@@ -49,8 +50,22 @@ model:
 tree:
 	@$(GROUP) tree 120 $(OUTSIDE) tree:: harness::
 
+# Linux md alone: the oracle itself.
 kernel:
 	@$(GROUP) kernel 120 $(OUTSIDE) kernel::
 
+clients:
+	@$(GROUP) clients 120 $(OUTSIDE) clients::
+
+kills:
+	@$(GROUP) kills 300 $(OUTSIDE) kills::
+
+# Every shell block of README.md and docs/admin.md.
+documents:
+	@$(GROUP) documents 400 $(OUTSIDE) docs::
+
 durability:
-	@$(GROUP) durability 300 $(OUTSIDE) durability::md_itself
+	@$(GROUP) durability 400 $(OUTSIDE) durability::
+
+interop:
+	@$(GROUP) interop 800 $(OUTSIDE) interop::

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::harness::{
-    Guest, Images, MIB, Mdspace, Model, Pattern, SECTOR, Stream, WriteLog, path_text,
+    Guest, Images, MIB, Mdspace, Model, Pattern, SECTOR, Stream, WriteLog, path_text, seed,
 };
 
 /// Bytes of one member, and of the log of its writes.
@@ -156,8 +156,8 @@ fn on_mdspace(workload: &Workload, environment: &str) -> String {
 }
 
 /// Runs the workload in a guest; afterwards the members as they were at the marks are images.
-fn run(seed: u64, marks: &[&str], script: impl Fn(&Workload) -> String) -> (Images, Workload) {
-    println!("seed {seed}");
+fn run(own_seed: u64, marks: &[&str], script: impl Fn(&Workload) -> String) -> (Images, Workload) {
+    let seed = seed(own_seed);
     let images = Images::new();
     images.sparse("m", MEMBERS, MEMBER_BYTES);
     images.sparse("log", MEMBERS, LOG_BYTES);

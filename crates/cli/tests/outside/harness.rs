@@ -16,7 +16,7 @@ pub(crate) use images::{Images, flip, path_text};
 pub(crate) use mdspace::Mdspace;
 pub(crate) use model::Model;
 pub(crate) use nbd::{Nbd, Request};
-pub(crate) use pattern::{Pattern, Stream};
+pub(crate) use pattern::{Pattern, Stream, seed};
 pub(crate) use tools::{Tools, project};
 pub(crate) use wait::until;
 pub(crate) use write_log::WriteLog;

@@ -5,6 +5,7 @@
 //! makes every array itself. In the second boot md takes both over; mdspace reads them a last time.
 
 mod cases;
+mod controls;
 mod intent;
 mod kernel_side;
 mod our_side;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::harness::{
-    Guest, Images, MIB, Mdspace, Model, Nbd, Pattern, Request, SECTOR, Stream, path_text,
+    Guest, Images, MIB, Mdspace, Model, Nbd, Pattern, Request, SECTOR, Stream, path_text, seed,
 };
 
 const KILLS_PER_ARRAY: u64 = 25;
@@ -23,7 +23,9 @@ fn a_raid1_survives_kills() {
 
 #[test]
 fn a_raid5_survives_kills() {
-    survive_kills("5", &["--chunk=64"], 1005);
+    // --force: all members at once. Else the last one is rebuilt first, and a kill before that ends
+    // leaves a dirty and degraded array, which is refused.
+    survive_kills("5", &["--chunk=64", "--force"], 1005);
 }
 
 #[test]
@@ -36,8 +38,8 @@ fn a_raid10_survives_kills() {
     survive_kills("10", &["--chunk=64", "--layout=f2"], 1010);
 }
 
-fn survive_kills(level: &str, options: &[&str], seed: u64) {
-    println!("seed {seed}");
+fn survive_kills(level: &str, options: &[&str], own_seed: u64) {
+    let seed = seed(own_seed);
     let images = Images::new();
     let victim =
         Victim { members: images.sparse("m", MEMBERS, MEMBER_BYTES), mdspace: Mdspace::new() };

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use tempfile::TempDir;
 
@@ -76,10 +77,11 @@ impl Mdspace {
         self.succeed(&["get", name, key]).trim().to_owned()
     }
 
-    /// What `detail --json` says of an array.
+    /// What `detail --json` says of the array itself.
     pub(crate) fn detail(&self, name: &str) -> serde_json::Value {
         let printed = self.succeed(&["detail", name, "--json"]);
-        serde_json::from_str(&printed).expect("detail prints JSON")
+        let report: serde_json::Value = serde_json::from_str(&printed).expect("detail prints JSON");
+        report["array"].clone()
     }
 
     /// Waits until resync and recovery are over.
@@ -108,6 +110,17 @@ impl Mdspace {
         until("killed processes are gone", || processes.iter().all(|process| is_gone(process)));
     }
 
+    /// Prints what the array processes logged.
+    fn show_logs(&self) {
+        let entries = fs::read_dir(self.run_dir.path()).into_iter().flatten().flatten();
+        for path in entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension() == Some("log".as_ref()))
+        {
+            println!("--- {}\n{}", path.display(), fs::read_to_string(&path).unwrap_or_default());
+        }
+    }
+
     /// The processes whose environment names our run directory.
     pub(crate) fn processes(&self) -> Vec<String> {
         let ours = format!("MDSPACE_RUN_DIR={}", self.run_dir.path().display());
@@ -127,6 +140,9 @@ impl Mdspace {
 impl Drop for Mdspace {
     fn drop(&mut self) {
         self.kill();
+        if thread::panicking() {
+            self.show_logs();
+        }
     }
 }
 

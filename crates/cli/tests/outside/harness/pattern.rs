@@ -61,6 +61,14 @@ impl Pattern {
     }
 }
 
+/// The seed of a test: its own, or the one that `MDSPACE_SEED` names.
+pub(crate) fn seed(own: u64) -> u64 {
+    let asked = std::env::var("MDSPACE_SEED").ok();
+    let seed = asked.map_or(own, |text| text.parse().expect("MDSPACE_SEED is a number"));
+    println!("seed {seed}; MDSPACE_SEED={seed} replays it");
+    seed
+}
+
 /// Splitmix64 (Steele, Lea, Flood 2014): the tests' random numbers, all from a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream(pub(crate) u64);

@@ -4,7 +4,7 @@
 //! make right, and one outside, which must still be there afterwards, and counted by a check. A full
 //! resync would repair both, none would leave both.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -100,6 +100,17 @@ impl Planted {
     }
 }
 
+/// Marks everything in the bitmap of a member with metadata 1.2: the control of a full resync.
+fn mark_all(member: &Path) {
+    let file = OpenOptions::new().read(true).write(true).open(member).expect("the image exists");
+    let mut offset = [0; 4];
+    // bitmap_offset: byte 96 of the superblock, i32, 512-byte sectors from the superblock.
+    file.read_exact_at(&mut offset, 4096 + 96).expect("a superblock");
+    let bitmap = 4096 + u64::from(u32::from_le_bytes(offset)) * SECTOR as u64;
+    let bits = 4 * MIB / CHUNK;
+    file.write_all_at(&vec![0xff; bits as usize / 8], bitmap + 256).expect("room for the bits");
+}
+
 fn byte_at(image: &Path, offset: u64) -> u8 {
     let mut byte = [0];
     let file = File::open(image).expect("the image exists");
@@ -149,6 +160,23 @@ fn mdspace_resyncs_what_md_left_marked_and_no_more() {
         mdspace.succeed(&["stop", shape.name]);
         planted.expect_marked_repaired(counted);
     }
+}
+
+#[test]
+fn a_full_resync_would_be_noticed() {
+    let images = Images::new();
+    let shape = &SHAPES[1];
+    let members = shape.images(&images);
+    crash_ours(shape, &members);
+    let planted = shape.plant(&members);
+    members.iter().for_each(|member| mark_all(member));
+    let mdspace = Mdspace::new();
+    let mut arguments = vec!["assemble", shape.name];
+    arguments.extend(members.iter().map(|member| path_text(member)));
+    mdspace.succeed(&arguments);
+    assert_eq!(mdspace.check(shape.name), 0);
+    mdspace.succeed(&["stop", shape.name]);
+    assert!(!planted.marked.is_there() && !planted.other.is_there(), "all must be resynced");
 }
 
 #[test]
