@@ -3,8 +3,10 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{BitmapSuperblock, DirtyMap, Level, Role, Superblock, Uuid};
+use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Role, Superblock, Uuid};
 
 use crate::array::{Start, StartMember};
 use crate::geometry::{Geometry, GeometryError, Shape, Slot};
@@ -96,6 +98,16 @@ pub enum Refusal {
         /// Its double.
         other: String,
     },
+    /// Two members for one slot.
+    #[error("{first} and {other} both hold slot {slot}")]
+    OneSlot {
+        /// The slot.
+        slot: u16,
+        /// A member.
+        first: String,
+        /// Another member.
+        other: String,
+    },
     /// A feature that must not be ignored.
     #[error("{member} uses {feature}, which is not handled yet")]
     Unsupported {
@@ -164,6 +176,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let model = candidates[freshest].superblock.clone();
     refuse_disagreement(&candidates, freshest)?;
     let members = sort_out(candidates, &model, &mut left_out);
+    refuse_crowding(&members)?;
     let geometry = geometry(&model, &members)?;
     let in_sync = |slot: Slot| members.iter().any(|member| in_sync_at(member, slot));
     let needed = usize::from(geometry.raid_disks());
@@ -230,11 +243,14 @@ fn of_one_array(
     if ours.is_empty() { Err(Refusal::NoMembers) } else { Ok(ours) }
 }
 
+/// A number alone is no proof of a copy: that of a member that was removed goes to the next that is
+/// added, and the old one may still be attached. It is out of date then.
 fn refuse_copies(candidates: &[Candidate]) -> Result<(), Refusal> {
     for (index, first) in candidates.iter().enumerate() {
         let same = |other: &&Candidate| {
-            other.superblock.device_uuid == first.superblock.device_uuid
-                || other.superblock.dev_number == first.superblock.dev_number
+            let (one, other) = (&first.superblock, &other.superblock);
+            let together = one.events.abs_diff(other.events) <= 1;
+            one.device_uuid == other.device_uuid || (one.dev_number == other.dev_number && together)
         };
         if let Some(other) = candidates[index + 1..].iter().find(same) {
             return Err(Refusal::Duplicate {
@@ -317,12 +333,14 @@ fn sort_out(
     model: &Superblock,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Candidate> {
+    let newest = newest_by_number(&candidates);
     let mut members = Vec::new();
     for mut candidate in candidates {
-        let number = candidate.superblock.dev_number as usize;
-        let role = model.roles.get(number).copied().unwrap_or(Role::Spare);
+        let number = candidate.superblock.dev_number;
+        let role = model.roles.get(number as usize).copied().unwrap_or(Role::Spare);
         let events = candidate.superblock.events;
         let reason = match role {
+            _ if events < newest[&number] => Some(Reason::Stale { events, freshest: model.events }),
             Role::Slot(_) if events + 1 < model.events => {
                 Some(Reason::Stale { events, freshest: model.events })
             }
@@ -338,12 +356,52 @@ fn sort_out(
                 left_out.push(LeftOut { member: candidate.info.name, reason });
             }
             None => {
-                candidate.superblock.roles.clone_from(&model.roles);
+                take_role(&mut candidate.superblock, model, role);
                 members.push(candidate);
             }
         }
     }
     members
+}
+
+/// The most events among the candidates of each number.
+fn newest_by_number(candidates: &[Candidate]) -> BTreeMap<u32, u64> {
+    let mut newest = BTreeMap::new();
+    for superblock in candidates.iter().map(|candidate| &candidate.superblock) {
+        let events: &mut u64 = newest.entry(superblock.dev_number).or_default();
+        *events = superblock.events.max(*events);
+    }
+    newest
+}
+
+/// Gives a member the role that the freshest superblock knows. A spare whose superblock does not say
+/// yet that it got a slot holds nothing of it: the crash came between the superblocks of one update.
+fn take_role(superblock: &mut Superblock, model: &Superblock, role: Role) {
+    let at_home = superblock.own_role() == role;
+    if role.slot().is_some() && !at_home {
+        superblock.recovery_offset_sectors = Some(0);
+    }
+    // All ones is no progress that anybody made.
+    if superblock.recovery_offset_sectors == Some(u64::MAX) {
+        superblock.recovery_offset_sectors = Some(0);
+    }
+    if !at_home {
+        superblock.features = superblock.features.with(Features::RECOVERY_BITMAP, false);
+    }
+    superblock.roles.clone_from(&model.roles);
+}
+
+/// A slot has one member.
+fn refuse_crowding(members: &[Candidate]) -> Result<(), Refusal> {
+    let mut holders: BTreeMap<u16, &Candidate> = BTreeMap::new();
+    for member in members {
+        let Some(slot) = member.superblock.own_role().slot() else { continue };
+        if let Some(first) = holders.insert(slot, member) {
+            let (first, other) = (first.info.name.clone(), member.info.name.clone());
+            return Err(Refusal::OneSlot { slot, first, other });
+        }
+    }
+    Ok(())
 }
 
 fn geometry(model: &Superblock, members: &[Candidate]) -> Result<Geometry, Refusal> {
@@ -455,7 +513,7 @@ fn by_bitmap(
         let features = member.superblock.features;
         bitmap.is_some()
             && member.superblock.recovery_offset_sectors.is_some()
-            && features.contains(mdspace_format::Features::RECOVERY_BITMAP)
+            && features.contains(Features::RECOVERY_BITMAP)
     };
     members.iter().filter(marked).map(|member| member.id).collect()
 }
