@@ -69,6 +69,8 @@ struct Member {
     info: MemberInfo,
     superblock: Superblock,
     state: MemberState,
+    /// While it is recovering: data up to this member sector are there for good.
+    flushed_sectors: u64,
     bad: Arc<Ranges>,
 }
 
@@ -77,7 +79,7 @@ struct Member {
 enum MemberState {
     /// All data of its slot are there.
     InSync(Slot),
-    /// Data up to this member sector are there.
+    /// Data up to this member sector are there to be read; not all of them may be flushed yet.
     Recovering(Slot, u64),
     /// It waits for a slot.
     Spare,
@@ -124,6 +126,7 @@ impl Controller {
                 },
                 _ => MemberState::Spare,
             },
+            flushed_sectors: member.superblock.recovery_offset_sectors.unwrap_or(0),
             superblock: member.superblock,
             bad: Arc::new(member.bad),
         });

@@ -7,5 +7,6 @@
 mod degraded;
 mod faults;
 mod levels;
+mod power;
 mod shapes;
 mod world;

@@ -26,15 +26,25 @@ pub(crate) struct Shape {
     pub(crate) version: MetadataVersion,
     pub(crate) bitmap: bool,
     pub(crate) block_bytes: u32,
+    /// Sectors of the first disk's data.
+    pub(crate) member_sectors: u64,
     /// Each disk is larger by so many sectors than the one before.
     pub(crate) growth: u64,
 }
 
 impl Shape {
     pub(crate) const fn new(level: Level, layout: u32, disks: u16, chunk_sectors: u32) -> Self {
-        let version = MetadataVersion::V1_2;
-        let (bitmap, block_bytes) = (true, 512);
-        Self { level, layout, disks, chunk_sectors, version, bitmap, block_bytes, growth: 0 }
+        Self {
+            level,
+            layout,
+            disks,
+            chunk_sectors,
+            version: MetadataVersion::V1_2,
+            bitmap: true,
+            block_bytes: 512,
+            member_sectors: MEMBER_SECTORS,
+            growth: 0,
+        }
     }
 
     pub(crate) const fn without_bitmap(self) -> Self {
@@ -42,7 +52,7 @@ impl Shape {
     }
 
     pub(crate) fn disk_sectors(&self, index: usize) -> u64 {
-        DATA_OFFSET + MEMBER_SECTORS + self.growth * index as u64
+        DATA_OFFSET + self.member_sectors + self.growth * index as u64
     }
 
     /// How many disks may be lost, whichever they are.

@@ -123,6 +123,12 @@ impl World {
         self.power_on();
     }
 
+    /// A crash in which these disks lose what they were not told to flush.
+    pub(crate) fn power_cut(&mut self, disks: impl IntoIterator<Item = usize>) {
+        self.crash();
+        disks.into_iter().for_each(|disk| self.disks.disk(disk).lose_cache());
+    }
+
     /// Writes a new array over the first disks, without those for which `is_there` says no.
     pub(crate) fn create(&mut self, is_there: impl Fn(usize) -> bool) {
         let shape = self.setup.shape;

@@ -158,7 +158,8 @@ impl Controller {
         };
         let by_bitmap = state != MemberState::Spare;
         self.forget_twin(&superblock);
-        let member = Member { id, info, superblock, state, bad: Arc::default() };
+        let (flushed_sectors, bad) = (0, Arc::default());
+        let member = Member { id, info, superblock, state, flushed_sectors, bad };
         self.prepare(&member, by_bitmap).await?;
         self.members.push(member);
         if by_bitmap {

@@ -48,7 +48,8 @@ impl Controller {
             superblock.resync_offset_sectors = resync;
             superblock.roles.clone_from(&roles);
             superblock.recovery_offset_sectors = match member.state {
-                MemberState::Recovering(_, done) => Some(done),
+                // What is done and not flushed would be missing after a power cut.
+                MemberState::Recovering(..) => Some(member.flushed_sectors),
                 _ => None,
             };
         }

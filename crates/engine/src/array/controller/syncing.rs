@@ -160,6 +160,7 @@ impl Controller {
         let mut given = false;
         for (member, slot) in spares.zip(vacant) {
             member.state = MemberState::Recovering(slot, 0);
+            member.flushed_sectors = 0;
             given = true;
         }
         if given {
@@ -212,7 +213,11 @@ impl Controller {
         let Some(run) = &self.sync.task else { return };
         let (done, ended) = (run.task.done(), run.task.ended());
         let step = (run.total_sectors / CHECKPOINTS).max(1);
-        let record = ended.is_some() || done >= run.recorded + step;
+        // A recovery that is complete is recorded as such.
+        let record = match ended {
+            Some(ended) => ended != Ended::Complete,
+            None => done >= run.recorded + step,
+        };
         let task = run.task.clone();
         self.advance(&task, done);
         if record {
@@ -254,9 +259,15 @@ impl Controller {
         if self.mode == WriteMode::Broken || self.read_only || self.recovering().is_empty() {
             return;
         }
-        if self.flush_members().await {
-            self.update_superblocks().await;
+        if !self.flush_members().await {
+            return;
         }
+        for member in &mut self.members {
+            if let MemberState::Recovering(_, done) = member.state {
+                member.flushed_sectors = done;
+            }
+        }
+        self.update_superblocks().await;
     }
 
     async fn sync_ended(&mut self, task: &SyncTask, ended: Ended) {
@@ -277,8 +288,12 @@ impl Controller {
         }
     }
 
-    /// Recovered members hold all their data now. The checkpoint before has flushed it.
+    /// Recovered members hold all their data now, once those are flushed: a superblock that calls
+    /// them in sync promises that.
     async fn recovered(&mut self, members: &[MemberId]) {
+        if !self.flush_members().await {
+            return;
+        }
         for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
             if let MemberState::Recovering(slot, _) = member.state {
                 member.state = MemberState::InSync(slot);

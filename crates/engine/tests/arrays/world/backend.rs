@@ -77,13 +77,13 @@ impl RamBackend {
                 }
                 (result, None)
             }
-            IoOp::Write { sector, from, .. } => {
+            IoOp::Write { sector, from, fua } => {
                 let (bytes, buffer) = taken(from);
-                (disk.write(sector, &bytes), buffer)
+                (disk.write(sector, &bytes, fua), buffer)
             }
             IoOp::Flush => (disk.flush(), None),
             IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
-                (disk.write(sector, &vec![0; sectors as usize * SECTOR]), None)
+                (disk.write(sector, &vec![0; sectors as usize * SECTOR], false), None)
             }
         };
         IoDone { result: result as Result<(), IoError>, buffer }

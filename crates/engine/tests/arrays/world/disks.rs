@@ -1,7 +1,7 @@
 //! Disks in memory that count what is asked of them and fail as they are told.
 
 use std::cell::{RefCell, RefMut};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -32,6 +32,8 @@ pub(crate) struct Disk {
     pub(crate) sectors_read: u64,
     /// Every write since it was last taken, in the order of their ends.
     pub(crate) writes: Vec<Range<u64>>,
+    /// Sectors that were written and not flushed, as they were before.
+    unflushed: BTreeMap<u64, Vec<u8>>,
     /// Writes and flushes that end well before `write_error` takes hold.
     pub(crate) grace: u64,
     /// Where `write_error` holds; everywhere without it.
@@ -142,11 +144,25 @@ impl Disk {
         Ok(())
     }
 
-    pub(super) fn write(&mut self, sector: u64, bytes: &[u8]) -> Result<(), IoError> {
+    /// The power fails: what was not flushed is not there.
+    pub(crate) fn lose_cache(&mut self) {
+        for (sector, old) in std::mem::take(&mut self.unflushed) {
+            self.bytes[byte(sector)..byte(sector + 1)].copy_from_slice(&old);
+        }
+    }
+
+    pub(super) fn write(&mut self, sector: u64, bytes: &[u8], fua: bool) -> Result<(), IoError> {
         let sectors = (bytes.len() / SECTOR) as u64;
         self.check_place(sector, bytes.len());
         let here = |range: &Range<u64>| range.contains(&sector);
         self.spend(self.write_error.filter(|_| self.errors_in.as_ref().is_none_or(here)))?;
+        for sector in sector..sector + sectors {
+            let old = || self.bytes[byte(sector)..byte(sector + 1)].to_vec();
+            match fua {
+                true => drop(self.unflushed.remove(&sector)),
+                false => drop(self.unflushed.entry(sector).or_insert_with(old)),
+            }
+        }
         self.bytes[byte(sector)..byte(sector + sectors)].copy_from_slice(bytes);
         if !self.unreadable_for_good {
             self.unreadable.retain(|bad| !(sector..sector + sectors).contains(bad));
@@ -156,7 +172,9 @@ impl Disk {
     }
 
     pub(super) fn flush(&mut self) -> Result<(), IoError> {
-        self.spend(self.flush_error)
+        self.spend(self.flush_error)?;
+        self.unflushed.clear();
+        Ok(())
     }
 
     fn spend(&mut self, error: Option<IoErrorKind>) -> Result<(), IoError> {
