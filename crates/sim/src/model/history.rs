@@ -115,7 +115,9 @@ impl History {
         if !quiet || self.live(begun).any(|entry| entry.value == Value::Anything) {
             return;
         }
-        let from_platter = self.live(begun).any(|e| e.value == seen && e.on_platter);
+        // Zeroes may be from the platter or from a later discard: only where it is sure does the
+        // read say what a power cut can bring back.
+        let from_platter = self.live(begun).all(|e| e.value != seen || e.on_platter);
         if from_platter {
             self.entries.retain(|entry| entry.value == seen || !entry.on_platter);
         }

@@ -212,3 +212,14 @@ fn histories_stay_short_when_flushes_come() {
     assert!(one.0.sectors[0].is_settled());
     assert!(one.0.volatile.is_empty());
 }
+
+#[test]
+fn zeroes_that_may_be_from_a_discard_say_nothing_of_the_platter() {
+    let mut one = One::new();
+    one.write(1);
+    one.0.cut_power();
+    one.fail(0);
+    assert!(one.read(0));
+    one.0.cut_power();
+    assert!(one.read(1));
+}

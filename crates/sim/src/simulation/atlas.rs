@@ -17,6 +17,9 @@ use crate::world::World;
 /// How long after a fault is over the engine may still be busy with it.
 const AFTERMATH: Duration = Duration::from_secs(2);
 
+/// How long after a resync found no space the engine may wait before it tries again.
+const SECOND_TRY: Duration = Duration::from_secs(60);
+
 /// Where it hurts.
 #[derive(Debug)]
 pub(super) struct Atlas {
@@ -111,7 +114,7 @@ impl Atlas {
     pub(super) fn drained(&mut self, disk: DiskIndex, now: Time) {
         if self.full.remove(&disk) {
             self.last_drained = now;
-            self.crashed = Some(now);
+            self.crashed = Some(now + SECOND_TRY);
         }
     }
 

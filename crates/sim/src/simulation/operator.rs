@@ -203,7 +203,9 @@ impl Simulation {
     /// Mends a removed disk, or plugs a new one in, and adds it.
     fn put_back(&mut self, disk: DiskIndex) {
         self.close(disk);
-        let disk = if self.random.coin() { self.replace(disk) } else { disk };
+        let block_sectors = self.world.disk(disk, |disk| disk.spec.block_sectors());
+        let fits = block_sectors <= self.process().block_sectors();
+        let disk = if !fits || self.random.coin() { self.replace(disk) } else { disk };
         self.mend(disk);
         self.atlas.forgive(disk);
         self.add(disk);
@@ -217,7 +219,10 @@ impl Simulation {
 
     /// A new disk instead of `disk`, which leaves the machine.
     fn replace(&mut self, disk: DiskIndex) -> DiskIndex {
-        let spec = self.world.disk(disk, |disk| disk.spec.clone());
+        let mut spec = self.world.disk(disk, |disk| disk.spec.clone());
+        // An array that was assembled without its disks of large blocks cannot take them any more.
+        let block_bytes = self.process().block_sectors() as u32 * 512;
+        spec.logical_block_bytes = spec.logical_block_bytes.min(block_bytes);
         let new = self.world.add_disk(spec);
         self.world.note(format_args!("-- {new} replaces {disk}"));
         self.disks.retain(|&d| d != disk);
