@@ -127,7 +127,7 @@ pub enum Refusal {
         field: &'static str,
     },
     /// Each half ran without the other.
-    #[error("{first} and {other} each say that the other failed: both ran alone since")]
+    #[error("{first} and {other} each ran without the other: what was written differs")]
     SplitBrain {
         /// A member of one half.
         first: String,
@@ -286,7 +286,8 @@ fn freshest(candidates: &[Candidate], options: &Options) -> Result<usize, Refusa
     let freshest = freshest.ok_or(Refusal::NoMembers)?;
     let halves = candidates.iter().find(|other| {
         let one = &candidates[freshest].superblock;
-        calls_faulty(one, &other.superblock) && calls_faulty(&other.superblock, one)
+        let mutual = calls_faulty(one, &other.superblock) && calls_faulty(&other.superblock, one);
+        mutual || ran_apart(one, &other.superblock)
     });
     let Some(other) = halves else { return Ok(freshest) };
     let preferred = |name: &String| {
@@ -302,6 +303,19 @@ fn freshest(candidates: &[Candidate], options: &Options) -> Result<usize, Refusa
 fn calls_faulty(one: &Superblock, other: &Superblock) -> bool {
     one.own_role().slot().is_some()
         && one.roles.get(other.dev_number as usize) == Some(&Role::Faulty)
+}
+
+/// Whether both ran degraded, with no member in common: the halves of an array that were started
+/// without each other. A member that was missing from the start is not called faulty, so this
+/// shows only in who is listed at all.
+fn ran_apart(one: &Superblock, other: &Superblock) -> bool {
+    let degraded = |superblock: &Superblock| {
+        let slots = superblock.roles.iter().filter(|role| role.slot().is_some()).count();
+        superblock.own_role().slot().is_some() && slots < superblock.raid_disks as usize
+    };
+    let both = |(one, other): (&Role, &Role)| one.slot().is_some() && other.slot().is_some();
+    let in_common = one.roles.iter().zip(&other.roles).any(both);
+    degraded(one) && degraded(other) && !in_common
 }
 
 fn refuse_disagreement(candidates: &[Candidate], freshest: usize) -> Result<(), Refusal> {
