@@ -18,11 +18,14 @@ impl Controller {
     /// update is written again to say so. False when the array broke over it.
     pub(super) async fn update_superblocks(&mut self) -> bool {
         loop {
-            self.events += 1;
-            self.stamp();
-            let mut failed = self.write_bitmap_headers().await;
+            let mut failed = self.bring_up_laggards().await;
             if failed.is_empty() {
-                failed = self.write_superblocks().await;
+                self.events += 1;
+                self.stamp();
+                failed = self.write_bitmap_headers().await;
+            }
+            if failed.is_empty() {
+                failed = self.write_superblocks(&|_| true).await;
             }
             if failed.is_empty() {
                 return true;
@@ -34,6 +37,20 @@ impl Controller {
             let epoch = self.publish();
             self.array.views.adopted(epoch).await;
         }
+    }
+
+    /// Members may be one event behind after a crash in an update. If this update went past them and
+    /// power failed again, they would be two behind and count as stale: so they catch up first.
+    async fn bring_up_laggards(&mut self) -> Vec<(MemberId, IoError)> {
+        let events = self.events;
+        let behind = |member: &&Member| member.is_live() && member.superblock.events < events;
+        let laggards: Vec<_> =
+            self.members.iter().filter(behind).map(|member| member.id).collect();
+        if laggards.is_empty() {
+            return Vec::new();
+        }
+        self.stamp();
+        self.write_superblocks(&|member| laggards.contains(&member.id)).await
     }
 
     /// Brings every live member's superblock to the state of the array.
@@ -84,8 +101,11 @@ impl Controller {
         }
     }
 
-    async fn write_superblocks(&self) -> Vec<(MemberId, IoError)> {
-        let live = self.members.iter().filter(|member| member.is_live());
+    async fn write_superblocks(
+        &self,
+        wanted: &dyn Fn(&Member) -> bool,
+    ) -> Vec<(MemberId, IoError)> {
+        let live = self.members.iter().filter(|member| member.is_live() && wanted(member));
         let writes = live.map(|member| {
             let sector = member.superblock.place.sector;
             self.write_metadata(member, sector, member.superblock.encode())
