@@ -251,7 +251,7 @@ fn a_resync_that_cannot_go_on_is_not_begun_again_and_again() {
     world.rounds(1000);
     world.disks.reset_counts();
     world.rounds(1000);
-    let read = world.disks.disk(1).sectors_read;
+    let read = world.disks.disk(1).sectors_read();
     assert!(read < 10 * MEMBER_SECTORS, "{read} sectors were read for nothing");
 }
 
@@ -270,7 +270,7 @@ fn a_read_only_array_writes_nothing_even_when_a_member_fails() {
         world.assemble(&all, &options).unwrap();
         world.verify();
         // Parity may lie on members that nobody reads.
-        let reads = |disk: &usize| world.disks.disk(*disk).sectors_read;
+        let reads = |disk: &usize| world.disks.disk(*disk).sectors_read();
         let used = all.iter().copied().max_by_key(reads).unwrap();
         world.disks.disk(used).read_error = Some(IoErrorKind::Gone);
         world.verify();

@@ -2,11 +2,13 @@
 //!
 //! Every test runs a [`world::World`] on one thread under a seed; a failure prints the seed.
 #![expect(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
-#![allow(dead_code, reason = "the tests of faults and crashes come next")]
 
+mod crash;
 mod degraded;
 mod faults;
 mod levels;
+mod members;
 mod power;
 mod shapes;
+mod syncing;
 mod world;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
 use mdspace_engine::assembly::{self, LeftOut, Options, Refusal};
-use mdspace_engine::create::{self, NewDevice};
+use mdspace_engine::create::{self, CreateError, NewDevice};
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
 use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
@@ -64,6 +64,9 @@ pub(crate) struct World {
     /// What the array should hold, once [`World::learn`] has seen it.
     pub(crate) model: Vec<u8>,
 }
+
+/// Where a task leaves what it ends with.
+type Slot<T> = Rc<RefCell<Option<T>>>;
 
 struct NoDriver;
 
@@ -131,6 +134,16 @@ impl World {
 
     /// Writes a new array over the first disks, without those for which `is_there` says no.
     pub(crate) fn create(&mut self, is_there: impl Fn(usize) -> bool) {
+        let creating = self.creating(is_there);
+        self.finish("create", &creating).unwrap();
+    }
+
+    /// As [`World::create`], but without waiting for its end.
+    pub(crate) fn begin_to_create(&mut self) {
+        self.creating(|_| true);
+    }
+
+    fn creating(&mut self, is_there: impl Fn(usize) -> bool) -> Slot<Result<(), CreateError>> {
         let shape = self.setup.shape;
         let places = (0..usize::from(shape.disks)).map(|index| {
             is_there(index).then(|| NewDevice {
@@ -145,7 +158,7 @@ impl World {
         });
         let plan = plan.unwrap();
         let lane = self.lanes[0].0.clone();
-        self.run(async move { create::write(&lane, &plan).await }).unwrap();
+        self.spawn(0, async move { create::write(&lane, &plan).await })
     }
 
     /// Assembles every disk that has a superblock.
@@ -234,11 +247,7 @@ impl World {
         self.finish("a task", &running)
     }
 
-    fn spawn<T: 'static>(
-        &self,
-        lane: usize,
-        task: impl Future<Output = T> + 'static,
-    ) -> Rc<RefCell<Option<T>>> {
+    fn spawn<T: 'static>(&self, lane: usize, task: impl Future<Output = T> + 'static) -> Slot<T> {
         let slot = Rc::new(RefCell::new(None));
         let filled = slot.clone();
         self.lanes[lane].0.spawn(async move {
@@ -248,7 +257,7 @@ impl World {
         slot
     }
 
-    fn finish<T>(&mut self, what: &str, slot: &Rc<RefCell<Option<T>>>) -> T {
+    fn finish<T>(&mut self, what: &str, slot: &Slot<T>) -> T {
         self.until(what, |_| slot.borrow().is_some());
         slot.borrow_mut().take().unwrap()
     }
@@ -276,7 +285,7 @@ impl World {
         self.port(0).sectors()
     }
 
-    fn some_lane(&mut self) -> usize {
+    pub(crate) fn some_lane(&mut self) -> usize {
         self.random.below(self.lanes.len() as u64) as usize
     }
 
@@ -351,7 +360,7 @@ impl World {
         }
     }
 
-    fn disjoint_ranges(&mut self, most: usize) -> Vec<(u64, u64)> {
+    pub(crate) fn disjoint_ranges(&mut self, most: usize) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for _ in 0..most {
             let (sector, sectors) = self.random_range();
@@ -395,6 +404,12 @@ impl World {
         self.array.as_ref().expect("an array runs").0.command(Command { action, reply });
         self.until("an answer", |_| answer.lock().unwrap().is_some());
         answer.lock().unwrap().take().unwrap()
+    }
+
+    /// Orders the controller, and does not wait for its answer.
+    pub(crate) fn order(&self, action: Action) {
+        let reply = Box::new(drop);
+        self.array.as_ref().expect("an array runs").0.command(Command { action, reply });
     }
 
     pub(crate) fn status(&mut self) -> ArrayStatus {
@@ -482,6 +497,11 @@ impl World {
         self.array = None;
     }
 
+    /// After an order to stop: the array's memory goes.
+    pub(crate) fn forget_array(&mut self) {
+        self.array = None;
+    }
+
     /// Stops and assembles again.
     pub(crate) fn restart(&mut self) {
         self.stop();
@@ -497,7 +517,7 @@ impl std::fmt::Display for World {
 }
 
 /// A request under way.
-pub(crate) struct Pending(Rc<RefCell<Option<Result<(), RequestError>>>>);
+pub(crate) struct Pending(Slot<Result<(), RequestError>>);
 
 impl Pending {
     pub(crate) fn has_ended(&self) -> bool {

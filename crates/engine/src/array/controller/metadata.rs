@@ -44,8 +44,7 @@ impl Controller {
     async fn bring_up_laggards(&mut self) -> Vec<(MemberId, IoError)> {
         let events = self.events;
         let behind = |member: &&Member| member.is_live() && member.superblock.events < events;
-        let laggards: Vec<_> =
-            self.members.iter().filter(behind).map(|member| member.id).collect();
+        let laggards: Vec<_> = self.members.iter().filter(behind).map(|member| member.id).collect();
         if laggards.is_empty() {
             return Vec::new();
         }

@@ -29,7 +29,7 @@ pub(crate) struct Disk {
     pub(crate) write_error: Option<IoErrorKind>,
     /// How every flush ends.
     pub(crate) flush_error: Option<IoErrorKind>,
-    pub(crate) sectors_read: u64,
+    pub(crate) reads: Vec<Range<u64>>,
     /// Every write since it was last taken, in the order of their ends.
     pub(crate) writes: Vec<Range<u64>>,
     /// Sectors that were written and not flushed, as they were before.
@@ -103,7 +103,7 @@ impl Disks {
     /// Forgets what was asked of every disk so far.
     pub(crate) fn reset_counts(&self) {
         for disk in self.0.borrow_mut().iter_mut() {
-            disk.sectors_read = 0;
+            disk.reads.clear();
             disk.writes.clear();
         }
     }
@@ -126,16 +126,22 @@ impl Disk {
 
     /// Sectors written in `range`.
     pub(crate) fn sectors_written(&self, range: Range<u64>) -> u64 {
-        let inside = |write: &Range<u64>| {
-            write.end.min(range.end).saturating_sub(write.start.max(range.start))
-        };
-        self.writes.iter().map(inside).sum()
+        sectors_inside(&self.writes, &range)
+    }
+
+    /// Sectors read in `range`.
+    pub(crate) fn sectors_read_in(&self, range: Range<u64>) -> u64 {
+        sectors_inside(&self.reads, &range)
+    }
+
+    pub(crate) fn sectors_read(&self) -> u64 {
+        self.sectors_read_in(0..u64::MAX)
     }
 
     pub(super) fn read(&mut self, sector: u64, out: &mut [u8]) -> Result<(), IoError> {
         let sectors = (out.len() / SECTOR) as u64;
         self.check_place(sector, out.len());
-        self.sectors_read += sectors;
+        self.reads.push(sector..sector + sectors);
         fails(self.read_error)?;
         if self.unreadable.range(sector..sector + sectors).next().is_some() {
             return fails(Some(IoErrorKind::Medium));
@@ -154,7 +160,7 @@ impl Disk {
     pub(super) fn write(&mut self, sector: u64, bytes: &[u8], fua: bool) -> Result<(), IoError> {
         let sectors = (bytes.len() / SECTOR) as u64;
         self.check_place(sector, bytes.len());
-        let here = |range: &Range<u64>| range.contains(&sector);
+        let here = |range: &Range<u64>| sector < range.end && range.start < sector + sectors;
         self.spend(self.write_error.filter(|_| self.errors_in.as_ref().is_none_or(here)))?;
         for sector in sector..sector + sectors {
             let old = || self.bytes[byte(sector)..byte(sector + 1)].to_vec();
@@ -192,6 +198,11 @@ impl Disk {
         assert!(byte(sector).is_multiple_of(block), "sector {sector} begins no block");
         assert!(byte(sector) + length <= self.bytes.len(), "sector {sector} is off the device");
     }
+}
+
+fn sectors_inside(ios: &[Range<u64>], range: &Range<u64>) -> u64 {
+    let inside = |io: &Range<u64>| io.end.min(range.end).saturating_sub(io.start.max(range.start));
+    ios.iter().map(inside).sum()
 }
 
 fn byte(sector: u64) -> usize {

@@ -1,0 +1,272 @@
+//! Check, repair, resync and recovery: what they find, what they mend, and what they leave alone.
+
+use mdspace_engine::array::Action;
+use mdspace_engine::assembly::Options;
+use mdspace_engine::geometry::{Geometry, Level, Shape as Map};
+use mdspace_engine::request::Request;
+use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
+use mdspace_format::superblock::RESYNC_NONE;
+use std::rc::Rc;
+
+use crate::shapes::{self, Shape};
+use crate::world::{SECTOR, Setup, World};
+
+/// Where a member's bytes hold parity, or a copy that is not the first.
+fn redundant_byte(world: &World) -> (usize, usize) {
+    let superblock = world.disks.superblock(0).unwrap();
+    let shape = world.shape();
+    let map = Map {
+        level: shape.level,
+        layout: shape.layout,
+        raid_disks: shape.disks,
+        chunk_sectors: shape.chunk_sectors,
+        member_sectors: superblock.size_sectors,
+        member_sizes: Vec::new(),
+    };
+    let (slot, sector) = match Geometry::new(&map).unwrap() {
+        Geometry::Parity(map) => (map.row(1).p().0, map.row(1).member_sector() + 3),
+        Geometry::Raid10(map) => {
+            let (slot, sector) = map.copies_of(1).nth(1).unwrap();
+            (slot.0, sector + 3)
+        }
+        _ => (1, 21),
+    };
+    let sector = superblock.data_offset_sectors + sector;
+    let holder = |disk: &usize| {
+        let own = world.disks.superblock(*disk).and_then(|superblock| superblock.own_role().slot());
+        own == Some(slot)
+    };
+    let disk = (0..usize::from(shape.disks)).find(holder).unwrap();
+    (disk, sector as usize * SECTOR + 77)
+}
+
+#[test]
+fn a_flipped_byte_of_redundancy_is_counted_and_repaired() {
+    for (seed, shape) in (1..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(10);
+        assert_eq!(world.check(), 0, "{world}");
+        let (disk, byte) = redundant_byte(&world);
+        world.disks.disk(disk).bytes[byte] ^= 0x10;
+        let counted = world.check();
+        assert!(counted > 0, "{world}");
+        if shape.level.has_parity() {
+            assert_eq!(counted, 8, "one unit of 4 KiB ({world})");
+        }
+        assert_eq!(world.check(), counted, "a check changes nothing ({world})");
+        assert_eq!(world.repair(), counted, "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+        world.verify();
+    }
+}
+
+/// md's way: data are taken for right, and parity follows.
+#[test]
+fn a_flipped_byte_of_data_is_counted_and_becomes_the_truth() {
+    for (seed, shape) in
+        (100..).zip([shapes::RAID5, shapes::RAID6, Shape::new(Level::Raid4, 0, 3, 8)])
+    {
+        let mut world = World::synced(Setup::new(shape, seed));
+        let data = world.disks.data();
+        // Where these layouts begin: RAID6 has Q on the first member.
+        let disk = usize::from(shape.level == Level::Raid6);
+        world.disks.disk(disk).bytes[data.start as usize * SECTOR + 5] ^= 1;
+        world.model[5] ^= 1;
+        assert_eq!(world.check(), 8, "{world}");
+        assert_eq!(world.repair(), 8, "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+        world.fail(0);
+        world.verify();
+    }
+}
+
+#[test]
+fn a_check_under_load_sees_no_false_mismatch() {
+    for (seed, shape) in (200..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Check).unwrap();
+        world.write_many(30);
+        world.wait_status("the end of the check", |status| {
+            status.sync.action == SyncAction::Idle && status.sync.last_action == SyncAction::Check
+        });
+        assert_eq!(world.status().mismatch_sectors, 0, "{world}");
+        world.verify();
+    }
+}
+
+#[test]
+fn a_rebuild_under_load_loses_nothing() {
+    for (seed, shape) in (300..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let new = usize::from(shape.disks);
+        world.fail(1);
+        world.add(new).unwrap();
+        for _ in 0..10 {
+            world.write_many(3);
+            let (sector, sectors) = world.random_range();
+            let found = world.read(sector, sectors).unwrap();
+            world.compare(sector, &found);
+        }
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{world}");
+        world.fail(0);
+        world.verify();
+    }
+}
+
+#[test]
+fn a_rebuild_goes_on_where_it_was_after_a_stop() {
+    let mut resumed = 0;
+    for (seed, shape) in (400..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let new = usize::from(shape.disks);
+        world.fail(1);
+        world.add(new).unwrap();
+        world.wait_status("a rebuild half done", |status| {
+            status.sync.completed_sectors > 100 || status.degraded() == 0
+        });
+        world.stop();
+        let offset = world.disks.superblock(new).unwrap().recovery_offset_sectors;
+        world.disks.reset_counts();
+        world.assemble_all().unwrap();
+        world.wait_idle();
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        let data = world.disks.data();
+        let kept = data.start..data.start + offset.unwrap_or(0);
+        assert_eq!(world.disks.disk(new).sectors_written(kept.clone()), 0, "{world}, {kept:?}");
+        resumed += usize::from(!kept.is_empty());
+        world.verify();
+        assert_eq!(world.check(), 0, "{world}");
+        world.fail(0);
+        world.verify();
+    }
+    assert!(resumed > 10, "only {resumed} rebuilds were caught half done");
+}
+
+#[test]
+fn a_quiet_array_is_marked_clean_and_a_crash_then_costs_nothing() {
+    for (seed, shape) in (500..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(5);
+        assert_eq!(world.status().state, ArrayState::Active, "{world}");
+        let dirty = world.disks.superblock(0).unwrap().resync_offset_sectors;
+        assert_eq!(dirty, 0, "{world}");
+        world.wait_clean();
+        world.crash();
+        let clean = world.disks.superblock(0).unwrap().resync_offset_sectors;
+        assert_eq!(clean, RESYNC_NONE, "{world}");
+        world.assemble_all().unwrap();
+        world.rounds(200);
+        assert_eq!(world.status().sync.last_action, SyncAction::Idle, "{world}");
+        world.verify();
+    }
+}
+
+#[test]
+fn an_interrupted_first_resync_goes_on_after_a_stop() {
+    for (seed, shape) in (600..).zip([shapes::RAID6, shapes::RAID1, shapes::RAID10]) {
+        for bitmap in [true, false] {
+            let mut world = World::created(Setup::shuffled(Shape { bitmap, ..shape }, seed));
+            world.rounds(40);
+            world.restart();
+            world.wait_idle();
+            world.learn();
+            assert_eq!(world.check(), 0, "{world}");
+            world.write_many(5);
+            world.restart();
+            assert_eq!(world.check(), 0, "{world}");
+            for disk in 0..shape.can_lose() {
+                world.fail(disk);
+            }
+            world.verify();
+        }
+    }
+}
+
+/// Mirrors that differ where nothing was ever written must still give every reader the same bytes.
+#[test]
+fn unsynced_mirrors_read_the_same_every_time() {
+    for (seed, shape) in
+        (700..).zip([shapes::RAID1, shapes::RAID10, Shape::new(Level::Raid10, 0x103, 4, 16)])
+    {
+        let mut world = World::created(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.learn();
+        for _ in 0..3 {
+            world.verify();
+        }
+        world.write_many(5);
+        world.verify();
+        world.command(Action::Idle).unwrap();
+        world.verify();
+        world.wait_idle();
+        world.verify();
+        world.restart();
+        world.verify();
+    }
+}
+
+#[test]
+fn a_frozen_array_starts_nothing_by_itself() {
+    let mut world = World::synced(Setup::new(shapes::RAID5, 800));
+    world.command(Action::Freeze).unwrap();
+    world.fail(0);
+    world.add(4).unwrap();
+    world.rounds(100);
+    assert_eq!(world.status().sync.action, SyncAction::Frozen);
+    assert_eq!(world.member_state(4), Some(MemberState::Spare));
+    world.command(Action::Idle).unwrap();
+    world.wait_status("a whole array", |status| status.degraded() == 0);
+    world.verify();
+}
+
+#[test]
+fn a_degraded_array_is_checked_as_far_as_it_can_be() {
+    for (seed, shape) in (900..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.fail(0);
+        world.write_many(5);
+        assert_eq!(world.check(), 0, "{world}");
+        assert_eq!(world.repair(), 0, "{world}");
+        world.verify();
+    }
+}
+
+#[test]
+fn a_stop_waits_for_writes_and_refuses_later_ones() {
+    for (seed, shape) in (1000..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let bytes = world.random.bytes(8 * SECTOR);
+        let from = Rc::new(bytes.clone());
+        let early = world.start(1, Request::Write { sector: 8, from, fua: false });
+        world.rounds(2);
+        world.command(Action::Stop).unwrap();
+        let ended = world.end(&early);
+        let late = world.write(0, vec![0; 8 * SECTOR]);
+        assert!(late.is_err(), "{world}");
+        world.forget_array();
+        world.assemble_all().unwrap();
+        if ended.is_ok() {
+            world.remember(8, &bytes);
+        }
+        world.verify();
+        world.rounds(50);
+        assert_eq!(world.status().sync.last_action, SyncAction::Idle, "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+#[test]
+fn an_array_stopped_twice_in_a_row_and_read_only_is_as_it_was() {
+    let mut world = World::synced(Setup::new(shapes::RAID6, 1100));
+    world.write_many(5);
+    world.stop();
+    let before: Vec<_> = (0..5).map(|disk| world.disks.disk(disk).bytes.clone()).collect();
+    let options = Options { read_only: true, ..Options::default() };
+    world.assemble(&[0, 1, 2, 3, 4], &options).unwrap();
+    world.verify();
+    world.stop();
+    for (disk, bytes) in before.iter().enumerate() {
+        assert!(world.disks.disk(disk).bytes == *bytes, "disk {disk} changed");
+    }
+}
