@@ -73,7 +73,7 @@ pub(crate) enum Verb {
     /// Print what happened to an array, in mdadm --monitor's words.
     Events(EventsArgs),
     /// Serve a running array at one more front.
-    Serve(FrontArgs),
+    Serve(ServeArgs),
     /// Close one front of a running array.
     Unserve(FrontArgs),
     /// Measure: an array beside its raw members, or the limits of this machine.
@@ -249,6 +249,16 @@ pub(crate) struct FrontArgs {
     pub(crate) name: ArrayName,
     /// nbd:unix:/path.sock or nbd:tcp:[host:]port, with ?ro for read-only.
     pub(crate) front: Address,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) at: FrontArgs,
+    /// Let a TCP front listen where other machines reach it: whoever connects may read and
+    /// overwrite the array.
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 #[derive(Args, Debug)]

@@ -106,7 +106,11 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         Seat::Detached => log::to_file(name).map_err(system)?,
     }
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system)?;
-    let fronts = task.serving().serve.iter().map(fronts::listen).collect::<Result<Vec<_>, _>>()?;
+    let fronts = task
+        .serving()
+        .fronts()
+        .map(|front| fronts::listen(&front))
+        .collect::<Result<Vec<_>, _>>()?;
     let (process, mut notes) = ServingProcess::start(task)?;
     let _listener = match process.open_doors(fronts, &run_dir, &mut notes) {
         Ok(listener) => listener,

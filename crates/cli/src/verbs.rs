@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::args::create::allowed;
 use crate::args::{ArrayName, Verb};
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
@@ -50,7 +51,10 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Get(args) => settings::get(&args),
         Verb::Set(args) => settings::set(&args),
         Verb::Events(args) => events::run(&args),
-        Verb::Serve(args) => ask(&args.name, &Request::Serve { front: args.front.to_string() }),
+        Verb::Serve(args) => {
+            let front = allowed(&args.at.front, args.insecure).to_string();
+            ask(&args.at.name, &Request::Serve { front })
+        }
         Verb::Unserve(args) => ask(&args.name, &Request::Unserve { front: args.front.to_string() }),
         Verb::Bench(args) => bench::run(&args),
         Verb::Demo(args) => crate::demo::run(args.from).map(|()| ExitCode::SUCCESS),

@@ -70,6 +70,14 @@ impl Address {
         }
         Ok(Address { socket, read_only })
     }
+
+    /// The same front end, at an address that other machines may reach.
+    pub fn open_to_others(mut self) -> Address {
+        if let Socket::Tcp { insecure, .. } = &mut self.socket {
+            *insecure = true;
+        }
+        self
+    }
 }
 
 impl FromStr for Address {

@@ -47,7 +47,7 @@ pub enum ListenError {
     /// Other machines would reach the address.
     #[error(
         "{address} can be reached from other machines, and NBD asks nobody who they are: \
-         use a loopback address, or add ?insecure to {front}"
+         use a loopback address, or say --insecure, or ?insecure behind {front}"
     )]
     Insecure {
         /// The address that is no loopback address.

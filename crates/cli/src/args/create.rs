@@ -105,6 +105,10 @@ pub(crate) struct ServingArgs {
     /// Where to serve the array: nbd:unix:/path.sock or nbd:tcp:[host:]port, ?ro for read-only.
     #[arg(long, value_name = "FRONT")]
     pub(crate) serve: Vec<Address>,
+    /// Let TCP fronts listen where other machines reach them: whoever connects may read and
+    /// overwrite the array.
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// Lanes: threads that each carry requests from start to end.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) lanes: u16,
@@ -114,6 +118,18 @@ pub(crate) struct ServingArgs {
     /// Stay in the foreground and log on stderr.
     #[arg(long)]
     pub(crate) foreground: bool,
+}
+
+impl ServingArgs {
+    /// Where to serve, as far as the user allows.
+    pub(crate) fn fronts(&self) -> impl Iterator<Item = Address> + '_ {
+        self.serve.iter().map(|front| allowed(front, self.insecure))
+    }
+}
+
+/// The front, open to other machines if the user says so.
+pub(crate) fn allowed(front: &Address, insecure: bool) -> Address {
+    if insecure { front.clone().open_to_others() } else { front.clone() }
 }
 
 /// mdadm's `--size`.
