@@ -5,6 +5,9 @@
 //! memory, what fails is done without, and nothing is read again. A second read-modify-write would
 //! read new data as old and leave parity stale.
 
+#[cfg(test)]
+mod tests;
+
 use std::rc::Rc;
 
 use mdspace_parity::Change;
