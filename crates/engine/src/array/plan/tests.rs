@@ -157,11 +157,11 @@ fn carry_out(case: &Case, plan: &WritePlan, members: &mut Bytes, fresh: &[u8]) -
             Method::ReadModify => modify(case, column, &read, &fresh_at, &worth),
             Method::Reconstruct | Method::Recover => rewrite(case, plan, column, &read, &fresh_at),
         };
-        for place in 0..row.data_count {
-            worth.blocks[place][at] = data[place];
+        for (place, byte) in data.into_iter().enumerate() {
+            worth.blocks[place][at] = byte;
             let new = case.new.iter().find(|new| new.place == place);
             if new.is_some_and(|new| new.units.contains(&column)) && row.writable.has(place) {
-                after.blocks[place][at] = data[place];
+                after.blocks[place][at] = byte;
             }
         }
         for place in row.parities().filter(|&place| row.writable.has(place)) {
