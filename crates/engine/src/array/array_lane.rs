@@ -192,11 +192,19 @@ impl ArrayLane {
             }
             let chunks = intent_chunks(&view, &range);
             if self.intent.begin(&chunks) {
-                self.writes_in_flight.set(self.writes_in_flight.get() + 1);
                 self.array.views.count_write(self.lane.id());
-                return Ok(Permit { owner: self, chunks });
+                return Ok(Permit { under_way: UnderWay::begin(self), chunks });
             }
             self.learn_intent(&view, &chunks).await;
+        }
+    }
+
+    /// The right to write to members again what they should hold already; `None` where they are not
+    /// to be written at all.
+    pub(super) fn begin_mending(&self) -> Option<UnderWay<'_>> {
+        match self.with_view(|view| view.mode) {
+            WriteMode::ReadOnly | WriteMode::Broken => None,
+            WriteMode::Clean | WriteMode::Closing | WriteMode::Open => Some(UnderWay::begin(self)),
         }
     }
 
@@ -323,14 +331,29 @@ pub(super) struct Finished {
 
 /// The right to write in some bitmap chunks, counted until it drops.
 pub(super) struct Permit<'a> {
-    owner: &'a ArrayLane,
+    under_way: UnderWay<'a>,
     chunks: Range<u64>,
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.owner.intent.end(&self.chunks);
-        self.owner.writes_in_flight.set(self.owner.writes_in_flight.get() - 1);
+        self.under_way.0.intent.end(&self.chunks);
+    }
+}
+
+/// Something that writes to members. While one is under way the array is not marked clean nor ended.
+pub(super) struct UnderWay<'a>(&'a ArrayLane);
+
+impl<'a> UnderWay<'a> {
+    fn begin(lane: &'a ArrayLane) -> Self {
+        lane.writes_in_flight.set(lane.writes_in_flight.get() + 1);
+        Self(lane)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.writes_in_flight.set(self.0.writes_in_flight.get() - 1);
     }
 }
 

@@ -39,6 +39,9 @@ use syncing::Syncing;
 /// How long after the last write the array is marked clean; md's `safe_mode_delay`.
 const SAFE_MODE_DELAY: Duration = Duration::from_millis(200);
 
+/// Between two looks at writes that are to end.
+const RETRY_DELAY: Duration = Duration::from_millis(1);
+
 /// Owner of an array's members, views and metadata.
 pub(super) struct Controller {
     array: Arc<Array>,
@@ -60,6 +63,8 @@ pub(super) struct Controller {
     /// Writes counted when the safe-mode clock was started, and when it rings.
     quiet: Option<(u64, Time)>,
     next_clearing: Option<Time>,
+    /// Orders to refuse writes that wait for those under way to end.
+    until_read_only: Vec<Command>,
     stop: Option<Command>,
 }
 
@@ -144,6 +149,7 @@ impl Controller {
             sync: Syncing::new(start.by_bitmap, start.crashed),
             quiet: None,
             next_clearing: None,
+            until_read_only: Vec::new(),
             stop: None,
             array,
             port,
@@ -166,13 +172,14 @@ impl Controller {
         }
     }
 
-    /// Failures come first: everything after them is decided without the members that are gone.
+    /// Doubts come first: without a member that failed, blocks are computed from what is trusted.
+    /// Then failures: everything after them is decided without the members that are gone.
     async fn handle(&mut self, mail: Mail) {
+        if !mail.suspect.is_empty() {
+            self.distrust(&mail.suspect).await;
+        }
         if !mail.failures.is_empty() {
             self.members_failed(&mail.failures).await;
-        }
-        if !mail.suspect.is_empty() {
-            self.distrust(&mail.suspect);
         }
         if mail.sync_moved {
             self.sync_moved().await;
@@ -197,8 +204,13 @@ impl Controller {
             Action::Fail { member, force } => self.fail(member, force).await,
             Action::Remove { member } => self.remove(member).await,
             Action::Add { member, info, only_back } => self.add(member, info, only_back).await,
-            Action::ReadOnly => self.go_read_only().await,
-            Action::ReadWrite => self.go_read_write().await,
+            Action::ReadOnly if self.mode == WriteMode::Broken => Err(CommandError::ReadOnly),
+            Action::ReadOnly => {
+                self.read_only = true;
+                self.until_read_only.push(command);
+                return;
+            }
+            Action::ReadWrite => self.go_read_write(),
             Action::Check => self.request_check(false),
             Action::Repair => self.request_check(true),
             Action::Idle => self.idle(false),
@@ -213,6 +225,7 @@ impl Controller {
 
     /// Does what the state asks for and nobody has to order.
     async fn maintain(&mut self) {
+        self.finish_read_only().await;
         self.close_when_quiet().await;
         self.clear_idle_bits().await;
         self.start_needed_sync().await;
@@ -270,27 +283,51 @@ impl Controller {
         !busy
     }
 
-    async fn go_read_only(&mut self) -> Result<Reply, CommandError> {
-        if self.mode == WriteMode::Broken {
-            return Err(CommandError::ReadOnly);
+    /// Carries out orders to refuse writes, once those under way have ended. Nothing waits for them
+    /// here: they may wait for this very task, to be told of a failure or of bits.
+    async fn finish_read_only(&mut self) {
+        if self.until_read_only.is_empty() || !self.come_to_rest().await {
+            return;
         }
-        self.read_only = true;
-        self.end_sync();
-        // Writes under way end first; new ones wait at the closing view and are then refused.
-        while self.mode == WriteMode::Open && !self.close().await {
-            self.lane.sleep_until(self.lane.backend().now() + Duration::from_millis(1)).await;
+        let broken = self.mode == WriteMode::Broken;
+        if !broken {
+            self.mode = WriteMode::ReadOnly;
+            self.publish();
+            self.array.views.settle();
         }
-        self.mode = WriteMode::ReadOnly;
-        self.publish();
-        self.array.views.settle();
-        Ok(Reply::Done)
+        for order in self.until_read_only.drain(..) {
+            (order.reply)(if broken { Err(CommandError::ReadOnly) } else { Ok(Reply::Done) });
+        }
     }
 
-    async fn go_read_write(&mut self) -> Result<Reply, CommandError> {
+    /// Ends the sync task and marks the array clean. False while a window or a write is under way;
+    /// mail comes when it is time to try again.
+    async fn come_to_rest(&mut self) -> bool {
+        if self.sync.is_running() {
+            self.end_sync();
+            return false;
+        }
+        if self.mode == WriteMode::Open && !self.close().await {
+            self.look_again_soon().await;
+            return false;
+        }
+        true
+    }
+
+    /// Lets writes under way go on for a moment.
+    async fn look_again_soon(&self) {
+        self.lane.sleep_until(self.lane.backend().now() + RETRY_DELAY).await;
+        self.array.mailbox.sync_moved();
+    }
+
+    fn go_read_write(&mut self) -> Result<Reply, CommandError> {
         if self.mode == WriteMode::Broken {
             return Err(CommandError::ReadOnly);
         }
         self.read_only = false;
+        for waiting in self.until_read_only.drain(..) {
+            (waiting.reply)(Err(CommandError::Busy("a change to read-write")));
+        }
         if self.mode == WriteMode::ReadOnly {
             self.mode = if self.is_redundant() { WriteMode::Clean } else { WriteMode::Open };
             self.publish();

@@ -11,7 +11,7 @@ use crate::ranges::Ranges;
 use crate::sync::Mutex;
 use crate::time::Time;
 
-use super::command::Command;
+use super::command::{Command, CommandError};
 
 /// A member that failed an I/O.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,8 @@ impl Mail {
 struct Inside {
     mail: Mail,
     waiting: Option<Waker>,
+    /// Nobody collects any more.
+    closed: bool,
 }
 
 /// The controller's mailbox; lanes post, the controller collects.
@@ -60,19 +62,19 @@ pub(crate) struct Mailbox(Mutex<Inside>);
 
 impl Mailbox {
     pub(crate) fn want_open(&self) {
-        self.post(|mail| mail.want_open = true);
+        self.post(|inside| inside.mail.want_open = true);
     }
 
     pub(crate) fn want_intent(&self) {
-        self.post(|mail| mail.want_intent = true);
+        self.post(|inside| inside.mail.want_intent = true);
     }
 
     pub(crate) fn sync_moved(&self) {
-        self.post(|mail| mail.sync_moved = true);
+        self.post(|inside| inside.mail.sync_moved = true);
     }
 
     pub(crate) fn member_failed(&self, member: MemberId, error: IoError) {
-        self.post(|mail| {
+        self.post(|Inside { mail, .. }| {
             if !mail.failures.iter().any(|known| known.member == member) {
                 mail.failures.push(Failure { member, error });
             }
@@ -80,17 +82,35 @@ impl Mailbox {
     }
 
     pub(crate) fn suspect(&self, range: Range<u64>) {
-        self.post(|mail| mail.suspect.insert(range));
+        self.post(|inside| inside.mail.suspect.insert(range));
     }
 
+    /// Posts a command; it is answered here once the array has ended.
     pub(crate) fn command(&self, command: Command) {
-        self.post(|mail| mail.commands.push_back(command));
+        let mut refused = None;
+        self.post(|inside| match inside.closed {
+            true => refused = Some(command),
+            false => inside.mail.commands.push_back(command),
+        });
+        if let Some(command) = refused {
+            (command.reply)(Err(CommandError::Stopped));
+        }
     }
 
-    fn post(&self, write: impl FnOnce(&mut Mail)) {
+    /// Says that nobody collects any more, and answers what was not collected.
+    pub(crate) fn close(&self) {
+        let mut left = VecDeque::new();
+        self.post(|inside| {
+            inside.closed = true;
+            left = std::mem::take(&mut inside.mail.commands);
+        });
+        left.into_iter().for_each(|command| (command.reply)(Err(CommandError::Stopped)));
+    }
+
+    fn post(&self, write: impl FnOnce(&mut Inside)) {
         let waiting = {
             let mut inside = self.0.lock();
-            write(&mut inside.mail);
+            write(&mut inside);
             inside.waiting.take()
         };
         if let Some(waker) = waiting {

@@ -255,6 +255,7 @@ impl ArrayLane {
     /// Rewrites unreadable sectors of a member and reads them back: a drive that takes a write and
     /// still cannot read is failed like one that does not take it.
     pub(super) async fn rewrite(&self, member: &MemberView, sector: u64, block: &[u8]) {
+        let Some(_under_way) = self.begin_mending() else { return };
         let mut copy = self.lane.backend().allocate(block.len());
         self.copy(&mut copy, block);
         let whole = 0..block.len();

@@ -231,7 +231,7 @@ impl Views {
             .until(|| {
                 let view = self.current();
                 let gone = view.present().all(|(_, member)| !members.contains(&member.id));
-                let broken = view.mode == WriteMode::Broken;
+                let broken = matches!(view.mode, WriteMode::Broken | WriteMode::ReadOnly);
                 let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
                 ((gone || broken) && settled).then_some(!broken)
             })

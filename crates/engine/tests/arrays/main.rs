@@ -7,6 +7,7 @@ mod crash;
 mod degraded;
 mod faults;
 mod levels;
+mod lost;
 mod members;
 mod power;
 mod shapes;

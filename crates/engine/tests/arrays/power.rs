@@ -1,9 +1,12 @@
 //! Power cuts in which disks lose what they were not told to flush.
 
-use mdspace_engine::geometry::Level;
+use std::rc::Rc;
 
-use crate::shapes::Shape;
-use crate::world::{Setup, World};
+use mdspace_engine::geometry::Level;
+use mdspace_engine::request::Request;
+
+use crate::shapes::{self, Shape};
+use crate::world::{SECTOR, Setup, World};
 
 #[test]
 fn a_recovery_offset_promises_only_what_is_flushed() {
@@ -21,5 +24,31 @@ fn a_recovery_offset_promises_only_what_is_flushed() {
         world.wait_idle();
         assert_eq!(world.check(), 0, "{world}, {rounds} rounds");
         world.verify();
+    }
+}
+
+/// A write that hangs elsewhere keeps the array from being marked clean, which would flush everything.
+#[test]
+fn a_bit_is_cleared_only_when_its_data_are_flushed_everywhere() {
+    for (seed, shape) in (1..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID10]) {
+        for disk in 0..usize::from(shape.disks) {
+            let mut world = World::synced(Setup::new(shape, seed));
+            let begin = world.disks.data().start;
+            world.disks.disk(1).hangs_in = Some(begin..begin + 8);
+            for sector in [0, 16] {
+                let from = Rc::new(vec![9; 8 * SECTOR]);
+                world.start(0, Request::Write { sector, from, fua: false });
+            }
+            world.rounds(10);
+            world.write_random(world.sectors() - 8, 8);
+            let begun = world.status().bitmap.unwrap().dirty_bits;
+            world
+                .wait_status("a clearing pass", |status| status.bitmap.unwrap().dirty_bits < begun);
+            world.disks.disk(1).hangs_in = None;
+            world.power_cut([disk]);
+            world.assemble_all().unwrap();
+            world.wait_idle();
+            assert_eq!(world.check(), 0, "{world}, disk {disk}");
+        }
     }
 }

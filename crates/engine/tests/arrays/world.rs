@@ -209,6 +209,7 @@ impl World {
                 Turn::Idle(alarm) => alarms.extend(alarm),
             }
             moved |= backend.answer(lane);
+            alarms.extend(backend.next_deadline());
         }
         // Lanes wake each other, also those that had their turn already.
         moved |= self.lanes.iter().any(|(lane, _)| !lane.remote().try_sleep());

@@ -64,11 +64,7 @@ impl Controller {
             if failed.is_empty() {
                 return true;
             }
-            let recorded = self.mark_faulty(&failed) && self.update_superblocks().await;
-            let epoch = self.publish();
-            self.array.views.adopted(epoch).await;
-            self.array.views.settle();
-            if !recorded {
+            if !self.take_out(&failed).await {
                 return false;
             }
         }
@@ -125,7 +121,15 @@ impl Controller {
     }
 
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.
+    /// First all that was written there is flushed on every member: after a power cut nothing else
+    /// than the bits would tell that one of them lost it.
     pub(super) async fn clear_bits(&mut self, chunks: BTreeSet<u64>) {
+        if chunks.is_empty() {
+            return;
+        }
+        if !self.flush_members().await || !self.may_clear_bits() {
+            return self.array.intent.set_durable(chunks);
+        }
         let Some(bitmap) = &mut self.bitmap else { return };
         let header = &bitmap.header;
         let (kept, cleared): (BTreeSet<u64>, BTreeSet<u64>) = chunks

@@ -34,14 +34,16 @@ impl Controller {
         self.take_out(&failed).await;
     }
 
-    async fn take_out(&mut self, failed: &[(MemberId, IoError)]) {
-        let recorded = self.mark_faulty(failed) && !self.read_only;
-        let epoch = self.publish();
-        if recorded {
-            self.update_superblocks().await;
-        }
-        self.array.views.adopted(epoch.max(self.array.views.epoch())).await;
+    /// Takes members out: no lane reads them, and the survivors' superblocks say so, or the array is
+    /// broken and nothing says so. False when it is.
+    pub(super) async fn take_out(&mut self, failed: &[(MemberId, IoError)]) -> bool {
+        let enough = self.mark_faulty(failed);
+        self.publish();
+        let recorded = enough && self.update_superblocks().await;
+        let epoch = self.array.views.epoch();
+        self.array.views.adopted(epoch).await;
         self.array.views.settle();
+        recorded
     }
 
     /// Marks members faulty, if the array can do without them. If not, nothing of it goes to disk:
@@ -88,7 +90,7 @@ impl Controller {
     }
 
     pub(super) async fn fail(&mut self, id: MemberId, force: bool) -> Result<Reply, CommandError> {
-        let index = self.index_of(id).ok_or(CommandError::NotAMember)?;
+        self.index_of(id).ok_or(CommandError::NotAMember)?;
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
@@ -100,18 +102,7 @@ impl Controller {
         if needed && !force {
             return Err(CommandError::Needed);
         }
-        self.members[index].state = MemberState::Faulty;
-        if needed {
-            self.mode = WriteMode::Broken;
-        }
-        self.trust_initial_parity();
-        self.end_sync();
-        let epoch = self.publish();
-        if !self.read_only {
-            self.update_superblocks().await;
-        }
-        self.array.views.adopted(epoch.max(self.array.views.epoch())).await;
-        self.array.views.settle();
+        self.take_out(&[(id, IoError { kind: IoErrorKind::Other, errno: 0 })]).await;
         Ok(Reply::Done)
     }
 
@@ -122,16 +113,8 @@ impl Controller {
             _ => return Err(CommandError::Active),
         }
         self.members.remove(index);
-        self.write_roles().await;
+        self.update_superblocks().await;
         Ok(Reply::Done)
-    }
-
-    /// Writes an update for a change that takes nothing out of reading. A read-only or broken array
-    /// keeps its superblocks as they are.
-    pub(super) async fn write_roles(&mut self) {
-        if self.mode != WriteMode::Broken && !self.read_only {
-            self.update_superblocks().await;
-        }
     }
 
     pub(super) async fn add(
@@ -168,7 +151,7 @@ impl Controller {
             self.array.views.adopted(epoch).await;
             self.array.views.settle();
         }
-        self.write_roles().await;
+        self.update_superblocks().await;
         Ok(Reply::Added { by_bitmap })
     }
 

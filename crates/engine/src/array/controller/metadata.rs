@@ -16,26 +16,38 @@ impl Controller {
     /// Writes one update to every live member: the bitmap's header, then the superblocks, so that
     /// the bitmap's events are never behind theirs. A member that fails its write is faulty, and the
     /// update is written again to say so. False when the array broke over it.
+    ///
+    /// A read-only array is left as it was found. So is a broken one: the members that it lost come
+    /// back by a plain assemble only if the survivors' superblocks still count on them.
     pub(super) async fn update_superblocks(&mut self) -> bool {
+        match self.mode {
+            WriteMode::ReadOnly => return true,
+            WriteMode::Broken => return false,
+            WriteMode::Clean | WriteMode::Closing | WriteMode::Open => {}
+        }
         loop {
             let mut failed = self.bring_up_laggards().await;
             if failed.is_empty() {
-                self.events += 1;
-                self.stamp();
+                self.stamp(self.events + 1);
                 failed = self.write_bitmap_headers().await;
             }
             if failed.is_empty() {
+                // Counted only now: members that are lost while the bitmap is written must not come
+                // to be two updates behind those that are written next.
+                self.events += 1;
                 failed = self.write_superblocks(&|_| true).await;
+                if failed.is_empty() {
+                    return true;
+                }
             }
-            if failed.is_empty() {
-                return true;
-            }
-            if !self.mark_faulty(&failed) {
-                return false;
-            }
+            let enough = self.mark_faulty(&failed);
             // Lanes stop reading the member before anyone hears that its superblock is old.
             let epoch = self.publish();
             self.array.views.adopted(epoch).await;
+            if !enough {
+                self.array.views.settle();
+                return false;
+            }
         }
     }
 
@@ -48,15 +60,15 @@ impl Controller {
         if laggards.is_empty() {
             return Vec::new();
         }
-        self.stamp();
+        self.stamp(events);
         self.write_superblocks(&|member| laggards.contains(&member.id)).await
     }
 
-    /// Brings every live member's superblock to the state of the array.
-    fn stamp(&mut self) {
+    /// Brings every live member's superblock to the state of the array, as its update `events`.
+    fn stamp(&mut self, events: u64) {
         let roles = self.roles();
         let now = Timestamp::from_seconds(self.lane.backend().unix_time_s());
-        let (events, resync) = (self.events, self.resync_offset());
+        let resync = self.resync_offset();
         for member in self.members.iter_mut().filter(|member| member.is_live()) {
             let superblock = &mut member.superblock;
             superblock.events = events;
@@ -93,7 +105,7 @@ impl Controller {
     fn resync_offset(&self) -> u64 {
         match (self.mode, self.unsynced.iter().next()) {
             _ if !self.is_redundant() => RESYNC_NONE,
-            (WriteMode::Open | WriteMode::Closing, _) => 0,
+            (WriteMode::Open | WriteMode::Closing | WriteMode::Broken, _) => 0,
             (_, None) => RESYNC_NONE,
             (_, Some(_)) if self.sync.crashed => 0,
             (_, Some(first)) => first.start,
@@ -129,7 +141,8 @@ impl Controller {
         self.lane.io(io).await.result.map_err(|error| (member.id, error))
     }
 
-    /// Makes durable what all members were given. False when the array broke over it.
+    /// Makes durable what all members were given. A member that fails is taken out; false when the
+    /// array broke over it.
     pub(super) async fn flush_members(&mut self) -> bool {
         let live = self.members.iter().filter(|member| member.slot().is_some());
         let flushes = live.map(async |member| {
@@ -137,7 +150,7 @@ impl Controller {
             self.lane.io(io).await.result.map_err(|error| (member.id, error))
         });
         let failed = failures(join_all(flushes).await);
-        failed.is_empty() || (self.mark_faulty(&failed) && self.update_superblocks().await)
+        failed.is_empty() || self.take_out(&failed).await
     }
 
     /// Asks every live member whether it still answers, by reading its superblock's place.

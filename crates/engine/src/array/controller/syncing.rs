@@ -256,10 +256,7 @@ impl Controller {
         if let Some(run) = &mut self.sync.task {
             run.recorded = done;
         }
-        if self.mode == WriteMode::Broken || self.read_only || self.recovering().is_empty() {
-            return;
-        }
-        if !self.flush_members().await {
+        if self.recovering().is_empty() || !self.flush_members().await {
             return;
         }
         for member in &mut self.members {
@@ -302,7 +299,7 @@ impl Controller {
         }
         self.publish();
         self.array.views.settle();
-        self.write_roles().await;
+        self.update_superblocks().await;
         self.set_clearing_alarm();
     }
 
@@ -311,13 +308,14 @@ impl Controller {
         self.publish();
         self.array.views.settle();
         if self.flush_members().await {
-            self.write_roles().await;
+            self.update_superblocks().await;
         }
         self.set_clearing_alarm();
     }
 
-    /// Adds ranges whose redundancy a failed write left in doubt.
-    pub(super) fn distrust(&mut self, ranges: &Ranges) {
+    /// Adds ranges whose redundancy a failed write left in doubt. The write holds its claim until no
+    /// lane trusts them.
+    pub(super) async fn distrust(&mut self, ranges: &Ranges) {
         if !self.is_redundant() {
             return;
         }
@@ -328,7 +326,8 @@ impl Controller {
             self.unsynced.insert(range);
         }
         self.sync.crashed = true;
-        self.publish();
+        let epoch = self.publish();
+        self.array.views.adopted(epoch).await;
         self.array.views.settle();
     }
 

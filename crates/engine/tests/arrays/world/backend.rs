@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use mdspace_engine::backend::{
-    Backend, IoDone, IoError, IoOp, MemberId, MemberIo, ReadInto, Submitted, Ticket, WriteFrom,
+    Backend, IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, Submitted, Ticket,
+    WriteFrom,
 };
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::{Buffer, BufferPool};
@@ -39,23 +40,58 @@ impl RamBackend {
         Rc::new(Self { disks, clock, answers, random, held, pool: BufferPool::new(1 << 20) })
     }
 
-    /// Ends some of the I/Os under way, in any order. False when there was none.
+    /// Ends some of the I/Os under way, in any order. False when there was none that may end.
     pub(super) fn answer(&self, lane: &Lane) -> bool {
-        let waiting = self.held.borrow().len() as u64;
-        if waiting == 0 {
-            return false;
+        let late = self.pass_deadlines(lane);
+        let all = std::mem::take(&mut *self.held.borrow_mut());
+        let (hung, mut ready): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, io)| self.hangs(io));
+        self.held.borrow_mut().extend(hung);
+        if ready.is_empty() {
+            return late;
         }
-        let count = self.random.borrow_mut().below(waiting + 1);
+        let count = self.random.borrow_mut().below(ready.len() as u64 + 1);
         for _ in 0..count {
-            let (ticket, io) = {
-                let mut held = self.held.borrow_mut();
-                let at = self.random.borrow_mut().below(held.len() as u64) as usize;
-                held.swap_remove(at)
-            };
+            let at = self.random.borrow_mut().below(ready.len() as u64) as usize;
+            let (ticket, io) = ready.swap_remove(at);
             let done = self.run(io);
             lane.complete(ticket, done);
         }
+        self.held.borrow_mut().extend(ready);
         true
+    }
+
+    fn hangs(&self, io: &MemberIo) -> bool {
+        let sector = match io.op {
+            IoOp::Read { sector, .. }
+            | IoOp::Write { sector, .. }
+            | IoOp::Discard { sector, .. }
+            | IoOp::WriteZeroes { sector, .. } => sector,
+            IoOp::Flush => 0,
+        };
+        let disk = self.disks.disk(usize::from(io.member.index));
+        disk.hangs_in.as_ref().is_some_and(|range| range.contains(&sector))
+    }
+
+    /// Answers what hangs beyond its deadline; the memory stays with the disk.
+    fn pass_deadlines(&self, lane: &Lane) -> bool {
+        let now = self.now();
+        let past = |io: &MemberIo| self.hangs(io) && io.deadline.is_some_and(|when| when <= now);
+        let all = std::mem::take(&mut *self.held.borrow_mut());
+        let (past, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, io)| past(io));
+        self.held.borrow_mut().extend(rest);
+        let any = !past.is_empty();
+        for (ticket, io) in past {
+            drop(io);
+            let error = IoError { kind: IoErrorKind::Deadline, errno: 0 };
+            lane.complete(ticket, IoDone { result: Err(error), buffer: None });
+        }
+        any
+    }
+
+    /// When the next I/O that hangs is to be given up.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.held.borrow().iter().filter_map(|(_, io)| io.deadline).min()
     }
 
     /// Drops what is under way, as a crash does.
@@ -105,8 +141,8 @@ fn taken(from: WriteFrom) -> (Vec<u8>, Option<Buffer>) {
 impl Backend for RamBackend {
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
         match self.answers {
-            Answers::AtOnce => Submitted::Done(self.run(io)),
-            Answers::Shuffled => {
+            Answers::AtOnce if !self.hangs(&io) => Submitted::Done(self.run(io)),
+            Answers::AtOnce | Answers::Shuffled => {
                 self.held.borrow_mut().push((ticket, io));
                 Submitted::Pending
             }

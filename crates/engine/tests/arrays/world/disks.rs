@@ -38,6 +38,8 @@ pub(crate) struct Disk {
     pub(crate) grace: u64,
     /// Where `write_error` holds; everywhere without it.
     pub(crate) errors_in: Option<Range<u64>>,
+    /// I/Os that begin here are not answered as long as this stands.
+    pub(crate) hangs_in: Option<Range<u64>>,
 }
 
 impl Disks {

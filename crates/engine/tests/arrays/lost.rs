@@ -1,0 +1,99 @@
+//! Writes that fail half-way, members that fail while others do, orders that come meanwhile.
+
+use std::rc::Rc;
+
+use mdspace_engine::array::Action;
+use mdspace_engine::assembly::Options;
+use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::request::{Request, RequestError};
+use mdspace_engine::status::ArrayState;
+
+use crate::shapes::{self, DATA_OFFSET};
+use crate::world::{SECTOR, Setup, World};
+
+/// One member fails a write, another the superblock that was to say so.
+#[test]
+fn a_failure_that_the_survivors_cannot_record_is_not_acknowledged() {
+    for (seed, shape) in (1..).zip([shapes::RAID5, shapes::RAID5.without_bitmap()]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(5);
+        world.disks.disk(0).write_error = Some(IoErrorKind::Gone);
+        world.disks.disk(1).write_error = Some(IoErrorKind::Gone);
+        world.disks.disk(1).errors_in = Some(0..DATA_OFFSET);
+        let all = world.sectors();
+        let from = Rc::new(vec![7; all as usize * SECTOR]);
+        let ended = world.serve(0, Request::Write { sector: 0, from, fua: false });
+        assert_eq!(ended, Err(RequestError::Lost), "{world}");
+        assert_eq!(world.status().state, ArrayState::Broken, "{world}");
+        assert_eq!(world.write(0, vec![1; 512]), Err(RequestError::Lost), "{world}");
+        world.crash();
+        (0..2).for_each(|disk| world.disks.disk(disk).plug());
+        let left_out = world.assemble_with_force().unwrap();
+        assert!(left_out.len() <= 1, "{left_out:?} ({world})");
+        world.wait_idle();
+        world.read(0, all).unwrap();
+    }
+}
+
+/// What a user orders of a broken array must not make its survivors say that all is well.
+#[test]
+fn orders_to_a_broken_array_write_nothing() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID5, 3));
+    world.write_many(5);
+    (0..2).for_each(|disk| world.disks.disk(disk).unplug());
+    assert_eq!(world.write(0, vec![1; 64 * SECTOR]), Err(RequestError::Lost));
+    world.disks.reset_counts();
+    for disk in [3, 0] {
+        let member = world.disks.id(disk);
+        let _ = world.command(Action::Fail { member, force: true });
+        let _ = world.command(Action::Remove { member });
+    }
+    world.rounds(100);
+    assert!(world.disks.disk(2).writes.is_empty());
+    assert!(world.disks.disk(3).writes.is_empty());
+}
+
+/// The write waits for the controller, and the controller must not wait for the write.
+#[test]
+fn an_order_to_refuse_writes_does_not_stand_in_the_way_of_a_failure() {
+    for seed in 0..40 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        world.write_many(1);
+        let data = world.disks.data();
+        world.disks.disk(1).write_error = Some(IoErrorKind::Gone);
+        world.disks.disk(1).errors_in = Some(data);
+        let all = world.sectors();
+        let from = Rc::new(vec![7; all as usize * SECTOR]);
+        let write = world.start(0, Request::Write { sector: 0, from, fua: false });
+        world.rounds(seed as usize / 2);
+        world.command(Action::ReadOnly).unwrap();
+        let ended = world.end(&write);
+        assert!(matches!(ended, Ok(()) | Err(RequestError::ReadOnly)), "{ended:?} ({world})");
+        if ended.is_ok() {
+            world.model.fill(7);
+            world.crash();
+            world.disks.disk(1).plug();
+            world.assemble_with_force().unwrap();
+            world.verify();
+        }
+    }
+}
+
+#[test]
+fn a_read_only_array_does_not_even_mend() {
+    for (seed, shape) in (20..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(4);
+        world.stop();
+        world.disks.reset_counts();
+        let bad: Vec<u64> = world.disks.data().step_by(7).collect();
+        world.disks.disk(0).unreadable.extend(bad);
+        let all: Vec<usize> = (0..usize::from(shape.disks)).collect();
+        world.assemble(&all, &Options { read_only: true, ..Options::default() }).unwrap();
+        world.verify();
+        world.stop();
+        for disk in all {
+            assert!(world.disks.disk(disk).writes.is_empty(), "{world}, disk {disk}");
+        }
+    }
+}
