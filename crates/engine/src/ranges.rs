@@ -37,6 +37,13 @@ impl Ranges {
         self.0.get(at).is_some_and(|known| known.start < range.end)
     }
 
+    /// Whether every sector of `range` is in the set.
+    pub fn contains(&self, range: &Range<u64>) -> bool {
+        let at = self.0.partition_point(|known| known.end <= range.start);
+        let around = |known: &Range<u64>| known.start <= range.start && range.end <= known.end;
+        range.is_empty() || self.0.get(at).is_some_and(around)
+    }
+
     /// The first range that ends after `sector`, cut off before `sector`.
     pub fn next_from(&self, sector: u64) -> Option<Range<u64>> {
         let at = self.0.partition_point(|known| known.end <= sector);

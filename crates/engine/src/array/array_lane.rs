@@ -293,6 +293,21 @@ impl ArrayLane {
         self.array.views.settled_without(&members).await
     }
 
+    /// After a write that failed half-way some members have the new bytes and some the old: resync
+    /// decides. Called under the write's claim: nobody may read or change the row before no lane
+    /// trusts its redundancy, or a lost block would be computed from parity that is not its own.
+    pub(super) async fn doubt_if_failed(
+        &self,
+        written: Result<(), RequestError>,
+        range: Range<u64>,
+    ) -> Result<(), RequestError> {
+        if written.is_err() && self.with_view(|view| view.geometry.max_failures() > 0) {
+            self.array.mailbox.suspect(range.clone());
+            self.array.views.settled_doubting(&range).await;
+        }
+        written
+    }
+
     /// Makes durable what all lanes were told is written.
     pub(super) async fn flush(&self) -> Result<(), RequestError> {
         let view = self.view();

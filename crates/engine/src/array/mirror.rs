@@ -130,7 +130,7 @@ impl ArrayLane {
         let _permit = self.permit(range.clone()).await?;
         let copies = copies(geometry, region.sector, region.sectors());
         let result = self.write_copies(&copies, from, region.first, fua).await;
-        result.inspect_err(|_| self.array.mailbox.suspect(range))
+        self.doubt_if_failed(result, range).await
     }
 
     /// Writes one range to every copy that is there; one that lands is enough.

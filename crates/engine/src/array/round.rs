@@ -141,10 +141,8 @@ impl ArrayLane {
                 break self.compute(&row, &state, extent, &plan, blocks, from);
             }
         };
-        self.write_row(map, &row, extent, new_row, from, fua).await.inspect_err(|_| {
-            // Some members have the new bytes and some the old: resync decides.
-            self.array.mailbox.suspect(range);
-        })
+        let written = self.write_row(map, &row, extent, new_row, from, fua).await;
+        self.doubt_if_failed(written, range).await
     }
 
     async fn read_plan(

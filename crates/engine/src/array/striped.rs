@@ -106,9 +106,8 @@ impl ArrayLane {
             let range = region.sector..region.sector + region.sectors();
             let _permit = self.permit(range.clone()).await?;
             let copies = mirror::copies(geometry, region.sector, region.sectors());
-            self.zero_pieces(&copies, true)
-                .await
-                .inspect_err(|_| self.array.mailbox.suspect(range))?;
+            let zeroed = self.zero_pieces(&copies, true).await;
+            self.doubt_if_failed(zeroed, range).await?;
         }
         Ok(())
     }
@@ -164,7 +163,7 @@ impl ArrayLane {
             .map(|slot| Piece { slot, member_sector: start, sectors: u64::from(chunk) })
             .collect();
         let zeroed = self.zero_pieces(&pieces, discard).await;
-        zeroed.inspect_err(|_| self.array.mailbox.suspect(range))
+        self.doubt_if_failed(zeroed, range).await
     }
 
     async fn zero_pieces(&self, pieces: &[Piece], discard: bool) -> Result<(), RequestError> {

@@ -238,6 +238,17 @@ impl Views {
             .await
     }
 
+    /// Waits until no lane trusts the redundancy of `range`, which the controller was told to doubt.
+    pub(crate) async fn settled_doubting(&self, range: &Range<u64>) {
+        self.moved
+            .until(|| {
+                let view = self.current();
+                let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
+                (settled && view.unsynced.contains(range)).then_some(())
+            })
+            .await;
+    }
+
     /// Counts a write of `lane`.
     #[inline]
     pub(crate) fn count_write(&self, lane: LaneId) {

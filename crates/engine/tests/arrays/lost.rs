@@ -1,5 +1,6 @@
 //! Writes that fail half-way, members that fail while others do, orders that come meanwhile.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use mdspace_engine::array::Action;
@@ -77,6 +78,43 @@ fn an_order_to_refuse_writes_does_not_stand_in_the_way_of_a_failure() {
             world.verify();
         }
     }
+}
+
+#[test]
+fn nothing_is_computed_from_the_parity_of_a_write_that_failed() {
+    let mut lost = 0;
+    for seed in 0..60 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        world.fail(0);
+        world.write_many(2);
+        let data = world.disks.data();
+        world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+        world.disks.disk(1).errors_in = Some(data);
+        // Rows of three chunks of 16 sectors: one chunk is written, the others are read.
+        let row = world.random.below(world.sectors() / 48) * 48;
+        let chunk = world.random.below(3) * 16;
+        let from = Rc::new(world.random.bytes(16 * SECTOR));
+        let write = world.start(0, Request::Write { sector: row + chunk, from, fua: false });
+        world.rounds(seed as usize % 20);
+        for lane in [1, 2, 1, 2] {
+            for sector in [row, row + 16, row + 32] {
+                if sector == row + chunk {
+                    continue;
+                }
+                let into = Rc::new(RefCell::new(vec![0; 16 * SECTOR]));
+                let read = world.start(lane, Request::Read { sector, into: into.clone() });
+                match world.end(&read) {
+                    Ok(()) => world.compare(sector, &into.borrow()),
+                    Err(error) => {
+                        assert_eq!(error, RequestError::Lost, "{world}");
+                        lost += 1;
+                    }
+                }
+            }
+        }
+        let _ = world.end(&write);
+    }
+    assert!(lost > 0, "some write failed half-way");
 }
 
 #[test]
