@@ -5,7 +5,7 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -81,15 +81,24 @@ pub(crate) enum Seat {
     Detached,
 }
 
+/// How far the process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// The array is stopped; who asked for it is still to be told.
+    Stopped,
+    /// Nothing is left to say.
+    Ending,
+}
+
 /// One array, served.
 pub(crate) struct ServingProcess {
     name: ArrayName,
     array: ServedArray,
     fronts: Fronts,
     recorder: Recorder,
-    /// Whether the array is stopped, and the process may end.
-    stopped: Mutex<bool>,
-    stop_comes: Condvar,
+    phase: Mutex<Phase>,
+    end_comes: Condvar,
 }
 
 /// Serves until someone stops it. Nothing is left running when it returns.
@@ -129,7 +138,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     process.stop_on(signals).map_err(system)?;
-    process.wait_until_stopped();
+    process.wait_for_the_end();
     // Held to the very end of the process: whoever waits for the lock waits for that.
     std::mem::forget(lock);
     Ok(ExitCode::SUCCESS)
@@ -161,8 +170,8 @@ impl ServingProcess {
             recorder: Recorder::default(),
             fronts: Fronts::default(),
             array,
-            stopped: Mutex::new(false),
-            stop_comes: Condvar::new(),
+            phase: Mutex::new(Phase::Serving),
+            end_comes: Condvar::new(),
         };
         Ok((Arc::new(process), notes))
     }
@@ -200,13 +209,13 @@ impl ServingProcess {
 
     /// Closes the fronts and stops the array. Without `force` not while a client is connected.
     fn stop(&self, force: bool) -> Result<(), Failure> {
-        let mut stopped = self.stopped.lock().expect("no thread panics while it stops the array");
-        if *stopped {
+        let mut phase = self.phase();
+        if *phase != Phase::Serving {
             return Ok(());
         }
         self.fronts.close_all(&self.name, force)?;
         self.array.stop()?;
-        *stopped = true;
+        *phase = Phase::Stopped;
         tracing::info!("{} is stopped", self.name);
         Ok(())
     }
@@ -214,7 +223,8 @@ impl ServingProcess {
     /// Lets the process end, once what a stop had to say is said.
     fn let_end(&self) {
         self.recorder.close();
-        self.stop_comes.notify_all();
+        *self.phase() = Phase::Ending;
+        self.end_comes.notify_all();
     }
 
     fn stop_on(self: &Arc<Self>, mut signals: Signals) -> io::Result<()> {
@@ -232,9 +242,12 @@ impl ServingProcess {
         Ok(())
     }
 
-    fn wait_until_stopped(&self) {
-        let stopped = self.stopped.lock().expect("no thread panics while it stops the array");
-        let stopped = self.stop_comes.wait_while(stopped, |stopped| !*stopped);
-        drop(stopped.expect("no thread panics while it stops the array"));
+    fn wait_for_the_end(&self) {
+        let ended = self.end_comes.wait_while(self.phase(), |phase| *phase != Phase::Ending);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,8 +24,8 @@ pub struct Listener {
     socket: OwnedFd,
     address: Address,
     reachable_from: Option<IpAddr>,
-    /// Held to be dropped.
-    _file: Option<SocketFile>,
+    /// What names a Unix socket.
+    file: Option<SocketFile>,
 }
 
 /// The file that names a Unix socket, with what tells it from a later one at the same path.
@@ -81,7 +81,7 @@ impl Listener {
                 let socket = bind_unix(path).map_err(failed)?;
                 let file = Some(SocketFile::new(path).map_err(failed)?);
                 let address = address.clone();
-                Ok(Listener { socket, address, reachable_from: None, _file: file })
+                Ok(Listener { socket, address, reachable_from: None, file })
             }
             Socket::Tcp { host, port, insecure } => {
                 let places = resolve(host.as_deref(), *port).map_err(failed)?;
@@ -105,7 +105,7 @@ impl Listener {
             *port = place.port();
         }
         let reachable_from = (!place.ip().is_loopback()).then_some(place.ip());
-        Ok(Listener { socket: socket.into(), address, reachable_from, _file: None })
+        Ok(Listener { socket: socket.into(), address, reachable_from, file: None })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -121,8 +121,9 @@ impl Listener {
         })
     }
 
-    /// Refuses further clients.
+    /// Refuses further clients. The path of a Unix socket is free when this returns.
     pub fn shut_down(&self) {
+        self.file.iter().for_each(SocketFile::remove);
         // A socket that cannot be shut down any more is shut down.
         let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Both);
     }
@@ -139,14 +140,19 @@ impl SocketFile {
         let device_and_inode = identify(path)?;
         Ok(SocketFile { path: path.to_path_buf(), device_and_inode })
     }
-}
 
-impl Drop for SocketFile {
-    fn drop(&mut self) {
+    /// Removes the file, unless another socket has taken its place. Once more does nothing.
+    fn remove(&self) {
         let ours = identify(&self.path).is_ok_and(|found| found == self.device_and_inode);
         if ours && let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "the socket file stays behind");
         }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 
