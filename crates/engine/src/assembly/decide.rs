@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Role, Superblock, Uuid};
 
+use crate::array::plan::PLACES_MAX;
 use crate::array::{Start, StartMember};
 use crate::geometry::{Geometry, GeometryError, Shape, Slot};
 use crate::ranges::Ranges;
@@ -109,11 +110,11 @@ pub enum Refusal {
         other: String,
     },
     /// A feature that must not be ignored.
-    #[error("{member} uses {feature}, which is not handled yet")]
+    #[error("{member}: {feature}")]
     Unsupported {
         /// The member.
         member: String,
-        /// The feature, by name.
+        /// The feature by name, and that it is not handled.
         feature: String,
     },
     /// Superblocks that contradict each other.
@@ -145,6 +146,17 @@ pub enum Refusal {
     /// A shape that no array has.
     #[error("the array's shape is impossible: {0}")]
     Geometry(#[from] GeometryError),
+    /// A bitmap that does not reach to the end of the array.
+    #[error(
+        "the bitmap covers {covered} of {needed} sectors, so writes behind it would leave no trace: \
+         remove it (mdadm --grow --bitmap=none) and assemble again"
+    )]
+    ShortBitmap {
+        /// Sectors that its bits stand for.
+        covered: u64,
+        /// Sectors that they should.
+        needed: u64,
+    },
     /// Not enough members.
     #[error("only {present} of {needed} members are there, not enough to start")]
     TooFew {
@@ -192,6 +204,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         return Err(Refusal::DirtyDegraded);
     }
     let bitmap = bitmap(&members, &model);
+    refuse_short_bitmap(bitmap.as_ref(), &geometry)?;
     let mut unsynced = unsynced(&model, &geometry, bitmap.as_ref());
     let mut crashed = !clean && model.events > 0 && model.resync_offset_sectors == 0;
     if degraded > 0 && has_parity {
@@ -430,6 +443,11 @@ fn geometry(model: &Superblock, members: &[Candidate]) -> Result<Geometry, Refus
         let present = sizes.iter().filter(|size| **size > 0).count();
         return Err(Refusal::TooFew { present, needed: sizes.len() });
     }
+    if model.level.has_parity() && model.raid_disks as usize > PLACES_MAX {
+        let feature = format!("more than {PLACES_MAX} members with parity are not handled");
+        let member = members.first().map_or_else(String::new, |member| member.info.name.clone());
+        return Err(Refusal::Unsupported { member, feature });
+    }
     let shape = Shape {
         level: model.level,
         layout: model.layout,
@@ -494,6 +512,26 @@ fn bitmap(members: &[Candidate], model: &Superblock) -> Option<(BitmapSuperblock
     })
 }
 
+fn refuse_short_bitmap(
+    bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+    geometry: &Geometry,
+) -> Result<(), Refusal> {
+    let needed = sync_sectors(geometry);
+    match bitmap.map(|(header, _)| header.sync_size_sectors) {
+        Some(covered) if covered < needed => Err(Refusal::ShortBitmap { covered, needed }),
+        _ => Ok(()),
+    }
+}
+
+/// Sectors as resync and the bitmap count them: of the array for RAID10, of a member otherwise.
+fn sync_sectors(geometry: &Geometry) -> u64 {
+    match geometry {
+        Geometry::Raid10(map) => map.array_sectors(),
+        Geometry::Parity(map) => map.rows() * u64::from(map.chunk_sectors()),
+        geometry => geometry.array_sectors(),
+    }
+}
+
 /// What resync has to look at.
 fn unsynced(
     model: &Superblock,
@@ -504,11 +542,7 @@ fn unsynced(
     if from == RESYNC_NONE || geometry.max_failures() == 0 {
         return Ranges::default();
     }
-    let end = match geometry {
-        Geometry::Raid10(map) => map.array_sectors(),
-        Geometry::Parity(map) => map.rows() * u64::from(map.chunk_sectors()),
-        geometry => geometry.array_sectors(),
-    };
+    let end = sync_sectors(geometry);
     let mut ranges = match bitmap {
         Some((header, map)) => map.ranges().map(|chunks| header.sectors_of(chunks)).collect(),
         None => Ranges::of(0..end),

@@ -1,5 +1,6 @@
 //! Superblocks as `create` makes them, changed by hand.
 
+use mdspace_format::bitmap::{BitmapError, BitmapState, BitmapVersion};
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{BadBlocks, MetadataVersion};
@@ -117,4 +118,333 @@ fn two_members_of_one_slot_are_refused() {
     }
     let refusal = assemble(candidates).unwrap_err();
     assert!(matches!(refusal, Refusal::OneSlot { slot: 1, .. }), "{refusal}");
+}
+
+/// Everything about `candidates` that a crash, a user or time can change.
+type Change = fn(&mut Vec<Candidate>);
+
+fn all(candidates: &mut [Candidate], change: impl Fn(&mut Superblock)) {
+    candidates.iter_mut().for_each(|candidate| change(&mut candidate.superblock));
+}
+
+/// What came out, in short: slots in sync, then who was left out.
+type Outcome = Result<(usize, Vec<LeftOut>), Refusal>;
+
+fn outcome(candidates: Vec<Candidate>, options: &Options) -> Outcome {
+    let assembly = decide(candidates, options)?;
+    Ok((3 - assembly.degraded, assembly.left_out))
+}
+
+fn left_out(disk: usize, reason: Reason) -> LeftOut {
+    LeftOut { member: format!("disk{disk}"), reason }
+}
+
+/// What each state of three members (and a spare, `disk3`, where there is one) leads to without any
+/// option: the table that a reader of the code may hold it against.
+#[test]
+fn the_table_of_states_holds() {
+    let stale = Reason::Stale { events: 9, freshest: 10 };
+    let table: [(&str, Change, Outcome); 14] = [
+        ("all is well", |_| (), Ok((3, vec![]))),
+        ("power failed in an update", |c| c[1].superblock.events = 9, Ok((3, vec![]))),
+        (
+            "one missed an update, and nobody said so",
+            |c| c[1].superblock.events = 8,
+            Err(Refusal::Missing { missing: 1 }),
+        ),
+        ("two are not there", |c| c.truncate(1), Err(Refusal::TooFew { present: 1, needed: 3 })),
+        (
+            "one was failed, the others say so",
+            |c| {
+                all(c, |superblock| superblock.roles[1] = Role::Faulty);
+                c[1].superblock.roles[1] = Role::Slot(1);
+                c[1].superblock.events = 9;
+            },
+            Ok((2, vec![left_out(1, Reason::Faulty)])),
+        ),
+        (
+            "one was removed, the others forgot it",
+            |c| {
+                all(c, |superblock| superblock.roles[1] = Role::Spare);
+                c[1].superblock.roles[1] = Role::Slot(1);
+                c[1].superblock.events = 9;
+            },
+            Ok((2, vec![left_out(1, stale)])),
+        ),
+        (
+            "one that should be there is not",
+            |c| drop(c.remove(1)),
+            Err(Refusal::Missing { missing: 1 }),
+        ),
+        (
+            "one that is known to be gone is not there",
+            |c| {
+                all(c, |superblock| superblock.roles[1] = Role::Faulty);
+                c.remove(1);
+            },
+            Ok((2, vec![])),
+        ),
+        ("in use when last seen", |c| all(c, |sb| sb.resync_offset_sectors = 0), Ok((3, vec![]))),
+        (
+            "in use and one is known to be gone",
+            |c| {
+                all(c, |superblock| superblock.resync_offset_sectors = 0);
+                all(c, |superblock| superblock.roles[1] = Role::Faulty);
+                c.remove(1);
+            },
+            Err(Refusal::DirtyDegraded),
+        ),
+        (
+            "in use while one was rebuilt",
+            |c| {
+                all(c, |superblock| superblock.resync_offset_sectors = 0);
+                c[1].superblock.recovery_offset_sectors = Some(64);
+            },
+            Err(Refusal::DirtyDegraded),
+        ),
+        (
+            "one was being rebuilt",
+            |c| c[1].superblock.recovery_offset_sectors = Some(64),
+            Ok((2, vec![])),
+        ),
+        (
+            "two are being rebuilt",
+            |c| c[1..].iter_mut().for_each(|c| c.superblock.recovery_offset_sectors = Some(64)),
+            Err(Refusal::TooFew { present: 1, needed: 3 }),
+        ),
+        ("no device at all", Vec::clear, Err(Refusal::NoMembers)),
+    ];
+    for (what, change, expected) in table {
+        let mut candidates = raid5(0, 10);
+        change(&mut candidates);
+        assert_eq!(outcome(candidates, &Options::default()), expected, "{what}");
+    }
+}
+
+#[test]
+fn options_allow_what_they_say_and_no_more() {
+    let run = Options { run: true, ..Options::default() };
+    let force = Options { force: true, ..Options::default() };
+    let missing = || raid5(0, 10).split_off(1);
+    assert_eq!(outcome(missing(), &run), Ok((2, vec![])));
+    assert_eq!(outcome(missing(), &force), Ok((2, vec![])));
+    let dirty = || {
+        let mut candidates = missing();
+        all(&mut candidates, |superblock| superblock.resync_offset_sectors = 0);
+        candidates
+    };
+    assert_eq!(outcome(dirty(), &run), Err(Refusal::DirtyDegraded));
+    assert_eq!(outcome(dirty(), &force), Ok((2, vec![])));
+    let one = || raid5(0, 10).split_off(2);
+    let too_few = Refusal::TooFew { present: 1, needed: 3 };
+    assert_eq!(outcome(one(), &force), Err(too_few.clone()));
+    let mut stale = raid5(0, 10);
+    stale[0].superblock.events = 3;
+    stale[1].superblock.events = 3;
+    assert_eq!(outcome(stale, &force), Err(too_few));
+}
+
+#[test]
+fn each_refusal_names_what_it_met() {
+    let refusal = |change: Change| {
+        let mut candidates = raid5(0, 10);
+        change(&mut candidates);
+        assemble(candidates).expect_err("it is refused").to_string()
+    };
+    let cases: [(Change, &str); 10] = [
+        (|c| c[2].superblock.set_uuid = Uuid([9; 16]), "disk0 to 01010101"),
+        (
+            |c| c[0].superblock.chunk_sectors = 32,
+            "disagrees with disk2 about the array's chunk size",
+        ),
+        (|c| c[0].superblock.layout = 0, "layout"),
+        (|c| c[0].superblock.size_sectors -= 16, "member size"),
+        (|c| c[0].superblock.raid_disks = 4, "number of members"),
+        (|c| c[0].superblock.level = Level::Raid4, "level"),
+        (
+            |c| c[1].superblock.features = Features::from_bits(4),
+            "disk1: feature RESHAPE_ACTIVE is not handled",
+        ),
+        (|c| c[1].superblock.features = Features::from_bits(1 << 20), "disk1: "),
+        (|c| c[1].bad_blocks = Err("entry 3".to_owned()), "disk1 has a bad-block list"),
+        (
+            |c| {
+                let version = BitmapError::Version { version: 5, name: "clustered" };
+                c[1].bitmap = FoundBitmap::Refused(version);
+            },
+            "clustered",
+        ),
+    ];
+    for (index, (change, expected)) in cases.into_iter().enumerate() {
+        let found = refusal(change);
+        assert!(found.contains(expected), "case {index}: {found}, not {expected}");
+    }
+    let crowd: Change = |c| {
+        all(c, |superblock| {
+            superblock.raid_disks = 257;
+            superblock.roles = (0..257).map(Role::Slot).collect();
+        });
+    };
+    assert!(refusal(crowd).contains("more than 256 members"));
+}
+
+#[test]
+fn only_the_array_that_is_asked_for_is_taken() {
+    let mut candidates = raid5(0, 10);
+    let mut other = raid5(0, 90).remove(1);
+    other.info.name = "other".to_owned();
+    other.superblock.set_uuid = Uuid([9; 16]);
+    candidates.insert(0, other);
+    let options = Options { uuid: Some(Uuid([1; 16])), ..Options::default() };
+    let other = LeftOut { member: "other".to_owned(), reason: Reason::OtherArray };
+    assert_eq!(outcome(candidates, &options), Ok((3, vec![other])));
+    let nobody = Options { uuid: Some(Uuid([5; 16])), ..Options::default() };
+    assert_eq!(outcome(raid5(0, 10), &nobody), Err(Refusal::NoMembers));
+}
+
+fn with_bitmap(candidates: &mut [Candidate], sync_size_sectors: u64, set: &[u64]) {
+    for candidate in candidates {
+        let header = BitmapSuperblock {
+            version: BitmapVersion::LittleEndian,
+            uuid: candidate.superblock.set_uuid,
+            events: candidate.superblock.events,
+            events_cleared: 0,
+            sync_size_sectors,
+            state: BitmapState::default(),
+            chunk_bytes: 4096,
+            daemon_sleep_seconds: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+            padding: [0; 188],
+        };
+        let mut map = DirtyMap::new(header.chunks());
+        set.iter().for_each(|chunk| assert!(map.set(*chunk)));
+        candidate.bitmap = FoundBitmap::Good(Box::new(header), map);
+    }
+}
+
+#[test]
+fn a_crash_costs_what_the_bitmap_marks_and_without_one_everything() {
+    let unsynced = |change: Change| {
+        let mut candidates = raid5(0, 10);
+        all(&mut candidates, |superblock| superblock.resync_offset_sectors = 0);
+        let size = candidates[0].superblock.size_sectors;
+        with_bitmap(&mut candidates, size, &[2, 3]);
+        change(&mut candidates);
+        let start = assemble(candidates).unwrap().start;
+        assert!(start.crashed);
+        start.unsynced
+    };
+    let all_of_it = unsynced(|c| c.iter_mut().for_each(|c| c.bitmap = FoundBitmap::None));
+    assert_eq!(all_of_it.iter().count(), 1);
+    assert!(all_of_it.sectors() > 900, "{all_of_it:?}");
+    assert_eq!(unsynced(|_| ()), Ranges::of(16..32));
+    // One good copy is enough; a damaged one says nothing.
+    assert_eq!(unsynced(|c| c[0].bitmap = FoundBitmap::Bad), Ranges::of(16..32));
+    // What any good copy has set counts.
+    let another = unsynced(|c| {
+        let size = c[0].superblock.size_sectors;
+        with_bitmap(&mut c[1..2], size, &[9]);
+    });
+    assert_eq!(another, [16..32, 72..80].into_iter().collect());
+    // A copy behind the array's events proves nothing, alone; beside a fresh one it is not needed.
+    let behind: Change = |c| {
+        let size = c[0].superblock.size_sectors;
+        let events = std::mem::replace(&mut c[0].superblock.events, 3);
+        with_bitmap(&mut c[..1], size, &[9]);
+        c[0].superblock.events = events;
+    };
+    assert_eq!(unsynced(behind), Ranges::of(16..32));
+    let all_behind = unsynced(|c| {
+        let size = c[0].superblock.size_sectors;
+        c.iter_mut().for_each(|c| c.superblock.events = 3);
+        with_bitmap(c, size, &[9]);
+        c.iter_mut().for_each(|c| c.superblock.events = 10);
+    });
+    assert_eq!(all_behind, all_of_it);
+}
+
+#[test]
+fn a_bitmap_that_ends_before_the_array_is_refused() {
+    let mut candidates = raid5(0, 10);
+    with_bitmap(&mut candidates, 64, &[]);
+    let refusal = assemble(candidates).unwrap_err();
+    assert!(matches!(refusal, Refusal::ShortBitmap { covered: 64, .. }), "{refusal}");
+}
+
+#[test]
+fn parity_of_a_crash_is_never_taken_for_that_of_a_first_resync() {
+    let crashed = |events, resync_offset_sectors| {
+        let mut candidates = raid5(0, events);
+        all(&mut candidates, |superblock| superblock.resync_offset_sectors = resync_offset_sectors);
+        assemble(candidates).unwrap().start.crashed
+    };
+    assert!(!crashed(0, 0), "just created");
+    assert!(crashed(1, 0), "in use once");
+    assert!(!crashed(4, 640), "the first resync was interrupted by a stop");
+    assert!(!crashed(4, RESYNC_NONE));
+}
+
+/// Whatever superblocks say: nobody counts as in sync who missed an update, who is not in the slot
+/// that the freshest knows, or who is being rebuilt; and no slot has two members.
+#[test]
+fn no_mixture_of_superblocks_makes_a_stale_member_count() {
+    let mut random = 0x9e37_79b9_97f4_a7c1_u64;
+    let mut below = |bound: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % bound
+    };
+    let mut started = 0;
+    for round in 0..20_000 {
+        let mut candidates = raid5(1, 10);
+        for candidate in &mut candidates {
+            let superblock = &mut candidate.superblock;
+            superblock.events = 7 + below(5);
+            for number in 0..4 {
+                let roles = [Role::Spare, Role::Faulty, Role::Slot(below(3) as u16)];
+                if below(6) == 0 {
+                    superblock.roles[number] = roles[below(3) as usize];
+                }
+            }
+            if below(5) == 0 {
+                superblock.recovery_offset_sectors = Some(below(3) * 8);
+            }
+            if below(8) == 0 {
+                superblock.resync_offset_sectors = 0;
+            }
+        }
+        candidates.retain(|_| below(6) > 0);
+        let given: Vec<_> = candidates.iter().map(|c| c.superblock.clone()).collect();
+        let force = below(2) == 0;
+        let options = Options { run: true, force, ..Options::default() };
+        let Ok(assembly) = decide(candidates, &options) else { continue };
+        started += 1;
+        judge(&assembly, &given, round);
+    }
+    assert!(started > 1000, "{started} of 20000 started");
+}
+
+fn judge(assembly: &Assembly, given: &[Superblock], round: usize) {
+    let mut slots = Vec::new();
+    for member in &assembly.start.members {
+        let now = &member.superblock;
+        let own = given.iter().find(|own| own.device_uuid == now.device_uuid).unwrap();
+        let Role::Slot(slot) = now.own_role() else { continue };
+        slots.push(slot);
+        if now.recovery_offset_sectors.is_some() {
+            continue;
+        }
+        assert_eq!(own.own_role(), Role::Slot(slot), "round {round}: in its own eyes too");
+        assert!(own.recovery_offset_sectors.is_none(), "round {round}: it is being rebuilt");
+        assert!(own.events + 1 >= assembly.start.events, "round {round}: it missed an update");
+    }
+    let in_sync = 3 - assembly.degraded;
+    assert!(in_sync >= 2, "round {round}");
+    slots.sort_unstable();
+    slots.dedup();
+    let members = assembly.start.members.iter();
+    let holders = members.filter(|member| member.superblock.own_role().slot().is_some()).count();
+    assert_eq!(slots.len(), holders, "round {round}: a slot has two members");
 }
