@@ -144,7 +144,7 @@ impl Controller {
             mode: view.mode,
             read_only: start.read_only,
             unsynced: start.unsynced,
-            bitmap: start.bitmap.map(Bitmap::new),
+            bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
             sync: Syncing::new(start.by_bitmap, start.crashed),
             quiet: None,
@@ -365,6 +365,7 @@ impl Controller {
             unsynced: Arc::new(self.unsynced.clone()),
             unsynced_is_usable: !self.sync.crashed,
             intent_epoch: self.intent_epoch,
+            discard: self.members.iter().all(|member| member.info.discard_zeroes),
             ..ArrayView::clone(&old)
         };
         self.array.views.publish(view)

@@ -33,6 +33,8 @@ pub struct Start {
     pub unsynced: Ranges,
     /// The bitmap as found.
     pub bitmap: Option<(BitmapSuperblock, DirtyMap)>,
+    /// Whether not every member has the bitmap like that.
+    pub copies_differ: bool,
     /// Members whose recovery needs only what the bitmap marks.
     pub by_bitmap: Vec<MemberId>,
     /// Unit of claims, pre-reads and parity (`stripe_size`), in sectors.

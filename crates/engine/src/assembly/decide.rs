@@ -5,6 +5,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use mdspace_format::bitmap::BitmapState;
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Role, Superblock, Uuid};
 
@@ -221,6 +222,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         crashed,
         unsynced,
         by_bitmap: by_bitmap(&members, bitmap.as_ref()),
+        copies_differ: copies_differ(&members, bitmap.as_ref()),
         bitmap,
         unit_sectors: if options.unit_sectors == 0 { 8 } else { options.unit_sectors },
         members: members.into_iter().map(start_member).collect(),
@@ -481,35 +483,32 @@ fn refuse_surprise(
     Ok(())
 }
 
-/// The bitmap of the array: every bit that any member's valid copy has set. Without a valid copy
-/// every bit counts as set; damage may only ever make resync longer.
+/// The bitmap of the array: every bit that any member's fresh copy has set. Without one every bit
+/// counts as set; damage may only ever make resync longer.
 fn bitmap(members: &[Candidate], model: &Superblock) -> Option<(BitmapSuperblock, DirtyMap)> {
-    let mut found: Option<(BitmapSuperblock, DirtyMap)> = None;
-    for member in members {
-        let FoundBitmap::Good(header, map) = &member.bitmap else { continue };
-        let mut map = map.clone();
-        if !header.speaks_for(model.set_uuid, model.events) {
-            map.set_all();
-        }
-        match &mut found {
-            None => found = Some((BitmapSuperblock::clone(header), map)),
-            Some((known, _)) if known.chunk_bytes != header.chunk_bytes => {}
-            Some((known, merged)) => {
-                // A stale copy says nothing once a fresh one is there.
-                let fresh =
-                    |header: &BitmapSuperblock| header.speaks_for(model.set_uuid, model.events);
-                match (fresh(known), fresh(header)) {
-                    (false, true) => (*known, *merged) = (BitmapSuperblock::clone(header), map),
-                    (true, true) => merged.merge(&map),
-                    _ => {}
-                }
-            }
-        }
+    let mut copies: Vec<_> = members.iter().filter_map(|member| member.bitmap.good()).collect();
+    let is_fresh =
+        |(header, _): &(&BitmapSuperblock, _)| header.speaks_for(model.set_uuid, model.events);
+    let any_fresh = copies.iter().any(is_fresh);
+    copies.retain(|copy| !any_fresh || is_fresh(copy));
+    let (&(header, map), others) = copies.split_first()?;
+    let (mut header, mut map) = (header.clone(), map.clone());
+    for (other, bits) in others {
+        let same_cut = other.chunk_bytes == header.chunk_bytes && bits.chunks() == map.chunks();
+        if same_cut { map.merge(bits) } else { map.set_all() }
     }
-    found.map(|(mut header, map)| {
-        header.uuid = model.set_uuid;
-        (header, map)
-    })
+    if !any_fresh {
+        map.set_all();
+    }
+    header.uuid = model.set_uuid;
+    header.state.0 &= !BitmapState::STALE;
+    Some((header, map))
+}
+
+/// Whether some member's copy of the bitmap says less, or something else, than all together.
+fn copies_differ(members: &[Candidate], bitmap: Option<&(BitmapSuperblock, DirtyMap)>) -> bool {
+    let Some((header, map)) = bitmap else { return false };
+    members.iter().any(|member| member.bitmap.good() != Some((header, map)))
 }
 
 fn refuse_short_bitmap(

@@ -13,6 +13,10 @@ use crate::memory::Buffer;
 /// Bytes of a superblock's area.
 const SUPERBLOCK_BYTES: usize = 4096;
 
+/// Most bytes of a bitmap that are read into memory. mdadm chooses chunks so large that 128 KiB are
+/// enough; a bitmap beyond this is a forgery, or counts as all bits set.
+const BITMAP_BYTES_MAX: u64 = 16 << 20;
+
 /// A device with a superblock, and what its superblock points to.
 #[derive(Debug)]
 pub struct Candidate {
@@ -39,6 +43,16 @@ pub enum FoundBitmap {
     Refused(BitmapError),
     /// Damaged: counts as all bits set.
     Bad,
+}
+
+impl FoundBitmap {
+    /// Header and bits, where they can be used.
+    pub fn good(&self) -> Option<(&BitmapSuperblock, &DirtyMap)> {
+        match self {
+            Self::Good(header, map) => Some((header, map)),
+            Self::None | Self::Refused(_) | Self::Bad => None,
+        }
+    }
 }
 
 /// Why a device gives no candidate.
@@ -118,14 +132,20 @@ async fn read_bitmap(
 ) -> Result<FoundBitmap, ReadError> {
     let Some(room) = superblock.bitmap_room() else { return Ok(FoundBitmap::None) };
     let (sector, room_sectors) = (room.start, room.end - room.start);
-    let head = read_bytes(lane, id, info, sector, 512).await?;
+    // Damage of any kind makes resync longer, never assembly impossible.
+    let Ok(head) = read_bytes(lane, id, info, sector, 512).await else {
+        return Ok(FoundBitmap::Bad);
+    };
     let header = match BitmapSuperblock::parse(&head, room_sectors) {
+        Ok(header) if header.on_disk_bytes() > BITMAP_BYTES_MAX => return Ok(FoundBitmap::Bad),
         Ok(header) => header,
         Err(error @ BitmapError::Version { .. }) => return Ok(FoundBitmap::Refused(error)),
         Err(_) => return Ok(FoundBitmap::Bad),
     };
     let length = (header.on_disk_bytes() as usize).next_multiple_of(512);
-    let bytes = read_bytes(lane, id, info, sector, length).await?;
+    let Ok(bytes) = read_bytes(lane, id, info, sector, length).await else {
+        return Ok(FoundBitmap::Bad);
+    };
     let map = DirtyMap::parse(header.chunks(), &bytes);
     Ok(FoundBitmap::Good(Box::new(header), map))
 }

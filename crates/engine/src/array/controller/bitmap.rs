@@ -15,11 +15,14 @@ use super::{Controller, Member};
 pub(super) struct Bitmap {
     pub(super) header: BitmapSuperblock,
     pub(super) map: DirtyMap,
+    /// Some member's copy is another one: all of it is written with the next update. A bit that only
+    /// one member has is no bit once that member is gone.
+    pub(super) copies_differ: bool,
 }
 
 impl Bitmap {
-    pub(super) fn new((header, map): (BitmapSuperblock, DirtyMap)) -> Self {
-        Self { header, map }
+    pub(super) fn new((header, map): (BitmapSuperblock, DirtyMap), copies_differ: bool) -> Self {
+        Self { header, map, copies_differ }
     }
 
     /// Sectors under set bits.
@@ -70,14 +73,25 @@ impl Controller {
         }
     }
 
-    /// The bitmap's header, with this update's events, on every member.
-    pub(super) async fn write_bitmap_headers(&self) -> Vec<(MemberId, IoError)> {
-        if self.bitmap.is_none() {
-            return Vec::new();
+    /// The bitmap's header, with this update's events, on every member. Behind it all the bits, where
+    /// members had others: events that are right would make them count.
+    pub(super) async fn write_bitmap_headers(&mut self) -> Vec<(MemberId, IoError)> {
+        let Some(bitmap) = &self.bitmap else { return Vec::new() };
+        let first = if bitmap.copies_differ { bitmap.header.pages() } else { 1 };
+        // The header last: it is what makes the others count.
+        for page in (0..first).rev() {
+            let live = self.members.iter().filter(|member| member.is_live());
+            let writes = live.map(|member| self.write_bitmap_page(member, page));
+            let failed: Vec<_> =
+                join_all(writes).await.into_iter().filter_map(Result::err).collect();
+            if !failed.is_empty() {
+                return failed;
+            }
         }
-        let live = self.members.iter().filter(|member| member.is_live());
-        let writes = live.map(|member| self.write_bitmap_page(member, 0));
-        join_all(writes).await.into_iter().filter_map(Result::err).collect()
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.copies_differ = false;
+        }
+        Vec::new()
     }
 
     pub(super) async fn write_bitmap_page(

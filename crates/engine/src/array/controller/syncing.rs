@@ -167,6 +167,10 @@ impl Controller {
             let epoch = self.publish();
             self.array.views.adopted(epoch).await;
             self.array.views.settle();
+            if let Some(bitmap) = &mut self.bitmap {
+                // Nobody promises that a spare has any of it.
+                bitmap.copies_differ = true;
+            }
             self.update_superblocks().await;
         }
     }

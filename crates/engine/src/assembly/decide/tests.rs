@@ -21,7 +21,7 @@ fn raid5(spares: usize, events: u64) -> Vec<Candidate> {
         raid_disks: 3,
         size_sectors: None,
         data_offset_sectors: Some(64),
-        bitmap: BitmapRequest::None,
+        bitmap: BitmapRequest::Internal { chunk_bytes: Some(4096) },
         assume_clean: true,
         force: false,
     };
@@ -39,11 +39,13 @@ fn raid5(spares: usize, events: u64) -> Vec<Candidate> {
     let places = (0..3 + spares).map(|index| Some(device(index))).collect();
     let mut uuids = (1..).map(|byte| Uuid([byte; 16]));
     let plan = create::plan(&creation, places, 0, || uuids.next().unwrap()).unwrap();
+    let header = BitmapSuperblock { events, ..plan.bitmap.unwrap() };
+    let map = DirtyMap::new(header.chunks());
     let candidates = plan.members.into_iter().map(|(device, superblock)| Candidate {
         id: device.id,
         info: device.info,
         superblock: Superblock { events, ..superblock },
-        bitmap: FoundBitmap::None,
+        bitmap: FoundBitmap::Good(Box::new(header.clone()), map.clone()),
         bad_blocks: Ok(BadBlocks::new()),
     });
     candidates.collect()
@@ -447,4 +449,48 @@ fn judge(assembly: &Assembly, given: &[Superblock], round: usize) {
     let members = assembly.start.members.iter();
     let holders = members.filter(|member| member.superblock.own_role().slot().is_some()).count();
     assert_eq!(slots.len(), holders, "round {round}: a slot has two members");
+}
+
+/// Header and bits of a candidate's copy of the bitmap.
+fn copy(candidate: &mut Candidate) -> (&mut BitmapSuperblock, &mut DirtyMap) {
+    let FoundBitmap::Good(header, map) = &mut candidate.bitmap else { panic!("a bitmap") };
+    (header, map)
+}
+
+fn bits(assembly: &Assembly) -> (u64, bool) {
+    let (header, map) = assembly.start.bitmap.as_ref().expect("a bitmap");
+    assert!(!header.state.is_stale(), "its bits are those in memory now");
+    (map.count(), assembly.start.copies_differ)
+}
+
+#[test]
+fn a_bit_that_one_member_has_counts_and_is_to_be_given_to_all() {
+    let mut candidates = raid5(0, 10);
+    assert_eq!(bits(&assemble(raid5(0, 10)).unwrap()), (0, false));
+    copy(&mut candidates[1]).1.set(3);
+    assert_eq!(bits(&assemble(candidates).unwrap()), (1, true));
+}
+
+#[test]
+fn a_stale_copy_says_nothing_and_without_a_fresh_one_every_bit_counts() {
+    let mut candidates = raid5(0, 10);
+    copy(&mut candidates[0]).1.set(3);
+    copy(&mut candidates[0]).0.events = 9;
+    assert_eq!(bits(&assemble(candidates).unwrap()), (0, true));
+    let mut candidates = raid5(0, 10);
+    for candidate in &mut candidates {
+        copy(candidate).0.state.0 |= BitmapState::STALE;
+    }
+    let chunks = copy(&mut candidates[0]).1.chunks();
+    assert_eq!(bits(&assemble(candidates).unwrap()), (chunks, true));
+}
+
+#[test]
+fn copies_that_are_cut_differently_make_every_bit_count() {
+    let mut candidates = raid5(0, 10);
+    let (header, map) = copy(&mut candidates[1]);
+    header.chunk_bytes *= 2;
+    *map = DirtyMap::new(header.chunks());
+    let chunks = copy(&mut candidates[0]).1.chunks();
+    assert_eq!(bits(&assemble(candidates).unwrap()), (chunks, true));
 }
