@@ -172,7 +172,8 @@ impl ArrayLane {
         for piece in pieces {
             let Some(member) = view.member(piece.slot) else { continue };
             let (sector, sectors) = (member.data_offset + piece.member_sector, piece.sectors);
-            let op = match discard {
+            // A member that came meanwhile may keep what it is told to discard.
+            let op = match discard && view.discard {
                 true => IoOp::Discard { sector, sectors },
                 false => IoOp::WriteZeroes { sector, sectors, fua: false },
             };

@@ -130,6 +130,14 @@ impl Controller {
             return Err(CommandError::ReadOnly);
         }
         let found = assembly::read_superblock(&self.lane, id, &info).await.ok().flatten();
+        let at_work = |old: &Superblock| {
+            let same = |member: &Member| member.superblock.device_uuid == old.device_uuid;
+            self.members.iter().any(|member| member.is_live() && same(member))
+        };
+        if found.as_ref().is_some_and(at_work) {
+            return Err(CommandError::DoesNotFit("it is a member at work already".to_owned()));
+        }
+        self.check_blocks(&info)?;
         let back = match found {
             Some(superblock) => self.way_back(superblock),
             None => Err("it bears no superblock of this array".to_owned()),
@@ -179,6 +187,12 @@ impl Controller {
         if self.is_held(Slot(slot)) {
             return Err(format!("slot {slot} has another member by now"));
         }
+        if old.features.contains(Features::BAD_BLOCKS) {
+            return Err("it lists bad blocks".to_owned());
+        }
+        if !self.ran_with_the_others(&old) {
+            return Err("it does not know the members that are in sync now".to_owned());
+        }
         if old.events < bitmap.header.events_cleared {
             return Err("it left before the bitmap was last cleared".to_owned());
         }
@@ -188,6 +202,29 @@ impl Controller {
             old.dev_number = self.free_number();
         }
         Ok((old, Slot(slot)))
+    }
+
+    /// Requests are in blocks of the array, and a member must take each of them.
+    fn check_blocks(&self, info: &MemberInfo) -> Result<(), CommandError> {
+        let (has, block) = (info.logical_block_bytes, self.port.block_bytes());
+        if has <= block {
+            return Ok(());
+        }
+        let reason = format!("its logical block is {has} bytes, the array's is {block}");
+        Err(CommandError::DoesNotFit(reason))
+    }
+
+    /// Whether a member that was out was one of those that are in sync now, and nothing happened to
+    /// it without them: only then do their bits tell all that it missed.
+    fn ran_with_the_others(&self, old: &Superblock) -> bool {
+        let knows = |member: &Member| match member.state {
+            MemberState::InSync(slot) => {
+                let number = member.superblock.dev_number as usize;
+                old.roles.get(number) == Some(&Role::Slot(slot.0))
+            }
+            _ => true,
+        };
+        old.events <= self.events && self.members.iter().all(knows)
     }
 
     /// A failed member that comes back under a new handle replaces its old self.
@@ -215,19 +252,13 @@ impl Controller {
         let parts = placement
             .member(info.sectors)
             .map_err(|error| CommandError::DoesNotFit(error.to_string()))?;
-        let block = self.array.views.current().block_sectors * 512;
-        if info.logical_block_bytes > block {
-            let has = info.logical_block_bytes;
-            let reason = format!("its logical block is {has} bytes, the array's is {block}");
-            return Err(CommandError::DoesNotFit(reason));
-        }
         let random = || self.lane.backend().random().to_le_bytes();
         let mut device_uuid = [0; 16];
         device_uuid[..8].copy_from_slice(&random());
         device_uuid[8..].copy_from_slice(&random());
         Ok(Superblock {
             place: parts.place,
-            features: model.features.with(Features::BAD_BLOCKS, false),
+            features: model.features.with(Features::BAD_BLOCKS | Features::RECOVERY_BITMAP, false),
             data_offset_sectors: parts.data_offset_sectors,
             data_size_sectors: parts.data_size_sectors,
             bad_block_log: parts.bad_block_log,

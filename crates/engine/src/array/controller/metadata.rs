@@ -1,7 +1,7 @@
 //! Superblock updates.
 
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{Role, Timestamp};
+use mdspace_format::{Features, Role, Timestamp};
 
 use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
 use crate::lane::join_all;
@@ -80,6 +80,10 @@ impl Controller {
                 MemberState::Recovering(..) => Some(member.flushed_sectors),
                 _ => None,
             };
+            // Whoever goes on with the recovery copies only what the bitmap marks.
+            let by_bitmap = superblock.recovery_offset_sectors.is_some()
+                && self.sync.by_bitmap.contains(&member.id);
+            superblock.features = superblock.features.with(Features::RECOVERY_BITMAP, by_bitmap);
         }
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.header.events = events;

@@ -118,6 +118,7 @@ impl RamBackend {
                 (disk.write(sector, &bytes, fua), buffer)
             }
             IoOp::Flush => (disk.flush(), None),
+            IoOp::Discard { .. } if disk.keeps_discarded => (Ok(()), None),
             IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
                 (disk.write(sector, &vec![0; sectors as usize * SECTOR], false), None)
             }

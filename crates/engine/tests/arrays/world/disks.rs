@@ -38,6 +38,8 @@ pub(crate) struct Disk {
     pub(crate) grace: u64,
     /// Where `write_error` holds; everywhere without it.
     pub(crate) errors_in: Option<Range<u64>>,
+    /// A discard changes nothing.
+    pub(crate) keeps_discarded: bool,
     /// I/Os that begin here are not answered as long as this stands.
     pub(crate) hangs_in: Option<Range<u64>>,
 }
@@ -67,7 +69,7 @@ impl Disks {
             sectors: disk.sectors(),
             logical_block_bytes: disk.logical_block_bytes,
             rotational: false,
-            discard_zeroes: true,
+            discard_zeroes: !disk.keeps_discarded,
         }
     }
 

@@ -1,0 +1,94 @@
+//! Members that come with a past: when the bitmap is no way back, and what a new member changes.
+
+use mdspace_engine::array::{Action, CommandError, Reply};
+use mdspace_engine::assembly::Options;
+use mdspace_engine::request::Request;
+use mdspace_engine::status::MemberState;
+
+use crate::shapes::{self, MEMBER_SECTORS};
+use crate::world::{Setup, World};
+
+/// It was assembled alone and written to: the others' bits do not know of that.
+#[test]
+fn a_member_that_ran_without_the_others_gets_everything() {
+    for (seed, apart) in (1..).zip([1, 12]) {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID1, seed));
+        world.write_many(3);
+        world.fail(2);
+        world.write_many(1);
+        world.stop();
+        world.assemble(&[2], &Options { run: true, ..Options::default() }).unwrap();
+        for sector in 0..apart {
+            world.write(sector * 8, vec![3; 4096]).unwrap();
+        }
+        world.stop();
+        world.assemble(&[0, 1], &Options { run: true, ..Options::default() }).unwrap();
+        let added = world.add(2).unwrap();
+        assert!(matches!(added, Reply::Added { by_bitmap: false }), "{world}");
+        world.wait_idle();
+        world.fail(0);
+        world.fail(1);
+        world.verify();
+    }
+}
+
+#[test]
+fn a_member_at_work_is_not_added_again() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID1, 3));
+    let refused = world.add(1).unwrap_err();
+    assert!(matches!(refused, CommandError::DoesNotFit(_)), "{refused}");
+    world.verify();
+    assert_eq!(world.check(), 0);
+}
+
+/// A way back that a crash interrupts is still the way back of the bitmap.
+#[test]
+fn a_return_by_the_bitmap_is_gone_on_with_after_a_crash() {
+    for (seed, shape) in (10..).zip([shapes::RAID1, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.wait_status("a clear bitmap", |status| {
+            status.bitmap.is_none_or(|bitmap| bitmap.dirty_bits == 0)
+        });
+        world.fail(1);
+        world.remove(1);
+        world.write_random(0, 8);
+        world.wait_clean();
+        world.command(Action::Freeze).unwrap();
+        let added = world.add(1).unwrap();
+        assert!(matches!(added, Reply::Added { by_bitmap: true }), "{world}");
+        world.crash();
+        world.disks.reset_counts();
+        world.assemble_all().unwrap();
+        world.wait_idle();
+        assert_eq!(world.member_state(1), Some(MemberState::InSync), "{world}");
+        let data = world.disks.data();
+        let written = world.disks.disk(1).sectors_written(data);
+        assert!(written < MEMBER_SECTORS / 2, "{written} sectors ({world})");
+        world.fail(0);
+        world.verify();
+        // The mark goes with the recovery: a later one is not to trust it.
+        let superblock = world.disks.superblock(1).unwrap();
+        let features: Vec<_> = superblock.features.names().collect();
+        assert!(!features.contains(&"RECOVERY_BITMAP"), "{features:?}");
+    }
+}
+
+#[test]
+fn discards_end_where_a_new_member_keeps_what_it_is_told_to_discard() {
+    for (seed, shape) in (20..).zip([shapes::RAID5, shapes::RAID1, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let new = usize::from(shape.disks);
+        world.disks.disk(new).keeps_discarded = true;
+        world.fail(0);
+        world.remove(0);
+        world.add(new).unwrap();
+        world.wait_idle();
+        world.write_many(10);
+        let all = world.sectors();
+        world.serve(1, Request::Discard { sector: 0, sectors: all }).unwrap();
+        assert_eq!(world.check(), 0, "{world}");
+        world.fail(1);
+        let before = world.read(0, all).unwrap();
+        assert!(before.iter().any(|byte| *byte != 0), "nothing was discarded ({world})");
+    }
+}
