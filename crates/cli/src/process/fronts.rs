@@ -1,6 +1,7 @@
 //! Where the array is served: open and close fronts, and say who is connected.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mdspace_front::address::Address;
 use mdspace_front::listener::Listener;
@@ -60,8 +61,10 @@ impl Fronts {
     /// Closes all fronts. Without `force` none while a client is connected to any.
     pub(super) fn close_all(&self, name: &ArrayName, force: bool) -> Result<(), Failure> {
         let mut list = self.list();
-        let clients: Vec<String> = list.iter().flat_map(Server::clients).collect();
-        if !force && !clients.is_empty() {
+        let stay = |server: &Server| server.clients_that_stay(LEAVING);
+        let clients: Vec<String> =
+            if force { Vec::new() } else { list.iter().flat_map(stay).collect() };
+        if !clients.is_empty() {
             return Err(Failure::new(
                 format!("cannot stop {name}"),
                 format!("these clients are connected:\n{}", clients.join("\n")),
@@ -88,6 +91,10 @@ impl Fronts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// How long a client that closed its connection a moment ago may still seem to be there: a script
+/// that copies and then stops the array must not fail by chance.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// Listens where the user says. Before a member is written to, so that a wrong word costs nothing.
 pub(super) fn listen(address: &Address) -> Result<Listener, Failure> {

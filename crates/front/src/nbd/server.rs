@@ -149,22 +149,30 @@ impl Server {
         self.0.clients().present.values().map(|client| client.peer.clone()).collect()
     }
 
-    /// Takes no more clients, disconnects those that are there, and waits until what they asked for
-    /// has ended, but no longer than `patience`.
-    pub fn close(self, patience: Duration) -> Result<(), StillConnected> {
-        self.0.close();
+    /// Who is still connected after `patience`; at once nobody, when the last one leaves. A client
+    /// that has gone may not have been noticed yet.
+    pub fn clients_that_stay(&self, patience: Duration) -> Vec<String> {
         let until = Instant::now() + patience;
         let mut clients = self.0.clients();
         while !clients.present.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                drop(clients);
-                return Err(StillConnected { clients: self.clients() });
+                break;
             }
             let waited = self.0.client_left.wait_timeout(clients, left);
             clients = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        Ok(())
+        clients.present.values().map(|client| client.peer.clone()).collect()
+    }
+
+    /// Takes no more clients, disconnects those that are there, and waits until what they asked for
+    /// has ended, but no longer than `patience`.
+    pub fn close(self, patience: Duration) -> Result<(), StillConnected> {
+        self.0.close();
+        match self.clients_that_stay(patience) {
+            clients if clients.is_empty() => Ok(()),
+            clients => Err(StillConnected { clients }),
+        }
     }
 }
 
