@@ -44,6 +44,9 @@ pub(crate) struct BenchRunArgs {
     /// A member: ram:SIZE or null:SIZE for all of them, or one path each.
     #[arg(long, default_value = "ram:256M")]
     pub(crate) member: Vec<String>,
+    /// 0: reach file members through the page cache; 1: directly where they allow it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub(crate) direct: u8,
     /// What to do: read, write, randread or randwrite.
     #[arg(long, default_value = "randwrite")]
     pub(crate) rw: Pattern,

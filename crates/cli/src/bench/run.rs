@@ -113,9 +113,10 @@ impl Bed {
     pub(super) fn new(args: &BenchRunArgs) -> Result<Self, Failure> {
         let members = MemberTable::new();
         let names = member_names(args)?;
+        let mode = OpenMode { buffered: args.direct == 0, ..OpenMode::RUN };
         let mut devices = Vec::new();
         for name in &names {
-            let opened = members.open(name, OpenMode::RUN);
+            let opened = members.open(name, mode);
             let opened = opened.map_err(|error| failed("open a member", error))?;
             devices.push(opened);
         }
