@@ -76,6 +76,16 @@ pub(super) fn copies(geometry: &Geometry, sector: u64, sectors: u64) -> Vec<Piec
     }
 }
 
+/// The copies in the order in which they are believed where mirrors may differ: reads, resync and
+/// recovery all take the first that can be read, also after a restart, so that what was read once
+/// stays.
+pub(super) fn believed(view: &ArrayView, sector: u64, sectors: u64) -> Vec<Piece> {
+    let mut copies = copies(&view.geometry, sector, sectors);
+    let last = |piece: &Piece| view.member(piece.slot).is_none_or(|member| member.write_mostly);
+    copies.sort_by_key(last);
+    copies
+}
+
 /// The copy to read: the one fixed member where mirrors are not yet equal, else by turns of the
 /// address, so that sequential streams stay on a member and random reads spread.
 pub(super) fn choose(view: &ArrayView, sector: u64, sectors: u64) -> Option<(Piece, &MemberView)> {
@@ -83,13 +93,17 @@ pub(super) fn choose(view: &ArrayView, sector: u64, sectors: u64) -> Option<(Pie
     if sector % size + sectors > size {
         return None;
     }
+    let reader = |piece: &Piece| view.reader(piece.slot, piece.member_sector, sectors);
+    if !view.trusted(&(sector..sector + sectors)) {
+        let copies = believed(view, sector, sectors);
+        return copies.into_iter().find_map(|piece| Some((piece, reader(&piece)?)));
+    }
     let mut best: Option<(Piece, &MemberView)> = None;
     let mut turn = 0;
-    let trusted = view.trusted(&(sector..sector + sectors));
     let copies = copies(&view.geometry, sector, sectors);
-    let wanted = if trusted { sector / size % copies.len() as u64 } else { 0 };
+    let wanted = sector / size % copies.len() as u64;
     for piece in copies {
-        let Some(member) = view.reader(piece.slot, piece.member_sector, sectors) else { continue };
+        let Some(member) = reader(&piece) else { continue };
         let better = match best {
             None => true,
             Some((_, known)) if member.write_mostly != known.write_mostly => known.write_mostly,
@@ -184,14 +198,13 @@ impl ArrayLane {
             let claims = &self.array.claims;
             let _claim = claims.acquire(region.index, region.columns.clone(), mode).await;
             let at = out + byte_range(0, region.first).end;
-            self.read_region(&geometry, &region, into, at, mode, suspect).await?;
+            self.read_region(&region, into, at, mode, suspect).await?;
         }
         Ok(())
     }
 
     async fn read_region(
         &self,
-        geometry: &Geometry,
         region: &Region,
         into: &Rc<dyn Sink>,
         out: usize,
@@ -199,7 +212,7 @@ impl ArrayLane {
         suspect: Option<Slot>,
     ) -> Result<(), RequestError> {
         let mut unreadable = Vec::new();
-        for piece in self.by_preference(geometry, region, suspect) {
+        for piece in self.by_preference(region, suspect) {
             let view = self.view();
             let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
             let Some(member) = reader else { continue };
@@ -229,15 +242,10 @@ impl ArrayLane {
 
     /// The copies in the order in which to try them: where mirrors may differ always the same first
     /// one; elsewhere the one that failed comes first, to be tried again under the claim.
-    fn by_preference(
-        &self,
-        geometry: &Geometry,
-        region: &Region,
-        suspect: Option<Slot>,
-    ) -> Vec<Piece> {
-        let mut copies = copies(geometry, region.sector, region.sectors());
-        let range = region.sector..region.sector + region.sectors();
-        if self.with_view(|view| view.trusted(&range)) {
+    fn by_preference(&self, region: &Region, suspect: Option<Slot>) -> Vec<Piece> {
+        let view = self.view();
+        let mut copies = believed(&view, region.sector, region.sectors());
+        if view.trusted(&(region.sector..region.sector + region.sectors())) {
             copies.sort_by_key(|piece| Some(piece.slot) != suspect);
         }
         copies
@@ -250,3 +258,6 @@ impl ArrayLane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

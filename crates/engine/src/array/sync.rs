@@ -39,6 +39,16 @@ pub(super) enum SyncKind {
     Repair,
 }
 
+/// The whole blocks around `todo`: members take no others. What lies behind the last whole block
+/// before `end` no request can reach.
+fn whole_blocks(port: &ArrayLane, todo: &Ranges, end: u64) -> Ranges {
+    let block = port.with_view(|view| u64::from(view.block_sectors));
+    let end = end / block * block;
+    let grown =
+        |range: Range<u64>| range.start / block * block..range.end.next_multiple_of(block).min(end);
+    todo.iter().map(grown).collect()
+}
+
 /// How a sync task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -72,6 +82,8 @@ pub(super) struct SyncTask {
     windows: Cell<u64>,
     cancelled: Cell<bool>,
     failed: Cell<bool>,
+    /// Windows that could not be done and were left for another time.
+    skipped: RefCell<Ranges>,
     no_space: Cell<bool>,
     mismatch_sectors: Cell<u64>,
 }
@@ -83,12 +95,13 @@ impl SyncTask {
             kind,
             cursor: Cell::new(0),
             end,
-            todo: RefCell::new(todo),
+            todo: RefCell::new(whole_blocks(port, &todo, end)),
             in_flight: RefCell::default(),
             workers: Cell::new(WINDOWS),
             windows: Cell::new(0),
             cancelled: Cell::new(false),
             failed: Cell::new(false),
+            skipped: RefCell::default(),
             no_space: Cell::new(false),
             mismatch_sectors: Cell::new(0),
         });
@@ -110,13 +123,18 @@ impl SyncTask {
         self.in_flight.borrow().first().map_or(next, |&first| first.min(next))
     }
 
+    /// What lies below [`done`](Self::done) and is not.
+    pub(super) fn skipped(&self) -> Ranges {
+        self.skipped.borrow().clone()
+    }
+
     /// How it ended; `None` while any window is under way.
     pub(super) fn ended(&self) -> Option<Ended> {
         match () {
             () if self.workers.get() > 0 => None,
             // What failed may have done so over the very change for which it was told to end.
             () if self.cancelled.get() => Some(Ended::Cancelled),
-            () if self.failed.get() => Some(Ended::Failed),
+            () if self.failed.get() || !self.skipped.borrow().is_empty() => Some(Ended::Failed),
             () if self.no_space.get() => Some(Ended::NoSpace),
             () => Some(Ended::Complete),
         }
@@ -160,6 +178,10 @@ impl SyncTask {
                 Ok(mismatches) => {
                     self.in_flight.borrow_mut().remove(&window.start);
                     self.mismatch_sectors.set(self.mismatch_sectors.get() + mismatches);
+                }
+                Err(WindowError::Failed) if !matches!(self.kind, SyncKind::Recover(_)) => {
+                    self.skipped.borrow_mut().insert(window.clone());
+                    self.in_flight.borrow_mut().remove(&window.start);
                 }
                 // It stays in flight: nothing from here on counts as done.
                 Err(WindowError::Failed) => self.failed.set(true),

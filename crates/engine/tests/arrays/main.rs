@@ -11,6 +11,7 @@ mod levels;
 mod lost;
 mod members;
 mod power;
+mod rough;
 mod shapes;
 mod syncing;
 mod world;

@@ -28,6 +28,8 @@ pub(crate) struct Shape {
     pub(crate) block_bytes: u32,
     /// Sectors of the first disk's data.
     pub(crate) member_sectors: u64,
+    /// What the array uses of each member; none for all.
+    pub(crate) size_sectors: Option<u64>,
     /// Each disk is larger by so many sectors than the one before.
     pub(crate) growth: u64,
 }
@@ -43,6 +45,7 @@ impl Shape {
             bitmap: true,
             block_bytes: 512,
             member_sectors: MEMBER_SECTORS,
+            size_sectors: None,
             growth: 0,
         }
     }
@@ -77,7 +80,7 @@ impl Shape {
             layout: self.layout,
             chunk_sectors: self.chunk_sectors,
             raid_disks: self.disks,
-            size_sectors: None,
+            size_sectors: self.size_sectors,
             data_offset_sectors: (!one_zero).then_some(DATA_OFFSET),
             bitmap: match self.bitmap {
                 true => BitmapRequest::Internal { chunk_bytes },

@@ -236,14 +236,17 @@ impl Controller {
     fn advance(&mut self, task: &SyncTask, done: u64) {
         match task.kind() {
             SyncKind::Resync => {
-                self.unsynced.remove(&(0..done));
+                let mut synced = Ranges::of(0..done);
                 let doubts = self.sync.task.iter().flat_map(|run| run.doubts.iter());
-                doubts.for_each(|doubt| self.unsynced.insert(doubt));
+                task.skipped().iter().chain(doubts).for_each(|left| synced.remove(&left));
+                synced.iter().for_each(|range| self.unsynced.remove(&range));
             }
-            SyncKind::Recover(slots) => {
+            SyncKind::Recover(_) => {
+                // By member, not by slot: another may have come into it since.
+                let run = self.sync.task.as_ref();
                 for member in &mut self.members {
-                    if let MemberState::Recovering(slot, known) = &mut member.state
-                        && slots.contains(slot)
+                    if let MemberState::Recovering(_, known) = &mut member.state
+                        && run.is_some_and(|run| run.members.contains(&member.id))
                     {
                         *known = done.max(*known);
                     }
@@ -281,7 +284,12 @@ impl Controller {
                 self.sync.mismatch_sectors = task.mismatch_sectors();
             }
             (_, Ended::Cancelled) => {}
-            (_, Ended::Failed) => self.sync.stuck = true,
+            (SyncKind::Resync, Ended::Failed) => {
+                // Some of it could not be done; the rest was.
+                self.resynced().await;
+                self.sync.stuck = true;
+            }
+            (SyncKind::Recover(_), Ended::Failed) => self.sync.stuck = true,
             (_, Ended::NoSpace) => {
                 self.sync.stuck = true;
                 self.sync.again = Some(self.lane.backend().now() + AGAIN_AFTER);

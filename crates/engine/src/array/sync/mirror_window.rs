@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use crate::backend::{IoErrorKind, ReadInto};
 use crate::geometry::{Geometry, Piece, Slot};
+use crate::lane::join_all;
 use crate::memory::Buffer;
 
 use super::super::array_lane::{ArrayLane, MemberWrite, byte_range};
 use super::super::claims::Mode;
-use super::super::mirror::{copies, region_sectors};
+use super::super::mirror::{believed, region_sectors};
 use super::super::round::whole_buffer;
 use super::row_window::finish;
 use super::{SyncKind, WindowError};
@@ -57,16 +58,17 @@ async fn recover(
     member_sector: u64,
 ) -> Result<(), WindowError> {
     let _claim = claim(port, geometry, sector, sectors, Mode::Exclusive).await;
-    let others = copies(geometry, sector, sectors);
+    let others = believed(&port.view(), sector, sectors);
     let others = others.into_iter().filter(|piece| piece.slot != slot);
-    let (_, block) = first_readable(port, others).await.ok_or(WindowError::Failed)?;
+    let block = first_readable(port, others).await.ok_or(WindowError::Failed)?;
     let view = port.view();
     let Some(member) = view.member(slot) else { return Ok(()) };
     let io = port.write_member(member, member_sector, whole_buffer(block), false);
     finish(port, vec![MemberWrite { member: member.id, io }]).await
 }
 
-/// Compares all copies with the first; with `mend`, makes them the same as it.
+/// Compares all copies with the first; with `mend`, makes them the same as it, those that could not
+/// be read as well.
 async fn compare(
     port: &ArrayLane,
     geometry: &Geometry,
@@ -76,29 +78,32 @@ async fn compare(
 ) -> Result<u64, WindowError> {
     let mode = if mend { Mode::Exclusive } else { Mode::Shared };
     let _claim = claim(port, geometry, sector, sectors, mode).await;
-    let pieces = copies(geometry, sector, sectors);
-    let (source, model) =
-        first_readable(port, pieces.iter().copied()).await.ok_or(WindowError::Failed)?;
+    let pieces = believed(&port.view(), sector, sectors);
+    let mut found = join_all(pieces.iter().map(|piece| read(port, piece))).await;
+    let model = found.iter().position(|copy| matches!(copy, Found::Block(..)));
+    let model = found.swap_remove(model.ok_or(WindowError::Failed)?);
+    let Found::Block(_, model) = model else { unreachable!("just found") };
     let mut writes = Vec::new();
     let mut differs = false;
-    for piece in pieces.into_iter().filter(|piece| piece.slot != source) {
-        let same = match read(port, &piece).await {
-            Some(copy) => {
-                let same = *copy == *model;
-                port.recycle(Some(copy));
-                same
+    for copy in found {
+        let place = match copy {
+            Found::None => continue,
+            Found::Unreadable(piece) => piece,
+            Found::Block(piece, block) => {
+                let same = *block == *model;
+                port.recycle(Some(block));
+                if same {
+                    continue;
+                }
+                differs = true;
+                piece
             }
-            None => continue,
         };
-        differs |= !same;
         let view = port.view();
-        if !same
-            && mend
-            && let Some(member) = view.member(piece.slot)
-        {
+        if mend && let Some(member) = view.member(place.slot) {
             let mut copy = port.lane.backend().allocate(model.len());
             copy.copy_from_slice(&model);
-            let io = port.write_member(member, piece.member_sector, whole_buffer(copy), false);
+            let io = port.write_member(member, place.member_sector, whole_buffer(copy), false);
             writes.push(MemberWrite { member: member.id, io });
         }
     }
@@ -107,34 +112,41 @@ async fn compare(
     Ok(if differs { sectors } else { 0 })
 }
 
-async fn first_readable(
-    port: &ArrayLane,
-    pieces: impl Iterator<Item = Piece>,
-) -> Option<(Slot, Buffer)> {
+/// What a copy turned out to be.
+enum Found {
+    /// No member may be read for it now.
+    None,
+    /// Its sectors cannot be read.
+    Unreadable(Piece),
+    /// Its bytes.
+    Block(Piece, Buffer),
+}
+
+async fn first_readable(port: &ArrayLane, pieces: impl Iterator<Item = Piece>) -> Option<Buffer> {
     for piece in pieces {
-        if let Some(block) = read(port, &piece).await {
-            return Some((piece.slot, block));
+        if let Found::Block(_, block) = read(port, &piece).await {
+            return Some(block);
         }
     }
     None
 }
 
-/// Reads a copy; `None` where it cannot be read now.
-async fn read(port: &ArrayLane, piece: &Piece) -> Option<Buffer> {
+async fn read(port: &ArrayLane, piece: &Piece) -> Found {
     let view = port.view();
-    let member = view.reader(piece.slot, piece.member_sector, piece.sectors)?;
+    let Some(member) = view.reader(piece.slot, piece.member_sector, piece.sectors) else {
+        return Found::None;
+    };
     let bytes = byte_range(0, piece.sectors);
     let buffer = port.lane.backend().allocate(bytes.len());
     let into = ReadInto::Buffer(buffer, bytes);
     let done = port.read_member(member, piece.member_sector, into).await;
-    match done.result {
-        Ok(()) => done.buffer,
-        Err(error) => {
-            if error.kind != IoErrorKind::Medium {
-                port.array.mailbox.member_failed(member.id, error);
-            }
-            port.recycle(done.buffer);
-            None
-        }
+    let Err(error) = done.result else {
+        return Found::Block(*piece, done.buffer.expect("a finished read returns its buffer"));
+    };
+    port.recycle(done.buffer);
+    if error.kind == IoErrorKind::Medium {
+        return Found::Unreadable(*piece);
     }
+    port.array.mailbox.member_failed(member.id, error);
+    Found::None
 }

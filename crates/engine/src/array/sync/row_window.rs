@@ -77,9 +77,11 @@ async fn compare(
     for (place, fresh) in [(state.data_count, Some(p)), (state.data_count + 1, q)] {
         // Without Q there is no place for it either.
         let Some(fresh) = fresh else { continue };
-        let Some(known) = blocks.take(place) else { continue };
-        let pages = fresh.chunks(4096).zip(known.chunks(4096)).map(|(new, old)| new != old);
-        let mut differs = false;
+        let known = blocks.take(place);
+        // What could not be read is written again; it is not known to be wrong.
+        let mut differs = known.is_none() && unreadable.has(place);
+        let old = known.iter().flat_map(|known| known.chunks(4096));
+        let pages = fresh.chunks(4096).zip(old).map(|(new, old)| new != old);
         for (page, page_differs) in pages.enumerate() {
             wrong[page] |= page_differs;
             differs |= page_differs;
@@ -93,10 +95,23 @@ async fn compare(
             let io = port.write_member(member, sector, WriteFrom::Buffer(fresh, whole), false);
             writes.push(MemberWrite { member: member.id, io });
         }
-        port.recycle(Some(known));
+        port.recycle(known);
     }
     for place in 0..state.data_count {
-        port.recycle(blocks.take(place));
+        let block = blocks.take(place);
+        // Computed from parity: that of a row which was in sync.
+        if mend
+            && unreadable.has(place)
+            && state.parity_trusted
+            && let Some(member) = view.member(slot_of(row, state.data_count, place))
+            && let Some(block) = block
+        {
+            let sector = row.member_sector() + u64::from(columns.start);
+            let io = port.write_member(member, sector, whole_buffer(block), false);
+            writes.push(MemberWrite { member: member.id, io });
+        } else {
+            port.recycle(block);
+        }
     }
     finish(port, writes).await?;
     // md counts in its 4 KiB stripes.
