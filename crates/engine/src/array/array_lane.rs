@@ -39,8 +39,14 @@ pub(crate) type LaneView = Rc<Arc<ArrayView>>;
 impl ArrayLane {
     /// Attaches `array` to `lane`. Every lane of the array does this once.
     pub fn attach(array: &Arc<Array>, lane: &Rc<Lane>) -> Rc<Self> {
-        let view = array.views.current();
-        array.views.adopt(lane.id(), view.epoch, false);
+        let view = loop {
+            let view = array.views.current();
+            array.views.adopt(lane.id(), view.epoch, false);
+            // Whoever published in between did not know of this lane and did not wait for it.
+            if array.views.epoch() == view.epoch {
+                break view;
+            }
+        };
         let this = Rc::new(Self {
             lane: lane.clone(),
             array: array.clone(),
