@@ -35,6 +35,8 @@ fmt:
 
 lint:
 	@$(GROUP) lint 600 $(CARGO) clippy --workspace --all-targets -- -D warnings
+	@$(GROUP) lint-model 300 $(CARGO) clippy -p mdspace-engine --features model --test model -- -D warnings
+	@$(GROUP) lint-memory 300 $(CARGO) clippy -p mdspace-engine --features weak-memory --test weak_memory -- -D warnings
 	@$(GROUP) lint-outside 120 $(CARGO) clippy --workspace --test outside -- -D warnings
 
 docs: export RUSTDOCFLAGS = -D warnings
@@ -46,6 +48,7 @@ unit:
 
 model:
 	@$(GROUP) model 300 $(CARGO) test -p mdspace-engine --features model --test model
+	@$(GROUP) weak-memory 300 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
 
 tree:
 	@$(GROUP) tree 120 $(OUTSIDE) tree:: harness::

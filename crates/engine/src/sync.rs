@@ -1,11 +1,15 @@
 //! Synchronisation primitives, in one place so that a model checker can stand in for them: with the
-//! feature `model` they are [shuttle]'s, which runs a test under many schedules.
+//! feature `model` they are [shuttle]'s, which runs a test under many schedules; with `weak-memory`
+//! they are [loom]'s, which runs it under all, and with every old value that a load may still see.
 //!
 //! [shuttle]: https://docs.rs/shuttle
+//! [loom]: https://docs.rs/loom
 
-#[cfg(feature = "model")]
+#[cfg(feature = "weak-memory")]
+use loom::sync as imp;
+#[cfg(all(feature = "model", not(feature = "weak-memory")))]
 use shuttle::sync as imp;
-#[cfg(not(feature = "model"))]
+#[cfg(not(any(feature = "model", feature = "weak-memory")))]
 use std::sync as imp;
 
 pub use imp::{MutexGuard, atomic};

@@ -33,10 +33,10 @@ impl Remote {
 
     pub(super) fn wake(&self, slot: TaskSlot) {
         self.woken.lock().push(slot);
-        // SeqCst pairs with `try_sleep`: either this store is seen before the driver sleeps, or the
-        // driver's `sleeping` is seen here.
-        self.pending.store(true, Ordering::SeqCst);
-        if self.sleeping.swap(false, Ordering::SeqCst) {
+        // `sleeping` is only ever exchanged, so each exchange sees all that came before the earlier
+        // ones: either the driver sees `pending` and stays awake, or this sees it sleeping.
+        self.pending.store(true, Ordering::Relaxed);
+        if self.sleeping.swap(false, Ordering::AcqRel) {
             self.notify.notify();
         }
     }
@@ -45,16 +45,16 @@ impl Remote {
         if !self.pending.load(Ordering::Relaxed) {
             return;
         }
-        self.pending.store(false, Ordering::SeqCst);
+        self.pending.store(false, Ordering::Relaxed);
         let woken = std::mem::take(&mut *self.woken.lock());
         woken.into_iter().for_each(&mut wake);
     }
 
     /// Says that the driver is about to sleep. False when a wake came meanwhile: turn again instead.
     pub fn try_sleep(&self) -> bool {
-        self.sleeping.store(true, Ordering::SeqCst);
-        if self.pending.load(Ordering::SeqCst) {
-            self.sleeping.store(false, Ordering::SeqCst);
+        self.sleeping.swap(true, Ordering::AcqRel);
+        if self.pending.load(Ordering::Relaxed) {
+            self.sleeping.swap(false, Ordering::AcqRel);
             return false;
         }
         true
@@ -62,6 +62,6 @@ impl Remote {
 
     /// Says that the driver is awake again.
     pub fn awake(&self) {
-        self.sleeping.store(false, Ordering::SeqCst);
+        self.sleeping.swap(false, Ordering::AcqRel);
     }
 }
