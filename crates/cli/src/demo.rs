@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::output::print_line;
 
-mod children;
 mod fio;
 mod stage;
 

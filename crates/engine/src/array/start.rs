@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use mdspace_format::{BitmapSuperblock, DirtyMap, Superblock};
 
-use crate::assembly::array_block_bytes;
 use crate::backend::{MemberId, MemberInfo};
 use crate::geometry::{Geometry, Slot};
 use crate::lane::Lane;
@@ -93,8 +92,9 @@ fn first_view(start: &Start) -> ArrayView {
         }
     }
     let infos = || start.members.iter().map(|member| &member.info);
-    let members = start.members.iter().map(|member| (&member.superblock, &member.info));
-    let block_sectors = array_block_bytes(members) / 512;
+    let block = infos().map(|info| info.logical_block_bytes).max().unwrap_or(512);
+    let kept = start.members.iter().map(|member| member.superblock.logical_block_size_bytes);
+    let block_sectors = block.max(kept.max().unwrap_or(0)) / 512;
     let mode = match (start.read_only, start.geometry.max_failures() > 0) {
         (true, _) => WriteMode::ReadOnly,
         (false, true) => WriteMode::Clean,

@@ -14,7 +14,6 @@ use crate::array::{Start, StartMember};
 use crate::geometry::{Geometry, GeometryError, Shape, Slot};
 use crate::ranges::Ranges;
 
-use super::blocks::{array_block_bytes, misfit};
 use super::read::{Candidate, FoundBitmap};
 
 /// What the user allows.
@@ -191,7 +190,6 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     refuse_disagreement(&candidates, freshest)?;
     let members = sort_out(candidates, &model, &mut left_out);
     refuse_crowding(&members)?;
-    refuse_misfits(&members)?;
     let geometry = geometry(&model, &members)?;
     let in_sync = |slot: Slot| members.iter().any(|member| in_sync_at(member, slot));
     let needed = usize::from(geometry.raid_disks());
@@ -226,19 +224,11 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         by_bitmap: by_bitmap(&members, bitmap.as_ref()),
         copies_differ: copies_differ(&members, bitmap.as_ref()),
         bitmap,
-        unit_sectors: unit_sectors(options.unit_sectors),
+        unit_sectors: if options.unit_sectors == 0 { 8 } else { options.unit_sectors },
         members: members.into_iter().map(start_member).collect(),
         geometry,
     };
     Ok(Assembly { start, left_out, degraded })
-}
-
-/// A power of two, so that units are whole blocks and blocks whole units.
-fn unit_sectors(wanted: u32) -> u32 {
-    match wanted {
-        0 => 8,
-        wanted => wanted.min(1 << 16).next_power_of_two(),
-    }
 }
 
 /// The candidates of one array: the one asked for, or the only one there is.
@@ -428,17 +418,6 @@ fn take_role(superblock: &mut Superblock, model: &Superblock, role: Role) {
         superblock.features = superblock.features.with(Features::RECOVERY_BITMAP, false);
     }
     superblock.roles.clone_from(&model.roles);
-}
-
-/// Every I/O of the array is whole blocks of every member.
-fn refuse_misfits(members: &[Candidate]) -> Result<(), Refusal> {
-    let block = array_block_bytes(members.iter().map(|member| (&member.superblock, &member.info)));
-    for Candidate { superblock, info, .. } in members {
-        if let Some(feature) = misfit(superblock, info, block) {
-            return Err(Refusal::Unsupported { member: info.name.clone(), feature });
-        }
-    }
-    Ok(())
 }
 
 /// A slot has one member.

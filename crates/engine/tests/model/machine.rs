@@ -1,6 +1,7 @@
 //! Lanes on the model checker's threads, over members in shared memory.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,6 +12,9 @@ use mdspace_engine::backend::{
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
+use mdspace_format::{BitmapSuperblock, DirtyMap, MetadataVersion, Superblock};
+use shuttle::rand::Rng;
+use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 
 /// Members, clock, and which lanes may sleep.
@@ -18,6 +22,8 @@ pub(crate) struct Machine {
     disks: Vec<Mutex<Disk>>,
     now_ns: Mutex<u64>,
     lanes: Vec<Arc<Bell>>,
+    /// Data that are written must be announced by then: see [`Machine::watch`].
+    watched: AtomicBool,
 }
 
 struct Disk {
@@ -46,6 +52,7 @@ impl Machine {
             disks: (0..disks).map(|_| disk()).collect(),
             now_ns: Mutex::new(0),
             lanes: (0..lanes).map(|_| Arc::default()).collect(),
+            watched: AtomicBool::new(false),
         })
     }
 
@@ -68,6 +75,36 @@ impl Machine {
         self.disks[disk].lock().unwrap().broken = true;
     }
 
+    /// From now on no data may be written before every member's superblock says that the array is in
+    /// use and every member's bitmap has the chunk's bit. For arrays of whole members without sync.
+    pub(crate) fn watch(&self) {
+        self.watched.store(true, Ordering::SeqCst);
+    }
+
+    /// A write that no array made.
+    pub(crate) fn scribble(&self, sector: u64) {
+        self.check_announced(sector);
+    }
+
+    fn check_announced(&self, sector: u64) {
+        for disk in &self.disks {
+            let disk = disk.lock().unwrap();
+            let sectors = disk.bytes.len() as u64 / 512;
+            let place = MetadataVersion::V1_2.place(sectors).unwrap();
+            let at = |sector: u64| &disk.bytes[sector as usize * 512..][..4096];
+            let superblock = Superblock::parse(at(place.sector), place, sectors).unwrap();
+            let Some(member_sector) = sector.checked_sub(superblock.data_offset_sectors) else {
+                return;
+            };
+            assert_eq!(superblock.resync_offset_sectors, 0, "data before the dirty mark");
+            let page = at(superblock.bitmap_sector().unwrap());
+            let header = BitmapSuperblock::parse(page, 8).unwrap();
+            let map = DirtyMap::parse(header.chunks(), page);
+            let chunk = member_sector / header.chunk_sectors();
+            assert!(map.test(chunk), "data before their intent");
+        }
+    }
+
     /// Runs a lane on this thread until `over` says that it is enough.
     pub(crate) fn run_lane(
         self: &Arc<Self>,
@@ -75,12 +112,20 @@ impl Machine {
         start: impl FnOnce(&Rc<Lane>),
         over: impl Fn() -> bool,
     ) {
-        let backend = Rc::new(Shared { machine: self.clone(), random: Cell::new(1) });
+        let backend = Rc::new(Shared {
+            machine: self.clone(),
+            held: RefCell::default(),
+            random: Cell::new(1),
+        });
         let bell = self.lanes[usize::from(id.0)].clone();
-        let lane = Lane::new(id, backend, bell.clone());
+        let lane = Lane::new(id, backend.clone(), bell.clone());
         start(&lane);
         while !over() {
-            let Turn::Idle(timer) = lane.turn() else { continue };
+            let turn = lane.turn();
+            if backend.answer_some(&lane) {
+                continue;
+            }
+            let Turn::Idle(timer) = turn else { continue };
             if let Some(when) = timer {
                 // Nothing else happens on this lane before: let the time come.
                 let mut now = self.now_ns.lock().unwrap();
@@ -108,14 +153,37 @@ impl Machine {
     }
 }
 
-/// One lane's backend: every I/O is done at once, and other threads run before and after it.
+/// One lane's backend: an I/O is done at once or after some turns, and other threads run around it.
 struct Shared {
     machine: Arc<Machine>,
+    held: RefCell<VecDeque<(Ticket, MemberIo)>>,
     random: Cell<u64>,
 }
 
-impl Backend for Shared {
-    fn submit(&self, _: Ticket, io: MemberIo) -> Submitted {
+fn one_in_two() -> bool {
+    shuttle::rand::thread_rng().gen_bool(0.5)
+}
+
+impl Shared {
+    /// Ends the I/Os that have waited long enough; false when none is under way.
+    fn answer_some(&self, lane: &Lane) -> bool {
+        if self.held.borrow().is_empty() {
+            return false;
+        }
+        shuttle::thread::yield_now();
+        while one_in_two() {
+            let Some((ticket, io)) = self.held.borrow_mut().pop_front() else { break };
+            lane.complete(ticket, self.run(io));
+        }
+        true
+    }
+
+    fn run(&self, io: MemberIo) -> IoDone {
+        if let IoOp::Write { sector, .. } = io.op
+            && self.machine.watched.load(Ordering::SeqCst)
+        {
+            self.machine.check_announced(sector);
+        }
         let mut disk = self.machine.disks[usize::from(io.member.index)].lock().unwrap();
         let refused = IoError { kind: IoErrorKind::Medium, errno: 5 };
         let (result, buffer) = match io.op {
@@ -128,7 +196,17 @@ impl Backend for Shared {
             IoOp::Flush => (Ok(()), None),
             IoOp::Discard { .. } | IoOp::WriteZeroes { .. } => unreachable!("not in these tests"),
         };
-        Submitted::Done(IoDone { result, buffer })
+        IoDone { result, buffer }
+    }
+}
+
+impl Backend for Shared {
+    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
+        if one_in_two() {
+            return Submitted::Done(self.run(io));
+        }
+        self.held.borrow_mut().push_back((ticket, io));
+        Submitted::Pending
     }
 
     fn cancel(&self, _: Ticket) {}

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod announced;
 mod claims;
 mod machine;
 mod whole_array;

@@ -20,10 +20,10 @@ use shuttle::thread;
 
 use crate::machine::Machine;
 
-const LANES: usize = 2;
+pub(crate) const LANES: usize = 2;
 
 /// Makes an array on one lane, alone, and gives what starts it.
-fn new_array(machine: &Arc<Machine>, level: Level, layout: u32) -> Start {
+pub(crate) fn new_array(machine: &Arc<Machine>, level: Level, layout: u32) -> Start {
     let made = Arc::new(shuttle::sync::Mutex::new(None));
     let (result, members) = (made.clone(), machine.members());
     let over = made.clone();
@@ -81,7 +81,7 @@ async fn create_on(
 }
 
 /// Runs `work` on every lane of an array, then stops the array, and gives it back to be looked at.
-fn run_lanes(
+pub(crate) fn run_lanes(
     machine: &Arc<Machine>,
     start: Start,
     work: impl AsyncFn(Rc<ArrayLane>, u64) + Send + Sync + 'static,
@@ -156,12 +156,12 @@ fn stop(
     });
 }
 
-async fn write(port: &ArrayLane, sector: u64, value: u8) {
+pub(crate) async fn write(port: &ArrayLane, sector: u64, value: u8) {
     let from: Rc<dyn Source> = Rc::new(vec![value; 512]);
     port.serve(Request::Write { sector, from, fua: false }).await.unwrap();
 }
 
-async fn read(port: &ArrayLane, sector: u64) -> u8 {
+pub(crate) async fn read(port: &ArrayLane, sector: u64) -> u8 {
     let sink = Rc::new(RefCell::new(vec![0; 512]));
     let into: Rc<dyn Sink> = sink.clone();
     port.serve(Request::Read { sector, into }).await.unwrap();

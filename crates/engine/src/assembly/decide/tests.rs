@@ -494,28 +494,3 @@ fn copies_that_are_cut_differently_make_every_bit_count() {
     let chunks = copy(&mut candidates[0]).1.chunks();
     assert_eq!(bits(&assemble(candidates).unwrap()), (chunks, true));
 }
-
-#[test]
-fn blocks_that_some_io_would_cut_are_refused() {
-    let cases: [(Change, &str); 4] = [
-        (
-            |c| {
-                c[1].info.logical_block_bytes = 4096;
-                c[1].superblock.data_offset_sectors += 1;
-            },
-            "disk1: its data begin inside",
-        ),
-        (|c| all(c, |sb| sb.logical_block_size_bytes = 1 << 14), "a chunk of 16 sectors"),
-        (|c| all(c, |sb| sb.logical_block_size_bytes = 1 << 17), "131072 bytes is not served"),
-        (|c| all(c, |sb| sb.logical_block_size_bytes = u32::MAX), "4294967295 bytes is not"),
-    ];
-    for (change, expected) in cases {
-        let mut candidates = raid5(0, 10);
-        change(&mut candidates);
-        let refusal = assemble(candidates).unwrap_err().to_string();
-        assert!(refusal.contains(expected), "{refusal}, not {expected}");
-    }
-    let mut candidates = raid5(0, 10);
-    candidates[1].info.logical_block_bytes = 4096;
-    assemble(candidates).unwrap();
-}
