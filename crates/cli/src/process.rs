@@ -112,7 +112,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
     };
     match seat {
         Seat::Foreground => log::to_stderr(),
-        Seat::Detached => log::to_file(name).map_err(system)?,
+        Seat::Detached => log::to_file(name, &run_dir).map_err(system)?,
     }
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system)?;
     let fronts = task
@@ -129,9 +129,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         }
     };
     notes.iter().for_each(|note| tracing::info!("{note}"));
-    if let Err(error) = claim::leave(&process.report()?.array, &run_dir) {
-        tracing::warn!("udev may hand the members to the kernel's md at a stop: {error}");
-    }
+    process.claim_members(&run_dir);
     if let Err(error) = seat.say_ready(notes) {
         tracing::warn!("nobody waits for {name} any more: {error}");
         process.stop(true)?;
@@ -194,6 +192,13 @@ impl ServingProcess {
         listener.spawn(self.clone()).map_err(system)?;
         recorder::spawn(self).map_err(system)?;
         Ok(listener)
+    }
+
+    fn claim_members(&self, run_dir: &RunDir) {
+        let Ok(report) = self.report() else { return };
+        if let Err(error) = claim::leave(&report.array, run_dir) {
+            tracing::warn!("udev may hand the members to the kernel's md at a stop: {error}");
+        }
     }
 
     /// The array and this process, for `detail`.

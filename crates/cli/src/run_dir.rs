@@ -32,6 +32,8 @@ impl RunDir {
 
     /// The directory at `path`, made if it is not there, refused if it is another user's.
     pub(crate) fn open_at(path: PathBuf) -> Result<Self, Failure> {
+        // The serving process leaves the directory that it was started in.
+        let path = std::path::absolute(&path).unwrap_or(path);
         let failure = |why: String| {
             Failure::new(
                 format!("cannot use the run directory {}", path.display()),

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::log;
 use crate::args::ArrayName;
 use crate::failure::Failure;
+use crate::run_dir::RunDir;
 
 /// The hidden verb under which a serving process starts.
 pub(crate) const SERVING_VERB: &str = "__serve";
@@ -39,7 +40,7 @@ pub(crate) enum Readiness {
 }
 
 /// Starts a serving process with this command's own words; returns its notes when it is ready.
-pub(crate) fn launch(name: &ArrayName) -> Result<Vec<String>, Failure> {
+pub(crate) fn launch(name: &ArrayName, run_dir: &RunDir) -> Result<Vec<String>, Failure> {
     let cannot = |error: io::Error| {
         Failure::new(
             format!("cannot start a process for {name}"),
@@ -53,7 +54,7 @@ pub(crate) fn launch(name: &ArrayName) -> Result<Vec<String>, Failure> {
         .args(env::args_os().skip(1).collect::<Vec<OsString>>())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(log::open(name).map_or_else(|_| Stdio::null(), Stdio::from))
+        .stderr(log::open(name, run_dir).map_or_else(|_| Stdio::null(), Stdio::from))
         .spawn()
         .map_err(cannot)?;
     let said = child.stdout.take().expect("its output is piped");
@@ -71,11 +72,11 @@ pub(crate) fn launch(name: &ArrayName) -> Result<Vec<String>, Failure> {
     }
     heard.map_err(cannot)?;
     let status = child.wait().map_err(cannot)?;
-    let log = log::path(name).map_or_else(|_| "its log".into(), |path| path.display().to_string());
+    let log = log::path(name, run_dir);
     Err(Failure::new(
         format!("cannot serve {name}"),
         format!("its process ended without a word ({status})"),
-        format!("read {log}, and report it"),
+        format!("read {}, and report it", log.display()),
     ))
 }
 

@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::args::ArrayName;
+use crate::run_dir::RunDir;
 
 /// A log file that has this many bytes becomes `NAME.log.1`, the one before it `NAME.log.2`.
 const ROTATE_AT_BYTES: u64 = 4 << 20;
@@ -19,15 +20,18 @@ const ROTATE_AT_BYTES: u64 = 4 << 20;
 const OLD_KEPT: u32 = 2;
 
 /// Where an array's log is.
-pub(crate) fn path(name: &ArrayName) -> io::Result<PathBuf> {
-    let folder = state_dir();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    Ok(folder.join(format!("{name}.log")))
+pub(crate) fn path(name: &ArrayName, run_dir: &RunDir) -> PathBuf {
+    let made = std::path::absolute(state_dir()).and_then(|folder| {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(folder)
+    });
+    // A user without a home still has a run directory.
+    made.unwrap_or_else(|_| run_dir.path().to_owned()).join(format!("{name}.log"))
 }
 
 /// The log, to append to.
-pub(crate) fn open(name: &ArrayName) -> io::Result<File> {
-    append(&path(name)?)
+pub(crate) fn open(name: &ArrayName, run_dir: &RunDir) -> io::Result<File> {
+    append(&path(name, run_dir))
 }
 
 /// Logs to standard error.
@@ -36,8 +40,8 @@ pub(crate) fn to_stderr() {
 }
 
 /// Logs to the array's file. Standard error goes there too, so that a panic is found.
-pub(crate) fn to_file(name: &ArrayName) -> io::Result<()> {
-    let log = RotatingLog::open(path(name)?)?;
+pub(crate) fn to_file(name: &ArrayName, run_dir: &RunDir) -> io::Result<()> {
+    let log = RotatingLog::open(path(name, run_dir))?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(false);
     subscriber.with_writer(log).init();
     Ok(())

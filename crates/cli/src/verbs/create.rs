@@ -45,7 +45,7 @@ fn serve(task: Task) -> Outcome {
     if task.serving().foreground {
         return process::serve(&task, Seat::Foreground);
     }
-    let notes = launch::launch(task.name())?;
+    let notes = launch::launch(task.name(), &RunDir::open()?)?;
     notes.iter().try_for_each(|note| output::print_line(note))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,12 +14,24 @@ use crate::run_dir::RunDir;
 
 /// Prints the events kept; with `--follow` those to come, until the array stops.
 pub(crate) fn run(args: &EventsArgs) -> Outcome {
-    let mut client = Client::connect(&RunDir::open()?, &args.name)?;
+    let run_dir = RunDir::open()?;
+    let mut client = Client::connect(&run_dir, &args.name)?;
     let mut reply = client.ask(&Request::Events { follow: args.follow })?;
     while let Reply::Event { event } = &reply {
         print(event, args.json)?;
-        reply = client.next_reply()?;
+        reply = match client.next_reply() {
+            Err(_) if args.follow => return end(&run_dir, args),
+            next => next?,
+        };
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The process ends with its array, perhaps before its last word is read.
+fn end(run_dir: &RunDir, args: &EventsArgs) -> Outcome {
+    run_dir.wait_until_gone(&args.name).map_err(|error| {
+        Failure::new("lost the events", error, "run as the user who started the array")
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

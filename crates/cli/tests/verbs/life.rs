@@ -122,6 +122,36 @@ fn fronts_come_and_go_while_the_array_runs() {
 }
 
 #[test]
+fn events_are_followed_until_the_array_stops() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+    let mut command = user.command("events data --follow");
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("mdspace starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
+    let mut next = || lines.next().expect("a line").expect("readable");
+    assert!(next().ends_with("NewArray"));
+    user.expect(0, "fail data b");
+    let line = next();
+    assert!(line.contains("Fail ") && line.ends_with("/b"), "{line}");
+    user.expect(0, "stop data");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_relative_run_directory_is_the_one_of_the_user() {
+    let user = User::with_members(&["a", "b"]);
+    let run = |words: &str| {
+        let mut command = user.command(words);
+        let output = command.env("MDSPACE_RUN_DIR", "run").output().expect("mdspace starts");
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&format!("create data {RAID1} --assume-clean a b"));
+    run("detail data");
+    run("stop data");
+    assert!(!user.run_dir().join("data.sock").exists());
+}
+
+#[test]
 fn help_completions_and_the_manual_are_there() {
     let user = User::new();
     assert!(user.expect(0, "help").contains("assemble"));
