@@ -287,9 +287,16 @@ impl ArrayLane {
         finished
     }
 
-    /// Reports failed members and waits until the array does without them. False when it cannot.
-    pub(super) async fn do_without(&self, failed: &[(MemberId, IoError)]) -> bool {
+    /// Reports members that failed a write made under `view` and waits until the array does without
+    /// them, and without those that `view` passed over: another lane may still read the old block from
+    /// either, and after a crash both would count as good. False when the array cannot do without.
+    pub(super) async fn do_without(
+        &self,
+        view: &ArrayView,
+        failed: &[(MemberId, IoError)],
+    ) -> bool {
         if failed.is_empty() {
+            self.array.views.settled_up_to(view).await;
             return true;
         }
         for &(member, error) in failed {
@@ -327,12 +334,12 @@ impl ArrayLane {
         });
         let finished = self.finish_writes(flushes.collect()).await;
         let redundant = view.geometry.max_failures() > 0;
-        match finished.failed.is_empty() && !finished.no_space {
-            true => Ok(()),
-            false if finished.no_space => Err(RequestError::NoSpace),
+        match finished.failed.is_empty() {
+            _ if finished.no_space => Err(RequestError::NoSpace),
+            false if !redundant => Err(RequestError::Lost),
             // After a failed flush nothing on that member is sure: the others must hold it.
-            false if redundant && self.do_without(&finished.failed).await => Ok(()),
-            false => Err(RequestError::Lost),
+            _ if self.do_without(&view, &finished.failed).await => Ok(()),
+            _ => Err(RequestError::Lost),
         }
     }
 }

@@ -176,7 +176,7 @@ impl ArrayLane {
         if finished.no_space {
             return Err(RequestError::NoSpace);
         }
-        match self.do_without(&finished.failed).await {
+        match self.do_without(&view, &finished.failed).await {
             true => Ok(()),
             false => Err(RequestError::Lost),
         }

@@ -180,7 +180,7 @@ impl ArrayLane {
             ops.push(MemberWrite { member: member.id, io: self.member_io(member, op) });
         }
         let finished = self.finish_writes(ops).await;
-        match self.do_without(&finished.failed).await {
+        match self.do_without(&view, &finished.failed).await {
             _ if finished.no_space => Err(RequestError::NoSpace),
             true => Ok(()),
             false => Err(RequestError::Lost),

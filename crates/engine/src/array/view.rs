@@ -26,6 +26,9 @@ pub struct ArrayView {
     pub geometry: Arc<Geometry>,
     /// The member in each slot; `None` where it is missing or faulty.
     pub slots: Vec<Option<MemberView>>,
+    /// The first view without the member, or the range of one, that was taken out of reading last. A
+    /// write that passes over them is acknowledged only when that view is settled.
+    pub taken_out: u64,
     /// Whether writes may go.
     pub mode: WriteMode,
     /// Where redundancy is not to be trusted: resync has not been there. Sectors as resync counts
@@ -102,6 +105,19 @@ impl ArrayView {
         !self.unsynced.overlaps(range)
     }
 
+    /// Whether something could be read under `old` that cannot be any more.
+    fn reads_less_than(&self, old: &Self) -> bool {
+        old.slots.iter().zip(&self.slots).any(|(old, new)| match (old, new) {
+            (Some(old), Some(new)) => {
+                old.id != new.id
+                    || old.readable_sectors > new.readable_sectors
+                    || old.bad != new.bad
+            }
+            (Some(_), None) => true,
+            (None, _) => false,
+        })
+    }
+
     /// Slots that hold a member.
     pub fn present(&self) -> impl Iterator<Item = (Slot, &MemberView)> {
         (0..).map(Slot).zip(&self.slots).filter_map(|(slot, member)| Some((slot, member.as_ref()?)))
@@ -169,7 +185,10 @@ impl Views {
     pub fn publish(&self, mut view: ArrayView) -> u64 {
         let epoch = self.epoch() + 1;
         view.epoch = epoch;
-        *self.current.lock() = Arc::new(view);
+        let mut current = self.current.lock();
+        view.taken_out = if view.reads_less_than(&current) { epoch } else { current.taken_out };
+        *current = Arc::new(view);
+        drop(current);
         self.epoch.store(epoch, Ordering::SeqCst);
         self.wake_lanes();
         epoch
@@ -222,6 +241,14 @@ impl Views {
     pub fn settle(&self) {
         self.settled.store(self.epoch(), Ordering::SeqCst);
         self.moved.notify();
+    }
+
+    /// Waits until nobody reads what `view` takes out of reading, and the members' superblocks say why.
+    pub async fn settled_up_to(&self, view: &ArrayView) {
+        let settled = || self.settled.load(Ordering::SeqCst) >= view.taken_out;
+        if !settled() {
+            self.moved.until(|| settled().then_some(())).await;
+        }
     }
 
     /// Waits until a settled view does without `members`, or is broken over them; true when the array
