@@ -134,9 +134,12 @@ impl ArrayLane {
             let plan = plan::write(&state, &extent.columns, &extent.new);
             let plan = plan.ok_or(RequestError::Lost)?;
             let blocks = self.read_plan(&row, &state, extent, &plan, &mut unreadable).await;
-            // A view that moved meanwhile may have other members to write: plan again.
+            // A view that moved meanwhile may have other members to write: plan again. Only then:
+            // views may move faster than a slow member reads.
+            let now = row_state(&self.view(), map, &row, &extent.columns, &unreadable);
             if let Some(blocks) = blocks
-                && self.with_view(|now| now.epoch == view.epoch)
+                && now.writable == state.writable
+                && now.parity_trusted == state.parity_trusted
             {
                 break self.compute(&row, &state, extent, &plan, blocks, from);
             }
