@@ -31,6 +31,9 @@ struct Options {
     /// How much trouble to make
     #[arg(long, default_value = "bearable")]
     trouble: Trouble,
+    /// In a replay, tells what this sector of a disk holds: DISK:SECTOR
+    #[arg(long, requires = "seed", value_parser = disk_and_sector)]
+    watch: Option<(u16, u64)>,
     /// Says nothing but how it ended
     #[arg(long)]
     quiet: bool,
@@ -60,21 +63,24 @@ fn replay(seed: u64, options: &Options) -> bool {
 }
 
 fn run_many(options: &Options) -> bool {
-    let (mut runs, mut failures, mut answered) = (0_u64, 0_u64, 0_u64);
+    let (mut runs, mut failures, mut answered, mut refused) = (0_u64, 0_u64, 0_u64, 0_u64);
     for seed in options.first.. {
         if !options.until_failure && runs == options.seeds {
             break;
         }
         runs += 1;
         match run(seed, options, false) {
-            Some(outcome) => answered += outcome.answered,
+            Some(outcome) => {
+                answered += outcome.answered;
+                refused += outcome.failed;
+            }
             None => failures += 1,
         }
         if failures > 0 && !options.keep_going {
             break;
         }
     }
-    println!("{runs} seeds, {failures} failed, {answered} requests answered");
+    println!("{runs} seeds, {failures} failed; {answered} requests, {refused} ended in errors");
     failures == 0
 }
 
@@ -84,7 +90,11 @@ fn run(seed: u64, options: &Options, verbose: bool) -> Option<Outcome> {
     let replay = settings.replay(options.level);
     let words = settings.to_string();
     let result = catch_unwind(AssertUnwindSafe(|| {
-        Simulation::new(settings, Trace::new(verbose)).and_then(Simulation::run)
+        let simulation = Simulation::new(settings, Trace::new(verbose))?;
+        if let Some((disk, sector)) = options.watch {
+            simulation.watch(disk, sector);
+        }
+        simulation.run()
     }));
     let reason = match result {
         Ok(Ok(outcome)) => return Some(outcome),
@@ -93,6 +103,14 @@ fn run(seed: u64, options: &Options, verbose: bool) -> Option<Outcome> {
     };
     println!("seed {seed} FAILED: {reason}\n  {words}\n  replay: {replay}");
     None
+}
+
+fn disk_and_sector(text: &str) -> Result<(u16, u64), String> {
+    let parsed = text
+        .trim_start_matches('d')
+        .split_once(':')
+        .and_then(|(disk, sector)| Some((disk.parse().ok()?, sector.parse().ok()?)));
+    parsed.ok_or_else(|| "a disk and a sector of it, as 2:1024".to_owned())
 }
 
 fn panic_words(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -81,6 +81,19 @@ impl Happening {
         Self::PowerCut,
         Self::SetClock,
     ];
+
+    /// Whether it is bad for a member.
+    fn hurts(self) -> bool {
+        matches!(
+            self,
+            Self::SpoilSectors
+                | Self::RefuseWrites
+                | Self::FailFlush
+                | Self::Vanish
+                | Self::Hang
+                | Self::FailMember
+        )
+    }
 }
 
 /// One run.
@@ -182,6 +195,9 @@ impl Settings {
         settings.draw_disks(&mut random);
         settings.member_sectors -= settings.member_sectors % settings.block_sectors();
         settings.draw_happenings(&mut random);
+        if trouble == Trouble::Beyond {
+            settings.calm_requests = settings.calm_requests.div_ceil(4);
+        }
         settings
     }
 
@@ -199,8 +215,10 @@ impl Settings {
     fn draw_happenings(&mut self, random: &mut Random) {
         for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
             let share = if random.coin() { 0 } else { random.below(20) as u32 };
+            let beyond = self.trouble == Trouble::Beyond;
             *weight = match happening {
                 Happening::Tend => 5 + share,
+                _ if beyond && happening.hurts() => 4 * share,
                 _ => share,
             };
         }

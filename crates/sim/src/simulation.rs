@@ -182,6 +182,11 @@ impl Simulation {
         Ok(simulation)
     }
 
+    /// Tells the trace what a sector of a disk holds whenever somebody worked on it.
+    pub fn watch(&self, disk: u16, sector: u64) {
+        self.world.watch(DiskIndex(disk), sector);
+    }
+
     /// Runs to the end.
     pub fn run(mut self) -> Result<Outcome, Failure> {
         while self.requests_left > 0 && !self.broken {

@@ -58,7 +58,7 @@ pub fn identify(sector: u64, bytes: &[u8]) -> Found {
     if bytes.iter().all(|&byte| byte == 0) {
         return Found::Version(Version::default());
     }
-    let (home, version) = (word(bytes, 0) ^ MARK, Version(word(bytes, 1)));
+    let (home, version) = (home_of(bytes), Version(word(bytes, 1)));
     let mut expected = [0; SECTOR_BYTES];
     stamp(home, version, &mut expected);
     match expected == bytes {
@@ -66,6 +66,11 @@ pub fn identify(sector: u64, bytes: &[u8]) -> Found {
         true => Found::Elsewhere(home, version),
         false => Found::Garbage(word(bytes, 0)),
     }
+}
+
+/// The sector that stamped bytes say they belong to.
+pub fn home_of(bytes: &[u8]) -> u64 {
+    word(bytes, 0) ^ MARK
 }
 
 fn word(bytes: &[u8], index: usize) -> u64 {

@@ -57,6 +57,7 @@ pub struct World {
     identifiers: RefCell<Random>,
     trace: RefCell<Trace>,
     lane_delay: Duration,
+    watched: Cell<Option<(DiskIndex, u64)>>,
 }
 
 /// A row in the table of open members.
@@ -86,6 +87,7 @@ impl World {
             identifiers: RefCell::new(random.fork()),
             trace: RefCell::new(trace),
             lane_delay: Duration::from_nanos(lane_delay),
+            watched: Cell::new(None),
         })
     }
 
@@ -102,6 +104,11 @@ impl World {
     /// Sets the wall clock, as operators and NTP do.
     pub fn set_wall_clock(&self, unix_time_s: u64) {
         self.wall_s.set(unix_time_s);
+    }
+
+    /// Tells the trace what a sector of a disk holds whenever somebody worked on it.
+    pub fn watch(&self, disk: DiskIndex, sector: u64) {
+        self.watched.set(Some((disk, sector)));
     }
 
     /// Plugs a new disk in.

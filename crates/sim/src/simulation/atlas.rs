@@ -70,7 +70,7 @@ impl Atlas {
 
     /// Whether all members are in sync, none is hurt, and redundancy agrees with data everywhere.
     pub(super) fn is_sound(&self) -> bool {
-        self.is_whole() && self.crashed.is_none() && self.agrees
+        self.is_whole() && self.crashed.is_none() && self.full.is_empty() && self.agrees
     }
 
     /// Whether the array bears a crash. Parity does not while a member is out, for the write hole.

@@ -159,6 +159,7 @@ impl Simulation {
     pub(super) fn mend(&mut self, disk: DiskIndex) {
         self.world.note(format_args!("-- {disk} is mended"));
         self.world.change_disk(disk, |disk| disk.faults = Default::default());
+        self.atlas.drained(disk, self.world.now());
     }
 
     fn may_crash(&self) -> bool {

@@ -141,7 +141,21 @@ impl World {
         if !matches!(flight.op, IoOp::Read { .. }) {
             self.note(format_args!("   * {} {}", flight.disk, Words(&flight.op)));
         }
+        self.tell_watched(flight.disk, &flight.op);
         flight.effect = Some(result);
+    }
+
+    /// Says what the watched sector holds, if the disk has just worked on it.
+    fn tell_watched(&self, disk: DiskIndex, op: &IoOp) {
+        let Some((watched, sector)) = self.watched.get() else { return };
+        if watched != disk || !range_of(op).contains(&sector) {
+            return;
+        }
+        let mut bytes = [0; SECTOR_BYTES];
+        self.disk(disk, |disk| disk.store.read(sector, &mut bytes));
+        let mark = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+        let found = crate::stamp::identify(crate::stamp::home_of(&bytes), &bytes);
+        self.note(format_args!("     {disk} sector {sector} holds {found} ({mark:#018x})"));
     }
 
     pub(super) fn finish(&self, id: FlightId) {
@@ -338,19 +352,27 @@ fn range(sector: u64, bytes: usize) -> Range<u64> {
 
 /// An I/O that the engine must never submit is a bug of the engine's.
 fn check(op: &IoOp, disk_sectors: u64, block_sectors: u64) {
+    if matches!(op, IoOp::Flush) {
+        return;
+    }
+    let Range { start, end } = range_of(op);
+    assert!(start < end, "an empty I/O: {}", Words(op));
+    assert!(end <= disk_sectors, "an I/O beyond the end of a disk: {}", Words(op));
+    let aligned = start.is_multiple_of(block_sectors) && end.is_multiple_of(block_sectors);
+    assert!(aligned, "an I/O that cuts a logical block: {}", Words(op));
+}
+
+/// The sectors that an I/O names; none for a flush.
+fn range_of(op: &IoOp) -> Range<u64> {
     let (sector, sectors) = match op {
-        IoOp::Flush => return,
+        IoOp::Flush => (0, 0),
         IoOp::Read { sector, into } => (*sector, whole_sectors(into.len())),
         IoOp::Write { sector, from, .. } => (*sector, whole_sectors(from.len())),
         IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
             (*sector, *sectors)
         }
     };
-    let end = sector.checked_add(sectors).expect("an I/O ends within the address space");
-    assert!(sectors > 0, "an empty I/O: {}", Words(op));
-    assert!(end <= disk_sectors, "an I/O beyond the end of a disk: {}", Words(op));
-    let aligned = sector.is_multiple_of(block_sectors) && sectors.is_multiple_of(block_sectors);
-    assert!(aligned, "an I/O that cuts a logical block: {}", Words(op));
+    sector..sector.checked_add(sectors).expect("an I/O ends within the address space")
 }
 
 fn whole_sectors(bytes: usize) -> u64 {
