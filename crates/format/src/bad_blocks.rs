@@ -2,7 +2,7 @@
 //!
 //! On disk a table of little-endian u64: bits 10 to 63 the first unit, bits 0 to 9 the number of
 //! units, 1 to 512. All ones end the table. A unit is `1 << shift` sectors, and position 0 is the
-//! first sector of data. (Linux `md.c`, `badblocks.h`.)
+//! first sector of the device, not of its data. (Linux `md.c`, `badblocks.h`.)
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const SHIFT_MAX: u8 = 9;
 /// Largest device, and what the 54 bits of an entry can reach: 8 EiB.
 const SECTORS_MAX: u64 = 1 << (u64::BITS - COUNT_BITS);
 
-/// The bad ranges of one member: sectors from the front of data, in order, merged, apart.
+/// The bad ranges of one member: sectors of the device, in order, merged, apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadBlocks {
     ranges: Vec<Range<u64>>,

@@ -94,7 +94,7 @@ struct BadBlockLog {
     offset_sectors: i32,
     size_sectors: u16,
     shift: u8,
-    /// First sector and number of sectors, from the front of data.
+    /// First sector of the device and number of sectors.
     ranges: Vec<(u64, u64)>,
     error: Option<String>,
 }

@@ -4,7 +4,9 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use mdspace_format::bad_blocks::BadBlocks;
 use mdspace_format::bitmap::BitmapState;
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Role, Superblock, Uuid};
@@ -567,10 +569,19 @@ fn by_bitmap(
 
 fn start_member(member: Candidate) -> StartMember {
     let listed = member.bad_blocks.unwrap_or_default();
+    let data_offset = member.superblock.data_offset_sectors;
     StartMember {
         id: member.id,
         info: member.info,
         superblock: member.superblock,
-        bad: listed.ranges().iter().cloned().collect(),
+        bad: bad_in_data(&listed, data_offset),
     }
+}
+
+/// The log counts sectors of the device; an array counts those behind its data offset.
+fn bad_in_data(listed: &BadBlocks, data_offset: u64) -> Ranges {
+    let in_data = |range: &Range<u64>| {
+        range.start.saturating_sub(data_offset)..range.end.saturating_sub(data_offset)
+    };
+    listed.ranges().iter().map(in_data).filter(|range| !range.is_empty()).collect()
 }

@@ -494,3 +494,16 @@ fn copies_that_are_cut_differently_make_every_bit_count() {
     let chunks = copy(&mut candidates[0]).1.chunks();
     assert_eq!(bits(&assemble(candidates).unwrap()), (chunks, true));
 }
+
+#[test]
+fn the_bad_block_log_counts_sectors_of_the_device() {
+    let mut members = raid5(0, 1);
+    let data = members[0].superblock.data_offset_sectors;
+    let mut listed = BadBlocks::new();
+    listed.add(data - 4..data + 4);
+    listed.add(data + 100..data + 108);
+    members[0].bad_blocks = Ok(listed);
+    let assembly = assemble(members).expect("it starts");
+    let bad: Vec<_> = assembly.start.members[0].bad.iter().collect();
+    assert_eq!(bad, [0..4, 100..108]);
+}
