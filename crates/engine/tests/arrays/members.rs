@@ -45,12 +45,12 @@ fn let_bits_be_cleared(world: &mut World) {
 #[test]
 fn a_member_that_returns_gets_only_what_changed() {
     for (seed, shape) in (1..).zip(shapes::redundant()) {
-        // RAID10's bitmap counts array sectors; its members are copied whole.
-        if !shape.bitmap || shape.level == Level::Raid10 || shape.disks == 2 {
+        if !shape.bitmap || shape.disks == 2 {
             continue;
         }
         let written = leave_and_return(shape, seed);
-        assert!(written > 0, "{shape}");
+        // Three places of a RAID10 may lie on other members.
+        assert!(written > 0 || shape.level == Level::Raid10, "{shape}");
         // Three places, each one chunk of the bitmap.
         assert!(written <= 3 * 8, "{written} sectors for a few ({shape})");
     }
@@ -63,7 +63,6 @@ fn without_a_bitmap_it_gets_everything() {
         let written = leave_and_return(shape, seed);
         assert!(written >= MEMBER_SECTORS, "{written} ({shape})");
     }
-    assert!(leave_and_return(shapes::RAID10, 52) >= MEMBER_SECTORS);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::ranges::Ranges;
 use crate::status::SyncAction;
 use crate::time::Time;
 
+use super::super::mirror::{copies, regions};
 use super::super::sync::{Ended, SyncKind, SyncTask};
 use super::{CommandError, Controller, MemberState, Reply, WriteMode};
 
@@ -178,17 +179,32 @@ impl Controller {
     fn start_recovery(&mut self, recovering: &[(MemberId, Slot, u64)]) {
         let by_bitmap = recovering.iter().all(|(id, ..)| self.sync.by_bitmap.contains(id));
         let start = recovering.iter().map(|(_, _, done)| *done).min().unwrap_or(0);
+        let slots: Vec<Slot> = recovering.iter().map(|(_, slot, _)| *slot).collect();
         let mut todo = match &self.bitmap {
-            // RAID10's bitmap counts array sectors, recovery member sectors: all of the member then.
-            Some(bitmap) if by_bitmap && !matches!(*self.geometry, Geometry::Raid10(_)) => {
-                bitmap.dirty()
-            }
+            Some(bitmap) if by_bitmap => self.on_members(bitmap.dirty(), &slots),
             _ => Ranges::of(0..self.member_sectors()),
         };
         todo.remove(&(0..start));
-        let slots = recovering.iter().map(|(_, slot, _)| *slot).collect();
         let members = recovering.iter().map(|(id, ..)| *id).collect();
         self.start(SyncKind::Recover(slots), members, todo);
+    }
+
+    /// What the bitmap marks, in sectors of the members. RAID10's counts those of the array.
+    fn on_members(&self, marked: Ranges, slots: &[Slot]) -> Ranges {
+        if !matches!(*self.geometry, Geometry::Raid10(_)) {
+            return marked;
+        }
+        let mut on_members = Ranges::default();
+        for range in marked.iter() {
+            for region in regions(&self.geometry, range.start, range.end - range.start) {
+                let sectors = u64::from(region.columns.end - region.columns.start);
+                let copies = copies(&self.geometry, region.sector, sectors);
+                for copy in copies.iter().filter(|copy| slots.contains(&copy.slot)) {
+                    on_members.insert(copy.member_sector..copy.member_sector + copy.sectors);
+                }
+            }
+        }
+        on_members
     }
 
     fn start(&mut self, kind: SyncKind, members: Vec<MemberId>, todo: Ranges) {
