@@ -1,6 +1,7 @@
 # make demo      a first look: an array of files, real data, failures; without root
 # make check     3 min, no root, no network: format, lints, docs, unit tests, simulator, fuzz corpus
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
+# make soak      an hour of fresh seeds, or SECONDS=...
 #
 # Every group has its own time limit and prints its time. Boots and load-heavy tests run one at a
 # time. One build profile serves all tests, so nothing is built twice.
@@ -11,7 +12,7 @@ GROUP := tools/group
 # One test program holds every test of the whole command; a group is one of its modules.
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 
-.PHONY: demo build check test tools fmt lint docs unit model tree kernel \
+.PHONY: demo build check test soak tools fmt lint docs unit model sim tree kernel \
 	clients kills documents durability interop
 .NOTPARALLEL:
 
@@ -23,9 +24,12 @@ demo:
 build:
 	$(CARGO) build --profile $(PROFILE) --bin mdspace
 
-check: fmt lint docs unit model tree
+check: fmt lint docs unit model sim tree
 
-test: check tools kernel clients kills documents durability interop
+test: tools check kernel clients kills documents durability interop
+
+soak: tools
+	tools/soak $(SECONDS)
 
 tools:
 	@$(GROUP) tools 300 tools/fetch
@@ -50,6 +54,9 @@ model:
 	@$(GROUP) model 300 $(CARGO) test -p mdspace-engine --features model --test model
 	@$(GROUP) weak-memory 300 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
 
+sim:
+	@$(GROUP) sim 300 $(CARGO) run --quiet --bin sim -- --seeds 200
+
 tree:
 	@$(GROUP) tree 120 $(OUTSIDE) tree:: harness::
 
@@ -71,4 +78,4 @@ durability:
 	@$(GROUP) durability 400 $(OUTSIDE) durability::
 
 interop:
-	@$(GROUP) interop 800 $(OUTSIDE) interop::
+	@$(GROUP) interop 1000 $(OUTSIDE) interop::

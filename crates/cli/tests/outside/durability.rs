@@ -135,22 +135,20 @@ fn on_md(workload: &Workload, flush: &str) -> String {
 fn on_mdspace(workload: &Workload, environment: &str) -> String {
     format!(
         "{LOGGED_MEMBERS}
-         export MDSPACE_RUN_DIR=/run/mdspace PATH=$PATH:{programs}
          quietly mdspace create a {SHAPE}
          quietly mdspace wait a || true
          quietly mdspace stop a
-         quietly env {environment} mdspace assemble a --serve=nbd:unix:/run/a.nbd \"${{MEMBERS[@]}}\"
+         quietly env {environment} mdspace assemble a --serve=$FRONT \"${{MEMBERS[@]}}\"
          write() {{
            local commands=() cache=unsafe
            while [ $# -ge 3 ]; do
              commands+=(-c \"write -q -s $SHARE/$1 $(($2 * 512)) $(($3 * 512))\"); shift 3
            done
            if [ $# = 1 ]; then commands+=(-c flush); cache=writeback; fi
-           quietly qemu-io -f raw -t $cache \"${{commands[@]}}\" 'nbd+unix:///?socket=/run/a.nbd'
+           quietly qemu-io -f raw -t $cache \"${{commands[@]}}\" $URI
          }}
          {script}
          quietly mdspace stop a; close_logs",
-        programs = Path::new(env!("CARGO_BIN_EXE_mdspace")).parent().expect("a folder").display(),
         script = workload.script()
     )
 }

@@ -9,6 +9,7 @@ mod controls;
 mod intent;
 mod kernel_side;
 mod our_side;
+mod states;
 
 use std::collections::BTreeMap;
 use std::fs;

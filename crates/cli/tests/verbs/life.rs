@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
+use rustix::process::Signal;
+
 use crate::user::User;
 
 const RAID1: &str = "--level=1 --raid-devices=2";
@@ -42,7 +44,7 @@ fn a_killed_process_leaves_an_array_that_assembles_at_once() {
     user.expect(0, &format!("create data {RAID1} a b"));
     let pids = user.processes();
     assert_eq!(pids.len(), 1);
-    user.signal("-KILL", pids[0]);
+    user.signal(Signal::KILL, pids[0]);
     user.expect(0, "assemble data a b");
     assert_eq!(user.expect(0, "get data degraded").trim(), "0");
     user.expect(0, "stop data");
@@ -62,7 +64,7 @@ fn a_process_in_the_foreground_stops_cleanly_at_sigterm() {
     let said = child.stdout.take().expect("its output is piped");
     BufReader::new(said).read_line(&mut line).expect("it says that it is ready");
     assert!(line.contains("started with 2 of 2"), "{line}");
-    user.signal("-TERM", child.id());
+    user.signal(Signal::TERM, child.id());
     assert!(child.wait().expect("it ends").success());
     let found = user.expect(0, "examine a");
     assert!(found.contains("State : clean"), "{found}");

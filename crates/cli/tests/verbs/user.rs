@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -108,18 +109,22 @@ impl User {
         pids.filter(is_ours).filter(|pid| is_alive(*pid)).collect()
     }
 
-    pub(crate) fn signal(&self, signal: &str, pid: u32) {
-        let status = Command::new("kill").args([signal, &pid.to_string()]).status();
-        assert!(status.expect("kill runs").success(), "{pid} is gone already");
+    pub(crate) fn signal(&self, signal: Signal, pid: u32) {
+        kill_process(process(pid), signal).expect("it is still there");
     }
 }
 
 impl Drop for User {
     fn drop(&mut self) {
         for pid in self.processes() {
-            drop(Command::new("kill").args(["-KILL", &pid.to_string()]).status());
+            // One that is gone already is what we want.
+            let _ = kill_process(process(pid), Signal::KILL);
         }
     }
+}
+
+fn process(pid: u32) -> Pid {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process number")
 }
 
 fn is_alive(pid: u32) -> bool {

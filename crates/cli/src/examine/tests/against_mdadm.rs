@@ -231,7 +231,7 @@ impl Mdadm {
         let named = std::env::var_os("MDSPACE_MDADM").map(PathBuf::from);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let installed = std::env::split_paths(&path).map(|folder| folder.join("mdadm"));
-        let usual = [target.join("tools/mdadm")].into_iter().chain(installed);
+        let usual = [target.join("tools/bin/mdadm")].into_iter().chain(installed);
         let usual = usual.chain(["/usr/sbin/mdadm".into(), "/sbin/mdadm".into()]);
         let mut candidates = match named {
             Some(program) => vec![program],

@@ -44,13 +44,16 @@ impl Guest {
         self
     }
 
-    /// Boots, runs the script after `guest.sh`, and waits for the end.
+    /// Boots, runs the script after `guest.sh`, and waits for the end. `mdspace` is on its PATH.
     pub(crate) fn run(&self, script: &str) -> Outcome {
         let tools = Tools::find();
         let _one_at_a_time = tools.exclusive();
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let prelude = include_str!("guest.sh");
-        std::fs::write(file.path(), format!("{prelude}\n{script}\n")).expect("a temporary file");
+        let programs = Path::new(env!("CARGO_BIN_EXE_mdspace")).parent().expect("a folder");
+        let path = format!("PATH=$PATH:'{}'", programs.display());
+        std::fs::write(file.path(), format!("{prelude}\n{path}\n{script}\n"))
+            .expect("a temporary file");
         let mut command = tools.run_in_uml();
         command.args(["-t", &self.limit_s.to_string()]);
         if let Some(share) = &self.share {
@@ -69,13 +72,8 @@ impl Guest {
     /// Runs a script that must succeed and returns what it printed.
     pub(crate) fn succeed(&self, script: &str) -> String {
         let outcome = self.run(script);
-        assert!(
-            outcome.status == 0,
-            "the guest script ended with {}:\n{}\n--- it printed:\n{}",
-            outcome.status,
-            script,
-            outcome.printed
-        );
+        let Outcome { status, printed } = &outcome;
+        assert!(*status == 0, "the guest script ended with {status}; it printed:\n{printed}");
         outcome.printed
     }
 }

@@ -5,6 +5,9 @@ set -E
 trap 'echo "guest: failed: $BASH_COMMAND" >&2; tail -n 20 /run/quiet.log >&2' ERR
 LOOPS=()
 exec 9<> <(:)
+export MDSPACE_RUN_DIR=/run/mdspace
+# Where mdspace serves an array in the guest, and how clients find it.
+FRONT=nbd:unix:/run/a.nbd URI='nbd+unix:///?socket=/run/a.nbd'
 
 # quietly COMMAND... - its output is shown only when something fails.
 quietly() { echo "+ $*" >>/run/quiet.log; "$@" >>/run/quiet.log 2>&1; }
@@ -73,14 +76,15 @@ count_reads() {
 }
 
 # redundant_sectors MD - sectors that a check must read: all that members use. RAID10 counts copies,
-# since a last row need not be full.
+# since a last row need not be full; parity levels leave out what may be in the stripe cache.
 redundant_sectors() {
-  local layout
+  local layout cached
   if [ "$(md "$1" level)" = raid10 ]; then
     layout=$(md "$1" layout); layout=${layout%% *}
     echo $(($(bytes "$1") / 512 * (layout & 255) * (layout >> 8 & 255)))
   else
-    echo $((2 * $(md "$1" component_size) * $(md "$1" raid_disks)))
+    cached=0; [ ! -e "/sys/block/$1/md/stripe_cache_size" ] || cached=$(md "$1" stripe_cache_size)
+    echo $(((2 * $(md "$1" component_size) - 8 * cached) * $(md "$1" raid_disks)))
   fi
 }
 
@@ -107,4 +111,21 @@ check() {
 clean() {
   check "$1"
   [ "$MISMATCHES" = 0 ] || { echo "guest: the check of $1 counts $MISMATCHES" >&2; return 1; }
+}
+
+# our_put FILE - writes a whole file to the start of the array that mdspace serves.
+our_put() { quietly nbdcopy --flush "$1" "$URI"; }
+
+# our_same FILE [OFFSET] - whether that array holds a file's bytes at an offset.
+our_same() {
+  quietly nbdcopy "$URI" /run/copy
+  cmp -n "$(stat -c %s "$1")" -i "${2:-0}:0" /run/copy "$1"
+}
+
+# our_clean NAME - whether a check by mdspace counts nothing on a whole array.
+our_clean() {
+  quietly mdspace wait "$1" || true
+  [ "$(mdspace get "$1" degraded)" = 0 ] || { echo "guest: $1 is degraded" >&2; return 1; }
+  quietly mdspace action "$1" check --wait
+  [ "$(mdspace get "$1" mismatch_cnt)" = 0 ]
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{Nbd, until};
@@ -104,10 +105,10 @@ impl Mdspace {
     pub(crate) fn kill(&self) {
         let processes = self.processes();
         for process in &processes {
-            // A process that is gone already is what we want.
-            let _ = Command::new("kill").args(["-KILL", process]).stderr(Stdio::null()).status();
+            // One that is gone already is what we want.
+            let _ = kill_process(*process, Signal::KILL);
         }
-        until("killed processes are gone", || processes.iter().all(|process| is_gone(process)));
+        until("killed processes are gone", || processes.iter().all(|process| is_gone(*process)));
     }
 
     /// Prints what the array processes logged.
@@ -122,16 +123,17 @@ impl Mdspace {
     }
 
     /// The processes whose environment names our run directory.
-    pub(crate) fn processes(&self) -> Vec<String> {
+    pub(crate) fn processes(&self) -> Vec<Pid> {
         let ours = format!("MDSPACE_RUN_DIR={}", self.run_dir.path().display());
-        let is_ours = |process: &String| {
-            let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        let is_ours = |process: &Pid| {
+            let file = format!("/proc/{}/environ", process.as_raw_pid());
+            let environment = fs::read(file).unwrap_or_default();
             environment.split(|&byte| byte == 0).any(|variable| variable == ours.as_bytes())
         };
         fs::read_dir("/proc")
             .expect("/proc is there")
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter_map(Pid::from_raw)
             .filter(is_ours)
             .collect()
     }
@@ -147,8 +149,9 @@ impl Drop for Mdspace {
 }
 
 /// Whether a process is gone, or dead and only waiting for its parent to notice.
-fn is_gone(process: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+fn is_gone(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid()));
+    let stat = stat.unwrap_or_default();
     // The state follows the name, which stands in parentheses and may hold any character.
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }

@@ -23,7 +23,7 @@ pub(crate) struct Case {
 impl Case {
     /// Whether the level has anything to compare.
     pub(crate) fn redundant(&self) -> bool {
-        self.level != "0"
+        !matches!(self.level, "0" | "linear")
     }
 
     /// Options of create, the same for both commands.
@@ -72,6 +72,7 @@ pub(crate) const CASES: &[Case] = &[
     // name   level members layout               chunk metadata bitmap failed
     case!("r0a", "0",  3, "",                     64, "1.2", false, &[]),
     case!("r0b", "0",  4, "",                      4, "1.0", false, &[]),
+    case!("lin", "linear", 3, "",                  0, "1.2", false, &[]),
     case!("r1a", "1",  2, "",                      0, "1.0", true,  &[]),
     case!("r1b", "1",  3, "",                      0, "1.1", false, &[1]),
     case!("r1c", "1",  2, "",                      0, "1.2", true,  &[0]),
