@@ -247,7 +247,7 @@ pub(crate) struct EventsArgs {
 pub(crate) struct FrontArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// nbd:unix:/path.sock or nbd:tcp:[host:]port, with ?ro for read-only.
+    /// nbd:unix:/PATH, nbd:tcp:PORT or nbd:tcp:HOST:PORT, with ?ro for read-only.
     pub(crate) front: Address,
 }
 
