@@ -30,7 +30,9 @@ impl ArrayLane {
         while first < sectors {
             let piece = view.geometry.locate(sector + first);
             let length = piece.sectors.min(sectors - first);
-            let member = view.member(piece.slot).ok_or(RequestError::Lost)?;
+            // Into listed sectors it would be written for nobody: they are not read.
+            let member = view.reader(piece.slot, piece.member_sector, length);
+            let member = member.ok_or(RequestError::Lost)?;
             let from = source_part(&from, first, length);
             let io = self.write_member(member, piece.member_sector, from, fua);
             writes.push(MemberWrite { member: member.id, io });
