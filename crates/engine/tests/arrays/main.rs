@@ -8,6 +8,7 @@ mod crash;
 mod degraded;
 mod faults;
 mod levels;
+mod listed;
 mod lost;
 mod members;
 mod power;
