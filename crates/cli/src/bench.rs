@@ -17,13 +17,14 @@ impl std::str::FromStr for Pattern {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let (random, write) = match word {
-            "read" => (false, false),
-            "write" => (false, true),
-            "randread" => (true, false),
-            "randwrite" => (true, true),
-            _ => return Err(format!("{word:?} is none of read, write, randread, randwrite")),
-        };
-        Ok(Self { random, write })
+        match word {
+            "read" => Ok(Self::read(false)),
+            "write" => Ok(Self::write(false)),
+            "randread" => Ok(Self::read(true)),
+            "randwrite" => Ok(Self::write(true)),
+            "rw" | "readwrite" => Ok(Self { random: false, reads_percent: 50 }),
+            "randrw" => Ok(Self { random: true, reads_percent: 50 }),
+            _ => Err(format!("{word:?} is none of read, write, rw, randread, randwrite, randrw")),
+        }
     }
 }

@@ -47,9 +47,12 @@ pub(crate) struct BenchRunArgs {
     /// 0: reach file members through the page cache; 1: directly where they allow it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub(crate) direct: u8,
-    /// What to do: read, write, randread or randwrite.
+    /// What to do: read, write, rw, randread, randwrite or randrw.
     #[arg(long, default_value = "randwrite")]
     pub(crate) rw: Pattern,
+    /// Of a hundred requests of a mixed load, so many read.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub(crate) rwmixread: u8,
     /// Bytes of a request; a bare number is bytes.
     #[arg(long, default_value = "4k")]
     pub(crate) bs: BlockSize,
@@ -73,13 +76,21 @@ pub(crate) struct BenchRunArgs {
     pub(crate) json: bool,
 }
 
+impl BenchRunArgs {
+    /// What to do, with the mix.
+    pub(crate) fn pattern(&self) -> Pattern {
+        match self.rw.reads_percent {
+            0 | 100 => self.rw,
+            _ => Pattern { reads_percent: self.rwmixread, ..self.rw },
+        }
+    }
+}
+
 impl fmt::Display for BenchRunArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pattern = match (self.rw.random, self.rw.write) {
-            (false, false) => "read",
-            (false, true) => "write",
-            (true, false) => "randread",
-            (true, true) => "randwrite",
+        let pattern = match self.pattern() {
+            pure @ Pattern { reads_percent: 0 | 100, .. } => pure.to_string(),
+            mixed => format!("{mixed} with {} % reads,", mixed.reads_percent),
         };
         write!(
             f,

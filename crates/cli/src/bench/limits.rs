@@ -92,7 +92,7 @@ impl Bench {
             buffer.fill(at as u8 + 1);
             Some(buffer)
         };
-        let random = Pattern { random: true, write: true };
+        let random = Pattern::write(true);
         let addresses = Addresses::new(random, 8, MEMBER_SECTORS - CHUNK as u64 / 512, 0, 1);
         Self {
             lane,
@@ -130,7 +130,7 @@ impl Bench {
     }
 
     fn address(&self) -> u64 {
-        self.addresses.borrow_mut().next_sector()
+        self.addresses.borrow_mut().next().sector
     }
 
     fn io(&self, member: usize, buffer: usize, op: impl FnOnce(Buffer) -> IoOp) {

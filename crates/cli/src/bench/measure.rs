@@ -12,7 +12,7 @@ use mdspace_engine::request::{Queue, Request};
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Payload};
 
-use super::load::{Addresses, Pattern};
+use super::load::{Addresses, Pattern, Target};
 
 /// Latency is taken of one request in so many: reading the clock costs as much as a part of a read.
 const SAMPLE_EVERY: u64 = 16;
@@ -80,7 +80,8 @@ impl Outcome {
 struct Meter {
     lane: Rc<Lane>,
     load: Load,
-    payloads: Vec<Rc<Payload>>,
+    /// Memory to read into, and memory to write from: the latter is never filled again.
+    payloads: [Vec<Rc<Payload>>; 2],
     addresses: RefCell<Addresses>,
     started: Time,
     before: Traffic,
@@ -98,7 +99,7 @@ impl Meter {
         Self {
             lane: lane.clone(),
             load,
-            payloads: (0..load.depth).map(|index| payload(io, load, index)).collect(),
+            payloads: payloads(io, load),
             addresses: RefCell::new(addresses),
             started: lane.backend().now(),
             before: lane.traffic(),
@@ -110,15 +111,16 @@ impl Meter {
         }
     }
 
-    /// The next request's tag, sector and memory.
-    fn begin(&self) -> (u64, u64, &Rc<Payload>) {
+    /// The next request's tag, what it asks for, and its memory.
+    fn begin(&self) -> (u64, Target, &Rc<Payload>) {
         let tag = self.submitted.get();
         self.submitted.set(tag + 1);
         if tag.is_multiple_of(SAMPLE_EVERY) {
             self.sampled.borrow_mut().push((tag, self.lane.backend().now()));
         }
-        let payload = &self.payloads[tag as usize % self.payloads.len()];
-        (tag, self.addresses.borrow_mut().next_sector(), payload)
+        let target = self.addresses.borrow_mut().next();
+        let payloads = &self.payloads[usize::from(target.write)];
+        (tag, target, &payloads[tag as usize % payloads.len()])
     }
 
     fn end(&self, tag: u64, good: bool) {
@@ -163,6 +165,14 @@ impl Meter {
     }
 }
 
+fn payloads(io: &LaneIo, load: Load) -> [Vec<Rc<Payload>>; 2] {
+    let (reads, writes) = (load.pattern.reads_percent > 0, load.pattern.reads_percent < 100);
+    [reads, writes].map(|used| {
+        let depth = if used { load.depth } else { 0 };
+        (0..depth).map(|index| payload(io, load, index)).collect()
+    })
+}
+
 /// Memory of one request. Never zeroes: a member could cheat on those.
 fn payload(io: &LaneIo, load: Load, index: usize) -> Rc<Payload> {
     let payload = io.payload(load.block_bytes);
@@ -183,8 +193,8 @@ pub(super) async fn array_load(
     let mut over = false;
     while !over || queue.in_flight() > 0 {
         while !over && queue.in_flight() < load.depth {
-            let (tag, sector, payload) = meter.begin();
-            port.submit(&queue, tag, request(load.pattern, sector, payload));
+            let (tag, target, payload) = meter.begin();
+            port.submit(&queue, tag, request(target, payload));
             over = meter.is_over();
         }
         let completion = queue.next().await;
@@ -197,8 +207,8 @@ pub(super) async fn array_load(
     meter.outcome()
 }
 
-fn request(pattern: Pattern, sector: u64, payload: &Rc<Payload>) -> Request {
-    match pattern.write {
+fn request(Target { sector, write }: Target, payload: &Rc<Payload>) -> Request {
+    match write {
         false => {
             let into: Rc<dyn Sink> = payload.clone();
             Request::Read { sector, into }
@@ -234,10 +244,10 @@ pub(super) async fn raw_load(
     let mut turn = 0;
     while !over || meter.ended.get() < meter.submitted.get() {
         while !over && meter.submitted.get() - meter.ended.get() < load.depth as u64 {
-            let (tag, sector, payload) = meter.begin();
+            let (tag, target, payload) = meter.begin();
             let member = members[turn];
             turn = if turn + 1 == members.len() { 0 } else { turn + 1 };
-            let op = raw_op(load.pattern, member.first_sector + sector, payload);
+            let op = raw_op(target.write, member.first_sector + target.sector, payload);
             let io = MemberIo { member: member.id, op, deadline: None };
             if let Some(done) = lane.io_direct(io, &owner, tag) {
                 meter.end(tag, done.result.is_ok());
@@ -251,9 +261,9 @@ pub(super) async fn raw_load(
     meter.outcome()
 }
 
-fn raw_op(pattern: Pattern, sector: u64, payload: &Rc<Payload>) -> IoOp {
+fn raw_op(write: bool, sector: u64, payload: &Rc<Payload>) -> IoOp {
     let whole = 0..payload.len();
-    match pattern.write {
+    match write {
         false => IoOp::Read { sector, into: ReadInto::Sink(payload.clone(), whole) },
         true => IoOp::Write { sector, from: WriteFrom::Source(payload.clone(), whole), fua: false },
     }

@@ -51,8 +51,20 @@ pub(crate) fn run(args: &BenchRunArgs) -> Result<(), Failure> {
     let (mut raw, mut array) = (Vec::new(), Vec::new());
     let span = Duration::from_secs_f64(args.runtime / f64::from(REPETITIONS));
     for _ in 0..REPETITIONS {
-        raw.push(bed.measure(args.rw, args.bs.bytes(), args.iodepth.into(), span, Side::Raw));
-        array.push(bed.measure(args.rw, args.bs.bytes(), args.iodepth.into(), span, Side::Array));
+        raw.push(bed.measure(
+            args.pattern(),
+            args.bs.bytes(),
+            args.iodepth.into(),
+            span,
+            Side::Raw,
+        ));
+        array.push(bed.measure(
+            args.pattern(),
+            args.bs.bytes(),
+            args.iodepth.into(),
+            span,
+            Side::Array,
+        ));
     }
     let report = report(args, raw, array);
     bed.stop()?;
@@ -149,7 +161,7 @@ impl Bed {
 
     /// Writes the whole array once, so that no load meets memory or files that were never touched.
     pub(super) fn fill(&self) -> Result<(), Failure> {
-        let pattern = Pattern { random: false, write: true };
+        let pattern = Pattern::write(false);
         let block_bytes = 1 << 20;
         let blocks = self.status()?.size_sectors * 512 / block_bytes as u64;
         let (sender, receiver) = std::sync::mpsc::channel();
