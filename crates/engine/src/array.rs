@@ -15,6 +15,7 @@ pub mod plan;
 mod read;
 mod reconstruct;
 mod round;
+mod settings;
 mod start;
 mod striped;
 mod sync;
@@ -23,10 +24,12 @@ pub mod view;
 use claims::Claims;
 use intent::Intent;
 use mailbox::Mailbox;
+use settings::Settings;
 use view::Views;
 
 pub use array_lane::ArrayLane;
 pub use command::{Action, Command, CommandError, Reply};
+pub use settings::OutOfRange;
 pub use start::{Start, StartMember};
 
 /// One array, shared by its lanes and by whoever steers it.
@@ -35,4 +38,5 @@ pub struct Array {
     pub(crate) claims: Claims,
     pub(crate) intent: Intent,
     pub(crate) mailbox: Mailbox,
+    pub(crate) settings: Settings,
 }

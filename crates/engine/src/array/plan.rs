@@ -116,6 +116,18 @@ pub enum Method {
     Recover,
 }
 
+/// Which writes may be [`Method::ReadModify`] (md's `rmw_level`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RmwLevel {
+    /// Only those that can be done in no other way.
+    Never,
+    /// Those that read less than in any other way.
+    #[default]
+    FewerReads,
+    /// Also those that read as much.
+    Preferred,
+}
+
 /// Columns of one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -134,12 +146,24 @@ pub struct WritePlan {
     pub reads: Vec<Span>,
 }
 
-/// Decides a write of `new` inside the claimed `columns`. Each plan reads the fewest sectors; a tie
-/// goes to [`Method::Reconstruct`], as with md's `rmw_level` 1. `None`: too much is lost.
-pub fn write(row: &RowState, columns: &Columns, new: &[NewData]) -> Option<WritePlan> {
+/// Decides a write of `new` inside the claimed `columns`: the plan that reads the fewest sectors, or
+/// as `rmw` has it. `None`: too much is lost.
+pub fn write(
+    row: &RowState,
+    columns: &Columns,
+    new: &[NewData],
+    rmw: RmwLevel,
+) -> Option<WritePlan> {
     let plans =
         [reconstruct(row, columns, new), read_modify(row, columns, new), recover(row, columns)];
-    plans.into_iter().flatten().min_by_key(WritePlan::sectors_read)
+    plans.into_iter().flatten().min_by_key(|plan| {
+        let modifies = plan.method == Method::ReadModify;
+        match rmw {
+            RmwLevel::Never => (modifies, plan.sectors_read(), false),
+            RmwLevel::FewerReads => (false, plan.sectors_read(), modifies),
+            RmwLevel::Preferred => (false, plan.sectors_read(), !modifies),
+        }
+    })
 }
 
 impl WritePlan {

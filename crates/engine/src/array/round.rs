@@ -131,7 +131,8 @@ impl ArrayLane {
         let new_row = loop {
             let view = self.view();
             let state = row_state(&view, map, &row, &extent.columns, &unreadable);
-            let plan = plan::write(&state, &extent.columns, &extent.new);
+            let rmw = self.array.settings.rmw_level();
+            let plan = plan::write(&state, &extent.columns, &extent.new, rmw);
             let plan = plan.ok_or(RequestError::Lost)?;
             let blocks = self.read_plan(&row, &state, extent, &plan, &mut unreadable).await;
             // A view that moved meanwhile may have other members to write: plan again. Only then:

@@ -63,6 +63,7 @@ impl Array {
             claims: Claims::new(CLAIM_SHARDS),
             intent: super::Intent::default(),
             mailbox: super::Mailbox::default(),
+            settings: super::Settings::default(),
         })
     }
 

@@ -335,7 +335,7 @@ fn random_bytes() -> impl FnMut() -> u8 {
 /// Judges the plan of one case; says whether there was one.
 fn judge(case: &Case, random: &mut impl FnMut() -> u8) -> bool {
     let before = case.before(random);
-    let Some(plan) = write(&case.row, &case.columns, &case.new) else {
+    let Some(plan) = write(&case.row, &case.columns, &case.new, RmwLevel::default()) else {
         let methods = [Method::ReadModify, Method::Reconstruct, Method::Recover];
         assert!(methods.iter().all(|method| price(case, *method).is_none()));
         assert!(
@@ -424,6 +424,27 @@ fn a_plan_that_trusts_wrong_parity_is_found_out() {
     let mut case = Case::new(&[Health::Good; 5], 4, Trust::Initial, new);
     case.row.parity_trusted = true;
     judge(&case, &mut random_bytes());
+}
+
+#[test]
+fn the_level_says_which_writes_read_old_data_and_parity() {
+    let method = |data_count: usize, level| {
+        let mut shapes = vec![None; data_count];
+        shapes[0] = Some((0, 4));
+        let new = new_data(&shapes);
+        let case = Case::new(&vec![Health::Good; data_count + 2], data_count, Trust::Full, new);
+        write(&case.row, &case.columns, &case.new, level).expect("nothing is lost").method
+    };
+    let levels = [RmwLevel::Never, RmwLevel::FewerReads, RmwLevel::Preferred];
+    let [rewrite, modify] = [Method::Reconstruct, Method::ReadModify];
+    assert_eq!(levels.map(|level| method(3, level)), [rewrite; 3], "two to read or three");
+    assert_eq!(levels.map(|level| method(4, level)), [rewrite, rewrite, modify], "three or three");
+    assert_eq!(levels.map(|level| method(5, level)), [rewrite, modify, modify], "four or three");
+    let new = new_data(&[Some((0, 4)), None, None]);
+    let health = [Health::Good, Health::Blind, Health::Blind, Health::Good, Health::Good];
+    let case = Case::new(&health, 3, Trust::Full, new);
+    let plan = write(&case.row, &case.columns, &case.new, RmwLevel::Never);
+    assert_eq!(plan.map(|plan| plan.method), Some(Method::Recover), "where there is another way");
 }
 
 #[test]
