@@ -226,7 +226,8 @@ pub(crate) struct GetArgs {
 pub(crate) struct SetArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// sync_action=check and its kin, or array_state=readonly or active.
+    /// sync_action=check and its kin, array_state=readonly or active, or one of the numbers that
+    /// `get` lists.
     #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) setting: (String, String),
 }

@@ -1,4 +1,5 @@
-//! md's sysfs files of an array, under their names: what `get` prints.
+//! md's sysfs files of an array, under their names: what `get` prints, but for those that the engine
+//! keeps itself.
 
 use crate::report::{ArrayReport, SyncReport};
 

@@ -15,7 +15,7 @@ pub mod plan;
 mod read;
 mod reconstruct;
 mod round;
-mod settings;
+pub mod settings;
 mod start;
 mod striped;
 mod sync;
@@ -24,12 +24,11 @@ pub mod view;
 use claims::Claims;
 use intent::Intent;
 use mailbox::Mailbox;
-use settings::Settings;
+use settings::{SettingError, Settings};
 use view::Views;
 
 pub use array_lane::ArrayLane;
 pub use command::{Action, Command, CommandError, Reply};
-pub use settings::OutOfRange;
 pub use start::{Start, StartMember};
 
 /// One array, shared by its lanes and by whoever steers it.
@@ -39,4 +38,20 @@ pub struct Array {
     pub(crate) intent: Intent,
     pub(crate) mailbox: Mailbox,
     pub(crate) settings: Settings,
+    has_parity: bool,
+}
+
+impl Array {
+    /// Every key of [`settings`] that this array has, with its value.
+    pub fn setting_values(&self) -> Vec<(&'static str, u32)> {
+        if self.has_parity { self.settings.values() } else { Vec::new() }
+    }
+
+    /// Sets a key of [`settings`]. The array runs on, whatever the value.
+    pub fn set(&self, key: &str, value: &str) -> Result<(), SettingError> {
+        match self.has_parity {
+            true => self.settings.set(key, value),
+            false => Err(SettingError::Unknown { key: key.to_owned() }),
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
+use mdspace_engine::array::settings::SettingError;
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
 use mdspace_engine::assembly::{self, LeftOut, Options, ReadError, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
@@ -108,6 +109,16 @@ impl RunningArray {
         });
         self.array.command(Command { action, reply });
         receiver.recv().unwrap_or(Err(CommandError::Stopped))
+    }
+
+    /// Every key that the array can be tuned by, with its value.
+    pub fn setting_values(&self) -> Vec<(&'static str, u32)> {
+        self.array.setting_values()
+    }
+
+    /// Sets one of those keys. The array runs on, whatever the value.
+    pub fn set(&self, key: &str, value: &str) -> Result<(), SettingError> {
+        self.array.set(key, value)
     }
 
     /// Runs `setup` on a lane with the array's part there; it may spawn tasks and submit requests.

@@ -5,6 +5,7 @@ mod tests;
 
 use std::time::Duration;
 
+use mdspace_engine::array::settings::StartSettings;
 use mdspace_engine::assembly::Options;
 
 use crate::disk::{DiskSpec, Latency};
@@ -236,7 +237,10 @@ impl Settings {
 
     /// How the array is assembled.
     pub fn options(&self) -> Options {
-        Options { run: true, unit_sectors: self.unit_sectors, ..Options::default() }
+        let mut settings = StartSettings::default();
+        let bytes = (self.unit_sectors * 512).to_string();
+        settings.set("stripe_size", &bytes).expect("units are drawn from what md takes");
+        Options { run: true, settings, ..Options::default() }
     }
 
     /// The command that replays the run.

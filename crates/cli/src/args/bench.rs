@@ -8,6 +8,7 @@ use mdspace_format::Level;
 
 use crate::bench::Pattern;
 
+use super::key_value;
 use super::size::{Size, bytes_of, short};
 
 #[derive(Args, Debug)]
@@ -68,6 +69,10 @@ pub(crate) struct BenchRunArgs {
     /// Fail the member in this slot first.
     #[arg(long, value_name = "SLOT")]
     pub(crate) fail: Vec<usize>,
+    /// Set one of md's keys before measuring: stripe_size, stripe_hash_locks, or a number that
+    /// `mdspace get` lists.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
     /// Answer yes to every question.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
@@ -103,7 +108,8 @@ impl fmt::Display for BenchRunArgs {
             short(self.bs.bytes() as u64),
             self.iodepth,
             self.lanes,
-        )
+        )?;
+        self.set.iter().try_for_each(|(key, value)| write!(f, ", {key}={value}"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Options of `create` and `assemble`.
 
 use clap::{Args, ValueEnum};
+use mdspace_engine::array::settings::{SettingError, StartSettings};
 use mdspace_format::{Level, MetadataVersion, Uuid};
 use mdspace_front::Address;
 
@@ -115,6 +116,9 @@ pub(crate) struct ServingArgs {
     /// Unit of parity, pre-reads and cache: 4K to 64K, a power of two.
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = stripe_size)]
     pub(crate) stripe_size: Size,
+    /// Locks of the table of claims: 8 to 256, a power of two.
+    #[arg(long, value_name = "N", default_value = "32", value_parser = stripe_hash_locks)]
+    pub(crate) stripe_hash_locks: u32,
     /// Stay in the foreground and log on stderr.
     #[arg(long)]
     pub(crate) foreground: bool,
@@ -124,6 +128,13 @@ impl ServingArgs {
     /// Where to serve, as far as the user allows.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = Address> + '_ {
         self.serve.iter().map(|front| allowed(front, self.insecure))
+    }
+
+    /// What is fixed as long as the array runs.
+    pub(crate) fn settings(&self) -> StartSettings {
+        let locks = u64::from(self.stripe_hash_locks);
+        let values = [("stripe_size", self.stripe_size.bytes), ("stripe_hash_locks", locks)];
+        start_settings(&values).expect("checked when the words were parsed")
     }
 }
 
@@ -161,10 +172,19 @@ pub(crate) enum Policy {
 
 fn stripe_size(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
-    match size.bytes.is_power_of_two() && (4 << 10..=64 << 10).contains(&size.bytes) {
-        true => Ok(size),
-        false => Err("one of 4K, 8K, 16K, 32K, 64K".into()),
-    }
+    let possible = start_settings(&[("stripe_size", size.bytes)]);
+    possible.map(|_| size).map_err(|_| "one of 4K, 8K, 16K, 32K, 64K".into())
+}
+
+fn stripe_hash_locks(text: &str) -> Result<u32, SettingError> {
+    StartSettings::default().set("stripe_hash_locks", text)?;
+    Ok(text.trim().parse().expect("the engine has just taken it for a number"))
+}
+
+fn start_settings(values: &[(&str, u64)]) -> Result<StartSettings, SettingError> {
+    let mut settings = StartSettings::default();
+    values.iter().try_for_each(|(key, value)| settings.set(key, &value.to_string()))?;
+    Ok(settings)
 }
 
 fn size_or_max(text: &str) -> Result<SizeOrMax, String> {

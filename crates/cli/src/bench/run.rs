@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mdspace_engine::array::Action;
+use mdspace_engine::array::settings::{SettingError, StartSettings};
 use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::create::{self, Creation, NewDevice};
@@ -141,10 +142,14 @@ impl Bed {
         let lanes = Lanes::start(config).map_err(|error| failed("start lanes", error))?;
         create_array(args, &lanes, &devices)?;
         let ids = devices.iter().map(|(id, _)| *id).collect();
-        let options = Options { run: true, ..Options::default() };
+        let (settings, live) = split_settings(&args.set)?;
+        let options = Options { run: true, settings, ..Options::default() };
         let infos = devices.clone();
         let array = RunningArray::assemble(Arc::new(lanes), devices, options);
         let array = array.map_err(|error| failed("start the array", error))?;
+        for (key, value) in live {
+            array.set(key, value).map_err(|error| failed("set a key", error))?;
+        }
         let mut bed = Self { array, raw_members: Vec::new(), ids };
         let status = bed.status()?;
         bed.raw_members = raw_members(&status, &infos);
@@ -249,6 +254,22 @@ impl Bed {
             None => Ok(()),
         }
     }
+}
+
+type Setting = (String, String);
+
+/// What is fixed when the array starts, and what is set after.
+fn split_settings(all: &[Setting]) -> Result<(StartSettings, Vec<&Setting>), Failure> {
+    let mut start = StartSettings::default();
+    let mut live = Vec::new();
+    for setting @ (key, value) in all {
+        match start.set(key, value) {
+            Ok(()) => {}
+            Err(SettingError::Unknown { .. }) => live.push(setting),
+            Err(error) => return Err(failed("set a key", error)),
+        }
+    }
+    Ok((start, live))
 }
 
 fn create_array(

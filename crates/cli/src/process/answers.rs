@@ -4,7 +4,7 @@ use std::io;
 
 use mdspace_engine::array::{Action, CommandError, Reply as Done};
 use mdspace_front::Address;
-use mdspace_io::OpenMode;
+use mdspace_io::{OpenMode, RunningArray};
 
 use super::{ServingProcess, fronts};
 use crate::control::server::{Answer, Replies};
@@ -159,6 +159,8 @@ impl ServingProcess {
 
     fn get(&self, key: Option<&str>) -> Result<Reply, Failure> {
         let mut values = settings::values(&self.report()?.array);
+        let kept = self.array.with_running(RunningArray::setting_values).unwrap_or_default();
+        values.extend(kept.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())));
         if let Some(key) = key {
             values.retain(|(name, _)| name == key);
             if values.is_empty() {
@@ -174,12 +176,29 @@ impl ServingProcess {
             ("sync_action", action) => self.sync_action(action),
             ("array_state", "readonly") => self.act(Request::Readonly),
             ("array_state", "active" | "clean") => self.act(Request::Readwrite),
-            _ => Err(Failure::new(
+            ("array_state", _) => Err(Failure::new(
                 format!("cannot set {key} to {value}"),
-                "no such key, or no such value",
-                "sync_action takes idle, frozen, check, repair; array_state readonly, active",
+                "no such value",
+                "it takes readonly, active",
             )),
+            _ => self.set_kept(key, value),
         }
+    }
+
+    /// Sets one of the keys that the engine keeps.
+    fn set_kept(&self, key: &str, value: &str) -> Result<Reply, Failure> {
+        let set = self.array.with_running(|running| running.set(key, value));
+        let refused = match set {
+            Some(Ok(())) => return Ok(Reply::done()),
+            Some(Err(error)) => error.to_string(),
+            None => CommandError::Stopped.to_string(),
+        };
+        let cure = match key {
+            "stripe_size" => "assemble the array with --stripe-size",
+            "stripe_hash_locks" => "assemble the array with --stripe-hash-locks",
+            _ => "`mdspace get NAME` lists the keys; sync_action and array_state can be set too",
+        };
+        Err(Failure::new(format!("cannot set {key} to {value}"), refused, cure))
     }
 
     fn tell_events(&self, follow: bool, replies: &mut Replies<'_>) -> io::Result<()> {

@@ -82,7 +82,24 @@ fn settings_are_md_s_own_and_unknown_ones_are_refused() {
     user.expect(0, "readwrite data");
     assert_eq!(user.expect(0, "get data array_state"), "clean\n");
     user.refused("get data nonsense", &["no such key"]);
-    user.refused("set data level=5", &["no such key"]);
+    user.refused("set data level=5", &["no key"]);
+    user.refused("set data array_state=gone", &["readonly"]);
+    user.refused("set data stripe_size=8192", &["no key"]);
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_key_refuses_what_it_cannot_take_with_its_range_and_the_array_runs_on() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create data --level=5 --raid-devices=3 --run --stripe-size=64K a b c");
+    assert_eq!(user.expect(0, "get data stripe_size"), "65536\n");
+    assert_eq!(user.expect(0, "get data stripe_hash_locks"), "32\n");
+    user.expect(0, "set data rmw_level=0");
+    assert_eq!(user.expect(0, "get data rmw_level"), "0\n");
+    user.refused("set data rmw_level=3", &["0 to 2"]);
+    user.refused("set data rmw_level=-1", &["0 to 2"]);
+    user.refused("set data stripe_size=4096", &["fixed", "--stripe-size"]);
+    assert_eq!(user.expect(0, "get data rmw_level"), "0\n");
     user.expect(0, "stop data");
 }
 

@@ -18,9 +18,6 @@ use std::task::{Context, Poll, Waker};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// Shards of the table: md's 2026 series found 32 hash locks to be enough for 22 cores.
-pub const CLAIM_SHARDS: usize = 32;
-
 /// Columns of a row: sectors inside the chunk.
 pub type Columns = Range<u32>;
 

@@ -12,8 +12,9 @@ use crate::ranges::Ranges;
 
 use super::Array;
 use super::array_lane::ArrayLane;
-use super::claims::{CLAIM_SHARDS, Claims};
+use super::claims::Claims;
 use super::controller::Controller;
+use super::settings::{Settings, StartSettings};
 use super::view::{ArrayView, MemberView, Views, WriteMode};
 
 /// Everything that it takes to run an array. Made by [`assembly`](crate::assembly).
@@ -37,8 +38,8 @@ pub struct Start {
     pub copies_differ: bool,
     /// Members whose recovery needs only what the bitmap marks.
     pub by_bitmap: Vec<MemberId>,
-    /// Unit of claims, pre-reads and parity (`stripe_size`), in sectors.
-    pub unit_sectors: u32,
+    /// What the user fixed for as long as the array runs.
+    pub settings: StartSettings,
 }
 
 /// A member that takes part.
@@ -60,10 +61,11 @@ impl Array {
     pub fn new(start: &Start, lanes: usize) -> Arc<Self> {
         Arc::new(Self {
             views: Views::new(first_view(start), lanes),
-            claims: Claims::new(CLAIM_SHARDS),
+            claims: Claims::new(start.settings.stripe_hash_locks()),
             intent: super::Intent::default(),
             mailbox: super::Mailbox::default(),
-            settings: super::Settings::default(),
+            settings: Settings::new(start.settings),
+            has_parity: matches!(start.geometry, Geometry::Parity(_)),
         })
     }
 
@@ -109,7 +111,7 @@ fn first_view(start: &Start) -> ArrayView {
         unsynced: Arc::new(start.unsynced.clone()),
         unsynced_is_usable: !start.crashed,
         block_sectors,
-        unit_sectors: start.unit_sectors.max(block_sectors),
+        unit_sectors: start.settings.unit_sectors().max(block_sectors),
         intent_chunk_sectors: start.bitmap.as_ref().map(|(header, _)| header.chunk_sectors()),
         intent_epoch: 0,
         discard: infos().all(|info| info.discard_zeroes),

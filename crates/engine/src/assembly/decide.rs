@@ -12,6 +12,7 @@ use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Role, Superblock, Uuid};
 
 use crate::array::plan::PLACES_MAX;
+use crate::array::settings::StartSettings;
 use crate::array::{Start, StartMember};
 use crate::geometry::{Geometry, GeometryError, Shape, Slot};
 use crate::ranges::Ranges;
@@ -31,8 +32,8 @@ pub struct Options {
     pub uuid: Option<Uuid>,
     /// Where each half of the members ran alone: the name of a member of the half to go on with.
     pub prefer: Option<String>,
-    /// Unit of claims, pre-reads and parity, in sectors; 0 for the default of 4 KiB.
-    pub unit_sectors: u32,
+    /// What is fixed for as long as the array runs.
+    pub settings: StartSettings,
 }
 
 /// An array that may start.
@@ -226,7 +227,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         by_bitmap: by_bitmap(&members, bitmap.as_ref()),
         copies_differ: copies_differ(&members, bitmap.as_ref()),
         bitmap,
-        unit_sectors: if options.unit_sectors == 0 { 8 } else { options.unit_sectors },
+        settings: options.settings,
         members: members.into_iter().map(start_member).collect(),
         geometry,
     };
