@@ -194,6 +194,16 @@ impl Lane {
         }
     }
 
+    /// Drops every task where it stands and every owner of an I/O in flight, as the end of a process
+    /// does. They hold the lane that holds them: a lane given up with tasks on it is never freed else.
+    pub fn end(&self) {
+        let tasks = self.tasks.borrow_mut().take_all();
+        // Outside the borrow, as in a turn: guards may wake other tasks.
+        drop(tasks);
+        let owners = self.ops.borrow_mut().disown();
+        drop(owners);
+    }
+
     /// Runs what is ready: woken tasks and expired timers.
     pub fn turn(&self) -> Turn {
         for _ in 0..POLLS_PER_TURN {

@@ -110,6 +110,20 @@ impl Ops {
         None
     }
 
+    /// Leaves every direct I/O in flight to the backend, and gives the owners.
+    pub(super) fn disown(&mut self) -> Vec<Rc<dyn OpOwner>> {
+        let mut owners = Vec::new();
+        for entry in &mut self.slots {
+            if matches!(entry.state, OpState::Direct(..))
+                && let OpState::Direct(owner, _) =
+                    std::mem::replace(&mut entry.state, OpState::Abandoned)
+            {
+                owners.push(owner);
+            }
+        }
+        owners
+    }
+
     fn slot(&mut self, ticket: Ticket) -> &mut OpSlot {
         let entry = &mut self.slots[ticket.slot as usize];
         assert!(entry.generation == ticket.generation, "a ticket is used by its owner only");

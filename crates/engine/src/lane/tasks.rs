@@ -71,6 +71,20 @@ impl Tasks {
         Some((slot, task, waker))
     }
 
+    /// Takes every task out, and frees its slot.
+    pub(super) fn take_all(&mut self) -> Vec<Task> {
+        self.ready.clear();
+        let mut tasks = Vec::new();
+        for (slot, entry) in (0..).zip(&mut self.slots) {
+            entry.queued = false;
+            if std::mem::replace(&mut entry.occupied, false) {
+                tasks.extend(entry.task.take());
+                self.free.push(slot);
+            }
+        }
+        tasks
+    }
+
     /// Puts a polled task to rest, or frees its slot and hands it back to be dropped.
     pub(super) fn put_back(
         &mut self,

@@ -141,3 +141,31 @@ fn a_second_completion_of_one_ticket_is_a_broken_backend() {
     answer(&lane, &held);
     lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
 }
+
+/// An owner of direct I/Os that does nothing.
+struct Idle;
+
+impl OpOwner for Idle {
+    fn done(self: Rc<Self>, _: u64, _: IoDone) {}
+}
+
+#[test]
+fn a_lane_that_ends_lets_go_of_what_its_tasks_and_ios_hold() {
+    let (lane, held) = lane();
+    let owner = Rc::new(Idle);
+    let task_lane = lane.clone();
+    lane.spawn(async move { drop(task_lane.io(read()).await) });
+    let direct: Rc<dyn OpOwner> = owner.clone();
+    assert!(lane.io_direct(read(), &direct, 0).is_none());
+    drop(direct);
+    assert_eq!(lane.turn(), Turn::Idle(None));
+    assert_eq!((Rc::strong_count(&lane), Rc::strong_count(&owner)), (2, 2));
+
+    lane.end();
+
+    assert_eq!((Rc::strong_count(&lane), Rc::strong_count(&owner)), (1, 1));
+    for (ticket, _) in held.ios.take() {
+        lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
+    }
+    assert_eq!(lane.task_count(), 0);
+}

@@ -122,10 +122,10 @@ impl World {
         Duration::from_nanos(chance.below(most))
     }
 
-    /// Ends every lane as a killed process does: nothing runs any more, not even to clean up.
+    /// Ends every lane as a killed process does: nothing runs any more.
     pub(super) fn end_lanes(&self) {
         let drivers = std::mem::take(&mut self.lanes.borrow_mut().drivers);
         self.events.borrow_mut().retain_alarms();
-        drop(drivers);
+        drivers.iter().for_each(|driver| driver.lane.end());
     }
 }
