@@ -37,8 +37,10 @@ pub(crate) struct CommandLine {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Make a new array of members, start it and serve it.
+    #[command(after_long_help = member::help())]
     Create(Box<CreateArgs>),
     /// Start an array from its members and serve it.
+    #[command(after_long_help = member::help())]
     Assemble(Box<AssembleArgs>),
     /// Stop an array cleanly; exit 1 while clients are connected.
     Stop(StopArgs),

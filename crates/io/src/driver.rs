@@ -41,6 +41,9 @@ pub(crate) use stock::Stock;
 /// Zeroes that a lane keeps for members that cannot make their own, in bytes.
 const ZEROES_BYTES: usize = 256 << 10;
 
+/// How late a sleeping thread may wake: Linux rounds timers by 50 µs, and starting takes its time.
+const OVERSLEEP: Duration = Duration::from_micros(100);
+
 /// Time that never comes.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
@@ -118,11 +121,13 @@ impl Driver {
 
     /// Sleeps until something ends, the lane is woken, or a time comes that it waits for.
     pub(crate) fn sleep(&self, lane_timer: Option<Time>) {
+        let now = self.now();
         let mut until = self.deadline.get().min(lane_timer.unwrap_or(NEVER));
         if let Some(&Reverse((end, _))) = self.pretended.borrow().peek() {
-            until = until.min(end);
+            // The system wakes late: the last of the wait is spent looking.
+            until = until.min(end - OVERSLEEP);
         }
-        let at_most = (until != NEVER).then(|| until.since(self.now()));
+        let at_most = (until != NEVER).then(|| until.since(now));
         if at_most != Some(Duration::ZERO) {
             self.queue.borrow_mut().sleep(at_most);
         }
@@ -266,11 +271,8 @@ impl Backend for Driver {
         self.note_deadline(deadline);
         let mut ops = self.ops.borrow_mut();
         let (token, op) = ops.add_member(op);
-        match op.pretended() {
-            Some(latency) => {
-                let end = self.now() + latency;
-                self.pretended.borrow_mut().push(Reverse((end, token.0)));
-            }
+        match op.pretend(self) {
+            Some(end) => self.pretended.borrow_mut().push(Reverse((end, token.0))),
             None => self.queue.borrow_mut().push(token, op.next(self)),
         }
         Submitted::Pending

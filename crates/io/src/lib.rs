@@ -21,7 +21,7 @@ mod running;
 
 pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy};
-pub use member::{MemberTable, OpenError, OpenMode};
+pub use member::{KeyHelp, MemberTable, OpenError, OpenMode, check_name, null_keys, null_presets};
 pub use payload::Payload;
 pub use queue::IoChoice;
 pub use running::{AssembleError, RunningArray};

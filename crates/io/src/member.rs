@@ -14,10 +14,12 @@ use std::sync::atomic::AtomicBool;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 
+pub use null::{KeyHelp, null_keys, null_presets};
 pub use open::{OpenError, OpenMode};
+pub use spec::check_name;
 pub use table::MemberTable;
 
-pub(crate) use null::Null;
+pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};
 pub(crate) use ram::Ram;
 
 /// One open member, shared by all lanes. It closes when the last lane has let go of it.

@@ -27,6 +27,7 @@ const NEEDS_A_SIMULATOR: [&str; 6] = [
 enum Members {
     Files { directory: PathBuf, buffered: bool },
     Ram,
+    Null,
 }
 
 struct Real {
@@ -77,6 +78,10 @@ impl Subject for Real {
         }
         match &self.members {
             Members::Files { directory, buffered } => self.open_file(directory, *buffered, bytes),
+            Members::Null => {
+                let name = format!("null:{bytes}?memory_backed=1&latency=20us&queues=2&p99=3");
+                self.table.open(&name, OpenMode::RUN).unwrap().0
+            }
             Members::Ram => self.table.open(&format!("ram:{bytes}"), OpenMode::RUN).unwrap().0,
         }
     }
@@ -143,6 +148,13 @@ fn files_in_shared_memory_keep_the_contract() {
 #[test]
 fn memory_keeps_the_contract() {
     let not_tried = check(IoChoice::Auto, &Members::Ram);
+    assert_eq!(not_tried[0], "unreadable_sectors_are_a_medium_error");
+    assert_eq!(not_tried[1..], NEEDS_A_SIMULATOR);
+}
+
+#[test]
+fn a_modelled_device_keeps_the_contract() {
+    let not_tried = check(IoChoice::Auto, &Members::Null);
     assert_eq!(not_tried[0], "unreadable_sectors_are_a_medium_error");
     assert_eq!(not_tried[1..], NEEDS_A_SIMULATOR);
 }

@@ -20,6 +20,7 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchVerb {
     /// Measure an array and its raw members in turns. The members' data are lost.
+    #[command(after_long_help = super::member::help())]
     Run(BenchRunArgs),
     /// Measure the bare loops that each kind of work cannot do without.
     Limits(BenchLimitsArgs),
@@ -42,7 +43,7 @@ pub(crate) struct BenchRunArgs {
     /// Write-intent bitmap: internal or none.
     #[arg(long, short = 'b', default_value = "internal", value_parser = ["internal", "none"])]
     pub(crate) bitmap: String,
-    /// A member: ram:SIZE or null:SIZE for all of them, or one path each.
+    /// A member: ram:SIZE or null:DEVICE for all of them, or one each.
     #[arg(long, default_value = "ram:256M")]
     pub(crate) member: Vec<String>,
     /// 0: reach file members through the page cache; 1: directly where they allow it.

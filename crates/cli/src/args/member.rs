@@ -16,13 +16,8 @@ pub(crate) enum MemberSpec {
         /// Size of the member.
         bytes: u64,
     },
-    /// Takes every write and reads as zeroes: for benchmarks of the array alone.
-    Null {
-        /// Size of the member.
-        bytes: u64,
-        /// `key=value` after `?`, in the user's order.
-        options: Vec<(String, String)>,
-    },
+    /// A model of a device that keeps no data, in the user's words after `null:`.
+    Null(String),
 }
 
 /// One place of `create`: a member, or mdadm's word `missing`.
@@ -41,9 +36,8 @@ impl FromStr for MemberSpec {
         if let Some(size) = text.strip_prefix("ram:") {
             return Ok(Self::Ram { bytes: member_bytes(size)? });
         }
-        if let Some(rest) = text.strip_prefix("null:") {
-            let (size, options) = rest.split_once('?').unwrap_or((rest, ""));
-            return Ok(Self::Null { bytes: member_bytes(size)?, options: key_values(options)? });
+        if let Some(device) = text.strip_prefix("null:") {
+            return mdspace_io::check_name(text).map(|()| Self::Null(device.into()));
         }
         match text {
             "" => Err("an empty word is no member".into()),
@@ -58,13 +52,7 @@ impl fmt::Display for MemberSpec {
         match self {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Ram { bytes } => write!(f, "ram:{}", short(*bytes)),
-            Self::Null { bytes, options } => {
-                write!(f, "null:{}", short(*bytes))?;
-                for (i, (key, value)) in options.iter().enumerate() {
-                    write!(f, "{}{key}={value}", if i == 0 { '?' } else { '&' })?;
-                }
-                Ok(())
-            }
+            Self::Null(device) => write!(f, "null:{device}"),
         }
     }
 }
@@ -88,14 +76,21 @@ fn member_bytes(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-fn key_values(text: &str) -> Result<Vec<(String, String)>, String> {
-    text.split('&')
-        .filter(|part| !part.is_empty())
-        .map(|part| match part.split_once('=') {
-            Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-            None => Err(format!("{part:?} is not key=value")),
-        })
-        .collect()
+/// What a MEMBER may be, for the long help of the verbs that take some.
+pub(crate) fn help() -> String {
+    let row = |name: &str, text: String| format!("\n  {name:<16}{text}");
+    let mut help = "MEMBER is a file, a block device, or for tests and benchmarks:".to_owned();
+    help += &row("ram:SIZE", "memory".into());
+    help += &row("null:SIZE", "nothing: md's metadata are kept, data read as zeroes".into());
+    for preset in mdspace_io::null_presets() {
+        help += &row(&format!("null:{}", preset.name), preset.means.into());
+    }
+    help += "\nAfter null:, ?KEY=VALUE&... say what the device is like, also where a preset says \
+             otherwise:";
+    for key in mdspace_io::null_keys() {
+        help += &row(key.name, format!("{} ({})", key.means, key.takes));
+    }
+    help
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The life of one member I/O: from the engine's wish to the calls that fulfil it.
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use mdspace_engine::backend::{IoDone, IoError, IoErrorKind, IoOp, ReadInto, Ticket, WriteFrom};
+use mdspace_engine::backend::{
+    Backend, IoDone, IoError, IoErrorKind, IoOp, ReadInto, Ticket, WriteFrom,
+};
 use mdspace_engine::time::Time;
 
 use crate::errno::io_error;
-use crate::member::{self, Member, Ram};
+use crate::member::{self, Answer, Arrival, Kept, Kind, Member, Ram};
 use crate::queue::{Call, run_file};
 
 use super::device::Device;
@@ -25,6 +26,8 @@ pub(super) struct MemberOp {
     pub(super) deadline: Time,
     /// Someone has asked for an early end.
     pub(super) cancelled: bool,
+    /// Its member pretends to fail.
+    fails: bool,
     work: Work,
     durable: Durable,
 }
@@ -81,7 +84,15 @@ impl MemberOp {
     ) -> Self {
         device.in_flight.set(device.in_flight.get() + 1);
         let (work, durable) = Work::new(driver, &device.member, op);
-        Self { device, ticket: Some(ticket), deadline, cancelled: false, work, durable }
+        Self {
+            device,
+            ticket: Some(ticket),
+            deadline,
+            cancelled: false,
+            fails: false,
+            work,
+            durable,
+        }
     }
 
     /// Makes all calls on the spot.
@@ -95,11 +106,32 @@ impl MemberOp {
         }
     }
 
-    /// How long it takes, if its member only pretends.
-    pub(super) fn pretended(&self) -> Option<Duration> {
-        match &self.device.member.device {
-            member::Device::Null(null) => Some(null.latency),
-            member::Device::File { .. } | member::Device::Ram(_) => None,
+    /// Asks a member that only pretends when and how it will end.
+    pub(super) fn pretend(&mut self, driver: &Driver) -> Option<Time> {
+        let member::Device::Null(null) = &self.device.member.device else { return None };
+        let (kind, offset, bytes) = match &self.work {
+            Work::Read(transfer) => (Kind::Read, transfer.offset, transfer.lease.len() as u64),
+            Work::Write(transfer) => (Kind::Write, transfer.offset, transfer.lease.len() as u64),
+            Work::Zero(extent) => (Kind::Write, extent.offset, extent.len),
+            Work::Discard(_) | Work::Flush => (Kind::Other, 0, 0),
+        };
+        let arrival = Arrival { at: driver.now(), kind, sector: offset / 512, bytes };
+        let Answer { at, fails } = null.answer(arrival);
+        self.fails = fails;
+        Some(at)
+    }
+
+    /// Whether its member only pretends.
+    pub(super) fn is_pretended(&self) -> bool {
+        matches!(self.device.member.device, member::Device::Null(_))
+    }
+
+    /// The result of one whose time has come.
+    pub(super) fn pretended_result(&self) -> i32 {
+        match (self.cancelled, self.fails) {
+            (true, _) => -libc::ECANCELED,
+            (false, true) => -libc::EIO,
+            (false, false) => 0,
         }
     }
 
@@ -136,8 +168,8 @@ impl MemberOp {
         let Ok(moved) = usize::try_from(result) else {
             return self.absorb_errno(-result, driver);
         };
-        if self.pretended().is_some() {
-            self.work.pretend();
+        if let member::Device::Null(null) = &self.device.member.device {
+            self.work.pretend(null.kept());
             return Step::End(Ok(()));
         }
         let block = self.device.member.info.logical_block_bytes as usize;
@@ -201,9 +233,9 @@ pub(super) fn at_once(driver: &Driver, member: &Member, op: IoOp) -> Result<IoDo
             work.serve(ram);
             work
         }
-        member::Device::Null(null) if null.latency == Duration::ZERO => {
+        member::Device::Null(null) if null.is_immediate() => {
             let mut work = Work::new(driver, member, op).0;
-            work.pretend();
+            work.pretend(null.kept());
             work
         }
         member::Device::Null(_) | member::Device::File { .. } => return Err(op),
@@ -276,12 +308,23 @@ impl Work {
         }
     }
 
-    /// Does the work of a member that keeps nothing.
-    fn pretend(&mut self) {
-        if let Self::Read(transfer) = self {
-            let place = transfer.lease.place(0);
-            // SAFETY: the lease's memory is `len` bytes that nobody else uses now.
-            unsafe { std::ptr::write_bytes(place.at, 0, place.len) };
+    /// Does the work of a member that keeps little.
+    fn pretend(&mut self, kept: &Kept) {
+        match self {
+            Self::Read(transfer) => {
+                let place = transfer.lease.place(0);
+                // SAFETY: the lease's memory is `len` bytes that nobody else uses now.
+                unsafe { kept.read(transfer.offset, place.at, place.len) }
+            }
+            Self::Write(transfer) => {
+                let place = transfer.lease.place(0);
+                // SAFETY: as for reads.
+                unsafe { kept.write(transfer.offset, place.at, place.len) }
+            }
+            Self::Discard(extent) | Self::Zero(extent) => {
+                kept.zero(extent.offset, extent.len as usize);
+            }
+            Self::Flush => {}
         }
     }
 }

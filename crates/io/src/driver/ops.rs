@@ -85,7 +85,7 @@ impl Ops {
         self.slots.iter_mut().enumerate().find_map(|(index, slot)| match &mut slot.op {
             Some(Op::Member(op)) if op.ticket == Some(ticket) => {
                 op.cancelled = true;
-                Some((token(slot.generation, index as u32), op.pretended().is_some()))
+                Some((token(slot.generation, index as u32), op.is_pretended()))
             }
             _ => None,
         })
@@ -94,8 +94,8 @@ impl Ops {
     /// The result of a member I/O that only waited; nothing when it has ended before.
     pub(super) fn pretended_result(&mut self, token: Token) -> Option<i32> {
         self.holds(token).then(|| match self.at(token) {
-            Op::Member(op) if op.cancelled => -libc::ECANCELED,
-            _ => 0,
+            Op::Member(op) => op.pretended_result(),
+            Op::Socket(_) => unreachable!("only members pretend"),
         })
     }
 

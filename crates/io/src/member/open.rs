@@ -11,7 +11,7 @@ use mdspace_engine::backend::MemberInfo;
 use super::holder::{self, Holder};
 use super::probe::{self, Transfers};
 use super::spec::Spec;
-use super::{Device, Ram, lock};
+use super::{Device, Null, Ram, lock};
 
 /// How long a claim may outlive the process that made it, as far as we wait.
 const AFTERLIFE: Duration = Duration::from_secs(2);
@@ -99,27 +99,28 @@ pub(super) struct Opened {
     pub(super) info: MemberInfo,
 }
 
-pub(super) fn open(name: &str, mode: OpenMode) -> Result<Opened, OpenError> {
+/// Opens a member. `ordinal` tells devices that only pretend from others of the same name.
+pub(super) fn open(name: &str, mode: OpenMode, ordinal: u64) -> Result<Opened, OpenError> {
     let spec = Spec::parse(name).map_err(|why| OpenError::Name { name: name.into(), why })?;
-    let (device, bytes) = match spec {
+    let reserve = |source| OpenError::System { name: name.into(), doing: "reserve memory", source };
+    let (device, bytes, rotational) = match spec {
         Spec::Path(path) => return Opening { name, path: &path, mode }.open(),
-        Spec::Null { bytes, null } => (Device::Null(null), bytes),
+        Spec::Null { bytes, drive } => {
+            let rotational = drive.is_rotational();
+            let null = Null::new(*drive, bytes, ordinal).map_err(reserve)?;
+            (Device::Null(null), bytes, rotational)
+        }
         Spec::Ram { bytes } => {
             let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let system = |source| OpenError::System {
-                name: name.into(),
-                doing: "reserve its memory",
-                source,
-            };
-            (Device::Ram(Ram::new(size).map_err(system)?), bytes)
+            (Device::Ram(Ram::new(size).map_err(reserve)?), bytes, false)
         }
     };
     let info = MemberInfo {
         name: name.into(),
         sectors: bytes / 512,
         logical_block_bytes: 512,
-        rotational: false,
-        discard_zeroes: !mode.read_only,
+        rotational,
+        discard_zeroes: !rotational && !mode.read_only,
     };
     Ok(Opened { device, info })
 }

@@ -22,7 +22,16 @@ unsafe impl Send for Ram {}
 unsafe impl Sync for Ram {}
 
 impl Ram {
+    /// Memory for speed: in huge pages where the system has them.
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
+        let ram = Self::sparse(bytes)?;
+        // SAFETY: the range is the mapping just made. Huge pages are a wish, not a need.
+        unsafe { libc::madvise(ram.at.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        Ok(ram)
+    }
+
+    /// Memory of which only the pages that were written exist.
+    pub(crate) fn sparse(bytes: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping, at an address of the kernel's choosing.
@@ -30,8 +39,6 @@ impl Ram {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the range is the mapping just made. Huge pages are a wish, not a need.
-        unsafe { libc::madvise(at, bytes, libc::MADV_HUGEPAGE) };
         let at = NonNull::new(at.cast()).expect("a mapping is never at null");
         Ok(Self { at, bytes })
     }

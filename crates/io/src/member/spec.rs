@@ -1,16 +1,16 @@
-//! How a member is named: a path, `ram:SIZE`, or `null:SIZE?key=value`.
+//! How a member is named: a path, `ram:SIZE`, `null:SIZE?key=value` or `null:PRESET?key=value`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Null;
+use super::null::{self, Drive};
 
 /// What a member's name asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Spec {
     Path(PathBuf),
     Ram { bytes: u64 },
-    Null { bytes: u64, null: Null },
+    Null { bytes: u64, drive: Box<Drive> },
 }
 
 impl Spec {
@@ -22,19 +22,17 @@ impl Spec {
         let Some(rest) = name.strip_prefix("null:") else {
             return Ok(Self::Path(name.into()));
         };
-        let (size, options) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut null = Null::default();
-        for option in options.split('&').filter(|option| !option.is_empty()) {
-            match option.split_once('=') {
-                Some(("latency", value)) => null.latency = span(value)?,
-                _ => return Err(format!("'{option}' is not an option of null: (latency=TIME is)")),
-            }
-        }
-        Ok(Self::Null { bytes: size_bytes(size)?, null })
+        let (bytes, drive) = null::parse(rest)?;
+        Ok(Self::Null { bytes, drive: Box::new(drive) })
     }
 }
 
-fn size_bytes(text: &str) -> Result<u64, String> {
+/// Whether a member may be called `name`; why not, and what would be right. Opens nothing.
+pub fn check_name(name: &str) -> Result<(), String> {
+    Spec::parse(name).map(drop)
+}
+
+pub(super) fn size_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a size: say bytes, or 64K, 256M, 10G, 1T");
     let digits = text.trim_end_matches(['K', 'M', 'G', 'T']);
     let shift = match &text[digits.len()..] {
@@ -53,8 +51,9 @@ fn size_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-fn span(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+/// Reads a time: a number, with a fraction or not, and ns, us, ms or s.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_nanos = match &text[digits.len()..] {
         "ns" => 1,
         "us" => 1_000,
@@ -62,8 +61,16 @@ fn span(text: &str) -> Result<Duration, String> {
         "s" => 1_000_000_000,
         _ => return Err(format!("'{text}' is not a time: say 800ns, 50us, 10ms or 1s")),
     };
-    let nanos = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit_nanos));
-    nanos.map(Duration::from_nanos).ok_or_else(|| format!("'{text}' is not a time"))
+    let wrong = || format!("'{text}' is not a time");
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    if !fraction.bytes().all(|digit| digit.is_ascii_digit()) || fraction.len() > 9 {
+        return Err(wrong());
+    }
+    let whole = whole.parse::<u64>().ok().and_then(|count| count.checked_mul(unit_nanos));
+    let parts: u64 = fraction.parse().map_err(|_| wrong())?;
+    let parts = parts * unit_nanos / 10u64.pow(fraction.len() as u32);
+    let nanos = whole.and_then(|nanos| nanos.checked_add(parts));
+    nanos.map(Duration::from_nanos).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub struct MemberTable {
     lanes: Mutex<Vec<Weak<EventFd>>>,
     /// Counts closed members, so that a lane sees at a glance that it may have to let one go.
     closed: AtomicU64,
+    /// Counts members as they are opened.
+    opened: AtomicU64,
 }
 
 #[derive(Default)]
@@ -35,9 +37,11 @@ impl MemberTable {
         Arc::default()
     }
 
-    /// Opens the member that `name` means: a path, `ram:SIZE`, or `null:SIZE?latency=TIME`.
+    /// Opens the member that `name` means: a path, `ram:SIZE`, `null:SIZE?key=value` or
+    /// `null:PRESET?key=value` ([`null_keys`](crate::null_keys)).
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<(MemberId, MemberInfo), OpenError> {
-        let Opened { device, info } = open::open(name, mode)?;
+        let ordinal = self.opened.fetch_add(1, Ordering::Relaxed);
+        let Opened { device, info } = open::open(name, mode, ordinal)?;
         Ok((self.add(device, info.clone(), mode.read_only)?, info))
     }
 

@@ -19,17 +19,28 @@ fn sizes_are_bytes_or_binary_units() {
 }
 
 #[test]
-fn a_null_member_has_a_latency() {
-    let latencies = [
-        ("null:1M", Duration::ZERO),
-        ("null:1M?latency=800ns", Duration::from_nanos(800)),
-        ("null:1M?latency=50us", Duration::from_micros(50)),
-        ("null:1M?latency=10ms&", Duration::from_millis(10)),
-        ("null:1M?latency=2s", Duration::from_secs(2)),
+fn a_null_member_is_a_size_or_a_preset_with_keys() {
+    let bytes = |name: &str| match Spec::parse(name) {
+        Ok(Spec::Null { bytes, .. }) => bytes,
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(bytes("null:1M"), 1 << 20);
+    assert_eq!(bytes("null:2G?latency=10ms&"), 2 << 30);
+    assert_eq!(bytes("null:hdd"), 1 << 30);
+    assert_eq!(bytes("null:nvme?size=64G&hang=1e-6"), 64 << 30);
+}
+
+#[test]
+fn times_are_numbers_with_a_unit() {
+    let times = [
+        ("800ns", Duration::from_nanos(800)),
+        ("50us", Duration::from_micros(50)),
+        ("7.8ms", Duration::from_micros(7800)),
+        ("2s", Duration::from_secs(2)),
+        ("0us", Duration::ZERO),
     ];
-    for (name, latency) in latencies {
-        let null = Null { latency };
-        assert_eq!(Spec::parse(name), Ok(Spec::Null { bytes: 1 << 20, null }), "{name}");
+    for (text, time) in times {
+        assert_eq!(span(text), Ok(time), "{text}");
     }
 }
 
@@ -53,6 +64,8 @@ fn what_means_nothing_is_refused() {
         "null:1M?latency=ms",
         "null:1M?latency=99999999999999999999s",
         "null:1M?speed=9ms",
+        "null:floppy",
+        "null:?latency=1ms",
     ];
     for name in wrong {
         assert!(Spec::parse(name).is_err(), "{name}");
