@@ -7,13 +7,14 @@
 use mdspace_format::bitmap::PAGE_BYTES;
 use mdspace_format::new_array::{NewArray, NewArrayError, NewMember};
 use mdspace_format::placement::{ArrayPlacement, BitmapRequest, PlacementError, Request};
-use mdspace_format::superblock::{AREA_BYTES, MAGIC, MemberFlags, SetName};
+use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, Level, MetadataVersion, Role, Superblock, Timestamp,
     Uuid,
 };
 
-use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto, WriteFrom};
+use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, WriteFrom};
+use crate::erase;
 use crate::geometry::{Geometry, GeometryError, Shape, Slot};
 use crate::lane::Lane;
 use crate::memory::Buffer;
@@ -312,43 +313,31 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// What an earlier array left here must not be assembled one day.
     async fn erase_others(&self, superblock: &Superblock) -> Result<(), CreateError> {
-        for version in MetadataVersion::PROBE_ORDER {
-            let Some(place) = version.place(self.device.info.sectors) else { continue };
-            if place == superblock.place {
-                continue;
-            }
-            let found = self.read(place.sector, AREA_BYTES).await?;
-            if found[..4] == MAGIC.to_le_bytes() {
-                self.write(place.sector, vec![0; AREA_BYTES]).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn read(&self, sector: u64, length: usize) -> Result<Vec<u8>, CreateError> {
-        let into = ReadInto::Buffer(Buffer::zeroed(length), 0..length);
-        let buffer = self.io(IoOp::Read { sector, into }).await?;
-        Ok(buffer.expect("a finished read returns its buffer").to_vec())
+        let NewDevice { id, info, .. } = self.device;
+        let erased = erase::other_superblocks(self.lane, *id, info, superblock.place).await;
+        erased.map_err(|error| self.failed(error))
     }
 
     async fn write(&self, sector: u64, bytes: Vec<u8>) -> Result<(), CreateError> {
         let mut buffer = Buffer::zeroed(bytes.len());
         buffer.copy_from_slice(&bytes);
         let from = WriteFrom::Buffer(buffer, 0..bytes.len());
-        self.io(IoOp::Write { sector, from, fua: false }).await.map(drop)
+        self.io(IoOp::Write { sector, from, fua: false }).await
     }
 
     async fn flush(&self) -> Result<(), CreateError> {
-        self.io(IoOp::Flush).await.map(drop)
+        self.io(IoOp::Flush).await
     }
 
-    async fn io(&self, op: IoOp) -> Result<Option<Buffer>, CreateError> {
+    async fn io(&self, op: IoOp) -> Result<(), CreateError> {
         let io = MemberIo { member: self.device.id, op, deadline: None };
-        let done = self.lane.io(io).await;
-        let member = || self.device.info.name.clone();
-        done.result.map_err(|error| CreateError::Io { member: member(), error })?;
-        Ok(done.buffer)
+        self.lane.io(io).await.result.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: IoError) -> CreateError {
+        CreateError::Io { member: self.device.info.name.clone(), error }
     }
 }
 

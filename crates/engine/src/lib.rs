@@ -7,6 +7,7 @@ pub mod backend;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod create;
+mod erase;
 pub mod geometry;
 pub mod lane;
 pub mod memory;

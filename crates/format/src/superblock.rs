@@ -15,6 +15,11 @@ pub use raw::{AREA_BYTES, FIELDS, FIXED_BYTES, MAGIC, MAJOR_VERSION, MAX_ROLES, 
 use crate::{Features, Level, Role, SuperblockPlace, Timestamp, Unsupported, Uuid};
 use raw::RawSuperblock;
 
+/// Whether bytes begin as a superblock of any version does. 0.90 is in the byte order of its host.
+pub fn has_magic(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC.to_le_bytes()) || bytes.starts_with(&MAGIC.to_be_bytes())
+}
+
 /// A member's superblock (`mdp_superblock_1`), every field with its type.
 ///
 /// [`Superblock::parse`] and [`Superblock::encode`] are each other's inverse. Two things are

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use mdspace_format::superblock::{AREA_BYTES, MAGIC};
-use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace};
+use mdspace_format::superblock::{AREA_BYTES, has_magic};
+use mdspace_format::{MetadataVersion, Superblock};
 
 use crate::doctor::find_program;
 
@@ -19,7 +19,9 @@ const BLKID_AMBIVALENT: i32 = 8;
 
 /// An md superblock, whole or damaged.
 pub(crate) struct FoundSuperblock {
-    pub(crate) place: SuperblockPlace,
+    pub(crate) sector: u64,
+    /// None for 0.90, which is not handled.
+    version: Option<MetadataVersion>,
     pub(crate) superblock: Option<Superblock>,
 }
 
@@ -38,20 +40,25 @@ pub(super) fn of(path: &Path) -> io::Result<Vec<String>> {
 pub(crate) fn superblocks(file: &File) -> io::Result<Vec<FoundSuperblock>> {
     let device_sectors = (&*file).seek(SeekFrom::End(0))? / 512;
     let places = MetadataVersion::PROBE_ORDER.iter().filter_map(|v| v.place(device_sectors));
+    let places = places.map(|place| (place.sector, Some(place)));
+    let old = MetadataVersion::sector_of_0_90(device_sectors).map(|sector| (sector, None));
     let mut found = Vec::new();
-    for place in places {
+    for (sector, place) in places.chain(old) {
         let mut bytes = vec![0; AREA_BYTES];
-        file.read_exact_at(&mut bytes, place.sector * 512)?;
-        if bytes[..4] == MAGIC.to_le_bytes() {
-            let superblock = Superblock::parse(&bytes, place, device_sectors).ok();
-            found.push(FoundSuperblock { place, superblock });
+        file.read_exact_at(&mut bytes, sector * 512)?;
+        if has_magic(&bytes) {
+            let parse = |place| Superblock::parse(&bytes, place, device_sectors).ok();
+            let (version, superblock) = (place.map(|place| place.version), place.and_then(parse));
+            found.push(FoundSuperblock { sector, version, superblock });
         }
     }
     Ok(found)
 }
 
 fn describe(found: &FoundSuperblock) -> String {
-    let version = found.place.version;
+    let Some(version) = found.version else {
+        return "an md superblock 0.90".to_owned();
+    };
     let Some(superblock) = &found.superblock else {
         return format!("a damaged md superblock {version}");
     };

@@ -41,7 +41,7 @@ fn erase(member: &Path) -> io::Result<usize> {
     let file = File::options().read(true).write(true).open(member)?;
     let found = member_probe::superblocks(&file)?;
     for superblock in &found {
-        file.write_all_at(&[0; AREA_BYTES], superblock.place.sector * 512)?;
+        file.write_all_at(&[0; AREA_BYTES], superblock.sector * 512)?;
     }
     file.sync_data()?;
     Ok(found.len())

@@ -109,3 +109,39 @@ fn zero_superblock_erases_the_superblock_and_asks_first() {
     user.expect(0, "examine b");
     user.refused("zero-superblock --run a", &["no md superblock"]);
 }
+
+/// Lets a member bear, beside what it has, the superblock that it had at version 1.0: there and,
+/// since all that counts is its magic, at the place of 0.90.
+fn put_old_superblocks(user: &User, member: &str, old: &[u8]) {
+    let file = fs::File::options().write(true).open(user.path(member)).expect("a file");
+    let [v1_0, v0_90] = [old.len() - (8 << 10), old.len() - (64 << 10)];
+    for place in [v1_0, v0_90] {
+        file.write_all_at(&old[v1_0..v1_0 + 4096], place as u64).expect("room in the member");
+    }
+}
+
+#[test]
+fn superblocks_of_earlier_arrays_at_other_places_are_erased() {
+    let user = User::with_members(&["a", "b", "s"]);
+    user.expect(0, "create old --level=1 --raid-devices=2 --metadata=1.0 s missing");
+    user.expect(0, "stop old");
+    let old = user.bytes("s");
+    user.expect(0, "create old --level=1 --raid-devices=2 --metadata=1.1 --run s missing");
+    user.expect(0, "stop old");
+    put_old_superblocks(&user, "a", &old);
+    put_old_superblocks(&user, "s", &old);
+    user.refused("zero-superblock s", &["superblock 1.0", "superblock 1.1", "superblock 0.90"]);
+
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --run a b");
+    user.refused("add data s", &["s holds", "superblock 1.0", "superblock 0.90"]);
+    user.expect(0, "add data --run s");
+    user.expect(0, "stop data");
+    for member in ["a", "s"] {
+        let found = user.run(&format!("zero-superblock {member}")).err;
+        let others: Vec<_> = ["1.0", "1.1", "0.90"]
+            .into_iter()
+            .filter(|version| found.contains(&format!("superblock {version}")))
+            .collect();
+        assert!(found.contains("superblock 1.2") && others.is_empty(), "{others:?}: {found}");
+    }
+}

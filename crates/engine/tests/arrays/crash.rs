@@ -258,7 +258,7 @@ fn a_crash_around_a_failed_write_loses_nothing_acknowledged() {
 fn a_crash_in_create_leaves_a_whole_array_or_none() {
     for (seed, shape) in (71..).zip(CHANGED) {
         let mut refused = 0;
-        for rounds in 0..60 {
+        for rounds in 0..100 {
             let mut world = World::new(Setup::shuffled(shape, seed * 1000 + rounds));
             world.begin_to_create();
             world.rounds(rounds as usize);
@@ -270,6 +270,6 @@ fn a_crash_in_create_leaves_a_whole_array_or_none() {
                 Err(_) => refused += 1,
             }
         }
-        assert!((1..60).contains(&refused), "{refused} of 60 were refused ({shape})");
+        assert!((1..100).contains(&refused), "{refused} of 100 were refused ({shape})");
     }
 }

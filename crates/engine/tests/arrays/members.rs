@@ -6,6 +6,8 @@ use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::{MemberState, SyncAction};
+use mdspace_format::MetadataVersion;
+use mdspace_format::superblock::MAGIC;
 
 use crate::shapes::{self, MEMBER_SECTORS, Shape};
 use crate::world::{Setup, World};
@@ -296,4 +298,41 @@ fn a_failed_member_is_left_alone() {
         assert!(world.disks.disk(1).writes.is_empty(), "{world}");
         assert_eq!(world.disks.disk(1).sectors_read(), 0, "{world}");
     }
+}
+
+/// Where md looks for superblocks of other versions than 1.2: 1.1, 1.0 and 0.90.
+fn other_places(world: &World, disk: usize) -> [usize; 3] {
+    let sectors = world.disks.disk(disk).sectors();
+    let v1_0 = MetadataVersion::V1_0.superblock_sector(sectors).unwrap();
+    [0, v1_0, MetadataVersion::sector_of_0_90(sectors).unwrap()].map(|sector| sector as usize * 512)
+}
+
+#[test]
+fn a_new_member_keeps_no_superblock_of_an_earlier_array() {
+    let mut world = World::synced(Setup::new(shapes::RAID5, 90));
+    let places = other_places(&world, 4);
+    for (at, magic) in places.into_iter().zip([MAGIC, MAGIC, MAGIC.swap_bytes()]) {
+        world.disks.disk(4).bytes[at..at + 4].copy_from_slice(&magic.to_le_bytes());
+    }
+    world.disks.reset_counts();
+    world.add(4).unwrap();
+    for at in places {
+        assert_eq!(world.disks.disk(4).bytes[at..at + 4096], [0; 4096], "at byte {at}");
+    }
+    world.fail(1);
+    world.wait_idle();
+    world.verify();
+}
+
+#[test]
+fn what_looks_like_a_superblock_in_the_data_of_a_member_that_returns_stays() {
+    let mut world = World::synced(Setup::new(shapes::RAID1, 91));
+    world.fail(1);
+    world.remove(1);
+    let [_, at, _] = other_places(&world, 1);
+    world.disks.disk(1).bytes[at..at + 4].copy_from_slice(&MAGIC.to_le_bytes());
+    let before = world.disks.disk(1).bytes[at..at + 4096].to_vec();
+    let added = world.add(1).unwrap();
+    assert!(matches!(added, Reply::Added { by_bitmap: true }), "{added:?}");
+    assert!(world.disks.disk(1).bytes[at..at + 4096] == before);
 }

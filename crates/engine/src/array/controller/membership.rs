@@ -9,6 +9,7 @@ use mdspace_format::{Features, Role, Superblock, Uuid};
 
 use crate::assembly;
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
+use crate::erase;
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
@@ -272,9 +273,14 @@ impl Controller {
     }
 
     /// Writes what a superblock points to before any superblock does.
-    async fn prepare(&self, member: &Member, keeps_log: bool) -> Result<(), CommandError> {
+    async fn prepare(&self, member: &Member, is_back: bool) -> Result<(), CommandError> {
         let metadata = |(_, error): (MemberId, IoError)| CommandError::Metadata(error.to_string());
-        if let Some(log) = member.superblock.bad_block_log.filter(|_| !keeps_log)
+        if !is_back {
+            let (place, info) = (member.superblock.place, &member.info);
+            let erased = erase::other_superblocks(&self.lane, member.id, info, place).await;
+            erased.map_err(|error| metadata((member.id, error)))?;
+        }
+        if let Some(log) = member.superblock.bad_block_log.filter(|_| !is_back)
             && let Some(sector) =
                 member.superblock.place.sector.checked_add_signed(log.offset_sectors.into())
         {
