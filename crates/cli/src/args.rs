@@ -64,7 +64,8 @@ pub(crate) enum Verb {
     Readonly(NameArgs),
     /// Allow writes again.
     Readwrite(NameArgs),
-    /// Wait until resync, recovery or check are done; exit 1 when there is nothing to wait for.
+    /// Wait until resync, recovery or check are done; exit 1 when there is nothing to wait for, 2
+    /// when something could not be done.
     Wait(NameArgs),
     /// Start or stop a check or repair, or freeze all sync work.
     Action(ActionArgs),
@@ -198,7 +199,7 @@ pub(crate) struct ActionArgs {
     pub(crate) name: ArrayName,
     /// What to do, as written to md's sync_action.
     pub(crate) action: Action,
-    /// Wait for the end of the check or repair.
+    /// Wait for the end of the check or repair; exit 2 when it did not do all.
     #[arg(long)]
     pub(crate) wait: bool,
 }

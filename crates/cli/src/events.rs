@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction};
+use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction, SyncEnd};
 use serde::{Deserialize, Serialize};
+
+use crate::report::SkippedReport;
 
 /// Events kept for those who ask later.
 const EVENTS_KEPT: usize = 1000;
@@ -75,6 +77,22 @@ impl Happened {
         Self { event: "RebuildStarted".into(), member: None, note }
     }
 
+    /// A sync task ended: what it found, and what it left.
+    fn finished(action: SyncAction, after: &ArrayStatus) -> Self {
+        let mut notes = Vec::new();
+        if matches!(action, SyncAction::Check | SyncAction::Repair) {
+            notes.push(format!("mismatches found: {}", after.mismatch_sectors));
+        }
+        if let Some(end) = after.sync.last_end.filter(|end| *end != SyncEnd::Complete) {
+            notes.push(end.word().to_owned());
+        }
+        notes.extend(
+            SkippedReport::from(&after.sync.skipped).words().map(|w| format!("not done: {w}")),
+        );
+        let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
+        Self { event: "RebuildFinished".into(), member: None, note }
+    }
+
     fn to_member(event: &str, member: &str) -> Self {
         Self { event: event.into(), member: Some(member.into()), note: None }
     }
@@ -127,9 +145,7 @@ fn sync_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
     let (was, is) = (before.sync.action, after.sync.action);
     let mut happened = Vec::new();
     if was.runs() && was != is {
-        let note = matches!(was, SyncAction::Check | SyncAction::Repair)
-            .then(|| format!("mismatches found: {}", after.mismatch_sectors));
-        happened.push(Happened { event: "RebuildFinished".into(), member: None, note });
+        happened.push(Happened::finished(was, after));
     }
     if is.runs() && was != is {
         happened.push(Happened::started(is));

@@ -2,7 +2,8 @@
 //! renderings are drawn from. Fields are added, never renamed.
 
 use mdspace_engine::status::{
-    ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, MemberState, MemberStatus, SyncStatus,
+    ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, MemberState, MemberStatus, Skipped,
+    SyncStatus,
 };
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +75,18 @@ pub(crate) struct SyncReport {
     pub(crate) completed_sectors: u64,
     pub(crate) total_sectors: u64,
     pub(crate) speed_kib_s: u64,
+    /// How the last task ended, in a word of [`SyncEnd`]; null before the first has.
+    pub(crate) last_end: Option<String>,
+    pub(crate) skipped: SkippedReport,
+}
+
+/// [`Skipped`], ranges as pairs of the first sector and the one behind the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SkippedReport {
+    pub(crate) ranges: u64,
+    pub(crate) sectors: u64,
+    /// The first of them.
+    pub(crate) first: Vec<(u64, u64)>,
 }
 
 /// [`MemberStatus`] with md's words.
@@ -127,7 +140,7 @@ impl From<&ArrayStatus> for ArrayReport {
             failed: status.state == ArrayState::Broken,
             consistency_policy: status.consistency_policy.word().into(),
             bitmap: status.bitmap.map(BitmapReport::from),
-            sync: status.sync.into(),
+            sync: (&status.sync).into(),
             mismatch_cnt: status.mismatch_sectors,
             members: status.members.iter().map(MemberReport::from).collect(),
         }
@@ -146,15 +159,39 @@ impl From<BitmapStatus> for BitmapReport {
     }
 }
 
-impl From<SyncStatus> for SyncReport {
-    fn from(sync: SyncStatus) -> Self {
+impl From<&SyncStatus> for SyncReport {
+    fn from(sync: &SyncStatus) -> Self {
         Self {
             action: sync.action.word().into(),
             last_action: sync.last_action.word().into(),
             completed_sectors: sync.completed_sectors,
             total_sectors: sync.total_sectors,
             speed_kib_s: sync.speed_kib_s,
+            last_end: sync.last_end.map(|end| end.word().to_owned()),
+            skipped: SkippedReport::from(&sync.skipped),
         }
+    }
+}
+
+impl From<&Skipped> for SkippedReport {
+    fn from(skipped: &Skipped) -> Self {
+        let first = skipped.first.iter().map(|range| (range.start, range.end)).collect();
+        Self { ranges: skipped.ranges, sectors: skipped.sectors, first }
+    }
+}
+
+impl SkippedReport {
+    /// For people, as `3 ranges (24 sectors): 8-15, 64-71, 128-135`; none where nothing was skipped.
+    pub(crate) fn words(&self) -> Option<String> {
+        if self.ranges == 0 {
+            return None;
+        }
+        let listed: Vec<String> =
+            self.first.iter().map(|(start, end)| format!("{start}-{}", end - 1)).collect();
+        let more = if self.ranges > listed.len() as u64 { ", ..." } else { "" };
+        let (ranges, sectors) = (self.ranges, self.sectors);
+        let noun = if ranges == 1 { "range" } else { "ranges" };
+        Some(format!("{ranges} {noun} ({sectors} sectors): {}{more}", listed.join(", ")))
     }
 }
 

@@ -3,7 +3,11 @@
 //! `mdspace detail` and `/proc/mdstat`'s text are drawn from these values alone. Nothing here decides
 //! anything: the owner of the array fills it in, whoever asks reads it. Sectors are 512 bytes.
 
+use std::ops::Range;
+
 use mdspace_format::{Level, MetadataVersion, Uuid};
+
+use crate::ranges::Ranges;
 
 /// One array at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +139,7 @@ pub struct BitmapStatus {
 pub const BITS_A_PAGE: u64 = 2048;
 
 /// What the sync task does, md's `sync_action`, and how far it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncStatus {
     /// The task.
     pub action: SyncAction,
@@ -147,6 +151,62 @@ pub struct SyncStatus {
     pub total_sectors: u64,
     /// Speed over the last seconds, KiB/s of one member; 0 when idle.
     pub speed_kib_s: u64,
+    /// How the task before this one ended; none before the first has.
+    pub last_end: Option<SyncEnd>,
+    /// What the task, or the one before where none runs, had to leave undone. Same unit.
+    pub skipped: Skipped,
+}
+
+/// How a sync task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncEnd {
+    /// All was done.
+    Complete,
+    /// It was told to end: by a user, or because a member failed or came.
+    Interrupted,
+    /// Some of it could not be done.
+    Incomplete,
+    /// There was no space behind a member; it is tried again.
+    NoSpace,
+}
+
+impl SyncEnd {
+    /// Our word for it; md has none.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Interrupted => "interrupted",
+            Self::Incomplete => "incomplete",
+            Self::NoSpace => "no-space",
+        }
+    }
+}
+
+/// What a sync task had to leave undone, because it could be neither read nor computed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Ranges in all.
+    pub ranges: u64,
+    /// Sectors in all.
+    pub sectors: u64,
+    /// The first ranges, at most [`Skipped::LISTED_MAX`].
+    pub first: Vec<Range<u64>>,
+}
+
+impl Skipped {
+    /// Ranges that are listed one by one.
+    pub const LISTED_MAX: usize = 16;
+}
+
+impl From<&Ranges> for Skipped {
+    fn from(all: &Ranges) -> Self {
+        Self {
+            ranges: all.iter().count() as u64,
+            sectors: all.sectors(),
+            first: all.iter().take(Self::LISTED_MAX).collect(),
+        }
+    }
 }
 
 /// md's `sync_action` words.

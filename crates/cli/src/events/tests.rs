@@ -1,3 +1,5 @@
+use mdspace_engine::ranges::Ranges;
+
 use super::*;
 use crate::report::examples::{clean_status, rebuilding_status};
 
@@ -38,6 +40,12 @@ fn the_end_of_a_check_says_what_it_found() {
     after.mismatch_sectors = 8;
     let happened = between(&before, &after);
     assert_eq!(happened[0].note.as_deref(), Some("mismatches found: 8"));
+    after.sync.last_end = Some(SyncEnd::Incomplete);
+    after.sync.skipped = (&[64..72, 128..256].into_iter().collect::<Ranges>()).into();
+    let happened = between(&before, &after);
+    let expect =
+        "mismatches found: 8; incomplete; not done: 2 ranges (136 sectors): 64-71, 128-255";
+    assert_eq!(happened[0].note.as_deref(), Some(expect));
 }
 
 #[test]

@@ -97,6 +97,11 @@ fn write_identity(out: &mut String, array: &ArrayReport) -> fmt::Result {
         field(out, what, format!("{}% complete", (array.sync.fraction() * 100.0) as u32))?;
         writeln!(out)?;
     }
+    if let Some(skipped) = array.sync.skipped.words() {
+        let action = if array.sync.runs() { &array.sync.action } else { &array.sync.last_action };
+        field(out, "Not Done", format!("by {action}: {skipped}"))?;
+        writeln!(out)?;
+    }
     field(out, "Name", &array.name)?;
     field(out, "UUID", &array.uuid)?;
     field(out, "Events", array.events)

@@ -69,6 +69,8 @@ fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
             completed_sectors: 0,
             total_sectors: 0,
             speed_kib_s: 0,
+            last_end: None,
+            skipped: Skipped::default(),
         },
         mismatch_sectors: 0,
         members,

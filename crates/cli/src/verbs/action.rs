@@ -11,7 +11,8 @@ use crate::control::client::Client;
 use crate::output;
 use crate::run_dir::RunDir;
 
-/// Writes md's `sync_action`; with `--wait` returns at the end and says what was found.
+/// Writes md's `sync_action`; with `--wait` returns at the end and says what was found; exit 2 when
+/// something was left undone.
 pub(crate) fn run(args: &ActionArgs) -> Outcome {
     let mut client = Client::connect(&RunDir::open()?, &args.name)?;
     client.ask(&Request::Action { action: word(args.action) })?;
@@ -19,6 +20,9 @@ pub(crate) fn run(args: &ActionArgs) -> Outcome {
         wait::until_idle(&mut client)?;
         let found = client.report()?.array.mismatch_cnt;
         output::print_line(&format!("{}: mismatch_cnt {found}", args.name))?;
+        if matches!(args.action, Action::Check | Action::Repair) {
+            wait::expect_done(&mut client, &["incomplete", "no-space", "interrupted"])?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

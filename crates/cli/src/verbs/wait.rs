@@ -19,11 +19,40 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Looks that a task gets to begin.
 const BEGIN_LOOKS: u32 = 15;
 
-/// Waits for the end of what runs; exit 1 when nothing does.
+/// Exit code of a wait for something that left part of its work undone.
+const EXIT_UNDONE: u8 = 2;
+
+/// Waits for the end of what runs; exit 1 when nothing does, 2 when it left something undone.
 pub(crate) fn run(name: &ArrayName) -> Outcome {
     let mut client = Client::connect(&RunDir::open()?, name)?;
     let waited = until_idle(&mut client)?;
+    if waited {
+        expect_done(&mut client, &["incomplete", "no-space"])?;
+    }
     Ok(ExitCode::from(u8::from(!waited)))
+}
+
+/// Fails, with what was left, where the last task ended in one of these ways.
+pub(crate) fn expect_done(client: &mut Client, undone: &[&str]) -> Result<(), Failure> {
+    let sync = client.report()?.array.sync;
+    let Some(end) = sync.last_end.filter(|end| undone.contains(&end.as_str())) else {
+        return Ok(());
+    };
+    let (why, cure) = match end.as_str() {
+        "interrupted" => {
+            ("it was told to end, or a member failed or came".to_owned(), "start it again")
+        }
+        "no-space" => (
+            "there is no space behind a member".to_owned(),
+            "make room below the member; it is tried again every half a minute",
+        ),
+        _ => (
+            sync.skipped.words().unwrap_or_else(|| "some of it could not be done".to_owned()),
+            "what is listed can be neither read nor computed: replace the member that cannot read it",
+        ),
+    };
+    let what = format!("the {} did not do all", sync.last_action);
+    Err(Failure::new(what, why, cure).with_exit_code(EXIT_UNDONE))
 }
 
 /// Waits until no sync task runs, with a bar on a terminal; says whether one did.

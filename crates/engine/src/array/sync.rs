@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
+use crate::status::SyncEnd;
 
 use super::array_lane::ArrayLane;
 
@@ -47,19 +48,6 @@ fn whole_blocks(port: &ArrayLane, todo: &Ranges, end: u64) -> Ranges {
     let grown =
         |range: Range<u64>| range.start / block * block..range.end.next_multiple_of(block).min(end);
     todo.iter().map(grown).collect()
-}
-
-/// How a sync task ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// All was done.
-    Complete,
-    /// It was told to end.
-    Cancelled,
-    /// A range could not be done.
-    Failed,
-    /// There was no space behind a member; there may be later.
-    NoSpace,
 }
 
 /// Why a window was not done.
@@ -123,20 +111,22 @@ impl SyncTask {
         self.in_flight.borrow().first().map_or(next, |&first| first.min(next))
     }
 
-    /// What lies below [`done`](Self::done) and is not.
+    /// What could not be done. Lies below [`done`](Self::done), or is where a recovery ended.
     pub(super) fn skipped(&self) -> Ranges {
         self.skipped.borrow().clone()
     }
 
     /// How it ended; `None` while any window is under way.
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(super) fn ended(&self) -> Option<SyncEnd> {
         match () {
             () if self.workers.get() > 0 => None,
             // What failed may have done so over the very change for which it was told to end.
-            () if self.cancelled.get() => Some(Ended::Cancelled),
-            () if self.failed.get() || !self.skipped.borrow().is_empty() => Some(Ended::Failed),
-            () if self.no_space.get() => Some(Ended::NoSpace),
-            () => Some(Ended::Complete),
+            () if self.cancelled.get() => Some(SyncEnd::Interrupted),
+            () if self.failed.get() || !self.skipped.borrow().is_empty() => {
+                Some(SyncEnd::Incomplete)
+            }
+            () if self.no_space.get() => Some(SyncEnd::NoSpace),
+            () => Some(SyncEnd::Complete),
         }
     }
 
@@ -184,7 +174,10 @@ impl SyncTask {
                     self.in_flight.borrow_mut().remove(&window.start);
                 }
                 // It stays in flight: nothing from here on counts as done.
-                Err(WindowError::Failed) => self.failed.set(true),
+                Err(WindowError::Failed) => {
+                    self.skipped.borrow_mut().insert(window);
+                    self.failed.set(true);
+                }
                 Err(WindowError::NoSpace) => self.no_space.set(true),
             }
             self.windows.set(self.windows.get() + 1);

@@ -1,7 +1,7 @@
 //! Sync tasks over rough ground: unreadable sectors, members that change under them, odd sizes.
 
 use mdspace_engine::array::{Action, Reply};
-use mdspace_engine::status::MemberState;
+use mdspace_engine::status::{MemberState, SyncAction, SyncEnd};
 
 use crate::shapes::{self, Shape};
 use crate::world::{Setup, World};
@@ -23,6 +23,38 @@ fn a_resync_does_all_that_can_be_done() {
     let wrong = world.check();
     assert!(wrong <= 16, "{wrong} sectors were left out of sync for one");
     assert!(wrong > 0, "the row with the unreadable sector cannot have been made right");
+}
+
+#[test]
+fn a_check_that_could_not_read_all_says_so() {
+    for (seed, shape) in (100..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID10]) {
+        let mut world = World::synced(Setup::new(shape, seed));
+        let data = world.disks.data();
+        for disk in 0..usize::from(shape.disks) {
+            world.disks.disk(disk).unreadable.extend(data.start + 16..data.start + 18);
+        }
+        world.check();
+        let sync = world.status().sync;
+        assert_eq!(sync.last_end, Some(SyncEnd::Incomplete), "{world}");
+        assert_eq!(sync.skipped.ranges, sync.skipped.first.len() as u64, "{world}");
+        assert!(sync.skipped.sectors >= 2, "{world}");
+        for disk in 0..usize::from(shape.disks) {
+            world.disks.disk(disk).unreadable.clear();
+        }
+        assert_eq!(world.check(), 0, "{world}");
+        let sync = world.status().sync;
+        assert_eq!((sync.last_end, sync.skipped.ranges), (Some(SyncEnd::Complete), 0), "{world}");
+    }
+}
+
+#[test]
+fn a_check_that_was_cut_short_does_not_look_complete() {
+    let mut world = World::synced(Setup::new(Shape { member_sectors: 8192, ..shapes::RAID6 }, 110));
+    world.command(Action::Check).unwrap();
+    world.wait_status("a check", |status| status.sync.action == SyncAction::Check);
+    world.fail(1);
+    world.wait_status("its end", |status| status.sync.last_action == SyncAction::Check);
+    assert_eq!(world.status().sync.last_end, Some(SyncEnd::Interrupted), "{world}");
 }
 
 #[test]

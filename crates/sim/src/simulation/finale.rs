@@ -66,7 +66,7 @@ impl Simulation {
             rounds += 1;
             if rounds > 200 {
                 let status = self.operator.status.as_ref();
-                let members = status.map(|status| (status.sync, &status.members));
+                let members = status.map(|status| (&status.sync, &status.members));
                 self.world.note(format_args!("-- {members:?}\n{:?}", self.atlas));
                 return Err(Failure::Stuck { what: "the way back to a whole array".to_owned() });
             }

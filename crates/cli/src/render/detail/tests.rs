@@ -70,3 +70,16 @@ fn the_state_line_names_what_ails_the_array() {
     array.failed = false;
     assert_eq!(state_line(&array), "broken, degraded, checking");
 }
+
+#[test]
+fn what_a_check_could_not_do_is_listed() {
+    let mut report = examples::clean_raid6();
+    assert!(!utc_text(&report).contains("Not Done"));
+    report.array.sync.last_action = "check".into();
+    report.array.sync.skipped.ranges = 3;
+    report.array.sync.skipped.sectors = 24;
+    report.array.sync.skipped.first = vec![(8, 16), (64, 72)];
+    let text = utc_text(&report);
+    let expect = "          Not Done : by check: 3 ranges (24 sectors): 8-15, 64-71, ...\n";
+    assert!(text.contains(expect), "{text}");
+}

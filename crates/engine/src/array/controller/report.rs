@@ -59,6 +59,8 @@ impl Controller {
             completed_sectors,
             total_sectors,
             speed_kib_s: (kib * 1000 / elapsed_ms) as u64,
+            last_end: self.sync.last_end,
+            skipped: self.sync.skipped(),
         }
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
-use crate::status::SyncAction;
+use crate::status::{Skipped, SyncAction, SyncEnd};
 use crate::time::Time;
 
 use super::super::mirror::{copies, regions};
-use super::super::sync::{Ended, SyncKind, SyncTask};
+use super::super::sync::{SyncKind, SyncTask};
 use super::{CommandError, Controller, MemberState, Reply, WriteMode};
 
 /// The sync task and what surrounds it.
@@ -30,6 +30,9 @@ pub(super) struct Syncing {
     /// When to try again what found no space behind a member.
     pub(super) again: Option<Time>,
     pub(super) last_action: SyncAction,
+    pub(super) last_end: Option<SyncEnd>,
+    /// What the last task left undone.
+    last_skipped: Ranges,
     pub(super) mismatch_sectors: u64,
 }
 
@@ -61,6 +64,8 @@ impl Syncing {
             stuck: false,
             again: None,
             last_action: SyncAction::Idle,
+            last_end: None,
+            last_skipped: Ranges::default(),
             mismatch_sectors: 0,
         }
     }
@@ -77,6 +82,14 @@ impl Syncing {
             }
             None if self.frozen => (SyncAction::Frozen, 0, 0, Time::ZERO),
             None => (SyncAction::Idle, 0, 0, Time::ZERO),
+        }
+    }
+
+    /// What the task, or the last one where none runs, could not do.
+    pub(super) fn skipped(&self) -> Skipped {
+        match &self.task {
+            Some(run) => Skipped::from(&run.task.skipped()),
+            None => Skipped::from(&self.last_skipped),
         }
     }
 }
@@ -235,7 +248,7 @@ impl Controller {
         let step = (run.total_sectors / CHECKPOINTS).max(1);
         // A recovery that is complete is recorded as such.
         let record = match ended {
-            Some(ended) => ended != Ended::Complete,
+            Some(ended) => ended != SyncEnd::Complete,
             None => done >= run.recorded + step,
         };
         let task = run.task.clone();
@@ -290,23 +303,25 @@ impl Controller {
         self.update_superblocks().await;
     }
 
-    async fn sync_ended(&mut self, task: &SyncTask, ended: Ended) {
+    async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
         let Some(run) = self.sync.task.take() else { return };
         self.sync.last_action = action_of(task.kind());
+        self.sync.last_end = Some(ended);
+        self.sync.last_skipped = task.skipped();
         match (task.kind(), ended) {
-            (SyncKind::Recover(_), Ended::Complete) => self.recovered(&run.members).await,
-            (SyncKind::Resync, Ended::Complete) => self.resynced().await,
+            (SyncKind::Recover(_), SyncEnd::Complete) => self.recovered(&run.members).await,
+            (SyncKind::Resync, SyncEnd::Complete) => self.resynced().await,
             (SyncKind::Check | SyncKind::Repair, _) => {
                 self.sync.mismatch_sectors = task.mismatch_sectors();
             }
-            (_, Ended::Cancelled) => {}
-            (SyncKind::Resync, Ended::Failed) => {
+            (_, SyncEnd::Interrupted) => {}
+            (SyncKind::Resync, SyncEnd::Incomplete) => {
                 // Some of it could not be done; the rest was.
                 self.resynced().await;
                 self.sync.stuck = true;
             }
-            (SyncKind::Recover(_), Ended::Failed) => self.sync.stuck = true,
-            (_, Ended::NoSpace) => {
+            (SyncKind::Recover(_), SyncEnd::Incomplete) => self.sync.stuck = true,
+            (_, SyncEnd::NoSpace) => {
                 self.sync.stuck = true;
                 self.sync.again = Some(self.lane.backend().now() + AGAIN_AFTER);
             }
