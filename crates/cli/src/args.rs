@@ -58,6 +58,8 @@ pub(crate) enum Verb {
     Fail(FailArgs),
     /// Show what md's superblocks on members say, as `mdadm --examine` does.
     Examine(ExamineArgs),
+    /// Say in words what members are to each other, whether they assemble, and what to type.
+    Explain(ExplainArgs),
     /// Erase the md superblocks of members.
     ZeroSuperblock(ZeroSuperblockArgs),
     /// Refuse writes from now on.
@@ -181,6 +183,16 @@ pub(crate) struct ExamineArgs {
     /// Print an ARRAY line for each array, for mdadm.conf.
     #[arg(long, short = 's', group = "form")]
     pub(crate) scan: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// The members: files or block devices. Nothing is written to them.
+    #[arg(required = true, value_name = "MEMBER")]
+    pub(crate) members: Vec<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

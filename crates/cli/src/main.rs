@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod events;
 mod examine;
+mod explain;
 mod failure;
 mod help_json;
 mod layout_words;

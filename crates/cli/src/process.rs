@@ -33,6 +33,7 @@ mod recorder;
 mod systemd;
 
 use array::ServedArray;
+pub(crate) use array::cure_of;
 use fronts::Fronts;
 use launch::Readiness;
 use recorder::Recorder;

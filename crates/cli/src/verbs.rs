@@ -17,6 +17,7 @@ mod detail;
 mod doctor;
 mod events;
 mod examine;
+mod explain;
 mod help;
 mod mdstat;
 mod members;
@@ -43,6 +44,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Remove(args) => members::remove(&args),
         Verb::Fail(args) => members::fail(&args),
         Verb::Examine(args) => examine::run(&args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::ZeroSuperblock(args) => zero_superblock::run(&args),
         Verb::Readonly(args) => ask(&args.name, &Request::Readonly),
         Verb::Readwrite(args) => ask(&args.name, &Request::Readwrite),

@@ -204,6 +204,11 @@ fn cure(error: &AssembleError) -> &'static str {
     let AssembleError::Refused(refusal) = error else {
         return "look at the members with `mdspace examine`; docs/recovery.md helps";
     };
+    cure_of(refusal)
+}
+
+/// What to do about an array that does not start.
+pub(crate) fn cure_of(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Missing { .. } => "find them; or start without them: --run",
         Refusal::TooFew { .. } => "find the missing members; docs/recovery.md helps",

@@ -43,7 +43,7 @@ fn scaled(bytes: u64, base: u64, power: u32) -> String {
 }
 
 /// Local time as `ctime` prints it.
-pub(super) fn local_time(seconds: u64) -> String {
+pub(crate) fn local_time(seconds: u64) -> String {
     zoned_time(seconds, TimeZone::system())
 }
 

@@ -3,5 +3,6 @@
 
 mod life;
 mod members;
+mod rescue;
 mod safety;
 mod user;

@@ -18,7 +18,7 @@ const SUPERBLOCK_BYTES: usize = 4096;
 const BITMAP_BYTES_MAX: u64 = 16 << 20;
 
 /// A device with a superblock, and what its superblock points to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Candidate {
     /// The device.
     pub id: MemberId,
@@ -33,7 +33,7 @@ pub struct Candidate {
 }
 
 /// A bitmap as found.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum FoundBitmap {
     /// The array has none.
     None,

@@ -1,0 +1,275 @@
+//! `mdspace explain`: what members are to each other, what `assemble` would decide, and what to type.
+//!
+//! For whoever must rescue an array: nothing is written, and no member needs to be free. The verdict is
+//! the one of [`assembly::decide`], on the very bytes that `assemble` would read.
+
+mod text;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mdspace_engine::assembly::{self, Assembly, Candidate, LeftOut, Options, Refusal};
+use mdspace_engine::lane::LaneId;
+use mdspace_format::superblock::RESYNC_NONE;
+use mdspace_format::{Role, Superblock, Uuid};
+use mdspace_io::{Lanes, LanesConfig, MemberTable, OpenMode};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::process::cure_of;
+use crate::report::SCHEMA;
+
+pub(crate) use text::text;
+
+/// How long lanes may take to end: nothing is under way on them.
+const LANES_END: Duration = Duration::from_secs(5);
+
+/// What was found on a set of devices.
+#[derive(Debug, Serialize)]
+pub(crate) struct Explanation {
+    schema: u32,
+    /// One entry for each array, in the order of their first members.
+    arrays: Vec<ArrayFound>,
+    /// Devices that belong to none, and why.
+    others: Vec<Other>,
+}
+
+impl Explanation {
+    /// Whether every array found starts without an option, and every device belongs to one.
+    pub(crate) fn is_plain(&self) -> bool {
+        let plain = |array: &ArrayFound| array.verdict.starts && array.verdict.options.is_empty();
+        self.others.is_empty() && !self.arrays.is_empty() && self.arrays.iter().all(plain)
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Other {
+    member: String,
+    why: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ArrayFound {
+    uuid: String,
+    name: String,
+    level: String,
+    raid_disks: u32,
+    members: Vec<MemberFound>,
+    /// Slots for which no member was given.
+    empty_slots: Vec<u16>,
+    verdict: Verdict,
+}
+
+/// One member, in its own words and against the others.
+#[derive(Debug, Serialize)]
+struct MemberFound {
+    member: String,
+    /// None for spares and failed ones.
+    slot: Option<u16>,
+    /// Its own opinion: `slot 2`, `spare`, `failed`.
+    role: String,
+    events: u64,
+    /// Updates of the array that it missed.
+    events_behind: u64,
+    /// Last update, seconds since 1970.
+    updated: u64,
+    /// Whether the array was stopped cleanly when this was written.
+    clean: bool,
+    /// Remarks: being rebuilt, bad blocks, what `assemble` thinks of it.
+    notes: Vec<String>,
+}
+
+/// What `assemble` would do.
+#[derive(Debug, Serialize)]
+struct Verdict {
+    starts: bool,
+    /// Options without which it would not start.
+    options: Vec<&'static str>,
+    /// How it would start, or why it would not.
+    why: String,
+    /// What to do where it does not start.
+    cure: Option<&'static str>,
+    /// A command that looks at the array and writes nothing; none where it does not start.
+    look: Option<String>,
+    /// The command that brings it back.
+    assemble: Option<String>,
+}
+
+/// Reads the devices and judges every array that is on them.
+pub(crate) fn explain(names: &[String]) -> Result<Explanation, Failure> {
+    let members = MemberTable::new();
+    let config = LanesConfig { count: 1, members: members.clone(), ..LanesConfig::default() };
+    let lanes = Lanes::start(config)
+        .map_err(|error| Failure::new("cannot explain", error, "see `mdspace doctor`"))?;
+    let (mut candidates, mut others) = (Vec::new(), Vec::new());
+    for name in names {
+        match read(&lanes, &members, name) {
+            Ok(candidate) => candidates.push(candidate),
+            Err(why) => others.push(Other { member: name.clone(), why }),
+        }
+    }
+    if let Err(error) = lanes.stop(LANES_END) {
+        tracing::warn!("{error}");
+    }
+    let arrays = by_array(candidates).into_iter().map(ArrayFound::of).collect();
+    Ok(Explanation { schema: SCHEMA, arrays, others })
+}
+
+fn read(lanes: &Lanes, members: &Arc<MemberTable>, name: &str) -> Result<Candidate, String> {
+    let (id, info) = members.open(name, OpenMode::LOOK).map_err(|error| error.to_string())?;
+    let found = lanes.call(LaneId(0), async move |lane, _| assembly::read(&lane, id, info).await);
+    members.close(id);
+    match found {
+        Ok(Some(candidate)) => Ok(candidate),
+        Ok(None) => Err(format!("{name}: has no md superblock 1.0, 1.1 or 1.2")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn by_array(candidates: Vec<Candidate>) -> Vec<Vec<Candidate>> {
+    let mut arrays: Vec<(Uuid, Vec<Candidate>)> = Vec::new();
+    for candidate in candidates {
+        let uuid = candidate.superblock.set_uuid;
+        match arrays.iter_mut().find(|(known, _)| *known == uuid) {
+            Some((_, members)) => members.push(candidate),
+            None => arrays.push((uuid, vec![candidate])),
+        }
+    }
+    arrays.into_iter().map(|(_, members)| members).collect()
+}
+
+impl ArrayFound {
+    fn of(candidates: Vec<Candidate>) -> Self {
+        let freshest = candidates.iter().map(|member| member.superblock.events).max();
+        let model = candidates.iter().find(|member| Some(member.superblock.events) == freshest);
+        let model = model.expect("an array has members").superblock.clone();
+        let mut members: Vec<MemberFound> =
+            candidates.iter().map(|candidate| MemberFound::of(candidate, &model)).collect();
+        let names = members.iter().map(|member| member.member.clone()).collect::<Vec<_>>();
+        let held = |slot: &u16| members.iter().any(|member| member.slot == Some(*slot));
+        let slots = 0..u16::try_from(model.raid_disks).unwrap_or(u16::MAX);
+        let empty_slots = slots.filter(|slot| !held(slot)).collect();
+        let (verdict, left_out) = Verdict::of(candidates, &model, &names);
+        for LeftOut { member, reason } in left_out {
+            let found = members.iter_mut().find(|found| found.member == member);
+            found.into_iter().for_each(|found| found.notes.push(format!("left out: it {reason}")));
+        }
+        Self {
+            uuid: model.set_uuid.to_string(),
+            name: model.set_name.to_string(),
+            level: model.level.to_string(),
+            raid_disks: model.raid_disks,
+            members,
+            empty_slots,
+            verdict,
+        }
+    }
+}
+
+impl MemberFound {
+    fn of(candidate: &Candidate, model: &Superblock) -> Self {
+        let superblock = &candidate.superblock;
+        Self {
+            member: candidate.info.name.clone(),
+            slot: superblock.own_role().slot(),
+            role: role_word(superblock.own_role()),
+            events: superblock.events,
+            events_behind: model.events - superblock.events,
+            updated: superblock.utime.seconds(),
+            clean: superblock.resync_offset_sectors == RESYNC_NONE,
+            notes: notes(candidate, model),
+        }
+    }
+}
+
+fn role_word(role: Role) -> String {
+    match role {
+        Role::Slot(slot) => format!("slot {slot}"),
+        Role::Spare => "spare".to_owned(),
+        Role::Faulty => "failed".to_owned(),
+        _ => "journal".to_owned(),
+    }
+}
+
+fn notes(candidate: &Candidate, model: &Superblock) -> Vec<String> {
+    let superblock = &candidate.superblock;
+    let mut notes = Vec::new();
+    let known = model.roles.get(superblock.dev_number as usize);
+    if let (Role::Slot(_), Some(Role::Faulty)) = (superblock.own_role(), known) {
+        notes.push("the freshest member says that it failed".to_owned());
+    }
+    if let Some(sectors) = superblock.recovery_offset_sectors {
+        notes.push(format!("was being rebuilt: its first {} MiB are good", sectors >> 11));
+    }
+    if let Some((_, map)) = candidate.bitmap.good().filter(|(_, map)| map.count() > 0) {
+        notes.push(format!("its bitmap marks {} chunks", map.count()));
+    }
+    match &candidate.bad_blocks {
+        Ok(bad) if !bad.ranges().is_empty() => {
+            notes.push(format!("lists {} bad ranges that it cannot give", bad.ranges().len()));
+        }
+        Ok(_) => {}
+        Err(reason) => notes.push(format!("its bad-block list cannot be read: {reason}")),
+    }
+    notes.extend(superblock.unsupported_features().iter().map(ToString::to_string));
+    notes
+}
+
+impl Verdict {
+    /// The mildest options with which the array starts.
+    fn of(
+        candidates: Vec<Candidate>,
+        model: &Superblock,
+        names: &[String],
+    ) -> (Self, Vec<LeftOut>) {
+        let with = |run, force| Options { run, force, ..Options::default() };
+        let tries: [(_, &[&'static str]); 3] = [
+            (with(false, false), &[]),
+            (with(true, false), &["--run"]),
+            (with(true, true), &["--run", "--force"]),
+        ];
+        let mut first = None;
+        for (options, words) in tries {
+            match assembly::decide(candidates.clone(), &options) {
+                Ok(assembly) => return Self::starting(assembly, first, words, model, names),
+                Err(refusal) => first = first.or(Some(refusal)),
+            }
+        }
+        let refusal = first.expect("three tries were refused");
+        let verdict = Self {
+            starts: false,
+            options: Vec::new(),
+            cure: Some(cure_of(&refusal)),
+            why: refusal.to_string(),
+            look: None,
+            assemble: None,
+        };
+        (verdict, Vec::new())
+    }
+
+    fn starting(
+        assembly: Assembly,
+        refusal: Option<Refusal>,
+        options: &[&'static str],
+        model: &Superblock,
+        names: &[String],
+    ) -> (Self, Vec<LeftOut>) {
+        let short = model.set_name.short().to_string();
+        let words = [&["mdspace assemble".to_owned(), text::array_name(&short)][..]].concat();
+        let command = |more: &[&str]| {
+            let options = options.iter().chain(more).map(|option| (*option).to_owned());
+            let all: Vec<String> = words.iter().cloned().chain(options).collect();
+            let members = names.iter().map(|name| text::shell_word(name));
+            all.into_iter().chain(members).collect::<Vec<_>>().join(" ")
+        };
+        let verdict = Self {
+            starts: true,
+            options: options.to_vec(),
+            why: text::how_it_starts(&assembly, model, refusal.as_ref()),
+            cure: refusal.as_ref().map(cure_of),
+            look: Some(command(&["--readonly"])),
+            assemble: Some(command(&[])),
+        };
+        (verdict, assembly.left_out)
+    }
+}

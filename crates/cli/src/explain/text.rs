@@ -1,0 +1,105 @@
+use std::fmt::{self, Write as _};
+
+use mdspace_engine::assembly::{Assembly, Refusal};
+use mdspace_format::Superblock;
+use mdspace_format::superblock::RESYNC_NONE;
+
+use super::{ArrayFound, Explanation, MemberFound, Verdict};
+use crate::args::ArrayName;
+use crate::render::units::local_time;
+
+/// The whole text of `mdspace explain`.
+pub(crate) fn text(explanation: &Explanation) -> String {
+    let mut out = String::new();
+    write_all(&mut out, explanation).expect("a String takes all that is written");
+    out
+}
+
+fn write_all(out: &mut String, explanation: &Explanation) -> fmt::Result {
+    for array in &explanation.arrays {
+        write_array(out, array)?;
+        writeln!(out)?;
+    }
+    if !explanation.others.is_empty() {
+        writeln!(out, "Members of no array that mdspace knows:")?;
+    }
+    for other in &explanation.others {
+        writeln!(out, "    {}", other.why)?;
+    }
+    Ok(())
+}
+
+fn write_array(out: &mut String, array: &ArrayFound) -> fmt::Result {
+    let ArrayFound { name, level, raid_disks, uuid, .. } = array;
+    writeln!(out, "{name}: {level} with {raid_disks} slots, UUID {uuid}")?;
+    array.members.iter().try_for_each(|member| write_member(out, member))?;
+    for slot in &array.empty_slots {
+        writeln!(out, "    slot {slot}: no member given")?;
+    }
+    write_verdict(out, &array.verdict)
+}
+
+fn write_member(out: &mut String, member: &MemberFound) -> fmt::Result {
+    let MemberFound { member: name, role, events, .. } = member;
+    let age = match member.events_behind {
+        0 => "knows best".to_owned(),
+        1 => "1 update behind, which is no harm".to_owned(),
+        behind => format!("{behind} updates behind"),
+    };
+    let clean = if member.clean { "clean" } else { "in use when last written" };
+    let updated = local_time(member.updated);
+    writeln!(out, "    {name}: {role}, {events} events ({age}), {clean}, {updated}")?;
+    member.notes.iter().try_for_each(|note| writeln!(out, "        {note}"))
+}
+
+fn write_verdict(out: &mut String, verdict: &Verdict) -> fmt::Result {
+    let starts = match (verdict.starts, verdict.options.is_empty()) {
+        (true, true) => "It starts".to_owned(),
+        (true, false) => format!("It starts only with {}", verdict.options.join(" ")),
+        (false, _) => "It does not start".to_owned(),
+    };
+    writeln!(out, "  {starts}: {}", verdict.why)?;
+    if let Some(cure) = verdict.cure {
+        writeln!(out, "  First: {cure}")?;
+    }
+    if let Some(look) = &verdict.look {
+        writeln!(out, "  To look at it, writing nothing:\n    {look}")?;
+    }
+    if let Some(assemble) = &verdict.assemble {
+        writeln!(out, "  To bring it back:\n    {assemble}")?;
+    }
+    Ok(())
+}
+
+/// How an array would start.
+pub(super) fn how_it_starts(
+    assembly: &Assembly,
+    model: &Superblock,
+    refusal: Option<&Refusal>,
+) -> String {
+    let mut parts: Vec<String> = refusal.iter().map(ToString::to_string).collect();
+    parts.push(match assembly.degraded {
+        0 => "with all members".to_owned(),
+        1 => "degraded, with one slot empty".to_owned(),
+        slots => format!("degraded, with {slots} slots empty"),
+    });
+    let unsynced = assembly.start.unsynced.sectors();
+    if model.resync_offset_sectors != RESYNC_NONE && unsynced > 0 {
+        parts.push(format!("redundancy of {} MiB is made right first", unsynced.div_ceil(2048)));
+    }
+    parts.join("; ")
+}
+
+/// A name that `assemble` takes: that on disk where it can be one.
+pub(super) fn array_name(on_disk: &str) -> String {
+    on_disk.parse::<ArrayName>().map_or_else(|_| "rescued".to_owned(), |name| name.to_string())
+}
+
+/// A word as a shell reads it.
+pub(super) fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:+,=@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}

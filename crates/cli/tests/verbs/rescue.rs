@@ -1,0 +1,100 @@
+//! What `explain` says of members, and that what it tells to type does what it says.
+
+use serde_json::Value;
+
+use crate::user::User;
+
+/// A RAID5 of a, b, c and d, stopped after b failed; e is empty.
+fn degraded_raid5() -> User {
+    let user = User::with_members(&["a", "b", "c", "d", "e"]);
+    let shape = "--level=5 --raid-devices=4 --assume-clean --homehost=h";
+    user.expect(0, &format!("create data {shape} a b c d"));
+    user.expect(0, "fail data b");
+    user.expect(0, "stop data");
+    user
+}
+
+fn explained(user: &User, status: i32, members: &str) -> Value {
+    let text = user.expect(status, &format!("explain --json {members}"));
+    serde_json::from_str(&text).expect("one JSON object")
+}
+
+#[test]
+fn members_are_explained_and_nothing_is_written() {
+    let user = degraded_raid5();
+    let before: Vec<_> = ["a", "b", "c", "d", "e"].map(|member| user.bytes(member)).into();
+    let text = user.expect(1, "explain a b c d e");
+    for words in [
+        "h:data: raid5 with 4 slots",
+        "a: slot 0",
+        "b: slot 1",
+        "2 updates behind",
+        "left out: it is marked as failed",
+        "It starts: degraded, with one slot empty",
+        "mdspace assemble data --readonly a b c d",
+        "e: has no md superblock",
+    ] {
+        assert!(text.contains(words), "without {words:?}:\n{text}");
+    }
+    let after: Vec<_> = ["a", "b", "c", "d", "e"].map(|member| user.bytes(member)).into();
+    assert!(before == after, "a member has changed");
+}
+
+#[test]
+fn what_explain_tells_to_type_is_what_assemble_wants() {
+    let user = degraded_raid5();
+    // c is missing although the superblocks count on it: too few. With the stale b nothing changes.
+    for members in ["a d", "a b d"] {
+        let verdict = &explained(&user, 1, members)["arrays"][0]["verdict"];
+        assert_eq!(verdict["starts"], false, "{verdict}");
+        user.refused(&format!("assemble data {members}"), &["not enough"]);
+    }
+    user.expect(0, "assemble data a c d");
+    user.expect(0, "add data --run e");
+    user.run("wait data");
+    user.expect(0, "stop data");
+    // Now all of a, e, c and d are counted on.
+    let verdict = &explained(&user, 1, "a c d")["arrays"][0]["verdict"];
+    assert_eq!(verdict["options"], serde_json::json!(["--run"]), "{verdict}");
+    user.refused("assemble data a c d", &["--run"]);
+    for command in ["look", "assemble"] {
+        let words = verdict[command].as_str().expect("a command");
+        user.expect(0, words.strip_prefix("mdspace ").expect("a command of ours"));
+        user.expect(0, "stop data");
+    }
+}
+
+#[test]
+fn members_of_two_arrays_are_told_apart_also_while_one_runs() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "create two --level=0 --raid-devices=2 c d");
+    user.expect(0, "stop two");
+    let found = explained(&user, 0, "a c d b");
+    let arrays = found["arrays"].as_array().expect("a list");
+    let members = |array: &Value| -> Vec<String> {
+        let members = array["members"].as_array().expect("a list").iter();
+        members.map(|member| member["member"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(arrays.iter().map(members).collect::<Vec<_>>(), [["a", "b"], ["c", "d"]]);
+    user.expect(0, "stop one");
+}
+
+#[test]
+fn a_copy_of_a_member_and_two_halves_are_explained() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "stop data");
+    std::fs::copy(user.path("a"), user.path("copy")).expect("room");
+    let why = |status, members| {
+        explained(&user, status, members)["arrays"][0]["verdict"]["why"].to_string()
+    };
+    assert!(why(1, "a copy b").contains("one is a copy of the other"));
+    for half in ["a", "b"] {
+        user.expect(0, &format!("assemble data --run {half}"));
+        user.expect(0, "stop data");
+        user.expect(0, &format!("assemble data --run {half}"));
+        user.expect(0, "stop data");
+    }
+    assert!(why(1, "a b").contains("ran without the other"), "{}", why(1, "a b"));
+}
