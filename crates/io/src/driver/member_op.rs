@@ -181,8 +181,10 @@ impl MemberOp {
                     return Step::Call(self.next(driver));
                 }
                 if transfer.done == before {
-                    // The member has shrunk since it was opened, or moves no whole block.
-                    return Step::End(Err(io_error(libc::ENODATA)));
+                    // The member has shrunk since it was opened, or moves no whole block. No medium
+                    // error: a rewrite would make a file longer again, over a hole that reads as
+                    // zeroes where there were data.
+                    return Step::End(Err(io_error(libc::ENXIO)));
                 }
             }
             Work::Discard(_) | Work::Zero(_) | Work::Flush => {}

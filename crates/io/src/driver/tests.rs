@@ -59,14 +59,15 @@ fn a_short_read_goes_on_where_it_stopped() {
     });
 }
 
+/// A rewrite would mend a medium error, and leave a hole of zeroes before it.
 #[test]
-fn a_member_that_moves_less_than_a_block_is_no_medium_to_read() {
+fn a_member_that_ends_before_its_end_counts_as_gone() {
     let (local, member, mut writer) = pipe();
     let lane = local.lane().clone();
     local.block_on(async move {
         writer.write_all(&[1; 100]).unwrap();
         let done = lane.io(read(&lane, member, 512, None)).await;
-        assert_eq!(done.result.unwrap_err().kind, IoErrorKind::Medium);
+        assert_eq!(done.result.unwrap_err().kind, IoErrorKind::Gone);
         assert!(done.buffer.is_some());
     });
 }
