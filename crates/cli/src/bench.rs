@@ -3,6 +3,7 @@
 mod figures;
 mod limits;
 mod load;
+mod machine;
 mod measure;
 mod run;
 mod table;
@@ -11,6 +12,9 @@ pub(crate) use limits::limits;
 pub(crate) use run::run;
 
 pub(crate) use load::Pattern;
+
+/// Interleaved repetitions; the median is told, and the spread beside it.
+const REPETITIONS: usize = 5;
 
 /// fio's words for a pattern.
 impl std::str::FromStr for Pattern {

@@ -1,6 +1,7 @@
 //! Options of `mdspace bench`: fio's words where fio has them.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
@@ -119,9 +120,12 @@ pub(crate) struct BenchLimitsArgs {
     /// Seconds of measuring for each loop, cut into five repetitions.
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     pub(crate) runtime: f64,
-    /// A tenth of the time.
+    /// A fifth of the time.
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Where file members are made and removed again; default: where temporary files go.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

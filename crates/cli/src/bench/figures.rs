@@ -9,8 +9,14 @@ use super::measure::Outcome;
 pub(super) struct Figures {
     pub(super) iops: f64,
     pub(super) mib_s: f64,
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
+    /// Latencies; absent where a loop has no requests that could wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) p50_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) p99_us: Option<f64>,
+    /// The part of the time in which the threads had the CPUs that they wanted; the rest is not
+    /// counted.
+    pub(super) cpu_share: f64,
     /// Slowest and fastest repetition, as part of the median.
     pub(super) spread: [f64; 2],
 }
@@ -26,8 +32,25 @@ pub(super) fn figures(mut outcomes: Vec<Outcome>, block_bytes: usize) -> Figures
         mib_s: median * block_bytes as f64 / f64::from(1 << 20),
         p50_us: outcomes[middle].percentile_us(0.50),
         p99_us: outcomes[middle].percentile_us(0.99),
+        cpu_share: outcomes[middle].cpu_share(),
         spread: [iops[0] / median, iops[iops.len() - 1] / median],
     }
+}
+
+/// How one side compares with another.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Ratio {
+    pub(super) median: f64,
+    /// Smallest and largest of the repetitions.
+    pub(super) spread: [f64; 2],
+}
+
+/// `one` over `other`, repetition by repetition: those were neighbours in time.
+pub(super) fn ratio(one: &[Outcome], other: &[Outcome]) -> Ratio {
+    let pairs = one.iter().zip(other);
+    let mut ratios: Vec<f64> = pairs.map(|(one, other)| one.iops() / other.iops()).collect();
+    ratios.sort_by(f64::total_cmp);
+    Ratio { median: ratios[ratios.len() / 2], spread: [ratios[0], ratios[ratios.len() - 1]] }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Payload};
 
 use super::load::{Addresses, Pattern, Target};
+use super::machine;
 
 /// Latency is taken of one request in so many: reading the clock costs as much as a part of a read.
 const SAMPLE_EVERY: u64 = 16;
@@ -45,7 +46,10 @@ pub(super) enum Until {
 pub(super) struct Outcome {
     pub(super) requests: u64,
     pub(super) errors: u64,
+    /// Without the time in which others had the CPU.
     pub(super) elapsed: Duration,
+    /// That time.
+    pub(super) delayed: Duration,
     pub(super) latencies_ns: Vec<u64>,
     pub(super) traffic: Traffic,
 }
@@ -56,12 +60,19 @@ impl Outcome {
         self.requests as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// The latency below which `share` of the sampled requests lie, in microseconds.
-    pub(super) fn percentile_us(&mut self, share: f64) -> f64 {
+    /// The part of the time in which the thread had the CPU that it wanted.
+    pub(super) fn cpu_share(&self) -> f64 {
+        let all = (self.elapsed + self.delayed).as_secs_f64().max(1e-9);
+        self.elapsed.as_secs_f64() / all
+    }
+
+    /// The latency below which `share` of the sampled requests lie, in microseconds;
+    /// none when nothing was sampled.
+    pub(super) fn percentile_us(&mut self, share: f64) -> Option<f64> {
         self.latencies_ns.sort_unstable();
         let at = (self.latencies_ns.len() as f64 * share) as usize;
         let found = self.latencies_ns.get(at).or(self.latencies_ns.last());
-        found.map_or(0.0, |&ns| ns as f64 / 1000.0)
+        found.map(|&ns| ns as f64 / 1000.0)
     }
 
     /// Adds what another lane gave in the same time.
@@ -69,6 +80,7 @@ impl Outcome {
         self.requests += other.requests;
         self.errors += other.errors;
         self.elapsed = self.elapsed.max(other.elapsed);
+        self.delayed = self.delayed.max(other.delayed);
         self.latencies_ns.extend(other.latencies_ns);
         self.traffic.member_ios += other.traffic.member_ios;
         self.traffic.member_bytes += other.traffic.member_bytes;
@@ -77,13 +89,14 @@ impl Outcome {
 }
 
 /// What both kinds of load share: memory to move, addresses, counts and the clock.
-struct Meter {
+pub(super) struct Meter {
     lane: Rc<Lane>,
     load: Load,
     /// Memory to read into, and memory to write from: the latter is never filled again.
     payloads: [Vec<Rc<Payload>>; 2],
     addresses: RefCell<Addresses>,
     started: Time,
+    delayed: Duration,
     before: Traffic,
     submitted: Cell<u64>,
     ended: Cell<u64>,
@@ -93,7 +106,7 @@ struct Meter {
 }
 
 impl Meter {
-    fn new(lane: &Rc<Lane>, io: &LaneIo, load: Load, sectors: u64) -> Self {
+    pub(super) fn new(lane: &Rc<Lane>, io: &LaneIo, load: Load, sectors: u64) -> Self {
         let block_sectors = (load.block_bytes / 512) as u64;
         let addresses = Addresses::new(load.pattern, block_sectors, sectors, load.lane, load.lanes);
         Self {
@@ -102,6 +115,7 @@ impl Meter {
             payloads: payloads(io, load),
             addresses: RefCell::new(addresses),
             started: lane.backend().now(),
+            delayed: machine::run_delay(),
             before: lane.traffic(),
             submitted: Cell::new(0),
             ended: Cell::new(0),
@@ -112,7 +126,7 @@ impl Meter {
     }
 
     /// The next request's tag, what it asks for, and its memory.
-    fn begin(&self) -> (u64, Target, &Rc<Payload>) {
+    pub(super) fn begin(&self) -> (u64, Target, &Rc<Payload>) {
         let tag = self.submitted.get();
         self.submitted.set(tag + 1);
         if tag.is_multiple_of(SAMPLE_EVERY) {
@@ -123,7 +137,7 @@ impl Meter {
         (tag, target, &payloads[tag as usize % payloads.len()])
     }
 
-    fn end(&self, tag: u64, good: bool) {
+    pub(super) fn end(&self, tag: u64, good: bool) {
         self.ended.set(self.ended.get() + 1);
         if !good {
             self.errors.set(self.errors.get() + 1);
@@ -139,7 +153,7 @@ impl Meter {
     }
 
     /// Whether the request just begun is the last one.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         match self.load.until {
             Until::Requests(most) => self.submitted.get() >= most,
             Until::Elapsed(span) => {
@@ -149,12 +163,15 @@ impl Meter {
         }
     }
 
-    fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> Outcome {
         let after = self.lane.traffic();
+        let delayed = machine::run_delay().saturating_sub(self.delayed);
+        let elapsed = self.lane.backend().now().since(self.started);
         Outcome {
             requests: self.ended.get(),
             errors: self.errors.get(),
-            elapsed: self.lane.backend().now().since(self.started),
+            elapsed: elapsed.saturating_sub(delayed),
+            delayed,
             latencies_ns: self.latencies_ns.take(),
             traffic: Traffic {
                 member_ios: after.member_ios - self.before.member_ios,

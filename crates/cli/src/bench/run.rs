@@ -25,10 +25,7 @@ use crate::output;
 use super::figures::{Figures, figures};
 use super::load::Pattern;
 use super::measure::{Load, Outcome, RawMember, Until, array_load, raw_load};
-use super::table;
-
-/// Interleaved repetitions; the median is told, and the spread beside it.
-const REPETITIONS: u32 = 5;
+use super::{REPETITIONS, machine, table};
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -50,7 +47,7 @@ pub(crate) fn run(args: &BenchRunArgs) -> Result<(), Failure> {
     bed.fill()?;
     bed.fail_members(&args.fail)?;
     let (mut raw, mut array) = (Vec::new(), Vec::new());
-    let span = Duration::from_secs_f64(args.runtime / f64::from(REPETITIONS));
+    let span = Duration::from_secs_f64(args.runtime / REPETITIONS as f64);
     for _ in 0..REPETITIONS {
         raw.push(bed.measure(
             args.pattern(),
@@ -343,9 +340,9 @@ fn raw_members(status: &ArrayStatus, devices: &[(MemberId, MemberInfo)]) -> Vec<
 }
 
 /// The first CPUs that this process may use, one a lane; none when there are too few.
-fn pinned(lanes: usize) -> Vec<usize> {
-    let there = std::thread::available_parallelism().map_or(1, usize::from);
-    if lanes <= there { (0..lanes).collect() } else { Vec::new() }
+pub(super) fn pinned(lanes: usize) -> Vec<usize> {
+    let there = machine::cpus();
+    if lanes <= there.len() { there[..lanes].to_vec() } else { Vec::new() }
 }
 
 pub(super) fn failed(what: &str, why: impl ToString) -> Failure {

@@ -2,49 +2,87 @@
 
 use std::fmt::Write;
 
-use super::figures::Figures;
+use super::figures::{Figures, Ratio};
+use super::limits::Row;
 
 /// A comparison of raw members and an array.
 pub(super) fn run(settings: &str, raw: &Figures, array: &Figures, facts: &[(&str, f64)]) -> String {
     let mut text = format!("{settings}\n\n");
-    let head = ["", "IOPS", "MiB/s", "p50 us", "p99 us", "spread"];
+    let head = ["", "IOPS", "MiB/s", "p50 us", "p99 us", "spread", "CPU"];
     line(&mut text, &head.map(str::to_owned));
     for (name, figures) in [("raw", raw), ("array", array)] {
-        line(&mut text, &row(name, figures));
+        line(&mut text, &cells(name, figures));
     }
     text.push('\n');
     for (name, value) in facts {
         let _ = writeln!(text, "{name}: {value:.2}");
     }
     let _ = writeln!(text, "parity: {}", mdspace_parity::kernels().isa());
-    text
+    text + CPU_NOTE
 }
 
-fn row(name: &str, figures: &Figures) -> [String; 6] {
-    let spread = format!("{:.2}-{:.2}", figures.spread[0], figures.spread[1]);
+/// Bare loops on one thread, and what two at once gain.
+pub(super) fn limits(machine: &str, rows: &[Row]) -> String {
+    let mut text = format!("{machine}\n\n");
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    let _ = writeln!(
+        text,
+        "{:width$} {:>9} {:>8} {:>11} {:>5} {:>8} {:>18}",
+        "", "a second", "MiB/s", "spread", "CPU", "p99 us", "two threads, gain",
+    );
+    for Row { name, figures, gain, .. } in rows {
+        let Figures { iops, mib_s, p99_us, .. } = figures;
+        let cpu = percent(figures.cpu_share);
+        let (iops, spread) = (count(*iops), range(figures.spread));
+        let p99 = p99_us.map_or("-".to_owned(), |us| format!("{us:.1}"));
+        let gain = gain.as_ref().map_or("one CPU".to_owned(), times);
+        let _ = writeln!(
+            text,
+            "{name:width$} {iops:>9} {mib_s:>8.0} {spread:>11} {cpu:>5} {p99:>8} {gain:>18}"
+        );
+    }
+    text + CPU_NOTE
+}
+
+const CPU_NOTE: &str = "CPU: the part of the time in which the threads had the CPU that they wanted; \
+the rest is not counted.\n";
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// A count of four digits or more in thousands or millions.
+pub(super) fn count(value: f64) -> String {
+    match value {
+        1e6.. => format!("{:.2} M", value / 1e6),
+        1e4.. => format!("{:.0} K", value / 1e3),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn times(ratio: &Ratio) -> String {
+    format!("{:.2} x {}", ratio.median, range(ratio.spread))
+}
+
+fn range([least, most]: [f64; 2]) -> String {
+    format!("{least:.2}-{most:.2}")
+}
+
+fn cells(name: &str, figures: &Figures) -> [String; 7] {
+    let us = |us: Option<f64>| us.map_or("-".to_owned(), |us| format!("{us:.1}"));
     [
         name.to_owned(),
         format!("{:.0}", figures.iops),
         format!("{:.0}", figures.mib_s),
-        format!("{:.1}", figures.p50_us),
-        format!("{:.1}", figures.p99_us),
-        spread,
+        us(figures.p50_us),
+        us(figures.p99_us),
+        range(figures.spread),
+        percent(figures.cpu_share),
     ]
 }
 
-fn line(text: &mut String, cells: &[String; 6]) {
-    let [name, iops, mib_s, p50, p99, spread] = cells;
-    let _ = writeln!(text, "{name:<28} {iops:>10} {mib_s:>9} {p50:>9} {p99:>9} {spread:>11}");
-}
-
-/// A list of loops with their figures.
-pub(super) fn limits(rows: &[(&str, Figures)]) -> String {
-    let mut text = String::new();
-    let head = ["", "a second", "MiB/s", "p50 us", "p99 us", "spread"];
-    line(&mut text, &head.map(str::to_owned));
-    for (name, figures) in rows {
-        line(&mut text, &row(name, figures));
-    }
-    let _ = writeln!(text, "parity: {}", mdspace_parity::kernels().isa());
-    text
+fn line(text: &mut String, cells: &[String; 7]) {
+    let [name, iops, mib_s, p50, p99, spread, cpu] = cells;
+    let _ =
+        writeln!(text, "{name:<12} {iops:>10} {mib_s:>9} {p50:>9} {p99:>9} {spread:>11} {cpu:>6}");
 }

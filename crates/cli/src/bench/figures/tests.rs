@@ -14,5 +14,13 @@ fn the_repetition_in_the_middle_stands_for_all() {
     let figures = figures(vec![repetition(300), repetition(100), repetition(200)], 1 << 20);
     assert_eq!((figures.iops, figures.mib_s), (200.0, 200.0));
     assert_eq!(figures.spread, [0.5, 1.5]);
-    assert_eq!((figures.p50_us, figures.p99_us), (102.0, 200.0));
+    assert_eq!((figures.p50_us, figures.p99_us), (Some(102.0), Some(200.0)));
+}
+
+#[test]
+fn a_ratio_compares_neighbours_in_time_and_not_the_best_with_the_worst() {
+    let one = [repetition(200), repetition(20), repetition(2000)];
+    let other = [repetition(100), repetition(10), repetition(500)];
+    let ratio = ratio(&one, &other);
+    assert_eq!((ratio.median, ratio.spread), (2.0, [2.0, 4.0]));
 }

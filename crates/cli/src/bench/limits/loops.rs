@@ -1,0 +1,262 @@
+//! What each kind of work cannot do without, in memory.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mdspace_parity::{Change, kernels};
+
+use super::memory::{MEMBERS, Members, Share, Stores};
+use crate::bench::machine;
+use crate::bench::measure::Outcome;
+
+const SMALL: usize = 4096;
+const LARGE: usize = 1 << 20;
+/// What long streams are cut into, so that a row's columns stay in the inner caches.
+const COLUMN: usize = 16 << 10;
+/// Turns between two looks at the clock.
+const TURNS: u64 = 64;
+
+/// A loop.
+pub(super) struct Loop {
+    pub(super) name: &'static str,
+    /// Bytes of one request.
+    pub(super) block_bytes: usize,
+    /// Requests in flight: so much memory of users goes round.
+    depth: usize,
+    /// Bytes of each member that one turn moves.
+    column_bytes: usize,
+    /// Columns of requests that one turn stands for.
+    columns: usize,
+    turn: fn(&mut Share<'_>),
+}
+
+const fn small(name: &'static str, turn: fn(&mut Share<'_>)) -> Loop {
+    Loop { name, block_bytes: SMALL, depth: 128, column_bytes: SMALL, columns: 1, turn }
+}
+
+pub(super) const LOOPS: [Loop; 14] = [
+    small("raw 4 KiB random read", |share| {
+        let (member, at) = (share.turn_of(MEMBERS), share.random());
+        share.read_for_user(member, at);
+    }),
+    small("raw 4 KiB random write", |share| {
+        let (member, at) = (share.turn_of(MEMBERS), share.random());
+        write_user(share, [member], at, Stores::Plain);
+    }),
+    small("RAID6 4+2 4 KiB random write", |share| {
+        let [data, p, q] = slots(share);
+        modify(share, data, Some(p), Some(q));
+    }),
+    Loop {
+        depth: 256,
+        column_bytes: COLUMN,
+        columns: 2,
+        ..small("RAID6 4+2 4 KiB sequential write, half rows", half_row)
+    },
+    Loop {
+        columns: 4,
+        ..large("RAID6 4+2 1 MiB write, plain stores", |share| full_row(share, Stores::Plain))
+    },
+    Loop {
+        columns: 4,
+        ..large("RAID6 4+2 1 MiB write, non-temporal stores", |share| {
+            full_row(share, Stores::NonTemporal)
+        })
+    },
+    small("RAID6 4+2 degraded 4 KiB random read", degraded_read),
+    small("RAID6 4+2 one lost block read", lost_block),
+    small("RAID6 4+2 degraded 4 KiB random write", degraded_write),
+    small("RAID5 3+1 4 KiB random write", |share| {
+        let slot = share.turn_of(4);
+        modify(share, slot, Some((slot + 1) % 4), None);
+    }),
+    small("RAID1, RAID10 4 KiB random write", |share| {
+        let (slot, at) = (share.turn_of(MEMBERS), share.random());
+        write_user(share, [slot, (slot + 1) % MEMBERS], at, Stores::Plain);
+    }),
+    Loop { columns: MEMBERS, ..large("RAID6 4+2 check, bytes of all members", check) },
+    large("RAID6 4+2 rebuild, bytes of one member, plain stores", |share| {
+        rebuild(share, Stores::Plain)
+    }),
+    large("RAID6 4+2 rebuild, bytes of one member, non-temporal stores", |share| {
+        rebuild(share, Stores::NonTemporal)
+    }),
+];
+
+const fn large(name: &'static str, turn: fn(&mut Share<'_>)) -> Loop {
+    Loop { name, block_bytes: LARGE, depth: 8, column_bytes: COLUMN, columns: 1, turn }
+}
+
+impl Loop {
+    /// Runs on that many pinned threads at once, each on members of its own.
+    pub(super) fn run(&self, members: &mut Members, threads: usize, span: Duration) -> Outcome {
+        let start = Barrier::new(threads);
+        let cpus = machine::cpus();
+        thread::scope(|scope| {
+            let shares = members
+                .shares(threads, self.depth * self.block_bytes, self.column_bytes)
+                .into_iter();
+            let runs = shares.zip(cpus.into_iter().cycle()).map(|(share, cpu)| {
+                let start = &start;
+                scope.spawn(move || {
+                    machine::pin(cpu);
+                    start.wait();
+                    self.turn_for(span, share)
+                })
+            });
+            let runs: Vec<_> = runs.collect();
+            let mut sum = Outcome::default();
+            for run in runs {
+                sum.add(run.join().expect("a loop does not panic"));
+            }
+            sum
+        })
+    }
+
+    fn turn_for(&self, span: Duration, mut share: Share<'_>) -> Outcome {
+        let (started, delayed) = (Instant::now(), machine::run_delay());
+        let (mut turns, mut elapsed) = (0, Duration::ZERO);
+        while elapsed < span {
+            for _ in 0..TURNS {
+                (self.turn)(&mut share);
+            }
+            turns += TURNS;
+            elapsed = started.elapsed();
+        }
+        let requests = turns * (self.columns * self.column_bytes) as u64 / self.block_bytes as u64;
+        let delayed = machine::run_delay().saturating_sub(delayed);
+        Outcome { requests, elapsed: elapsed - delayed.min(elapsed), delayed, ..Outcome::default() }
+    }
+}
+
+/// Three members in turn: data, P and Q.
+fn slots(share: &mut Share<'_>) -> [usize; 3] {
+    let slot = share.turn_of(MEMBERS);
+    [slot, (slot + 1) % MEMBERS, (slot + 2) % MEMBERS]
+}
+
+fn write_user<const N: usize>(
+    share: &mut Share<'_>,
+    members: [usize; N],
+    at: usize,
+    stores: Stores,
+) {
+    let bytes = share.column_bytes;
+    let parts = share.write_parts::<1>();
+    for member in members {
+        stores.copy(parts.users[0], &mut parts.members[member][at..][..bytes]);
+    }
+}
+
+/// A read-modify-write: the old block and the parity in, the change into the parity, all out.
+fn modify(share: &mut Share<'_>, data: usize, p: Option<usize>, q: Option<usize>) {
+    let (at, bytes) = (share.random(), share.column_bytes);
+    let members = [Some(data), p, q];
+    for (block, member) in members.iter().enumerate() {
+        member.inspect(|&member| share.read(member, at, block));
+    }
+    let parts = share.write_parts::<1>();
+    let [old, p_block, q_block, ..] = parts.blocks else { unreachable!("there are more blocks") };
+    let change = Change { exponent: 2, old, new: parts.users[0] };
+    kernels().update(&[change], p.map(|_| &mut p_block[..]), q.map(|_| &mut q_block[..]));
+    let new = [parts.users[0], p_block, q_block];
+    for (member, new) in members.iter().zip(new) {
+        member.inspect(|&member| parts.members[member][at..][..bytes].copy_from_slice(new));
+    }
+}
+
+/// Two chunks of four are written: the other two in, P and Q computed, four out.
+fn half_row(share: &mut Share<'_>) {
+    let at = share.following();
+    share.read(2, at, 2);
+    share.read(3, at, 3);
+    let mut parts = share.write_parts::<2>();
+    let [_, _, c, d, p, q, ..] = parts.blocks else { unreachable!("there are more blocks") };
+    let [a, b] = parts.users;
+    kernels().pq(&[a, b, c, d], p, q);
+    scatter([(0, a), (1, b), (4, p), (5, q)], &mut parts.members, at, Stores::NonTemporal);
+}
+
+/// P and Q of four chunks, six out, column by column.
+fn full_row(share: &mut Share<'_>, stores: Stores) {
+    let at = share.following();
+    let mut parts = share.write_parts::<4>();
+    let [.., p, q] = parts.blocks else { unreachable!("there are more blocks") };
+    let [a, b, c, d] = parts.users;
+    kernels().pq(&parts.users, p, q);
+    scatter([(0, a), (1, b), (2, c), (3, d), (4, p), (5, q)], &mut parts.members, at, stores);
+}
+
+fn scatter<const N: usize>(
+    blocks: [(usize, &[u8]); N],
+    members: &mut [&mut [u8]; MEMBERS],
+    at: usize,
+    stores: Stores,
+) {
+    for (member, block) in blocks {
+        stores.copy(block, &mut members[member][at..][..block.len()]);
+    }
+}
+
+/// One block in six lies on the lost member.
+fn degraded_read(share: &mut Share<'_>) {
+    match share.turn_of(MEMBERS) {
+        0 => lost_block(share),
+        member => {
+            let at = share.random();
+            share.read_for_user(member, at);
+        }
+    }
+}
+
+/// Four blocks in, the lost one computed where the user wants it.
+fn lost_block(share: &mut Share<'_>) {
+    let at = share.random();
+    (0..4).for_each(|member| share.read(member, at, member));
+    let (user, blocks) = share.read_parts();
+    let [a, b, c, d, ..] = blocks else { unreachable!("there are more blocks") };
+    kernels().xor(&[a, b, c, d], user);
+}
+
+/// One write in six is for the lost member, one each has lost its P or its Q.
+fn degraded_write(share: &mut Share<'_>) {
+    match share.turn_of(MEMBERS) {
+        0 => lost_block_write(share),
+        1 => modify(share, 0, Some(1), None),
+        2 => modify(share, 0, None, Some(2)),
+        slot => modify(share, slot, Some((slot + 1) % MEMBERS), Some((slot + 2) % MEMBERS)),
+    }
+}
+
+/// The other three blocks in, P and Q computed, and out.
+fn lost_block_write(share: &mut Share<'_>) {
+    let at = share.random();
+    (1..4).for_each(|member| share.read(member, at, member));
+    let mut parts = share.write_parts::<1>();
+    let [_, b, c, d, p, q, ..] = parts.blocks else { unreachable!("there are more blocks") };
+    kernels().pq(&[parts.users[0], b, c, d], p, q);
+    scatter([(4, p), (5, q)], &mut parts.members, at, Stores::Plain);
+}
+
+/// Six blocks in, parity computed and compared.
+fn check(share: &mut Share<'_>) {
+    let at = share.following();
+    (0..MEMBERS).for_each(|member| share.read(member, at, member));
+    let [a, b, c, d, p, q, new_p, new_q] = &mut share.blocks;
+    kernels().pq(&[a, b, c, d], new_p, new_q);
+    black_box(new_p[..] == p[..] && new_q[..] == q[..]);
+}
+
+/// Four blocks in, the lost one computed, and out.
+fn rebuild(share: &mut Share<'_>, stores: Stores) {
+    let at = share.following();
+    (0..4).for_each(|member| share.read(member, at, member));
+    let [a, b, c, d, lost, ..] = &mut share.blocks;
+    kernels().xor(&[a, b, c, d], lost);
+    stores.copy(lost, &mut share.members[5][at..][..share.column_bytes]);
+}
+
+#[cfg(test)]
+mod tests;
