@@ -5,10 +5,13 @@ mod limits;
 mod load;
 mod machine;
 mod measure;
+mod peers;
 mod run;
 mod table;
+mod workload;
 
 pub(crate) use limits::limits;
+pub(crate) use peers::peers;
 pub(crate) use run::run;
 
 pub(crate) use load::Pattern;

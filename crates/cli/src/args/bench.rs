@@ -25,6 +25,8 @@ pub(crate) enum BenchVerb {
     Run(BenchRunArgs),
     /// Measure the bare loops that each kind of work cannot do without.
     Limits(BenchLimitsArgs),
+    /// Measure Linux md under User-Mode Linux by the same loads, and compare.
+    Peers(BenchPeersArgs),
 }
 
 #[derive(Args, Debug)]
@@ -126,6 +128,16 @@ pub(crate) struct BenchLimitsArgs {
     /// Where file members are made and removed again; default: where temporary files go.
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchPeersArgs {
+    /// Fewer and shorter repetitions.
+    #[arg(long)]
+    pub(crate) quick: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

@@ -37,7 +37,7 @@ pub(super) fn figures(mut outcomes: Vec<Outcome>, block_bytes: usize) -> Figures
     }
 }
 
-/// How one side compares with another.
+/// How one side compares with another, or a rate: the middle of its repetitions.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Ratio {
     pub(super) median: f64,
@@ -45,12 +45,17 @@ pub(super) struct Ratio {
     pub(super) spread: [f64; 2],
 }
 
+impl Ratio {
+    /// The median of repetitions, of which there is at least one.
+    pub(super) fn of(mut ratios: Vec<f64>) -> Self {
+        ratios.sort_by(f64::total_cmp);
+        Self { median: ratios[ratios.len() / 2], spread: [ratios[0], ratios[ratios.len() - 1]] }
+    }
+}
+
 /// `one` over `other`, repetition by repetition: those were neighbours in time.
 pub(super) fn ratio(one: &[Outcome], other: &[Outcome]) -> Ratio {
-    let pairs = one.iter().zip(other);
-    let mut ratios: Vec<f64> = pairs.map(|(one, other)| one.iops() / other.iops()).collect();
-    ratios.sort_by(f64::total_cmp);
-    Ratio { median: ratios[ratios.len() / 2], spread: [ratios[0], ratios[ratios.len() - 1]] }
+    Ratio::of(one.iter().zip(other).map(|(one, other)| one.iops() / other.iops()).collect())
 }
 
 #[cfg(test)]

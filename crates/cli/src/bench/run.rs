@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mdspace_engine::array::Action;
 use mdspace_engine::array::settings::{SettingError, StartSettings};
+use mdspace_engine::array::{Action, Reply};
 use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::create::{self, Creation, NewDevice};
@@ -25,7 +25,8 @@ use crate::output;
 use super::figures::{Figures, figures};
 use super::load::Pattern;
 use super::measure::{Load, Outcome, RawMember, Until, array_load, raw_load};
-use super::{REPETITIONS, machine, table};
+use super::workload::Comparison;
+use super::{machine, table};
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -43,28 +44,8 @@ struct Report {
 
 /// Runs the benchmark and prints what it found.
 pub(crate) fn run(args: &BenchRunArgs) -> Result<(), Failure> {
-    let bed = Bed::new(args)?;
-    bed.fill()?;
-    bed.fail_members(&args.fail)?;
-    let (mut raw, mut array) = (Vec::new(), Vec::new());
-    let span = Duration::from_secs_f64(args.runtime / REPETITIONS as f64);
-    for _ in 0..REPETITIONS {
-        raw.push(bed.measure(
-            args.pattern(),
-            args.bs.bytes(),
-            args.iodepth.into(),
-            span,
-            Side::Raw,
-        ));
-        array.push(bed.measure(
-            args.pattern(),
-            args.bs.bytes(),
-            args.iodepth.into(),
-            span,
-            Side::Array,
-        ));
-    }
-    let report = report(args, raw, array);
+    let bed = Bed::ready(args)?;
+    let report = report(args, bed.compare(args, args.runtime));
     bed.stop()?;
     match args.json {
         true => output::print_json(&report),
@@ -82,7 +63,7 @@ pub(crate) fn run(args: &BenchRunArgs) -> Result<(), Failure> {
     }
 }
 
-fn report(args: &BenchRunArgs, raw: Vec<Outcome>, array: Vec<Outcome>) -> Report {
+fn report(args: &BenchRunArgs, Comparison { raw, array }: Comparison) -> Report {
     let block = args.bs.bytes();
     let requests: u64 = array.iter().map(|outcome| outcome.requests).sum::<u64>().max(1);
     let per = |of: fn(&Outcome) -> u64| array.iter().map(of).sum::<u64>() as f64 / requests as f64;
@@ -154,10 +135,9 @@ impl Bed {
     }
 
     pub(super) fn status(&self) -> Result<ArrayStatus, Failure> {
-        match self.array.command(Action::Status) {
-            Ok(mdspace_engine::array::Reply::Status(status)) => Ok(*status),
-            Ok(_) => Err(failed("ask for the status", "the answer was not a status")),
-            Err(error) => Err(failed("ask for the status", error)),
+        match self.order(Action::Status)? {
+            Reply::Status(status) => Ok(*status),
+            _ => Err(failed("ask for the status", "the answer was not a status")),
         }
     }
 
@@ -188,6 +168,24 @@ impl Bed {
             Ok(errors) => Err(failed("fill the array", format!("{errors} writes failed"))),
             Err(error) => Err(failed("fill the array", error)),
         }
+    }
+
+    /// Orders something of the array.
+    pub(super) fn order(&self, action: Action) -> Result<Reply, Failure> {
+        self.array.command(action).map_err(|error| failed("order something of the array", error))
+    }
+
+    /// Lets go of a failed member.
+    pub(super) fn remove_member(&self, slot: usize) -> Result<(), Failure> {
+        self.order(Action::Remove { member: self.ids[slot] }).map(drop)
+    }
+
+    /// Gives an empty slot a new member; its rebuild begins.
+    pub(super) fn add_member(&mut self, slot: usize, name: &str) -> Result<(), Failure> {
+        let opened = self.array.lanes().members().open(name, OpenMode::RUN);
+        let (member, info) = opened.map_err(|error| failed("open a member", error))?;
+        self.ids[slot] = member;
+        self.order(Action::Add { member, info, only_back: false }).map(drop)
     }
 
     pub(super) fn fail_members(&self, slots: &[usize]) -> Result<(), Failure> {

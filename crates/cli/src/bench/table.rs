@@ -64,7 +64,7 @@ fn times(ratio: &Ratio) -> String {
     format!("{:.2} x {}", ratio.median, range(ratio.spread))
 }
 
-fn range([least, most]: [f64; 2]) -> String {
+pub(super) fn range([least, most]: [f64; 2]) -> String {
     format!("{least:.2}-{most:.2}")
 }
 

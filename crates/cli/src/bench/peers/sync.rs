@@ -1,0 +1,71 @@
+//! Our check and rebuild.
+
+use std::time::{Duration, Instant};
+
+use mdspace_engine::array::Action;
+
+use super::MEMBER_MIB;
+use crate::bench::REPETITIONS;
+use crate::bench::run::{Bed, failed};
+use crate::bench::workload::parse;
+use crate::failure::Failure;
+
+/// Which task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Check,
+    Rebuild,
+}
+
+impl Task {
+    pub(super) const ALL: [Self; 2] = [Self::Check, Self::Rebuild];
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Rebuild => "rebuild",
+        }
+    }
+
+    /// MiB/s of one member, five times.
+    pub(super) fn measure(self) -> Result<Vec<f64>, Failure> {
+        let words = format!("--level=6 --raid-devices=6 --chunk=512K --member=ram:{MEMBER_MIB}M");
+        let mut bed = Bed::ready(&parse(&words))?;
+        let mib = bed.status()?.member_sectors as f64 / 2048.0;
+        let mut rates = Vec::new();
+        for _ in 0..REPETITIONS {
+            if self == Self::Rebuild {
+                bed.fail_members(&[1])?;
+                bed.remove_member(1)?;
+            }
+            let began = Instant::now();
+            match self {
+                Self::Check => bed.order(Action::Check).map(drop)?,
+                Self::Rebuild => bed.add_member(1, &format!("ram:{MEMBER_MIB}M"))?,
+            }
+            bed.wait_for_sync()?;
+            rates.push(mib / began.elapsed().as_secs_f64());
+        }
+        bed.stop()?;
+        Ok(rates)
+    }
+}
+
+impl Bed {
+    /// Waits until a task that was just ordered has run to its end on a whole array.
+    fn wait_for_sync(&self) -> Result<(), Failure> {
+        let (mut seen, ordered) = (false, Instant::now());
+        loop {
+            let status = self.status()?;
+            let runs = status.sync.action.runs();
+            if seen && !runs && status.degraded() == 0 {
+                return Ok(());
+            }
+            seen |= runs;
+            if !seen && ordered.elapsed() > Duration::from_secs(5) {
+                return Err(failed("measure a sync task", "it does not start"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
