@@ -1,5 +1,7 @@
 //! Which devices make the array, and whether it may start.
 
+mod lineage;
+
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +20,7 @@ use crate::geometry::{Geometry, GeometryError, Shape, Slot};
 use crate::ranges::Ranges;
 
 use super::read::{Candidate, FoundBitmap};
+use lineage::{Lineage, is_stranger};
 
 /// What the user allows.
 #[derive(Clone, Debug, Default)]
@@ -188,9 +191,10 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let candidates = of_one_array(candidates, options, &mut left_out)?;
     refuse_copies(&candidates)?;
     refuse_unhandled(&candidates)?;
-    let freshest = freshest(&candidates, options)?;
+    let newest = newest(&candidates)?;
+    refuse_disagreement(&candidates, newest)?;
+    let freshest = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
-    refuse_disagreement(&candidates, freshest)?;
     let members = sort_out(candidates, &model, &mut left_out);
     refuse_crowding(&members)?;
     let geometry = geometry(&model, &members)?;
@@ -261,15 +265,11 @@ fn of_one_array(
     if ours.is_empty() { Err(Refusal::NoMembers) } else { Ok(ours) }
 }
 
-/// A number alone is no proof of a copy: that of a member that was removed goes to the next that is
-/// added, and the old one may still be attached. It is out of date then.
+/// A number alone is no proof of a copy: that of a member that was removed may go to another.
 fn refuse_copies(candidates: &[Candidate]) -> Result<(), Refusal> {
     for (index, first) in candidates.iter().enumerate() {
-        let same = |other: &&Candidate| {
-            let (one, other) = (&first.superblock, &other.superblock);
-            let together = one.events.abs_diff(other.events) <= 1;
-            one.device_uuid == other.device_uuid || (one.dev_number == other.dev_number && together)
-        };
+        let same =
+            |other: &&Candidate| other.superblock.device_uuid == first.superblock.device_uuid;
         if let Some(other) = candidates[index + 1..].iter().find(same) {
             return Err(Refusal::Duplicate {
                 first: first.info.name.clone(),
@@ -296,44 +296,44 @@ fn refuse_unhandled(candidates: &[Candidate]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The member that knows best: most events among those with a slot of their own.
-fn freshest(candidates: &[Candidate], options: &Options) -> Result<usize, Refusal> {
-    let has_slot = |member: &Candidate| member.superblock.own_role().slot().is_some();
-    let known = (0..candidates.len()).filter(|&index| has_slot(&candidates[index]));
-    let freshest = known.max_by_key(|&index| candidates[index].superblock.events);
-    let freshest = freshest.ok_or(Refusal::NoMembers)?;
-    let halves = candidates.iter().find(|other| {
-        let one = &candidates[freshest].superblock;
-        let mutual = calls_faulty(one, &other.superblock) && calls_faulty(&other.superblock, one);
-        mutual || ran_apart(one, &other.superblock)
-    });
-    let Some(other) = halves else { return Ok(freshest) };
+/// The member with the most events among those with a slot of their own.
+fn newest(candidates: &[Candidate]) -> Result<usize, Refusal> {
+    let slots = (0..candidates.len()).filter(|&index| has_slot(&candidates[index]));
+    slots.max_by_key(|&index| candidates[index].superblock.events).ok_or(Refusal::NoMembers)
+}
+
+fn has_slot(candidate: &Candidate) -> bool {
+    candidate.superblock.own_role().slot().is_some()
+}
+
+/// The member that knows best: one with the most events whose history is that of all. Where several
+/// have as many, one may be of an update that a crash kept from the others, which then went on
+/// without it.
+fn freshest(candidates: &[Candidate], newest: usize, options: &Options) -> Result<usize, Refusal> {
+    let model = &candidates[newest].superblock;
+    if sized_by_members(model.level) {
+        return Ok(newest);
+    }
+    let geometry = Geometry::new(&shape(model, Vec::new())?)?;
+    let lineage = Lineage { candidates, geometry: &geometry };
+    let as_new = |index: &usize| {
+        has_slot(&candidates[*index]) && candidates[*index].superblock.events == model.events
+    };
+    let apart: Vec<_> = (0..candidates.len())
+        .filter(as_new)
+        .map(|index| (index, lineage.apart_from(index)))
+        .collect();
+    if let Some((index, _)) = apart.iter().find(|(_, other)| other.is_none()) {
+        return Ok(*index);
+    }
     let preferred = |name: &String| {
         candidates.iter().position(|member| member.info.name == *name && has_slot(member))
     };
+    let other = apart[0].1.expect("none stands alone");
     options.prefer.as_ref().and_then(preferred).ok_or_else(|| Refusal::SplitBrain {
-        first: candidates[freshest].info.name.clone(),
-        other: other.info.name.clone(),
+        first: candidates[apart[0].0].info.name.clone(),
+        other: candidates[other].info.name.clone(),
     })
-}
-
-/// Whether `one`, a member in its own eyes, says that `other` failed.
-fn calls_faulty(one: &Superblock, other: &Superblock) -> bool {
-    one.own_role().slot().is_some()
-        && one.roles.get(other.dev_number as usize) == Some(&Role::Faulty)
-}
-
-/// Whether both ran degraded, with no member in common: the halves of an array that were started
-/// without each other. A member that was missing from the start is not called faulty, so this
-/// shows only in who is listed at all.
-fn ran_apart(one: &Superblock, other: &Superblock) -> bool {
-    let degraded = |superblock: &Superblock| {
-        let slots = superblock.roles.iter().filter(|role| role.slot().is_some()).count();
-        superblock.own_role().slot().is_some() && slots < superblock.raid_disks as usize
-    };
-    let both = |(one, other): (&Role, &Role)| one.slot().is_some() && other.slot().is_some();
-    let in_common = one.roles.iter().zip(&other.roles).any(both);
-    degraded(one) && degraded(other) && !in_common
 }
 
 fn refuse_disagreement(candidates: &[Candidate], freshest: usize) -> Result<(), Refusal> {
@@ -365,25 +365,12 @@ fn sort_out(
     model: &Superblock,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Candidate> {
-    let newest = newest_by_number(&candidates);
+    let newest = newest_by_number(&candidates, model.events + 1);
     let mut members = Vec::new();
     for mut candidate in candidates {
         let number = candidate.superblock.dev_number;
         let role = model.roles.get(number as usize).copied().unwrap_or(Role::Spare);
-        let events = candidate.superblock.events;
-        let reason = match role {
-            _ if events < newest[&number] => Some(Reason::Stale { events, freshest: model.events }),
-            Role::Slot(_) if events + 1 < model.events => {
-                Some(Reason::Stale { events, freshest: model.events })
-            }
-            Role::Faulty => Some(Reason::Faulty),
-            // It had a slot and is no spare in its own eyes: it was taken out.
-            Role::Spare if candidate.superblock.own_role().slot().is_some() => {
-                Some(Reason::Stale { events, freshest: model.events })
-            }
-            _ => None,
-        };
-        match reason {
+        match reason_against(&candidate.superblock, role, model, &newest) {
             Some(reason) => {
                 left_out.push(LeftOut { member: candidate.info.name, reason });
             }
@@ -396,18 +383,41 @@ fn sort_out(
     members
 }
 
-/// The most events among the candidates of each number.
-fn newest_by_number(candidates: &[Candidate]) -> BTreeMap<u32, u64> {
+/// Why a member is not to be used in `role`.
+fn reason_against(
+    own: &Superblock,
+    role: Role,
+    model: &Superblock,
+    newest: &BTreeMap<u32, u64>,
+) -> Option<Reason> {
+    let stale = Reason::Stale { events: own.events, freshest: model.events };
+    match role {
+        // Its number went to another.
+        _ if newest.get(&own.dev_number).is_some_and(|newest| own.events < *newest) => Some(stale),
+        // More events than the model's only where a member of another half was preferred.
+        Role::Slot(_) if own.events.abs_diff(model.events) > 1 => Some(stale),
+        Role::Slot(_) if is_stranger(own, model) => Some(stale),
+        Role::Faulty => Some(Reason::Faulty),
+        // It had a slot and is no spare in its own eyes: it was taken out.
+        Role::Spare if own.own_role().slot().is_some() => Some(stale),
+        _ => None,
+    }
+}
+
+/// The most events among the candidates of each number, as far as they are the model's.
+fn newest_by_number(candidates: &[Candidate], most: u64) -> BTreeMap<u32, u64> {
     let mut newest = BTreeMap::new();
-    for superblock in candidates.iter().map(|candidate| &candidate.superblock) {
+    let superblocks = candidates.iter().map(|candidate| &candidate.superblock);
+    for superblock in superblocks.filter(|superblock| superblock.events <= most) {
         let events: &mut u64 = newest.entry(superblock.dev_number).or_default();
         *events = superblock.events.max(*events);
     }
     newest
 }
 
-/// Gives a member the role that the freshest superblock knows. A spare whose superblock does not say
-/// yet that it got a slot holds nothing of it: the crash came between the superblocks of one update.
+/// Gives a member the role that the freshest superblock knows, and what else that says of the array. A
+/// spare whose superblock does not say yet that it got a slot holds nothing of it: the crash came
+/// between the superblocks of one update.
 fn take_role(superblock: &mut Superblock, model: &Superblock, role: Role) {
     let at_home = superblock.own_role() == role;
     if role.slot().is_some() && !at_home {
@@ -421,6 +431,8 @@ fn take_role(superblock: &mut Superblock, model: &Superblock, role: Role) {
         superblock.features = superblock.features.with(Features::RECOVERY_BITMAP, false);
     }
     superblock.roles.clone_from(&model.roles);
+    superblock.utime = model.utime;
+    superblock.resync_offset_sectors = model.resync_offset_sectors;
 }
 
 /// A slot has one member.
@@ -442,26 +454,33 @@ fn geometry(model: &Superblock, members: &[Candidate]) -> Result<Geometry, Refus
             |member: &&Candidate| member.superblock.own_role().slot().map(u32::from) == Some(slot);
         members.iter().find(holds).map_or(0, |member| member.superblock.data_size_sectors)
     });
-    let by_size = matches!(model.level, Level::Linear | Level::Raid0);
+    let by_size = sized_by_members(model.level);
     let sizes: Vec<u64> = if by_size { sizes.collect() } else { Vec::new() };
     if by_size && sizes.contains(&0) {
         let present = sizes.iter().filter(|size| **size > 0).count();
         return Err(Refusal::TooFew { present, needed: sizes.len() });
     }
+    Ok(Geometry::new(&shape(model, sizes)?)?)
+}
+
+/// Whether the level uses all of each member, so that their sizes say where things lie.
+fn sized_by_members(level: Level) -> bool {
+    matches!(level, Level::Linear | Level::Raid0)
+}
+
+fn shape(model: &Superblock, member_sizes: Vec<u64>) -> Result<Shape, Refusal> {
     if model.level.has_parity() && model.raid_disks as usize > PLACES_MAX {
         let feature = format!("more than {PLACES_MAX} members with parity are not handled");
-        let member = members.first().map_or_else(String::new, |member| member.info.name.clone());
-        return Err(Refusal::Unsupported { member, feature });
+        return Err(Refusal::Unsupported { member: "the array".to_owned(), feature });
     }
-    let shape = Shape {
+    Ok(Shape {
         level: model.level,
         layout: model.layout,
         raid_disks: u16::try_from(model.raid_disks).unwrap_or(u16::MAX),
         chunk_sectors: model.chunk_sectors,
         member_sectors: model.size_sectors,
-        member_sizes: sizes,
-    };
-    Ok(Geometry::new(&shape)?)
+        member_sizes,
+    })
 }
 
 fn in_sync_at(member: &Candidate, slot: Slot) -> bool {

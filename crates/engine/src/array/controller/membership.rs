@@ -144,7 +144,11 @@ impl Controller {
             None => Err("it bears no superblock of this array".to_owned()),
         };
         let (superblock, state) = match back {
-            Ok((superblock, slot)) => (superblock, MemberState::Recovering(slot, 0)),
+            // Its next update is the array's next one: it has nothing to catch up on before.
+            Ok((superblock, slot)) => {
+                let superblock = Superblock { events: self.events, ..superblock };
+                (superblock, MemberState::Recovering(slot, 0))
+            }
             Err(reason) if only_back => return Err(CommandError::NotBack(reason)),
             Err(_) => (self.new_superblock(&info)?, MemberState::Spare),
         };
@@ -312,10 +316,13 @@ impl Controller {
         })
     }
 
+    /// A number for a new member. As with md, none of those that the array was made with: where two
+    /// halves ran apart, each with a new member, their old ones must not look like those.
     fn free_number(&self) -> u32 {
         let taken = |number: &u32| {
             self.members.iter().any(|member| member.superblock.dev_number == *number)
         };
-        (0..).find(|number| !taken(number)).expect("fewer members than numbers")
+        let first = u32::from(self.geometry.raid_disks());
+        (first..).find(|number| !taken(number)).expect("fewer members than numbers")
     }
 }

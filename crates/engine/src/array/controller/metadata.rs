@@ -52,15 +52,16 @@ impl Controller {
     }
 
     /// Members may be one event behind after a crash in an update. If this update went past them and
-    /// power failed again, they would be two behind and count as stale: so they catch up first.
+    /// power failed again, they would be two behind and count as stale: so they catch up first. They
+    /// get what the others have, as assembly found it: superblocks with the same events say the same.
     async fn bring_up_laggards(&mut self) -> Vec<(MemberId, IoError)> {
         let events = self.events;
-        let behind = |member: &&Member| member.is_live() && member.superblock.events < events;
-        let laggards: Vec<_> = self.members.iter().filter(behind).map(|member| member.id).collect();
-        if laggards.is_empty() {
-            return Vec::new();
-        }
-        self.stamp(events);
+        let behind = |member: &&mut Member| member.is_live() && member.superblock.events < events;
+        let laggards = self.members.iter_mut().filter(behind).map(|member| {
+            member.superblock.events = events;
+            member.id
+        });
+        let laggards: Vec<_> = laggards.collect();
         self.write_superblocks(&|member| laggards.contains(&member.id)).await
     }
 

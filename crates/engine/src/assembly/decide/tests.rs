@@ -11,14 +11,24 @@ use crate::create::{self, Creation, NewDevice};
 
 /// A RAID5 of three in sync, at `events`, and spares.
 fn raid5(spares: usize, events: u64) -> Vec<Candidate> {
+    array((Level::Raid5, 2, 16), 3, spares, events)
+}
+
+/// An array in sync, at `events`, and spares; what it is in level, layout and chunk sectors.
+pub(super) fn array(
+    (level, layout, chunk_sectors): (Level, u32, u32),
+    raid_disks: u16,
+    spares: usize,
+    events: u64,
+) -> Vec<Candidate> {
     let creation = Creation {
         name: SetName::new("test:array").unwrap(),
         uuid: Uuid([1; 16]),
         version: MetadataVersion::V1_2,
-        level: Level::Raid5,
-        layout: 2,
-        chunk_sectors: 16,
-        raid_disks: 3,
+        level,
+        layout,
+        chunk_sectors,
+        raid_disks,
         size_sectors: None,
         data_offset_sectors: Some(64),
         bitmap: BitmapRequest::Internal { chunk_bytes: Some(4096) },
@@ -36,7 +46,7 @@ fn raid5(spares: usize, events: u64) -> Vec<Candidate> {
         },
         flags: MemberFlags::default(),
     };
-    let places = (0..3 + spares).map(|index| Some(device(index))).collect();
+    let places = (0..usize::from(raid_disks) + spares).map(|index| Some(device(index))).collect();
     let mut uuids = (1..).map(|byte| Uuid([byte; 16]));
     let plan = create::plan(&creation, places, 0, || uuids.next().unwrap()).unwrap();
     let header = BitmapSuperblock { events, ..plan.bitmap.unwrap() };

@@ -1,0 +1,129 @@
+//! Histories of mirrors, told by the superblocks that they leave.
+
+use mdspace_format::{Level, Role};
+
+use super::super::tests::array;
+use super::super::{Assembly, Candidate, Options, Refusal, decide};
+
+/// What one member says: its number, its events, and who is in which slot, as number and slot.
+type Says<'a> = (u32, u64, &'a [(usize, u16)]);
+
+/// Members of a mirror with `slots` slots; each is a device of its own, whatever its number.
+fn mirror(slots: u16, members: &[Says<'_>]) -> Vec<Candidate> {
+    members_of(array((Level::Raid1, 0, 0), slots, members.len(), 10), members)
+}
+
+fn members_of(mut candidates: Vec<Candidate>, members: &[Says<'_>]) -> Vec<Candidate> {
+    candidates.truncate(members.len());
+    for (candidate, (number, events, slots)) in candidates.iter_mut().zip(members) {
+        let superblock = &mut candidate.superblock;
+        (superblock.dev_number, superblock.events) = (*number, *events);
+        superblock.recovery_offset_sectors = None;
+        superblock.roles = vec![Role::Faulty; 8];
+        slots.iter().for_each(|&(number, slot)| superblock.roles[number] = Role::Slot(slot));
+    }
+    candidates
+}
+
+/// The disks that serve, by the order in which they were told of.
+fn serving(assembly: &Assembly) -> Vec<usize> {
+    let slots = assembly.start.members.iter().filter(|m| m.superblock.own_role().slot().is_some());
+    let names = slots.map(|member| member.info.name.trim_start_matches("disk").parse().unwrap());
+    let mut serving: Vec<usize> = names.collect();
+    serving.sort_unstable();
+    serving
+}
+
+fn start(candidates: Vec<Candidate>) -> Result<Vec<usize>, Refusal> {
+    decide(candidates, &Options { run: true, ..Options::default() }).map(|start| serving(&start))
+}
+
+fn is_split(candidates: Vec<Candidate>) -> bool {
+    matches!(start(candidates), Err(Refusal::SplitBrain { .. }))
+}
+
+#[test]
+fn members_replaced_one_after_another_are_no_halves() {
+    // 0 and 1; 1 was replaced by 2, then 0 by 3: nobody is left who knew the first two together.
+    let history: [Says<'_>; 4] = [
+        (0, 30, &[(0, 0), (2, 1)]),
+        (1, 20, &[(0, 0), (1, 1)]),
+        (2, 40, &[(2, 1), (3, 0)]),
+        (3, 40, &[(2, 1), (3, 0)]),
+    ];
+    assert_eq!(start(mirror(2, &history)), Ok(vec![2, 3]));
+    assert_eq!(start(mirror(2, &history[..2])), Ok(vec![0]));
+    // Without the one in between nothing tells that it was there, and nothing that it was not.
+    assert_eq!(start(mirror(2, &[history[0], (3, 60, &[(3, 0)])])), Ok(vec![1]));
+}
+
+#[test]
+fn a_failed_member_that_came_back_before_the_other_failed_is_no_half() {
+    let history: [Says<'_>; 3] =
+        [(0, 20, &[(0, 0), (2, 2)]), (1, 40, &[(1, 1)]), (2, 30, &[(1, 1), (2, 2)])];
+    assert_eq!(start(mirror(3, &history)), Ok(vec![1]));
+}
+
+#[test]
+fn halves_that_ran_alone_are_refused_whatever_their_events() {
+    for events in [11, 12, 13, 20, 21, 90] {
+        let halves: [Says<'_>; 2] = [(0, 20, &[(0, 0)]), (1, events, &[(1, 1)])];
+        assert!(is_split(mirror(2, &halves)), "{events}");
+    }
+    // Two against one.
+    let members: [Says<'_>; 3] =
+        [(0, 20, &[(0, 0), (1, 1)]), (1, 20, &[(0, 0), (1, 1)]), (2, 30, &[(2, 2)])];
+    assert!(is_split(mirror(3, &members)));
+}
+
+#[test]
+fn halves_of_a_raid10_are_refused() {
+    let (left, right): (&[_], &[_]) = (&[(0, 0), (2, 2)], &[(1, 1), (3, 3)]);
+    let says = [(0, 20, left), (1, 25, right), (2, 20, left), (3, 25, right)];
+    let raid10 = || array((Level::Raid10, 0x102, 16), 4, 0, 10);
+    assert!(is_split(members_of(raid10(), &says)));
+    // One of them is enough to tell: without the other it could not have gone on.
+    assert!(is_split(members_of(raid10(), &[says[0], says[1], (3, 25, right)])));
+}
+
+#[test]
+fn halves_that_each_took_a_new_member_of_the_same_number_are_refused() {
+    for events in [19, 20, 21, 40] {
+        let (left, right): (&[_], &[_]) = (&[(0, 0), (2, 1)], &[(2, 0), (1, 1)]);
+        let halves = [(0, 20, left), (2, 20, left), (1, events, right), (2, events, right)];
+        assert!(is_split(mirror(2, &halves)), "{events}");
+        // Each got the number of the other's old member.
+        let both: &[_] = &[(0, 0), (1, 1)];
+        let halves = [(0, 20, both), (1, 20, both), (1, events, both), (0, events, both)];
+        assert!(is_split(mirror(2, &halves)), "{events}");
+    }
+}
+
+#[test]
+fn an_update_that_one_member_got_alone_is_not_that_of_those_who_went_on_without_it() {
+    // Power failed when 0 had update 21 and the others had not; those went on without 0.
+    let all: &[_] = &[(0, 0), (1, 1), (2, 2)];
+    let two: &[_] = &[(1, 1), (2, 2)];
+    for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
+        let says = [(0, 21, all), (1, 21, two), (2, 21, two)];
+        let served = start(mirror(3, &order.map(|index| says[index]))).unwrap();
+        assert!(
+            !served.contains(&order.iter().position(|&index| index == 0).unwrap()),
+            "{order:?}"
+        );
+    }
+    // Or they did not go on yet: then all are as good.
+    let says = [(0, 21, all), (1, 20, all), (2, 20, all)];
+    assert_eq!(start(mirror(3, &says)), Ok(vec![0, 1, 2]));
+}
+
+#[test]
+fn the_preferred_half_takes_nothing_of_the_other() {
+    let (left, right): (&[_], &[_]) = (&[(0, 0), (2, 1)], &[(2, 0), (1, 1)]);
+    let halves = [(0, 20, left), (2, 20, left), (1, 40, right), (2, 40, right)];
+    for (disk, half) in [(0, [0, 1]), (1, [0, 1]), (2, [2, 3]), (3, [2, 3])] {
+        let options = Options { prefer: Some(format!("disk{disk}")), ..Options::default() };
+        let start = decide(mirror(2, &halves), &options).unwrap();
+        assert_eq!(serving(&start), half, "{disk}");
+    }
+}
