@@ -60,6 +60,8 @@ pub struct Model {
     volatile: BTreeSet<u64>,
     /// Whether a read settles what is open: not while more has failed than redundancy can bear.
     steady: bool,
+    /// Whether a flush makes what came before it durable.
+    flushes_hold: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +88,7 @@ impl Model {
             reads: BTreeSet::new(),
             volatile: BTreeSet::new(),
             steady: true,
+            flushes_hold: true,
         }
     }
 
@@ -93,6 +96,12 @@ impl Model {
     /// open is lost before it was made right: then which of the old and new values is seen may change.
     pub fn set_steady(&mut self, steady: bool) {
         self.steady = steady;
+    }
+
+    /// A disk fails a flush: it drops what it had not made durable, and only one flush hears of it. One
+    /// at the same time, or after it, is acknowledged, and so nothing but FUA is sure from here on.
+    pub fn lose_a_flush(&mut self) {
+        self.flushes_hold = false;
     }
 
     /// A write of `version` to `range` begins. Several versions when its source may change under it.
@@ -153,6 +162,9 @@ impl Model {
 
     /// It is acknowledged: every write that was acknowledged before it began is durable.
     pub fn end_flush(&mut self, asked: Asked) {
+        if !self.flushes_hold {
+            return;
+        }
         let oldest_read = self.reads.first().map_or(self.moment, |read| read.0);
         let sectors = &mut self.sectors;
         self.volatile.retain(|&sector| {

@@ -42,21 +42,43 @@ pub enum StartError {
     /// It goes on for ever.
     #[error("assembly does not end")]
     Stuck,
+    /// Members are there that others went on without, and those are not.
+    #[error("the members that are there have {found} events, others have {newest}")]
+    Outdated {
+        /// Events of the freshest member that is there.
+        found: u64,
+        /// Events of the freshest of all.
+        newest: u64,
+    },
+}
+
+impl StartError {
+    /// Whether the engine thinks that parts of the array ran apart.
+    pub fn is_split_brain(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::SplitBrain { .. }))
+    }
 }
 
 impl Process {
-    /// Assembles the array on `disks` and serves it on `lanes` lanes.
+    /// Assembles the array on `disks` and serves it on `lanes` lanes. The operator knows that it came
+    /// to `newest` events, and does not start an older state of it: nothing on members that others went
+    /// on without says so.
     pub fn start(
         world: &Rc<World>,
         disks: &[DiskIndex],
         lanes: u16,
         options: &Options,
+        newest: u64,
     ) -> Result<Self, StartError> {
         let lanes = world.start_lanes(lanes);
         let opened: Vec<_> = disks.iter().map(|&disk| (disk, world.open(disk))).collect();
         let members = opened.iter().map(|&(disk, (member, _))| (disk, member)).collect();
         let devices = opened.into_iter().map(|(_, device)| device).collect();
         let assembly = assemble(world, &lanes[0], devices, options)?;
+        let found = assembly.start.events;
+        if found < newest {
+            return Err(StartError::Outdated { found, newest });
+        }
         for left_out in &assembly.left_out {
             world.note(format_args!("-- {} {}", left_out.member, left_out.reason));
         }

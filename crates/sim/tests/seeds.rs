@@ -41,3 +41,20 @@ fn what_was_found_once_stays_mended() {
         assert!(outcome.judged, "seed {seed}, {what}: {outcome:?}");
     }
 }
+
+/// As [`FOUND`], beyond what the level bears.
+const FOUND_BEYOND: [(u64, &str); 5] = [
+    (91, "a member that failed, came back and outlived the one that saw it fail: no split brain"),
+    (224, "members replaced until none was left of the first: no split brain"),
+    (213, "the operator started a member that others had gone on without"),
+    (518, "of a write that failed one copy was read, lost and back: old, new and old again"),
+    (1514, "a write that ended after its process was killed was never durable"),
+];
+
+#[test]
+fn what_was_found_beyond_it_stays_mended() {
+    for (seed, what) in FOUND_BEYOND {
+        let outcome = run(seed, Trouble::Beyond);
+        assert!(outcome.failed > 0, "seed {seed}, {what}: {outcome:?}");
+    }
+}

@@ -223,3 +223,21 @@ fn zeroes_that_may_be_from_a_discard_say_nothing_of_the_platter() {
     one.0.cut_power();
     assert!(one.read(1));
 }
+
+#[test]
+fn after_a_lost_flush_only_fua_is_durable() {
+    for (lost, legal) in [(false, vec![1]), (true, vec![0, 1])] {
+        let mut one = One::new();
+        if lost {
+            one.0.lose_a_flush();
+        }
+        one.write(1);
+        one.flush();
+        one.0.cut_power();
+        assert_eq!(one.legal(), legal);
+        let asked = one.begin(2);
+        one.0.end_write(asked, Certainty::Durable);
+        one.0.cut_power();
+        assert_eq!(one.legal(), [2]);
+    }
+}

@@ -67,9 +67,11 @@ impl Simulation {
         self.random.shuffle(&mut disks);
         let lanes = *self.random.pick(&[1, self.settings.lanes]);
         self.world.note(format_args!("-- assemble {disks:?} on {lanes} lanes"));
-        match Process::start(&self.world, &disks, lanes, &self.settings.options()) {
+        let options = self.settings.options();
+        match Process::start(&self.world, &disks, lanes, &options, self.newest_events()) {
             Ok(process) => self.process = Some(process),
-            Err(error) if self.bearable() => {
+            // The operator never starts a part of the array while another went on.
+            Err(error) if self.bearable() || error.is_split_brain() => {
                 self.note_superblocks(&disks);
                 return Err(error.into());
             }
@@ -80,6 +82,13 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// Events of the freshest disk in the machine, whether it answers or not.
+    fn newest_events(&self) -> u64 {
+        let superblocks =
+            self.disks.iter().filter_map(|&disk| self.world.disk(disk, RawSuperblock::find));
+        superblocks.map(|superblock| superblock.events).max().unwrap_or(0)
     }
 
     /// Tells the trace what the disks say of themselves.

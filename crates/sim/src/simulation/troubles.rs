@@ -80,6 +80,10 @@ impl Simulation {
 
     fn fail_flush(&mut self, disk: DiskIndex) {
         self.world.note(format_args!("-- {disk} fails its next flush"));
+        // Where the level bears it, the disk is failed over it before power may be cut.
+        if !self.bearable() {
+            self.model.lose_a_flush();
+        }
         self.world.change_disk(disk, |disk| disk.faults.flush_errors += 1);
     }
 

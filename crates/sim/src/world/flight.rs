@@ -266,6 +266,11 @@ impl World {
             if flight.effect.is_none() && self.chance.borrow_mut().coin() {
                 self.affect(id, &mut flight);
             }
+            // Nobody is told, but the disk has ended it: a later flush covers it.
+            if flight.effect == Some(Ok(())) && writes(&flight.op) {
+                let disk = &mut self.disks.borrow_mut()[usize::from(flight.disk.0)];
+                disk.acknowledge(WriteId(id.0), false);
+            }
         }
     }
 }
