@@ -133,6 +133,8 @@ pub enum WriteFrom {
     Shared(Rc<Buffer>, Range<usize>),
     /// From a part of a front end's memory.
     Source(Rc<dyn Source>, Range<usize>),
+    /// From parts of several memories, one after the other; all are stable.
+    Gather(Vec<(Rc<dyn Source>, Range<usize>)>),
 }
 
 impl ReadInto {
@@ -154,12 +156,34 @@ impl WriteFrom {
     pub fn len(&self) -> usize {
         match self {
             Self::Buffer(_, range) | Self::Shared(_, range) | Self::Source(_, range) => range.len(),
+            Self::Gather(parts) => parts.iter().map(|(_, range)| range.len()).sum(),
         }
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Copies the bytes to write into `out`, which is as long as they are.
+    pub fn take(&self, out: &mut [u8]) {
+        match self {
+            Self::Buffer(buffer, range) => out.copy_from_slice(&buffer[range.clone()]),
+            Self::Shared(buffer, range) => out.copy_from_slice(&buffer[range.clone()]),
+            Self::Source(source, range) => {
+                assert_eq!(out.len(), range.len(), "all of the bytes are taken");
+                source.take(range.start, out);
+            }
+            Self::Gather(parts) => {
+                let mut rest = out;
+                for (source, range) in parts {
+                    let (part, behind) = rest.split_at_mut(range.len());
+                    source.take(range.start, part);
+                    rest = behind;
+                }
+                assert!(rest.is_empty(), "all of the bytes are taken");
+            }
+        }
     }
 }
 

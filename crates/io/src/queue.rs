@@ -73,6 +73,13 @@ pub(crate) enum Call {
         registered: Option<u16>,
         durable: bool,
     },
+    WriteVectors {
+        file: FileRef,
+        from: *const libc::iovec,
+        count: u32,
+        offset: u64,
+        durable: bool,
+    },
     Sync {
         file: FileRef,
     },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
 use crate::lane::OpOwner;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Source};
 
 use super::{Case, Subject, Trouble, Verdict, Wanted};
 
@@ -29,6 +29,7 @@ all![
     what_was_written_is_read,
     memory_of_every_kind_is_moved,
     a_part_of_a_buffer_is_moved_and_no_more,
+    parts_of_several_memories_are_one_write,
     many_ios_all_end_once,
     an_owner_hears_of_its_io_once,
     zeroes_are_written_and_touch_nothing_else,
@@ -173,6 +174,31 @@ async fn a_part_of_a_buffer_is_moved_and_no_more(bench: &Bench) -> Verdict {
     assert!(buffer[2 * SECTOR..4 * SECTOR] == pattern(4, 8)[SECTOR..3 * SECTOR]);
     let rest = buffer[..2 * SECTOR].iter().chain(&buffer[4 * SECTOR..]);
     assert!(buffer.len() == 8 * SECTOR && rest.into_iter().all(|&byte| byte == 0xee));
+    Verdict::Kept
+}
+
+async fn parts_of_several_memories_are_one_write(bench: &Bench) -> Verdict {
+    let member = bench.member();
+    // Few parts and more than one system call takes, of vectors and of buffers, aligned and not.
+    for count in [2, 3, 1500] {
+        let mut expected = Vec::new();
+        let parts = (0..count).map(|at| {
+            let (bytes, first) = (pattern(at as u8, 4), at % 3 * SECTOR);
+            let part = first..first + SECTOR;
+            expected.extend_from_slice(&bytes[part.clone()]);
+            let mut buffer = bench.buffer(bytes.len());
+            buffer.copy_from_slice(&bytes);
+            let source: Rc<dyn Source> = if at % 2 == 0 { Rc::new(bytes) } else { Rc::new(buffer) };
+            (source, part)
+        });
+        let from = WriteFrom::Gather(parts.collect());
+        assert_eq!(from.len(), count * SECTOR);
+        bench.done(member, IoOp::Write { sector: 3, from, fua: count == 3 }).await;
+        assert!(*bench.read_ok(member, 3, expected.len()).await == *expected);
+        assert!(
+            bench.read_ok(member, 3 + count as u64, SECTOR).await.iter().all(|&byte| byte == 0)
+        );
+    }
     Verdict::Kept
 }
 

@@ -20,6 +20,7 @@ enum Fault {
     None,
     WritesOneSectorOff,
     DropsSharedWrites,
+    GathersTheFirstTwice,
     MovesTheWholeBuffer,
     LosesIosBeyondAThousand,
     EndsTwice,
@@ -41,6 +42,7 @@ enum Fault {
 const SEEN: &[(Fault, &str)] = &[
     (Fault::WritesOneSectorOff, "what_was_written_is_read"),
     (Fault::DropsSharedWrites, "memory_of_every_kind_is_moved"),
+    (Fault::GathersTheFirstTwice, "parts_of_several_memories_are_one_write"),
     (Fault::MovesTheWholeBuffer, "a_part_of_a_buffer_is_moved_and_no_more"),
     (Fault::LosesIosBeyondAThousand, "many_ios_all_end_once"),
     (Fault::EndsTwice, "an_owner_hears_of_its_io_once"),
@@ -291,8 +293,13 @@ impl Disk {
                         done.buffer = Some(buffer);
                     }
                     WriteFrom::Shared(..) if fault == Fault::DropsSharedWrites => {}
-                    WriteFrom::Shared(buffer, part) => to.copy_from_slice(&buffer[part]),
-                    WriteFrom::Source(source, part) => source.take(part.start, to),
+                    WriteFrom::Gather(mut parts) if fault == Fault::GathersTheFirstTwice => {
+                        let first = parts[0].clone();
+                        let len = parts[1].1.len();
+                        parts[1] = (first.0, first.1.start..first.1.start + len);
+                        WriteFrom::Gather(parts).take(to);
+                    }
+                    from => from.take(to),
                 }
             }
             IoOp::Flush if fault == Fault::LiesAboutFlushes => {}

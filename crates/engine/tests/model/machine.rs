@@ -253,19 +253,10 @@ impl Disk {
 
     fn write(&mut self, sector: u64, from: WriteFrom) -> Option<Buffer> {
         let start = sector as usize * 512;
+        from.take(&mut self.bytes[start..start + from.len()]);
         match from {
-            WriteFrom::Buffer(buffer, range) => {
-                self.bytes[start..start + range.len()].copy_from_slice(&buffer[range]);
-                Some(buffer)
-            }
-            WriteFrom::Shared(buffer, range) => {
-                self.bytes[start..start + range.len()].copy_from_slice(&buffer[range]);
-                None
-            }
-            WriteFrom::Source(source, range) => {
-                source.take(range.start, &mut self.bytes[start..start + range.len()]);
-                None
-            }
+            WriteFrom::Buffer(buffer, _) => Some(buffer),
+            _ => None,
         }
     }
 }

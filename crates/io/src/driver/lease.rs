@@ -10,6 +10,9 @@ use crate::payload::Payload;
 
 use super::Stock;
 
+/// Most places that one call writes from.
+const VECTORS_MAX: usize = 1024;
+
 pub(super) struct Lease {
     memory: Memory,
     /// Stands in for memory that the member or the kernel cannot use.
@@ -19,6 +22,11 @@ pub(super) struct Lease {
 enum Memory {
     Into(ReadInto),
     From(WriteFrom),
+    /// Bytes to write that lie in several places, and what is left of them for the next call.
+    Gather {
+        parts: Vec<(Rc<dyn Source>, Range<usize>)>,
+        vectors: Vec<libc::iovec>,
+    },
     /// Zeroes to write: `len` bytes, a buffer of zeroes at a time.
     Zeroes {
         zeroes: Rc<Buffer>,
@@ -48,8 +56,16 @@ impl Lease {
         lease
     }
 
-    /// Memory that a write takes from, at a multiple of `align` bytes.
-    pub(super) fn writing(from: WriteFrom, align: usize, stock: &Stock) -> Self {
+    /// Memory that a write takes from, at a multiple of `align` bytes; where `align` is more than a
+    /// byte, each part of it is whole blocks of `block` bytes.
+    pub(super) fn writing(from: WriteFrom, align: usize, block: usize, stock: &Stock) -> Self {
+        let from = match from {
+            WriteFrom::Gather(parts) if can_gather(&parts, align, block) => {
+                let memory = Memory::Gather { parts, vectors: Vec::new() };
+                return Self { memory, bounce: None };
+            }
+            from => from,
+        };
         let mut lease = Self { memory: Memory::From(from), bounce: None };
         if !lease.direct().is_some_and(|place| is_aligned(&place, align)) {
             let mut bounce = stock.allocate(lease.len());
@@ -68,6 +84,7 @@ impl Lease {
         match &self.memory {
             Memory::Into(into) => into.len(),
             Memory::From(from) => from.len(),
+            Memory::Gather { parts, .. } => parts.iter().map(|(_, range)| range.len()).sum(),
             Memory::Zeroes { len, .. } => *len,
         }
     }
@@ -83,6 +100,10 @@ impl Lease {
                 registration: zeroes.registration,
             };
         }
+        if let Memory::Gather { parts, .. } = &self.memory {
+            let (at, len) = rest_of(parts, done).next().expect("a transfer is not over");
+            return Place { at: at.cast_mut(), len, registration: None };
+        }
         let whole = match &mut self.bounce {
             Some(bounce) => Place {
                 at: bounce.as_mut_ptr(),
@@ -93,6 +114,17 @@ impl Lease {
         };
         // SAFETY: `done` is at most the length of the piece.
         Place { at: unsafe { whole.at.add(done) }, len: left, ..whole }
+    }
+
+    /// The memory from byte `done` on, of a transfer from several places: as much as one call takes.
+    pub(super) fn vectors(&mut self, done: usize) -> Option<&[libc::iovec]> {
+        let Memory::Gather { parts, vectors } = &mut self.memory else { return None };
+        let rest = rest_of(parts, done).take(VECTORS_MAX);
+        vectors.clear();
+        vectors.extend(
+            rest.map(|(at, len)| libc::iovec { iov_base: at.cast_mut().cast(), iov_len: len }),
+        );
+        Some(vectors)
     }
 
     /// The transfer's own memory, if it can be pointed to.
@@ -119,21 +151,15 @@ impl Lease {
                 // A shared slice of what an `Rc` keeps: nobody can change or free it meanwhile.
                 place(source.stable()?[range.clone()].as_ptr().cast_mut(), range, registration)
             }
-            Memory::Zeroes { .. } => None,
+            Memory::From(WriteFrom::Gather(_)) | Memory::Gather { .. } | Memory::Zeroes { .. } => {
+                None
+            }
         }
     }
 
     fn take(&self, out: &mut [u8]) {
-        match &self.memory {
-            Memory::From(WriteFrom::Buffer(buffer, range)) => {
-                out.copy_from_slice(&buffer[range.clone()]);
-            }
-            Memory::From(WriteFrom::Shared(buffer, range)) => {
-                out.copy_from_slice(&buffer[range.clone()]);
-            }
-            Memory::From(WriteFrom::Source(source, range)) => source.take(range.start, out),
-            Memory::Into(_) | Memory::Zeroes { .. } => unreachable!("only writes take"),
-        }
+        let Memory::From(from) = &self.memory else { unreachable!("only writes take") };
+        from.take(out);
     }
 
     /// Ends the lease, all bytes having been moved if `whole`. Gives the engine's buffer back.
@@ -153,7 +179,7 @@ impl Lease {
                 None
             }
             Memory::From(WriteFrom::Buffer(buffer, _)) => Some(buffer),
-            Memory::From(_) | Memory::Zeroes { .. } => None,
+            Memory::From(_) | Memory::Gather { .. } | Memory::Zeroes { .. } => None,
         }
     }
 
@@ -163,9 +189,33 @@ impl Lease {
                 buffer[range.clone()].copy_from_slice(bytes);
             }
             Memory::Into(ReadInto::Sink(sink, range)) => sink.put(range.start, bytes),
-            Memory::From(_) | Memory::Zeroes { .. } => {}
+            Memory::From(_) | Memory::Gather { .. } | Memory::Zeroes { .. } => {}
         }
     }
+}
+
+/// Whether the kernel can take all parts as they lie.
+fn can_gather(parts: &[(Rc<dyn Source>, Range<usize>)], align: usize, block: usize) -> bool {
+    parts.iter().all(|(source, range)| {
+        let Some(bytes) = source.stable() else { return false };
+        let start = bytes[range.clone()].as_ptr();
+        align == 1 || start.addr().is_multiple_of(align) && range.len().is_multiple_of(block)
+    })
+}
+
+/// Where the bytes from `done` on lie, piece by piece.
+fn rest_of(
+    parts: &[(Rc<dyn Source>, Range<usize>)],
+    done: usize,
+) -> impl Iterator<Item = (*const u8, usize)> {
+    let mut before = done;
+    parts.iter().filter_map(move |(source, range)| {
+        let skipped = before.min(range.len());
+        before -= skipped;
+        let bytes = source.stable().expect("seen to be stable");
+        let rest = &bytes[range.start + skipped..range.end];
+        (!rest.is_empty()).then_some((rest.as_ptr(), rest.len()))
+    })
 }
 
 fn is_aligned(place: &Place, align: usize) -> bool {

@@ -147,8 +147,13 @@ impl MemberOp {
                 Call::Read { file, to, len, offset, registered }
             }
             Work::Write(transfer) => {
-                let (from, len, offset, registered) = transfer.rest(&driver.stock);
                 let durable = self.durable == Durable::Carried;
+                let offset = transfer.offset + transfer.done as u64;
+                if let Some(vectors) = transfer.lease.vectors(transfer.done) {
+                    let (from, count) = (vectors.as_ptr(), vectors.len() as u32);
+                    return Call::WriteVectors { file, from, count, offset, durable };
+                }
+                let (from, len, offset, registered) = transfer.rest(&driver.stock);
                 Call::Write { file, from, len, offset, registered, durable }
             }
             Work::Discard(Extent { offset, len }) => {
@@ -266,7 +271,8 @@ impl Work {
                 Self::Read(transfer(sector, Lease::reading(into, align, stock)))
             }
             IoOp::Write { sector, from, .. } => {
-                Self::Write(transfer(sector, Lease::writing(from, align, stock)))
+                let block = member.info.logical_block_bytes as usize;
+                Self::Write(transfer(sector, Lease::writing(from, align, block, stock)))
             }
             IoOp::Flush => Self::Flush,
             IoOp::Discard { sector, sectors } => {
@@ -299,9 +305,14 @@ impl Work {
                 unsafe { ram.read(transfer.offset as usize, place.at, place.len) }
             }
             Self::Write(transfer) => {
-                let place = transfer.lease.place(0);
-                // SAFETY: as for reads.
-                unsafe { ram.write(transfer.offset as usize, place.at, place.len) }
+                let len = transfer.lease.len();
+                while transfer.done < len {
+                    let place = transfer.lease.place(transfer.done);
+                    let offset = transfer.offset as usize + transfer.done;
+                    // SAFETY: as for reads.
+                    unsafe { ram.write(offset, place.at, place.len) }
+                    transfer.done += place.len;
+                }
             }
             Self::Discard(extent) | Self::Zero(extent) => {
                 ram.zero(extent.offset as usize, extent.len as usize);

@@ -147,7 +147,7 @@ fn a_lease_bounces_memory_that_is_not_aligned() {
     let buffer = lease.end(true, stock).unwrap();
     assert!(buffer[100..612].iter().all(|&byte| byte == 0x5a));
     assert!(buffer[..100].iter().chain(&buffer[612..]).all(|&byte| byte == 0));
-    let mut lease = Lease::writing(WriteFrom::Buffer(buffer, 99..611), 512, stock);
+    let mut lease = Lease::writing(WriteFrom::Buffer(buffer, 99..611), 512, 512, stock);
     let place = lease.place(0);
     assert!(place.at.addr().is_multiple_of(512));
     // SAFETY: as above; a write's bounce holds the bytes from the start.

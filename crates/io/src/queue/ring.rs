@@ -214,6 +214,11 @@ fn entry(call: Call, user_data: u64) -> Entry128 {
                     .build()
             })
         }
+        Call::WriteVectors { file, from, count, offset, durable } => {
+            with_file!(file, |f| {
+                opcode::Writev::new(f, from, count).offset(offset).rw_flags(dsync(durable)).build()
+            })
+        }
         Call::Sync { file } => {
             with_file!(file, |f| opcode::Fsync::new(f).flags(FsyncFlags::DATASYNC).build())
         }

@@ -202,7 +202,11 @@ fn socket_of(call: Call) -> Option<(RawFd, i16)> {
         Call::Accept { fd } | Call::Recv { fd, .. } => Some((fd, libc::POLLIN)),
         Call::Send { fd, .. } => Some((fd, libc::POLLOUT)),
         Call::Poll { fd, events } => Some((fd, events)),
-        Call::Read { .. } | Call::Write { .. } | Call::Sync { .. } | Call::Allocate { .. } => None,
+        Call::Read { .. }
+        | Call::Write { .. }
+        | Call::WriteVectors { .. }
+        | Call::Sync { .. }
+        | Call::Allocate { .. } => None,
     }
 }
 
@@ -249,6 +253,11 @@ pub(crate) fn run_file(call: Call) -> i32 {
             let flags = if durable { libc::RWF_DSYNC } else { 0 };
             // SAFETY: as for `Read`; `pwritev2` only reads what the vector names.
             unsafe { libc::pwritev2(raw(file), &iovec, 1, offset as libc::off_t, flags) }
+        }
+        Call::WriteVectors { file, from, count, offset, durable } => {
+            let flags = if durable { libc::RWF_DSYNC } else { 0 };
+            // SAFETY: as for `Read`, of the vectors and of what they name.
+            unsafe { libc::pwritev2(raw(file), from, count as i32, offset as libc::off_t, flags) }
         }
         // SAFETY: no pointer is passed.
         Call::Sync { file } => unsafe { libc::fdatasync(raw(file)) as isize },

@@ -312,15 +312,9 @@ fn perform(
 
 /// The bytes of a write, taken when the disk takes them and not before.
 fn copy_of(from: &WriteFrom) -> Vec<u8> {
-    match from {
-        WriteFrom::Buffer(buffer, bytes) => buffer[bytes.clone()].to_vec(),
-        WriteFrom::Shared(buffer, bytes) => buffer[bytes.clone()].to_vec(),
-        WriteFrom::Source(source, bytes) => {
-            let mut out = vec![0; bytes.len()];
-            source.take(bytes.start, &mut out);
-            out
-        }
-    }
+    let mut bytes = vec![0; from.len()];
+    from.take(&mut bytes);
+    bytes
 }
 
 fn take_buffer(op: IoOp) -> Option<Buffer> {

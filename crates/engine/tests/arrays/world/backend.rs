@@ -128,14 +128,11 @@ impl RamBackend {
 }
 
 fn taken(from: WriteFrom) -> (Vec<u8>, Option<Buffer>) {
+    let mut bytes = vec![0; from.len()];
+    from.take(&mut bytes);
     match from {
-        WriteFrom::Buffer(buffer, range) => (buffer[range].to_vec(), Some(buffer)),
-        WriteFrom::Shared(buffer, range) => (buffer[range].to_vec(), None),
-        WriteFrom::Source(source, range) => {
-            let mut bytes = vec![0; range.len()];
-            source.take(range.start, &mut bytes);
-            (bytes, None)
-        }
+        WriteFrom::Buffer(buffer, _) => (bytes, Some(buffer)),
+        _ => (bytes, None),
     }
 }
 

@@ -1,0 +1,209 @@
+//! What the pieces of a round cover: which bytes go to which columns of which place.
+//!
+//! Everything here is pure. Pieces come in the order of their arrival; where they overlap, the later
+//! one counts.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::claims::Columns;
+use super::plan::{Place, Places, Touched};
+
+/// The bytes that a round writes to its data blocks, in whole units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cover {
+    /// From the first unit to the last.
+    pub(super) columns: Columns,
+    /// By place, then by columns; none overlap.
+    pub(super) parts: SmallVec<[Part; 2]>,
+}
+
+/// Neighbouring columns of one place whose new bytes lie together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) place: Place,
+    pub(super) columns: Columns,
+    pub(super) new: New,
+}
+
+/// Where new bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum New {
+    /// From the piece with this number.
+    Piece(usize),
+    /// One unit: from pieces, and where there are none from the old block.
+    Mixed,
+}
+
+/// Columns in which the same places are written, in the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) columns: Columns,
+    pub(super) touched: Touched,
+}
+
+impl Cover {
+    /// What `pieces` cover. Their columns, grown to units, leave no gap.
+    pub(super) fn new(pieces: impl Iterator<Item = (Place, Columns)>, unit: u32) -> Self {
+        let mut painted: SmallVec<[Part; 2]> = SmallVec::new();
+        for (number, (place, columns)) in pieces.enumerate() {
+            paint(&mut painted, Part { place, columns, new: New::Piece(number) });
+        }
+        let whole = |part: &Part| (part.columns.start | part.columns.end).is_multiple_of(unit);
+        let parts = if painted.iter().all(whole) { painted } else { to_units(&painted, unit) };
+        let start = parts.iter().map(|part| part.columns.start).min();
+        let end = parts.iter().map(|part| part.columns.end).max();
+        let columns = start.expect("a round has pieces")..end.expect("a round has pieces");
+        Self { columns, parts }
+    }
+
+    /// Goes through the columns cut by cut.
+    pub(super) fn sweep(&self) -> Sweep<'_> {
+        let mut places: SmallVec<[Range<usize>; 4]> = SmallVec::new();
+        for (index, part) in self.parts.iter().enumerate() {
+            match places.last_mut() {
+                Some(last) if self.parts[last.start].place == part.place => last.end = index + 1,
+                _ => places.push(index..index + 1),
+            }
+        }
+        Sweep { parts: &self.parts, places, at: self.columns.start, end: self.columns.end }
+    }
+
+    /// The columns by what is written in them.
+    pub(super) fn segments(&self) -> SmallVec<[Segment; 1]> {
+        let mut segments: SmallVec<[Segment; 1]> = SmallVec::new();
+        for (columns, covering) in self.sweep() {
+            let mut touched = Touched::default();
+            for part in covering.iter().map(|&index| &self.parts[index]) {
+                match part.new {
+                    New::Piece(_) => touched.whole.insert(part.place),
+                    New::Mixed => touched.partly.insert(part.place),
+                }
+            }
+            match segments.last_mut() {
+                Some(last) if last.touched == touched => last.columns.end = columns.end,
+                _ => segments.push(Segment { columns, touched }),
+            }
+        }
+        segments
+    }
+
+    /// Parts that follow each other on one place: each run is one write to one member.
+    pub(super) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        let parts = &self.parts;
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let follows = |index: usize| {
+                let (before, part) = (&parts[index - 1], &parts[index]);
+                before.place == part.place && before.columns.end == part.columns.start
+            };
+            let run = start..(start + 1..parts.len()).find(|&index| !follows(index))?;
+            start = run.end;
+            Some(run)
+        })
+        .chain(self.last_run())
+    }
+
+    fn last_run(&self) -> Option<Range<usize>> {
+        None
+    }
+}
+
+/// Steps from cut to cut: within one, each place has its bytes from one part or keeps them.
+pub(super) struct Sweep<'a> {
+    parts: &'a [Part],
+    /// What is left of each place's parts.
+    places: SmallVec<[Range<usize>; 4]>,
+    at: u32,
+    end: u32,
+}
+
+impl Iterator for Sweep<'_> {
+    /// The columns, and the numbers of the parts that cover them.
+    type Item = (Columns, SmallVec<[usize; 4]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at == self.end {
+            return None;
+        }
+        let (mut until, mut covering) = (self.end, SmallVec::new());
+        for left in &mut self.places {
+            while !left.is_empty() && self.parts[left.start].columns.end <= self.at {
+                left.start += 1;
+            }
+            let Some(part) = self.parts[left.clone()].first() else { continue };
+            if part.columns.start > self.at {
+                until = until.min(part.columns.start);
+            } else {
+                until = until.min(part.columns.end);
+                covering.push(left.start);
+            }
+        }
+        let cut = self.at..until;
+        self.at = until;
+        Some((cut, covering))
+    }
+}
+
+/// Lays a part over those that came before.
+fn paint(parts: &mut SmallVec<[Part; 2]>, new: Part) {
+    let (start, end) = (new.columns.start, new.columns.end);
+    let first =
+        parts.partition_point(|part| (part.place, part.columns.end) <= (new.place, start));
+    let behind =
+        parts.partition_point(|part| (part.place, part.columns.start) < (new.place, end));
+    let under = &parts[first..behind];
+    let left = under.first().filter(|part| part.columns.start < start);
+    let left = left.map(|part| Part { columns: part.columns.start..start, ..part.clone() });
+    let right = under.last().filter(|part| part.columns.end > end);
+    let right = right.map(|part| Part { columns: end..part.columns.end, ..part.clone() });
+    parts.drain(first..behind);
+    let laid = left.into_iter().chain([new]).chain(right);
+    parts.insert_many(first, laid);
+}
+
+/// Cuts parts at the units that they cover, and grows what is less than a unit.
+fn to_units(parts: &[Part], unit: u32) -> SmallVec<[Part; 2]> {
+    let mut cut: SmallVec<[Part; 2]> = SmallVec::new();
+    let mut rest = parts;
+    while let Some(first) = rest.first() {
+        let joined = |index: &usize| {
+            rest[*index].place != first.place
+                || rest[*index].columns.start != rest[index - 1].columns.end
+        };
+        let count = (1..rest.len()).find(joined).unwrap_or(rest.len());
+        let (run, behind) = rest.split_at(count);
+        run_to_units(run, unit, &mut cut);
+        rest = behind;
+    }
+    cut
+}
+
+fn run_to_units(run: &[Part], unit: u32, cut: &mut SmallVec<[Part; 2]>) {
+    let place = run[0].place;
+    let (start, end) = (run[0].columns.start, run[run.len() - 1].columns.end);
+    let (inner_start, inner_end) = (start.next_multiple_of(unit), end / unit * unit);
+    let mut mix = |cut: &mut SmallVec<[Part; 2]>, column: u32| {
+        let columns = column / unit * unit..(column / unit + 1) * unit;
+        let mixed = Part { place, columns, new: New::Mixed };
+        if cut.last() != Some(&mixed) {
+            cut.push(mixed);
+        }
+    };
+    if start < inner_start {
+        mix(cut, start);
+    }
+    for part in run {
+        let columns = part.columns.start.max(inner_start)..part.columns.end.min(inner_end);
+        if columns.start < columns.end {
+            cut.push(Part { columns, ..part.clone() });
+        }
+    }
+    if end > inner_end {
+        mix(cut, end);
+    }
+}
