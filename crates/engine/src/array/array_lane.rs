@@ -15,6 +15,7 @@ use crate::request::{Queue, Request, RequestError};
 use crate::signal::Signal;
 
 use super::Array;
+use super::gather::Gather;
 use super::intent::LaneIntent;
 use super::read::DirectReads;
 use super::view::{ArrayView, MemberView, WriteMode};
@@ -31,6 +32,7 @@ pub struct ArrayLane {
     intent: LaneIntent,
     writes_in_flight: Cell<u32>,
     pub(super) direct_reads: DirectReads,
+    pub(super) gather: Gather,
 }
 
 /// A lane's reference to a view: counting it touches no memory of another lane.
@@ -55,6 +57,7 @@ impl ArrayLane {
             intent: LaneIntent::default(),
             writes_in_flight: Cell::new(0),
             direct_reads: DirectReads::default(),
+            gather: Gather::default(),
         });
         let follower = this.clone();
         lane.spawn(async move { follower.follow_views().await });
@@ -64,11 +67,13 @@ impl ArrayLane {
     /// Starts a request; its end will stand in `queue` with `tag`.
     pub fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         queue.begin();
-        if let Request::Read { sector, into } = &request
-            && self.read_direct(queue, tag, *sector, into)
-        {
-            return;
-        }
+        let request = match request {
+            Request::Read { sector, into } if self.read_direct(queue, tag, sector, &into) => return,
+            Request::Write { sector, from, fua } if self.gathers() => {
+                return self.write_parity(queue, tag, sector, from, fua);
+            }
+            request => request,
+        };
         let (this, queue) = (self.clone(), queue.clone());
         self.lane.spawn(async move {
             let result = this.serve(request).await;
@@ -77,7 +82,7 @@ impl ArrayLane {
     }
 
     /// Runs one request to its end.
-    pub async fn serve(&self, request: Request) -> Result<(), RequestError> {
+    pub async fn serve(self: &Rc<Self>, request: Request) -> Result<(), RequestError> {
         match request {
             Request::Read { sector, into } => self.read(sector, &into).await,
             Request::Write { sector, from, fua } => self.write(sector, from, fua).await,
@@ -147,8 +152,13 @@ impl ArrayLane {
         })
     }
 
+    /// Whether writes are gathered to rounds of parity rows.
+    fn gathers(&self) -> bool {
+        self.with_view(|view| matches!(*view.geometry, Geometry::Parity(_)))
+    }
+
     pub(super) async fn write(
-        &self,
+        self: &Rc<Self>,
         sector: u64,
         from: Rc<dyn Source>,
         fua: bool,
@@ -164,14 +174,17 @@ impl ArrayLane {
             Geometry::Raid1(_) | Geometry::Raid10(_) => {
                 self.write_mirrored(sector, self.stabilise(from), fua).await
             }
-            Geometry::Parity(map) => {
-                self.write_parity(map, sector, self.stabilise(from), fua).await
+            Geometry::Parity(_) => {
+                let queue = Queue::new();
+                queue.begin();
+                self.write_parity(&queue, 0, sector, from, fua);
+                queue.next().await.result
             }
         }
     }
 
     /// Memory that may change under us is copied once, else copies or parity could differ from data.
-    fn stabilise(&self, from: Rc<dyn Source>) -> Rc<dyn Source> {
+    pub(super) fn stabilise(&self, from: Rc<dyn Source>) -> Rc<dyn Source> {
         if from.stable().is_some() {
             return from;
         }
@@ -273,7 +286,10 @@ impl ArrayLane {
     /// Waits for writes to members. A member that failed one is reported, and this returns only when
     /// the survivors' superblocks say so and no lane reads it any more: an acknowledgement before
     /// that could be followed by a read of the old block.
-    pub(super) async fn finish_writes(&self, writes: Vec<MemberWrite<'_>>) -> Finished {
+    pub(super) async fn finish_writes(
+        &self,
+        writes: impl IntoIterator<Item = MemberWrite<'_>>,
+    ) -> Finished {
         let mut finished = Finished::default();
         for write in writes {
             let done = write.io.await;
@@ -332,7 +348,8 @@ impl ArrayLane {
             member: member.id,
             io: self.member_io(member, IoOp::Flush),
         });
-        let finished = self.finish_writes(flushes.collect()).await;
+        let flushes: Vec<_> = flushes.collect();
+        let finished = self.finish_writes(flushes).await;
         let redundant = view.geometry.max_failures() > 0;
         match finished.failed.is_empty() {
             _ if finished.no_space => Err(RequestError::NoSpace),

@@ -11,7 +11,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::claims::Columns;
-use super::plan::{Place, Places, Touched};
+use super::plan::{Place, Touched};
 
 /// The bytes that a round writes to its data blocks, in whole units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,22 +94,18 @@ impl Cover {
 
     /// Parts that follow each other on one place: each run is one write to one member.
     pub(super) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
-        let parts = &self.parts;
-        let mut start = 0;
+        let follows = |index: usize| {
+            let (before, part) = (&self.parts[index - 1], &self.parts[index]);
+            before.place == part.place && before.columns.end == part.columns.start
+        };
+        let mut next = 0;
         std::iter::from_fn(move || {
-            let follows = |index: usize| {
-                let (before, part) = (&parts[index - 1], &parts[index]);
-                before.place == part.place && before.columns.end == part.columns.start
-            };
-            let run = start..(start + 1..parts.len()).find(|&index| !follows(index))?;
-            start = run.end;
-            Some(run)
+            let start = next;
+            next = (start + 1..self.parts.len())
+                .find(|&index| !follows(index))
+                .unwrap_or(self.parts.len());
+            (start < next).then_some(start..next)
         })
-        .chain(self.last_run())
-    }
-
-    fn last_run(&self) -> Option<Range<usize>> {
-        None
     }
 }
 
@@ -132,7 +128,7 @@ impl Iterator for Sweep<'_> {
         }
         let (mut until, mut covering) = (self.end, SmallVec::new());
         for left in &mut self.places {
-            while !left.is_empty() && self.parts[left.start].columns.end <= self.at {
+            while left.start < left.end && self.parts[left.start].columns.end <= self.at {
                 left.start += 1;
             }
             let Some(part) = self.parts[left.clone()].first() else { continue };
@@ -152,10 +148,8 @@ impl Iterator for Sweep<'_> {
 /// Lays a part over those that came before.
 fn paint(parts: &mut SmallVec<[Part; 2]>, new: Part) {
     let (start, end) = (new.columns.start, new.columns.end);
-    let first =
-        parts.partition_point(|part| (part.place, part.columns.end) <= (new.place, start));
-    let behind =
-        parts.partition_point(|part| (part.place, part.columns.start) < (new.place, end));
+    let first = parts.partition_point(|part| (part.place, part.columns.end) <= (new.place, start));
+    let behind = parts.partition_point(|part| (part.place, part.columns.start) < (new.place, end));
     let under = &parts[first..behind];
     let left = under.first().filter(|part| part.columns.start < start);
     let left = left.map(|part| Part { columns: part.columns.start..start, ..part.clone() });
@@ -171,11 +165,11 @@ fn to_units(parts: &[Part], unit: u32) -> SmallVec<[Part; 2]> {
     let mut cut: SmallVec<[Part; 2]> = SmallVec::new();
     let mut rest = parts;
     while let Some(first) = rest.first() {
-        let joined = |index: &usize| {
+        let apart = |index: &usize| {
             rest[*index].place != first.place
                 || rest[*index].columns.start != rest[index - 1].columns.end
         };
-        let count = (1..rest.len()).find(joined).unwrap_or(rest.len());
+        let count = (1..rest.len()).find(apart).unwrap_or(rest.len());
         let (run, behind) = rest.split_at(count);
         run_to_units(run, unit, &mut cut);
         rest = behind;
@@ -187,7 +181,7 @@ fn run_to_units(run: &[Part], unit: u32, cut: &mut SmallVec<[Part; 2]>) {
     let place = run[0].place;
     let (start, end) = (run[0].columns.start, run[run.len() - 1].columns.end);
     let (inner_start, inner_end) = (start.next_multiple_of(unit), end / unit * unit);
-    let mut mix = |cut: &mut SmallVec<[Part; 2]>, column: u32| {
+    let mix = |cut: &mut SmallVec<[Part; 2]>, column: u32| {
         let columns = column / unit * unit..(column / unit + 1) * unit;
         let mixed = Part { place, columns, new: New::Mixed };
         if cut.last() != Some(&mixed) {

@@ -4,15 +4,17 @@
 
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use crate::backend::{IoErrorKind, ReadInto};
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::join_all;
 use crate::memory::{Sink, Source};
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, MemberWrite, byte_range, source_part};
+use super::array_lane::{ArrayLane, byte_range, source_part};
 use super::claims::Mode;
-use super::round::listed_bad;
+use super::member_writes::MemberWrites;
 use super::view::{ArrayView, MemberView};
 
 /// What one RAID1 claim can cover: 1 MiB, so that most requests lie in one region.
@@ -59,8 +61,11 @@ pub(super) fn regions(geometry: &Geometry, sector: u64, sectors: u64) -> Vec<Reg
     regions
 }
 
+/// The copies of a range: as many as most arrays have, without asking the allocator.
+pub(super) type Copies = SmallVec<[Piece; 4]>;
+
 /// Every copy of a range that lies in one region.
-pub(super) fn copies(geometry: &Geometry, sector: u64, sectors: u64) -> Vec<Piece> {
+pub(super) fn copies(geometry: &Geometry, sector: u64, sectors: u64) -> Copies {
     match geometry {
         Geometry::Raid1(map) => (0..map.raid_disks())
             .map(|slot| Piece { slot: Slot(slot), member_sector: sector, sectors })
@@ -79,7 +84,7 @@ pub(super) fn copies(geometry: &Geometry, sector: u64, sectors: u64) -> Vec<Piec
 /// The copies in the order in which they are believed where mirrors may differ: reads, resync and
 /// recovery all take the first that can be read, also after a restart, so that what was read once
 /// stays.
-pub(super) fn believed(view: &ArrayView, sector: u64, sectors: u64) -> Vec<Piece> {
+pub(super) fn believed(view: &ArrayView, sector: u64, sectors: u64) -> Copies {
     let mut copies = copies(&view.geometry, sector, sectors);
     let last = |piece: &Piece| view.member(piece.slot).is_none_or(|member| member.write_mostly);
     copies.sort_by_key(last);
@@ -155,31 +160,12 @@ impl ArrayLane {
         first: u64,
         fua: bool,
     ) -> Result<(), RequestError> {
-        let view = self.view();
-        let mut writes = Vec::with_capacity(copies.len());
-        let mut failed = Vec::new();
+        let mut writes = MemberWrites::new(self, fua);
         for piece in copies {
-            let Some(member) = view.member(piece.slot) else { continue };
-            if member.bad.overlaps(&(piece.member_sector..piece.member_sector + piece.sectors)) {
-                failed.push((member.id, listed_bad()));
-                continue;
-            }
             let from = source_part(from, first, piece.sectors);
-            let io = self.write_member(member, piece.member_sector, from, fua);
-            writes.push(MemberWrite { member: member.id, io });
+            writes.start(piece.slot, piece.member_sector, from);
         }
-        if writes.is_empty() {
-            return Err(RequestError::Lost);
-        }
-        let mut finished = self.finish_writes(writes).await;
-        finished.failed.extend(failed);
-        if finished.no_space {
-            return Err(RequestError::NoSpace);
-        }
-        match self.do_without(&view, &finished.failed).await {
-            true => Ok(()),
-            false => Err(RequestError::Lost),
-        }
+        writes.end().await
     }
 
     /// Reads a range under claims, copy after copy until one can be read; `suspect` failed before. A
@@ -242,7 +228,7 @@ impl ArrayLane {
 
     /// The copies in the order in which to try them: where mirrors may differ always the same first
     /// one; elsewhere the one that failed comes first, to be tried again under the claim.
-    fn by_preference(&self, region: &Region, suspect: Option<Slot>) -> Vec<Piece> {
+    fn by_preference(&self, region: &Region, suspect: Option<Slot>) -> Copies {
         let view = self.view();
         let mut copies = believed(&view, region.sector, region.sectors());
         if view.trusted(&(region.sector..region.sector + region.sectors())) {

@@ -42,6 +42,35 @@ impl Places {
     pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
+
+    /// Whether no place is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; PLACES_MAX / 64]
+    }
+
+    /// The places in this set or in `other`.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    /// The places in this set and not in `other`.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & !other.0[word]))
+    }
+
+    /// The places, from the lowest on.
+    pub fn iter(&self) -> impl Iterator<Item = Place> {
+        (0..PLACES_MAX / 64).flat_map(|index| {
+            let mut word = self.0[index];
+            std::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
+                word &= word - 1;
+                Some(index * 64 + bit)
+            })
+        })
+    }
 }
 
 impl FromIterator<Place> for Places {
@@ -79,30 +108,28 @@ impl RowState {
         self.data_count..self.data_count + self.parity_count
     }
 
-    fn lost_data(&self) -> impl Iterator<Item = Place> + '_ {
-        (0..self.data_count).filter(|&place| !self.readable.has(place))
+    fn data(&self) -> Places {
+        Places::first(self.data_count)
     }
 
     /// Parity to read so that `lost` data blocks can be computed, P before Q.
-    fn parity_for(&self, lost: usize) -> Option<Vec<Place>> {
+    fn parity_for(&self, lost: usize) -> Option<Places> {
         if lost > 0 && !self.parity_usable {
             return None;
         }
         let usable = self.parities().filter(|&place| self.readable.has(place)).take(lost);
-        let usable: Vec<_> = usable.collect();
-        (usable.len() == lost).then_some(usable)
+        let usable: Places = usable.collect();
+        (usable.count() == lost).then_some(usable)
     }
 }
 
-/// New bytes for one data block of the row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewData {
-    /// Which data block.
-    pub place: Place,
-    /// The columns that the user writes.
-    pub columns: Columns,
-    /// The same, grown to whole units: what is read and written.
-    pub units: Columns,
+/// Which data blocks get new bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// All of them.
+    pub whole: Places,
+    /// Some, so that the old ones must be known.
+    pub partly: Places,
 }
 
 /// How a round gets its parity.
@@ -137,100 +164,59 @@ pub struct Span {
     pub columns: Columns,
 }
 
-/// A write round, decided.
+/// A write to some columns of a row, decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePlan {
     /// Where parity comes from.
     pub method: Method,
     /// What must be read first.
-    pub reads: Vec<Span>,
+    pub reads: Places,
 }
 
-/// Decides a write of `new` inside the claimed `columns`: the plan that reads the fewest sectors, or
-/// as `rmw` has it. `None`: too much is lost.
-pub fn write(
-    row: &RowState,
-    columns: &Columns,
-    new: &[NewData],
-    rmw: RmwLevel,
-) -> Option<WritePlan> {
-    let plans =
-        [reconstruct(row, columns, new), read_modify(row, columns, new), recover(row, columns)];
+/// Decides a write in columns that have the same blocks `touched`: the plan that reads the fewest
+/// blocks, or as `rmw` has it. `None`: too much is lost.
+pub fn write(row: &RowState, touched: &Touched, rmw: RmwLevel) -> Option<WritePlan> {
+    let plans = [reconstruct(row, touched), read_modify(row, touched), recover(row)];
     plans.into_iter().flatten().min_by_key(|plan| {
         let modifies = plan.method == Method::ReadModify;
         match rmw {
-            RmwLevel::Never => (modifies, plan.sectors_read(), false),
-            RmwLevel::FewerReads => (false, plan.sectors_read(), modifies),
-            RmwLevel::Preferred => (false, plan.sectors_read(), !modifies),
+            RmwLevel::Never => (modifies, plan.reads.count(), false),
+            RmwLevel::FewerReads => (false, plan.reads.count(), modifies),
+            RmwLevel::Preferred => (false, plan.reads.count(), !modifies),
         }
     })
 }
 
-impl WritePlan {
-    fn sectors_read(&self) -> u64 {
-        self.reads.iter().map(|span| u64::from(span.columns.end - span.columns.start)).sum()
-    }
-}
-
 /// Reads the old blocks and the old parity. Needs each of them that counts.
-fn read_modify(row: &RowState, columns: &Columns, new: &[NewData]) -> Option<WritePlan> {
-    let kept: Vec<_> = row.parities().filter(|&place| row.writable.has(place)).collect();
-    let usable = row.parity_trusted
-        && new.iter().all(|new| row.readable.has(new.place))
-        && kept.iter().all(|&place| row.readable.has(place));
-    if !usable {
-        return None;
-    }
-    let old = new.iter().map(|new| Span { place: new.place, columns: new.units.clone() });
-    let parity = kept.iter().map(|&place| Span { place, columns: columns.clone() });
-    Some(WritePlan { method: Method::ReadModify, reads: old.chain(parity).collect() })
+fn read_modify(row: &RowState, touched: &Touched) -> Option<WritePlan> {
+    let kept: Places = row.parities().filter(|&place| row.writable.has(place)).collect();
+    let reads = touched.whole.with(&touched.partly).with(&kept);
+    let usable = row.parity_trusted && reads.without(&row.readable).is_empty();
+    usable.then_some(WritePlan { method: Method::ReadModify, reads })
 }
 
 /// Reads the data that the write leaves alone. Needs no parity, so it is the only method where
 /// parity is not trusted.
-fn reconstruct(row: &RowState, columns: &Columns, new: &[NewData]) -> Option<WritePlan> {
-    let mut reads = Vec::new();
-    for place in 0..row.data_count {
-        let written = new.iter().find(|new| new.place == place);
-        if let Some(columns) = left_over(columns, written) {
-            if !row.readable.has(place) {
-                return None;
-            }
-            reads.push(Span { place, columns });
-        }
-    }
-    Some(WritePlan { method: Method::Reconstruct, reads })
-}
-
-/// The columns of a block that must be read because the write does not cover them.
-fn left_over(columns: &Columns, written: Option<&NewData>) -> Option<Columns> {
-    let Some(new) = written else { return Some(columns.clone()) };
-    let covered = new.columns.clone();
-    match (covered.start > columns.start, covered.end < columns.end) {
-        (false, false) => None,
-        // The unit that the write cuts through is read whole.
-        (true, false) if covered.start == new.units.start => Some(columns.start..covered.start),
-        (false, true) if covered.end == new.units.end => Some(covered.end..columns.end),
-        _ => Some(columns.clone()),
-    }
+fn reconstruct(row: &RowState, touched: &Touched) -> Option<WritePlan> {
+    let reads = row.data().without(&touched.whole);
+    let usable = reads.without(&row.readable).is_empty();
+    usable.then_some(WritePlan { method: Method::Reconstruct, reads })
 }
 
 /// Reads every data block that is left, and as much parity as blocks are lost.
-fn recover(row: &RowState, columns: &Columns) -> Option<WritePlan> {
-    let reads = recover_reads(row)?;
-    let spans = reads.into_iter().map(|place| Span { place, columns: columns.clone() });
-    Some(WritePlan { method: Method::Recover, reads: spans.collect() })
+fn recover(row: &RowState) -> Option<WritePlan> {
+    Some(WritePlan { method: Method::Recover, reads: recover_reads(row)? })
 }
 
 /// The places to read so that every data block of the row is known.
-pub fn recover_reads(row: &RowState) -> Option<Vec<Place>> {
-    let parity = row.parity_for(row.lost_data().count())?;
-    let data = (0..row.data_count).filter(|&place| row.readable.has(place));
-    Some(data.chain(parity).collect())
+pub fn recover_reads(row: &RowState) -> Option<Places> {
+    let lost = row.data().without(&row.readable);
+    let parity = row.parity_for(lost.count())?;
+    Some(row.data().without(&lost).with(&parity))
 }
 
 /// The places to read so that `wanted` can be computed; `wanted` itself is not read.
-pub fn rebuild_reads(row: &RowState, wanted: Place) -> Option<Vec<Place>> {
+pub fn rebuild_reads(row: &RowState, wanted: Place) -> Option<Places> {
     if wanted >= row.p() {
         return recover_reads(row);
     }

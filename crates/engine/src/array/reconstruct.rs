@@ -1,5 +1,9 @@
 //! Blocks of a parity row that are computed because they cannot be read.
 
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
 use crate::backend::{IoErrorKind, ReadInto};
 use crate::geometry::{ParityGeometry, Row, Slot};
 use crate::memory::Buffer;
@@ -11,7 +15,7 @@ use super::plan::{self, Place, Places, RowState};
 use super::view::{ArrayView, MemberView};
 
 /// The blocks of one row's columns that are in memory, by place.
-pub(super) struct Blocks(Vec<Option<Buffer>>);
+pub(super) struct Blocks(SmallVec<[Option<Buffer>; 8]>);
 
 impl Blocks {
     pub(super) fn new(row: &RowState) -> Self {
@@ -27,11 +31,12 @@ impl Blocks {
     }
 
     pub(super) fn get(&self, place: Place) -> Option<&Buffer> {
-        self.0[place].as_ref()
+        self.0.get(place)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Buffer> {
-        self.0[place].as_mut()
+    /// All blocks, to be used otherwise.
+    pub(super) fn into_buffers(self) -> impl Iterator<Item = Buffer> {
+        self.0.into_iter().flatten()
     }
 }
 
@@ -110,13 +115,12 @@ impl ArrayLane {
         loop {
             let state = row_state(&self.view(), map, row, columns, unreadable);
             let reads = plan::rebuild_reads(&state, wanted).ok_or(RequestError::Lost)?;
-            let spans: Vec<_> = reads
-                .into_iter()
-                .map(|place| plan::Span { place, columns: columns.clone() })
-                .collect();
+            let spans: Vec<_> =
+                reads.iter().map(|place| plan::Span { place, columns: columns.clone() }).collect();
             let mut blocks = Blocks::new(&state);
             if self.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
-                self.solve(row, &state, columns, wanted, &mut blocks);
+                self.solve_all(row, &state, columns, &mut blocks);
+                self.compute_parity(row, &state, columns, wanted, &mut blocks);
                 return Ok(blocks);
             }
         }
@@ -135,7 +139,7 @@ impl ArrayLane {
     ) -> bool {
         let view = self.view();
         let length = columns_bytes(columns);
-        let mut reads = Vec::with_capacity(spans.len());
+        let mut reads: SmallVec<[_; 6]> = SmallVec::with_capacity(spans.len());
         for span in spans {
             let Some(member) = view.member(slot_of(row, state.data_count, span.place)) else {
                 // The view moved since the plan was made.
@@ -164,8 +168,44 @@ impl ArrayLane {
         complete
     }
 
-    /// Computes every data block that was not read, and `wanted` if it is parity.
+    /// Computes every data block that was not read.
+    pub(super) fn solve_all(
+        &self,
+        row: &Row,
+        state: &RowState,
+        columns: &Columns,
+        blocks: &mut Blocks,
+    ) {
+        let data = 0..state.data_count;
+        let lost: Places = data.filter(|&place| blocks.get(place).is_none()).collect();
+        self.solve(row, state, columns, columns, &lost, blocks);
+    }
+
+    /// Computes the `part` of `lost` data blocks. The blocks in memory are as long as `columns`.
     pub(super) fn solve(
+        &self,
+        row: &Row,
+        state: &RowState,
+        columns: &Columns,
+        part: &Columns,
+        lost: &Places,
+        blocks: &mut Blocks,
+    ) {
+        let at = within(columns, part);
+        let mut out: SmallVec<[(Place, Buffer); 2]> = SmallVec::new();
+        for place in lost.iter() {
+            let known = blocks.take(place);
+            let new = || self.lane.backend().allocate(columns_bytes(columns));
+            out.push((place, known.unwrap_or_else(new)));
+        }
+        solve_lost(row, state, blocks, &at, &mut out);
+        for (place, block) in out {
+            blocks.put(place, block);
+        }
+    }
+
+    /// Computes `wanted`, if it is parity, from all data.
+    fn compute_parity(
         &self,
         row: &Row,
         state: &RowState,
@@ -173,49 +213,19 @@ impl ArrayLane {
         wanted: Place,
         blocks: &mut Blocks,
     ) {
-        let length = columns_bytes(columns);
-        let data = 0..state.data_count;
-        let lost: Vec<Place> = data.filter(|&place| blocks.get(place).is_none()).collect();
         let (p, q) = (state.data_count, state.data_count + 1);
-        let kernels = mdspace_parity::kernels();
-        let backend = self.lane.backend();
-        match *lost {
-            [] => {}
-            [one] => {
-                let mut out = backend.allocate(length);
-                if let Some(p) = blocks.get(p) {
-                    let data = (0..state.data_count).filter_map(|place| blocks.get(place));
-                    let sources: Vec<&[u8]> = data.chain([p]).map(|block| &**block).collect();
-                    kernels.xor(&sources, &mut out);
-                } else {
-                    let q = blocks.get(q).expect("one lost block needs P or Q");
-                    let exponent = usize::from(row.exponent(one as u16));
-                    kernels.recover_from_q(&by_exponent(row, state, blocks), exponent, q, &mut out);
-                }
-                blocks.put(one, out);
-            }
-            [first, second] => {
-                let (mut out_first, mut out_second) =
-                    (backend.allocate(length), backend.allocate(length));
-                let p = blocks.get(p).expect("two lost blocks need P");
-                let q = blocks.get(q).expect("two lost blocks need Q");
-                let lost = [first, second].map(|place| usize::from(row.exponent(place as u16)));
-                let data = by_exponent(row, state, blocks);
-                kernels.recover_two(&data, lost, p, q, [&mut out_first, &mut out_second]);
-                blocks.put(first, out_first);
-                blocks.put(second, out_second);
-            }
-            _ => panic!("a plan never reads less than it needs"),
+        if wanted < p {
+            return;
         }
-        if wanted >= p {
-            let (new_p, new_q) = self.parity_of(row, &by_exponent(row, state, blocks), length);
-            if wanted == p {
-                blocks.put(p, new_p);
-                self.recycle(new_q);
-            } else {
-                blocks.put(q, new_q.expect("place D + 1 exists only with Q"));
-                self.recycle(Some(new_p));
-            }
+        let length = columns_bytes(columns);
+        let (new_p, new_q) =
+            self.parity_of(row, &by_exponent(row, state, blocks, &(0..length)), length);
+        if wanted == p {
+            blocks.put(p, new_p);
+            self.recycle(new_q);
+        } else {
+            blocks.put(q, new_q.expect("place D + 1 exists only with Q"));
+            self.recycle(Some(new_p));
         }
     }
 
@@ -273,16 +283,51 @@ impl ArrayLane {
     }
 }
 
-/// Data blocks in the order in which parity takes them; empty where the layout has a gap or the
-/// block is unknown.
-pub(super) fn by_exponent<'a>(row: &Row, state: &RowState, blocks: &'a Blocks) -> Vec<&'a [u8]> {
-    let mut data: Vec<&[u8]> = vec![&[]; usize::from(row.exponents())];
+/// The bytes `at` of data blocks in the order in which parity takes them; empty where the layout has
+/// a gap or the block is unknown.
+pub(super) fn by_exponent<'a>(
+    row: &Row,
+    state: &RowState,
+    blocks: &'a Blocks,
+    at: &Range<usize>,
+) -> SmallVec<[&'a [u8]; 16]> {
+    let mut data: SmallVec<[&[u8]; 16]> = SmallVec::new();
+    data.resize(usize::from(row.exponents()), &[]);
     for place in 0..state.data_count {
         if let Some(block) = blocks.get(place) {
-            data[parity_index(row, place)] = block;
+            data[parity_index(row, place)] = &block[at.clone()];
         }
     }
     data
+}
+
+/// Computes the bytes `at` of lost data blocks from those that are known, and as much parity.
+fn solve_lost(
+    row: &Row,
+    state: &RowState,
+    known: &Blocks,
+    at: &Range<usize>,
+    lost: &mut [(Place, Buffer)],
+) {
+    let mut data = by_exponent(row, state, known, at);
+    let parity = |nth: usize| known.get(state.data_count + nth).map(|block| &block[at.clone()]);
+    let exponent = |place: Place| usize::from(row.exponent(place as u16));
+    let kernels = mdspace_parity::kernels();
+    match (lost, parity(0), parity(1)) {
+        ([], ..) => {}
+        ([(_, one)], Some(p), _) => {
+            data.push(p);
+            kernels.xor(&data, &mut one[at.clone()]);
+        }
+        ([(place, one)], None, Some(q)) => {
+            kernels.recover_from_q(&data, exponent(*place), q, &mut one[at.clone()]);
+        }
+        ([(first, one), (second, other)], Some(p), Some(q)) => {
+            let out = [&mut one[at.clone()], &mut other[at.clone()]];
+            kernels.recover_two(&data, [*first, *second].map(exponent), p, q, out);
+        }
+        _ => panic!("a plan never reads less than it needs"),
+    }
 }
 
 /// Where parity takes a data block: by its exponent of g, or without Q by its place.
@@ -299,7 +344,7 @@ pub(super) fn columns_bytes(columns: &Columns) -> usize {
 }
 
 /// Where `part` lies in a buffer that holds `whole`, in bytes.
-pub(super) fn within(whole: &Columns, part: &Columns) -> std::ops::Range<usize> {
+pub(super) fn within(whole: &Columns, part: &Columns) -> Range<usize> {
     byte_range(u64::from(part.start - whole.start), u64::from(part.end - part.start))
 }
 

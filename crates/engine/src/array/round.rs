@@ -1,352 +1,383 @@
-//! The path of a write on the parity levels: one round per extent.
+//! The path of a write on the parity levels: one round for the pieces of one row that go together.
 //!
-//! A round claims its columns, reads what the plan asks for, computes, and writes. Before its first
+//! A round claims its columns, reads what its plan asks for, computes, and writes. Before its first
 //! member write it may be planned again; after that it only goes forward: everything new is in
 //! memory, what fails is done without, and nothing is read again. A second read-modify-write would
 //! read new data as old and leave parity stale.
 
-#[cfg(test)]
-mod tests;
-
+use std::ops::Range;
 use std::rc::Rc;
+
+use smallvec::SmallVec;
 
 use mdspace_parity::Change;
 
 use crate::backend::WriteFrom;
-use crate::geometry::{ParityGeometry, Row};
-use crate::lane::join_all;
+use crate::geometry::{Geometry, ParityGeometry, Row};
 use crate::memory::{Buffer, Source};
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, MemberWrite, byte_range, source_part};
+use super::array_lane::{ArrayLane, SECTOR_BYTES};
 use super::claims::{Columns, Mode};
-use super::plan::{self, Method, NewData, Place, Places, RowState, WritePlan};
+use super::cover::{Cover, New, Part, Segment};
+use super::gather::{Piece, RowShape};
+use super::member_writes::{MemberWrites, whole_buffer};
+use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span, WritePlan};
 use super::reconstruct::{
     Blocks, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
 };
 
-/// What one round writes: new data for some columns of one row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+/// Pieces of one row that are written together.
+pub(super) struct Round {
     pub(super) row: u64,
     /// The claimed columns, in whole units.
     pub(super) columns: Columns,
-    pub(super) new: Vec<NewData>,
-    /// Where each of `new` begins in the request, in sectors.
-    pub(super) source_sectors: Vec<u64>,
+    /// In the order of arrival.
+    pub(super) pieces: SmallVec<[Piece; 1]>,
 }
 
-/// Splits a write into extents: one a row, or two where its ends share no column.
-pub(super) fn extents(map: &ParityGeometry, unit: u32, sector: u64, sectors: u64) -> Vec<Extent> {
-    let mut extents: Vec<Extent> = Vec::new();
-    let mut done = 0;
-    while done < sectors {
-        let at = map.split(sector + done);
-        let length = u64::from(map.chunk_sectors() - at.offset_sectors).min(sectors - done) as u32;
-        let columns = at.offset_sectors..at.offset_sectors + length;
-        let units = columns.start / unit * unit..columns.end.next_multiple_of(unit);
-        let units = units.start..units.end.min(map.chunk_sectors());
-        let new = NewData { place: usize::from(at.data_index), columns, units: units.clone() };
-        match extents.last_mut() {
-            Some(last) if last.row == at.row && last.touches(&units) => {
-                last.columns = last.columns.start.min(units.start)..last.columns.end.max(units.end);
-                last.new.push(new);
-                last.source_sectors.push(done);
-            }
-            _ => extents.push(Extent {
-                row: at.row,
-                columns: units,
-                new: vec![new],
-                source_sectors: vec![done],
-            }),
-        }
-        done += u64::from(length);
+/// Why a round came to nothing.
+enum Stopped {
+    /// Too much is lost to plan it; nothing was written.
+    Unplanned,
+    /// Members were written.
+    Failed(RequestError),
+}
+
+/// What is read and computed where.
+struct RoundPlan {
+    segments: SmallVec<[(Segment, WritePlan); 1]>,
+    /// One read a place at most.
+    reads: SmallVec<[Span; 6]>,
+}
+
+/// What a round works on.
+struct Work<'a> {
+    map: &'a ParityGeometry,
+    row: Row,
+    pieces: &'a [Piece],
+    cover: Cover,
+}
+
+/// Everything that a round will write besides what its pieces hold, in memory.
+struct NewBlocks {
+    /// The units that mix old bytes with new, by the number of their part.
+    mixed: SmallVec<[(usize, Buffer); 1]>,
+    parity: SmallVec<[(Place, Buffer); 2]>,
+}
+
+impl Round {
+    /// Bytes of all pieces.
+    pub(super) fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| columns_bytes(&piece.columns)).sum()
     }
-    join_touching(extents)
-}
-
-impl Extent {
-    fn touches(&self, units: &Columns) -> bool {
-        self.columns.start < units.end && units.start < self.columns.end
-    }
-}
-
-/// Joins neighbours of one row that came to overlap while later pieces were added.
-fn join_touching(extents: Vec<Extent>) -> Vec<Extent> {
-    let mut joined: Vec<Extent> = Vec::new();
-    for extent in extents {
-        match joined.last_mut() {
-            Some(last) if last.row == extent.row && last.touches(&extent.columns) => {
-                let columns = &extent.columns;
-                last.columns =
-                    last.columns.start.min(columns.start)..last.columns.end.max(columns.end);
-                last.new.extend(extent.new);
-                last.source_sectors.extend(extent.source_sectors);
-            }
-            _ => joined.push(extent),
-        }
-    }
-    joined
-}
-
-/// Everything a round will write, in memory.
-struct NewRow {
-    /// Data blocks to write, by order of [`Extent::new`]; `None` is written from the source itself.
-    data: Vec<Option<Buffer>>,
-    parity: Vec<(Place, Buffer)>,
 }
 
 impl ArrayLane {
-    pub(super) async fn write_parity(
-        &self,
-        map: &ParityGeometry,
-        sector: u64,
-        from: Rc<dyn Source>,
-        fua: bool,
-    ) -> Result<(), RequestError> {
-        let sectors = (from.len() / super::array_lane::SECTOR_BYTES) as u64;
-        let mut extents = extents(map, self.with_view(|view| view.unit_sectors), sector, sectors);
-        if extents.len() == 1 {
-            return self.write_extent(map, &extents.remove(0), &from, fua).await;
-        }
-        let rounds = extents.iter().map(|extent| self.write_extent(map, extent, &from, fua));
-        join_all(rounds).await.into_iter().collect()
-    }
-
-    /// One round: claim, permit, read, compute, write.
-    async fn write_extent(
-        &self,
-        map: &ParityGeometry,
-        extent: &Extent,
-        from: &Rc<dyn Source>,
-        fua: bool,
-    ) -> Result<(), RequestError> {
-        let row = map.row(extent.row);
-        let claims = &self.array.claims;
-        let _claim = claims.acquire(extent.row, extent.columns.clone(), Mode::Exclusive).await;
+    /// Claims, asks for permission, writes, and answers for every piece.
+    pub(super) async fn run_round(&self, round: Round) {
+        let view = self.view();
+        let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
+        let row = map.row(round.row);
         let start = row.member_sector();
-        let range = start + u64::from(extent.columns.start)..start + u64::from(extent.columns.end);
-        let _permit = self.permit(range.clone()).await?;
-        let mut unreadable = Places::default();
-        let new_row = loop {
-            let view = self.view();
-            let state = row_state(&view, map, &row, &extent.columns, &unreadable);
-            let rmw = self.array.settings.rmw_level();
-            let plan = plan::write(&state, &extent.columns, &extent.new, rmw);
-            let plan = plan.ok_or(RequestError::Lost)?;
-            let blocks = self.read_plan(&row, &state, extent, &plan, &mut unreadable).await;
-            // A view that moved meanwhile may have other members to write: plan again. Only then:
-            // views may move faster than a slow member reads.
-            let now = row_state(&self.view(), map, &row, &extent.columns, &unreadable);
-            if let Some(blocks) = blocks
-                && now.writable == state.writable
-                && now.parity_trusted == state.parity_trusted
-            {
-                break self.compute(&row, &state, extent, &plan, blocks, from);
+        let range = start + u64::from(round.columns.start)..start + u64::from(round.columns.end);
+        let claims = &self.array.claims;
+        let claim = claims.acquire(round.row, round.columns.clone(), Mode::Exclusive).await;
+        let permit = match self.permit(range).await {
+            Ok(permit) => permit,
+            Err(error) => {
+                drop(claim);
+                return round.pieces.into_iter().for_each(|piece| piece.ending.end(Err(error)));
             }
         };
-        let written = self.write_row(map, &row, extent, new_row, from, fua).await;
-        self.doubt_if_failed(written, range).await
+        let result = self.write_pieces(map, row, &round.pieces).await;
+        let mut results: SmallVec<[Result<(), RequestError>; 1]> = SmallVec::new();
+        match result {
+            Err(Stopped::Unplanned) if round.pieces.len() > 1 => {
+                // What cannot be written for one piece may be for another.
+                for piece in &round.pieces {
+                    let alone = self.write_pieces(map, row, std::slice::from_ref(piece)).await;
+                    results.push(alone.map_err(Stopped::error));
+                }
+            }
+            result => {
+                let result = result.map_err(Stopped::error);
+                results.resize(round.pieces.len(), result);
+            }
+        }
+        drop(permit);
+        drop(claim);
+        for (piece, result) in round.pieces.into_iter().zip(results) {
+            piece.ending.end(result);
+        }
     }
 
-    async fn read_plan(
+    /// Reads, computes and writes, under the round's claim and permit.
+    async fn write_pieces(
         &self,
-        row: &Row,
-        state: &RowState,
-        extent: &Extent,
-        plan: &WritePlan,
-        unreadable: &mut Places,
-    ) -> Option<Blocks> {
-        let mut blocks = Blocks::new(state);
-        let columns = &extent.columns;
-        let complete =
-            self.read_spans(row, state, columns, &plan.reads, &mut blocks, unreadable).await;
-        complete.then_some(blocks)
+        map: &ParityGeometry,
+        row: Row,
+        pieces: &[Piece],
+    ) -> Result<(), Stopped> {
+        let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
+        let new = pieces.iter().map(|piece| (piece.place, piece.columns.clone()));
+        let work = Work { map, row, pieces, cover: Cover::new(new, unit) };
+        let columns = &work.cover.columns;
+        let mut unreadable = Places::default();
+        let new_blocks = loop {
+            let view = self.view();
+            let state = row_state(&view, map, &row, columns, &unreadable);
+            let plan = RoundPlan::new(&work.cover, &state, self.array.settings.rmw_level());
+            let plan = plan.ok_or(Stopped::Unplanned)?;
+            let mut blocks = Blocks::new(&state);
+            let complete = self
+                .read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unreadable)
+                .await;
+            // A view that moved meanwhile may have other members to write: plan again. Only then:
+            // views may move faster than a slow member reads.
+            if complete && self.still_holds(&view.epoch, &work, &state, &unreadable) {
+                break self.compute(&work, &state, &plan, blocks);
+            }
+        };
+        let start = row.member_sector();
+        let range = start + u64::from(columns.start)..start + u64::from(columns.end);
+        let written = self.write_row(&work, new_blocks).await;
+        self.doubt_if_failed(written, range).await.map_err(Stopped::Failed)
+    }
+
+    /// Whether the same members take writes, with the same trust, as in the view that was planned for.
+    fn still_holds(
+        &self,
+        epoch: &u64,
+        work: &Work<'_>,
+        planned: &RowState,
+        unreadable: &Places,
+    ) -> bool {
+        self.with_view(|view| {
+            if view.epoch == *epoch {
+                return true;
+            }
+            let now = row_state(view, work.map, &work.row, &work.cover.columns, unreadable);
+            now.writable == planned.writable && now.parity_trusted == planned.parity_trusted
+        })
     }
 
     /// Brings every new byte of the round into memory.
     fn compute(
         &self,
-        row: &Row,
+        work: &Work<'_>,
         state: &RowState,
-        extent: &Extent,
-        plan: &WritePlan,
+        plan: &RoundPlan,
         mut blocks: Blocks,
-        from: &Rc<dyn Source>,
-    ) -> NewRow {
-        let source = from.stable().expect("redundant levels write from stable memory");
-        match plan.method {
-            Method::ReadModify => self.modify(row, state, extent, blocks, source),
-            Method::Reconstruct => self.rewrite_row(row, state, extent, blocks, source),
-            Method::Recover => {
-                self.solve(row, state, &extent.columns, 0, &mut blocks);
-                self.rewrite_row(row, state, extent, blocks, source)
+    ) -> NewBlocks {
+        let columns = &work.cover.columns;
+        for (segment, plan) in &plan.segments {
+            if plan.method == Method::Recover {
+                let lost = Places::first(state.data_count).without(&state.readable);
+                self.solve(&work.row, state, columns, &segment.columns, &lost, &mut blocks);
             }
         }
+        let mixed = self.mix(work, &blocks);
+        let mut parity = self.parity_buffers(state, columns, &mut blocks);
+        if !parity.is_empty() {
+            let mut segments = plan.segments.iter();
+            let mut now = segments.next().expect("a round has columns");
+            for (cut, parts) in work.cover.sweep() {
+                if now.0.columns.end <= cut.start {
+                    now = segments.next().expect("segments reach to the end");
+                }
+                let new: SmallVec<[(Place, &[u8]); 4]> = parts
+                    .iter()
+                    .map(|&part| (work.cover.parts[part].place, work.bytes(part, &cut, &mixed)))
+                    .collect();
+                update_parity(work, state, now.1.method, &cut, &new, &blocks, &mut parity);
+            }
+        }
+        blocks.into_buffers().for_each(|block| self.recycle(Some(block)));
+        NewBlocks { mixed, parity }
     }
 
-    /// Old parity plus the change of each written block.
-    fn modify(
-        &self,
-        row: &Row,
-        state: &RowState,
-        extent: &Extent,
-        mut blocks: Blocks,
-        source: &[u8],
-    ) -> NewRow {
-        let (mut p, mut q) = (blocks.take(state.data_count), None);
-        if state.parity_count == 2 {
-            q = blocks.take(state.data_count + 1);
-        }
-        let mut data = Vec::with_capacity(extent.new.len());
-        for (new, &first) in extent.new.iter().zip(&extent.source_sectors) {
-            let old = blocks.get(new.place).expect("read-modify-write read the old block");
-            let old = &old[within(&extent.columns, &new.units)];
-            let fresh = &source[source_bytes(new, first)];
-            let block = (new.units != new.columns).then(|| {
-                let mut block = self.lane.backend().allocate(old.len());
-                self.copy(&mut block, old);
-                self.copy(&mut block[within(&new.units, &new.columns)], fresh);
-                block
-            });
-            let at = within(&extent.columns, &new.units);
-            let change = Change {
-                exponent: row.exponent(new.place as u16),
-                old,
-                new: block.as_deref().unwrap_or(fresh),
-            };
-            let p = p.as_mut().map(|p| &mut p[at.clone()]);
-            let q = q.as_mut().map(|q| &mut q[at]);
-            mdspace_parity::kernels().update(&[change], p, q);
-            data.push(block);
-        }
-        for new in &extent.new {
-            self.recycle(blocks.take(new.place));
-        }
-        let parity = [(state.data_count, p), (state.data_count + 1, q)];
-        let parity = parity.into_iter().filter_map(|(place, block)| Some((place, block?)));
-        NewRow { data, parity: parity.collect() }
-    }
-
-    /// Parity from all the data of the row, the new among it.
-    fn rewrite_row(
-        &self,
-        row: &Row,
-        state: &RowState,
-        extent: &Extent,
-        mut blocks: Blocks,
-        source: &[u8],
-    ) -> NewRow {
-        let length = columns_bytes(&extent.columns);
-        let mut whole: Vec<(Place, &[u8])> = Vec::new();
-        for (new, &first) in extent.new.iter().zip(&extent.source_sectors) {
-            let fresh = &source[source_bytes(new, first)];
-            if new.columns == extent.columns {
-                whole.push((new.place, fresh));
-                continue;
+    /// Puts together the units of which only some columns are new.
+    fn mix(&self, work: &Work<'_>, blocks: &Blocks) -> SmallVec<[(usize, Buffer); 1]> {
+        let mixed = work.cover.parts.iter().enumerate().filter(|(_, part)| part.new == New::Mixed);
+        let mixed = mixed.map(|(number, part)| {
+            let mut unit = self.lane.backend().allocate(columns_bytes(&part.columns));
+            let old = blocks.get(part.place).expect("the old block of a part of a unit is known");
+            self.copy(&mut unit, &old[within(&work.cover.columns, &part.columns)]);
+            for piece in work.pieces.iter().filter(|piece| piece.place == part.place) {
+                let start = piece.columns.start.max(part.columns.start);
+                let end = piece.columns.end.min(part.columns.end);
+                if start < end {
+                    self.copy(
+                        &mut unit[within(&part.columns, &(start..end))],
+                        piece.bytes(start..end),
+                    );
+                }
             }
-            if blocks.get(new.place).is_none() {
-                blocks.put(new.place, self.lane.backend().allocate(length));
-            }
-            let block = blocks.get_mut(new.place).expect("just put");
-            self.copy(&mut block[within(&extent.columns, &new.columns)], fresh);
-        }
-        let mut sources = by_exponent(row, state, &blocks);
-        for (place, fresh) in whole {
-            sources[parity_index(row, place)] = fresh;
-        }
-        let parity = self.new_parity(row, state, &sources, length);
-        let data = extent.new.iter().map(|new| {
-            (new.columns != extent.columns).then(|| {
-                let block = blocks.get(new.place).expect("partly written blocks are in memory");
-                let units = &block[within(&extent.columns, &new.units)];
-                let mut copy = self.lane.backend().allocate(units.len());
-                self.copy(&mut copy, units);
-                copy
-            })
+            (number, unit)
         });
-        let data = data.collect();
-        for place in 0..state.data_count + state.parity_count {
-            self.recycle(blocks.take(place));
-        }
-        NewRow { data, parity }
+        mixed.collect()
     }
 
-    fn new_parity(
+    /// Memory for the parity that members take: with the old one in it, where that was read.
+    fn parity_buffers(
         &self,
-        row: &Row,
         state: &RowState,
-        sources: &[&[u8]],
-        length: usize,
-    ) -> Vec<(Place, Buffer)> {
-        let parity = state.data_count..state.data_count + state.parity_count;
-        if !parity.clone().any(|place| state.writable.has(place)) {
-            return Vec::new();
-        }
-        let (p, q) = self.parity_of(row, sources, length);
-        parity.zip([Some(p), q]).filter_map(|(place, block)| Some((place, block?))).collect()
+        columns: &Columns,
+        blocks: &mut Blocks,
+    ) -> SmallVec<[(Place, Buffer); 2]> {
+        let places = state.data_count..state.data_count + state.parity_count;
+        let written = places.filter(|&place| state.writable.has(place));
+        let allocate = || self.lane.backend().allocate(columns_bytes(columns));
+        written.map(|place| (place, blocks.take(place).unwrap_or_else(allocate))).collect()
     }
 
     /// Writes the new bytes to every member that is there, and answers for what failed.
-    async fn write_row(
-        &self,
-        map: &ParityGeometry,
-        row: &Row,
-        extent: &Extent,
-        new_row: NewRow,
-        from: &Rc<dyn Source>,
-        fua: bool,
-    ) -> Result<(), RequestError> {
-        let view = self.view();
-        let data_count = usize::from(map.data_disks());
-        let mut writes = Vec::with_capacity(new_row.data.len() + new_row.parity.len());
-        let mut failed = Vec::new();
-        let mut start = |place: Place, columns: &Columns, from: WriteFrom| {
-            let Some(member) = view.member(slot_of(row, data_count, place)) else { return };
-            let sector = row.member_sector() + u64::from(columns.start);
-            let sectors = u64::from(columns.end - columns.start);
-            if member.bad.overlaps(&(sector..sector + sectors)) {
-                failed.push((member.id, listed_bad()));
-                return;
+    async fn write_row(&self, work: &Work<'_>, new_blocks: NewBlocks) -> Result<(), RequestError> {
+        let fua = work.pieces.iter().any(|piece| piece.fua);
+        let mut writes = MemberWrites::new(self, fua);
+        let data_count = usize::from(work.map.data_disks());
+        let sector = |columns: &Columns| work.row.member_sector() + u64::from(columns.start);
+        let mut mixed = new_blocks.mixed;
+        for run in work.cover.runs() {
+            let first = &work.cover.parts[run.start];
+            let from = work.source_of(run, &mut mixed);
+            writes.start(slot_of(&work.row, data_count, first.place), sector(&first.columns), from);
+        }
+        for (place, block) in new_blocks.parity {
+            let slot = slot_of(&work.row, data_count, place);
+            writes.start(slot, sector(&work.cover.columns), whole_buffer(block));
+        }
+        writes.end().await
+    }
+}
+
+impl RoundPlan {
+    /// Plans each segment by itself. `None`: too much is lost for one of them.
+    fn new(cover: &Cover, state: &RowState, rmw: RmwLevel) -> Option<Self> {
+        let mut reads: SmallVec<[Span; 6]> = SmallVec::new();
+        let mut segments: SmallVec<[(Segment, WritePlan); 1]> = SmallVec::new();
+        for segment in cover.segments() {
+            let plan = plan::write(state, &segment.touched, rmw)?;
+            for place in plan.reads.iter() {
+                // One read a member: a gap between two segments is read too.
+                match reads.iter_mut().find(|span| span.place == place) {
+                    Some(span) => span.columns.end = segment.columns.end,
+                    None => reads.push(Span { place, columns: segment.columns.clone() }),
+                }
             }
-            let io = self.write_member(member, sector, from, fua);
-            writes.push(MemberWrite { member: member.id, io });
+            segments.push((segment, plan));
+        }
+        Some(Self { segments, reads })
+    }
+}
+
+impl Work<'_> {
+    /// The new bytes of `cut` that come from a part.
+    fn bytes<'b>(&'b self, part: usize, cut: &Columns, mixed: &'b [(usize, Buffer)]) -> &'b [u8] {
+        let Part { columns, new, .. } = &self.cover.parts[part];
+        match *new {
+            New::Piece(number) => self.pieces[number].bytes(cut.clone()),
+            New::Mixed => {
+                let unit = mixed.iter().find(|(number, _)| *number == part);
+                &unit.expect("every mixed unit is in memory").1[within(columns, cut)]
+            }
+        }
+    }
+
+    /// Where the bytes of a run of parts come from, for one member write.
+    fn source_of(
+        &self,
+        run: Range<usize>,
+        mixed: &mut SmallVec<[(usize, Buffer); 1]>,
+    ) -> WriteFrom {
+        let mut take = |number: usize| {
+            let at = mixed.iter().position(|(part, _)| *part == number);
+            mixed.swap_remove(at.expect("every mixed unit is written once")).1
         };
-        for ((new, &first), block) in
-            extent.new.iter().zip(&extent.source_sectors).zip(new_row.data)
-        {
-            let from = match block {
-                Some(block) => whole_buffer(block),
-                None => source_part(from, first, u64::from(new.units.end - new.units.start)),
+        let piece_part = |part: &Part, number: usize| {
+            let piece = &self.pieces[number];
+            (piece.source.clone(), piece.byte_range(&part.columns))
+        };
+        if run.len() == 1 {
+            let part = &self.cover.parts[run.start];
+            return match part.new {
+                New::Mixed => whole_buffer(take(run.start)),
+                New::Piece(number) => {
+                    let (source, bytes) = piece_part(part, number);
+                    WriteFrom::Source(source, bytes)
+                }
             };
-            start(new.place, &new.units, from);
         }
-        for (place, block) in new_row.parity {
-            start(place, &extent.columns, whole_buffer(block));
-        }
-        let mut finished = self.finish_writes(writes).await;
-        finished.failed.extend(failed);
-        if finished.no_space {
-            return Err(RequestError::NoSpace);
-        }
-        match self.do_without(&view, &finished.failed).await {
-            true => Ok(()),
-            false => Err(RequestError::Lost),
+        let parts = run.map(|index| {
+            let part = &self.cover.parts[index];
+            match part.new {
+                New::Piece(number) => piece_part(part, number),
+                New::Mixed => {
+                    let unit = take(index);
+                    let whole = 0..unit.len();
+                    (Rc::new(unit) as Rc<dyn Source>, whole)
+                }
+            }
+        });
+        WriteFrom::Gather(parts.collect())
+    }
+}
+
+impl Piece {
+    fn byte_range(&self, columns: &Columns) -> Range<usize> {
+        let start = self.first_byte + (columns.start - self.columns.start) as usize * SECTOR_BYTES;
+        start..start + columns_bytes(columns)
+    }
+
+    fn bytes(&self, columns: Columns) -> &[u8] {
+        let source = self.source.stable().expect("redundant levels write from stable memory");
+        &source[self.byte_range(&columns)]
+    }
+}
+
+impl Stopped {
+    fn error(self) -> RequestError {
+        match self {
+            Self::Unplanned => RequestError::Lost,
+            Self::Failed(error) => error,
         }
     }
 }
 
-/// The error of a write into a range that the bad-block log lists: the log cannot be changed yet, so
-/// the member cannot take it.
-pub(super) fn listed_bad() -> crate::backend::IoError {
-    crate::backend::IoError { kind: crate::backend::IoErrorKind::Medium, errno: 0 }
-}
-
-pub(super) fn whole_buffer(block: Buffer) -> WriteFrom {
-    let whole = 0..block.len();
-    WriteFrom::Buffer(block, whole)
-}
-
-fn source_bytes(new: &NewData, first: u64) -> std::ops::Range<usize> {
-    byte_range(first, u64::from(new.columns.end - new.columns.start))
+/// Brings the parity of one cut up to date: by the change of each block, or from all data.
+fn update_parity(
+    work: &Work<'_>,
+    state: &RowState,
+    method: Method,
+    cut: &Columns,
+    new: &[(Place, &[u8])],
+    blocks: &Blocks,
+    parity: &mut [(Place, Buffer)],
+) {
+    let at = within(&work.cover.columns, cut);
+    let (mut p, mut q) = (None, None);
+    for (place, buffer) in parity {
+        let out = Some(&mut buffer[at.clone()]);
+        if *place == state.data_count { p = out } else { q = out }
+    }
+    let kernels = mdspace_parity::kernels();
+    if method == Method::ReadModify {
+        let changes = new.iter().map(|&(place, new)| Change {
+            exponent: work.row.exponent(place as u16),
+            old: &blocks.get(place).expect("read-modify-write read the old block")[at.clone()],
+            new,
+        });
+        return kernels.update(&changes.collect::<SmallVec<[Change<'_>; 4]>>(), p, q);
+    }
+    let mut data = by_exponent(&work.row, state, blocks, &at);
+    for &(place, new) in new {
+        data[parity_index(&work.row, place)] = new;
+    }
+    match (p, q) {
+        (Some(p), Some(q)) => kernels.pq(&data, p, q),
+        (Some(p), None) => kernels.xor(&data, p),
+        (None, Some(q)) => kernels.q(&data, q),
+        (None, None) => {}
+    }
 }

@@ -116,7 +116,7 @@ impl ArrayLane {
 
     /// Makes a range read as zeroes.
     pub(super) async fn write_zeroes(
-        &self,
+        self: &Rc<Self>,
         sector: u64,
         sectors: u64,
         fua: bool,

@@ -14,5 +14,6 @@ mod members;
 mod power;
 mod rough;
 mod shapes;
+mod streams;
 mod syncing;
 mod world;

@@ -248,6 +248,11 @@ impl World {
         self.finish("a task", &running)
     }
 
+    /// Starts a task of a lane; its end is the caller's to see.
+    pub(crate) fn spawn_on(&self, lane: usize, task: impl Future<Output = ()> + 'static) {
+        self.lanes[lane].0.spawn(task);
+    }
+
     fn spawn<T: 'static>(&self, lane: usize, task: impl Future<Output = T> + 'static) -> Slot<T> {
         let slot = Rc::new(RefCell::new(None));
         let filled = slot.clone();

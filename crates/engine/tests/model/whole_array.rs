@@ -10,7 +10,7 @@ use mdspace_engine::assembly::{self, Options};
 use mdspace_engine::create::{self, Creation, NewDevice};
 use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::memory::{Sink, Source};
-use mdspace_engine::request::Request;
+use mdspace_engine::request::{Queue, Request};
 use mdspace_engine::status::MemberState;
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
@@ -156,12 +156,12 @@ fn stop(
     });
 }
 
-pub(crate) async fn write(port: &ArrayLane, sector: u64, value: u8) {
+pub(crate) async fn write(port: &Rc<ArrayLane>, sector: u64, value: u8) {
     let from: Rc<dyn Source> = Rc::new(vec![value; 512]);
     port.serve(Request::Write { sector, from, fua: false }).await.unwrap();
 }
 
-pub(crate) async fn read(port: &ArrayLane, sector: u64) -> u8 {
+pub(crate) async fn read(port: &Rc<ArrayLane>, sector: u64) -> u8 {
     let sink = Rc::new(RefCell::new(vec![0; 512]));
     let into: Rc<dyn Sink> = sink.clone();
     port.serve(Request::Read { sector, into }).await.unwrap();
@@ -186,6 +186,32 @@ fn writes_of_two_lanes_in_one_row_keep_what_each_wrote() {
             assert_eq!(status.degraded(), 0);
         },
         2000,
+    );
+}
+
+#[test]
+fn rounds_of_several_pieces_on_two_lanes_keep_what_each_wrote() {
+    shuttle::check_random(
+        || {
+            let machine = Machine::new(3, 4096, LANES);
+            let start = new_array(&machine, Level::Raid5, 2);
+            let status = run_lanes(&machine, start, async |port: Rc<ArrayLane>, lane| {
+                // Three pieces at once, two of which overlap: one round, or two where one waits. The
+                // other lane's share the unit with them.
+                let queue = Queue::new();
+                for (tag, sector) in [lane, lane + 2, lane].into_iter().enumerate() {
+                    let from: Rc<dyn Source> = Rc::new(vec![tag as u8 + 1; 512]);
+                    port.submit(&queue, tag as u64, Request::Write { sector, from, fua: false });
+                }
+                for _ in 0..3 {
+                    queue.next().await.result.unwrap();
+                }
+                assert_eq!(read(&port, lane).await, 3, "the later one counts");
+                assert_eq!(read(&port, lane + 2).await, 2);
+            });
+            assert_eq!(status.degraded(), 0);
+        },
+        1000,
     );
 }
 

@@ -1,11 +1,10 @@
 //! Every plan of every small row, carried out byte by byte with arithmetic that knows no tricks.
 //!
-//! A block is [`COLUMNS`] bytes, one a column, in units of two columns.
+//! A block is one unit of two bytes; a write changes both, or the first.
 
 use super::*;
 
-const COLUMNS: u32 = 4;
-const UNIT: u32 = 2;
+const COLUMNS: usize = 2;
 
 /// What can be done with a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ enum Trust {
 #[derive(Clone, Debug)]
 struct Bytes {
     /// By place: data, P, Q.
-    blocks: Vec<[u8; COLUMNS as usize]>,
+    blocks: Vec<[u8; COLUMNS]>,
 }
 
 fn times(mut a: u8, mut b: u8) -> u8 {
@@ -69,44 +68,52 @@ fn every<T: Copy>(count: usize, choices: &[T]) -> Vec<Vec<T>> {
     })
 }
 
-/// The new data of a write; `shapes` has the columns of each data block, if it is written.
-fn new_data(shapes: &[Option<(u32, u32)>]) -> Vec<NewData> {
-    let written = shapes.iter().enumerate().filter_map(|(place, shape)| Some((place, (*shape)?)));
-    let new = written.map(|(place, (start, end))| NewData {
-        place,
-        columns: start..end,
-        units: start / UNIT * UNIT..end.next_multiple_of(UNIT),
-    });
-    new.collect()
+/// What a write does to a data block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Write {
+    Nothing,
+    Whole,
+    Part,
 }
 
-fn claimed(new: &[NewData]) -> Columns {
-    let start = new.iter().map(|new| new.units.start).min().unwrap();
-    start..new.iter().map(|new| new.units.end).max().unwrap()
+fn touched(writes: &[Write]) -> Touched {
+    let with = |wanted| (0..writes.len()).filter(|&place| writes[place] == wanted).collect();
+    Touched { whole: with(Write::Whole), partly: with(Write::Part) }
 }
 
 /// One row in one state under one write.
 struct Case {
     row: RowState,
-    columns: Columns,
-    new: Vec<NewData>,
+    writes: Vec<Write>,
     trust: Trust,
 }
 
 impl Case {
-    fn new(health: &[Health], data_count: usize, trust: Trust, new: Vec<NewData>) -> Self {
+    fn new(health: &[Health], trust: Trust, writes: &[Write]) -> Self {
         let with = |wanted: &dyn Fn(Health) -> bool| {
             (0..health.len()).filter(|&place| wanted(health[place])).collect()
         };
         let row = RowState {
-            data_count,
-            parity_count: health.len() - data_count,
+            data_count: writes.len(),
+            parity_count: health.len() - writes.len(),
             readable: with(&|health| health == Health::Good),
             writable: with(&|health| health != Health::Gone),
             parity_trusted: trust == Trust::Full,
             parity_usable: trust != Trust::None,
         };
-        Self { row, columns: claimed(&new), new, trust }
+        Self { row, writes: writes.to_vec(), trust }
+    }
+
+    fn plan(&self, rmw: RmwLevel) -> Option<WritePlan> {
+        write(&self.row, &touched(&self.writes), rmw)
+    }
+
+    fn is_new(&self, place: Place, column: usize) -> bool {
+        match self.writes[place] {
+            Write::Nothing => false,
+            Write::Whole => true,
+            Write::Part => column == 0,
+        }
     }
 
     fn unreadable(&self) -> usize {
@@ -120,7 +127,7 @@ impl Case {
         let mut bytes = Bytes { blocks: blocks.collect() };
         if self.trust == Trust::Full {
             for parity in 0..self.row.parity_count {
-                for column in 0..COLUMNS as usize {
+                for column in 0..COLUMNS {
                     let data = bytes.data(&self.row, column);
                     bytes.blocks[self.row.p() + parity][column] = parity_of(parity, &data);
                 }
@@ -140,62 +147,52 @@ impl Bytes {
 /// plan needs a byte that it did not read.
 fn carry_out(case: &Case, plan: &WritePlan, members: &mut Bytes, fresh: &[u8]) -> Bytes {
     let row = &case.row;
-    let read = |place: Place, column: u32| {
-        let covers = |span: &&Span| span.place == place && span.columns.contains(&column);
-        let span = plan.reads.iter().find(covers);
-        span.map(|_| members.blocks[place][column as usize])
-    };
-    let fresh_at = |place: Place, column: u32| {
-        let new = case.new.iter().find(|new| new.place == place && new.columns.contains(&column));
-        new.map(|_| fresh[place * COLUMNS as usize + column as usize])
-    };
     let mut worth = members.clone();
     let mut after = members.clone();
-    for column in case.columns.clone() {
-        let at = column as usize;
+    for column in 0..COLUMNS {
+        let read = |place: Place| plan.reads.has(place).then(|| members.blocks[place][column]);
+        let new =
+            |place: Place| case.is_new(place, column).then(|| fresh[place * COLUMNS + column]);
         let (data, parity): (Vec<u8>, Vec<u8>) = match plan.method {
-            Method::ReadModify => modify(case, column, &read, &fresh_at, &worth),
-            Method::Reconstruct | Method::Recover => rewrite(case, plan, column, &read, &fresh_at),
+            Method::ReadModify => modify(case, &read, &new, worth.data(row, column)),
+            Method::Reconstruct | Method::Recover => rewrite(case, plan, &read, &new),
         };
         for (place, byte) in data.into_iter().enumerate() {
-            worth.blocks[place][at] = byte;
-            let new = case.new.iter().find(|new| new.place == place);
-            if new.is_some_and(|new| new.units.contains(&column)) && row.writable.has(place) {
-                after.blocks[place][at] = byte;
+            worth.blocks[place][column] = byte;
+            if case.writes[place] != Write::Nothing && row.writable.has(place) {
+                after.blocks[place][column] = byte;
             }
         }
         for place in row.parities().filter(|&place| row.writable.has(place)) {
-            after.blocks[place][at] = parity[place - row.p()];
+            after.blocks[place][column] = parity[place - row.p()];
         }
     }
     *members = after;
     worth
 }
 
-type Lookup<'a> = &'a dyn Fn(Place, u32) -> Option<u8>;
+type Lookup<'a> = &'a dyn Fn(Place) -> Option<u8>;
 
 /// Old parity and the change; the data that nobody touched are worth what they were.
 fn modify(
     case: &Case,
-    column: u32,
     read: Lookup<'_>,
     fresh: Lookup<'_>,
-    worth: &Bytes,
+    mut data: Vec<u8>,
 ) -> (Vec<u8>, Vec<u8>) {
     let row = &case.row;
-    let mut data = worth.data(row, column as usize);
     let kept = row.parities().map(|place| match row.writable.has(place) {
-        true => read(place, column).expect("the old parity was read"),
+        true => read(place).expect("the old parity was read"),
         false => 0,
     });
     let mut parity: Vec<u8> = kept.collect();
-    for new in case.new.iter().filter(|new| new.units.contains(&column)) {
-        let old = read(new.place, column).expect("the old block was read");
-        let byte = fresh(new.place, column).unwrap_or(old);
+    for place in (0..row.data_count).filter(|&place| case.writes[place] != Write::Nothing) {
+        let old = read(place).expect("the old block was read");
+        let byte = fresh(place).unwrap_or(old);
         for (index, parity) in parity.iter_mut().enumerate() {
-            *parity ^= times(factor(index, new.place), old ^ byte);
+            *parity ^= times(factor(index, place), old ^ byte);
         }
-        data[new.place] = byte;
+        data[place] = byte;
     }
     (data, parity)
 }
@@ -204,19 +201,17 @@ fn modify(
 fn rewrite(
     case: &Case,
     plan: &WritePlan,
-    column: u32,
     read: Lookup<'_>,
     fresh: Lookup<'_>,
 ) -> (Vec<u8>, Vec<u8>) {
     let row = &case.row;
-    let mut old: Vec<Option<u8>> = (0..row.data_count).map(|place| read(place, column)).collect();
+    let mut old: Vec<Option<u8>> = (0..row.data_count).map(read).collect();
     if plan.method == Method::Recover {
-        let parity =
-            row.parities().filter_map(|place| Some((place - row.p(), read(place, column)?)));
+        let parity = row.parities().filter_map(|place| Some((place - row.p(), read(place)?)));
         solve(&mut old, &parity.collect::<Vec<_>>());
     }
     let known = |(place, old): (Place, Option<u8>)| {
-        fresh(place, column).or(old).expect("every byte of the row was read or is new")
+        fresh(place).or(old).expect("every byte of the row was read or is new")
     };
     let data: Vec<u8> = old.into_iter().enumerate().map(known).collect();
     let parity = (0..row.parity_count).map(|parity| parity_of(parity, &data)).collect();
@@ -250,76 +245,64 @@ fn solve(data: &mut [Option<u8>], parity: &[(usize, u8)]) {
 fn check(case: &Case, before: &Bytes, members: &Bytes, worth: &Bytes, fresh: &[u8]) {
     let row = &case.row;
     for column in 0..COLUMNS {
-        let at = column as usize;
-        let claimed = case.columns.contains(&column);
         for place in 0..row.data_count {
-            let new = case.new.iter().find(|new| new.place == place);
-            let is_new = new.is_some_and(|new| new.columns.contains(&column));
-            let in_unit = new.is_some_and(|new| new.units.contains(&column));
-            let (old, now) = (before.blocks[place][at], members.blocks[place][at]);
+            let is_new = case.is_new(place, column);
+            let (old, now) = (before.blocks[place][column], members.blocks[place][column]);
             match () {
                 () if is_new && row.writable.has(place) => {
-                    assert_eq!(now, fresh[place * COLUMNS as usize + at]);
+                    assert_eq!(now, fresh[place * COLUMNS + column]);
                 }
                 // The rest of a unit is written back as it was worth.
-                () if in_unit && row.writable.has(place) => {
+                () if case.writes[place] == Write::Part && row.writable.has(place) => {
                     let blind = !row.readable.has(place);
-                    assert_eq!(now, if blind { worth.blocks[place][at] } else { old });
+                    assert_eq!(now, if blind { worth.blocks[place][column] } else { old });
                     assert!(case.trust != Trust::Full || now == old);
                 }
                 () => assert_eq!(now, old, "untouched"),
             }
             if case.trust == Trust::Full && !is_new {
-                assert_eq!(worth.blocks[place][at], old, "no data changed their worth");
+                assert_eq!(worth.blocks[place][column], old, "no data changed their worth");
             }
         }
         for place in row.parities() {
-            let now = members.blocks[place][at];
-            if claimed && row.writable.has(place) {
+            let now = members.blocks[place][column];
+            if row.writable.has(place) {
                 let index = place - row.p();
-                assert_eq!(now, parity_of(index, &worth.data(row, at)), "parity {index} agrees");
+                assert_eq!(
+                    now,
+                    parity_of(index, &worth.data(row, column)),
+                    "parity {index} agrees"
+                );
             } else {
-                assert_eq!(now, before.blocks[place][at], "untouched");
+                assert_eq!(now, before.blocks[place][column], "untouched");
             }
         }
     }
 }
 
-/// Sectors that each method would read, by the book.
-fn price(case: &Case, method: Method) -> Option<u64> {
+/// Blocks that each method would read, by the book.
+fn price(case: &Case, method: Method) -> Option<usize> {
     let row = &case.row;
-    let length = |columns: &Columns| u64::from(columns.end - columns.start);
-    let whole = length(&case.columns);
+    let readable = |place: Place| row.readable.has(place);
+    let count = |wanted: &dyn Fn(Write) -> bool| -> Option<usize> {
+        let places = || (0..row.data_count).filter(|&place| wanted(case.writes[place]));
+        places().all(readable).then(|| places().count())
+    };
     match method {
         Method::ReadModify => {
             let kept: Vec<_> = row.parities().filter(|&place| row.writable.has(place)).collect();
-            let old = case.new.iter().map(|new| new.place);
-            let readable = old.chain(kept.iter().copied()).all(|place| row.readable.has(place));
-            let blocks: u64 = case.new.iter().map(|new| length(&new.units)).sum();
-            (row.parity_trusted && readable).then_some(blocks + kept.len() as u64 * whole)
+            let old = count(&|write| write != Write::Nothing)?;
+            let usable = row.parity_trusted && kept.iter().all(|&place| readable(place));
+            usable.then_some(old + kept.len())
         }
-        Method::Reconstruct => (0..row.data_count).try_fold(0, |sum, place| {
-            let new = case.new.iter().find(|new| new.place == place);
-            let covered = new.map_or(0..0, |new| new.columns.clone());
-            if covered == case.columns {
-                return Some(sum);
-            }
-            row.readable.has(place).then_some(sum + whole - spared(case, new))
-        }),
+        Method::Reconstruct => count(&|write| write != Write::Whole),
         Method::Recover => {
-            let lost = row.lost_data().count();
-            let parity = row.parities().filter(|&place| row.readable.has(place)).count();
+            let lost = (0..row.data_count).filter(|&place| !readable(place)).count();
+            let parity = row.parities().filter(|&place| readable(place)).count();
             let possible = lost == 0 || row.parity_usable && lost <= parity;
-            possible.then_some(row.data_count as u64 * whole)
+            possible.then_some(row.data_count)
         }
     }
-}
-
-/// Columns that need not be read because new bytes cover whole units at one end of the claim.
-fn spared(case: &Case, new: Option<&NewData>) -> u64 {
-    let Some(new) = new.filter(|new| new.columns == new.units) else { return 0 };
-    let at_an_end = new.units.start == case.columns.start || new.units.end == case.columns.end;
-    if at_an_end { u64::from(new.units.end - new.units.start) } else { 0 }
 }
 
 fn random_bytes() -> impl FnMut() -> u8 {
@@ -332,60 +315,67 @@ fn random_bytes() -> impl FnMut() -> u8 {
     }
 }
 
+const METHODS: [Method; 3] = [Method::ReadModify, Method::Reconstruct, Method::Recover];
+const LEVELS: [RmwLevel; 3] = [RmwLevel::Never, RmwLevel::FewerReads, RmwLevel::Preferred];
+
 /// Judges the plan of one case; says whether there was one.
-fn judge(case: &Case, random: &mut impl FnMut() -> u8) -> bool {
+fn judge(case: &Case, rmw: RmwLevel, random: &mut impl FnMut() -> u8) -> bool {
     let before = case.before(random);
-    let Some(plan) = write(&case.row, &case.columns, &case.new, RmwLevel::default()) else {
-        let methods = [Method::ReadModify, Method::Reconstruct, Method::Recover];
-        assert!(methods.iter().all(|method| price(case, *method).is_none()));
+    let Some(plan) = case.plan(rmw) else {
+        assert!(METHODS.iter().all(|method| price(case, *method).is_none()));
         assert!(
             case.trust == Trust::None || case.unreadable() > case.row.parity_count,
             "refused though the level bears it"
         );
         return false;
     };
-    for span in &plan.reads {
-        assert!(case.row.readable.has(span.place), "only what is readable is read");
-        assert!(!span.columns.is_empty() && span.columns.start.is_multiple_of(UNIT));
-        assert!(span.columns.end.is_multiple_of(UNIT), "whole units are read");
-        let parity = span.place >= case.row.p();
-        assert!(!parity || case.trust != Trust::None, "parity that says nothing is not read");
-    }
-    let paid = plan.sectors_read();
-    let methods = [Method::ReadModify, Method::Reconstruct, Method::Recover];
-    for method in methods {
-        assert!(price(case, method).is_none_or(|price| paid <= price), "{method:?} is cheaper");
-    }
-    if price(case, Method::Reconstruct) == Some(paid) {
-        assert_eq!(plan.method, Method::Reconstruct, "the tie is reconstruct's");
-    }
-    let fresh: Vec<u8> = (0..16).map(|_| random()).collect();
+    assert!(plan.reads.without(&case.row.readable).is_empty(), "only what is readable is read");
+    let parity = plan.reads.iter().any(|place| place >= case.row.p());
+    assert!(!parity || case.trust != Trust::None, "parity that says nothing is not read");
+    judge_price(case, rmw, &plan);
+    let fresh: Vec<u8> = (0..case.row.data_count * COLUMNS).map(|_| random()).collect();
     let mut members = before.clone();
     let worth = carry_out(case, &plan, &mut members, &fresh);
     check(case, &before, &members, &worth, &fresh);
     true
 }
 
-/// All states of all rows of so many blocks under all writes made of `shapes`.
-fn judge_all(data_count: usize, parity_count: usize, shapes: &[Option<(u32, u32)>]) -> usize {
+fn judge_price(case: &Case, rmw: RmwLevel, plan: &WritePlan) {
+    let paid = plan.reads.count();
+    assert_eq!(price(case, plan.method), Some(paid), "a method reads what it must");
+    let modify = price(case, Method::ReadModify);
+    let other =
+        [Method::Reconstruct, Method::Recover].iter().filter_map(|&by| price(case, by)).min();
+    let modifies = match (modify, other, rmw) {
+        (None, ..) => false,
+        (Some(_), None, _) => true,
+        (Some(_), Some(_), RmwLevel::Never) => false,
+        (Some(modify), Some(other), RmwLevel::FewerReads) => modify < other,
+        (Some(modify), Some(other), RmwLevel::Preferred) => modify <= other,
+    };
+    assert_eq!(plan.method == Method::ReadModify, modifies, "as the level says");
+    assert!(modifies || other == Some(paid), "no cheaper way is left out");
+}
+
+/// All states of all rows of so many blocks under all writes to them.
+fn judge_all(data_count: usize, parity_count: usize, rmw: RmwLevel) -> usize {
     let mut random = random_bytes();
     let mut planned = 0;
     let states = every(data_count + parity_count, &[Health::Good, Health::Blind, Health::Gone]);
-    for write in every(data_count, shapes) {
-        let new = new_data(&write);
-        if new.is_empty() {
+    for writes in every(data_count, &[Write::Nothing, Write::Whole, Write::Part]) {
+        if writes.iter().all(|write| *write == Write::Nothing) {
             continue;
         }
         for health in &states {
             for trust in [Trust::Full, Trust::Initial, Trust::None] {
-                let case = Case::new(health, data_count, trust, new.clone());
+                let case = Case::new(health, trust, &writes);
                 let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    judge(&case, &mut random)
+                    judge(&case, rmw, &mut random)
                 }));
                 match judged {
                     Ok(found) => planned += usize::from(found),
                     Err(cause) => {
-                        eprintln!("{health:?}, {data_count} data, {trust:?}, {new:?}");
+                        eprintln!("{health:?}, {trust:?}, {writes:?}, {rmw:?}");
                         std::panic::resume_unwind(cause);
                     }
                 }
@@ -395,23 +385,11 @@ fn judge_all(data_count: usize, parity_count: usize, shapes: &[Option<(u32, u32)
     planned
 }
 
-/// None, all, a half, and cuts through units.
-const SHAPES: [Option<(u32, u32)>; 8] = [
-    None,
-    Some((0, 4)),
-    Some((0, 2)),
-    Some((2, 4)),
-    Some((1, 2)),
-    Some((0, 1)),
-    Some((1, 3)),
-    Some((3, 4)),
-];
-
 #[test]
 fn every_plan_of_a_small_row_leaves_data_and_parity_right() {
-    for parity_count in [1, 2] {
-        for (data_count, shapes) in [(1, 8), (2, 8), (3, 6), (4, 3)] {
-            let planned = judge_all(data_count, parity_count, &SHAPES[..shapes]);
+    for rmw in LEVELS {
+        for (data_count, parity_count) in [(1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2)] {
+            let planned = judge_all(data_count, parity_count, rmw);
             assert!(planned > 20, "{planned}");
         }
     }
@@ -420,46 +398,45 @@ fn every_plan_of_a_small_row_leaves_data_and_parity_right() {
 #[test]
 #[should_panic(expected = "agrees")]
 fn a_plan_that_trusts_wrong_parity_is_found_out() {
-    let new = new_data(&[Some((0, 4)), None, None, None]);
-    let mut case = Case::new(&[Health::Good; 5], 4, Trust::Initial, new);
+    let mut case = Case::new(&[Health::Good; 5], Trust::Initial, &one_of(4));
     case.row.parity_trusted = true;
-    judge(&case, &mut random_bytes());
+    judge(&case, RmwLevel::default(), &mut random_bytes());
+}
+
+fn one_of(data_count: usize) -> Vec<Write> {
+    let mut writes = vec![Write::Nothing; data_count];
+    writes[0] = Write::Whole;
+    writes
 }
 
 #[test]
 fn the_level_says_which_writes_read_old_data_and_parity() {
     let method = |data_count: usize, level| {
-        let mut shapes = vec![None; data_count];
-        shapes[0] = Some((0, 4));
-        let new = new_data(&shapes);
-        let case = Case::new(&vec![Health::Good; data_count + 2], data_count, Trust::Full, new);
-        write(&case.row, &case.columns, &case.new, level).expect("nothing is lost").method
+        let case = Case::new(&vec![Health::Good; data_count + 2], Trust::Full, &one_of(data_count));
+        case.plan(level).expect("nothing is lost").method
     };
-    let levels = [RmwLevel::Never, RmwLevel::FewerReads, RmwLevel::Preferred];
     let [rewrite, modify] = [Method::Reconstruct, Method::ReadModify];
-    assert_eq!(levels.map(|level| method(3, level)), [rewrite; 3], "two to read or three");
-    assert_eq!(levels.map(|level| method(4, level)), [rewrite, rewrite, modify], "three or three");
-    assert_eq!(levels.map(|level| method(5, level)), [rewrite, modify, modify], "four or three");
-    let new = new_data(&[Some((0, 4)), None, None]);
-    let health = [Health::Good, Health::Blind, Health::Blind, Health::Good, Health::Good];
-    let case = Case::new(&health, 3, Trust::Full, new);
-    let plan = write(&case.row, &case.columns, &case.new, RmwLevel::Never);
-    assert_eq!(plan.map(|plan| plan.method), Some(Method::Recover), "where there is another way");
+    assert_eq!(LEVELS.map(|level| method(3, level)), [rewrite; 3], "two to read or three");
+    assert_eq!(LEVELS.map(|level| method(4, level)), [rewrite, rewrite, modify], "three or three");
+    assert_eq!(LEVELS.map(|level| method(5, level)), [rewrite, modify, modify], "four or three");
 }
 
 #[test]
 fn what_is_rebuilt_is_not_read() {
-    let mut row = Case::new(&[Health::Good; 5], 3, Trust::Full, new_data(&[Some((0, 4))])).row;
-    assert_eq!(rebuild_reads(&row, 1), Some(vec![0, 2, 3]));
-    assert_eq!(rebuild_reads(&row, 3), Some(vec![0, 1, 2]));
+    let reads = |row: &RowState, wanted| {
+        rebuild_reads(row, wanted).map(|places| places.iter().collect::<Vec<_>>())
+    };
+    let mut row = Case::new(&[Health::Good; 5], Trust::Full, &one_of(3)).row;
+    assert_eq!(reads(&row, 1), Some(vec![0, 2, 3]));
+    assert_eq!(reads(&row, 3), Some(vec![0, 1, 2]));
     row.readable.remove(0);
-    assert_eq!(rebuild_reads(&row, 1), Some(vec![2, 3, 4]));
-    assert_eq!(rebuild_reads(&row, 4), Some(vec![1, 2, 3]), "Q from P and what is left");
+    assert_eq!(reads(&row, 1), Some(vec![2, 3, 4]));
+    assert_eq!(reads(&row, 4), Some(vec![1, 2, 3]), "Q from P and what is left");
     row.readable.remove(3);
-    assert_eq!(rebuild_reads(&row, 1), None);
-    assert_eq!(rebuild_reads(&row, 3), Some(vec![1, 2, 4]), "P from Q and what is left");
+    assert_eq!(reads(&row, 1), None);
+    assert_eq!(reads(&row, 3), Some(vec![1, 2, 4]), "P from Q and what is left");
     row.parity_usable = false;
-    assert_eq!(rebuild_reads(&row, 3), None);
+    assert_eq!(reads(&row, 3), None);
 }
 
 #[test]
@@ -471,4 +448,7 @@ fn places_beyond_the_first_word_are_places_too() {
     places.remove(64);
     assert!(places.has(255) && !places.has(64) && places.has(65));
     assert_eq!(places.count(), 130);
+    let far = places.without(&Places::first(128));
+    assert_eq!(far.iter().collect::<Vec<_>>(), [128, 129, 255]);
+    assert_eq!(far.with(&Places::first(1)).iter().collect::<Vec<_>>(), [0, 128, 129, 255]);
 }

@@ -9,8 +9,8 @@ use crate::memory::Buffer;
 
 use super::super::array_lane::{ArrayLane, MemberWrite, byte_range};
 use super::super::claims::Mode;
+use super::super::member_writes::whole_buffer;
 use super::super::mirror::{believed, region_sectors};
-use super::super::round::whole_buffer;
 use super::row_window::finish;
 use super::{SyncKind, WindowError};
 

@@ -7,9 +7,9 @@ use crate::geometry::{ParityGeometry, Position, Row, Slot};
 
 use super::super::array_lane::{ArrayLane, MemberWrite};
 use super::super::claims::{Columns, Mode};
+use super::super::member_writes::whole_buffer;
 use super::super::plan::{Place, Places, Span};
 use super::super::reconstruct::{Blocks, by_exponent, columns_bytes, row_state, slot_of};
-use super::super::round::whole_buffer;
 use super::{SyncKind, WindowError};
 
 /// Does one window; gives the sectors of parity that were wrong.
@@ -68,8 +68,8 @@ async fn compare(
     let mut blocks = read_whole(port, map, row, columns, &mut unreadable).await?;
     let state = row_state(&port.view(), map, row, columns, &unreadable);
     let (p, q) = {
-        let data = by_exponent(row, &state, &blocks);
-        port.parity_of(row, &data, columns_bytes(columns))
+        let length = columns_bytes(columns);
+        port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length)
     };
     let mut writes = Vec::new();
     let mut wrong = vec![false; (columns.end - columns.start).div_ceil(8) as usize];
@@ -140,7 +140,7 @@ async fn read_whole(
         }
         let mut blocks = Blocks::new(&state);
         if port.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
-            port.solve(row, &state, columns, 0, &mut blocks);
+            port.solve_all(row, &state, columns, &mut blocks);
             return Ok(blocks);
         }
     }

@@ -1,0 +1,361 @@
+//! From write requests to rounds: what one lane's clients write to a parity row is written together.
+//!
+//! A request is cut into *pieces*, one a chunk. All pieces that arrive in one turn of the lane are
+//! gathered; those of one row whose columns touch or overlap become one round. A piece that overlaps a
+//! round of this lane waits, with all others that do, and is adopted by the next one. No piece waits
+//! for more to come. At most a round that begins a row and leaves it unfinished waits for the rows before
+//! it that are under way: a stream that goes on will have finished the row by then.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use crate::geometry::{Geometry, ParityGeometry};
+use crate::memory::Source;
+use crate::request::{Queue, RequestError};
+
+use super::array_lane::{ArrayLane, SECTOR_BYTES, whole_sectors};
+use super::claims::Columns;
+use super::plan::Place;
+use super::round::Round;
+
+/// New bytes for some columns of one block.
+pub(super) struct Piece {
+    pub(super) row: u64,
+    pub(super) place: Place,
+    pub(super) columns: Columns,
+    /// Held until the piece is on the members, also when its client is gone.
+    pub(super) source: Rc<dyn Source>,
+    /// Where its bytes begin in the source.
+    pub(super) first_byte: usize,
+    pub(super) fua: bool,
+    pub(super) ending: Ending,
+}
+
+/// Who is told of a piece's end.
+pub(super) struct Ending {
+    queue: Rc<Queue>,
+    tag: u64,
+    /// The request's other pieces, if it has some.
+    request: Option<Rc<Request>>,
+}
+
+/// A request of several pieces.
+struct Request {
+    left: Cell<usize>,
+    result: Cell<Result<(), RequestError>>,
+}
+
+impl Ending {
+    pub(super) fn end(self, result: Result<(), RequestError>) {
+        let Some(request) = self.request else { return self.queue.end(self.tag, result) };
+        if result.is_err() {
+            request.result.set(result);
+        }
+        request.left.set(request.left.get() - 1);
+        if request.left.get() == 0 {
+            self.queue.end(self.tag, request.result.get());
+        }
+    }
+}
+
+/// The writes of one lane to parity rows, from their arrival to the end of their rounds.
+#[derive(Default)]
+pub(super) struct Gather {
+    /// Came in this turn.
+    arrived: RefCell<Vec<Piece>>,
+    /// Rows with rounds under way.
+    rows: RefCell<BTreeMap<u64, RowWrites>>,
+    /// Rounds started so far.
+    started: Cell<u64>,
+}
+
+/// One row's writes on one lane.
+#[derive(Default)]
+struct RowWrites {
+    under_way: SmallVec<[UnderWay; 1]>,
+    /// In the order of arrival.
+    waiting: Vec<Piece>,
+    /// Those that could go wait for the rounds of their stream that were started before this one.
+    held_back: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct UnderWay {
+    columns: Columns,
+    /// It writes the last sector of the row.
+    ends_row: bool,
+    /// Counts the lane's rounds.
+    number: u64,
+}
+
+/// What a row is, for gathering.
+#[derive(Clone, Copy)]
+pub(super) struct RowShape {
+    pub(super) unit: u32,
+    pub(super) chunk_sectors: u32,
+    pub(super) data_disks: usize,
+}
+
+/// How many rows before an unfinished one count as of its stream.
+const STREAM_ROWS: u64 = 16;
+
+/// Most bytes that a round takes in, where a row has less.
+const ROUND_BYTES_MAX: usize = 1 << 20;
+
+impl RowShape {
+    fn units(&self, columns: &Columns) -> Columns {
+        columns.start / self.unit * self.unit..columns.end.next_multiple_of(self.unit)
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.chunk_sectors as usize * self.data_disks * SECTOR_BYTES
+    }
+
+    fn round(&self, row: u64, pieces: SmallVec<[Piece; 1]>) -> Round {
+        let units = |piece: &Piece| self.units(&piece.columns);
+        let columns = pieces.iter().map(units).reduce(|one, other| hull(&one, &other));
+        Round { row, columns: columns.expect("a round has pieces"), pieces }
+    }
+
+    fn begins_row(&self, round: &Round) -> bool {
+        round.pieces.iter().any(|piece| piece.place == 0 && piece.columns.start == 0)
+    }
+
+    fn ends_row(&self, round: &Round) -> bool {
+        let last = |piece: &Piece| {
+            piece.place + 1 == self.data_disks && piece.columns.end == self.chunk_sectors
+        };
+        round.pieces.iter().any(last)
+    }
+
+    fn is_full(&self, round: &Round) -> bool {
+        round.bytes() >= self.row_bytes()
+    }
+}
+
+impl ArrayLane {
+    /// Starts a write to a parity array; its end will stand in `queue` with `tag`.
+    pub(super) fn write_parity(
+        self: &Rc<Self>,
+        queue: &Rc<Queue>,
+        tag: u64,
+        sector: u64,
+        from: Rc<dyn Source>,
+        fua: bool,
+    ) {
+        let checked = whole_sectors(from.len())
+            .and_then(|sectors| self.check_range(sector, sectors).map(|()| sectors));
+        let sectors = match checked {
+            Ok(0) => return queue.end(tag, Ok(())),
+            Ok(sectors) => sectors,
+            Err(error) => return queue.end(tag, Err(error)),
+        };
+        let from = self.stabilise(from);
+        self.with_view(|view| {
+            let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
+            let chunk = u64::from(map.chunk_sectors());
+            let count = (sector % chunk + sectors).div_ceil(chunk) as usize;
+            let request = (count > 1)
+                .then(|| Rc::new(Request { left: Cell::new(count), result: Cell::new(Ok(())) }));
+            let mut first = 0;
+            while first < sectors {
+                let at = map.split(sector + first);
+                let length =
+                    u64::from(map.chunk_sectors() - at.offset_sectors).min(sectors - first);
+                self.gather(Piece {
+                    row: at.row,
+                    place: usize::from(at.data_index),
+                    columns: at.offset_sectors..at.offset_sectors + length as u32,
+                    source: from.clone(),
+                    first_byte: first as usize * SECTOR_BYTES,
+                    fua,
+                    ending: Ending { queue: queue.clone(), tag, request: request.clone() },
+                });
+                first += length;
+            }
+        });
+    }
+
+    fn gather(self: &Rc<Self>, piece: Piece) {
+        let mut arrived = self.gather.arrived.borrow_mut();
+        arrived.push(piece);
+        if arrived.len() == 1 {
+            let this = self.clone();
+            // It runs behind every task that is ready now: their requests belong to the same turn.
+            self.lane.spawn(async move { this.form_rounds() });
+        }
+    }
+
+    /// Makes rounds of all that has arrived.
+    fn form_rounds(self: &Rc<Self>) {
+        let mut arrived = self.gather.arrived.take();
+        let shape = self.row_shape();
+        if arrived.len() > 1 {
+            arrived.sort_by_key(|piece| piece.row);
+        }
+        let mut pieces = arrived.drain(..).peekable();
+        while let Some(piece) = pieces.next() {
+            let row = piece.row;
+            let mut same_row: SmallVec<[Piece; 1]> = SmallVec::from_buf([piece]);
+            while let Some(piece) = pieces.next_if(|piece| piece.row == row) {
+                same_row.push(piece);
+            }
+            let known = self.gather.rows.borrow().contains_key(&row);
+            if same_row.len() == 1 && !known {
+                self.start_round(&shape, shape.round(row, same_row));
+            } else {
+                self.gather.rows.borrow_mut().entry(row).or_default().waiting.extend(same_row);
+                self.start_ready(&shape, row);
+            }
+        }
+        drop(pieces);
+        // Its memory serves the next turn, unless that has begun.
+        let mut next = self.gather.arrived.borrow_mut();
+        if next.is_empty() {
+            *next = arrived;
+        }
+    }
+
+    /// Starts what can go of a row's waiting pieces.
+    fn start_ready(self: &Rc<Self>, shape: &RowShape, row: u64) {
+        let mut rows = self.gather.rows.borrow_mut();
+        let held_back = rows.get(&row).and_then(|writes| writes.held_back);
+        let until = held_back.unwrap_or_else(|| self.gather.started.get());
+        let of_stream = |one: &UnderWay| one.ends_row && one.number < until;
+        let mut before = rows.range(row.saturating_sub(STREAM_ROWS)..row);
+        let stream = before.any(|(_, writes)| writes.under_way.iter().any(of_stream));
+        let Some(writes) = rows.get_mut(&row) else { return };
+        writes.held_back = None;
+        let (mut rounds, blocked) =
+            select(shape, row, std::mem::take(&mut writes.waiting), |piece| {
+                let units = shape.units(&piece.columns);
+                writes.under_way.iter().any(|one| overlap(&one.columns, &units))
+            });
+        writes.waiting = blocked;
+        if stream {
+            let unfinished = |round: &mut Round| shape.begins_row(round) && !shape.is_full(round);
+            for round in rounds.extract_if(.., unfinished) {
+                writes.held_back = Some(until);
+                writes.waiting.splice(0..0, round.pieces);
+            }
+        }
+        drop(rows);
+        rounds.into_iter().for_each(|round| self.start_round(shape, round));
+    }
+
+    fn start_round(self: &Rc<Self>, shape: &RowShape, round: Round) {
+        let (columns, number) = (round.columns.clone(), self.gather.started.get());
+        self.gather.started.set(number + 1);
+        let under_way = UnderWay { columns, ends_row: shape.ends_row(&round), number };
+        let mut rows = self.gather.rows.borrow_mut();
+        rows.entry(round.row).or_default().under_way.push(under_way);
+        drop(rows);
+        let this = self.clone();
+        self.lane.spawn(async move {
+            let (row, columns) = (round.row, round.columns.clone());
+            this.run_round(round).await;
+            this.round_ended(row, &columns);
+        });
+    }
+
+    /// Lets those go that waited for the round, and an unfinished row of its stream.
+    fn round_ended(self: &Rc<Self>, row: u64, columns: &Columns) {
+        let shape = self.row_shape();
+        let mut rows = self.gather.rows.borrow_mut();
+        let writes = rows.get_mut(&row).expect("a round under way is known");
+        let ended = writes.under_way.iter().position(|one| one.columns == *columns);
+        writes.under_way.swap_remove(ended.expect("a round under way is known"));
+        let is_over = writes.under_way.is_empty() && writes.waiting.is_empty();
+        let waiting = !writes.waiting.is_empty();
+        if is_over {
+            rows.remove(&row);
+        }
+        let mut behind = rows.range(row + 1..=row + STREAM_ROWS);
+        let held_back = behind.find(|(_, writes)| writes.held_back.is_some()).map(|(&row, _)| row);
+        drop(rows);
+        if waiting {
+            self.start_ready(&shape, row);
+        }
+        if let Some(held_back) = held_back {
+            let this = self.clone();
+            self.lane.spawn(async move {
+                // The clients that were just answered go first: theirs may finish the row.
+                this.lane.pause().await;
+                this.lane.pause().await;
+                this.form_rounds();
+                this.start_ready(&shape, held_back);
+            });
+        }
+    }
+
+    fn row_shape(&self) -> RowShape {
+        self.with_view(|view| {
+            let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
+            RowShape::new(map, view.unit_sectors)
+        })
+    }
+}
+
+impl RowShape {
+    pub(super) fn new(map: &ParityGeometry, unit_sectors: u32) -> Self {
+        let chunk_sectors = map.chunk_sectors();
+        let data_disks = usize::from(map.data_disks());
+        Self { unit: unit_sectors.min(chunk_sectors), chunk_sectors, data_disks }
+    }
+}
+
+/// Parts the pieces of one row into rounds that can go now, and those that must wait: for a round
+/// under way, for an earlier piece that waits, or because a round has its fill.
+fn select(
+    shape: &RowShape,
+    row: u64,
+    waiting: Vec<Piece>,
+    is_under_way: impl Fn(&Piece) -> bool,
+) -> (Vec<Round>, Vec<Piece>) {
+    let (mut free, mut blocked): (Vec<Piece>, Vec<Piece>) = (Vec::new(), Vec::new());
+    let (mut bytes, most) = (0, shape.row_bytes().max(ROUND_BYTES_MAX));
+    for piece in waiting {
+        let units = shape.units(&piece.columns);
+        let behind = |other: &Piece| overlap(&shape.units(&other.columns), &units);
+        if bytes >= most || is_under_way(&piece) || blocked.iter().any(behind) {
+            blocked.push(piece);
+        } else {
+            bytes += (piece.columns.end - piece.columns.start) as usize * SECTOR_BYTES;
+            free.push(piece);
+        }
+    }
+    (join_touching(shape, row, free), blocked)
+}
+
+/// Joins pieces whose units touch or overlap, each group in the order of arrival.
+fn join_touching(shape: &RowShape, row: u64, pieces: Vec<Piece>) -> Vec<Round> {
+    let mut groups: Vec<Columns> = pieces.iter().map(|piece| shape.units(&piece.columns)).collect();
+    groups.sort_unstable_by_key(|columns| (columns.start, columns.end));
+    groups.dedup_by(|next, known| {
+        let touches = next.start <= known.end;
+        if touches {
+            known.end = known.end.max(next.end);
+        }
+        touches
+    });
+    let mut members: Vec<SmallVec<[Piece; 1]>> = groups.iter().map(|_| SmallVec::new()).collect();
+    for piece in pieces {
+        let group = groups.partition_point(|columns| columns.end <= piece.columns.start);
+        members[group].push(piece);
+    }
+    members.into_iter().map(|pieces| shape.round(row, pieces)).collect()
+}
+
+fn hull(one: &Columns, other: &Columns) -> Columns {
+    one.start.min(other.start)..one.end.max(other.end)
+}
+
+fn overlap(one: &Columns, other: &Columns) -> bool {
+    one.start < other.end && other.start < one.end
+}

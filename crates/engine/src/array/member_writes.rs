@@ -1,0 +1,69 @@
+//! Writes to members that belong together: one round of a parity row, or all copies of a range.
+
+use smallvec::SmallVec;
+
+use crate::backend::{IoError, IoErrorKind, MemberId, WriteFrom};
+use crate::geometry::Slot;
+use crate::memory::Buffer;
+use crate::request::RequestError;
+
+use super::array_lane::{ArrayLane, LaneView, MemberWrite, SECTOR_BYTES};
+
+/// Writes under way, made under one view.
+pub(super) struct MemberWrites<'a> {
+    lane: &'a ArrayLane,
+    view: LaneView,
+    fua: bool,
+    under_way: SmallVec<[MemberWrite<'a>; 6]>,
+    failed: SmallVec<[(MemberId, IoError); 1]>,
+}
+
+impl<'a> MemberWrites<'a> {
+    /// None yet, under the lane's view of now.
+    pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
+        let (under_way, failed) = (SmallVec::new(), SmallVec::new());
+        Self { lane, view: lane.view(), fua, under_way, failed }
+    }
+
+    /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
+    /// passed over.
+    pub(super) fn start(&mut self, slot: Slot, sector: u64, from: WriteFrom) {
+        let Some(member) = self.view.member(slot) else { return };
+        let sectors = (from.len() / SECTOR_BYTES) as u64;
+        if member.bad.overlaps(&(sector..sector + sectors)) {
+            self.failed.push((member.id, listed_bad()));
+            return;
+        }
+        let io = self.lane.write_member(member, sector, from, self.fua);
+        self.under_way.push(MemberWrite { member: member.id, io });
+    }
+
+    /// Waits for all. It is well when one landed and the array does without the members that failed.
+    pub(super) async fn end(self) -> Result<(), RequestError> {
+        let Self { lane, view, under_way, mut failed, .. } = self;
+        if under_way.is_empty() {
+            return Err(RequestError::Lost);
+        }
+        let finished = lane.finish_writes(under_way).await;
+        if finished.no_space {
+            return Err(RequestError::NoSpace);
+        }
+        failed.extend(finished.failed);
+        match lane.do_without(&view, &failed).await {
+            true => Ok(()),
+            false => Err(RequestError::Lost),
+        }
+    }
+}
+
+/// The error of a write into a range that the bad-block log lists: the log cannot be changed yet, so
+/// the member cannot take it.
+pub(super) fn listed_bad() -> IoError {
+    IoError { kind: IoErrorKind::Medium, errno: 0 }
+}
+
+/// A buffer to write whole.
+pub(super) fn whole_buffer(block: Buffer) -> WriteFrom {
+    let whole = 0..block.len();
+    WriteFrom::Buffer(block, whole)
+}

@@ -1,0 +1,170 @@
+//! Streams of small writes: what they cost the members, and whom they hold up.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use mdspace_engine::geometry::Level;
+use mdspace_engine::request::{Queue, Request};
+
+use crate::shapes::Shape;
+use crate::world::{Answers, Setup, World};
+
+/// RAID6 of four data disks and two of parity.
+fn raid6(chunk_sectors: u32, rows: u64) -> Shape {
+    let member_sectors = u64::from(chunk_sectors) * rows;
+    Shape { member_sectors, ..Shape::new(Level::Raid6, 2, 6, chunk_sectors).without_bitmap() }
+}
+
+/// Writes from `first` on, each of `sectors`, so many in flight, on lane 0.
+#[derive(Clone, Copy)]
+struct Stream {
+    first: u64,
+    sectors: u64,
+    depth: usize,
+    count: u64,
+}
+
+impl Stream {
+    /// Runs it to its end, and checks what stands on the array then.
+    fn run(self, world: &mut World) {
+        let bytes = world.random.bytes((self.sectors * self.count) as usize * 512);
+        world.remember(self.first, &bytes);
+        let port = world.port(0);
+        let over = Rc::new(Cell::new(false));
+        let (ended, bytes) = (over.clone(), Rc::new(bytes));
+        world.spawn_on(0, async move {
+            let (queue, mut next) = (Queue::new(), 0);
+            while next < self.count || queue.in_flight() > 0 {
+                while next < self.count && queue.in_flight() < self.depth {
+                    let at = (next * self.sectors) as usize * 512;
+                    let from = Rc::new(bytes[at..at + self.sectors as usize * 512].to_vec());
+                    let sector = self.first + next * self.sectors;
+                    port.submit(&queue, next, Request::Write { sector, from, fua: false });
+                    next += 1;
+                }
+                queue.next().await.result.unwrap();
+                while let Some(ended) = queue.pop() {
+                    ended.result.unwrap();
+                }
+            }
+            ended.set(true);
+        });
+        world.until("the end of the stream", |_| over.get());
+    }
+
+    fn bytes(&self) -> f64 {
+        (self.sectors * self.count * 512) as f64
+    }
+}
+
+/// Sectors read from and written to all members, and I/Os, since the counts were reset.
+fn traffic(world: &World) -> (f64, f64, usize) {
+    let mut sums = (0.0, 0.0, 0);
+    for index in 0..usize::from(world.shape().disks) {
+        let disk = world.disks.disk(index);
+        let bytes = |ios: &[std::ops::Range<u64>]| {
+            ios.iter().map(|io| (io.end - io.start) * 512).sum::<u64>() as f64
+        };
+        sums.0 += bytes(&disk.reads);
+        sums.1 += bytes(&disk.writes);
+        sums.2 += disk.reads.len() + disk.writes.len();
+    }
+    sums
+}
+
+/// Bytes that members read and write for a byte of the stream.
+fn cost(shape: Shape, answers: Answers, stream: Stream) -> (f64, f64) {
+    let mut world = World::synced(Setup { answers, ..Setup::new(shape, 5) });
+    // The superblocks are to say dirty already.
+    world.write_random(0, 8);
+    world.disks.reset_counts();
+    stream.run(&mut world);
+    let (read, written, _) = traffic(&world);
+    world.verify();
+    assert_eq!(world.check(), 0, "{world}");
+    (read / stream.bytes(), written / stream.bytes())
+}
+
+#[test]
+fn a_stream_of_two_rows_in_flight_writes_whole_rows_and_reads_almost_nothing() {
+    let small = (raid6(128, 48), 256, 8);
+    let large = (raid6(1024, 32), 8, 2048);
+    for (shape, depth, sectors) in [small, large] {
+        let row = u64::from(shape.chunk_sectors) * 4;
+        // Aligned to rows, to its own writes only, and to nothing.
+        for first in [0, row / 2, row / 4 + 8] {
+            for answers in [Answers::AtOnce, Answers::Shuffled] {
+                let count = (shape.member_sectors * 4 - row * 2) / sectors;
+                let stream = Stream { first, sectors, depth, count };
+                let (read, written) = cost(shape, answers, stream);
+                let case = format!("{shape}, from {first}, {answers:?}: {read} {written}");
+                assert!(written <= 1.1 * 6.0 / 4.0, "{case}");
+                assert!(read <= 0.1, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shallow_stream_is_one_io_a_member_each_turn() {
+    let shape = raid6(128, 8);
+    let mut world = World::synced(Setup::new(shape, 6));
+    world.write_random(0, 8);
+    world.disks.reset_counts();
+    // Half a chunk a turn: one data member and both parities are read and written.
+    let stream = Stream { first: 0, sectors: 8, depth: 8, count: 64 };
+    stream.run(&mut world);
+    let (_, _, ios) = traffic(&world);
+    assert_eq!(ios, 8 * 6, "eight turns of three reads and three writes");
+    world.verify();
+}
+
+#[test]
+fn a_random_writer_is_served_beside_a_stream() {
+    let shape = raid6(128, 32);
+    for seed in 0..8 {
+        let mut world =
+            World::synced(Setup { answers: Answers::Shuffled, ..Setup::new(shape, seed) });
+        let port = world.port(0);
+        let (streamed, answered) = (Rc::new(Cell::new(0_u64)), Rc::new(RefCell::new(Vec::new())));
+        let counted = streamed.clone();
+        let total = 28 * 512 / 8;
+        let streaming = port.clone();
+        world.spawn_on(0, async move {
+            let (queue, mut next) = (Queue::new(), 0);
+            while counted.get() < total {
+                while next < total && queue.in_flight() < 256 {
+                    let from = Rc::new(vec![next as u8; 4096]);
+                    let sector = next * 8;
+                    streaming.submit(&queue, next, Request::Write { sector, from, fua: false });
+                    next += 1;
+                }
+                queue.next().await.result.unwrap();
+                counted.set(counted.get() + 1);
+            }
+        });
+        // It writes anywhere, and every other time where the stream is.
+        let (progress, ends) = (streamed.clone(), answered.clone());
+        world.spawn_on(0, async move {
+            let queue = Queue::new();
+            for turn in 0.. {
+                let begun = progress.get();
+                if begun == total {
+                    return;
+                }
+                let row = if turn % 2 == 0 { begun * 8 / 512 + 1 } else { turn * 7 % 32 };
+                let sector = row.min(31) * 512 + 24;
+                let from = Rc::new(vec![0xaa; 4096]);
+                port.submit(&queue, 0, Request::Write { sector, from, fua: false });
+                queue.next().await.result.unwrap();
+                ends.borrow_mut().push(progress.get() - begun);
+            }
+        });
+        world.until("the end of the stream", |_| streamed.get() == total);
+        // What is under way when it comes, the rounds of its row, and no more.
+        let longest = answered.borrow().iter().copied().max().unwrap();
+        assert!(longest <= 1024, "seed {seed}: {longest} writes of the stream went before it");
+        assert!(answered.borrow().len() >= 3, "seed {seed}");
+        assert_eq!(world.check(), 0, "seed {seed}");
+    }
+}
