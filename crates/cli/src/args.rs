@@ -12,7 +12,9 @@ pub(crate) mod member;
 pub(crate) mod name;
 pub(crate) mod size;
 
-pub(crate) use bench::{BenchArgs, BenchLimitsArgs, BenchPeersArgs, BenchRunArgs, BenchVerb};
+pub(crate) use bench::{
+    BenchArgs, BenchLimitsArgs, BenchPeersArgs, BenchPublishedArgs, BenchRunArgs, BenchVerb,
+};
 pub(crate) use create::{AssembleArgs, CreateArgs};
 pub(crate) use member::MemberSpec;
 pub(crate) use name::ArrayName;

@@ -6,12 +6,14 @@ mod load;
 mod machine;
 mod measure;
 mod peers;
+mod published;
 mod run;
 mod table;
 mod workload;
 
 pub(crate) use limits::limits;
 pub(crate) use peers::peers;
+pub(crate) use published::published;
 pub(crate) use run::run;
 
 pub(crate) use load::Pattern;

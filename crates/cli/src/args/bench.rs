@@ -25,6 +25,8 @@ pub(crate) enum BenchVerb {
     Run(BenchRunArgs),
     /// Measure the bare loops that each kind of work cannot do without.
     Limits(BenchLimitsArgs),
+    /// Measure what published work on md measured, and print both.
+    Published(BenchPublishedArgs),
     /// Measure Linux md under User-Mode Linux by the same loads, and compare.
     Peers(BenchPeersArgs),
 }
@@ -128,6 +130,22 @@ pub(crate) struct BenchLimitsArgs {
     /// Where file members are made and removed again; default: where temporary files go.
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchPublishedArgs {
+    /// Only the table of this year.
+    #[arg(long, value_name = "YEAR")]
+    pub(crate) table: Option<u16>,
+    /// Seconds of measuring for each side of a row, cut into five repetitions.
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    pub(crate) runtime: f64,
+    /// A fifth of the time.
+    #[arg(long)]
+    pub(crate) quick: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

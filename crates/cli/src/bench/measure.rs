@@ -30,6 +30,8 @@ pub(super) struct Load {
     pub(super) lane: u64,
     pub(super) lanes: u64,
     pub(super) until: Until,
+    /// The load stays within so many bytes at the start; everywhere where there is none.
+    pub(super) area_bytes: Option<u64>,
 }
 
 /// When a load ends.
@@ -108,6 +110,7 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new(lane: &Rc<Lane>, io: &LaneIo, load: Load, sectors: u64) -> Self {
         let block_sectors = (load.block_bytes / 512) as u64;
+        let sectors = load.area_bytes.map_or(sectors, |bytes| sectors.min(bytes / 512));
         let addresses = Addresses::new(load.pattern, block_sectors, sectors, load.lane, load.lanes);
         Self {
             lane: lane.clone(),

@@ -154,6 +154,7 @@ impl Bed {
             lane: 0,
             lanes: 1,
             until: Until::Requests(blocks),
+            area_bytes: None,
         };
         self.array.run_on(LaneId(0), move |port, lane, io| {
             let (port, lane, io) = (port.clone(), lane.clone(), io.clone());
@@ -168,6 +169,10 @@ impl Bed {
             Ok(errors) => Err(failed("fill the array", format!("{errors} writes failed"))),
             Err(error) => Err(failed("fill the array", error)),
         }
+    }
+
+    pub(super) fn array(&self) -> &RunningArray {
+        &self.array
     }
 
     /// Orders something of the array.
@@ -219,6 +224,7 @@ impl Bed {
                 lane: lane as u64,
                 lanes: lanes as u64,
                 until: Until::Elapsed(span),
+                area_bytes: None,
             };
             let (sender, members) = (sender.clone(), self.raw_members.clone());
             self.array.run_on(LaneId(lane as u16), move |port, lane, io| {

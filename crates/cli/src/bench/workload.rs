@@ -1,15 +1,16 @@
 //! A load in the words of `bench run`, so that every row of a table can be repeated alone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
+use mdspace_engine::array::Action;
 
 use crate::args::BenchRunArgs;
 use crate::failure::Failure;
 
 use super::REPETITIONS;
 use super::measure::Outcome;
-use super::run::{Bed, Side};
+use super::run::{Bed, Side, failed};
 
 /// The words as clap reads them.
 #[derive(Parser)]
@@ -53,5 +54,29 @@ impl Bed {
     /// One repetition of what `args` ask for.
     pub(super) fn load(&self, args: &BenchRunArgs, span: Duration, side: Side) -> Outcome {
         self.measure(args.pattern(), args.bs.bytes(), args.iodepth.into(), span, side)
+    }
+
+    /// Checks the array; gives the sectors that differ.
+    pub(super) fn check(&self) -> Result<u64, Failure> {
+        self.order(Action::Check)?;
+        self.wait_for_sync()?;
+        Ok(self.status()?.mismatch_sectors)
+    }
+
+    /// Waits until a task that was just ordered has run to its end on a whole array.
+    pub(super) fn wait_for_sync(&self) -> Result<(), Failure> {
+        let (mut seen, ordered) = (false, Instant::now());
+        loop {
+            let status = self.status()?;
+            let runs = status.sync.action.runs();
+            if seen && !runs && status.degraded() == 0 {
+                return Ok(());
+            }
+            seen |= runs;
+            if !seen && ordered.elapsed() > Duration::from_secs(5) {
+                return Err(failed("measure a sync task", "it does not start"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn run(args: &BenchArgs) -> Outcome {
             bench::run(args)?;
         }
         BenchVerb::Limits(args) => bench::limits(args)?,
+        BenchVerb::Published(args) => bench::published(args)?,
         BenchVerb::Peers(args) => bench::peers(args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -92,6 +92,7 @@ impl Rings {
                 lane: lane as u64,
                 lanes: threads as u64,
                 until: Until::Elapsed(span),
+                area_bytes: None,
             };
             self.lanes[threads - 1].run_on(LaneId(lane as u16), move |lane, io| {
                 let (lane, io) = (lane.clone(), io.clone());

@@ -1,12 +1,12 @@
 //! Our check and rebuild.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mdspace_engine::array::Action;
 
 use super::MEMBER_MIB;
 use crate::bench::REPETITIONS;
-use crate::bench::run::{Bed, failed};
+use crate::bench::run::Bed;
 use crate::bench::workload::parse;
 use crate::failure::Failure;
 
@@ -48,24 +48,5 @@ impl Task {
         }
         bed.stop()?;
         Ok(rates)
-    }
-}
-
-impl Bed {
-    /// Waits until a task that was just ordered has run to its end on a whole array.
-    fn wait_for_sync(&self) -> Result<(), Failure> {
-        let (mut seen, ordered) = (false, Instant::now());
-        loop {
-            let status = self.status()?;
-            let runs = status.sync.action.runs();
-            if seen && !runs && status.degraded() == 0 {
-                return Ok(());
-            }
-            seen |= runs;
-            if !seen && ordered.elapsed() > Duration::from_secs(5) {
-                return Err(failed("measure a sync task", "it does not start"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 }
