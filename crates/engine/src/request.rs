@@ -122,8 +122,15 @@ impl Queue {
     }
 
     /// Adds the end of a request that was counted.
+    #[inline]
     pub fn end(&self, tag: u64, result: Result<(), RequestError>) {
         self.ended.borrow_mut().push_back(Completion { tag, result });
+        if self.waiting.borrow().is_some() {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
         if let Some(waiter) = self.waiting.borrow_mut().take() {
             waiter.wake();
         }

@@ -139,17 +139,7 @@ impl ArrayLane {
 
     /// Refuses a range that is not whole blocks inside the array.
     pub(super) fn check_range(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
-        self.with_view(|view| {
-            let end = sector.checked_add(sectors).ok_or(RequestError::OutOfRange)?;
-            if end > view.geometry.array_sectors() {
-                return Err(RequestError::OutOfRange);
-            }
-            let mask = u64::from(view.block_sectors) - 1;
-            if (sector | sectors) & mask != 0 {
-                return Err(RequestError::Unaligned);
-            }
-            Ok(())
-        })
+        self.with_view(|view| view.check_range(sector, sectors))
     }
 
     /// Whether writes are gathered to rounds of parity rows.

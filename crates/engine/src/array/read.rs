@@ -37,26 +37,31 @@ struct DirectRead {
 }
 
 impl DirectReads {
+    /// The tag that the next [`put`](Self::put) uses. A read that ends at once takes none.
+    #[inline]
     fn next_tag(&self) -> u64 {
-        let mut table = self.0.borrow_mut();
-        table.free.pop().unwrap_or_else(|| {
-            table.reads.push(None);
-            table.reads.len() as u64 - 1
-        })
+        let table = self.0.borrow();
+        table.free.last().copied().unwrap_or(table.reads.len() as u64)
     }
 
     fn put(&self, tag: u64, read: DirectRead) {
-        self.0.borrow_mut().reads[tag as usize] = Some(read);
+        let mut table = self.0.borrow_mut();
+        match table.free.pop() {
+            Some(free) => {
+                assert!(free == tag, "nothing was put since the tag was asked for");
+                table.reads[tag as usize] = Some(read);
+            }
+            None => {
+                assert!(table.reads.len() as u64 == tag, "as above");
+                table.reads.push(Some(read));
+            }
+        }
     }
 
     fn take(&self, tag: u64) -> DirectRead {
         let mut table = self.0.borrow_mut();
         table.free.push(tag);
         table.reads[tag as usize].take().expect("a direct read ends once")
-    }
-
-    fn give_back(&self, tag: u64) {
-        self.0.borrow_mut().free.push(tag);
     }
 }
 
@@ -84,25 +89,18 @@ impl ArrayLane {
         into: &Rc<dyn Sink>,
     ) -> bool {
         let Ok(sectors @ 1..) = whole_sectors(into.len()) else { return false };
-        if self.check_range(sector, sectors).is_err() {
-            return false;
-        }
         let found = self.with_view(|view| {
+            view.check_range(sector, sectors).ok()?;
             let (piece, member) = direct(view, sector, sectors)?;
-            let op = IoOp::Read {
-                sector: member.data_offset + piece.member_sector,
-                into: sink_part(into, 0, sectors),
-            };
-            Some((piece.slot, MemberIo { member: member.id, op, deadline: None }))
+            Some((piece.slot, member.id, member.data_offset + piece.member_sector))
         });
-        let Some((slot, io)) = found else { return false };
-        let (member, own_tag) = (io.member, self.direct_reads.next_tag());
+        let Some((slot, member, sector_there)) = found else { return false };
+        let op = IoOp::Read { sector: sector_there, into: sink_part(into, 0, sectors) };
+        let io = MemberIo { member, op, deadline: None };
+        let own_tag = self.direct_reads.next_tag();
         let owner: Rc<dyn OpOwner> = self.clone();
         match self.lane.io_direct(io, &owner, own_tag) {
-            Some(IoDone { result: Ok(()), .. }) => {
-                self.direct_reads.give_back(own_tag);
-                queue.end(tag, Ok(()));
-            }
+            Some(IoDone { result: Ok(()), .. }) => queue.end(tag, Ok(())),
             done => {
                 let (queue, into) = (queue.clone(), into.clone());
                 let read = DirectRead { queue, tag, sector, into, slot, member };
@@ -221,16 +219,18 @@ fn nearest(view: &ArrayView, sector: u64, sectors: u64) -> Piece {
 }
 
 /// A member that may be read for the whole range, if there is one.
+#[inline]
 fn direct(view: &ArrayView, sector: u64, sectors: u64) -> Option<(Piece, &MemberView)> {
-    match &*view.geometry {
-        Geometry::Raid1(_) | Geometry::Raid10(_) => super::mirror::choose(view, sector, sectors),
-        geometry => {
-            let piece = geometry.locate(sector);
-            if piece.sectors < sectors {
-                return None;
-            }
-            let member = view.reader(piece.slot, piece.member_sector, sectors)?;
-            Some((piece, member))
+    let piece = match &*view.geometry {
+        Geometry::Raid1(_) | Geometry::Raid10(_) => {
+            return super::mirror::choose(view, sector, sectors);
         }
+        Geometry::Parity(map) => map.locate(sector),
+        geometry => geometry.locate(sector),
+    };
+    if piece.sectors < sectors {
+        return None;
     }
+    let member = view.reader(piece.slot, piece.member_sector, sectors)?;
+    Some((piece, member))
 }

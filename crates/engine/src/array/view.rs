@@ -13,6 +13,7 @@ use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
 use crate::lane::LaneId;
 use crate::ranges::Ranges;
+use crate::request::RequestError;
 use crate::signal::Signal;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -88,6 +89,20 @@ impl MemberView {
 }
 
 impl ArrayView {
+    /// Refuses a range that is not whole blocks inside the array.
+    #[inline]
+    pub(super) fn check_range(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
+        let end = sector.checked_add(sectors).ok_or(RequestError::OutOfRange)?;
+        if end > self.geometry.array_sectors() {
+            return Err(RequestError::OutOfRange);
+        }
+        let mask = u64::from(self.block_sectors) - 1;
+        if (sector | sectors) & mask != 0 {
+            return Err(RequestError::Unaligned);
+        }
+        Ok(())
+    }
+
     /// The member in `slot`.
     #[inline]
     pub fn member(&self, slot: Slot) -> Option<&MemberView> {
