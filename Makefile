@@ -13,7 +13,7 @@ GROUP := tools/group
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 
 .PHONY: demo build check test soak tools fmt lint docs unit model sim tree kernel \
-	clients kills documents durability interop
+	clients members kills documents durability interop
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -26,7 +26,7 @@ build:
 
 check: fmt lint docs unit model sim tree
 
-test: tools check kernel clients kills documents durability interop
+test: tools check kernel clients members kills documents durability interop
 
 soak: tools
 	tools/soak $(SECONDS)
@@ -66,6 +66,9 @@ kernel:
 
 clients:
 	@$(GROUP) clients 120 $(OUTSIDE) clients::
+
+members:
+	@$(GROUP) members 120 $(OUTSIDE) members::
 
 kills:
 	@$(GROUP) kills 300 $(OUTSIDE) kills::

@@ -63,6 +63,16 @@ impl ServedArray {
         self.with_running(|running| running.command(action)).unwrap_or(Err(CommandError::Stopped))
     }
 
+    /// Fails members that someone has cut shorter under the array.
+    pub(super) fn fail_cut_members(&self) {
+        for (name, member) in self.members.newly_cut() {
+            tracing::error!("{name} is shorter than when it was opened: its data are lost");
+            if let Err(error) = self.order(Action::Fail { member, force: true }) {
+                tracing::warn!("{name} is not failed: {error}");
+            }
+        }
+    }
+
     pub(super) fn status(&self) -> Result<ArrayStatus, Failure> {
         let failure = |why: String| {
             Failure::new("the array does not say how it is", why, "read the log of its process")

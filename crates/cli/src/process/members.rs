@@ -1,6 +1,7 @@
 //! The members that a serving process has open, under the names that the user gave them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,11 +19,26 @@ const CLOSE_LOOK_EVERY: Duration = Duration::from_millis(1);
 pub(super) struct OpenMembers {
     table: Arc<MemberTable>,
     open: Mutex<Vec<(String, MemberId)>>,
+    files: Mutex<Vec<OpenFile>>,
+}
+
+/// A member that is a regular file, as it was when it was opened.
+struct OpenFile {
+    id: MemberId,
+    inode: (u64, u64),
+    bytes: u64,
+}
+
+impl OpenFile {
+    fn of(name: &str, id: MemberId) -> Option<Self> {
+        let found = fs::metadata(name).ok().filter(fs::Metadata::is_file)?;
+        Some(Self { id, inode: (found.dev(), found.ino()), bytes: found.len() })
+    }
 }
 
 impl OpenMembers {
     pub(super) fn new() -> Self {
-        Self { table: MemberTable::new(), open: Mutex::default() }
+        Self { table: MemberTable::new(), open: Mutex::default(), files: Mutex::default() }
     }
 
     pub(super) fn table(&self) -> &Arc<MemberTable> {
@@ -39,13 +55,30 @@ impl OpenMembers {
         let (id, info) =
             member_probe::open(&self.table, name, mode).map_err(|error| refused(error, what))?;
         self.list().push((name.to_owned(), id));
+        self.files().extend(OpenFile::of(name, id));
         Ok((id, info))
     }
 
     /// Closes a member.
     pub(super) fn close(&self, id: MemberId) {
         self.list().retain(|(_, open)| *open != id);
+        self.files().retain(|file| file.id != id);
         self.table.close(id);
+    }
+
+    /// Files that someone has cut shorter since they were opened, each told once. Their data are
+    /// lost, and a write behind the new end would make a hole of them that reads as zeroes.
+    pub(super) fn newly_cut(&self) -> Vec<(String, MemberId)> {
+        let open = self.list().clone();
+        let mut files = self.files();
+        let is_cut = |(name, id): &(String, MemberId)| {
+            let opened = files.iter().find(|file| file.id == *id)?;
+            let now = OpenFile::of(name, *id)?;
+            (now.inode == opened.inode && now.bytes < opened.bytes).then_some(())
+        };
+        let cut: Vec<_> = open.into_iter().filter(|member| is_cut(member).is_some()).collect();
+        files.retain(|file| cut.iter().all(|(_, id)| *id != file.id));
+        cut
     }
 
     /// Closes every member, and waits until the kernel has let go of them, but no longer than
@@ -74,6 +107,10 @@ impl OpenMembers {
             _ => false,
         };
         by_name.or_else(|| open.iter().find(|(name, _)| same_place(name))).map(|(_, id)| *id)
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<OpenFile>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<(String, MemberId)>> {

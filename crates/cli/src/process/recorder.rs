@@ -88,6 +88,7 @@ pub(super) fn spawn(process: &Arc<ServingProcess>) -> io::Result<()> {
 
 fn watch(process: &ServingProcess) {
     while let Ok(status) = process.array.status() {
+        process.array.fail_cut_members();
         let time = if status.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
         process.recorder.look(status);
         if !process.recorder.pause(time) {

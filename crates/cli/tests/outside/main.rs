@@ -9,4 +9,5 @@ mod harness;
 mod interop;
 mod kernel;
 mod kills;
+mod members;
 mod tree;

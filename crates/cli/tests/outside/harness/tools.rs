@@ -62,6 +62,11 @@ impl Tools {
         &self.variables["PATH"]
     }
 
+    /// The unpacked packages, laid out as `/`.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.join("root")
+    }
+
     /// The script that boots the guest.
     pub(crate) fn run_in_uml(&self) -> Command {
         let mut command = Command::new(self.root.join("tools/run-in-uml.sh"));

@@ -155,7 +155,10 @@ fn the_kernel_gets_no_member_that_mdspace_has_and_the_other_way_round() {
          our_put $SHARE/one
          if mdadm --assemble /dev/md0 \"${LOOPS[@]}\" 2>/run/refused; then exit 1; fi
          grep -q -i busy /run/refused
+         # What udev would run, and the file by which our rule prevents it.
+         if mdadm --incremental ${LOOPS[0]} 2>/run/refused; then exit 1; fi
          our_same $SHARE/one
+         [ -e $MDSPACE_RUN_DIR/by-uuid/$(blkid -p -s UUID -o value ${LOOPS[0]}) ]
          quietly mdspace stop a
          quietly mdadm --assemble /dev/md0 \"${LOOPS[@]}\"
          if mdspace assemble a --serve=$FRONT \"${LOOPS[@]}\" 2>/run/refused; then exit 1; fi

@@ -1,0 +1,278 @@
+//! Members that change their size under an array, and the udev rule that keeps md away from ours.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::harness::{
+    Images, MIB, Mdspace, Nbd, Pattern, Request, SECTOR, Tools, path_text, project, until,
+};
+
+const MEMBER_BYTES: u64 = 6 * MIB;
+
+/// An array of files, filled with a pattern.
+struct Filled {
+    mdspace: Mdspace,
+    members: Vec<PathBuf>,
+    data: Vec<u8>,
+    // Dropped last: the members lie in it.
+    _images: Images,
+}
+
+impl Filled {
+    fn new(options: &[&str], members: usize) -> Self {
+        let (mdspace, images) = (Mdspace::new(), Images::new());
+        let members = images.sparse("m", members, MEMBER_BYTES);
+        let slots = format!("--raid-devices={}", members.len());
+        let serve = mdspace.serve("a");
+        let fixed = ["create", "a", "--assume-clean", "--size=4M", &slots, &serve];
+        let mut arguments = [&fixed, options].concat();
+        arguments.extend(members.iter().map(|member| path_text(member)));
+        mdspace.succeed(&arguments);
+        let mut nbd = mdspace.connect("a");
+        let data = Pattern { seed: 71 }.bytes(0, nbd.bytes / SECTOR as u64, 1);
+        nbd.write(0, &data);
+        nbd.flush();
+        Self { mdspace, members, data, _images: images }
+    }
+
+    fn assemble(&self) {
+        let serve = self.mdspace.serve("a");
+        let mut arguments = vec!["assemble", "a", &serve];
+        arguments.extend(self.members.iter().map(|member| path_text(member)));
+        self.mdspace.succeed(&arguments);
+    }
+
+    fn is_whole(&self, nbd: &mut Nbd) -> bool {
+        nbd.bytes == self.data.len() as u64 && nbd.read(0, nbd.bytes as u32) == self.data
+    }
+
+    fn resize(&self, member: usize, bytes: u64) {
+        let file = File::options().write(true).open(&self.members[member]).expect("a member");
+        file.set_len(bytes).expect("a sparse file of any size");
+    }
+}
+
+#[test]
+fn a_member_that_shrinks_under_a_running_array_is_failed_and_never_read_wrong() {
+    for (options, members) in [
+        (&["--level=1"][..], 2),
+        (&["--level=5", "--chunk=64"], 4),
+        (&["--level=10", "--chunk=64"], 4),
+    ] {
+        let filled = Filled::new(options, members);
+        filled.resize(1, 3 * MIB);
+        let mut nbd = filled.mdspace.connect("a");
+        // A mirror reads from both in turns.
+        for offset in (0..nbd.bytes).step_by(64 << 10) {
+            for _ in 0..2 {
+                let at = offset as usize;
+                assert!(
+                    nbd.read(offset, 64 << 10) == filled.data[at..at + (64 << 10)],
+                    "{options:?}"
+                );
+            }
+        }
+        assert!(filled.is_whole(&mut nbd), "{options:?}");
+        // Whether or not it was read: a write behind its end would leave a hole of zeroes.
+        until("the member is failed", || filled.mdspace.value("a", "degraded") == "1");
+        nbd.write(0, &filled.data);
+        assert!(filled.is_whole(&mut nbd), "{options:?}");
+        drop(nbd);
+        filled.mdspace.succeed(&["stop", "a"]);
+    }
+}
+
+#[test]
+fn without_redundancy_a_member_that_shrinks_is_an_error_and_nothing_wrong() {
+    let filled = Filled::new(&["--level=0", "--chunk=64", "--data-offset=1M"], 2);
+    filled.resize(1, 3 * MIB);
+    let mut nbd = filled.mdspace.connect("a");
+    let mut errors = 0;
+    for offset in (0..nbd.bytes).step_by(64 << 10) {
+        nbd.submit(&Request::Read(offset, 64 << 10)).expect("it takes a read");
+        let reply = nbd.receive().expect("it answers");
+        let at = offset as usize;
+        errors += u64::from(reply.error != 0);
+        assert!(reply.error != 0 || reply.data == filled.data[at..at + (64 << 10)], "at {offset}");
+    }
+    assert!(errors > 0, "what is cut off cannot be read");
+    drop(nbd);
+    filled.mdspace.succeed(&["stop", "a", "--force"]);
+}
+
+#[test]
+fn a_member_that_grows_changes_nothing() {
+    for metadata in ["1.1", "1.2"] {
+        let filled = Filled::new(&["--level=5", &format!("--metadata={metadata}")], 3);
+        filled.resize(0, 2 * MEMBER_BYTES);
+        let mut nbd = filled.mdspace.connect("a");
+        nbd.write(0, &filled.data);
+        assert!(filled.is_whole(&mut nbd), "{metadata}, while it runs");
+        drop(nbd);
+        filled.mdspace.succeed(&["stop", "a"]);
+        filled.resize(2, 3 * MEMBER_BYTES + SECTOR as u64);
+        filled.assemble();
+        assert!(filled.is_whole(&mut filled.mdspace.connect("a")), "{metadata}, assembled again");
+        assert_eq!(filled.mdspace.check("a"), 0);
+        filled.mdspace.succeed(&["stop", "a"]);
+    }
+}
+
+/// With metadata 1.0 the superblock is found by the end of the device: as under md, a member that
+/// has grown since has none, until it has its size again.
+#[test]
+fn a_grown_member_with_its_superblock_at_the_end_is_left_out_and_named() {
+    let filled = Filled::new(&["--level=1", "--metadata=1.0"], 2);
+    filled.mdspace.succeed(&["stop", "a"]);
+    filled.resize(1, 2 * MEMBER_BYTES);
+    let [one, other] = [0, 1].map(|member| path_text(&filled.members[member]));
+    let refused = filled.mdspace.run(&["assemble", "a", one, other]);
+    assert_eq!(refused.status, 1, "{refused:#?}");
+    assert!(refused.err.contains(&format!("{other} has no md superblock")), "{refused:#?}");
+    filled.resize(1, MEMBER_BYTES);
+    filled.assemble();
+    assert_eq!(filled.mdspace.value("a", "degraded"), "0");
+    assert!(filled.is_whole(&mut filled.mdspace.connect("a")));
+    filled.mdspace.succeed(&["stop", "a"]);
+}
+
+/// What udev knows of an event, and which files are there.
+struct Event<'a> {
+    properties: BTreeMap<&'a str, String>,
+    files: &'a [&'a str],
+}
+
+impl Event<'_> {
+    fn value(&self, key: &str) -> String {
+        let inside = key.strip_prefix("ENV{").and_then(|key| key.strip_suffix('}'));
+        self.properties.get(inside.unwrap_or(key)).cloned().unwrap_or_default()
+    }
+
+    /// `$env{KEY}` and `$devnode` in a value.
+    fn filled_in(&self, text: &str) -> String {
+        let mut text = text.replace("$devnode", "/dev/sdx");
+        while let Some((before, rest)) = text.clone().split_once("$env{") {
+            let (key, after) = rest.split_once('}').expect("a key ends");
+            text = format!("{before}{}{after}", self.value(key));
+        }
+        text
+    }
+
+    /// Runs rules as udev does: lines of `KEY operator "value"`, where matches guard the rest.
+    /// Programs are not run but returned.
+    fn run(&mut self, rules: &str) -> Vec<String> {
+        let (mut programs, mut goto) = (Vec::new(), None::<String>);
+        for line in rules.replace("\\\n", " ").lines().map(str::trim) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let tokens = tokens(line);
+            if let Some(label) = &goto {
+                if !tokens.iter().any(|(key, _, value)| key == "LABEL" && value == label) {
+                    continue;
+                }
+                goto = None;
+            }
+            if tokens.iter().all(|token| self.matches(token)) {
+                for (key, operator, value) in tokens {
+                    match key.as_str() {
+                        "GOTO" => goto = Some(value),
+                        "IMPORT{program}" | "RUN" | "RUN{program}" | "PROGRAM" => {
+                            programs.push(self.filled_in(&value));
+                        }
+                        key if operator == "=" && key.starts_with("ENV{") => {
+                            let key = Box::leak(key[4..key.len() - 1].to_owned().into_boxed_str());
+                            let value = self.filled_in(&value);
+                            self.properties.insert(key, value);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        programs
+    }
+
+    /// Whether a token is an assignment, or a match that holds.
+    fn matches(&self, (key, operator, value): &(String, String, String)) -> bool {
+        let holds = match key.as_str() {
+            key if key.starts_with("TEST") => {
+                let path = self.filled_in(value);
+                self.files.iter().any(|file| *file == path)
+            }
+            key => value.split('|').any(|pattern| like(&self.value(key), pattern)),
+        };
+        match operator.as_str() {
+            "==" => holds,
+            "!=" => !holds,
+            _ => true,
+        }
+    }
+}
+
+/// udev's patterns, as far as these rules need them: a literal, `?*` and a `*` at the end.
+fn like(value: &str, pattern: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some("?") => !value.is_empty(),
+        Some(start) => value.starts_with(start),
+        None => value == pattern,
+    }
+}
+
+/// `KEY`, operator and value of each part of a rule.
+fn tokens(line: &str) -> Vec<(String, String, String)> {
+    let mut tokens = Vec::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('"') {
+        let (value, after) = after.split_once('"').expect("a value ends");
+        let before = before.trim_matches(|c: char| c == ',' || c.is_whitespace());
+        let at = before.find(['=', '!', '+', '-']).expect("a key has an operator");
+        let (key, operator) = before.split_at(at);
+        tokens.push((key.to_owned(), operator.trim().to_owned(), value.to_owned()));
+        rest = after;
+    }
+    tokens
+}
+
+/// What mdadm's own rule would run for a member, after ours has seen it or has not.
+fn programs_of_mdadm(rules: &str, ours: Option<&str>, files: &[&str]) -> Vec<String> {
+    let properties = [
+        ("SUBSYSTEM", "block"),
+        ("ACTION", "change"),
+        ("ID_FS_TYPE", "linux_raid_member"),
+        ("ID_FS_UUID", "01234567-89ab-cdef-0123-456789abcdef"),
+        ("DEVTYPE", "disk"),
+    ];
+    let properties = properties.map(|(key, value)| (key, value.to_owned())).into();
+    let mut event = Event { properties, files };
+    if let Some(ours) = ours {
+        assert!(event.run(ours).is_empty(), "our rule runs nothing");
+    }
+    event.run(rules)
+}
+
+#[test]
+fn our_udev_rule_keeps_mdadms_from_members_of_arrays_that_mdspace_had() {
+    let ours = fs::read_to_string(project().join("packaging/udev/63-mdspace.rules"));
+    let ours = ours.expect("our rule");
+    let Some(theirs) = mdadms_rule() else { return };
+    let assembles =
+        |programs: Vec<String>| programs.iter().any(|program| program.contains("--incremental"));
+    let had = ["/run/mdspace/by-uuid/01234567-89ab-cdef-0123-456789abcdef"];
+    assert!(!assembles(programs_of_mdadm(&theirs, Some(&ours), &had)));
+    assert!(assembles(programs_of_mdadm(&theirs, Some(&ours), &[])), "others are left to md");
+    assert!(assembles(programs_of_mdadm(&theirs, None, &had)), "it is our rule that does it");
+}
+
+/// mdadm's rule, from the host or among the fetched packages.
+fn mdadms_rule() -> Option<String> {
+    let name = "udev/rules.d/64-md-raid-assembly.rules";
+    let fetched = Tools::find().root().join("usr/lib").join(name);
+    let places = [fetched, Path::new("/usr/lib").join(name), Path::new("/lib").join(name)];
+    let found = places.iter().find_map(|place| fs::read_to_string(place).ok());
+    if found.is_none() {
+        eprintln!("SKIPPED: mdadm's udev rule is neither installed nor fetched");
+    }
+    found
+}
