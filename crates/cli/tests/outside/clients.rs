@@ -71,9 +71,26 @@ fn nbdinfo_sees_the_size_and_what_the_front_can_do() {
     let info: serde_json::Value = serde_json::from_str(&printed).expect("nbdinfo prints JSON");
     let export = &info["exports"][0];
     assert_eq!(export["export-size"], served.bytes);
-    for (key, value) in [("is_read_only", false), ("can_flush", true), ("can_fua", true)] {
-        assert_eq!(export[key], value, "{key} in {printed}");
+    assert_eq!(info["protocol"], "newstyle-fixed");
+    assert_eq!(info["structured"], true, "structured replies in {printed}");
+    let can = ["flush", "fua", "trim", "zero", "cache", "df", "multi_conn"]
+        .map(|can| format!("can_{can}"));
+    for key in can {
+        assert_eq!(export[&key], true, "{key} in {printed}");
     }
+    assert_eq!(export["is_read_only"], false, "{printed}");
+    assert_eq!(export["contexts"][0], "base:allocation", "{printed}");
+    assert_eq!(export["block_size_minimum"], 512, "{printed}");
+    let map = served.succeed("nbdinfo", &["--map", "--json", &served.uri()]);
+    let map: serde_json::Value = serde_json::from_str(&map).expect("nbdinfo prints JSON");
+    let lengths = map.as_array().expect("a list").iter().map(|extent| extent["length"].as_u64());
+    assert_eq!(lengths.sum::<Option<u64>>(), Some(served.bytes), "{map}");
+
+    let serve = format!("nbd:unix:{}?ro", path_text(&served.file("ro")));
+    served.mdspace.succeed(&["serve", "served", &serve]);
+    let uri = format!("nbd+unix:///?socket={}", path_text(&served.file("ro")));
+    let printed = served.succeed("nbdinfo", &["--json", &uri]);
+    assert!(printed.contains("\"is_read_only\": true"), "{printed}");
     served.finish();
 }
 
@@ -83,7 +100,7 @@ fn nbdcopy_copies_both_ways() {
     let (there, back) = (served.file("there"), served.file("back"));
     Pattern { seed: 21 }.write_file(&there, served.bytes / SECTOR as u64, 1);
     let uri = served.uri();
-    served.succeed("nbdcopy", &["--flush", path_text(&there), &uri]);
+    served.succeed("nbdcopy", &["--flush", "--connections=4", path_text(&there), &uri]);
     served.succeed("nbdcopy", &[&uri, path_text(&back)]);
     assert!(fs::read(there).expect("a file") == fs::read(back).expect("a file"), "copies differ");
     served.finish();
