@@ -1,6 +1,7 @@
 # make demo      a first look: an array of files, real data, failures; without root
 # make check     3 min, no root, no network: format, lints, docs, unit tests, simulator, fuzz corpus
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
+# make test-all  hours: test, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
 #
 # Every group has its own time limit and prints its time. Boots and load-heavy tests run one at a
@@ -12,8 +13,8 @@ GROUP := tools/group
 # One test program holds every test of the whole command; a group is one of its modules.
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 
-.PHONY: demo build check test soak tools fmt lint docs unit model sim tree kernel \
-	clients members kills documents durability interop
+.PHONY: demo build check test test-all soak tools fmt lint docs unit model sim tree kernel \
+	clients members kills documents durability interop matrix fuzz
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -27,6 +28,8 @@ build:
 check: fmt lint docs unit model sim tree
 
 test: tools check kernel clients members kills documents durability interop
+
+test-all: test matrix fuzz
 
 soak: tools
 	tools/soak $(SECONDS)
@@ -82,3 +85,13 @@ durability:
 
 interop:
 	@$(GROUP) interop 1000 $(OUTSIDE) interop::
+
+# Every level, layout, chunk and place of the superblock; MDSPACE_MATRIX=5,0 runs a fifth of it.
+matrix:
+	@$(GROUP) matrix 14400 $(OUTSIDE) matrix::
+
+# Every target for SECONDS, 10 minutes without: on stable Rust, guided by coverage.
+fuzz:
+	@for target in fuzz/fuzz_targets/*.rs; do \
+	  $(GROUP) "fuzz $$target" 3600 fuzz/run "$$(basename "$$target" .rs)" $(or $(SECONDS),600) || exit; \
+	done

@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::harness::{Guest, Images, MIB, Pattern, SECTOR};
-use cases::{CASES, Case};
+use cases::CASES;
+pub(crate) use cases::Case;
 use our_side::Ours;
 
 /// Members have room for 4 MiB of data, superblock and bitmap.
@@ -25,6 +26,11 @@ const ARRAY_BYTES_MAX: u64 = 24 * MIB;
 
 #[test]
 fn md_and_mdspace_take_over_each_others_arrays() {
+    take_over_each_others(CASES);
+}
+
+/// md makes every array and mdspace takes it over, and the other way round; then once more back.
+pub(crate) fn take_over_each_others(cases: &[Case]) {
     let images = Images::new();
     let fills: Vec<Vec<u8>> = (1..=3)
         .map(|version| {
@@ -35,12 +41,13 @@ fn md_and_mdspace_take_over_each_others_arrays() {
         .collect();
     let guest = Guest::new().share(images.folder()).limit_s(400);
 
-    let theirs = images_of("k", &images);
-    let script: String = CASES.iter().map(kernel_side::makes).collect();
+    let theirs = images_of("k", cases, &images);
+    let script: String = cases.iter().map(kernel_side::makes).collect();
     let printed = guest.succeed(&in_folder("k", &script));
     let sizes = sizes(&printed);
+    assert_eq!(sizes.len(), cases.len(), "md must say every size:\n{printed}");
     for (index, ours) in theirs.iter().enumerate() {
-        let bytes = sizes[ours.case.name];
+        let bytes = sizes[&*ours.case.name];
         let mut expected = fills[0][..bytes].to_vec();
         let third = bytes / 3 / 65536 * 65536;
         expected[third..2 * third].copy_from_slice(&fills[1][..third]);
@@ -48,29 +55,29 @@ fn md_and_mdspace_take_over_each_others_arrays() {
         expect_in_guest(&images, "k", ours.case, &expected);
     }
 
-    let own = images_of("u", &images);
+    let own = images_of("u", cases, &images);
     for (index, ours) in own.iter().enumerate() {
         let content = |bytes: u64| fills[0][..bytes as usize].to_vec();
         let expected = ours.make(&content, Pattern { seed: 200 + index as u64 });
         expect_in_guest(&images, "u", ours.case, &expected);
     }
 
-    let whole: String = CASES.iter().map(|case| kernel_side::takes_over(case, true)).collect();
+    let whole: String = cases.iter().map(|case| kernel_side::takes_over(case, true)).collect();
     let degraded: String =
-        CASES.iter().map(|case| kernel_side::takes_over(case, case.failed.is_empty())).collect();
+        cases.iter().map(|case| kernel_side::takes_over(case, case.failed.is_empty())).collect();
     guest.succeed(&(in_folder("k", &whole) + &in_folder("u", &degraded)));
     for ours in theirs.iter().chain(&own) {
-        ours.verify(&fills[2][..sizes[ours.case.name]]);
+        ours.verify(&fills[2][..sizes[&*ours.case.name]]);
     }
 }
 
 /// Empty images for every case, in a folder below `images`.
-fn images_of(folder: &str, images: &Images) -> Vec<Ours<'static>> {
+fn images_of<'a>(folder: &str, cases: &'a [Case], images: &Images) -> Vec<Ours<'a>> {
     fs::create_dir(images.folder().join(folder)).expect("a new folder");
     let sparse = |case: &Case, kind: &str, count: usize| {
         images.sparse(&format!("{folder}/{}-{kind}", case.name), count, MEMBER_BYTES)
     };
-    CASES
+    cases
         .iter()
         .map(|case| Ours {
             case,
@@ -93,13 +100,11 @@ fn expect_in_guest(images: &Images, folder: &str, case: &Case, expected: &[u8]) 
 
 /// Bytes of every array that md made.
 fn sizes(printed: &str) -> BTreeMap<&str, usize> {
-    let sizes: BTreeMap<_, _> = printed
+    printed
         .lines()
         .filter_map(|line| {
             let (name, bytes) = line.split_once(' ')?;
             Some((name, bytes.parse().ok()?))
         })
-        .collect();
-    assert_eq!(sizes.len(), CASES.len(), "md must say every size:\n{printed}");
-    sizes
+        .collect()
 }

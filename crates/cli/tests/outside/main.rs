@@ -9,5 +9,6 @@ mod harness;
 mod interop;
 mod kernel;
 mod kills;
+mod matrix;
 mod members;
 mod tree;

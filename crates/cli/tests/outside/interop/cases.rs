@@ -1,9 +1,11 @@
 //! The arrays that both sides make, read, degrade and rebuild.
 
+use std::borrow::Cow;
+
 /// One array: its shape, and what happens to it.
 pub(crate) struct Case {
     /// Names its images and the array.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// As both commands write it.
     pub(crate) level: &'static str,
     /// Members, spares not counted.
@@ -54,7 +56,7 @@ macro_rules! case {
     ($name:literal, $level:literal, $members:literal, $layout:literal, $chunk:literal,
      $metadata:literal, $bitmap:literal, $failed:expr) => {
         Case {
-            name: $name,
+            name: Cow::Borrowed($name),
             level: $level,
             members: $members,
             layout: $layout,

@@ -21,7 +21,7 @@ impl Ours<'_> {
     /// Makes the array, fills it with `content`, checks it, fails members and writes `more` in
     /// pieces. Returns what the array holds.
     pub(crate) fn make(&self, content: &dyn Fn(u64) -> Vec<u8>, pattern: Pattern) -> Vec<u8> {
-        let (mdspace, name) = (Mdspace::new(), self.case.name);
+        let (mdspace, name) = (Mdspace::new(), &*self.case.name);
         let options = self.case.options();
         let serve = mdspace.serve(name);
         let mut arguments = vec!["create", name, "--run", &serve];
@@ -45,7 +45,7 @@ impl Ours<'_> {
     /// Assembles what md left, reads all of it, writes pieces, rebuilds what md failed, checks.
     /// Returns what the array holds.
     pub(crate) fn take_over(&self, mut expected: Vec<u8>, pattern: Pattern) -> Vec<u8> {
-        let (mdspace, name) = (Mdspace::new(), self.case.name);
+        let (mdspace, name) = (Mdspace::new(), &*self.case.name);
         let mut nbd = self.assemble(&mdspace, &self.members);
         assert_eq!(nbd.bytes, expected.len() as u64, "size of {name}");
         assert_eq!(first_difference(&read_whole(&mut nbd), &expected), None, "{name}");
@@ -70,11 +70,11 @@ impl Ours<'_> {
         assert_eq!(first_difference(&read_whole(&mut nbd), expected), None, "{}", self.case.name);
         self.check(&mdspace);
         drop(nbd);
-        mdspace.succeed(&["stop", self.case.name]);
+        mdspace.succeed(&["stop", &self.case.name]);
     }
 
     fn assemble(&self, mdspace: &Mdspace, members: &[PathBuf]) -> Nbd {
-        let name = self.case.name;
+        let name = &*self.case.name;
         let serve = mdspace.serve(name);
         let mut arguments = vec!["assemble", name, &serve];
         arguments.extend(members.iter().map(|path| path_text(path)));
@@ -84,7 +84,7 @@ impl Ours<'_> {
 
     fn check(&self, mdspace: &Mdspace) {
         if self.case.redundant() {
-            assert_eq!(mdspace.check(self.case.name), 0, "{} differs", self.case.name);
+            assert_eq!(mdspace.check(&self.case.name), 0, "{} differs", self.case.name);
         }
     }
 }
