@@ -16,6 +16,7 @@ mod failure;
 mod help_json;
 mod layout_words;
 mod member_probe;
+mod member_search;
 mod output;
 mod process;
 mod render;

@@ -78,8 +78,9 @@ pub(crate) struct CreateArgs {
 pub(crate) struct AssembleArgs {
     /// Name of the array on this host.
     pub(crate) name: ArrayName,
-    /// Its members, in any order.
-    #[arg(required = true, value_name = "MEMBER")]
+    /// Its members, in any order; without any, they are looked for among the block devices, by
+    /// --uuid or else by NAME.
+    #[arg(value_name = "MEMBER")]
     pub(crate) members: Vec<MemberSpec>,
     /// Take only members of the array with this UUID.
     #[arg(long, short = 'u')]

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::process::launch::{self, Readiness};
 use crate::process::{self, Seat, Task};
 use crate::run_dir::RunDir;
-use crate::{member_probe, output};
+use crate::{member_probe, member_search, output};
 
 /// Makes an array, after a look at what its members hold.
 pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
@@ -29,7 +29,8 @@ pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
 }
 
 /// Assembles an array from free members.
-pub(crate) fn assemble(args: Box<AssembleArgs>) -> Outcome {
+pub(crate) fn assemble(mut args: Box<AssembleArgs>) -> Outcome {
+    member_search::complete(&mut args)?;
     let run_dir = RunDir::open()?;
     let what = format!("cannot assemble {}", args.name);
     let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
@@ -39,6 +40,17 @@ pub(crate) fn assemble(args: Box<AssembleArgs>) -> Outcome {
         }
     }
     serve(Task::Assemble(args))
+}
+
+fn task_of(verb: Verb) -> Result<Task, Failure> {
+    match verb {
+        Verb::Create(args) => Ok(Task::Create(args)),
+        Verb::Assemble(mut args) => {
+            member_search::complete(&mut args)?;
+            Ok(Task::Assemble(args))
+        }
+        _ => Err(Failure::new("nothing to serve", "no such task", "use mdspace create")),
+    }
 }
 
 fn serve(task: Task) -> Outcome {
@@ -53,14 +65,11 @@ fn serve(task: Task) -> Outcome {
 /// The other side of [`launch::launch`]: this process is the one that serves.
 pub(crate) fn serving_process(words: Vec<OsString>) -> Outcome {
     let words = std::iter::once("mdspace".into()).chain(words);
-    let task = match CommandLine::parse_from(words).verb {
-        Verb::Create(args) => Task::Create(args),
-        Verb::Assemble(args) => Task::Assemble(args),
-        _ => return Err(Failure::new("nothing to serve", "no such task", "use mdspace create")),
-    };
-    let served = launch::detach()
-        .map_err(|error| Failure::new("cannot leave the terminal", error, "try --foreground"))
-        .and_then(|()| process::serve(&task, Seat::Detached));
+    let served = task_of(CommandLine::parse_from(words).verb).and_then(|task| {
+        let stays = |error| Failure::new("cannot leave the terminal", error, "try --foreground");
+        launch::detach().map_err(stays)?;
+        process::serve(&task, Seat::Detached)
+    });
     match served {
         Ok(code) => Ok(code),
         Err(failure) => {

@@ -164,3 +164,12 @@ fn help_completions_and_the_manual_are_there() {
     user.expect(2, "help fly");
     user.expect(2, "fly");
 }
+
+#[test]
+fn an_array_that_no_block_device_bears_is_refused_with_what_was_looked_for() {
+    let user = User::new();
+    let words = "assemble no-such-array-anywhere";
+    user.refused(words, &["no member of an array of that name", "name the members"]);
+    let uuid = "01234567:89abcdef:01234567:89abcdef";
+    user.refused(&format!("{words} --uuid={uuid}"), &[uuid]);
+}

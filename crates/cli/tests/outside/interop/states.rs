@@ -168,6 +168,27 @@ fn the_kernel_gets_no_member_that_mdspace_has_and_the_other_way_round() {
 }
 
 #[test]
+fn members_are_found_among_the_block_devices_by_uuid_and_by_name() {
+    for_levels(
+        &["5"],
+        "fresh 5
+         quietly mdadm --create /dev/md0 $OPTIONS --name=home ${LOOPS[@]:0:4}
+         settle md0; put md0 $SHARE/one 0 2097152
+         uuid=$(mdadm --detail --export /dev/md0 | sed -n s/MD_UUID=//p)
+         quietly mdadm --stop /dev/md0
+         quietly mdspace assemble a --uuid=$uuid --serve=$FRONT
+         our_same $SHARE/one; [ $(mdspace get a degraded) = 0 ]
+         quietly mdspace stop a
+         quietly mdspace assemble home --serve=$FRONT
+         our_same $SHARE/one; [ $(mdspace get home degraded) = 0 ]
+         quietly mdspace stop home
+         if mdspace assemble other 2>/run/refused; then exit 1; fi
+         grep -q 'no member of an array of that name' /run/refused
+         detach",
+    );
+}
+
+#[test]
 fn a_member_with_blocks_of_4096_bytes_sets_the_arrays_block_on_both_sides() {
     for_levels(
         &["5", "10"],
