@@ -72,6 +72,9 @@ pub(crate) struct BenchRunArgs {
     /// Seconds of measuring on each side, cut into five repetitions.
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     pub(crate) runtime: f64,
+    /// Send only so many requests on each lane, once and to the array alone: for instruction counts.
+    #[arg(long, value_name = "N")]
+    pub(crate) number_ios: Option<u64>,
     /// Fail the member in this slot first.
     #[arg(long, value_name = "SLOT")]
     pub(crate) fail: Vec<usize>,

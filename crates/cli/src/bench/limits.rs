@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::args::BenchLimitsArgs;
+use crate::args::{BenchLimitsArgs, BenchRunArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -75,6 +75,27 @@ fn on_rings(args: &BenchLimitsArgs, span: Duration) -> Result<Vec<Row>, Failure>
         row(format!("{} on {}", load.name, rings.place()), rings::BLOCK_BYTES, measure)
     });
     Ok(rows.collect())
+}
+
+/// The bare copies that raw members in memory cannot do without, to judge a raw figure by.
+pub(super) struct Bare {
+    members: Members,
+    work: Loop,
+    threads: usize,
+}
+
+impl Bare {
+    /// None where members are not in memory, or there is no memory for these.
+    pub(super) fn of(args: &BenchRunArgs) -> Option<Self> {
+        let in_memory = args.member.iter().all(|member| member.starts_with("ram:"));
+        let work = Loop::raw(args.pattern(), args.bs.bytes(), args.iodepth.into())?;
+        let members = in_memory.then(|| Members::new(MEMBER_BYTES / 4).ok()).flatten()?;
+        Some(Self { members, work, threads: args.lanes.into() })
+    }
+
+    pub(super) fn run(&mut self, span: Duration) -> Outcome {
+        self.work.run(&mut self.members, self.threads, span)
+    }
 }
 
 /// Repetitions of one loop, one thread and two in turns.

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::output;
 
 use super::figures::{Figures, Ratio, figures, ratio};
+use super::measure::Until;
 use super::run::{Bed, Side};
 use super::workload::parse;
 use super::{REPETITIONS, machine};
@@ -107,9 +108,10 @@ fn measure_row(row: Row, span: Duration) -> Result<MeasuredRow, Failure> {
     let [baseline, treatment] = words.each_ref().map(|words| parse(words));
     let beds = [Bed::ready(&baseline)?, Bed::ready(&treatment)?];
     let (mut before, mut after) = (Vec::new(), Vec::new());
+    let until = Until::Elapsed(span);
     for _ in 0..REPETITIONS {
-        before.push(beds[0].load(&baseline, span, Side::Array));
-        after.push(beds[1].load(&treatment, span, Side::Array));
+        before.push(beds[0].load(&baseline, until, Side::Array));
+        after.push(beds[1].load(&treatment, until, Side::Array));
     }
     let errors = before.iter().chain(&after).map(|outcome| outcome.errors).sum();
     let mut mismatch_sectors = 0;

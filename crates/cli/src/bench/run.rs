@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::layout_words::layout_number;
 use crate::output;
 
-use super::figures::{Figures, figures};
+use super::figures::{Figures, Ratio, figures, ratio};
 use super::load::Pattern;
 use super::measure::{Load, Outcome, RawMember, Until, array_load, raw_load};
 use super::workload::Comparison;
@@ -34,6 +34,9 @@ struct Report {
     raw: Figures,
     array: Figures,
     ratio: f64,
+    /// Raw over the bare copies of `bench limits`, where members are in memory. Below 0.9 raw is no
+    /// measure for an array.
+    raw_over_copies: Option<Ratio>,
     bytes_copied_per_byte: f64,
     member_ios_per_io: f64,
     member_bytes_per_byte: f64,
@@ -45,25 +48,30 @@ struct Report {
 /// Runs the benchmark and prints what it found.
 pub(crate) fn run(args: &BenchRunArgs) -> Result<(), Failure> {
     let bed = Bed::ready(args)?;
+    if let Some(number) = args.number_ios {
+        let Outcome { requests, errors, .. } = bed.load(args, Until::Requests(number), Side::Array);
+        bed.stop()?;
+        return output::print_line(&format!("{requests} requests, {errors} errors"));
+    }
     let report = report(args, bed.compare(args, args.runtime));
     bed.stop()?;
     match args.json {
         true => output::print_json(&report),
-        false => output::print(&table::run(
-            &report.settings,
-            &report.raw,
-            &report.array,
-            &[
-                ("array over raw", report.ratio),
+        false => {
+            let mut facts = vec![("array over raw", report.ratio)];
+            facts
+                .extend(report.raw_over_copies.map(|ratio| ("raw over bare copies", ratio.median)));
+            facts.extend([
                 ("bytes copied per byte", report.bytes_copied_per_byte),
                 ("member I/Os per I/O", report.member_ios_per_io),
                 ("member bytes per byte", report.member_bytes_per_byte),
-            ],
-        )),
+            ]);
+            output::print(&table::run(&report.settings, &report.raw, &report.array, &facts))
+        }
     }
 }
 
-fn report(args: &BenchRunArgs, Comparison { raw, array }: Comparison) -> Report {
+fn report(args: &BenchRunArgs, Comparison { raw, array, bare }: Comparison) -> Report {
     let block = args.bs.bytes();
     let requests: u64 = array.iter().map(|outcome| outcome.requests).sum::<u64>().max(1);
     let per = |of: fn(&Outcome) -> u64| array.iter().map(of).sum::<u64>() as f64 / requests as f64;
@@ -71,10 +79,12 @@ fn report(args: &BenchRunArgs, Comparison { raw, array }: Comparison) -> Report 
     let copied = per(|outcome| outcome.traffic.copied_bytes) / block as f64;
     let ios = per(|outcome| outcome.traffic.member_ios);
     let bytes = per(|outcome| outcome.traffic.member_bytes) / block as f64;
+    let raw_over_copies = (!bare.is_empty()).then(|| ratio(&raw, &bare));
     let (raw, array) = (figures(raw, block), figures(array, block));
     Report {
         schema: 1,
         ratio: array.iops / raw.iops,
+        raw_over_copies,
         raw,
         array,
         bytes_copied_per_byte: copied,
@@ -211,7 +221,7 @@ impl Bed {
         pattern: Pattern,
         block_bytes: usize,
         depth: usize,
-        span: Duration,
+        until: Until,
         side: Side,
     ) -> Outcome {
         let lanes = self.array.lanes().count();
@@ -223,7 +233,7 @@ impl Bed {
                 depth,
                 lane: lane as u64,
                 lanes: lanes as u64,
-                until: Until::Elapsed(span),
+                until,
                 area_bytes: None,
             };
             let (sender, members) = (sender.clone(), self.raw_members.clone());

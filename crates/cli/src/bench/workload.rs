@@ -9,7 +9,8 @@ use crate::args::BenchRunArgs;
 use crate::failure::Failure;
 
 use super::REPETITIONS;
-use super::measure::Outcome;
+use super::limits::Bare;
+use super::measure::{Outcome, Until};
 use super::run::{Bed, Side, failed};
 
 /// The words as clap reads them.
@@ -29,6 +30,8 @@ pub(super) fn parse(words: &str) -> BenchRunArgs {
 pub(super) struct Comparison {
     pub(super) raw: Vec<Outcome>,
     pub(super) array: Vec<Outcome>,
+    /// The copies that raw members in memory cannot do without; empty for others.
+    pub(super) bare: Vec<Outcome>,
 }
 
 impl Bed {
@@ -43,17 +46,20 @@ impl Bed {
     /// Raw members and the array in turns; `runtime` seconds for each of them.
     pub(super) fn compare(&self, args: &BenchRunArgs, runtime: f64) -> Comparison {
         let span = Duration::from_secs_f64(runtime / REPETITIONS as f64);
-        let (mut raw, mut array) = (Vec::new(), Vec::new());
+        let until = Until::Elapsed(span);
+        let mut copies = Bare::of(args);
+        let (mut raw, mut array, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..REPETITIONS {
-            raw.push(self.load(args, span, Side::Raw));
-            array.push(self.load(args, span, Side::Array));
+            bare.extend(copies.as_mut().map(|copies| copies.run(span)));
+            raw.push(self.load(args, until, Side::Raw));
+            array.push(self.load(args, until, Side::Array));
         }
-        Comparison { raw, array }
+        Comparison { raw, array, bare }
     }
 
     /// One repetition of what `args` ask for.
-    pub(super) fn load(&self, args: &BenchRunArgs, span: Duration, side: Side) -> Outcome {
-        self.measure(args.pattern(), args.bs.bytes(), args.iodepth.into(), span, side)
+    pub(super) fn load(&self, args: &BenchRunArgs, until: Until, side: Side) -> Outcome {
+        self.measure(args.pattern(), args.bs.bytes(), args.iodepth.into(), until, side)
     }
 
     /// Checks the array; gives the sectors that differ.

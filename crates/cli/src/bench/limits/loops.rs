@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use mdspace_parity::{Change, kernels};
 
 use super::memory::{MEMBERS, Members, Share, Stores};
+use crate::bench::load::Pattern;
 use crate::bench::machine;
 use crate::bench::measure::Outcome;
 
@@ -32,19 +33,33 @@ pub(super) struct Loop {
     turn: fn(&mut Share<'_>),
 }
 
+fn read_random(share: &mut Share<'_>) {
+    let (member, at) = (share.turn_of(MEMBERS), share.random());
+    share.read_for_user(member, at);
+}
+
+fn read_following(share: &mut Share<'_>) {
+    let at = share.following();
+    share.read_for_user(0, at);
+}
+
+fn write_random(share: &mut Share<'_>) {
+    let (member, at) = (share.turn_of(MEMBERS), share.random());
+    write_user(share, [member], at, Stores::Plain);
+}
+
+fn write_following(share: &mut Share<'_>) {
+    let at = share.following();
+    write_user(share, [0], at, Stores::Plain);
+}
+
 const fn small(name: &'static str, turn: fn(&mut Share<'_>)) -> Loop {
     Loop { name, block_bytes: SMALL, depth: 128, column_bytes: SMALL, columns: 1, turn }
 }
 
 pub(super) const LOOPS: [Loop; 14] = [
-    small("raw 4 KiB random read", |share| {
-        let (member, at) = (share.turn_of(MEMBERS), share.random());
-        share.read_for_user(member, at);
-    }),
-    small("raw 4 KiB random write", |share| {
-        let (member, at) = (share.turn_of(MEMBERS), share.random());
-        write_user(share, [member], at, Stores::Plain);
-    }),
+    small("raw 4 KiB random read", read_random),
+    small("raw 4 KiB random write", write_random),
     small("RAID6 4+2 4 KiB random write", |share| {
         let [data, p, q] = slots(share);
         modify(share, data, Some(p), Some(q));
@@ -90,6 +105,18 @@ const fn large(name: &'static str, turn: fn(&mut Share<'_>)) -> Loop {
 }
 
 impl Loop {
+    /// The copies of raw members in memory; none for a mixed load.
+    pub(super) fn raw(pattern: Pattern, block_bytes: usize, depth: usize) -> Option<Self> {
+        let turn = match (pattern.random, pattern.reads_percent) {
+            (true, 100) => read_random,
+            (true, 0) => write_random,
+            (false, 100) => read_following,
+            (false, 0) => write_following,
+            _ => return None,
+        };
+        Some(Self { name: "raw", block_bytes, depth, column_bytes: block_bytes, columns: 1, turn })
+    }
+
     /// Runs on that many pinned threads at once, each on members of its own.
     pub(super) fn run(&self, members: &mut Members, threads: usize, span: Duration) -> Outcome {
         let start = Barrier::new(threads);
