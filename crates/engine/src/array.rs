@@ -5,6 +5,7 @@
 //! finish. The controller, a task of lane 0, is the one owner of membership: lanes report, it decides.
 
 mod array_lane;
+mod cache;
 pub mod claims;
 mod command;
 mod controller;
@@ -21,9 +22,11 @@ mod round;
 pub mod settings;
 mod start;
 mod striped;
+mod stripes;
 mod sync;
 pub mod view;
 
+use cache::StripeCache;
 use claims::Claims;
 use intent::Intent;
 use mailbox::Mailbox;
@@ -41,20 +44,36 @@ pub struct Array {
     pub(crate) intent: Intent,
     pub(crate) mailbox: Mailbox,
     pub(crate) settings: Settings,
+    pub(crate) cache: StripeCache,
     has_parity: bool,
 }
 
 impl Array {
+    /// Memory that the stripe cache's blocks take, in bytes.
+    pub fn stripe_cache_bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
     /// Every key of [`settings`] that this array has, with its value.
     pub fn setting_values(&self) -> Vec<(&'static str, u32)> {
-        if self.has_parity { self.settings.values() } else { Vec::new() }
+        if !self.has_parity {
+            return Vec::new();
+        }
+        let mut values = self.settings.values();
+        values.push((cache::ACTIVE, self.cache.active() as u32));
+        values
     }
 
     /// Sets a key of [`settings`]. The array runs on, whatever the value.
     pub fn set(&self, key: &str, value: &str) -> Result<(), SettingError> {
-        match self.has_parity {
-            true => self.settings.set(key, value),
-            false => Err(SettingError::Unknown { key: key.to_owned() }),
+        if !self.has_parity {
+            return Err(SettingError::Unknown { key: key.to_owned() });
         }
+        if key == cache::ACTIVE {
+            return Err(SettingError::ReadOnly { key: cache::ACTIVE });
+        }
+        self.settings.set(key, value)?;
+        self.cache.resize(self.settings.stripe_cache_size());
+        Ok(())
     }
 }

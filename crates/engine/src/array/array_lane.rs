@@ -280,10 +280,22 @@ impl ArrayLane {
         &self,
         writes: impl IntoIterator<Item = MemberWrite<'_>>,
     ) -> Finished {
+        self.finish_keeping(writes, |_, buffer| self.recycle(Some(buffer))).await
+    }
+
+    /// As [`finish_writes`](Self::finish_writes), and gives `keep` the buffers that come back, with
+    /// the number of their write.
+    pub(super) async fn finish_keeping(
+        &self,
+        writes: impl IntoIterator<Item = MemberWrite<'_>>,
+        mut keep: impl FnMut(usize, Buffer),
+    ) -> Finished {
         let mut finished = Finished::default();
-        for write in writes {
+        for (number, write) in writes.into_iter().enumerate() {
             let done = write.io.await;
-            self.recycle(done.buffer);
+            if let Some(buffer) = done.buffer {
+                keep(number, buffer);
+            }
             match done.result {
                 Ok(()) => {}
                 Err(error) if error.kind == IoErrorKind::NoSpace => finished.no_space = true,

@@ -368,7 +368,15 @@ impl Controller {
             discard: self.members.iter().all(|member| member.info.discard_zeroes),
             ..ArrayView::clone(&old)
         };
-        self.array.views.publish(view)
+        let ids =
+            |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
+        let other_members = ids(&old) != ids(&view);
+        let epoch = self.array.views.publish(view);
+        if other_members {
+            // Parity of a row that lacks a member, or gets one, is not to be found here.
+            self.array.cache.clear();
+        }
+        epoch
     }
 }
 

@@ -20,6 +20,7 @@ use crate::memory::Source;
 use crate::request::{Queue, RequestError};
 
 use super::array_lane::{ArrayLane, SECTOR_BYTES, whole_sectors};
+use super::cache::Recent;
 use super::claims::Columns;
 use super::plan::Place;
 use super::round::Round;
@@ -73,6 +74,8 @@ pub(super) struct Gather {
     rows: RefCell<BTreeMap<u64, RowWrites>>,
     /// Rounds started so far.
     started: Cell<u64>,
+    /// The stripes that this lane wrote to.
+    pub(super) recent: RefCell<Recent>,
 }
 
 /// One row's writes on one lane.

@@ -8,6 +8,7 @@ use crate::memory::Buffer;
 use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, LaneView, MemberWrite, SECTOR_BYTES};
+use super::plan::Place;
 
 /// Writes under way, made under one view.
 pub(super) struct MemberWrites<'a> {
@@ -15,19 +16,21 @@ pub(super) struct MemberWrites<'a> {
     view: LaneView,
     fua: bool,
     under_way: SmallVec<[MemberWrite<'a>; 6]>,
+    /// What each of them writes, as its starter calls it.
+    places: SmallVec<[Place; 6]>,
     failed: SmallVec<[(MemberId, IoError); 1]>,
 }
 
 impl<'a> MemberWrites<'a> {
     /// None yet, under the lane's view of now.
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
-        let (under_way, failed) = (SmallVec::new(), SmallVec::new());
-        Self { lane, view: lane.view(), fua, under_way, failed }
+        let (under_way, places, failed) = Default::default();
+        Self { lane, view: lane.view(), fua, under_way, places, failed }
     }
 
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
     /// passed over.
-    pub(super) fn start(&mut self, slot: Slot, sector: u64, from: WriteFrom) {
+    pub(super) fn start(&mut self, place: Place, slot: Slot, sector: u64, from: WriteFrom) {
         let Some(member) = self.view.member(slot) else { return };
         let sectors = (from.len() / SECTOR_BYTES) as u64;
         if member.bad.overlaps(&(sector..sector + sectors)) {
@@ -35,22 +38,28 @@ impl<'a> MemberWrites<'a> {
             return;
         }
         let io = self.lane.write_member(member, sector, from, self.fua);
+        self.places.push(place);
         self.under_way.push(MemberWrite { member: member.id, io });
     }
 
-    /// Waits for all. It is well when one landed and the array does without the members that failed.
-    pub(super) async fn end(self) -> Result<(), RequestError> {
-        let Self { lane, view, under_way, mut failed, .. } = self;
+    /// Waits for all, and gives `keep` the buffers that come back. It is well when one landed and the
+    /// array does without the members that failed; true when none did.
+    pub(super) async fn end(
+        self,
+        mut keep: impl FnMut(Place, Buffer),
+    ) -> Result<bool, RequestError> {
+        let Self { lane, view, under_way, places, mut failed, .. } = self;
         if under_way.is_empty() {
             return Err(RequestError::Lost);
         }
-        let finished = lane.finish_writes(under_way).await;
+        let keep = |number: usize, buffer| keep(places[number], buffer);
+        let finished = lane.finish_keeping(under_way, keep).await;
         if finished.no_space {
             return Err(RequestError::NoSpace);
         }
         failed.extend(finished.failed);
         match lane.do_without(&view, &failed).await {
-            true => Ok(()),
+            true => Ok(failed.is_empty()),
             false => Err(RequestError::Lost),
         }
     }

@@ -163,9 +163,9 @@ impl ArrayLane {
         let mut writes = MemberWrites::new(self, fua);
         for piece in copies {
             let from = source_part(from, first, piece.sectors);
-            writes.start(piece.slot, piece.member_sector, from);
+            writes.start(0, piece.slot, piece.member_sector, from);
         }
-        writes.end().await
+        writes.end(|_, buffer| self.recycle(Some(buffer))).await.map(drop)
     }
 
     /// Reads a range under claims, copy after copy until one can be read; `suspect` failed before. A

@@ -169,15 +169,23 @@ pub struct Span {
 pub struct WritePlan {
     /// Where parity comes from.
     pub method: Method,
-    /// What must be read first.
+    /// What must be read first, and is not cached.
     pub reads: Places,
 }
 
 /// Decides a write in columns that have the same blocks `touched`: the plan that reads the fewest
-/// blocks, or as `rmw` has it. `None`: too much is lost.
-pub fn write(row: &RowState, touched: &Touched, rmw: RmwLevel) -> Option<WritePlan> {
+/// blocks, or as `rmw` has it. What is `cached` counts as readable, and costs nothing. `None`: too
+/// much is lost.
+pub fn write(
+    row: &RowState,
+    touched: &Touched,
+    cached: &Places,
+    rmw: RmwLevel,
+) -> Option<WritePlan> {
     let plans = [reconstruct(row, touched), read_modify(row, touched), recover(row)];
-    plans.into_iter().flatten().min_by_key(|plan| {
+    let plans = plans.into_iter().flatten();
+    let plans = plans.map(|plan| WritePlan { reads: plan.reads.without(cached), ..plan });
+    plans.min_by_key(|plan| {
         let modifies = plan.method == Method::ReadModify;
         match rmw {
             RmwLevel::Never => (modifies, plan.reads.count(), false),

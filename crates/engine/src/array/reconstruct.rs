@@ -145,7 +145,8 @@ impl ArrayLane {
                 // The view moved since the plan was made.
                 return false;
             };
-            let buffer = self.lane.backend().allocate(length);
+            let known = blocks.take(span.place);
+            let buffer = known.unwrap_or_else(|| self.lane.backend().allocate(length));
             let into = ReadInto::Buffer(buffer, within(columns, &span.columns));
             let sector = row.member_sector() + u64::from(span.columns.start);
             reads.push((span.place, member.id, self.read_member(member, sector, into)));

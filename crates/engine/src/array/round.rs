@@ -52,11 +52,11 @@ struct RoundPlan {
 }
 
 /// What a round works on.
-struct Work<'a> {
-    map: &'a ParityGeometry,
-    row: Row,
+pub(super) struct Work<'a> {
+    pub(super) map: &'a ParityGeometry,
+    pub(super) row: Row,
     pieces: &'a [Piece],
-    cover: Cover,
+    pub(super) cover: Cover,
 }
 
 /// Everything that a round will write besides what its pieces hold, in memory.
@@ -64,6 +64,8 @@ struct NewBlocks {
     /// The units that mix old bytes with new, by the number of their part.
     mixed: SmallVec<[(usize, Buffer); 1]>,
     parity: SmallVec<[(Place, Buffer); 2]>,
+    /// What the row holds afterwards, besides parity, if it is worth keeping.
+    kept: Option<Blocks>,
 }
 
 impl Round {
@@ -124,19 +126,26 @@ impl ArrayLane {
         let work = Work { map, row, pieces, cover: Cover::new(new, unit) };
         let columns = &work.cover.columns;
         let mut unreadable = Places::default();
+        let worth_keeping = self.is_worth_keeping(&work, unit);
+        let mut stripes = self.take_stripes(map, row.index(), columns);
         let new_blocks = loop {
             let view = self.view();
-            let state = row_state(&view, map, &row, columns, &unreadable);
-            let plan = RoundPlan::new(&work.cover, &state, self.array.settings.rmw_level());
-            let plan = plan.ok_or(Stopped::Unplanned)?;
+            let mut state = row_state(&view, map, &row, columns, &unreadable);
             let mut blocks = Blocks::new(&state);
+            // Only once: a round that plans again has lost what it took.
+            let taken = std::mem::take(&mut stripes);
+            let cached = self.use_stripes(columns, taken, &mut state, &mut blocks);
+            let rmw = self.array.settings.rmw_level();
+            let plan = RoundPlan::new(&work.cover, &state, &cached, rmw);
+            let plan = plan.ok_or(Stopped::Unplanned)?;
             let complete = self
                 .read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unreadable)
                 .await;
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
             if complete && self.still_holds(&view.epoch, &work, &state, &unreadable) {
-                break self.compute(&work, &state, &plan, blocks);
+                let keep = worth_keeping && state.parity_trusted && plan.segments.len() == 1;
+                break self.compute(&work, &state, &plan, blocks, keep);
             }
         };
         let start = row.member_sector();
@@ -169,6 +178,7 @@ impl ArrayLane {
         state: &RowState,
         plan: &RoundPlan,
         mut blocks: Blocks,
+        keep: bool,
     ) -> NewBlocks {
         let columns = &work.cover.columns;
         for (segment, plan) in &plan.segments {
@@ -193,8 +203,25 @@ impl ArrayLane {
                 update_parity(work, state, now.1.method, &cut, &new, &blocks, &mut parity);
             }
         }
+        if keep {
+            self.renew(work, &mixed, &mut blocks);
+            return NewBlocks { mixed, parity, kept: Some(blocks) };
+        }
         blocks.into_buffers().for_each(|block| self.recycle(Some(block)));
-        NewBlocks { mixed, parity }
+        NewBlocks { mixed, parity, kept: None }
+    }
+
+    /// Brings the new bytes into the blocks that are kept.
+    fn renew(&self, work: &Work<'_>, mixed: &[(usize, Buffer)], blocks: &mut Blocks) {
+        let columns = &work.cover.columns;
+        for (number, part) in work.cover.parts.iter().enumerate() {
+            let known = blocks.take(part.place);
+            let new = || self.lane.backend().allocate(columns_bytes(columns));
+            let mut block = known.unwrap_or_else(new);
+            let bytes = work.bytes(number, &part.columns, mixed);
+            self.copy(&mut block[within(columns, &part.columns)], bytes);
+            blocks.put(part.place, block);
+        }
     }
 
     /// Puts together the units of which only some columns are new.
@@ -238,27 +265,39 @@ impl ArrayLane {
         let mut writes = MemberWrites::new(self, fua);
         let data_count = usize::from(work.map.data_disks());
         let sector = |columns: &Columns| work.row.member_sector() + u64::from(columns.start);
-        let mut mixed = new_blocks.mixed;
+        let NewBlocks { mut mixed, parity, kept } = new_blocks;
         for run in work.cover.runs() {
             let first = &work.cover.parts[run.start];
             let from = work.source_of(run, &mut mixed);
-            writes.start(slot_of(&work.row, data_count, first.place), sector(&first.columns), from);
+            let slot = slot_of(&work.row, data_count, first.place);
+            writes.start(first.place, slot, sector(&first.columns), from);
         }
-        for (place, block) in new_blocks.parity {
+        for (place, block) in parity {
             let slot = slot_of(&work.row, data_count, place);
-            writes.start(slot, sector(&work.cover.columns), whole_buffer(block));
+            writes.start(place, slot, sector(&work.cover.columns), whole_buffer(block));
         }
-        writes.end().await
+        let Some(mut kept) = kept else {
+            return writes.end(|_, buffer| self.recycle(Some(buffer))).await.map(drop);
+        };
+        let written = writes.end(|place, buffer| match place < data_count {
+            true => self.recycle(Some(buffer)),
+            false => kept.put(place, buffer),
+        });
+        // Nothing of a round is cached unless every member has it.
+        if written.await? {
+            self.keep_stripes(work, kept);
+        }
+        Ok(())
     }
 }
 
 impl RoundPlan {
     /// Plans each segment by itself. `None`: too much is lost for one of them.
-    fn new(cover: &Cover, state: &RowState, rmw: RmwLevel) -> Option<Self> {
+    fn new(cover: &Cover, state: &RowState, cached: &Places, rmw: RmwLevel) -> Option<Self> {
         let mut reads: SmallVec<[Span; 6]> = SmallVec::new();
         let mut segments: SmallVec<[(Segment, WritePlan); 1]> = SmallVec::new();
         for segment in cover.segments() {
-            let plan = plan::write(state, &segment.touched, rmw)?;
+            let plan = plan::write(state, &segment.touched, cached, rmw)?;
             for place in plan.reads.iter() {
                 // One read a member: a gap between two segments is read too.
                 match reads.iter_mut().find(|span| span.place == place) {

@@ -27,6 +27,12 @@ pub enum SettingError {
         /// The key.
         key: &'static str,
     },
+    /// It says how things are.
+    #[error("{key} can be read, not set")]
+    ReadOnly {
+        /// The key.
+        key: &'static str,
+    },
     /// Not a number, or one outside the range.
     #[error("{key} takes a number from {} to {}, not {value:?}", range.start(), range.end())]
     OutOfRange {
@@ -120,6 +126,7 @@ fn in_range(
 pub struct Settings {
     start: StartSettings,
     rmw_level: AtomicU32,
+    stripe_cache_size: AtomicU32,
 }
 
 /// One key that may change.
@@ -131,13 +138,23 @@ struct Key {
 
 /// Every key that may change and what it takes, in the order in which they are listed. A key enters
 /// here with its effect.
-const KEYS: &[Key] =
-    &[Key { name: "rmw_level", range: 0..=2, value: |settings| &settings.rmw_level }];
+const KEYS: &[Key] = &[
+    Key { name: "rmw_level", range: 0..=2, value: |settings| &settings.rmw_level },
+    Key {
+        name: "stripe_cache_size",
+        range: 17..=262_144,
+        value: |settings| &settings.stripe_cache_size,
+    },
+];
 
 impl Settings {
     /// The values of an array that starts.
     pub fn new(start: StartSettings) -> Self {
-        Self { start, rmw_level: AtomicU32::new(RmwLevel::default() as u32) }
+        Self {
+            start,
+            rmw_level: AtomicU32::new(RmwLevel::default() as u32),
+            stripe_cache_size: AtomicU32::new(super::cache::DEFAULT_SIZE),
+        }
     }
 
     /// Sets a key; every lane heeds it from its next request on.
@@ -162,6 +179,12 @@ impl Settings {
             (STRIPE_HASH_LOCKS, self.start.stripe_hash_locks),
         ];
         live.chain(fixed).collect()
+    }
+
+    /// Most stripes (one `stripe_size` of a row, on every member) that the cache keeps.
+    #[inline]
+    pub(super) fn stripe_cache_size(&self) -> u32 {
+        self.stripe_cache_size.load(Ordering::Relaxed)
     }
 
     /// Which writes of less than a row read old data and parity.

@@ -65,6 +65,7 @@ impl Array {
             intent: super::Intent::default(),
             mailbox: super::Mailbox::default(),
             settings: Settings::new(start.settings),
+            cache: super::StripeCache::default(),
             has_parity: matches!(start.geometry, Geometry::Parity(_)),
         })
     }

@@ -160,6 +160,7 @@ impl ArrayLane {
         let start = map.row(row).member_sector();
         let range = start..start + u64::from(chunk);
         let _permit = self.permit(range.clone()).await?;
+        self.array.cache.forget(row, self.units_of(map, &(0..chunk)));
         let slots = (0..map.raid_disks()).map(Slot);
         let pieces: Vec<_> = slots
             .map(|slot| Piece { slot, member_sector: start, sectors: u64::from(chunk) })

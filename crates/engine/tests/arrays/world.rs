@@ -248,6 +248,22 @@ impl World {
         self.finish("a task", &running)
     }
 
+    pub(crate) fn array(&self) -> &Arc<Array> {
+        &self.array.as_ref().expect("an array runs").0
+    }
+
+    /// Bytes that lanes copied in memory.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.lanes.iter().map(|(lane, _)| lane.traffic().copied_bytes).sum()
+    }
+
+    /// Fails a member, if none has failed yet.
+    pub(crate) fn fail_if_whole(&mut self, disk: usize) {
+        if self.status().degraded() == 0 {
+            self.fail(disk);
+        }
+    }
+
     /// Starts a task of a lane; its end is the caller's to see.
     pub(crate) fn spawn_on(&self, lane: usize, task: impl Future<Output = ()> + 'static) {
         self.lanes[lane].0.spawn(task);

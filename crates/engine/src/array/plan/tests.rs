@@ -86,6 +86,7 @@ struct Case {
     row: RowState,
     writes: Vec<Write>,
     trust: Trust,
+    cached: Places,
 }
 
 impl Case {
@@ -101,11 +102,11 @@ impl Case {
             parity_trusted: trust == Trust::Full,
             parity_usable: trust != Trust::None,
         };
-        Self { row, writes: writes.to_vec(), trust }
+        Self { row, writes: writes.to_vec(), trust, cached: Places::default() }
     }
 
     fn plan(&self, rmw: RmwLevel) -> Option<WritePlan> {
-        write(&self.row, &touched(&self.writes), rmw)
+        write(&self.row, &touched(&self.writes), &self.cached, rmw)
     }
 
     fn is_new(&self, place: Place, column: usize) -> bool {
@@ -150,7 +151,9 @@ fn carry_out(case: &Case, plan: &WritePlan, members: &mut Bytes, fresh: &[u8]) -
     let mut worth = members.clone();
     let mut after = members.clone();
     for column in 0..COLUMNS {
-        let read = |place: Place| plan.reads.has(place).then(|| members.blocks[place][column]);
+        let read = |place: Place| {
+            (plan.reads.has(place) || case.cached.has(place)).then(|| members.blocks[place][column])
+        };
         let new =
             |place: Place| case.is_new(place, column).then(|| fresh[place * COLUMNS + column]);
         let (data, parity): (Vec<u8>, Vec<u8>) = match plan.method {
@@ -393,6 +396,31 @@ fn every_plan_of_a_small_row_leaves_data_and_parity_right() {
             assert!(planned > 20, "{planned}");
         }
     }
+}
+
+#[test]
+fn what_is_cached_is_not_read_and_changes_what_is_cheapest() {
+    let plan = |cached: &[Place], writes: &[Write], blind: &[Place]| {
+        let mut case = Case::new(&[Health::Good; 6], Trust::Full, writes);
+        blind.iter().for_each(|&place| case.row.readable.remove(place));
+        case.cached = cached.iter().copied().collect();
+        case.row.readable = case.row.readable.with(&case.cached);
+        let plan = case.plan(RmwLevel::default()).expect("nothing is lost");
+        let (mut members, mut random) = (case.before(&mut random_bytes()), random_bytes());
+        let (before, fresh) = (members.clone(), [0; 8].map(|_| random()));
+        let worth = carry_out(&case, &plan, &mut members, &fresh);
+        let blind: Places = blind.iter().copied().collect();
+        if blind.is_empty() {
+            check(&case, &before, &members, &worth, &fresh);
+        }
+        (plan.method, plan.reads.iter().collect::<Vec<_>>())
+    };
+    let one = one_of(4);
+    assert_eq!(plan(&[], &one, &[]), (Method::Reconstruct, vec![1, 2, 3]));
+    assert_eq!(plan(&[4, 5], &one, &[]), (Method::ReadModify, vec![0]));
+    assert_eq!(plan(&[0, 4, 5], &one, &[]), (Method::ReadModify, vec![]));
+    assert_eq!(plan(&[2, 3, 5], &one, &[]), (Method::Reconstruct, vec![1]));
+    assert_eq!(plan(&[2], &one, &[2]), (Method::Reconstruct, vec![1, 3]), "lost, but known");
 }
 
 #[test]

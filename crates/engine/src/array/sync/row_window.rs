@@ -25,6 +25,9 @@ pub(super) async fn run(
     let columns = start..start + (window.end - window.start) as u32;
     let mode = if *kind == SyncKind::Check { Mode::Shared } else { Mode::Exclusive };
     let _claim = port.array.claims.acquire(row.index(), columns.clone(), mode).await;
+    if mode == Mode::Exclusive {
+        port.array.cache.forget(row.index(), port.units_of(map, &columns));
+    }
     match kind {
         SyncKind::Recover(slots) => recover(port, map, &row, &columns, slots).await.map(|()| 0),
         SyncKind::Resync | SyncKind::Repair => compare(port, map, &row, &columns, true).await,

@@ -1,0 +1,205 @@
+//! The stripe cache: blocks of parity rows that were just used, so that the next write need not read
+//! them.
+//!
+//! A *stripe* here is what md means by it: one unit (`stripe_size`) of a row on every member. Who
+//! writes to a row *takes* its stripes out, under an exclusive claim, and puts back what he knows when
+//! all his writes have landed: a round that fails has nothing to put back, and nobody ever changes a
+//! block that stands in here. What is not written in rounds (resync, repair, discard) is dropped under
+//! the same claims.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::memory::Buffer;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+use super::plan::Place;
+
+/// `stripe_cache_size` unless it is set: md's default.
+pub(super) const DEFAULT_SIZE: u32 = 256;
+
+/// The key of [`StripeCache::active`].
+pub(super) const ACTIVE: &str = "stripe_cache_active";
+
+/// Shards of the cache; at least two stripes go to each.
+const SHARDS: usize = 8;
+
+/// What is known of one stripe: the blocks of some places, each as long as the unit.
+pub(super) type Stripe = SmallVec<[(Place, Buffer); 4]>;
+
+/// Which stripe: the row and the number of the unit in the chunk.
+type Key = (u64, u32);
+
+/// The stripes of one array, shared by its lanes.
+pub(crate) struct StripeCache {
+    /// Stripes in all shards. Read by every write, written only by those that find or leave something.
+    active: AtomicUsize,
+    bytes: AtomicUsize,
+    shards: Box<[Shard]>,
+}
+
+#[repr(align(128))]
+struct Shard(Mutex<Table>);
+
+struct Table {
+    most: usize,
+    stripes: BTreeMap<Key, (u64, Stripe)>,
+    /// By the time of their last use.
+    ages: BTreeMap<u64, Key>,
+    clock: u64,
+}
+
+impl Default for StripeCache {
+    fn default() -> Self {
+        Self::new(DEFAULT_SIZE)
+    }
+}
+
+impl StripeCache {
+    fn new(size: u32) -> Self {
+        let shard = |index| {
+            let (stripes, ages) = (BTreeMap::new(), BTreeMap::new());
+            Shard(Mutex::new(Table { most: share(size, index), stripes, ages, clock: 0 }))
+        };
+        Self {
+            active: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            shards: (0..SHARDS).map(shard).collect(),
+        }
+    }
+
+    /// Stripes that it holds.
+    #[inline]
+    pub(super) fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Memory of its blocks, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Holds at most `size` stripes from now on.
+    pub(super) fn resize(&self, size: u32) {
+        for (index, shard) in self.shards.iter().enumerate() {
+            let mut table = shard.0.lock();
+            table.most = share(size, index);
+            while let Some(old) = table.evict() {
+                self.count_out(&old);
+            }
+        }
+    }
+
+    /// Takes a stripe out, if it is there. The caller's claim covers it.
+    pub(super) fn take(&self, row: u64, unit: u32) -> Option<Stripe> {
+        // Whoever put something of this row back did so under a claim before the caller's.
+        if self.active() == 0 {
+            return None;
+        }
+        let stripe = self.shard(row, unit).lock().take((row, unit))?;
+        self.count_out(&stripe);
+        Some(stripe)
+    }
+
+    /// Keeps a stripe, of which nothing stands in here, and gives those that must go for it. The
+    /// caller's claim covers it.
+    pub(super) fn put(&self, row: u64, unit: u32, stripe: Stripe) -> SmallVec<[Stripe; 1]> {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes_of(&stripe), Ordering::Relaxed);
+        let mut evicted = SmallVec::new();
+        let mut table = self.shard(row, unit).lock();
+        table.put((row, unit), stripe);
+        while let Some(old) = table.evict() {
+            self.count_out(&old);
+            evicted.push(old);
+        }
+        evicted
+    }
+
+    /// Forgets some stripes of a row. The caller's claim covers them.
+    pub(super) fn forget(&self, row: u64, units: Range<u32>) {
+        if self.active() > 0 {
+            units.for_each(|unit| drop(self.take(row, unit)));
+        }
+    }
+
+    /// Forgets everything that stands in here now.
+    pub(super) fn clear(&self) {
+        for shard in &self.shards {
+            let mut table = shard.0.lock();
+            let (stripes, _) =
+                (std::mem::take(&mut table.stripes), std::mem::take(&mut table.ages));
+            stripes.values().for_each(|(_, stripe)| self.count_out(stripe));
+        }
+    }
+
+    fn count_out(&self, stripe: &Stripe) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes_of(stripe), Ordering::Relaxed);
+    }
+
+    fn shard(&self, row: u64, unit: u32) -> &Mutex<Table> {
+        &self.shards[(row as usize ^ unit as usize) % SHARDS].0
+    }
+}
+
+impl Table {
+    fn take(&mut self, key: Key) -> Option<Stripe> {
+        let (age, stripe) = self.stripes.remove(&key)?;
+        self.ages.remove(&age);
+        Some(stripe)
+    }
+
+    fn put(&mut self, key: Key, stripe: Stripe) {
+        self.clock += 1;
+        self.ages.insert(self.clock, key);
+        let known = self.stripes.insert(key, (self.clock, stripe));
+        assert!(known.is_none(), "a stripe is taken out before another is put in its place");
+    }
+
+    /// Takes out the oldest stripe, if there are too many.
+    fn evict(&mut self) -> Option<Stripe> {
+        if self.stripes.len() <= self.most {
+            return None;
+        }
+        let (_, key) = self.ages.pop_first()?;
+        self.stripes.remove(&key).map(|(_, stripe)| stripe)
+    }
+}
+
+/// How many of `size` stripes one shard holds.
+fn share(size: u32, shard: usize) -> usize {
+    size as usize / SHARDS + usize::from(shard < size as usize % SHARDS)
+}
+
+fn bytes_of(stripe: &Stripe) -> usize {
+    stripe.iter().map(|(_, block)| block.capacity()).sum()
+}
+
+/// Which stripes a lane wrote to not long ago. Only those that are written again are worth a place in
+/// the cache: a write anywhere in a large array has nothing to gain from it, and should pay nothing.
+#[derive(Default)]
+pub(super) struct Recent(Vec<u64>);
+
+/// Least stripes that are remembered; a power of two.
+const RECENT_MIN: usize = 4096;
+
+impl Recent {
+    /// Whether the stripe was written to lately. It was, from now on.
+    pub(super) fn touch(&mut self, row: u64, unit: u32, cache_size: u32) -> bool {
+        let wanted = (cache_size as usize).next_power_of_two().max(RECENT_MIN);
+        if self.0.len() != wanted {
+            self.0 = vec![0; wanted];
+        }
+        // Spread by the golden ratio; never 0, which stands for nothing.
+        let key = (row << 20 ^ u64::from(unit)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let slot = (key >> 32) as usize & (wanted - 1);
+        std::mem::replace(&mut self.0[slot], key) == key
+    }
+}

@@ -1,0 +1,126 @@
+//! What rounds take from the stripe cache and leave there.
+
+use smallvec::SmallVec;
+
+use crate::geometry::ParityGeometry;
+
+use super::array_lane::ArrayLane;
+use super::cache::Stripe;
+use super::claims::Columns;
+use super::gather::RowShape;
+use super::plan::{Places, RowState};
+use super::reconstruct::{Blocks, columns_bytes, within};
+use super::round::Work;
+
+/// Most units that a round takes from the cache or leaves there. Wider rounds belong to streams, which
+/// do not come back, and would copy much.
+const UNITS_MAX: u32 = 16;
+
+/// Stripes taken out of the cache, with the columns that each covers.
+pub(super) type Taken = SmallVec<[(Columns, Stripe); 1]>;
+
+impl ArrayLane {
+    /// The units that columns lie in.
+    pub(super) fn units_of(&self, map: &ParityGeometry, columns: &Columns) -> Columns {
+        let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
+        columns.start / unit..columns.end.div_ceil(unit)
+    }
+
+    /// Whether what a round leaves is likely to be used: its stripe was written to before.
+    pub(super) fn is_worth_keeping(&self, work: &Work<'_>, unit: u32) -> bool {
+        let columns = &work.cover.columns;
+        if (columns.end - columns.start) / unit > UNITS_MAX {
+            return false;
+        }
+        let size = self.array.settings.stripe_cache_size();
+        let mut recent = self.gather.recent.borrow_mut();
+        recent.touch(work.row.index(), columns.start / unit, size)
+    }
+
+    /// Takes out what stands in the cache of claimed columns: what is written there makes it old.
+    pub(super) fn take_stripes(&self, map: &ParityGeometry, row: u64, columns: &Columns) -> Taken {
+        let mut taken = Taken::new();
+        if self.array.cache.active() == 0 {
+            return taken;
+        }
+        let units = self.units_of(map, columns);
+        let unit = (columns.end - columns.start) / (units.end - units.start);
+        for number in units {
+            if let Some(stripe) = self.array.cache.take(row, number) {
+                taken.push((number * unit..(number + 1) * unit, stripe));
+            }
+        }
+        taken
+    }
+
+    /// Makes blocks of the stripes that were taken out, as far as they are whole and to be trusted.
+    /// Gives their places, which count as readable from now on.
+    pub(super) fn use_stripes(
+        &self,
+        columns: &Columns,
+        taken: Taken,
+        state: &mut RowState,
+        blocks: &mut Blocks,
+    ) -> Places {
+        let mut cached = Places::default();
+        let length = |columns: &Columns| columns.end - columns.start;
+        let covered: u32 = taken.iter().map(|(part, _)| length(part)).sum();
+        let count = taken.len();
+        let trusted =
+            |place| place < state.data_count || state.parity_trusted && state.writable.has(place);
+        let mut whole: Places = Places::first(state.data_count + state.parity_count);
+        for (_, stripe) in &taken {
+            let known: Places = stripe.iter().map(|(place, _)| *place).collect();
+            whole = whole.without(&whole.without(&known));
+        }
+        for (part, stripe) in taken {
+            for (place, block) in stripe {
+                if covered < length(columns) || !whole.has(place) || !trusted(place) {
+                    self.recycle(Some(block));
+                } else if count == 1 {
+                    cached.insert(place);
+                    blocks.put(place, block);
+                } else {
+                    cached.insert(place);
+                    let known = blocks.take(place);
+                    let new = || self.lane.backend().allocate(columns_bytes(columns));
+                    let mut joined = known.unwrap_or_else(new);
+                    self.copy(&mut joined[within(columns, &part)], &block);
+                    blocks.put(place, joined);
+                    self.recycle(Some(block));
+                }
+            }
+        }
+        state.readable = state.readable.with(&cached);
+        cached
+    }
+
+    /// Leaves in the cache what a round knows, now that all of it is on the members.
+    pub(super) fn keep_stripes(&self, work: &Work<'_>, mut blocks: Blocks) {
+        let (row, columns) = (work.row.index(), &work.cover.columns);
+        let units = self.units_of(work.map, columns);
+        let places = || 0..usize::from(work.map.raid_disks());
+        if units.end - units.start == 1 {
+            let known = places().filter_map(|place| Some((place, blocks.take(place)?)));
+            return self.keep_stripe(row, units.start, known.collect());
+        }
+        let unit = (columns.end - columns.start) / (units.end - units.start);
+        for number in units {
+            let at = within(columns, &(number * unit..(number + 1) * unit));
+            let known = places().filter_map(|place| {
+                let whole = blocks.get(place)?;
+                let mut block = self.lane.backend().allocate(at.len());
+                self.copy(&mut block, &whole[at.clone()]);
+                Some((place, block))
+            });
+            self.keep_stripe(row, number, known.collect());
+        }
+        blocks.into_buffers().for_each(|block| self.recycle(Some(block)));
+    }
+
+    fn keep_stripe(&self, row: u64, unit: u32, stripe: Stripe) {
+        for evicted in self.array.cache.put(row, unit, stripe) {
+            evicted.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
+        }
+    }
+}
