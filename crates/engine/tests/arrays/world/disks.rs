@@ -38,6 +38,8 @@ pub(crate) struct Disk {
     pub(crate) grace: u64,
     /// Where `write_error` holds; everywhere without it.
     pub(crate) errors_in: Option<Range<u64>>,
+    /// `write_error` is over after its first time.
+    pub(crate) error_once: bool,
     /// A discard changes nothing.
     pub(crate) keeps_discarded: bool,
     /// I/Os that begin here are not answered as long as this stands.
@@ -191,6 +193,9 @@ impl Disk {
         if error.is_some() && self.grace > 0 {
             self.grace -= 1;
             return Ok(());
+        }
+        if error.is_some() && self.error_once {
+            (self.write_error, self.error_once) = (None, false);
         }
         fails(error)
     }

@@ -1,0 +1,182 @@
+//! Overlapping writes of every size from many lanes to a small area: afterwards every sector holds what
+//! one of them wrote that no later one can have replaced, and parity agrees.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use mdspace_engine::request::{Queue, Request};
+
+use crate::shapes::{self, Shape};
+use crate::world::{Random, SECTOR, Setup, World};
+
+const LANES: u16 = 3;
+const DEPTH: usize = 6;
+const WRITES_A_LANE: u64 = 40;
+
+/// One write: where, and from when to when.
+#[derive(Clone, Copy)]
+struct Write {
+    sector: u64,
+    sectors: u64,
+    begun: u64,
+    ended: u64,
+}
+
+/// What was written, with a clock that counts beginnings and ends.
+#[derive(Default)]
+struct Log {
+    writes: Vec<Write>,
+    clock: u64,
+}
+
+impl Log {
+    fn begin(&mut self, sector: u64, sectors: u64) -> u64 {
+        self.clock += 1;
+        self.writes.push(Write { sector, sectors, begun: self.clock, ended: u64::MAX });
+        self.writes.len() as u64 - 1
+    }
+
+    fn end(&mut self, id: u64) {
+        self.clock += 1;
+        self.writes[id as usize].ended = self.clock;
+    }
+
+    /// Whether `sector` may hold what `id` wrote: no other began there after that had ended.
+    fn may_stand(&self, sector: u64, id: u64) -> bool {
+        let covers =
+            |write: &Write| write.sector <= sector && sector < write.sector + write.sectors;
+        let Some(wrote) = self.writes.get(id as usize).filter(|write| covers(write)) else {
+            return false;
+        };
+        !self.writes.iter().any(|other| covers(other) && other.begun > wrote.ended)
+    }
+
+    fn is_written(&self, sector: u64) -> bool {
+        self.writes.iter().any(|one| one.sector <= sector && sector < one.sector + one.sectors)
+    }
+}
+
+/// A sector full of the number of its write and its own.
+fn stamp(id: u64, sector: u64) -> Vec<u8> {
+    [id.to_le_bytes(), sector.to_le_bytes()].concat().repeat(SECTOR / 16)
+}
+
+/// Whose stamp the sector bears; none if it is torn or misplaced.
+fn stamped(bytes: &[u8], sector: u64) -> Option<u64> {
+    let id = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    (bytes == stamp(id, sector)).then_some(id)
+}
+
+/// Where the next write goes: mostly short, all in a part of the array as large as 1 MiB.
+fn some_range(random: &mut Random, shape: &Shape, total: u64) -> (u64, u64) {
+    let block = u64::from(shape.block_bytes) / SECTOR as u64;
+    let blocks = total.min(2048) / block;
+    let most = match random.below(6) {
+        0 => blocks,
+        1 | 2 => 40.min(blocks),
+        _ => 9.min(blocks),
+    };
+    let count = 1 + random.below(most);
+    (random.below(blocks - count + 1) * block, count * block)
+}
+
+/// Runs a client on every lane at once, to the end of all.
+fn burst(world: &mut World, log: &Rc<RefCell<Log>>) {
+    let left = Rc::new(Cell::new(LANES));
+    for lane in 0..LANES {
+        let (port, log, left) = (world.port(lane.into()), log.clone(), left.clone());
+        let (mut random, shape, total) = (world.random.fork(), *world.shape(), world.sectors());
+        world.spawn_on(lane.into(), async move {
+            let (queue, mut begun) = (Queue::new(), 0);
+            while begun < WRITES_A_LANE || queue.in_flight() > 0 {
+                while begun < WRITES_A_LANE && queue.in_flight() < DEPTH {
+                    begun += 1;
+                    let (sector, sectors) = some_range(&mut random, &shape, total);
+                    let id = log.borrow_mut().begin(sector, sectors);
+                    let stamps = (sector..sector + sectors).flat_map(|at| stamp(id, at));
+                    let from = Rc::new(stamps.collect::<Vec<_>>());
+                    let fua = random.one_in(5);
+                    port.submit(&queue, id, Request::Write { sector, from, fua });
+                }
+                let ended = queue.next().await;
+                ended.result.unwrap();
+                log.borrow_mut().end(ended.tag);
+            }
+            left.set(left.get() - 1);
+        });
+    }
+    let (mut rounds, mut small) = (0_u32, false);
+    world.until("the end of all writes", |world| {
+        rounds += 1;
+        if rounds.is_multiple_of(7) {
+            small = !small;
+            let size = if small { "17" } else { "300" };
+            // Levels without parity have no such key.
+            drop(world.array().set("stripe_cache_size", size));
+        }
+        left.get() == 0
+    });
+}
+
+fn judge(world: &mut World, log: &Log, what: &str) {
+    let all = world.read(0, world.sectors()).unwrap();
+    for (sector, bytes) in (0..).zip(all.chunks(SECTOR)) {
+        let at = sector as usize * SECTOR;
+        match log.is_written(sector) {
+            false => assert!(*bytes == world.model[at..at + SECTOR], "{what}: {sector} ({world})"),
+            true => {
+                let id = stamped(bytes, sector);
+                let good = id.is_some_and(|id| log.may_stand(sector, id));
+                assert!(good, "{what}: sector {sector} holds {id:?} ({world})");
+            }
+        }
+    }
+}
+
+fn stress(shape: Shape, seed: u64) {
+    let mut world = World::synced(Setup { lanes: LANES, ..Setup::shuffled(shape, seed) });
+    let log = Rc::new(RefCell::new(Log::default()));
+    burst(&mut world, &log);
+    judge(&mut world, &log.borrow(), "healthy");
+    if shape.can_lose() == 0 {
+        return;
+    }
+    assert_eq!(world.check(), 0, "healthy: {world}");
+    world.fail(1);
+    burst(&mut world, &log);
+    judge(&mut world, &log.borrow(), "degraded");
+    world.add(usize::from(shape.disks)).unwrap();
+    burst(&mut world, &log);
+    judge(&mut world, &log.borrow(), "during rebuild");
+    world.wait_idle();
+    judge(&mut world, &log.borrow(), "after rebuild");
+    assert_eq!(world.check(), 0, "after rebuild: {world}");
+}
+
+#[test]
+fn overlapping_writes_from_many_lanes_leave_every_sector_and_parity_right() {
+    for (seed, shape) in (100..).zip(shapes::all()) {
+        stress(shape, seed);
+    }
+    for seed in 0..6 {
+        stress(shapes::RAID5, seed);
+        stress(shapes::RAID6, seed);
+    }
+}
+
+#[test]
+fn the_log_finds_what_is_old_torn_or_misplaced() {
+    let mut log = Log::default();
+    let first = log.begin(4, 4);
+    let beside = log.begin(6, 4);
+    log.end(first);
+    let later = log.begin(4, 1);
+    assert!(!log.may_stand(4, first), "the later one began after it had ended");
+    assert!(log.may_stand(4, later) && log.may_stand(5, first));
+    assert!(log.may_stand(6, first) && log.may_stand(6, beside), "they ran together");
+    assert!(!log.may_stand(8, first) && !log.may_stand(9, 77) && !log.is_written(10));
+    let mut bytes = stamp(3, 9);
+    assert_eq!((stamped(&bytes, 9), stamped(&bytes, 8)), (Some(3), None));
+    bytes[100] ^= 1;
+    assert_eq!(stamped(&bytes, 9), None);
+}
