@@ -330,9 +330,14 @@ impl Work {
                 unsafe { kept.read(transfer.offset, place.at, place.len) }
             }
             Self::Write(transfer) => {
-                let place = transfer.lease.place(0);
-                // SAFETY: as for reads.
-                unsafe { kept.write(transfer.offset, place.at, place.len) }
+                let len = transfer.lease.len();
+                while transfer.done < len {
+                    let place = transfer.lease.place(transfer.done);
+                    let offset = transfer.offset + transfer.done as u64;
+                    // SAFETY: as for reads.
+                    unsafe { kept.write(offset, place.at, place.len) }
+                    transfer.done += place.len;
+                }
             }
             Self::Discard(extent) | Self::Zero(extent) => {
                 kept.zero(extent.offset, extent.len as usize);
