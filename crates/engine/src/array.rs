@@ -11,6 +11,7 @@ mod command;
 mod controller;
 mod cover;
 mod gather;
+pub mod handover;
 mod intent;
 mod mailbox;
 mod member_writes;
@@ -28,6 +29,7 @@ pub mod view;
 
 use cache::StripeCache;
 use claims::Claims;
+use handover::Handover;
 use intent::Intent;
 use mailbox::Mailbox;
 use settings::{SettingError, Settings};
@@ -45,6 +47,7 @@ pub struct Array {
     pub(crate) mailbox: Mailbox,
     pub(crate) settings: Settings,
     pub(crate) cache: StripeCache,
+    pub(crate) handover: Handover,
     has_parity: bool,
 }
 
@@ -62,6 +65,11 @@ impl Array {
         let mut values = self.settings.values();
         values.push((cache::ACTIVE, self.cache.active() as u32));
         values
+    }
+
+    /// Workers that the user asks for on each NUMA node (`group_thread_cnt`).
+    pub fn workers_asked(&self) -> usize {
+        self.settings.group_thread_cnt()
     }
 
     /// Sets a key of [`settings`]. The array runs on, whatever the value.

@@ -72,6 +72,8 @@ pub struct Lane {
     traffic: Cell<Traffic>,
     /// The task that is being polled.
     current: Cell<TaskSlot>,
+    /// Tasks that wait for the next turn.
+    next_turn: RefCell<Vec<TaskSlot>>,
 }
 
 impl Lane {
@@ -87,6 +89,7 @@ impl Lane {
             remote,
             traffic: Cell::default(),
             current: Cell::new(0),
+            next_turn: RefCell::default(),
         })
     }
 
@@ -183,6 +186,19 @@ impl Lane {
         .await;
     }
 
+    /// Waits for the next turn: the driver has looked at its ring, and other lanes had time.
+    pub(crate) async fn next_turn(&self) {
+        let mut waited = false;
+        poll_fn(|_| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            self.next_turn.borrow_mut().push(self.current.get());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Takes the end of an I/O from the backend's driver.
     pub fn complete(&self, ticket: Ticket, done: IoDone) {
         let finished = self.ops.borrow_mut().finish(ticket, done);
@@ -206,10 +222,16 @@ impl Lane {
 
     /// Runs what is ready: woken tasks and expired timers.
     pub fn turn(&self) -> Turn {
+        for task in self.next_turn.take() {
+            self.tasks.borrow_mut().wake(task);
+        }
         for _ in 0..POLLS_PER_TURN {
             self.take_wakes();
             let Some((slot, mut task, waker)) = self.tasks.borrow_mut().next_ready() else {
-                return Turn::Idle(self.timers.borrow().next());
+                return match self.next_turn.borrow().is_empty() {
+                    true => Turn::Idle(self.timers.borrow().next()),
+                    false => Turn::Busy,
+                };
             };
             self.current.set(slot);
             let mut context = std::task::Context::from_waker(&waker);

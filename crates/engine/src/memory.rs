@@ -10,6 +10,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -67,6 +68,9 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
+/// Bytes that lanes share: nobody changes them any more.
+pub type SharedBytes = Arc<dyn Deref<Target = [u8]> + Send + Sync>;
+
 /// Memory of a front end that a read fills.
 pub trait Sink: Any {
     /// Bytes that it takes.
@@ -92,6 +96,10 @@ pub trait Source: Any {
     /// The bytes themselves, when nobody can change them while the write runs. `None` for unstable
     /// memory (a guest's): a redundant level copies it once, else its copies could differ.
     fn stable(&self) -> Option<&[u8]>;
+    /// The same bytes for other lanes, where that needs no copy. They are stable from then on.
+    fn shared(&self) -> Option<SharedBytes> {
+        None
+    }
     /// Copies the bytes at `offset` into `out`.
     fn take(&self, offset: usize, out: &mut [u8]);
     /// The concrete type, for a backend that knows it.

@@ -16,6 +16,7 @@ use crate::signal::Signal;
 
 use super::Array;
 use super::gather::Gather;
+use super::handover::{LaneHandover, Write};
 use super::intent::LaneIntent;
 use super::read::DirectReads;
 use super::view::{ArrayView, MemberView, WriteMode};
@@ -33,6 +34,8 @@ pub struct ArrayLane {
     writes_in_flight: Cell<u32>,
     pub(super) direct_reads: DirectReads,
     pub(super) gather: Gather,
+    pub(super) handover: LaneHandover,
+    left: Cell<bool>,
 }
 
 /// A lane's reference to a view: counting it touches no memory of another lane.
@@ -41,6 +44,12 @@ pub(crate) type LaneView = Rc<Arc<ArrayView>>;
 impl ArrayLane {
     /// Attaches `array` to `lane`. Every lane of the array does this once.
     pub fn attach(array: &Arc<Array>, lane: &Rc<Lane>) -> Rc<Self> {
+        Self::attach_on(array, lane, 0)
+    }
+
+    /// As [`ArrayLane::attach`], for a lane that runs on this NUMA node.
+    pub fn attach_on(array: &Arc<Array>, lane: &Rc<Lane>, node: usize) -> Rc<Self> {
+        array.handover.take_seat(lane.id(), node);
         let view = loop {
             let view = array.views.current();
             array.views.adopt(lane.id(), view.epoch, false);
@@ -58,6 +67,8 @@ impl ArrayLane {
             writes_in_flight: Cell::new(0),
             direct_reads: DirectReads::default(),
             gather: Gather::default(),
+            handover: LaneHandover::on_node(node),
+            left: Cell::new(false),
         });
         let follower = this.clone();
         lane.spawn(async move { follower.follow_views().await });
@@ -69,6 +80,17 @@ impl ArrayLane {
         queue.begin();
         let request = match request {
             Request::Read { sector, into } if self.read_direct(queue, tag, sector, &into) => return,
+            Request::Write { sector, from, fua } if self.has_workers() => {
+                return self.share(Write { queue: queue.clone(), tag, sector, from, fua });
+            }
+            request => request,
+        };
+        self.start(queue, tag, request);
+    }
+
+    /// Starts a request here that was counted.
+    pub(super) fn start(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
+        let request = match request {
             Request::Write { sector, from, fua } if self.gathers() => {
                 return self.write_parity(queue, tag, sector, from, fua);
             }
@@ -115,6 +137,9 @@ impl ArrayLane {
 
     async fn follow_views(&self) {
         poll_fn(|context| {
+            if self.left.get() {
+                return Poll::Ready(());
+            }
             self.array.views.follow(self.lane.id(), context.waker());
             if self.array.views.epoch() != self.view.borrow().epoch {
                 self.adopt();
@@ -122,7 +147,15 @@ impl ArrayLane {
             if self.array.views.is_closed() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        self.array.views.detach(self.lane.id());
+        self.leave();
+    }
+
+    /// Leaves the array, with nothing under way: its place may be taken by another lane.
+    pub(super) fn leave(&self) {
+        if !self.left.replace(true) {
+            self.array.views.wake(self.lane.id());
+            self.array.views.detach(self.lane.id());
+        }
     }
 
     fn adopt(&self) {

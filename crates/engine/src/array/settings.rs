@@ -127,6 +127,8 @@ pub struct Settings {
     start: StartSettings,
     rmw_level: AtomicU32,
     stripe_cache_size: AtomicU32,
+    group_thread_cnt: AtomicU32,
+    max_stripe_batch: AtomicU32,
 }
 
 /// One key that may change.
@@ -145,6 +147,8 @@ const KEYS: &[Key] = &[
         range: 17..=262_144,
         value: |settings| &settings.stripe_cache_size,
     },
+    Key { name: "group_thread_cnt", range: 0..=8192, value: |settings| &settings.group_thread_cnt },
+    Key { name: "max_stripe_batch", range: 1..=256, value: |settings| &settings.max_stripe_batch },
 ];
 
 impl Settings {
@@ -154,6 +158,8 @@ impl Settings {
             start,
             rmw_level: AtomicU32::new(RmwLevel::default() as u32),
             stripe_cache_size: AtomicU32::new(super::cache::DEFAULT_SIZE),
+            group_thread_cnt: AtomicU32::new(0),
+            max_stripe_batch: AtomicU32::new(32),
         }
     }
 
@@ -195,5 +201,16 @@ impl Settings {
             1 => RmwLevel::FewerReads,
             _ => RmwLevel::Preferred,
         }
+    }
+
+    /// Workers asked for on each NUMA node.
+    pub(super) fn group_thread_cnt(&self) -> usize {
+        self.group_thread_cnt.load(Ordering::Relaxed) as usize
+    }
+
+    /// Writes that a worker takes at once.
+    #[inline]
+    pub(super) fn max_stripe_batch(&self) -> usize {
+        self.max_stripe_batch.load(Ordering::Relaxed) as usize
     }
 }

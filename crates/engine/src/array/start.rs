@@ -59,6 +59,12 @@ impl Array {
     /// An array over `lanes` lanes, ready for its lanes to attach. Then [`Array::control`] is to be
     /// called on lane 0.
     pub fn new(start: &Start, lanes: usize) -> Arc<Self> {
+        Self::with_nodes(start, lanes, 1)
+    }
+
+    /// As [`Array::new`], on a machine of so many NUMA nodes. `lanes` counts all that are ever
+    /// attached at one time, workers among them.
+    pub fn with_nodes(start: &Start, lanes: usize, nodes: usize) -> Arc<Self> {
         Arc::new(Self {
             views: Views::new(first_view(start), lanes),
             claims: Claims::new(start.settings.stripe_hash_locks()),
@@ -66,6 +72,7 @@ impl Array {
             mailbox: super::Mailbox::default(),
             settings: Settings::new(start.settings),
             cache: super::StripeCache::default(),
+            handover: super::Handover::new(lanes, nodes),
             has_parity: matches!(start.geometry, Geometry::Parity(_)),
         })
     }

@@ -245,6 +245,13 @@ impl Views {
         *self.seats[usize::from(lane.0)].waker.lock() = Some(waker.clone());
     }
 
+    /// Lets `lane` look whether it should still follow.
+    pub(crate) fn wake(&self, lane: LaneId) {
+        if let Some(waker) = self.seats[usize::from(lane.0)].waker.lock().take() {
+            waker.wake();
+        }
+    }
+
     /// Waits until every lane has adopted `epoch`. Says whether writes were under way then.
     pub async fn adopted(&self, epoch: u64) -> bool {
         let all = || self.seats.iter().all(|seat| seat.adopted.load(Ordering::SeqCst) >= epoch);

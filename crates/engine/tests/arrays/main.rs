@@ -19,4 +19,5 @@ mod shapes;
 mod streams;
 mod stress;
 mod syncing;
+mod workers;
 mod world;

@@ -13,7 +13,7 @@ use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Rep
 use mdspace_engine::assembly::{self, LeftOut, Options, Refusal};
 use mdspace_engine::create::{self, CreateError, NewDevice};
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
-use mdspace_engine::request::{Request, RequestError};
+use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
 use mdspace_format::Uuid;
 use mdspace_format::superblock::MemberFlags;
@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) answers: Answers,
     pub(crate) lanes: u16,
+    /// Lanes beyond those, for workers; see [`World::hire`].
+    pub(crate) workers: u16,
     /// Disks beyond those of the shape, without superblocks.
     pub(crate) more_disks: usize,
 }
@@ -44,7 +46,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// One lane, every I/O answered at once.
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
-        Self { shape, seed, answers: Answers::AtOnce, lanes: 1, more_disks: 3 }
+        Self { shape, seed, answers: Answers::AtOnce, lanes: 1, workers: 0, more_disks: 3 }
     }
 
     /// Several lanes, I/Os answered late and in any order.
@@ -114,7 +116,7 @@ impl World {
             let lane = Lane::new(LaneId(id), backend.clone(), Arc::new(NoDriver));
             (lane, backend)
         };
-        self.lanes = (0..self.setup.lanes).map(lane).collect();
+        self.lanes = (0..self.setup.lanes + self.setup.workers).map(lane).collect();
     }
 
     /// Everything in memory is gone, I/Os under way among it.
@@ -192,8 +194,8 @@ impl World {
         });
         let assembly = assembly::decide(candidates, options)?;
         let array = Array::new(&assembly.start, self.lanes.len());
-        let ports: Vec<_> =
-            self.lanes.iter().map(|(lane, _)| ArrayLane::attach(&array, lane)).collect();
+        let lanes = self.lanes[..usize::from(self.setup.lanes)].iter();
+        let ports: Vec<_> = lanes.map(|(lane, _)| ArrayLane::attach(&array, lane)).collect();
         array.control(assembly.start, &self.lanes[0].0, &ports[0]);
         self.array = Some((array, ports));
         Ok(assembly.left_out)
@@ -290,6 +292,46 @@ impl World {
         Pending(self.spawn(lane, async move { port.serve(request).await }))
     }
 
+    /// Starts a request on a lane the way front ends do, so that workers may share in it.
+    pub(crate) fn submit(&self, lane: usize, request: Request) -> Pending {
+        let queue = Queue::new();
+        self.port(lane).submit(&queue, 7, request);
+        Pending(self.spawn(lane, async move { queue.next().await.result }))
+    }
+
+    /// Makes one of the lanes beyond those of users a worker, until it is dismissed and has left.
+    pub(crate) fn hire(&mut self, worker: usize) -> Worker {
+        let lane = usize::from(self.setup.lanes) + worker;
+        let (array, _) = self.array.as_ref().expect("an array runs");
+        let port = ArrayLane::attach(array, &self.lanes[lane].0);
+        Worker { lane, left: self.spawn(lane, port.work()) }
+    }
+
+    /// Dismisses a worker, and does not wait until it has left.
+    pub(crate) fn dismiss(&self, worker: &Worker) {
+        let (array, _) = self.array.as_ref().expect("an array runs");
+        array.dismiss(LaneId(worker.lane as u16));
+    }
+
+    pub(crate) fn has_left(&self, worker: &Worker) -> bool {
+        worker.left.borrow().is_some()
+    }
+
+    pub(crate) fn hired(&self) -> usize {
+        self.array.as_ref().expect("an array runs").0.workers_on(0)
+    }
+
+    /// I/Os that lanes beyond those of users have made.
+    pub(crate) fn worker_ios(&self) -> u64 {
+        let workers = self.lanes[usize::from(self.setup.lanes)..].iter();
+        workers.map(|(lane, _)| lane.traffic().member_ios).sum()
+    }
+
+    /// Sets a key of the array.
+    pub(crate) fn set(&self, key: &str, value: &str) {
+        self.array.as_ref().expect("an array runs").0.set(key, value).unwrap();
+    }
+
     pub(crate) fn port(&self, lane: usize) -> Rc<ArrayLane> {
         self.array.as_ref().expect("an array runs").1[lane].clone()
     }
@@ -308,7 +350,7 @@ impl World {
     }
 
     pub(crate) fn some_lane(&mut self) -> usize {
-        self.random.below(self.lanes.len() as u64) as usize
+        self.random.below(u64::from(self.setup.lanes)) as usize
     }
 
     /// Reads through a queue, the way front ends do, on some lane.
@@ -318,7 +360,7 @@ impl World {
         let into = Rc::new(RefCell::new(vec![0xa5; sectors as usize * SECTOR]));
         let sink = into.clone();
         let reading = self.spawn(lane, async move {
-            let queue = mdspace_engine::request::Queue::new();
+            let queue = Queue::new();
             port.submit(&queue, 7, Request::Read { sector, into: sink });
             queue.next().await
         });
@@ -536,6 +578,12 @@ impl std::fmt::Display for World {
         let Setup { shape, seed, lanes, .. } = &self.setup;
         write!(f, "{shape}, seed {seed}, {lanes} lanes, {:?}", self.setup.answers)
     }
+}
+
+/// A worker that was hired.
+pub(crate) struct Worker {
+    lane: usize,
+    left: Slot<()>,
 }
 
 /// A request under way.

@@ -1,0 +1,180 @@
+//! Lanes that give writes to workers, while workers come and go and members fail.
+
+use std::rc::Rc;
+
+use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::request::Request;
+use mdspace_engine::status::MemberState;
+
+use crate::shapes::{self, Shape};
+use crate::world::{Pending, SECTOR, Setup, Worker, World};
+
+/// Each write lies in a place of its own of so many sectors.
+const PLACE_SECTORS: u64 = 16;
+
+fn setup(shape: Shape, seed: u64) -> Setup {
+    Setup { workers: 2, ..Setup::shuffled(shape, seed) }
+}
+
+/// Starts short writes on one lane, all at once and apart from each other.
+fn write_at_once(world: &mut World, lane: usize) -> Vec<Pending> {
+    let block = u64::from(world.shape().block_bytes) / SECTOR as u64;
+    let places = world.sectors() / PLACE_SECTORS;
+    let mut started = Vec::new();
+    for place in 0..places {
+        if world.random.one_in(3) {
+            continue;
+        }
+        let blocks = 1 + world.random.below(PLACE_SECTORS / block - 1);
+        let left = PLACE_SECTORS / block - blocks;
+        let sectors = blocks * block;
+        let sector = place * PLACE_SECTORS + world.random.below(left + 1) * block;
+        let bytes = world.random.bytes(sectors as usize * SECTOR);
+        world.remember(sector, &bytes);
+        let request = Request::Write { sector, from: Rc::new(bytes), fua: false };
+        started.push(world.submit(lane, request));
+    }
+    started
+}
+
+fn end_all(world: &mut World, started: Vec<Pending>) {
+    for write in started {
+        world.end(&write).unwrap_or_else(|error| panic!("a write: {error} ({world})"));
+    }
+}
+
+#[test]
+fn workers_take_a_share_and_all_that_was_written_is_there() {
+    for (seed, shape) in (1..).zip(shapes::redundant()) {
+        let mut world = World::synced(setup(shape, seed));
+        let workers = [world.hire(0), world.hire(1)];
+        for _ in 0..4 {
+            let (one, other) = (world.some_lane(), world.some_lane());
+            let mut started = write_at_once(&mut world, one);
+            end_all(&mut world, std::mem::take(&mut started));
+            started = write_at_once(&mut world, other);
+            end_all(&mut world, started);
+        }
+        assert!(world.worker_ios() > 0, "{world}");
+        world.verify();
+        assert_eq!(world.check(), 0, "{world}");
+        workers.iter().for_each(|worker| world.dismiss(worker));
+        world.until("the leave of all workers", |world| world.hired() == 0);
+        world.restart();
+        world.verify();
+    }
+}
+
+#[test]
+fn without_workers_a_lane_serves_all_itself() {
+    let mut world = World::synced(setup(shapes::RAID6, 40));
+    let started = write_at_once(&mut world, 0);
+    end_all(&mut world, started);
+    assert_eq!(world.worker_ios(), 0, "{world}");
+    world.verify();
+}
+
+#[test]
+fn one_write_alone_wakes_no_worker() {
+    let mut world = World::synced(setup(shapes::RAID5, 41));
+    let _worker = world.hire(0);
+    for sector in 0..20 {
+        let bytes = world.random.bytes(SECTOR);
+        world.remember(sector, &bytes);
+        let request = Request::Write { sector, from: Rc::new(bytes), fua: false };
+        let started = vec![world.submit(0, request)];
+        end_all(&mut world, started);
+    }
+    assert_eq!(world.worker_ios(), 0, "{world}");
+    world.verify();
+}
+
+/// Workers are hired and dismissed at any moment, the batch changes, and nothing waits for ever.
+#[test]
+fn workers_come_and_go_while_writes_are_under_way() {
+    for (seed, shape) in (50..).zip([shapes::RAID5, shapes::RAID6, shapes::RAID5, shapes::RAID6]) {
+        let mut world = World::synced(setup(shape, seed));
+        let mut seats: [Option<Worker>; 2] = [None, None];
+        for _ in 0..40 {
+            let lane = world.some_lane();
+            let started = write_at_once(&mut world, lane);
+            for (index, seat) in seats.iter_mut().enumerate() {
+                let moment = world.random.below(12) as usize;
+                world.rounds(moment);
+                match seat {
+                    None => *seat = Some(world.hire(index)),
+                    Some(worker) if world.has_left(worker) => *seat = None,
+                    Some(worker) => world.dismiss(worker),
+                }
+            }
+            let batch = 1 + world.random.below(256);
+            world.set("max_stripe_batch", &batch.to_string());
+            end_all(&mut world, started);
+        }
+        assert!(world.worker_ios() > 0, "{world}");
+        seats.iter().flatten().for_each(|worker| world.dismiss(worker));
+        world.until("the leave of all workers", |world| world.hired() == 0);
+        world.verify();
+        assert_eq!(world.check(), 0, "{world}");
+        world.restart();
+    }
+}
+
+/// A member fails the writes of workers and of lanes alike: all are answered, and it is done without.
+#[test]
+fn a_member_that_fails_a_workers_write_is_done_without() {
+    for (seed, shape) in (70..).zip(shapes::redundant()) {
+        for grace in [0, 3, 9] {
+            let mut world = World::synced(setup(shape, seed));
+            let _workers = [world.hire(0), world.hire(1)];
+            world.disks.disk(1).write_error = Some(IoErrorKind::Other);
+            world.disks.disk(1).grace = grace;
+            for _ in 0..2 {
+                let started = write_at_once(&mut world, 0);
+                end_all(&mut world, started);
+            }
+            world.wait_status("a failed member", |status| status.degraded() > 0);
+            assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+            world.verify();
+        }
+    }
+}
+
+/// The process dies with writes on desks and in workers' hands.
+#[test]
+fn after_a_crash_the_rows_that_workers_wrote_are_made_right() {
+    for (seed, shape) in (90..).zip([shapes::RAID5, shapes::RAID6]) {
+        for rounds in [1, 4, 9, 16] {
+            let mut world = World::synced(setup(shape, seed));
+            let _workers = [world.hire(0), world.hire(1)];
+            let started = write_at_once(&mut world, 0);
+            world.rounds(rounds);
+            drop(started);
+            world.crash();
+            world.assemble_all().unwrap();
+            world.wait_idle();
+            assert_eq!(world.check(), 0, "{world}");
+        }
+    }
+}
+
+/// An order to stop while workers write: every write is answered, done or refused.
+#[test]
+fn a_stop_waits_for_workers() {
+    for seed in 110..120 {
+        let mut world = World::synced(setup(shapes::RAID6, seed));
+        let workers = [world.hire(0), world.hire(1)];
+        let started = write_at_once(&mut world, 0);
+        let moment = world.random.below(10) as usize;
+        world.rounds(moment);
+        world.order(mdspace_engine::array::Action::Stop);
+        world.until("every answer", |_| started.iter().all(Pending::has_ended));
+        workers.iter().for_each(|worker| world.dismiss(worker));
+        world.until("the leave of all workers", |world| world.hired() == 0);
+        world.rounds(10_000);
+        world.forget_array();
+        world.assemble_all().unwrap();
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
