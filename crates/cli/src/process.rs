@@ -209,6 +209,7 @@ impl ServingProcess {
             name: self.name.to_string(),
             array: (&self.array.status()?).into(),
             fronts: self.fronts.report(),
+            workers: self.array.workers(),
             pid: std::process::id(),
         })
     }

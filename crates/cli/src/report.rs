@@ -23,8 +23,19 @@ pub(crate) struct Report {
     pub(crate) array: ArrayReport,
     /// Where it is served.
     pub(crate) fronts: Vec<FrontReport>,
+    /// Its worker threads.
+    pub(crate) workers: WorkersReport,
     /// The serving process.
     pub(crate) pid: u32,
+}
+
+/// Threads that share in the work of busy lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkersReport {
+    /// Asked for on each NUMA node: `group_thread_cnt`.
+    pub(crate) asked: usize,
+    /// Running on all nodes.
+    pub(crate) running: usize,
 }
 
 /// [`ArrayStatus`] with md's words for md's numbers.

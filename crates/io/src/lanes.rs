@@ -5,11 +5,12 @@ mod event_fd;
 mod local;
 mod mailbox;
 mod run;
+mod topology;
 
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,15 @@ use crate::lane_io::LaneIo;
 use crate::member::MemberTable;
 use crate::queue::IoChoice;
 
+use cpus::Place;
 use mailbox::Mailbox;
 
+#[cfg(test)]
+pub(crate) use cpus::allowed;
 pub(crate) use event_fd::EventFd;
 pub use local::LocalLane;
+pub use topology::Topology;
+pub(crate) use topology::cpu_list;
 
 /// How many lanes, and where.
 #[derive(Clone)]
@@ -38,6 +44,8 @@ pub struct LanesConfig {
     pub members: Arc<MemberTable>,
     /// How long a lane with nothing to do looks for work before it sleeps.
     pub spin: Duration,
+    /// The NUMA nodes to run on; `None` for those of this machine.
+    pub topology: Option<Topology>,
 }
 
 impl Default for LanesConfig {
@@ -49,6 +57,7 @@ impl Default for LanesConfig {
             io: IoChoice::from_env(),
             members: MemberTable::new(),
             spin: Duration::from_micros(50),
+            topology: None,
         }
     }
 }
@@ -78,40 +87,78 @@ pub struct StillBusy {
 /// Running lanes.
 pub struct Lanes {
     lanes: Vec<Handle>,
-    members: Arc<MemberTable>,
+    config: LanesConfig,
+    topology: Topology,
     /// Hears from every lane that ends.
     ended: Mutex<Receiver<()>>,
 }
 
 struct Handle {
+    node: usize,
     mailbox: Arc<Mailbox>,
     thread: JoinHandle<()>,
+}
+
+impl Handle {
+    fn start(
+        id: LaneId,
+        place: Place,
+        config: &LanesConfig,
+        ended: Sender<()>,
+    ) -> Result<Self, StartError> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        let (started_sender, started) = channel();
+        let (theirs, config, node) = (mailbox.clone(), config.clone(), place.node);
+        let thread = std::thread::Builder::new().name(format!("lane-{}", id.0));
+        let thread = thread.spawn(move || {
+            place.apply();
+            run::run(id, &config, &theirs, &started_sender);
+            // Nobody listens after `stop` has lost its patience.
+            let _ = ended.send(());
+        })?;
+        started.recv().map_err(|_| io::Error::other("the lane's thread ended"))??;
+        Ok(Self { node, mailbox, thread })
+    }
 }
 
 impl Lanes {
     /// Starts the lanes; they sleep until something is run on them.
     pub fn start(config: LanesConfig) -> Result<Self, StartError> {
-        let places = cpus::places(config.count.max(1), &config.cpus)?;
+        let topology = match &config.topology {
+            Some(topology) => topology.clone(),
+            None => Topology::of_this_machine()?,
+        };
+        let places = cpus::places(config.count.max(1), &config.cpus, &topology)?;
         let (ended_sender, ended) = channel();
         let ended = Mutex::new(ended);
-        let mut lanes = Self { lanes: Vec::new(), members: config.members.clone(), ended };
+        let mut lanes = Self { lanes: Vec::new(), config, topology, ended };
         for (index, place) in places.into_iter().enumerate() {
             let id = LaneId(u16::try_from(index).expect("fewer than 65536 lanes"));
-            let mailbox = Arc::new(Mailbox::new()?);
-            let (started_sender, started) = channel();
-            let (theirs, config, ended_sender) =
-                (mailbox.clone(), config.clone(), ended_sender.clone());
-            let thread = std::thread::Builder::new().name(format!("lane-{index}"));
-            let thread = thread.spawn(move || {
-                place.apply();
-                run::run(id, &config, &theirs, &started_sender);
-                // Nobody listens after `stop` has lost its patience.
-                let _ = ended_sender.send(());
-            })?;
-            lanes.lanes.push(Handle { mailbox, thread });
-            started.recv().map_err(|_| io::Error::other("the lane's thread ended"))??;
+            lanes.lanes.push(Handle::start(id, place, &lanes.config, ended_sender.clone())?);
         }
         Ok(lanes)
+    }
+
+    /// Starts one more lane beside these, on some CPUs of a node, for whoever will end it.
+    pub(crate) fn start_worker(
+        &self,
+        id: LaneId,
+        node: usize,
+        cpus: Vec<usize>,
+    ) -> Result<WorkerThread, StartError> {
+        let (ended_sender, ended) = channel();
+        let handle = Handle::start(id, Place::some_of(node, cpus), &self.config, ended_sender)?;
+        Ok(WorkerThread { handle, ended: Mutex::new(ended) })
+    }
+
+    /// The NUMA nodes that lanes run on.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The NUMA node of a lane.
+    pub fn node_of(&self, lane: LaneId) -> usize {
+        self.lanes[usize::from(lane.0)].node
     }
 
     /// How many lanes there are.
@@ -121,7 +168,7 @@ impl Lanes {
 
     /// The members that the lanes reach.
     pub fn members(&self) -> &Arc<MemberTable> {
-        &self.members
+        &self.config.members
     }
 
     /// Runs `setup` on a lane's thread, between two turns; it may spawn tasks.
@@ -172,6 +219,39 @@ impl Lanes {
 impl Drop for Lanes {
     fn drop(&mut self) {
         self.lanes.iter().for_each(|lane| lane.mailbox.request_stop());
+    }
+}
+
+/// A lane's thread outside of [`Lanes`].
+pub(crate) struct WorkerThread {
+    handle: Handle,
+    ended: Mutex<Receiver<()>>,
+}
+
+impl WorkerThread {
+    /// Runs `work` on the thread, between two turns, and waits for its result.
+    pub(crate) fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Rc<Lane>, &LaneIo) -> T + Send + 'static,
+    ) -> T {
+        let (sender, receiver) = channel();
+        self.handle.mailbox.post(Box::new(move |lane, io| {
+            // The caller waits below: it is there to hear.
+            let _ = sender.send(work(lane, io));
+        }));
+        receiver.recv().expect("a lane that was not asked to end runs what it is given")
+    }
+
+    /// Asks the thread to end when its tasks have ended and no I/O is in flight.
+    pub(crate) fn request_stop(&self) {
+        self.handle.mailbox.request_stop();
+    }
+
+    /// Waits for the end of the thread, but no longer than `patience`. Says whether it has come.
+    pub(crate) fn has_ended(&self, patience: Duration) -> bool {
+        use std::sync::mpsc::RecvTimeoutError;
+        // A thread that is gone has dropped its end of the channel.
+        !matches!(self.ended.lock().recv_timeout(patience), Err(RecvTimeoutError::Timeout))
     }
 }
 

@@ -18,10 +18,12 @@ mod member;
 mod payload;
 mod queue;
 mod running;
+mod workers;
 
 pub use lane_io::{LaneIo, Message, Socket};
-pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy};
+pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{KeyHelp, MemberTable, OpenError, OpenMode, check_name, null_keys, null_presets};
 pub use payload::Payload;
 pub use queue::IoChoice;
 pub use running::{AssembleError, RunningArray};
+pub use workers::{SetError, WorkerCounts};

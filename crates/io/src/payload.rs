@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use mdspace_engine::memory::{Buffer, Sink, Source};
+use mdspace_engine::memory::{Buffer, SharedBytes, Sink, Source};
 
 use crate::driver::Stock;
 
@@ -17,29 +18,56 @@ use crate::driver::Stock;
 /// `Rc` is gone, which no kernel outlives: whoever is under way holds one. Its bytes are shown as a
 /// slice only after they are complete: from the first [`Source::stable`] on nothing may fill it.
 pub struct Payload {
-    buffer: ManuallyDrop<Buffer>,
-    at: NonNull<u8>,
+    memory: ManuallyDrop<Arc<Memory>>,
     /// Transfers under way that fill it.
     filling: Cell<u32>,
     frozen: Cell<bool>,
     stock: Rc<Stock>,
 }
 
+/// The bytes of a payload, which other lanes may see once they are frozen.
+struct Memory {
+    buffer: Buffer,
+    at: NonNull<u8>,
+}
+
+// SAFETY: only the payload writes through `at`, on its own lane, and never after it is frozen; other
+// lanes get to see it frozen.
+unsafe impl Send for Memory {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(buffer: Buffer) -> Arc<Self> {
+        let mut memory = Arc::new(Self { buffer, at: NonNull::dangling() });
+        // The pointer is taken where the buffer stays: moving a box may end pointers into it.
+        let rests = Arc::get_mut(&mut memory).expect("a new reference is the only one");
+        rests.at = NonNull::new(rests.buffer.as_mut_ptr()).expect("a slice is never at null");
+        memory
+    }
+}
+
+/// Only for frozen memory: [`Payload::shared`] gives away no other.
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the buffer lives as long as `self`, its bytes are initialised, and nothing writes
+        // to them any more (frozen).
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.buffer.len()) }
+    }
+}
+
 impl Payload {
     pub(crate) fn new(stock: Rc<Stock>, len: usize) -> Rc<Self> {
-        let buffer = ManuallyDrop::new(stock.allocate(len));
-        let at = NonNull::dangling();
+        let memory = ManuallyDrop::new(Memory::new(stock.allocate(len)));
         let (filling, frozen) = (Cell::new(0), Cell::new(false));
-        let mut payload = Rc::new(Self { buffer, at, filling, frozen, stock });
-        // The pointer is taken where the buffer stays: moving a box may end pointers into it.
-        let rests = Rc::get_mut(&mut payload).expect("a new reference is the only one");
-        rests.at = NonNull::new(rests.buffer.as_mut_ptr()).expect("a slice is never at null");
-        payload
+        Rc::new(Self { memory, filling, frozen, stock })
     }
 
     /// Bytes that it holds.
     pub fn len(&self) -> usize {
-        self.buffer.len()
+        self.memory.buffer.len()
     }
 
     /// Whether it holds nothing.
@@ -58,11 +86,11 @@ impl Payload {
     pub(crate) fn at(&self, range: &Range<usize>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.len(), "a range of the payload");
         // SAFETY: `start` is within the buffer, as just asserted.
-        unsafe { self.at.as_ptr().add(range.start) }
+        unsafe { self.memory.at.as_ptr().add(range.start) }
     }
 
     pub(crate) fn registration(&self) -> Option<u32> {
-        self.buffer.registration
+        self.memory.buffer.registration
     }
 
     /// Says that a transfer starts to fill it; `filled` must follow.
@@ -79,8 +107,11 @@ impl Payload {
 impl Drop for Payload {
     fn drop(&mut self) {
         // SAFETY: taken once, here; the payload is not used after its drop.
-        let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
-        self.stock.recycle(buffer);
+        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
+        // Else a worker's late write holds it still, and the memory goes with that.
+        if let Some(memory) = Arc::into_inner(memory) {
+            self.stock.recycle(memory.buffer);
+        }
     }
 }
 
@@ -112,9 +143,13 @@ impl Source for Payload {
             return None;
         }
         self.frozen.set(true);
-        // SAFETY: the buffer lives as long as `self`, its bytes are initialised, and from now on
-        // nothing writes to them (frozen).
-        Some(unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len()) })
+        Some(&self.memory)
+    }
+
+    fn shared(&self) -> Option<SharedBytes> {
+        self.stable()?;
+        let memory: Arc<Memory> = Arc::clone(&self.memory);
+        Some(memory)
     }
 
     fn take(&self, offset: usize, out: &mut [u8]) {

@@ -6,23 +6,28 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
-use mdspace_engine::array::settings::SettingError;
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
 use mdspace_engine::assembly::{self, LeftOut, Options, ReadError, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
-use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::lane::{Lane, LaneId, Traffic};
 
 use crate::lane_io::LaneIo;
 use crate::lanes::Lanes;
+use crate::workers::{SetError, WORKER_CPUS, WorkerCounts, Workers};
 
 /// The lane on which an array's owner runs.
 const HOME: LaneId = LaneId(0);
+
+/// How long workers may take to end what they hold at a stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// An array that runs on all lanes of a [`Lanes`].
 pub struct RunningArray {
     lanes: Arc<Lanes>,
     array: Arc<Array>,
+    pub(crate) workers: Workers,
     key: u64,
     left_out: Vec<LeftOut>,
     degraded: usize,
@@ -68,13 +73,15 @@ impl RunningArray {
         })?;
         static KEYS: AtomicU64 = AtomicU64::new(0);
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
-        let array = Array::new(&assembly.start, lanes.count());
+        let nodes = lanes.topology().nodes.len();
+        let array = Array::with_nodes(&assembly.start, Workers::seats(&lanes), nodes);
         let (left_out, degraded) = (assembly.left_out, assembly.degraded);
-        let this = Self { lanes, array, key, left_out, degraded };
+        let workers = Workers::default();
+        let this = Self { lanes, array, workers, key, left_out, degraded };
         for lane in this.lane_ids() {
-            let array = this.array.clone();
+            let (array, node) = (this.array.clone(), this.lanes.node_of(lane));
             this.lanes.call(lane, async move |lane, _| {
-                let port = ArrayLane::attach(&array, &lane);
+                let port = ArrayLane::attach_on(&array, &lane, node);
                 HERE.with_borrow_mut(|here| here.insert(key, port));
             });
         }
@@ -112,13 +119,33 @@ impl RunningArray {
     }
 
     /// Every key that the array can be tuned by, with its value.
-    pub fn setting_values(&self) -> Vec<(&'static str, u32)> {
-        self.array.setting_values()
+    pub fn setting_values(&self) -> Vec<(&'static str, String)> {
+        let kept = self.array.setting_values();
+        let mut values: Vec<_> =
+            kept.iter().map(|(key, value)| (*key, value.to_string())).collect();
+        if !values.is_empty() {
+            values.push((WORKER_CPUS, self.workers.cpus()));
+        }
+        values
     }
 
-    /// Sets one of those keys. The array runs on, whatever the value.
-    pub fn set(&self, key: &str, value: &str) -> Result<(), SettingError> {
-        self.array.set(key, value)
+    /// Sets one of those keys. The array runs on, whatever the value. Not for a lane's thread.
+    pub fn set(&self, key: &str, value: &str) -> Result<(), SetError> {
+        if key == WORKER_CPUS && !self.array.setting_values().is_empty() {
+            return self.workers.set_cpus(value, &self.lanes, &self.array);
+        }
+        self.array.set(key, value)?;
+        Ok(self.workers.adjust(&self.lanes, &self.array)?)
+    }
+
+    /// Worker threads asked for and running.
+    pub fn worker_counts(&self) -> WorkerCounts {
+        self.workers.counts(&self.array)
+    }
+
+    /// What each worker has done since it started.
+    pub fn worker_traffic(&self) -> Vec<(LaneId, Traffic)> {
+        self.workers.traffic()
     }
 
     /// Runs `setup` on a lane with the array's part there; it may spawn tasks and submit requests.
@@ -134,6 +161,9 @@ impl RunningArray {
     /// Marks the array clean and ends it. Requests after that are refused.
     pub fn stop(self) -> Result<(), CommandError> {
         self.command(Action::Stop)?;
+        if !self.workers.end(&self.array, STOP_PATIENCE) {
+            tracing::warn!("a worker is still busy: a device has not answered");
+        }
         let key = self.key;
         for lane in self.lane_ids() {
             self.lanes.call(lane, async move |_, _| {

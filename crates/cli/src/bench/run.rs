@@ -8,7 +8,7 @@ use mdspace_engine::array::{Action, Reply};
 use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::create::{self, Creation, NewDevice};
-use mdspace_engine::lane::LaneId;
+use mdspace_engine::lane::{LaneId, Traffic};
 use mdspace_engine::status::ArrayStatus;
 use mdspace_format::Uuid;
 use mdspace_format::placement::BitmapRequest;
@@ -225,6 +225,7 @@ impl Bed {
         side: Side,
     ) -> Outcome {
         let lanes = self.array.lanes().count();
+        let before = self.worker_traffic();
         let (sender, receiver) = std::sync::mpsc::channel();
         for lane in 0..lanes {
             let load = Load {
@@ -251,6 +252,20 @@ impl Bed {
         drop(sender);
         let mut sum = Outcome::default();
         receiver.iter().for_each(|outcome| sum.add(outcome));
+        let after = self.worker_traffic();
+        sum.traffic.member_ios += after.member_ios - before.member_ios;
+        sum.traffic.member_bytes += after.member_bytes - before.member_bytes;
+        sum.traffic.copied_bytes += after.copied_bytes - before.copied_bytes;
+        sum
+    }
+
+    fn worker_traffic(&self) -> Traffic {
+        let mut sum = Traffic::default();
+        for (_, traffic) in self.array.worker_traffic() {
+            sum.member_ios += traffic.member_ios;
+            sum.member_bytes += traffic.member_bytes;
+            sum.copied_bytes += traffic.copied_bytes;
+        }
         sum
     }
 

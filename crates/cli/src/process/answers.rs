@@ -160,7 +160,7 @@ impl ServingProcess {
     fn get(&self, key: Option<&str>) -> Result<Reply, Failure> {
         let mut values = settings::values(&self.report()?.array);
         let kept = self.array.with_running(RunningArray::setting_values).unwrap_or_default();
-        values.extend(kept.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())));
+        values.extend(kept.into_iter().map(|(key, value)| (key.to_owned(), value)));
         if let Some(key) = key {
             values.retain(|(name, _)| name == key);
             if values.is_empty() {

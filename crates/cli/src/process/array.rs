@@ -7,12 +7,13 @@ use mdspace_engine::assembly::{self, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
-use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray};
+use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
 
 use super::members::OpenMembers;
 use super::{STOP_PATIENCE, Task, created};
 use crate::args::MemberSpec;
 use crate::failure::Failure;
+use crate::report::WorkersReport;
 
 /// Open members, as the engine knows them.
 pub(super) type Devices = Vec<(MemberId, MemberInfo)>;
@@ -53,6 +54,14 @@ impl ServedArray {
     pub(super) fn with_running<T>(&self, work: impl FnOnce(&RunningArray) -> T) -> Option<T> {
         let running = self.running.read().unwrap_or_else(PoisonError::into_inner);
         running.as_ref().map(work)
+    }
+
+    /// Worker threads asked for and running.
+    pub(super) fn workers(&self) -> WorkersReport {
+        let counts = self.with_running(RunningArray::worker_counts);
+        let report =
+            |counts: WorkerCounts| WorkersReport { asked: counts.asked, running: counts.running };
+        counts.map(report).unwrap_or_default()
     }
 
     pub(super) fn members(&self) -> &OpenMembers {

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::units::{both_sizes, local_time};
 use crate::args::size::short;
-use crate::report::{ArrayReport, MemberReport, Report};
+use crate::report::{ArrayReport, MemberReport, Report, WorkersReport};
 
 /// The whole text of `mdspace detail NAME`.
 pub(crate) fn text(report: &Report) -> String {
@@ -154,6 +154,11 @@ fn member_words(member: &MemberReport) -> String {
 fn write_fronts(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out)?;
     field(out, "Served by", format!("process {}", report.pid))?;
+    if report.workers.asked > 0 {
+        let WorkersReport { asked, running } = report.workers;
+        let both = format!("{asked} asked for on each NUMA node, {running} running in all");
+        field(out, "Worker Threads", both)?;
+    }
     for front in &report.fronts {
         let clients = front.clients.len();
         field(out, "Front at", format!("{} ({clients} clients)", front.address))?;

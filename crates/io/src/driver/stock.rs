@@ -82,6 +82,11 @@ impl Stock {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept_bytes.get()
+    }
+
     /// The place of a buffer's memory in this lane's ring.
     pub(crate) fn place(&self, registration: Option<u32>) -> Option<u16> {
         let registration = registration?;

@@ -2,58 +2,32 @@
 
 use std::io;
 
-use super::StartError;
+use super::{StartError, Topology};
 
-/// The CPUs that one lane may run on.
+/// The CPUs that one lane may run on, of one NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place(Vec<usize>);
+pub(super) struct Place {
+    pub(super) node: usize,
+    cpus: Vec<usize>,
+}
 
 /// A place for each of `count` lanes: one of `pins` in turn, or all CPUs of one NUMA node in turn.
-pub(super) fn places(count: usize, pins: &[usize]) -> Result<Vec<Place>, StartError> {
-    let allowed = allowed()?;
-    if let Some(&cpu) = pins.iter().find(|cpu| !allowed.contains(cpu)) {
-        return Err(StartError::Cpu { cpu });
-    }
+pub(super) fn places(
+    count: usize,
+    pins: &[usize],
+    topology: &Topology,
+) -> Result<Vec<Place>, StartError> {
     let choices: Vec<Place> = match pins {
-        [] => by_node(&allowed, &node_lists()),
-        pins => pins.iter().map(|&cpu| Place(vec![cpu])).collect(),
+        [] => (0..topology.nodes.len()).map(|node| Place::node(node, topology)).collect(),
+        pins => {
+            let pinned = |&cpu| Place::cpu(cpu, topology).ok_or(StartError::Cpu { cpu });
+            pins.iter().map(pinned).collect::<Result<_, _>>()?
+        }
     };
     Ok(choices.into_iter().cycle().take(count).collect())
 }
 
-/// The allowed CPUs, node by node. CPUs of no known node make up one of their own.
-fn by_node(allowed: &[usize], nodes: &[Vec<usize>]) -> Vec<Place> {
-    let mut left = allowed.to_vec();
-    let mut places = Vec::new();
-    for node in nodes {
-        let (here, elsewhere) = left.into_iter().partition(|cpu| node.contains(cpu));
-        left = elsewhere;
-        places.push(Place(here));
-    }
-    places.push(Place(left));
-    places.retain(|place| !place.0.is_empty());
-    places
-}
-
-/// The CPUs of each NUMA node, as `/sys/devices/system/node` tells.
-fn node_lists() -> Vec<Vec<usize>> {
-    let list = |index| format!("/sys/devices/system/node/node{index}/cpulist");
-    (0..)
-        .map_while(|index| std::fs::read_to_string(list(index)).ok())
-        .map(|text| cpu_list(&text))
-        .collect()
-}
-
-/// Reads the kernel's notation: `0-3,8,10-11`.
-fn cpu_list(text: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?)
-    };
-    text.trim().split(',').filter_map(range).flatten().collect()
-}
-
-fn allowed() -> io::Result<Vec<usize>> {
+pub(crate) fn allowed() -> io::Result<Vec<usize>> {
     // SAFETY: all zeroes is an empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is as large as said.
@@ -66,18 +40,32 @@ fn allowed() -> io::Result<Vec<usize>> {
 }
 
 impl Place {
+    /// Anywhere on a node.
+    pub(super) fn node(node: usize, topology: &Topology) -> Self {
+        Self { node, cpus: topology.nodes[node].clone() }
+    }
+
+    /// Some CPUs of a node.
+    pub(super) fn some_of(node: usize, cpus: Vec<usize>) -> Self {
+        Self { node, cpus }
+    }
+
+    fn cpu(cpu: usize, topology: &Topology) -> Option<Self> {
+        Some(Self { node: topology.node_of(cpu)?, cpus: vec![cpu] })
+    }
+
     /// Keeps the calling thread here from now on.
     pub(super) fn apply(&self) {
         // SAFETY: all zeroes is an empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        for &cpu in &self.0 {
-            // SAFETY: allowed CPUs are below the size of the set.
+        for &cpu in self.cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize) {
+            // SAFETY: the CPU is below the size of the set.
             unsafe { libc::CPU_SET(cpu, &mut set) };
         }
         // SAFETY: `set` is as large as said.
         if unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) } != 0 {
             let error = io::Error::last_os_error();
-            tracing::warn!(%error, cpus = ?self.0, "a lane runs anywhere: it cannot be pinned");
+            tracing::warn!(%error, cpus = ?self.cpus, "a lane runs anywhere: it cannot be pinned");
         }
     }
 }

@@ -105,6 +105,8 @@ impl MemberTable {
     }
 
     pub(crate) fn wake_on_close(&self, lane: &Arc<EventFd>) {
-        self.lanes.lock().push(Arc::downgrade(lane));
+        let mut lanes = self.lanes.lock();
+        lanes.retain(|lane| lane.strong_count() > 0);
+        lanes.push(Arc::downgrade(lane));
     }
 }

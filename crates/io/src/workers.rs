@@ -1,0 +1,228 @@
+//! The worker lanes of one array: threads without a front end, as many as `group_thread_cnt` asks for
+//! on each NUMA node and as the node has CPUs.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mdspace_engine::array::settings::SettingError;
+use mdspace_engine::array::{Array, ArrayLane};
+use mdspace_engine::lane::{LaneId, Traffic};
+use mdspace_engine::sync::Mutex;
+
+use crate::lanes::{Lanes, StartError, WorkerThread, cpu_list};
+
+/// How long workers that leave are waited for before others may start in their place. They end what
+/// they hold, and a member may hang.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The key whose value is a list of CPUs.
+pub(crate) const WORKER_CPUS: &str = "worker_cpus";
+
+/// Why a key was not set.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    /// The engine does not take it.
+    #[error(transparent)]
+    Refused(#[from] SettingError),
+    /// Not a list of CPUs of this process.
+    #[error("worker_cpus takes a list of CPUs among {allowed}, or all, not {value:?}")]
+    Cpus {
+        /// As given.
+        value: String,
+        /// The kernel's notation of what it takes.
+        allowed: String,
+    },
+    /// Workers are missing: the system refused them.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// How many worker threads there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Asked for on each NUMA node: `group_thread_cnt`.
+    pub asked: usize,
+    /// Running on all nodes.
+    pub running: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Workers(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Where they may run; nothing for all CPUs.
+    cpus: Option<Vec<usize>>,
+    serving: Vec<Worker>,
+    /// Dismissed; their threads end soon.
+    leaving: Vec<Worker>,
+}
+
+struct Worker {
+    id: LaneId,
+    node: usize,
+    thread: WorkerThread,
+}
+
+impl Workers {
+    /// Lanes that an array may have, workers among them.
+    pub(crate) fn seats(lanes: &Lanes) -> usize {
+        lanes.count() + lanes.topology().cpu_count()
+    }
+
+    /// Makes as many workers run as the array's settings ask for.
+    pub(crate) fn adjust(&self, lanes: &Lanes, array: &Arc<Array>) -> Result<(), StartError> {
+        let mut state = self.0.lock();
+        let asked = array.workers_asked();
+        let groups: Vec<_> = state.groups(lanes).collect();
+        for (node, cpus) in groups.iter().enumerate() {
+            state.shrink(array, node, asked.min(cpus.len()));
+        }
+        state.wait_for_leaving(LEAVE_PATIENCE);
+        for (node, cpus) in groups.into_iter().enumerate() {
+            state.grow(lanes, array, node, asked.min(cpus.len()), &cpus)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the workers to other CPUs: `all`, or a list in the kernel's notation.
+    pub(crate) fn set_cpus(
+        &self,
+        value: &str,
+        lanes: &Lanes,
+        array: &Arc<Array>,
+    ) -> Result<(), SetError> {
+        let cpus = match value.trim() {
+            "all" => None,
+            list => Some(allowed_list(list, lanes).ok_or_else(|| SetError::Cpus {
+                value: value.to_owned(),
+                allowed: show(lanes.topology().nodes.iter().flatten().copied().collect()),
+            })?),
+        };
+        {
+            let mut state = self.0.lock();
+            state.cpus = cpus;
+            state.dismiss_all(array);
+        }
+        Ok(self.adjust(lanes, array)?)
+    }
+
+    /// Where workers may run.
+    pub(crate) fn cpus(&self) -> String {
+        self.0.lock().cpus.clone().map_or_else(|| "all".to_owned(), show)
+    }
+
+    pub(crate) fn counts(&self, array: &Array) -> WorkerCounts {
+        let running = self.0.lock().serving.len();
+        WorkerCounts { asked: array.workers_asked(), running }
+    }
+
+    /// What every worker has done since it started.
+    pub(crate) fn traffic(&self) -> Vec<(LaneId, Traffic)> {
+        let state = self.0.lock();
+        let workers = state.serving.iter();
+        workers.map(|worker| (worker.id, worker.thread.call(|lane, _| lane.traffic()))).collect()
+    }
+
+    /// Ends all workers. Says whether they have ended in time; else they are left to themselves.
+    pub(crate) fn end(&self, array: &Array, patience: Duration) -> bool {
+        let mut state = self.0.lock();
+        state.dismiss_all(array);
+        state.wait_for_leaving(patience);
+        state.leaving.is_empty()
+    }
+}
+
+/// A list of CPUs that this process may use; nothing for any other text.
+fn allowed_list(list: &str, lanes: &Lanes) -> Option<Vec<usize>> {
+    let mut cpus = cpu_list(list).filter(|cpus| !cpus.is_empty())?;
+    cpus.sort_unstable();
+    cpus.dedup();
+    let known = |&cpu: &usize| lanes.topology().node_of(cpu).is_some();
+    cpus.iter().all(known).then_some(cpus)
+}
+
+/// CPUs in the kernel's notation.
+fn show(mut cpus: Vec<usize>) -> String {
+    cpus.sort_unstable();
+    let runs = cpus.chunk_by(|one, next| one + 1 == *next);
+    let shown = runs.map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+impl State {
+    /// The CPUs for workers of each node.
+    fn groups(&self, lanes: &Lanes) -> impl Iterator<Item = Vec<usize>> {
+        let wanted = |cpu: &usize| self.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu));
+        let nodes = lanes.topology().nodes.iter();
+        nodes.map(move |node| node.iter().copied().filter(wanted).collect())
+    }
+
+    fn serving_on(&self, node: usize) -> usize {
+        self.serving.iter().filter(|worker| worker.node == node).count()
+    }
+
+    fn shrink(&mut self, array: &Array, node: usize, wanted: usize) {
+        while self.serving_on(node) > wanted {
+            let last = self.serving.iter().rposition(|worker| worker.node == node);
+            let worker = self.serving.remove(last.expect("one was counted"));
+            worker.dismiss(array);
+            self.leaving.push(worker);
+        }
+    }
+
+    fn dismiss_all(&mut self, array: &Array) {
+        self.serving.iter().for_each(|worker| worker.dismiss(array));
+        self.leaving.append(&mut self.serving);
+    }
+
+    fn wait_for_leaving(&mut self, patience: Duration) {
+        let until = Instant::now() + patience;
+        self.leaving.retain_mut(|worker| {
+            !worker.thread.has_ended(until.saturating_duration_since(Instant::now()))
+        });
+    }
+
+    fn grow(
+        &mut self,
+        lanes: &Lanes,
+        array: &Arc<Array>,
+        node: usize,
+        wanted: usize,
+        cpus: &[usize],
+    ) -> Result<(), StartError> {
+        while self.serving_on(node) < wanted {
+            // All seats are taken only while others cannot leave.
+            let Some(id) = self.free_seat(lanes) else { return Ok(()) };
+            let thread = lanes.start_worker(id, node, cpus.to_vec())?;
+            let array = array.clone();
+            thread.call(move |lane, _| {
+                let port = ArrayLane::attach_on(&array, lane, node);
+                lane.spawn(port.work());
+            });
+            self.serving.push(Worker { id, node, thread });
+        }
+        Ok(())
+    }
+
+    fn free_seat(&self, lanes: &Lanes) -> Option<LaneId> {
+        let mut seats = (lanes.count()..Workers::seats(lanes))
+            .map(|seat| LaneId(u16::try_from(seat).expect("fewer than 65536 lanes")));
+        let taken =
+            |id: &LaneId| self.serving.iter().chain(&self.leaving).any(|worker| worker.id == *id);
+        seats.find(|id| !taken(id))
+    }
+}
+
+impl Worker {
+    fn dismiss(&self, array: &Array) {
+        array.dismiss(self.id);
+        self.thread.request_stop();
+    }
+}
