@@ -60,17 +60,18 @@ impl StartError {
 }
 
 impl Process {
-    /// Assembles the array on `disks` and serves it on `lanes` lanes. The operator knows that it came
+    /// Assembles the array on `disks` and serves it on `lanes` lanes, beside which workers run. The operator knows that it came
     /// to `newest` events, and does not start an older state of it: nothing on members that others went
     /// on without says so.
     pub fn start(
         world: &Rc<World>,
         disks: &[DiskIndex],
         lanes: u16,
+        workers: u16,
         options: &Options,
         newest: u64,
     ) -> Result<Self, StartError> {
-        let lanes = world.start_lanes(lanes);
+        let mut lanes = world.start_lanes(lanes + workers);
         let opened: Vec<_> = disks.iter().map(|&disk| (disk, world.open(disk))).collect();
         let members = opened.iter().map(|&(disk, (member, _))| (disk, member)).collect();
         let devices = opened.into_iter().map(|(_, device)| device).collect();
@@ -83,9 +84,12 @@ impl Process {
             world.note(format_args!("-- {} {}", left_out.member, left_out.reason));
         }
         let array = Array::new(&assembly.start, lanes.len());
+        lanes.iter().for_each(|lane| world.poke(lane.id()));
+        for worker in lanes.split_off(lanes.len() - usize::from(workers)) {
+            worker.spawn(ArrayLane::attach(&array, &worker).work());
+        }
         let ports: Vec<_> = lanes.iter().map(|lane| ArrayLane::attach(&array, lane)).collect();
         array.control(assembly.start, &lanes[0], &ports[0]);
-        lanes.iter().for_each(|lane| world.poke(lane.id()));
         let queues = lanes.iter().map(|_| Queue::new()).collect();
         Ok(Self { world: world.clone(), array, ports, queues, members })
     }

@@ -126,6 +126,8 @@ pub struct Settings {
     pub unit_sectors: u32,
     /// Lanes.
     pub lanes: u16,
+    /// Workers beside them.
+    pub workers: u16,
     /// Disks, spares among them.
     pub disks: Vec<DiskSpec>,
     /// Whether the disks begin full of noise; else of zeroes.
@@ -177,6 +179,7 @@ impl Settings {
             bitmap_chunk_bytes: *random.pick(&[None, Some(4096), Some(16384), Some(65536)]),
             unit_sectors: *random.pick(&[8, 8, 16, 128]),
             lanes: *random.pick(&[1, 1, 2, 3, 5]),
+            workers: draw_workers(seed),
             disks: Vec::new(),
             noisy_disks,
             assume_clean: !noisy_disks && random.coin(),
@@ -249,6 +252,11 @@ impl Settings {
         let beyond = if self.trouble == Trouble::Beyond { " --trouble=beyond" } else { "" };
         format!("cargo run -p mdspace-sim -- {}{level}{beyond}", self.seed)
     }
+}
+
+/// Drawn apart, so that a seed is otherwise what it was before there were workers.
+fn draw_workers(seed: u64) -> u16 {
+    *Random::new(seed ^ 0x776f_726b_6572_7321).pick(&[0, 1, 2])
 }
 
 fn draw_disk(random: &mut Random) -> DiskSpec {
@@ -326,6 +334,7 @@ impl std::fmt::Display for Settings {
         }
         let (lanes, depth, requests) = (self.lanes, self.habits.depth, self.requests);
         write!(f, ", metadata 1.{}, {lanes} lanes, depth {depth}", self.metadata_minor)?;
+        write!(f, ", {} workers", self.workers)?;
         write!(f, ", {requests} requests, {:?}", self.trouble)
     }
 }

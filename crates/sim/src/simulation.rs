@@ -158,7 +158,14 @@ impl Simulation {
             disks.iter().for_each(|&disk| fill_with_noise(&world, disk, &mut random));
         }
         create(&world, &settings, &disks);
-        let process = Process::start(&world, &disks, settings.lanes, &settings.options(), 0)?;
+        let process = Process::start(
+            &world,
+            &disks,
+            settings.lanes,
+            settings.workers,
+            &settings.options(),
+            0,
+        )?;
         let sectors = process.sectors();
         let model = if settings.noisy_disks { Model::anything } else { Model::zeroes };
         let mut model = model(sectors);

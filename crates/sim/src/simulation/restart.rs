@@ -68,7 +68,14 @@ impl Simulation {
         let lanes = *self.random.pick(&[1, self.settings.lanes]);
         self.world.note(format_args!("-- assemble {disks:?} on {lanes} lanes"));
         let options = self.settings.options();
-        match Process::start(&self.world, &disks, lanes, &options, self.newest_events()) {
+        match Process::start(
+            &self.world,
+            &disks,
+            lanes,
+            self.settings.workers,
+            &options,
+            self.newest_events(),
+        ) {
             Ok(process) => self.process = Some(process),
             // The operator never starts a part of the array while another went on.
             Err(error) if self.bearable() || error.is_split_brain() => {
