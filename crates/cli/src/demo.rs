@@ -170,7 +170,8 @@ fn summary(measured: &Measured, took: Duration) -> String {
     rebuild        {:>8.1} s for a member of {MEMBER_MIB} MiB, under load
     mismatch_cnt          0
 
-Next: `mdspace help`, docs/admin.md for a first array of your own, docs/recovery.md before you need it.",
+Next: `cargo install --path crates/cli`, then `mdspace help`. docs/admin.md shows a first array of your
+own; read docs/recovery.md before you need it.",
         took.as_secs_f64(),
         mib_s(IMAGE_MIB, measured.copy_in),
         mib_s(array_mib, measured.copy_out),
