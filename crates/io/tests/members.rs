@@ -140,3 +140,11 @@ fn a_read_only_member_takes_no_writes() {
         }
     });
 }
+
+#[test]
+fn only_a_model_keeps_times_of_its_own() {
+    let table = MemberTable::new();
+    let modelled = |name: &str| table.is_modelled(table.open(name, OpenMode::RUN).unwrap().0);
+    assert!(modelled("null:nvme") && modelled("null:64K?latency=1us"));
+    assert!(!modelled("null:64K?memory_backed=1") && !modelled("ram:64K"));
+}

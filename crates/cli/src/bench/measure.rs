@@ -52,6 +52,8 @@ pub(super) struct Outcome {
     pub(super) elapsed: Duration,
     /// That time.
     pub(super) delayed: Duration,
+    /// With it.
+    pub(super) whole: Duration,
     pub(super) latencies_ns: Vec<u64>,
     pub(super) traffic: Traffic,
 }
@@ -64,8 +66,12 @@ impl Outcome {
 
     /// The part of the time in which the thread had the CPU that it wanted.
     pub(super) fn cpu_share(&self) -> f64 {
-        let all = (self.elapsed + self.delayed).as_secs_f64().max(1e-9);
-        self.elapsed.as_secs_f64() / all
+        1.0 - self.delayed.as_secs_f64() / self.whole.as_secs_f64().max(1e-9)
+    }
+
+    /// Counts all of the time: the members went on while others had the CPU.
+    pub(super) fn count_whole(&mut self) {
+        self.elapsed = self.whole;
     }
 
     /// The latency below which `share` of the sampled requests lie, in microseconds;
@@ -83,6 +89,7 @@ impl Outcome {
         self.errors += other.errors;
         self.elapsed = self.elapsed.max(other.elapsed);
         self.delayed = self.delayed.max(other.delayed);
+        self.whole = self.whole.max(other.whole);
         self.latencies_ns.extend(other.latencies_ns);
         self.traffic.member_ios += other.traffic.member_ios;
         self.traffic.member_bytes += other.traffic.member_bytes;
@@ -175,6 +182,7 @@ impl Meter {
             errors: self.errors.get(),
             elapsed: elapsed.saturating_sub(delayed),
             delayed,
+            whole: elapsed,
             latencies_ns: self.latencies_ns.take(),
             traffic: Traffic {
                 member_ios: after.member_ios - self.before.member_ios,

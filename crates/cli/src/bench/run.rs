@@ -108,6 +108,8 @@ pub(super) struct Bed {
     array: RunningArray,
     raw_members: Vec<RawMember>,
     ids: Vec<MemberId>,
+    /// The members answer at times of a model, also while nobody has the CPU.
+    modelled: bool,
 }
 
 impl Bed {
@@ -121,6 +123,7 @@ impl Bed {
             let opened = opened.map_err(|error| failed("open a member", error))?;
             devices.push(opened);
         }
+        let modelled = devices.iter().any(|(id, _)| members.is_modelled(*id));
         let config = LanesConfig {
             count: args.lanes.into(),
             cpus: pinned(args.lanes.into()),
@@ -138,7 +141,7 @@ impl Bed {
         for (key, value) in live {
             array.set(key, value).map_err(|error| failed("set a key", error))?;
         }
-        let mut bed = Self { array, raw_members: Vec::new(), ids };
+        let mut bed = Self { array, raw_members: Vec::new(), ids, modelled };
         let status = bed.status()?;
         bed.raw_members = raw_members(&status, &infos);
         Ok(bed)
@@ -256,6 +259,9 @@ impl Bed {
         sum.traffic.member_ios += after.member_ios - before.member_ios;
         sum.traffic.member_bytes += after.member_bytes - before.member_bytes;
         sum.traffic.copied_bytes += after.copied_bytes - before.copied_bytes;
+        if self.modelled {
+            sum.count_whole();
+        }
         sum
     }
 

@@ -73,6 +73,13 @@ impl MemberTable {
         self.member(id).map(|member| member.info.clone())
     }
 
+    /// Whether a member ends its I/Os at times of its own ([`null_keys`](crate::null_keys)), whoever
+    /// has the CPU.
+    pub fn is_modelled(&self, id: MemberId) -> bool {
+        let timed = |member: Arc<Member>| matches!(&member.device, Device::Null(null) if !null.is_immediate());
+        self.member(id).is_some_and(timed)
+    }
+
     /// Closes a member: no new I/O finds it. Its file closes, its lock ends and its index may be
     /// used again when every lane has finished what it has in flight there; see
     /// [`is_closed`](Self::is_closed).

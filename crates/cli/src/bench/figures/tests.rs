@@ -24,3 +24,13 @@ fn a_ratio_compares_neighbours_in_time_and_not_the_best_with_the_worst() {
     let ratio = ratio(&one, &other);
     assert_eq!((ratio.median, ratio.spread), (2.0, [2.0, 4.0]));
 }
+
+#[test]
+fn time_without_a_cpu_counts_only_where_the_members_went_on() {
+    let seconds = Duration::from_secs;
+    let (elapsed, delayed, whole) = (seconds(1), seconds(3), seconds(4));
+    let mut outcome = Outcome { elapsed, delayed, whole, ..repetition(100) };
+    assert_eq!((outcome.iops(), outcome.cpu_share()), (100.0, 0.25));
+    outcome.count_whole();
+    assert_eq!((outcome.iops(), outcome.cpu_share()), (25.0, 0.25));
+}

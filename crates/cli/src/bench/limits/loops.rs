@@ -154,7 +154,8 @@ impl Loop {
         }
         let requests = turns * (self.columns * self.column_bytes) as u64 / self.block_bytes as u64;
         let delayed = machine::run_delay().saturating_sub(delayed);
-        Outcome { requests, elapsed: elapsed - delayed.min(elapsed), delayed, ..Outcome::default() }
+        let counted = elapsed - delayed.min(elapsed);
+        Outcome { requests, elapsed: counted, delayed, whole: elapsed, ..Outcome::default() }
     }
 }
 
