@@ -84,7 +84,7 @@ durability:
 	@$(GROUP) durability 400 $(OUTSIDE) durability::
 
 interop:
-	@$(GROUP) interop 1000 $(OUTSIDE) interop::
+	@$(GROUP) interop 1200 $(OUTSIDE) interop::
 
 # Every level, layout, chunk and place of the superblock; MDSPACE_MATRIX=5,0 runs a fifth of it.
 matrix:

@@ -57,7 +57,7 @@ fn level_word(number: i32) -> String {
 
 /// A name for people's eyes: it was written by whoever made the superblock, and must not steer
 /// the terminal.
-fn printable(name: &str) -> String {
+pub(crate) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

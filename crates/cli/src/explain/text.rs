@@ -6,6 +6,7 @@ use mdspace_format::superblock::RESYNC_NONE;
 
 use super::{ArrayFound, Explanation, MemberFound, Verdict};
 use crate::args::ArrayName;
+use crate::examine::printable;
 use crate::render::units::local_time;
 
 /// The whole text of `mdspace explain`.
@@ -30,7 +31,8 @@ fn write_all(out: &mut String, explanation: &Explanation) -> fmt::Result {
 }
 
 fn write_array(out: &mut String, array: &ArrayFound) -> fmt::Result {
-    let ArrayFound { name, level, raid_disks, uuid, .. } = array;
+    let ArrayFound { level, raid_disks, uuid, .. } = array;
+    let name = printable(&array.name);
     writeln!(out, "{name}: {level} with {raid_disks} slots, UUID {uuid}")?;
     array.members.iter().try_for_each(|member| write_member(out, member))?;
     for slot in &array.empty_slots {
@@ -101,5 +103,38 @@ pub(super) fn shell_word(word: &str) -> String {
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_disk_neither_steer_the_terminal_nor_the_shell() {
+        assert_eq!(array_name("data"), "data");
+        assert_eq!(array_name("x; rm -rf ~"), "rescued");
+        assert_eq!(shell_word("/dev/disk/by-id/ata-A_1"), "/dev/disk/by-id/ata-A_1");
+        assert_eq!(shell_word("my disk's"), "'my disk'\\''s'");
+        let name = "a\u{1b}[2J".to_owned();
+        let verdict = Verdict {
+            starts: false,
+            options: Vec::new(),
+            why: "why".into(),
+            cure: None,
+            look: None,
+            assemble: None,
+        };
+        let array = ArrayFound {
+            uuid: String::new(),
+            name,
+            level: "raid1".into(),
+            raid_disks: 2,
+            members: Vec::new(),
+            empty_slots: vec![0],
+            verdict,
+        };
+        let explanation = Explanation { schema: 1, arrays: vec![array], others: Vec::new() };
+        assert!(!text(&explanation).contains('\u{1b}'));
     }
 }
