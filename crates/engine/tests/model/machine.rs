@@ -14,7 +14,7 @@ use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 use mdspace_format::{BitmapSuperblock, DirtyMap, MetadataVersion, Superblock};
 use shuttle::rand::Rng;
-use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 
 /// Members, clock, and which lanes may sleep.
@@ -22,6 +22,8 @@ pub(crate) struct Machine {
     disks: Vec<Mutex<Disk>>,
     now_ns: Mutex<u64>,
     lanes: Vec<Arc<Bell>>,
+    /// I/Os that each lane has made, in this schedule.
+    ios: Vec<AtomicUsize>,
     /// Data that are written must be announced by then: see [`Machine::watch`].
     watched: AtomicBool,
 }
@@ -52,6 +54,7 @@ impl Machine {
             disks: (0..disks).map(|_| disk()).collect(),
             now_ns: Mutex::new(0),
             lanes: (0..lanes).map(|_| Arc::default()).collect(),
+            ios: (0..lanes).map(|_| AtomicUsize::new(0)).collect(),
             watched: AtomicBool::new(false),
         })
     }
@@ -114,6 +117,7 @@ impl Machine {
     ) {
         let backend = Rc::new(Shared {
             machine: self.clone(),
+            lane: usize::from(id.0),
             held: RefCell::default(),
             random: Cell::new(1),
         });
@@ -147,6 +151,11 @@ impl Machine {
         }
     }
 
+    /// I/Os that a lane has made.
+    pub(crate) fn ios(&self, lane: usize) -> usize {
+        self.ios[lane].load(Ordering::Relaxed)
+    }
+
     /// Wakes every lane, for a look at whether it is over.
     pub(crate) fn ring_all(&self) {
         self.lanes.iter().for_each(|bell| bell.notify());
@@ -156,6 +165,7 @@ impl Machine {
 /// One lane's backend: an I/O is done at once or after some turns, and other threads run around it.
 struct Shared {
     machine: Arc<Machine>,
+    lane: usize,
     held: RefCell<VecDeque<(Ticket, MemberIo)>>,
     random: Cell<u64>,
 }
@@ -179,6 +189,7 @@ impl Shared {
     }
 
     fn run(&self, io: MemberIo) -> IoDone {
+        self.machine.ios[self.lane].fetch_add(1, Ordering::Relaxed);
         if let IoOp::Write { sector, .. } = io.op
             && self.machine.watched.load(Ordering::SeqCst)
         {

@@ -7,5 +7,6 @@
 
 mod announced;
 mod claims;
+mod handover;
 mod machine;
 mod whole_array;

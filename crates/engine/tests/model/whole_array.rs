@@ -86,7 +86,16 @@ pub(crate) fn run_lanes(
     start: Start,
     work: impl AsyncFn(Rc<ArrayLane>, u64) + Send + Sync + 'static,
 ) -> mdspace_engine::status::ArrayStatus {
-    let array = Array::new(&start, LANES);
+    run_lanes_of(&Array::new(&start, LANES), machine, start, work)
+}
+
+/// As [`run_lanes`], of an array that the caller knows.
+pub(crate) fn run_lanes_of(
+    array: &Arc<Array>,
+    machine: &Arc<Machine>,
+    start: Start,
+    work: impl AsyncFn(Rc<ArrayLane>, u64) + Send + Sync + 'static,
+) -> mdspace_engine::status::ArrayStatus {
     let left = Arc::new(AtomicUsize::new(LANES));
     let status = Arc::new(shuttle::sync::Mutex::new(None));
     let ended = Arc::new(AtomicUsize::new(0));
