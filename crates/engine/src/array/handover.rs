@@ -162,11 +162,12 @@ impl ArrayLane {
         self.lane.pause().await;
     }
 
-    /// Lays the workers' share of what is ready on the desk, one batch a worker at most.
+    /// Lays the workers' share of what is ready on the desk, two batches a worker at most: while it
+    /// serves one, the next lies there.
     fn give(self: &Rc<Self>, batch: usize) {
         let (node, desk) = (self.node(), self.desk());
         let workers = node.workers();
-        let room = (workers * batch).saturating_sub(desk.given_count());
+        let room = (2 * workers * batch).saturating_sub(desk.given_count());
         let mut ready = self.handover.ready.borrow_mut();
         let share = (ready.len() * workers / (workers + 1)).min(room);
         let long = ready.front().is_some_and(|write| write.from.len() >= WORTH_BYTES);
