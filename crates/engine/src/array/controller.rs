@@ -57,6 +57,8 @@ pub(super) struct Controller {
     read_only: bool,
     /// Redundancy not to be trusted yet, in sectors as resync counts them.
     unsynced: Ranges,
+    /// The part of it that a crash or a failed write left in doubt; see [`ArrayView::doubted`].
+    doubted: Ranges,
     bitmap: Option<Bitmap>,
     intent_epoch: u64,
     sync: Syncing,
@@ -143,10 +145,11 @@ impl Controller {
             events: start.events,
             mode: view.mode,
             read_only: start.read_only,
+            doubted: if start.crashed { start.unsynced.clone() } else { Ranges::default() },
             unsynced: start.unsynced,
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
-            sync: Syncing::new(start.by_bitmap, start.crashed),
+            sync: Syncing::new(start.by_bitmap),
             quiet: None,
             next_clearing: None,
             until_read_only: Vec::new(),
@@ -363,7 +366,7 @@ impl Controller {
             slots,
             mode: self.mode,
             unsynced: Arc::new(self.unsynced.clone()),
-            unsynced_is_usable: !self.sync.crashed,
+            doubted: Arc::new(self.doubted.clone()),
             intent_epoch: self.intent_epoch,
             discard: self.members.iter().all(|member| member.info.discard_zeroes),
             ..ArrayView::clone(&old)

@@ -70,7 +70,7 @@ pub(super) fn row_state(
         }
     }
     let parity_trusted = view.trusted(&(start..start + sectors));
-    let parity_usable = parity_trusted || view.unsynced_is_usable;
+    let parity_usable = !view.doubted.overlaps(&(start..start + sectors));
     RowState { data_count, parity_count, readable, writable, parity_trusted, parity_usable }
 }
 

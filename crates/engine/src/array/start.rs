@@ -117,7 +117,7 @@ fn first_view(start: &Start) -> ArrayView {
         slots,
         mode,
         unsynced: Arc::new(start.unsynced.clone()),
-        unsynced_is_usable: !start.crashed,
+        doubted: Arc::new(if start.crashed { start.unsynced.clone() } else { Ranges::default() }),
         block_sectors,
         unit_sectors: start.settings.unit_sectors().max(block_sectors),
         intent_chunk_sectors: start.bitmap.as_ref().map(|(header, _)| header.chunk_sectors()),

@@ -35,9 +35,10 @@ pub struct ArrayView {
     /// Where redundancy is not to be trusted: resync has not been there. Sectors as resync counts
     /// them: of the array for RAID10, of a member otherwise.
     pub unsynced: Arc<Ranges>,
-    /// Whether lost blocks may be computed from unsynced parity all the same: the first resync is under
-    /// way, no crash came since `create`, and so parity is right wherever anything was written.
-    pub unsynced_is_usable: bool,
+    /// The part of it where a write may have ended half-way, in a crash or over a failure: there even
+    /// parity that was right is not any more. Elsewhere the first resync is under way, parity is right
+    /// wherever anything was written, and lost blocks may be computed from it.
+    pub doubted: Arc<Ranges>,
     /// Smallest unit of requests, in sectors: the largest logical block of the members.
     pub block_sectors: u32,
     /// Unit of claims, pre-reads and parity, in sectors (`stripe_size`).

@@ -7,6 +7,7 @@ mod back;
 mod caching;
 mod crash;
 mod degraded;
+mod doubt;
 mod faults;
 mod levels;
 mod listed;

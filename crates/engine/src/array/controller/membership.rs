@@ -11,7 +11,6 @@ use crate::assembly;
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
 use crate::erase;
 use crate::geometry::{Geometry, Slot};
-use crate::ranges::Ranges;
 
 use super::super::mailbox::Failure;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
@@ -79,14 +78,14 @@ impl Controller {
     }
 
     /// Before the first resync is through, every block that was ever written has right parity,
-    /// because writes there compute it from all the data; unless a crash came between. Where as many
+    /// because writes there compute it from all the data; unless one ended half-way. Where as many
     /// members are lost as there are parities, nothing is left that could disagree. With one parity
     /// more than that, the two may still disagree where nothing was written: resync goes on.
     fn trust_initial_parity(&mut self) {
         let parity = matches!(*self.geometry, Geometry::Parity(_));
         let lost_all = self.degraded() >= usize::from(self.geometry.max_failures());
-        if parity && !self.sync.crashed && lost_all {
-            self.unsynced = Ranges::default();
+        if parity && lost_all {
+            self.unsynced = self.doubted.clone();
         }
     }
 

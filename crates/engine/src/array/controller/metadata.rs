@@ -112,7 +112,7 @@ impl Controller {
             _ if !self.is_redundant() => RESYNC_NONE,
             (WriteMode::Open | WriteMode::Closing | WriteMode::Broken, _) => 0,
             (_, None) => RESYNC_NONE,
-            (_, Some(_)) if self.sync.crashed => 0,
+            (_, Some(_)) if !self.doubted.is_empty() => 0,
             (_, Some(first)) => first.start,
         }
     }

@@ -23,8 +23,6 @@ pub(super) struct Syncing {
     requested: Option<bool>,
     /// Members that only need what the bitmap marks.
     pub(super) by_bitmap: BTreeSet<MemberId>,
-    /// The array was dirty when it was assembled: unsynced parity is of no use.
-    pub(super) crashed: bool,
     /// A recovery or resync ended with an error: not again before membership changes.
     stuck: bool,
     /// When to try again what found no space behind a member.
@@ -43,8 +41,9 @@ struct Running {
     total_sectors: u64,
     /// Progress at the last checkpoint on the members.
     recorded: u64,
-    /// What failed writes left in doubt since it began: it may have been there before them.
-    doubts: Ranges,
+    /// Unsynced all the same when it is done: what it leaves alone, and what failed writes put in doubt
+    /// since it began, for it may have been there before them.
+    left: Ranges,
 }
 
 /// How long after it found no space behind a member a sync task is tried again.
@@ -54,13 +53,12 @@ const AGAIN_AFTER: Duration = Duration::from_secs(30);
 const CHECKPOINTS: u64 = 16;
 
 impl Syncing {
-    pub(super) fn new(by_bitmap: Vec<MemberId>, crashed: bool) -> Self {
+    pub(super) fn new(by_bitmap: Vec<MemberId>) -> Self {
         Self {
             task: None,
             frozen: false,
             requested: None,
             by_bitmap: by_bitmap.into_iter().collect(),
-            crashed,
             stuck: false,
             again: None,
             last_action: SyncAction::Idle,
@@ -120,8 +118,8 @@ impl Controller {
         let recovering = self.recovering();
         if !recovering.is_empty() && !self.sync.stuck {
             self.start_recovery(&recovering);
-        } else if !self.unsynced.is_empty() && !self.sync.stuck && self.can_resync() {
-            self.start(SyncKind::Resync, Vec::new(), self.unsynced.clone());
+        } else if let Some(todo) = self.to_resync().filter(|_| !self.sync.stuck) {
+            self.start(SyncKind::Resync, Vec::new(), todo);
         } else if let Some(repair) = self.sync.requested.take() {
             let kind = if repair { SyncKind::Repair } else { SyncKind::Check };
             self.sync.mismatch_sectors = 0;
@@ -146,15 +144,18 @@ impl Controller {
         }
     }
 
-    fn can_resync(&self) -> bool {
-        match *self.geometry {
-            // A lost block's value comes from parity: there must be another parity to make right.
-            Geometry::Parity(_) if !self.sync.crashed => {
-                self.degraded() < usize::from(self.geometry.max_failures())
+    /// What resync can make right now.
+    fn to_resync(&self) -> Option<Ranges> {
+        let mut todo = self.unsynced.clone();
+        let degraded = self.degraded();
+        if matches!(*self.geometry, Geometry::Parity(_)) && degraded > 0 {
+            // A lost block's value comes from parity: one to believe, and another to make right.
+            if degraded >= usize::from(self.geometry.max_failures()) {
+                return None;
             }
-            Geometry::Parity(_) => self.degraded() == 0,
-            _ => true,
+            self.doubted.iter().for_each(|range| todo.remove(&range));
         }
+        Some(todo).filter(|todo| !todo.is_empty())
     }
 
     fn recovering(&self) -> Vec<(MemberId, Slot, u64)> {
@@ -226,10 +227,14 @@ impl Controller {
             _ => self.sync_sectors(),
         };
         let recorded = todo.iter().next().map_or(total_sectors, |first| first.start);
+        let mut left = Ranges::default();
+        if kind == SyncKind::Resync {
+            left = self.unsynced.clone();
+            todo.iter().for_each(|range| left.remove(&range));
+        }
         let task = SyncTask::start(&self.port, kind, todo, total_sectors);
         let started = self.lane.backend().now();
-        let doubts = Ranges::default();
-        self.sync.task = Some(Running { task, members, started, total_sectors, recorded, doubts });
+        self.sync.task = Some(Running { task, members, started, total_sectors, recorded, left });
     }
 
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
@@ -266,9 +271,12 @@ impl Controller {
         match task.kind() {
             SyncKind::Resync => {
                 let mut synced = Ranges::of(0..done);
-                let doubts = self.sync.task.iter().flat_map(|run| run.doubts.iter());
-                task.skipped().iter().chain(doubts).for_each(|left| synced.remove(&left));
-                synced.iter().for_each(|range| self.unsynced.remove(&range));
+                let left = self.sync.task.iter().flat_map(|run| run.left.iter());
+                task.skipped().iter().chain(left).for_each(|left| synced.remove(&left));
+                for range in synced.iter() {
+                    self.unsynced.remove(&range);
+                    self.doubted.remove(&range);
+                }
             }
             SyncKind::Recover(_) => {
                 // By member, not by slot: another may have come into it since.
@@ -347,7 +355,6 @@ impl Controller {
     }
 
     async fn resynced(&mut self) {
-        self.sync.crashed &= !self.unsynced.is_empty();
         self.publish();
         self.array.views.settle();
         if self.flush_members().await {
@@ -364,11 +371,11 @@ impl Controller {
         }
         for range in ranges.iter() {
             if let Some(run) = &mut self.sync.task {
-                run.doubts.insert(range.clone());
+                run.left.insert(range.clone());
             }
+            self.doubted.insert(range.clone());
             self.unsynced.insert(range);
         }
-        self.sync.crashed = true;
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
         self.array.views.settle();

@@ -30,7 +30,7 @@ fn view(unsynced: Ranges) -> ArrayView {
         slots: (0..3).map(|index| Some(member(index))).collect(),
         mode: WriteMode::Open,
         unsynced: Arc::new(unsynced),
-        unsynced_is_usable: true,
+        doubted: Arc::default(),
         block_sectors: 1,
         unit_sectors: 8,
         intent_chunk_sectors: None,
