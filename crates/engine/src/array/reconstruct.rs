@@ -96,7 +96,10 @@ impl ArrayLane {
         }
         let mut blocks = self.read_for_rebuild(map, row, &columns, place, &mut unreadable).await?;
         let block = blocks.take(place).expect("just rebuilt");
-        if mend && unreadable.has(place) {
+        // Before the first resync parity is right only where something was written since: it answers for
+        // a block that is lost, but what was there before the array must not be written over with it.
+        let trusted = row_state(&self.view(), map, row, &columns, &unreadable).parity_trusted;
+        if mend && trusted && unreadable.has(place) {
             self.mend(map, row, &columns, place, &block).await;
         }
         Ok(block)

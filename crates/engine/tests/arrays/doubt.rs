@@ -5,7 +5,7 @@ use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::RequestError;
 
-use crate::shapes::{self, Shape};
+use crate::shapes::{self, DATA_OFFSET, Shape};
 use crate::world::{SECTOR, Setup, World};
 
 /// RAID5 is made by recovery onto its last member, so that its parity is right from the start.
@@ -39,5 +39,22 @@ fn one_failed_write_puts_no_other_row_in_doubt() {
         assert!(world.read(0, row).is_err(), "old parity answers for new data ({world})");
         let rest = world.read(row, world.sectors() - row).unwrap();
         world.compare(row, &rest);
+    }
+}
+
+#[test]
+fn unreadable_sectors_are_answered_but_not_mended_before_the_first_resync() {
+    for (seed, shape) in (10..).zip(resynced_at_first()) {
+        let mut world = written_and_unsynced(shape, seed);
+        world.disks.reset_counts();
+        world.disks.disk(3).unreadable.extend(DATA_OFFSET..DATA_OFFSET + 4);
+        world.verify();
+        assert!(world.disks.disk(3).writes.is_empty(), "{world}");
+        world.command(Action::Idle).unwrap();
+        world.wait_idle();
+        world.disks.reset_counts();
+        world.disks.disk(3).unreadable.extend(DATA_OFFSET..DATA_OFFSET + 4);
+        world.verify();
+        assert!(!world.disks.disk(3).writes.is_empty(), "{world}");
     }
 }
