@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
-use mdspace_engine::assembly::{self, LeftOut, Options, ReadError, Refusal};
+use mdspace_engine::assembly::{self, LeftOut, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::{Lane, LaneId, Traffic};
 
@@ -35,19 +35,13 @@ pub struct RunningArray {
 
 /// Why an array does not run.
 #[derive(Debug, thiserror::Error)]
-pub enum AssembleError {
-    /// A member cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// A device has no superblock.
-    #[error("{member} has no md superblock")]
-    NoSuperblock {
-        /// The device's name.
-        member: String,
-    },
-    /// The members do not make an array that may start.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
+#[error("{refusal}")]
+pub struct AssembleError {
+    /// Why those of the members that are whole do not make an array that may start.
+    #[source]
+    pub refusal: Refusal,
+    /// Devices that could not take part, and why.
+    pub left_out: Vec<LeftOut>,
 }
 
 thread_local! {
@@ -56,20 +50,22 @@ thread_local! {
 }
 
 impl RunningArray {
-    /// Assembles open members and starts the array on every lane.
+    /// Assembles open members and starts the array on every lane. A member without a whole superblock
+    /// counts as missing, and is named in [`left_out`](Self::left_out).
     pub fn assemble(
         lanes: Arc<Lanes>,
         members: Vec<(MemberId, MemberInfo)>,
         options: Options,
     ) -> Result<Self, AssembleError> {
         let assembly = lanes.call(HOME, async move |lane, _| {
-            let mut candidates = Vec::new();
-            for (id, info) in members {
-                let member = info.name.clone();
-                let candidate = assembly::read(&lane, id, info).await?;
-                candidates.push(candidate.ok_or(AssembleError::NoSuperblock { member })?);
+            let (candidates, mut left_out) = assembly::read_all(&lane, members).await;
+            match assembly::decide(candidates, &options) {
+                Ok(mut assembly) => {
+                    assembly.left_out.append(&mut left_out);
+                    Ok(assembly)
+                }
+                Err(refusal) => Err(AssembleError { refusal, left_out }),
             }
-            Ok::<_, AssembleError>(assembly::decide(candidates, &options)?)
         })?;
         static KEYS: AtomicU64 = AtomicU64::new(0);
         let key = KEYS.fetch_add(1, Ordering::Relaxed);

@@ -170,26 +170,16 @@ fn assemble(
     let found = Rc::new(RefCell::new(None));
     let (slot, task_lane) = (found.clone(), lane.clone());
     lane.spawn(async move {
-        let mut candidates = Vec::new();
-        for (member, info) in devices {
-            candidates.push(assembly::read(&task_lane, member, info).await);
-        }
-        *slot.borrow_mut() = Some(candidates);
+        *slot.borrow_mut() = Some(assembly::read_all(&task_lane, devices).await);
     });
     world.poke(lane.id());
     if !world.run_until(|| found.borrow().is_some()) {
         return Err(StartError::Stuck);
     }
-    let found = found.take().expect("the task has ended");
-    let mut candidates = Vec::new();
-    for candidate in found {
-        match candidate {
-            Ok(candidate) => candidates.extend(candidate),
-            // A member whose metadata cannot be read is as good as missing.
-            Err(error) => world.note(format_args!("-- {error}")),
-        }
-    }
-    Ok(assembly::decide(candidates, options)?)
+    let (candidates, mut left_out) = found.take().expect("the task has ended");
+    let mut assembly = assembly::decide(candidates, options)?;
+    assembly.left_out.append(&mut left_out);
+    Ok(assembly)
 }
 
 impl std::fmt::Debug for Process {

@@ -3,9 +3,8 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use mdspace_engine::array::{Action, CommandError, Reply};
-use mdspace_engine::assembly::{self, Options, Refusal};
+use mdspace_engine::assembly::{LeftOut, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
-use mdspace_engine::lane::LaneId;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
 
@@ -39,10 +38,10 @@ impl ServedArray {
                 open_all(&names, mode, &members, &task.what())?
             }
         };
-        let (devices, mut notes) = with_superblocks(&lanes, devices, &members, &task.what())?;
+        let mut notes = Vec::new();
         let running = assemble(task, &lanes, devices, &mut notes)?;
         for left_out in running.left_out() {
-            notes.push(format!("{} {}: left out", left_out.member, left_out.reason));
+            notes.push(words(left_out));
             members.find(&left_out.member).into_iter().for_each(|id| members.close(id));
         }
         let array = Self { running: RwLock::new(Some(running)), members };
@@ -149,36 +148,6 @@ pub(super) fn absolute(member: &MemberSpec) -> Result<String, Failure> {
     crate::verbs::absolute(std::slice::from_ref(member)).map(|mut names| names.remove(0))
 }
 
-/// Leaves out, and names, each member without a whole superblock: it counts as missing.
-fn with_superblocks(
-    lanes: &Lanes,
-    devices: Devices,
-    members: &OpenMembers,
-    what: &str,
-) -> Result<(Devices, Vec<String>), Failure> {
-    let mut good = Devices::new();
-    let mut notes = Vec::new();
-    for (id, info) in devices {
-        let asked = info.clone();
-        let found = lanes.call(LaneId(0), async move |lane, _| {
-            assembly::read_superblock(&lane, id, &asked).await
-        });
-        match found {
-            Ok(Some(_)) => {
-                good.push((id, info));
-                continue;
-            }
-            Ok(None) => notes.push(format!("{} has no md superblock: left out", info.name)),
-            Err(error) => notes.push(format!("{error}: left out")),
-        }
-        members.close(id);
-    }
-    if good.is_empty() {
-        return Err(Failure::new(what, notes.join("\n"), "see `mdspace examine` for each"));
-    }
-    Ok((good, notes))
-}
-
 /// With `--force` tries first without: what is accepted is named only where it had to be.
 fn assemble(
     task: &Task,
@@ -190,15 +159,16 @@ fn assemble(
     let careful = Options { force: false, run: options.run || options.force, ..options.clone() };
     let first = RunningArray::assemble(lanes.clone(), devices.clone(), careful);
     let result = match first {
-        Err(AssembleError::Refused(refusal @ Refusal::DirtyDegraded)) if options.force => {
+        Err(AssembleError { refusal: refusal @ Refusal::DirtyDegraded, .. }) if options.force => {
             notes.push(format!("{refusal}: started all the same"));
             RunningArray::assemble(lanes.clone(), devices, options)
         }
         result => result,
     };
     result.map_err(|error| {
-        let why = [notes.as_slice(), &[error.to_string()]].concat().join("\n");
-        Failure::new(task.what(), why, cure(&error))
+        notes.extend(error.left_out.iter().map(words));
+        notes.push(error.refusal.to_string());
+        Failure::new(task.what(), notes.join("\n"), cure_of(&error.refusal))
     })
 }
 
@@ -219,11 +189,8 @@ fn options(task: &Task) -> Result<Options, Failure> {
     })
 }
 
-fn cure(error: &AssembleError) -> &'static str {
-    let AssembleError::Refused(refusal) = error else {
-        return "look at the members with `mdspace examine`; docs/recovery.md helps";
-    };
-    cure_of(refusal)
+fn words(left_out: &LeftOut) -> String {
+    format!("{} {}: left out", left_out.member, left_out.reason)
 }
 
 /// What to do about an array that does not start.

@@ -105,6 +105,9 @@ impl ArrayLane {
 
     /// Runs one request to its end.
     pub async fn serve(self: &Rc<Self>, request: Request) -> Result<(), RequestError> {
+        if self.with_view(|view| view.mode == WriteMode::Stopped) {
+            return Err(RequestError::Stopped);
+        }
         match request {
             Request::Read { sector, into } => self.read(sector, &into).await,
             Request::Write { sector, from, fua } => self.write(sector, from, fua).await,
@@ -224,6 +227,7 @@ impl ArrayLane {
             let view = self.view();
             match view.mode {
                 WriteMode::ReadOnly => return Err(RequestError::ReadOnly),
+                WriteMode::Stopped => return Err(RequestError::Stopped),
                 WriteMode::Broken => return Err(RequestError::Lost),
                 WriteMode::Clean | WriteMode::Closing => {
                     self.array.mailbox.want_open();
@@ -245,7 +249,7 @@ impl ArrayLane {
     /// to be written at all.
     pub(super) fn begin_mending(&self) -> Option<UnderWay<'_>> {
         match self.with_view(|view| view.mode) {
-            WriteMode::ReadOnly | WriteMode::Broken => None,
+            WriteMode::ReadOnly | WriteMode::Broken | WriteMode::Stopped => None,
             WriteMode::Clean | WriteMode::Closing | WriteMode::Open => Some(UnderWay::begin(self)),
         }
     }

@@ -15,7 +15,7 @@ use crate::request::{Queue, RequestError};
 
 use super::array_lane::{ArrayLane, byte_range, sink_part, whole_sectors};
 use super::claims::Mode;
-use super::view::{ArrayView, MemberView};
+use super::view::{ArrayView, MemberView, WriteMode};
 
 /// Direct reads in flight on one lane, by tag.
 #[derive(Default)]
@@ -90,6 +90,9 @@ impl ArrayLane {
     ) -> bool {
         let Ok(sectors @ 1..) = whole_sectors(into.len()) else { return false };
         let found = self.with_view(|view| {
+            if view.mode == WriteMode::Stopped {
+                return None;
+            }
             view.check_range(sector, sectors).ok()?;
             let (piece, member) = direct(view, sector, sectors)?;
             Some((piece.slot, member.id, member.data_offset + piece.member_sector))

@@ -64,6 +64,8 @@ pub enum WriteMode {
     Open,
     /// Too many members are lost.
     Broken,
+    /// Never again: the array has ended, and its members may be closed.
+    Stopped,
 }
 
 /// A member that takes part.
@@ -281,7 +283,10 @@ impl Views {
             .until(|| {
                 let view = self.current();
                 let gone = view.present().all(|(_, member)| !members.contains(&member.id));
-                let broken = matches!(view.mode, WriteMode::Broken | WriteMode::ReadOnly);
+                let broken = matches!(
+                    view.mode,
+                    WriteMode::Broken | WriteMode::ReadOnly | WriteMode::Stopped
+                );
                 let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
                 ((gone || broken) && settled).then_some(!broken)
             })

@@ -60,8 +60,14 @@ pub struct LeftOut {
 }
 
 /// Why a device takes no part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
+    /// It is no member.
+    #[error("has no md superblock")]
+    NoSuperblock,
+    /// What it says of itself cannot be read, or is damaged: as good as missing.
+    #[error("{0}")]
+    Unreadable(String),
     /// Another array's.
     #[error("belongs to another array")]
     OtherArray,

@@ -10,6 +10,8 @@ use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto};
 use crate::lane::Lane;
 use crate::memory::Buffer;
 
+use super::decide::{LeftOut, Reason};
+
 /// Bytes of a superblock's area.
 const SUPERBLOCK_BYTES: usize = 4096;
 
@@ -122,6 +124,31 @@ pub async fn read(
     let bitmap = read_bitmap(lane, id, &info, &superblock).await?;
     let bad_blocks = read_bad_blocks(lane, id, &info, &superblock).await?;
     Ok(Some(Candidate { id, info, superblock, bitmap, bad_blocks }))
+}
+
+/// Reads the metadata of several devices. One whose metadata cannot be read counts as missing, as one
+/// that is no member does, and is named.
+pub async fn read_all(
+    lane: &Lane,
+    devices: Vec<(MemberId, MemberInfo)>,
+) -> (Vec<Candidate>, Vec<LeftOut>) {
+    let (mut candidates, mut left_out) = (Vec::new(), Vec::new());
+    for (id, info) in devices {
+        let member = info.name.clone();
+        let reason = match read(lane, id, info).await {
+            Ok(Some(candidate)) => {
+                candidates.push(candidate);
+                continue;
+            }
+            Ok(None) => Reason::NoSuperblock,
+            Err(ReadError::Io { error, .. }) => {
+                Reason::Unreadable(format!("cannot be read: {error}"))
+            }
+            Err(ReadError::Superblock { error, .. }) => Reason::Unreadable(error.to_string()),
+        };
+        left_out.push(LeftOut { member, reason });
+    }
+    (candidates, left_out)
 }
 
 async fn read_bitmap(

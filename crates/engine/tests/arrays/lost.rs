@@ -6,7 +6,7 @@ use std::rc::Rc;
 use mdspace_engine::array::Action;
 use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::IoErrorKind;
-use mdspace_engine::request::{Request, RequestError};
+use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_engine::status::ArrayState;
 
 use crate::shapes::{self, DATA_OFFSET};
@@ -132,6 +132,27 @@ fn a_read_only_array_does_not_even_mend() {
         world.stop();
         for disk in all {
             assert!(world.disks.disk(disk).writes.is_empty(), "{world}, disk {disk}");
+        }
+    }
+}
+
+#[test]
+fn requests_to_an_array_that_was_stopped_are_told_so() {
+    for (seed, shape) in (900..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let port = world.port(1);
+        world.stop();
+        let requests = [
+            Request::Read { sector: 0, into: Rc::new(RefCell::new(vec![0; 4096])) },
+            Request::Write { sector: 0, from: Rc::new(vec![1; 4096]), fua: false },
+            Request::Flush,
+        ];
+        for request in requests {
+            let queue = Queue::new();
+            port.submit(&queue, 1, request);
+            world.rounds(10);
+            let ended = queue.pop().map(|ended| ended.result);
+            assert_eq!(ended, Some(Err(RequestError::Stopped)), "{world}");
         }
     }
 }

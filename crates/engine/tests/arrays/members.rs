@@ -336,3 +336,21 @@ fn what_looks_like_a_superblock_in_the_data_of_a_member_that_returns_stays() {
     assert!(matches!(added, Reply::Added { by_bitmap: true }), "{added:?}");
     assert!(world.disks.disk(1).bytes[at..at + 4096] == before);
 }
+
+#[test]
+fn a_member_whose_superblock_cannot_be_read_counts_as_missing_and_is_named() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID5, 300));
+    world.stop();
+    let place = world.disks.superblock(1).unwrap().place.sector;
+    world.disks.disk(1).unreadable.insert(place);
+    let left_out = world.assemble_all().unwrap();
+    let [LeftOut { member, reason: Reason::Unreadable(why) }] = &*left_out else {
+        panic!("{world}: {left_out:?}");
+    };
+    assert_eq!(
+        (member.as_str(), why.as_str()),
+        ("disk1", "cannot be read: medium error (errno 5)")
+    );
+    assert_eq!(world.status().degraded(), 1, "{world}");
+    world.verify();
+}

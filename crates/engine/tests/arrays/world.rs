@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
-use mdspace_engine::assembly::{self, LeftOut, Options, Refusal};
+use mdspace_engine::assembly::{self, LeftOut, Options, Reason, Refusal};
 use mdspace_engine::create::{self, CreateError, NewDevice};
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
 use mdspace_engine::request::{Queue, Request, RequestError};
@@ -185,20 +185,18 @@ impl World {
         let members: Vec<_> =
             disks.iter().map(|&index| (self.disks.id(index), self.disks.info(index))).collect();
         let lane = self.lanes[0].0.clone();
-        let candidates = self.run(async move {
-            let mut candidates = Vec::new();
-            for (id, info) in members {
-                candidates.extend(assembly::read(&lane, id, info).await.ok().flatten());
-            }
-            candidates
-        });
+        let (candidates, mut left_out) =
+            self.run(async move { assembly::read_all(&lane, members).await });
+        // Disks that wait for their use are not worth a word.
+        left_out.retain(|device| device.reason != Reason::NoSuperblock);
         let assembly = assembly::decide(candidates, options)?;
         let array = Array::new(&assembly.start, self.lanes.len());
         let lanes = self.lanes[..usize::from(self.setup.lanes)].iter();
         let ports: Vec<_> = lanes.map(|(lane, _)| ArrayLane::attach(&array, lane)).collect();
         array.control(assembly.start, &self.lanes[0].0, &ports[0]);
         self.array = Some((array, ports));
-        Ok(assembly.left_out)
+        left_out.extend(assembly.left_out);
+        Ok(left_out)
     }
 
     /// Lets every lane take a turn and some I/Os end. False when nothing moved, not even time.

@@ -21,7 +21,7 @@ impl Controller {
     /// back by a plain assemble only if the survivors' superblocks still count on them.
     pub(super) async fn update_superblocks(&mut self) -> bool {
         match self.mode {
-            WriteMode::ReadOnly => return true,
+            WriteMode::ReadOnly | WriteMode::Stopped => return true,
             WriteMode::Broken => return false,
             WriteMode::Clean | WriteMode::Closing | WriteMode::Open => {}
         }

@@ -41,7 +41,7 @@ impl Controller {
 
     fn state_word(&self) -> ArrayState {
         match self.mode {
-            WriteMode::ReadOnly => ArrayState::Readonly,
+            WriteMode::ReadOnly | WriteMode::Stopped => ArrayState::Readonly,
             WriteMode::Clean => ArrayState::Clean,
             WriteMode::Closing | WriteMode::Open if self.is_redundant() => ArrayState::Active,
             WriteMode::Closing | WriteMode::Open => ArrayState::Clean,

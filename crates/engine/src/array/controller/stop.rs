@@ -18,7 +18,7 @@ impl Controller {
                 self.update_superblocks().await;
             }
         }
-        self.mode = WriteMode::ReadOnly;
+        self.mode = WriteMode::Stopped;
         let epoch = self.publish();
         let busy = self.array.views.adopted(epoch).await;
         self.array.views.settle();
