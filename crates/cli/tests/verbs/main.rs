@@ -3,6 +3,7 @@
 
 mod life;
 mod members;
+mod modelled;
 mod rescue;
 mod safety;
 mod user;
