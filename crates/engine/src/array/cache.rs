@@ -188,7 +188,7 @@ fn bytes_of(stripe: &Stripe) -> usize {
 pub(super) struct Recent(Vec<u64>);
 
 /// Least stripes that are remembered; a power of two.
-const RECENT_MIN: usize = 4096;
+const RECENT_MIN: usize = 1024;
 
 impl Recent {
     /// Whether the stripe was written to lately. It was, from now on.

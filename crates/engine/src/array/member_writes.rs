@@ -15,9 +15,9 @@ pub(super) struct MemberWrites<'a> {
     lane: &'a ArrayLane,
     view: LaneView,
     fua: bool,
-    under_way: SmallVec<[MemberWrite<'a>; 6]>,
+    under_way: Vec<MemberWrite<'a>>,
     /// What each of them writes, as its starter calls it.
-    places: SmallVec<[Place; 6]>,
+    places: SmallVec<[u8; 16]>,
     failed: SmallVec<[(MemberId, IoError); 1]>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> MemberWrites<'a> {
             return;
         }
         let io = self.lane.write_member(member, sector, from, self.fua);
-        self.places.push(place);
+        self.places.push(u8::try_from(place).expect("a row has at most 256 places"));
         self.under_way.push(MemberWrite { member: member.id, io });
     }
 
@@ -52,7 +52,7 @@ impl<'a> MemberWrites<'a> {
         if under_way.is_empty() {
             return Err(RequestError::Lost);
         }
-        let keep = |number: usize, buffer| keep(places[number], buffer);
+        let keep = |number: usize, buffer| keep(places[number].into(), buffer);
         let finished = lane.finish_keeping(under_way, keep).await;
         if finished.no_space {
             return Err(RequestError::NoSpace);

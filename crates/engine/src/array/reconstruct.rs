@@ -14,8 +14,9 @@ use super::claims::Columns;
 use super::plan::{self, Place, Places, RowState};
 use super::view::{ArrayView, MemberView};
 
-/// The blocks of one row's columns that are in memory, by place.
-pub(super) struct Blocks(SmallVec<[Option<Buffer>; 8]>);
+/// The blocks of one row's columns that are in memory, by place. They move from future to future, so
+/// the list lies elsewhere.
+pub(super) struct Blocks(Vec<Option<Buffer>>);
 
 impl Blocks {
     pub(super) fn new(row: &RowState) -> Self {
@@ -142,7 +143,7 @@ impl ArrayLane {
     ) -> bool {
         let view = self.view();
         let length = columns_bytes(columns);
-        let mut reads: SmallVec<[_; 6]> = SmallVec::with_capacity(spans.len());
+        let mut reads = Vec::with_capacity(spans.len());
         for span in spans {
             let Some(member) = view.member(slot_of(row, state.data_count, span.place)) else {
                 // The view moved since the plan was made.

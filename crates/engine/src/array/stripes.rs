@@ -1,7 +1,5 @@
 //! What rounds take from the stripe cache and leave there.
 
-use smallvec::SmallVec;
-
 use crate::geometry::ParityGeometry;
 
 use super::array_lane::ArrayLane;
@@ -17,7 +15,7 @@ use super::round::Work;
 const UNITS_MAX: u32 = 16;
 
 /// Stripes taken out of the cache, with the columns that each covers.
-pub(super) type Taken = SmallVec<[(Columns, Stripe); 1]>;
+pub(super) type Taken = Vec<(Columns, Stripe)>;
 
 impl ArrayLane {
     /// The units that columns lie in.
