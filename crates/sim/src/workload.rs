@@ -51,6 +51,9 @@ pub struct Habits {
     pub unstable_one_in: u64,
     /// Percentage of requests that go to a small hot part of the array.
     pub hot_percent: u64,
+    /// Percentage of writes that go on where the last one ended: bursts of neighbours, which the
+    /// engine writes together.
+    pub stream_percent: u64,
     /// Requests in flight at most.
     pub depth: usize,
 }
@@ -67,6 +70,7 @@ impl Habits {
             fua_one_in: *random.pick(&[0, 2, 10]),
             unstable_one_in: *random.pick(&[0, 0, 3]),
             hot_percent: *random.pick(&[0, 50, 95]),
+            stream_percent: *random.clone().pick(&[0, 0, 0, 90]),
             depth: 1 + random.index(*random.clone().pick(&[1, 8, 32])),
         }
     }
@@ -92,6 +96,8 @@ pub struct Workload {
     habits: Habits,
     grain: Grain,
     hot_start: u64,
+    /// Where the last write ended.
+    stream_end: u64,
     versions: u64,
 }
 
@@ -103,7 +109,7 @@ impl Workload {
     pub fn new(mut random: Random, habits: Habits, grain: Grain) -> Self {
         assert!(grain.array_sectors >= grain.block_sectors, "an array holds a block");
         let hot_start = random.below(grain.array_sectors);
-        Self { random, habits, grain, hot_start, versions: 0 }
+        Self { random, habits, grain, hot_start, stream_end: 0, versions: 0 }
     }
 
     /// Requests in flight at most.
@@ -116,7 +122,7 @@ impl Workload {
         match self.random.weighted(&self.habits.kinds).expect("writes have a weight") {
             0 => Ask::Read(self.range()),
             1 => {
-                let (range, fua) = (self.range(), self.fua());
+                let (range, fua) = (self.write_range(), self.fua());
                 Ask::Write { range, versions: self.new_versions(), fua }
             }
             2 => Ask::Flush,
@@ -135,6 +141,19 @@ impl Workload {
 
     fn fua(&mut self) -> bool {
         chance(&mut self.random, self.habits.fua_one_in)
+    }
+
+    fn write_range(&mut self) -> Range<u64> {
+        let mut range = self.range();
+        let streams = self.habits.stream_percent > 0;
+        if streams && self.random.below(100) < self.habits.stream_percent {
+            let sectors = range.end - range.start;
+            let fits = self.stream_end + sectors <= self.grain.array_sectors;
+            let start = if fits { self.stream_end } else { 0 };
+            range = start..start + sectors;
+        }
+        self.stream_end = range.end;
+        range
     }
 
     fn range(&mut self) -> Range<u64> {

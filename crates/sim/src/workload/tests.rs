@@ -30,6 +30,17 @@ fn every_range_is_whole_blocks_inside_the_array() {
 }
 
 #[test]
+fn streams_are_writes_that_follow_each_other() {
+    let drawn = Habits::draw(&mut Random::new(1));
+    let followers = |stream_percent| {
+        let habits = Habits { kinds: [0, 1, 0, 0, 0], stream_percent, ..drawn.clone() };
+        let ranges: Vec<_> = asks(3, habits).iter().filter_map(range_of).collect();
+        ranges.windows(2).filter(|pair| pair[0].end == pair[1].start).count()
+    };
+    assert!(followers(90) > 1000 && followers(0) < 200, "{} {}", followers(90), followers(0));
+}
+
+#[test]
 fn no_version_is_written_twice() {
     let habits = Habits { unstable_one_in: 3, ..Habits::draw(&mut Random::new(1)) };
     let mut seen = std::collections::BTreeSet::new();
@@ -48,6 +59,7 @@ fn an_even_mix_asks_for_everything_everywhere() {
         fua_one_in: 2,
         unstable_one_in: 2,
         hot_percent: 0,
+        stream_percent: 0,
         depth: 1,
     };
     let asks = asks(2, habits);
