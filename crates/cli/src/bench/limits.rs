@@ -1,7 +1,7 @@
 //! `mdspace bench limits`: the bare loops that each kind of work cannot do without.
 //!
 //! In memory: copies and parity, by plain slices, without requests, claims, plans or allocation.
-//! On files and pretended devices: the member I/Os, handed to the ring as lanes hand them.
+//! On files and models of drives: the member I/Os, handed to the ring as lanes hand them.
 
 mod loops;
 mod memory;
@@ -72,7 +72,7 @@ fn on_rings(args: &BenchLimitsArgs, span: Duration) -> Result<Vec<Row>, Failure>
     let rings = Rings::new(args.directory.as_deref())?;
     let rows = rings::LOADS.iter().map(|load| {
         let measure = |threads| rings.run(load, threads, span);
-        row(format!("{} on {}", load.name, rings.place()), rings::BLOCK_BYTES, measure)
+        row(rings.name(load), rings::BLOCK_BYTES, measure)
     });
     Ok(rows.collect())
 }

@@ -14,15 +14,26 @@ use crate::bench::measure::{Load, Outcome, RawMember, Until, raw_load};
 use crate::bench::run::{failed, pinned};
 use crate::failure::Failure;
 
+const NVME: &str = "null:nvme";
 const MEMBERS: usize = 6;
 const MEMBER_BYTES: u64 = 64 << 20;
 pub(super) const BLOCK_BYTES: usize = 4096;
 
-/// A load on six file members in the page cache.
+/// A load on six members.
 pub(super) struct RingLoad {
-    pub(super) name: &'static str,
+    name: &'static str,
     kind: Kind,
     depth: usize,
+    place: Place,
+}
+
+/// What the members are.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Files in the page cache.
+    Files,
+    /// Models of fast drives.
+    Nvme,
 }
 
 #[derive(Clone, Copy)]
@@ -33,16 +44,27 @@ enum Kind {
     Modify,
 }
 
-pub(super) const LOADS: [RingLoad; 3] = [
-    RingLoad { name: "raw 4 KiB random read", kind: Kind::Read, depth: 128 },
-    RingLoad { name: "raw 4 KiB random write", kind: Kind::Write, depth: 128 },
-    RingLoad { name: "RAID6 4 KiB random write, six member I/Os", kind: Kind::Modify, depth: 128 },
+const fn on_files(name: &'static str, kind: Kind) -> RingLoad {
+    RingLoad { name, kind, depth: 128, place: Place::Files }
+}
+
+const fn one_on_nvme(name: &'static str, kind: Kind) -> RingLoad {
+    RingLoad { name, kind, depth: 1, place: Place::Nvme }
+}
+
+pub(super) const LOADS: [RingLoad; 5] = [
+    on_files("raw 4 KiB random read", Kind::Read),
+    on_files("raw 4 KiB random write", Kind::Write),
+    on_files("RAID6 4 KiB random write, six member I/Os", Kind::Modify),
+    one_on_nvme("raw 4 KiB random write, depth 1", Kind::Write),
+    one_on_nvme("RAID6 4 KiB random write, six member I/Os, depth 1", Kind::Modify),
 ];
 
 /// File members, and lanes of one and of two threads.
 pub(super) struct Rings {
     lanes: Vec<Lanes>,
-    members: Vec<RawMember>,
+    files: Vec<RawMember>,
+    nvme: Vec<RawMember>,
     folder: TempDir,
 }
 
@@ -52,15 +74,13 @@ impl Rings {
         let place = directory.map_or_else(std::env::temp_dir, Path::to_owned);
         let folder = TempDir::new_in(place).map_err(|error| failed("make a folder", error))?;
         let table = MemberTable::new();
-        let mut members = Vec::new();
+        let (mut files, mut nvme) = (Vec::new(), Vec::new());
         for at in 0..MEMBERS {
             let path = folder.path().join(format!("m{at}"));
             let bytes = vec![at as u8 + 1; MEMBER_BYTES as usize];
             std::fs::write(&path, bytes).map_err(|error| failed("write a file member", error))?;
-            let mode = OpenMode { buffered: true, ..OpenMode::RUN };
-            let opened = table.open(&path.to_string_lossy(), mode);
-            let (id, info) = opened.map_err(|error| failed("open a file member", error))?;
-            members.push(RawMember { id, first_sector: 0, sectors: info.sectors });
+            files.push(open(&table, &path.to_string_lossy())?);
+            nvme.push(open(&table, NVME)?);
         }
         let lanes = (1..=2).map(|count| {
             let members = table.clone();
@@ -68,19 +88,29 @@ impl Rings {
                 LanesConfig { count, cpus: pinned(count), members, ..LanesConfig::default() };
             Lanes::start(config).map_err(|error| failed("start lanes", error))
         });
-        Ok(Self { lanes: lanes.collect::<Result<_, _>>()?, members, folder })
+        Ok(Self { lanes: lanes.collect::<Result<_, _>>()?, files, nvme, folder })
     }
 
-    /// What the members are, in a word or two.
-    pub(super) fn place(&self) -> String {
-        format!("files in {}", self.folder.path().parent().unwrap_or(Path::new("/")).display())
+    /// The load, and what its members are.
+    pub(super) fn name(&self, load: &RingLoad) -> String {
+        match load.place {
+            Place::Files => {
+                let folder = self.folder.path().parent().unwrap_or(Path::new("/"));
+                format!("{} on files in {}", load.name, folder.display())
+            }
+            Place::Nvme => format!("{} on {NVME}", load.name),
+        }
     }
 
     /// Runs a load on that many lanes at once.
     pub(super) fn run(&self, load: &RingLoad, threads: usize, span: Duration) -> Outcome {
         let (sender, receiver) = channel();
         for lane in 0..threads {
-            let (sender, members, kind) = (sender.clone(), self.members.clone(), load.kind);
+            let members = match load.place {
+                Place::Files => self.files.clone(),
+                Place::Nvme => self.nvme.clone(),
+            };
+            let (sender, kind) = (sender.clone(), load.kind);
             let load = Load {
                 pattern: if matches!(kind, Kind::Read) {
                     Pattern::read(true)
@@ -109,6 +139,16 @@ impl Rings {
         drop(sender);
         let mut sum = Outcome::default();
         receiver.iter().for_each(|outcome| sum.add(outcome));
+        if matches!(load.place, Place::Nvme) {
+            sum.count_whole();
+        }
         sum
     }
+}
+
+fn open(table: &MemberTable, name: &str) -> Result<RawMember, Failure> {
+    let mode = OpenMode { buffered: true, ..OpenMode::RUN };
+    let opened = table.open(name, mode);
+    let (id, info) = opened.map_err(|error| failed("open a member", error))?;
+    Ok(RawMember { id, first_sector: 0, sectors: info.sectors })
 }

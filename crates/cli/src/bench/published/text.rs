@@ -24,7 +24,7 @@ fn table_text(text: &mut String, table: &MeasuredTable) {
     let _ = writeln!(text, "\n{year}: {title}\npublished on: {published_on}");
     let _ = writeln!(
         text,
-        "\n{:34} {:>24} {:>9} {:>9} {:>6}   {:28} bound by",
+        "\n{:38} {:>24} {:>9} {:>9} {:>6}   {:28} bound by",
         "", "published", "baseline", "treatment", "CPU", "here",
     );
     for row in rows {
@@ -34,7 +34,7 @@ fn table_text(text: &mut String, table: &MeasuredTable) {
         let here = here(row);
         let _ = writeln!(
             text,
-            "{name:34} {published:>24} {baseline:>9} {treatment:>9} {cpu:>6}   {here:28} {bound}"
+            "{name:38} {published:>24} {baseline:>9} {treatment:>9} {cpu:>6}   {here:28} {bound}"
         );
     }
     if let Some(stress) = stress {
