@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod claims;
+mod handover;
 mod sleep;
 
 /// Every schedule with at most so many switches that no thread asked for.
