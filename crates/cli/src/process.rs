@@ -210,6 +210,7 @@ impl ServingProcess {
             array: (&self.array.status()?).into(),
             fronts: self.fronts.report(),
             workers: self.array.workers(),
+            stripe_cache_bytes: self.array.stripe_cache_bytes(),
             pid: std::process::id(),
         })
     }

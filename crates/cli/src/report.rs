@@ -25,6 +25,8 @@ pub(crate) struct Report {
     pub(crate) fronts: Vec<FrontReport>,
     /// Its worker threads.
     pub(crate) workers: WorkersReport,
+    /// Memory of its stripe cache.
+    pub(crate) stripe_cache_bytes: usize,
     /// The serving process.
     pub(crate) pid: u32,
 }

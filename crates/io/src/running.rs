@@ -134,6 +134,11 @@ impl RunningArray {
         Ok(self.workers.adjust(&self.lanes, &self.array)?)
     }
 
+    /// Memory that the stripe cache's blocks take, in bytes.
+    pub fn stripe_cache_bytes(&self) -> usize {
+        self.array.stripe_cache_bytes()
+    }
+
     /// Worker threads asked for and running.
     pub fn worker_counts(&self) -> WorkerCounts {
         self.workers.counts(&self.array)

@@ -63,6 +63,11 @@ impl ServedArray {
         counts.map(report).unwrap_or_default()
     }
 
+    /// Memory of the stripe cache.
+    pub(super) fn stripe_cache_bytes(&self) -> usize {
+        self.with_running(RunningArray::stripe_cache_bytes).unwrap_or_default()
+    }
+
     pub(super) fn members(&self) -> &OpenMembers {
         &self.members
     }

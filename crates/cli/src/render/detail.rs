@@ -154,6 +154,9 @@ fn member_words(member: &MemberReport) -> String {
 fn write_fronts(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out)?;
     field(out, "Served by", format!("process {}", report.pid))?;
+    if report.stripe_cache_bytes > 0 {
+        field(out, "Stripe Cache", format!("{} KiB", report.stripe_cache_bytes / 1024))?;
+    }
     if report.workers.asked > 0 {
         let WorkersReport { asked, running } = report.workers;
         let both = format!("{asked} asked for on each NUMA node, {running} running in all");

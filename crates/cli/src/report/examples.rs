@@ -38,7 +38,15 @@ pub(crate) fn rebuilding_status() -> ArrayStatus {
 fn report(status: &ArrayStatus) -> Report {
     let workers = WorkersReport::default();
     let fronts = vec![FrontReport { address: "nbd:unix:/tmp/data.sock".into(), clients: vec![] }];
-    Report { schema: SCHEMA, name: "data".into(), array: status.into(), fronts, workers, pid: 42 }
+    Report {
+        schema: SCHEMA,
+        name: "data".into(),
+        array: status.into(),
+        fronts,
+        workers,
+        stripe_cache_bytes: 0,
+        pid: 42,
+    }
 }
 
 fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {

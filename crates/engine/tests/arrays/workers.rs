@@ -89,7 +89,7 @@ fn one_write_alone_wakes_no_worker() {
     world.verify();
 }
 
-/// Workers are hired and dismissed at any moment, the batch changes, and nothing waits for ever.
+/// Workers are hired and dismissed at any moment, the batch and the stripe cache change, and nothing waits for ever.
 #[test]
 fn workers_come_and_go_while_writes_are_under_way() {
     for (seed, shape) in (50..).zip([shapes::RAID5, shapes::RAID6, shapes::RAID5, shapes::RAID6]) {
@@ -109,6 +109,8 @@ fn workers_come_and_go_while_writes_are_under_way() {
             }
             let batch = 1 + world.random.below(256);
             world.set("max_stripe_batch", &batch.to_string());
+            let stripes = 17 + world.random.below(1000);
+            world.set("stripe_cache_size", &stripes.to_string());
             end_all(&mut world, started);
         }
         assert!(world.worker_ios() > 0, "{world}");

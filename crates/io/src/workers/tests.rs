@@ -217,6 +217,7 @@ fn nothing_is_lost_while_workers_come_and_go_under_writes() {
         turn += 1;
         array.set("group_thread_cnt", ["1", "0", "2"][turn % 3]).unwrap();
         array.set("max_stripe_batch", ["1", "32", "256", "7"][turn % 4]).unwrap();
+        array.set("stripe_cache_size", ["17", "256", "4096"][turn / 2 % 3]).unwrap();
     }
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     verify(&array, [11, 11]);
