@@ -15,6 +15,10 @@ use super::view::WriteMode;
 /// Most that a write of zeroes keeps in flight at once.
 const ZEROES_BYTES: usize = 1 << 20;
 
+/// Most sectors that a discard looks at between two turns of its lane: members in memory answer at
+/// once, and a client may discard all of an array.
+const DISCARD_SECTORS: u64 = 1 << 17;
+
 impl ArrayLane {
     pub(super) async fn write_striped(
         &self,
@@ -61,20 +65,28 @@ impl ArrayLane {
         if sectors == 0 || !view.discard {
             return Ok(());
         }
-        match &*view.geometry {
-            Geometry::Linear(_) | Geometry::Raid0(_) => self.discard_striped(sector, sectors).await,
-            Geometry::Raid1(_) | Geometry::Raid10(_) => {
-                self.discard_mirrored(&view.geometry, sector, sectors).await
+        if let Geometry::Parity(map) = &*view.geometry {
+            let row = map.row_sectors();
+            for row in sector.div_ceil(row)..(sector + sectors) / row {
+                self.zero_row(row, true).await?;
+                self.lane.pause().await;
             }
-            Geometry::Parity(map) => {
-                let row = map.row_sectors();
-                let (first, end) = (sector.div_ceil(row), (sector + sectors) / row);
-                for row in first..end {
-                    self.zero_row(row, true).await?;
-                }
-                Ok(())
-            }
+            return Ok(());
         }
+        let end = sector + sectors;
+        let mut at = sector;
+        while at < end {
+            let length = DISCARD_SECTORS.min(end - at);
+            match &*view.geometry {
+                Geometry::Raid1(_) | Geometry::Raid10(_) => {
+                    self.discard_mirrored(&view.geometry, at, length).await?;
+                }
+                _ => self.discard_striped(at, length).await?,
+            }
+            at += length;
+            self.lane.pause().await;
+        }
+        Ok(())
     }
 
     async fn discard_striped(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
@@ -132,12 +144,14 @@ impl ArrayLane {
             {
                 self.zero_row(at / map.row_sectors(), false).await?;
                 at += map.row_sectors();
+                self.lane.pause().await;
                 continue;
             }
             let length = (end - at).min(self.zeroes_until_row(&view.geometry, at));
             let zeroes: Rc<dyn Source> = Rc::new(Buffer::zeroed(length as usize * SECTOR_BYTES));
             self.write(at, zeroes, fua).await?;
             at += length;
+            self.lane.pause().await;
         }
         if fua { self.flush().await } else { Ok(()) }
     }

@@ -52,6 +52,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// Checkpoints in one pass over an array, as many as md makes.
 const CHECKPOINTS: u64 = 16;
 
+/// Most sectors of the array that are looked up on the members between two turns of the lane.
+const LISTED_SECTORS: u64 = 1 << 20;
+
 impl Syncing {
     pub(super) fn new(by_bitmap: Vec<MemberId>) -> Self {
         Self {
@@ -117,7 +120,7 @@ impl Controller {
         }
         let recovering = self.recovering();
         if !recovering.is_empty() && !self.sync.stuck {
-            self.start_recovery(&recovering);
+            self.start_recovery(&recovering).await;
         } else if let Some(todo) = self.to_resync().filter(|_| !self.sync.stuck) {
             self.start(SyncKind::Resync, Vec::new(), todo);
         } else if let Some(repair) = self.sync.requested.take() {
@@ -190,12 +193,12 @@ impl Controller {
         }
     }
 
-    fn start_recovery(&mut self, recovering: &[(MemberId, Slot, u64)]) {
+    async fn start_recovery(&mut self, recovering: &[(MemberId, Slot, u64)]) {
         let by_bitmap = recovering.iter().all(|(id, ..)| self.sync.by_bitmap.contains(id));
         let start = recovering.iter().map(|(_, _, done)| *done).min().unwrap_or(0);
         let slots: Vec<Slot> = recovering.iter().map(|(_, slot, _)| *slot).collect();
         let mut todo = match &self.bitmap {
-            Some(bitmap) if by_bitmap => self.on_members(bitmap.dirty(), &slots),
+            Some(bitmap) if by_bitmap => self.on_members(bitmap.dirty(), &slots).await,
             _ => Ranges::of(0..self.member_sectors()),
         };
         todo.remove(&(0..start));
@@ -203,19 +206,25 @@ impl Controller {
         self.start(SyncKind::Recover(slots), members, todo);
     }
 
-    /// What the bitmap marks, in sectors of the members. RAID10's counts those of the array.
-    fn on_members(&self, marked: Ranges, slots: &[Slot]) -> Ranges {
+    /// What the bitmap marks, in sectors of the members. RAID10's counts those of the array, which may be
+    /// millions of chunks: the lane's other tasks get their turns meanwhile.
+    async fn on_members(&self, marked: Ranges, slots: &[Slot]) -> Ranges {
         if !matches!(*self.geometry, Geometry::Raid10(_)) {
             return marked;
         }
         let mut on_members = Ranges::default();
         for range in marked.iter() {
-            for region in regions(&self.geometry, range.start, range.end - range.start) {
-                let sectors = u64::from(region.columns.end - region.columns.start);
-                let copies = copies(&self.geometry, region.sector, sectors);
-                for copy in copies.iter().filter(|copy| slots.contains(&copy.slot)) {
-                    on_members.insert(copy.member_sector..copy.member_sector + copy.sectors);
+            let mut at = range.start;
+            while at < range.end {
+                let length = LISTED_SECTORS.min(range.end - at);
+                for region in regions(&self.geometry, at, length) {
+                    let copies = copies(&self.geometry, region.sector, region.sectors());
+                    for copy in copies.iter().filter(|copy| slots.contains(&copy.slot)) {
+                        on_members.insert(copy.member_sector..copy.member_sector + copy.sectors);
+                    }
                 }
+                at += length;
+                self.lane.pause().await;
             }
         }
         on_members
