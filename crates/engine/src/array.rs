@@ -6,6 +6,7 @@
 
 mod array_lane;
 mod cache;
+mod chunks;
 pub mod claims;
 mod command;
 mod controller;

@@ -6,11 +6,13 @@
 //! epoch, and clears those that no lane reports busy when it adopts that view.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::signal::Signal;
 use crate::sync::Mutex;
+
+use super::chunks::Chunks;
 
 /// The shared side: what is durable, what lanes want.
 #[derive(Default)]
@@ -22,64 +24,58 @@ pub(crate) struct Intent {
 
 #[derive(Default)]
 struct State {
-    durable: BTreeSet<u64>,
-    wanted: BTreeSet<u64>,
+    durable: Chunks,
+    wanted: Chunks,
     /// Used since the last clearing pass.
-    touched: BTreeSet<u64>,
+    touched: Chunks,
     /// Reported by lanes that had writes in flight when they adopted the pass's view.
-    busy: BTreeSet<u64>,
+    busy: Chunks,
 }
 
 impl Intent {
     /// Whether writes in `chunks` may start; if not, they are wanted from now on.
     pub(crate) fn enter(&self, chunks: &Range<u64>) -> bool {
-        let mut state = self.state.lock();
-        let missing: Vec<u64> =
-            chunks.clone().filter(|chunk| !state.durable.contains(chunk)).collect();
-        if missing.is_empty() {
-            state.touched.extend(chunks.clone());
+        let state = &mut *self.state.lock();
+        if state.durable.contains_all(chunks) {
+            chunks.clone().for_each(|chunk| state.touched.insert(chunk));
             return true;
         }
-        state.wanted.extend(missing);
+        let missing = chunks.clone().filter(|chunk| !state.durable.contains(*chunk));
+        missing.for_each(|chunk| state.wanted.insert(chunk));
         false
     }
 
     /// Whether all of `chunks` are durable.
     pub(crate) fn is_durable(&self, chunks: &Range<u64>) -> bool {
-        let state = self.state.lock();
-        chunks.clone().all(|chunk| state.durable.contains(&chunk))
+        self.state.lock().durable.contains_all(chunks)
     }
 
     /// Controller: takes what lanes want.
-    pub(crate) fn take_wanted(&self) -> BTreeSet<u64> {
+    pub(crate) fn take_wanted(&self) -> Chunks {
         std::mem::take(&mut self.state.lock().wanted)
     }
 
     /// Controller: says that these bits are on the members for good.
-    pub(crate) fn set_durable(&self, chunks: impl IntoIterator<Item = u64>) {
-        self.state.lock().durable.extend(chunks);
+    pub(crate) fn set_durable(&self, chunks: &Chunks) {
+        self.state.lock().durable.insert_all(chunks);
         self.grew.notify();
     }
 
     /// Controller: starts a clearing pass. Gives the chunks that nobody used since the last one.
-    pub(crate) fn begin_clearing(&self) -> BTreeSet<u64> {
-        let mut state = self.state.lock();
+    pub(crate) fn begin_clearing(&self) -> Chunks {
+        let state = &mut *self.state.lock();
         let touched = std::mem::take(&mut state.touched);
-        let (busy, idle) = std::mem::take(&mut state.durable)
-            .into_iter()
-            .partition(|chunk| touched.contains(chunk));
-        state.durable = busy;
-        state.busy.clear();
-        idle
+        state.busy = Chunks::default();
+        state.durable.split_off_others(&touched)
     }
 
     /// Controller: ends the pass when every lane has reported. Gives the chunks to clear.
-    pub(crate) fn end_clearing(&self, mut idle: BTreeSet<u64>) -> BTreeSet<u64> {
+    pub(crate) fn end_clearing(&self, mut idle: Chunks) -> Chunks {
         let mut state = self.state.lock();
         let busy = std::mem::take(&mut state.busy);
-        state.durable.extend(idle.intersection(&busy).copied().collect::<Vec<_>>());
-        idle.retain(|chunk| !busy.contains(chunk));
-        idle
+        let to_clear = idle.split_off_others(&busy);
+        state.durable.insert_all(&idle);
+        to_clear
     }
 
     /// Controller: whether any chunk is durable.
@@ -87,8 +83,9 @@ impl Intent {
         !self.state.lock().durable.is_empty()
     }
 
-    fn report_busy(&self, chunks: impl IntoIterator<Item = u64>) {
-        self.state.lock().busy.extend(chunks);
+    fn report_busy(&self, chunks: impl Iterator<Item = u64>) {
+        let mut state = self.state.lock();
+        chunks.for_each(|chunk| state.busy.insert(chunk));
     }
 }
 

@@ -9,6 +9,7 @@ use crate::backend::{IoError, MemberId};
 use crate::lane::join_all;
 use crate::ranges::Ranges;
 
+use super::super::chunks::Chunks;
 use super::{Controller, Member};
 
 /// The bitmap as the members have it, and as memory knows it.
@@ -35,7 +36,7 @@ impl Controller {
     /// Tells lanes which bits the members have from before.
     pub(super) fn announce_bitmap(&mut self) {
         if let Some(bitmap) = &self.bitmap {
-            self.array.intent.set_durable(bitmap.map.ranges().flatten());
+            self.array.intent.set_durable(&bitmap.map.ranges().flatten().collect());
             self.set_clearing_alarm();
         }
     }
@@ -46,11 +47,11 @@ impl Controller {
         let wanted = self.array.intent.take_wanted();
         let Some(bitmap) = &mut self.bitmap else { return };
         let chunks = bitmap.header.chunks();
-        let wanted: BTreeSet<u64> = wanted.into_iter().filter(|chunk| *chunk < chunks).collect();
-        let changed = wanted.iter().filter(|chunk| bitmap.map.set(**chunk));
-        let pages: BTreeSet<u64> = changed.map(|chunk| DirtyMap::page_of(*chunk)).collect();
+        let wanted: Chunks = wanted.iter().filter(|chunk| *chunk < chunks).collect();
+        let changed = wanted.iter().filter(|chunk| bitmap.map.set(*chunk));
+        let pages: BTreeSet<u64> = changed.map(DirtyMap::page_of).collect();
         if self.write_bitmap_pages(&pages).await {
-            self.array.intent.set_durable(wanted);
+            self.array.intent.set_durable(&wanted);
         }
         self.set_clearing_alarm();
     }
@@ -137,26 +138,28 @@ impl Controller {
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.
     /// First all that was written there is flushed on every member: after a power cut nothing else
     /// than the bits would tell that one of them lost it.
-    pub(super) async fn clear_bits(&mut self, chunks: BTreeSet<u64>) {
+    pub(super) async fn clear_bits(&mut self, chunks: Chunks) {
         if chunks.is_empty() {
             return;
         }
         if !self.flush_members().await || !self.may_clear_bits() {
-            return self.array.intent.set_durable(chunks);
+            return self.array.intent.set_durable(&chunks);
         }
         let Some(bitmap) = &mut self.bitmap else { return };
         let header = &bitmap.header;
-        let (kept, cleared): (BTreeSet<u64>, BTreeSet<u64>) = chunks
-            .into_iter()
-            .partition(|&chunk| self.unsynced.overlaps(&header.sectors_of(chunk..chunk + 1)));
-        let pages: BTreeSet<u64> = cleared.iter().map(|chunk| DirtyMap::page_of(*chunk)).collect();
-        for chunk in cleared {
-            bitmap.map.clear(chunk);
+        let unsynced = |chunk: u64| self.unsynced.overlaps(&header.sectors_of(chunk..chunk + 1));
+        let (mut kept, mut pages) = (Chunks::default(), BTreeSet::new());
+        for chunk in chunks.iter() {
+            if unsynced(chunk) {
+                kept.insert(chunk);
+            } else {
+                bitmap.map.clear(chunk);
+                pages.insert(DirtyMap::page_of(chunk));
+            }
         }
         // The array is whole: whoever leaves from now on can come back by the bits set after this.
         bitmap.header.events_cleared = bitmap.header.events;
-        self.array.intent.set_durable(kept);
-        let mut pages = pages;
+        self.array.intent.set_durable(&kept);
         if !pages.is_empty() {
             pages.insert(0);
             self.write_bitmap_pages(&pages).await;

@@ -1,7 +1,5 @@
 //! The end of a running array.
 
-use std::collections::BTreeSet;
-
 use super::{Controller, Reply, WriteMode};
 
 impl Controller {
@@ -40,7 +38,7 @@ impl Controller {
 
     async fn clear_all_bits(&mut self) {
         let Some(bitmap) = self.bitmap.as_ref().filter(|_| self.degraded() == 0) else { return };
-        let all: BTreeSet<u64> = bitmap.map.ranges().flatten().collect();
+        let all = bitmap.map.ranges().flatten().collect();
         self.clear_bits(all).await;
     }
 }
