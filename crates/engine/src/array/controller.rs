@@ -79,6 +79,8 @@ struct Member {
     /// While it is recovering: data up to this member sector are there for good.
     flushed_sectors: u64,
     bad: Arc<Ranges>,
+    /// While it is recovering: what recovery had to leave out of that.
+    holes: Arc<Ranges>,
 }
 
 /// What a device is to the array.
@@ -136,6 +138,7 @@ impl Controller {
             flushed_sectors: member.superblock.recovery_offset_sectors.unwrap_or(0),
             superblock: member.superblock,
             bad: Arc::new(member.bad),
+            holes: Arc::default(),
         });
         let view = array.views.current();
         Self {
@@ -393,6 +396,7 @@ fn member_view(member: &Member) -> MemberView {
         data_offset: member.superblock.data_offset_sectors,
         readable_sectors,
         bad: member.bad.clone(),
+        holes: member.holes.clone(),
         write_mostly: member.superblock.flags.write_mostly(),
     }
 }

@@ -98,6 +98,7 @@ fn first_view(start: &Start) -> ArrayView {
                 data_offset: member.superblock.data_offset_sectors,
                 readable_sectors: member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX),
                 bad: Arc::new(member.bad.clone()),
+                holes: Arc::default(),
                 write_mostly: member.superblock.flags.write_mostly(),
             });
         }

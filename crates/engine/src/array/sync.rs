@@ -56,6 +56,8 @@ pub(super) enum WindowError {
     Failed,
     /// There was no space behind a member.
     NoSpace,
+    /// What it lacks could only be computed from parity that a failed write or a crash left in doubt.
+    Doubted,
 }
 
 /// One run over a set of ranges.
@@ -177,6 +179,11 @@ impl SyncTask {
                 Err(WindowError::Failed) => {
                     self.skipped.borrow_mut().insert(window);
                     self.failed.set(true);
+                }
+                // It is gone round: what is computed from good parity need not wait for it.
+                Err(WindowError::Doubted) => {
+                    self.in_flight.borrow_mut().remove(&window.start);
+                    self.skipped.borrow_mut().insert(window);
                 }
                 Err(WindowError::NoSpace) => self.no_space.set(true),
             }

@@ -79,6 +79,8 @@ pub struct MemberView {
     pub readable_sectors: u64,
     /// Listed bad sectors, counted from `data_offset`.
     pub bad: Arc<Ranges>,
+    /// What recovery had to leave out below `readable_sectors`. It is written, never read.
+    pub holes: Arc<Ranges>,
     /// Read it only when nothing else can be read.
     pub write_mostly: bool,
 }
@@ -87,7 +89,10 @@ impl MemberView {
     /// Whether `sectors` sectors from `sector` (counted from `data_offset`) may be read.
     #[inline]
     pub fn can_read(&self, sector: u64, sectors: u64) -> bool {
-        sector + sectors <= self.readable_sectors && !self.bad.overlaps(&(sector..sector + sectors))
+        let range = sector..sector + sectors;
+        range.end <= self.readable_sectors
+            && !self.bad.overlaps(&range)
+            && !self.holes.overlaps(&range)
     }
 }
 

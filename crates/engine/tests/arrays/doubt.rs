@@ -4,6 +4,7 @@ use mdspace_engine::array::Action;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::RequestError;
+use mdspace_engine::status::{SyncAction, SyncEnd};
 
 use crate::shapes::{self, DATA_OFFSET, Shape};
 use crate::world::{SECTOR, Setup, World};
@@ -56,5 +57,44 @@ fn unreadable_sectors_are_answered_but_not_mended_before_the_first_resync() {
         world.disks.disk(3).unreadable.extend(DATA_OFFSET..DATA_OFFSET + 4);
         world.verify();
         assert!(!world.disks.disk(3).writes.is_empty(), "{world}");
+    }
+}
+
+/// The row whose write failed half-way cannot be rebuilt; all others can.
+#[test]
+fn a_rebuild_goes_round_a_row_in_doubt() {
+    for (seed, shape) in (20..).zip([shapes::RAID5, shapes::RAID5.without_bitmap()]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        let row = u64::from(shape.chunk_sectors) * u64::from(shape.disks - 1);
+        // The dirty mark and the row's bits are on the members before the error comes.
+        world.write_random(row, row);
+        world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+        let failed = world.write(row, vec![9; row as usize * SECTOR]);
+        assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+        world.disks.disk(1).write_error = None;
+        world.fail(0);
+        let spare = usize::from(shape.disks);
+        world.add(spare).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("the end of a rebuild", |status| {
+            status.sync.action == SyncAction::Idle && status.sync.last_end.is_some()
+        });
+        let sync = world.status().sync;
+        assert_eq!(sync.last_end, Some(SyncEnd::Incomplete), "{world}");
+        assert_eq!(sync.skipped.sectors, u64::from(shape.chunk_sectors), "{world}");
+        let before = world.read(0, row).unwrap();
+        world.compare(0, &before);
+        let rest = world.read(2 * row, world.sectors() - 2 * row).unwrap();
+        world.compare(2 * row, &rest);
+        assert!(world.read(row, row).is_err(), "old parity answers for new data ({world})");
+        // The superblock promises nothing behind the hole, and no more than it fills.
+        let superblock = world.disks.superblock(spare).unwrap();
+        let chunk = u64::from(shape.chunk_sectors);
+        assert_eq!(superblock.recovery_offset_sectors, Some(chunk), "{world}");
+        // What was rebuilt behind it is read from there: the others were not needed.
+        world.disks.reset_counts();
+        world.read(2 * row, world.sectors() - 2 * row).unwrap();
+        assert!(world.disks.disk(spare).sectors_read() > 0, "{world}");
     }
 }

@@ -153,8 +153,8 @@ impl Controller {
         };
         let by_bitmap = state != MemberState::Spare;
         self.forget_twin(&superblock);
-        let (flushed_sectors, bad) = (0, Arc::default());
-        let member = Member { id, info, superblock, state, flushed_sectors, bad };
+        let (flushed_sectors, bad, holes) = (0, Arc::default(), Arc::default());
+        let member = Member { id, info, superblock, state, flushed_sectors, bad, holes };
         self.prepare(&member, by_bitmap).await?;
         self.members.push(member);
         if by_bitmap {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::MemberId;
@@ -118,6 +119,9 @@ impl Controller {
         if !self.sync.stuck {
             self.give_spares_a_slot().await;
         }
+        if !self.sync.stuck {
+            self.go_back_to_holes();
+        }
         let recovering = self.recovering();
         if !recovering.is_empty() && !self.sync.stuck {
             self.start_recovery(&recovering).await;
@@ -159,6 +163,24 @@ impl Controller {
             self.doubted.iter().for_each(|range| todo.remove(&range));
         }
         Some(todo).filter(|todo| !todo.is_empty())
+    }
+
+    /// Recovery that is started again begins where the last one first left something out.
+    fn go_back_to_holes(&mut self) {
+        let mut went_back = false;
+        for member in self.members.iter_mut().filter(|member| !member.holes.is_empty()) {
+            if let (MemberState::Recovering(_, done), Some(hole)) =
+                (&mut member.state, member.holes.iter().next())
+            {
+                *done = hole.start.min(*done);
+            }
+            member.holes = Arc::default();
+            went_back = true;
+        }
+        if went_back {
+            self.publish();
+            self.array.views.settle();
+        }
     }
 
     fn recovering(&self) -> Vec<(MemberId, Slot, u64)> {
@@ -295,6 +317,7 @@ impl Controller {
                         && run.is_some_and(|run| run.members.contains(&member.id))
                     {
                         *known = done.max(*known);
+                        member.holes = Arc::new(task.skipped());
                     }
                 }
             }
@@ -314,7 +337,9 @@ impl Controller {
         }
         for member in &mut self.members {
             if let MemberState::Recovering(_, done) = member.state {
-                member.flushed_sectors = done;
+                // On disk there is but one offset, and all below it is promised.
+                let hole = member.holes.iter().next().map_or(done, |hole| hole.start);
+                member.flushed_sectors = done.min(hole);
             }
         }
         self.update_superblocks().await;

@@ -21,6 +21,7 @@ fn view(unsynced: Ranges) -> ArrayView {
         data_offset: 0,
         readable_sectors: u64::MAX,
         bad: Arc::default(),
+        holes: Arc::default(),
         write_mostly: index == 0,
     };
     ArrayView {

@@ -48,7 +48,7 @@ async fn recover(
     for slot in slots {
         let place = place_of(map, row, *slot);
         let rebuilt = port.read_for_rebuild(map, row, columns, place, &mut unreadable).await;
-        let mut blocks = rebuilt.map_err(|_| WindowError::Failed)?;
+        let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns))?;
         let block = blocks.take(place).expect("just rebuilt");
         let view = port.view();
         let Some(member) = view.member(*slot) else { continue };
@@ -57,6 +57,15 @@ async fn recover(
         writes.push(MemberWrite { member: member.id, io });
     }
     finish(port, writes).await
+}
+
+fn why_not(port: &ArrayLane, row: &Row, columns: &Columns) -> WindowError {
+    let start = row.member_sector();
+    let range = start + u64::from(columns.start)..start + u64::from(columns.end);
+    match port.with_view(|view| view.doubted.overlaps(&range)) {
+        true => WindowError::Doubted,
+        false => WindowError::Failed,
+    }
 }
 
 /// Compares parity with data; with `mend`, writes parity that is wrong.
