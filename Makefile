@@ -14,7 +14,7 @@ GROUP := tools/group
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 
 .PHONY: demo build check test test-all soak tools fmt lint docs unit model sim tree kernel \
-	clients members kills documents durability interop matrix fuzz
+	clients members kills documents durability instructions interop matrix fuzz
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -27,7 +27,7 @@ build:
 
 check: fmt lint docs unit model sim tree
 
-test: tools check kernel clients members kills documents durability interop
+test: tools check kernel clients members kills documents durability instructions interop
 
 test-all: test matrix fuzz
 
@@ -82,6 +82,10 @@ documents:
 
 durability:
 	@$(GROUP) durability 400 $(OUTSIDE) durability::
+
+# Instructions a request, of the optimised program.
+instructions:
+	@$(GROUP) instructions 600 $(OUTSIDE) instructions::
 
 interop:
 	@$(GROUP) interop 1200 $(OUTSIDE) interop::
