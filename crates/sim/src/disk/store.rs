@@ -115,6 +115,9 @@ impl Store {
     }
 
     pub(super) fn settle(&mut self, write: WriteId) {
+        // A flush that failed meanwhile takes nothing away from a write that promises durability itself.
+        let own = self.volatile.values_mut().flatten().filter(|version| version.write == write);
+        own.for_each(|version| version.doomed = false);
         self.persist(|other| other == write);
         self.acknowledged.remove(&write);
     }
