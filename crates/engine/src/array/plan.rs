@@ -148,10 +148,11 @@ pub enum Method {
 pub enum RmwLevel {
     /// Only those that can be done in no other way.
     Never,
-    /// Those that read less than in any other way.
-    #[default]
+    /// Those that read less than in any other way: what md starts with.
     FewerReads,
-    /// Also those that read as much.
+    /// Also those that read as much: they touch half as many members, each twice. Unlike md's, our
+    /// default, for drives that need not wait for a turn between the two.
+    #[default]
     Preferred,
 }
 
