@@ -144,7 +144,7 @@ impl ArrayLane {
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
             if complete && self.still_holds(&view.epoch, &work, &state, &unreadable) {
-                let keep = worth_keeping && state.parity_trusted && plan.segments.len() == 1;
+                let keep = worth_keeping && state.parity_trusted && plan.leaves_blocks(&state);
                 break self.compute(&work, &state, &plan, blocks, keep);
             }
         };
@@ -292,6 +292,13 @@ impl ArrayLane {
 }
 
 impl RoundPlan {
+    /// Whether it knows more of the row than parity and what its clients wrote: a row that is written
+    /// whole would be copied into the cache for nothing, since who writes whole rows reads none.
+    fn leaves_blocks(&self, state: &RowState) -> bool {
+        let [(segment, _)] = &self.segments[..] else { return false };
+        segment.touched.whole.count() < state.data_count
+    }
+
     /// Plans each segment by itself. `None`: too much is lost for one of them.
     fn new(cover: &Cover, state: &RowState, cached: &Places, rmw: RmwLevel) -> Option<Self> {
         let mut reads: SmallVec<[Span; 6]> = SmallVec::new();
