@@ -120,7 +120,7 @@ lower=/
 mount -t overlay root -o lowerdir=$lower,upperdir=/run/ov/u,workdir=/run/ov/w /run/ov/m || { echo no overlay; halt -f; }
 cd /run/ov/m && mkdir -p mnt && pivot_root . mnt && umount -l mnt/proc && umount -l mnt && cd /
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs run /run; mount -t devtmpfs dev /dev
-mount -t debugfs debug /sys/kernel/debug; mount -t tmpfs vt /var/tmp
+mount -t debugfs debug /sys/kernel/debug
 mkdir -p /dev/shm /dev/pts; mount -t tmpfs shm /dev/shm; mount -t devpts pts /dev/pts
 mkdir -p /run/mdadm /run/lock /run/ctl /run/share "$W"; ln -sfn /proc/self/fd /dev/fd; ln -sfn /proc/mounts /etc/mtab
 mount -t hostfs none /run/ctl -o "$W/ctl"; mount -t hostfs none /run/share -o "$SHARE_HOST"
