@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
-use mdspace_io::{MemberTable, OpenMode};
+use mdspace_io::{MemberTable, OpenError, OpenMode};
 
 use crate::failure::Failure;
 use crate::member_probe::{self, refused};
@@ -88,7 +88,7 @@ impl OpenMembers {
         open.iter().for_each(|(_, id)| self.table.close(*id));
         let until = Instant::now() + patience;
         for (name, id) in open {
-            while !self.table.is_closed(id) {
+            while !self.table.is_closed(id) || !self.is_free(&name) {
                 if Instant::now() >= until {
                     tracing::warn!("{name} has requests under way still");
                     return;
@@ -96,6 +96,18 @@ impl OpenMembers {
                 thread::sleep(CLOSE_LOOK_EVERY);
             }
         }
+    }
+
+    /// Whether the kernel has let go of a member that every lane has let go of: a ring gives a file
+    /// back a moment after it was taken out of it. One that cannot be opened is nobody's.
+    fn is_free(&self, name: &str) -> bool {
+        let mode = OpenMode { read_only: true, ..OpenMode::RUN };
+        match self.table.open(name, mode) {
+            Ok((id, _)) => self.table.close(id),
+            Err(OpenError::InUse { .. }) => return false,
+            Err(_) => {}
+        }
+        true
     }
 
     /// The member that the user means: by its name, else by what the name leads to.
