@@ -99,8 +99,8 @@ impl ArrayLane {
         let block = blocks.take(place).expect("just rebuilt");
         // Before the first resync parity is right only where something was written since: it answers for
         // a block that is lost, but what was there before the array must not be written over with it.
-        let trusted = row_state(&self.view(), map, row, &columns, &unreadable).parity_trusted;
-        if mend && trusted && unreadable.has(place) {
+        let trusted = || row_state(&self.view(), map, row, &columns, &unreadable).parity_trusted;
+        if mend && unreadable.has(place) && trusted() {
             self.mend(map, row, &columns, place, &block).await;
         }
         Ok(block)
