@@ -183,7 +183,9 @@ pub fn write(
     cached: &Places,
     rmw: RmwLevel,
 ) -> Option<WritePlan> {
-    let plans = [reconstruct(row, touched), read_modify(row, touched), recover(row)];
+    // Where nothing that it needs is lost, reconstruct reads a part of what recover would.
+    let all_data = reconstruct(row, touched).or_else(|| recover(row));
+    let plans = [all_data, read_modify(row, touched)];
     let plans = plans.into_iter().flatten();
     let plans = plans.map(|plan| WritePlan { reads: plan.reads.without(cached), ..plan });
     plans.min_by_key(|plan| {
