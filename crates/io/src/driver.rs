@@ -1,5 +1,6 @@
 //! What one lane's thread does for its I/O: the backend of the engine, over a queue of calls.
 
+mod at_once;
 mod device;
 mod lease;
 mod member_op;
@@ -256,9 +257,9 @@ impl Drop for Driver {
 impl Backend for Driver {
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
         let Some(device) = self.devices.borrow_mut().find(io.member, &self.queue) else {
-            return Submitted::Done(member_op::refuse(io.op, io_error(libc::ENODEV)));
+            return Submitted::Done(at_once::refuse(io.op, io_error(libc::ENODEV)));
         };
-        let op = match member_op::at_once(self, &device.member, io.op) {
+        let op = match at_once::answer(self, &device.member, io.op) {
             Ok(done) => return Submitted::Done(done),
             Err(op) => op,
         };

@@ -222,7 +222,7 @@ fn is_aligned(place: &Place, align: usize) -> bool {
     place.at.addr().is_multiple_of(align)
 }
 
-fn payload_of_sink(sink: &dyn Sink) -> Option<&Payload> {
+pub(super) fn payload_of_sink(sink: &dyn Sink) -> Option<&Payload> {
     sink.as_any().downcast_ref()
 }
 

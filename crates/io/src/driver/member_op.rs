@@ -2,13 +2,11 @@
 
 use std::rc::Rc;
 
-use mdspace_engine::backend::{
-    Backend, IoDone, IoError, IoErrorKind, IoOp, ReadInto, Ticket, WriteFrom,
-};
+use mdspace_engine::backend::{Backend, IoDone, IoError, IoOp, Ticket};
 use mdspace_engine::time::Time;
 
 use crate::errno::io_error;
-use crate::member::{self, Answer, Arrival, Kept, Kind, Member, Ram};
+use crate::member::{self, Answer, Arrival, Kept, Kind, Member};
 use crate::queue::{Call, run_file};
 
 use super::device::Device;
@@ -225,31 +223,6 @@ impl MemberOp {
     }
 }
 
-/// Answers an I/O that needs no waiting: of a member in memory, or one that is refused.
-#[inline]
-pub(super) fn at_once(driver: &Driver, member: &Member, op: IoOp) -> Result<IoDone, IoOp> {
-    if let Err(error) = check(member, &op) {
-        return Ok(refuse(op, error));
-    }
-    if matches!(op, IoOp::Flush) && !driver.flushes {
-        return Ok(IoDone { result: Ok(()), buffer: None });
-    }
-    let work = match &member.device {
-        member::Device::Ram(ram) => {
-            let mut work = Work::new(driver, member, op).0;
-            work.serve(ram);
-            work
-        }
-        member::Device::Null(null) if null.is_immediate() => {
-            let mut work = Work::new(driver, member, op).0;
-            work.pretend(null.kept());
-            work
-        }
-        member::Device::Null(_) | member::Device::File { .. } => return Err(op),
-    };
-    Ok(work.end(Ok(()), &driver.stock))
-}
-
 impl Work {
     /// The work of an operation, and how it becomes durable.
     #[inline]
@@ -294,31 +267,6 @@ impl Work {
             Self::Discard(_) | Self::Zero(_) | Self::Flush => None,
         };
         IoDone { result, buffer }
-    }
-
-    /// Does the work in memory.
-    fn serve(&mut self, ram: &Ram) {
-        match self {
-            Self::Read(transfer) => {
-                let place = transfer.lease.place(0);
-                // SAFETY: the lease's memory is `len` bytes, and no member's.
-                unsafe { ram.read(transfer.offset as usize, place.at, place.len) }
-            }
-            Self::Write(transfer) => {
-                let len = transfer.lease.len();
-                while transfer.done < len {
-                    let place = transfer.lease.place(transfer.done);
-                    let offset = transfer.offset as usize + transfer.done;
-                    // SAFETY: as for reads.
-                    unsafe { ram.write(offset, place.at, place.len) }
-                    transfer.done += place.len;
-                }
-            }
-            Self::Discard(extent) | Self::Zero(extent) => {
-                ram.zero(extent.offset as usize, extent.len as usize);
-            }
-            Self::Flush => {}
-        }
     }
 
     /// Does the work of a member that keeps little.
@@ -366,37 +314,4 @@ impl Transfer {
         }
         self.done == len || self.done == before
     }
-}
-
-/// Whether the member can be asked this at all.
-fn check(member: &Member, op: &IoOp) -> Result<(), IoError> {
-    let (sector, bytes, writes) = match op {
-        IoOp::Read { sector, into } => (*sector, into.len() as u64, false),
-        IoOp::Write { sector, from, .. } => (*sector, from.len() as u64, true),
-        IoOp::Flush => return Ok(()),
-        IoOp::Discard { .. } if !member.info.discard_zeroes => {
-            return Err(io_error(libc::EOPNOTSUPP));
-        }
-        IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
-            (*sector, sectors.saturating_mul(512), true)
-        }
-    };
-    if writes && member.read_only {
-        return Err(io_error(libc::EROFS));
-    }
-    let end = sector.checked_mul(512).and_then(|start| start.checked_add(bytes));
-    match end {
-        Some(end) if end <= member.info.sectors * 512 => Ok(()),
-        _ => Err(IoError { kind: IoErrorKind::Medium, errno: libc::ENODATA }),
-    }
-}
-
-/// Answers an I/O that cannot begin, and gives its buffer back.
-pub(super) fn refuse(op: IoOp, error: IoError) -> IoDone {
-    let buffer = match op {
-        IoOp::Read { into: ReadInto::Buffer(buffer, _), .. } => Some(buffer),
-        IoOp::Write { from: WriteFrom::Buffer(buffer, _), .. } => Some(buffer),
-        _ => None,
-    };
-    IoDone { result: Err(error), buffer }
 }

@@ -1,0 +1,193 @@
+//! I/Os that end where they begin: of members in memory, and those that are refused.
+
+use std::ops::Range;
+
+use mdspace_engine::backend::{IoDone, IoError, IoErrorKind, IoOp, ReadInto, WriteFrom};
+use mdspace_engine::memory::{Buffer, Sink, Source};
+
+use crate::errno::io_error;
+use crate::member::{Device, Kept, Member, Ram};
+
+use super::lease::payload_of_sink;
+use super::{Driver, Stock};
+
+/// Answers an I/O that needs no waiting; gives back one that does.
+#[inline]
+pub(super) fn answer(driver: &Driver, member: &Member, op: IoOp) -> Result<IoDone, IoOp> {
+    if let Err(error) = check(member, &op) {
+        return Ok(refuse(op, error));
+    }
+    match &member.device {
+        Device::Ram(ram) => Ok(serve(ram, op, &driver.stock)),
+        Device::Null(null) if null.is_immediate() => Ok(serve(null.kept(), op, &driver.stock)),
+        _ if matches!(op, IoOp::Flush) && !driver.flushes => Ok(done(None)),
+        Device::Null(_) | Device::File { .. } => Err(op),
+    }
+}
+
+/// What a member in memory does. Lengths and places have been checked.
+trait InMemory {
+    /// Copies `len` bytes at `offset` to `to`.
+    ///
+    /// # Safety
+    /// `to` has room for `len` bytes, outside the member.
+    unsafe fn read(&self, offset: u64, to: *mut u8, len: usize);
+
+    /// Takes bytes for `offset`.
+    fn write(&self, offset: u64, from: &[u8]);
+
+    /// Makes the range read as zeroes.
+    fn zero(&self, offset: u64, len: u64);
+}
+
+impl InMemory for Ram {
+    #[inline]
+    unsafe fn read(&self, offset: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's word.
+        unsafe { self.read(offset as usize, to, len) }
+    }
+
+    #[inline]
+    fn write(&self, offset: u64, from: &[u8]) {
+        // SAFETY: a slice is never a member's memory, of which no reference is made.
+        unsafe { self.write(offset as usize, from.as_ptr(), from.len()) }
+    }
+
+    fn zero(&self, offset: u64, len: u64) {
+        self.zero(offset as usize, len as usize);
+    }
+}
+
+impl InMemory for Kept {
+    #[inline]
+    unsafe fn read(&self, offset: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's word.
+        unsafe { self.read(offset, to, len) }
+    }
+
+    #[inline]
+    fn write(&self, offset: u64, from: &[u8]) {
+        // SAFETY: as for `Ram`.
+        unsafe { self.write(offset, from.as_ptr(), from.len()) }
+    }
+
+    fn zero(&self, offset: u64, len: u64) {
+        self.zero(offset, len as usize);
+    }
+}
+
+#[inline]
+fn serve(member: &impl InMemory, op: IoOp, stock: &Stock) -> IoDone {
+    match op {
+        IoOp::Read { sector, into: ReadInto::Buffer(mut buffer, range) } => {
+            let to = &mut buffer[range];
+            // SAFETY: the room of a slice; no member's, as for `write`.
+            unsafe { member.read(sector * 512, to.as_mut_ptr(), to.len()) };
+            done(Some(buffer))
+        }
+        IoOp::Read { sector, into: ReadInto::Sink(sink, range) } => {
+            read_into(member, sector * 512, &*sink, range, stock);
+            done(None)
+        }
+        IoOp::Write { sector, from, .. } => write(member, sector * 512, from, stock),
+        IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+            member.zero(sector * 512, sectors * 512);
+            done(None)
+        }
+        IoOp::Flush => done(None),
+    }
+}
+
+fn read_into(
+    member: &impl InMemory,
+    offset: u64,
+    sink: &dyn Sink,
+    range: Range<usize>,
+    stock: &Stock,
+) {
+    if let Some(payload) = payload_of_sink(sink) {
+        payload.filling();
+        // SAFETY: the payload's room for the range; it may be filled.
+        unsafe { member.read(offset, payload.at(&range), range.len()) };
+        return payload.filled();
+    }
+    let mut bounce = stock.allocate(range.len());
+    // SAFETY: the buffer's room.
+    unsafe { member.read(offset, bounce.as_mut_ptr(), bounce.len()) };
+    sink.put(range.start, &bounce);
+    stock.recycle(bounce);
+}
+
+fn write(member: &impl InMemory, offset: u64, from: WriteFrom, stock: &Stock) -> IoDone {
+    match from {
+        WriteFrom::Buffer(buffer, range) => {
+            member.write(offset, &buffer[range]);
+            return done(Some(buffer));
+        }
+        WriteFrom::Shared(buffer, range) => member.write(offset, &buffer[range]),
+        WriteFrom::Source(source, range) => write_from(member, offset, &*source, range, stock),
+        WriteFrom::Gather(parts) => {
+            let mut at = offset;
+            for (source, range) in parts {
+                let len = range.len() as u64;
+                write_from(member, at, &*source, range, stock);
+                at += len;
+            }
+        }
+    }
+    done(None)
+}
+
+fn write_from(
+    member: &impl InMemory,
+    offset: u64,
+    source: &dyn Source,
+    range: Range<usize>,
+    stock: &Stock,
+) {
+    if let Some(bytes) = source.stable() {
+        return member.write(offset, &bytes[range]);
+    }
+    let mut bounce = stock.allocate(range.len());
+    source.take(range.start, &mut bounce);
+    member.write(offset, &bounce);
+    stock.recycle(bounce);
+}
+
+fn done(buffer: Option<Buffer>) -> IoDone {
+    IoDone { result: Ok(()), buffer }
+}
+
+/// Whether the member can be asked this at all.
+#[inline]
+fn check(member: &Member, op: &IoOp) -> Result<(), IoError> {
+    let (sector, bytes, writes) = match op {
+        IoOp::Read { sector, into } => (*sector, into.len() as u64, false),
+        IoOp::Write { sector, from, .. } => (*sector, from.len() as u64, true),
+        IoOp::Flush => return Ok(()),
+        IoOp::Discard { .. } if !member.info.discard_zeroes => {
+            return Err(io_error(libc::EOPNOTSUPP));
+        }
+        IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+            (*sector, sectors.saturating_mul(512), true)
+        }
+    };
+    if writes && member.read_only {
+        return Err(io_error(libc::EROFS));
+    }
+    let end = sector.checked_mul(512).and_then(|start| start.checked_add(bytes));
+    match end {
+        Some(end) if end <= member.info.sectors * 512 => Ok(()),
+        _ => Err(IoError { kind: IoErrorKind::Medium, errno: libc::ENODATA }),
+    }
+}
+
+/// Answers an I/O that cannot begin, and gives its buffer back.
+pub(super) fn refuse(op: IoOp, error: IoError) -> IoDone {
+    let buffer = match op {
+        IoOp::Read { into: ReadInto::Buffer(buffer, _), .. } => Some(buffer),
+        IoOp::Write { from: WriteFrom::Buffer(buffer, _), .. } => Some(buffer),
+        _ => None,
+    };
+    IoDone { result: Err(error), buffer }
+}
