@@ -69,7 +69,9 @@ pub struct Lane {
     ops: RefCell<Ops>,
     timers: RefCell<Timers>,
     remote: Arc<Remote>,
-    traffic: Cell<Traffic>,
+    member_ios: Cell<u64>,
+    member_bytes: Cell<u64>,
+    copied_bytes: Cell<u64>,
     /// The task that is being polled.
     current: Cell<TaskSlot>,
     /// Tasks that wait for the next turn.
@@ -87,7 +89,9 @@ impl Lane {
             ops: RefCell::default(),
             timers: RefCell::default(),
             remote,
-            traffic: Cell::default(),
+            member_ios: Cell::default(),
+            member_bytes: Cell::default(),
+            copied_bytes: Cell::default(),
             current: Cell::new(0),
             next_turn: RefCell::default(),
         })
@@ -110,21 +114,21 @@ impl Lane {
 
     /// What the lane has done so far.
     pub fn traffic(&self) -> Traffic {
-        self.traffic.get()
+        Traffic {
+            member_ios: self.member_ios.get(),
+            member_bytes: self.member_bytes.get(),
+            copied_bytes: self.copied_bytes.get(),
+        }
     }
 
     /// Counts bytes that were copied in memory.
     pub(crate) fn count_copy(&self, bytes: usize) {
-        let mut traffic = self.traffic.get();
-        traffic.copied_bytes += bytes as u64;
-        self.traffic.set(traffic);
+        self.copied_bytes.set(self.copied_bytes.get() + bytes as u64);
     }
 
     fn count_io(&self, io: &MemberIo) {
-        let mut traffic = self.traffic.get();
-        traffic.member_ios += 1;
-        traffic.member_bytes += io.op.bytes() as u64;
-        self.traffic.set(traffic);
+        self.member_ios.set(self.member_ios.get() + 1);
+        self.member_bytes.set(self.member_bytes.get() + io.op.bytes() as u64);
     }
 
     /// Starts a task. It runs for the first time in the next turn.
@@ -141,13 +145,13 @@ impl Lane {
     /// polled; a future dropped early leaves the I/O to the backend.
     pub fn io(&self, io: MemberIo) -> Io<'_> {
         self.count_io(&io);
-        let ticket = self.ops.borrow_mut().reserve();
+        let ticket = self.ops.borrow().next();
         match self.backend.submit(ticket, io) {
-            Submitted::Done(done) => {
-                self.ops.borrow_mut().release(ticket);
-                Io::done(self, done)
+            Submitted::Done(done) => Io::done(self, done),
+            Submitted::Pending => {
+                self.ops.borrow_mut().begin(ticket);
+                Io::pending(self, ticket)
             }
-            Submitted::Pending => Io::pending(self, ticket),
         }
     }
 
@@ -155,14 +159,11 @@ impl Lane {
     /// once when the backend had it at once; `owner` is not called then.
     pub fn io_direct(&self, io: MemberIo, owner: &Rc<dyn OpOwner>, tag: u64) -> Option<IoDone> {
         self.count_io(&io);
-        let ticket = self.ops.borrow_mut().reserve();
+        let ticket = self.ops.borrow().next();
         match self.backend.submit(ticket, io) {
-            Submitted::Done(done) => {
-                self.ops.borrow_mut().release(ticket);
-                Some(done)
-            }
+            Submitted::Done(done) => Some(done),
             Submitted::Pending => {
-                self.ops.borrow_mut().direct(ticket, owner.clone(), tag);
+                self.ops.borrow_mut().begin_direct(ticket, owner.clone(), tag);
                 None
             }
         }

@@ -44,17 +44,33 @@ pub(super) enum Finished {
 }
 
 impl Ops {
-    pub(super) fn reserve(&mut self) -> Ticket {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(OpSlot { generation: 0, state: OpState::Free });
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 I/Os in flight")
-        });
-        let entry = &mut self.slots[slot as usize];
-        entry.state = OpState::Waiting(None);
-        Ticket { slot, generation: entry.generation }
+    /// The ticket of the next I/O, should it not be done at once.
+    pub(super) fn next(&self) -> Ticket {
+        match self.free.last() {
+            Some(&slot) => Ticket { slot, generation: self.slots[slot as usize].generation },
+            None => {
+                let slot = u32::try_from(self.slots.len());
+                Ticket { slot: slot.expect("fewer than 2^32 I/Os in flight"), generation: 0 }
+            }
+        }
     }
 
-    pub(super) fn release(&mut self, ticket: Ticket) -> Option<IoDone> {
+    /// Takes note that the I/O with the next ticket is under way.
+    pub(super) fn begin(&mut self, ticket: Ticket) {
+        assert!(ticket == self.next(), "nothing was started in between");
+        if self.free.pop().is_none() {
+            self.slots.push(OpSlot { generation: 0, state: OpState::Free });
+        }
+        self.slots[ticket.slot as usize].state = OpState::Waiting(None);
+    }
+
+    /// As [`begin`](Self::begin), with an owner who takes the end.
+    pub(super) fn begin_direct(&mut self, ticket: Ticket, owner: Rc<dyn OpOwner>, tag: u64) {
+        self.begin(ticket);
+        self.slot(ticket).state = OpState::Direct(owner, tag);
+    }
+
+    fn release(&mut self, ticket: Ticket) -> Option<IoDone> {
         let entry = self.slot(ticket);
         entry.generation = entry.generation.wrapping_add(1);
         let state = std::mem::replace(&mut entry.state, OpState::Free);
@@ -63,10 +79,6 @@ impl Ops {
             OpState::Done(done) => Some(done),
             _ => None,
         }
-    }
-
-    pub(super) fn direct(&mut self, ticket: Ticket, owner: Rc<dyn OpOwner>, tag: u64) {
-        self.slot(ticket).state = OpState::Direct(owner, tag);
     }
 
     pub(super) fn finish(&mut self, ticket: Ticket, done: IoDone) -> Finished {
