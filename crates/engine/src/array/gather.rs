@@ -10,7 +10,9 @@
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -74,6 +76,10 @@ pub(super) struct Gather {
     rows: RefCell<BTreeMap<u64, RowWrites>>,
     /// Rounds started so far.
     started: Cell<u64>,
+    /// Started rounds that no task runs yet.
+    ready: RefCell<VecDeque<Round>>,
+    /// Whether a task will look at them.
+    attended: Cell<bool>,
     /// The stripes that this lane wrote to.
     pub(super) recent: RefCell<Recent>,
 }
@@ -259,12 +265,48 @@ impl ArrayLane {
         let mut rows = self.gather.rows.borrow_mut();
         rows.entry(round.row).or_default().under_way.push(under_way);
         drop(rows);
-        let this = self.clone();
-        self.lane.spawn(async move {
+        self.gather.ready.borrow_mut().push_back(round);
+        self.attend();
+    }
+
+    /// Sees to it that a task runs the rounds that are ready.
+    fn attend(self: &Rc<Self>) {
+        if !self.gather.attended.replace(true) {
+            let this = self.clone();
+            self.lane.spawn(async move { this.run_rounds().await });
+        }
+    }
+
+    /// Runs rounds until none is ready. One that must wait leaves the others to another task: where
+    /// members answer at once, one task runs them all.
+    async fn run_rounds(self: Rc<Self>) {
+        while let Some(round) = self.next_round() {
             let (row, columns) = (round.row, round.columns.clone());
-            this.run_round(round).await;
-            this.round_ended(row, &columns);
-        });
+            let mut run = pin!(self.run_round(round));
+            poll_fn(|context| {
+                let polled = run.as_mut().poll(context);
+                if polled.is_pending() {
+                    self.leave_ready();
+                }
+                polled
+            })
+            .await;
+            self.round_ended(row, &columns);
+        }
+    }
+
+    fn next_round(&self) -> Option<Round> {
+        let next = self.gather.ready.borrow_mut().pop_front();
+        self.gather.attended.set(next.is_some());
+        next
+    }
+
+    /// The running task waits: what is ready needs another one.
+    fn leave_ready(self: &Rc<Self>) {
+        self.gather.attended.set(false);
+        if !self.gather.ready.borrow().is_empty() {
+            self.attend();
+        }
     }
 
     /// Lets those go that waited for the round, and an unfinished row of its stream.
