@@ -4,6 +4,7 @@
 pub mod array;
 pub mod assembly;
 pub mod backend;
+pub mod balance;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod create;
