@@ -148,6 +148,24 @@ impl Source for Buffer {
     }
 }
 
+impl Source for SharedBytes {
+    fn len(&self) -> usize {
+        self.deref().len()
+    }
+    fn stable(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+    fn shared(&self) -> Option<SharedBytes> {
+        Some(self.clone())
+    }
+    fn take(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self[offset..offset + out.len()]);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 /// A stock of buffers in powers of two, so that the data path never asks the allocator twice.
 ///
 /// Bounded: it keeps at most `keep_bytes` and lets the rest go.

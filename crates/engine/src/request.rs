@@ -116,11 +116,6 @@ impl Queue {
         .await
     }
 
-    /// Wakes `waker` at the next completion that arrives.
-    pub(crate) fn wake_next(&self, waker: &Waker) {
-        *self.waiting.borrow_mut() = Some(waker.clone());
-    }
-
     /// Counts a request that was submitted. For whoever runs requests, as [`end`](Self::end) is.
     pub fn begin(&self) {
         self.in_flight.set(self.in_flight.get() + 1);

@@ -10,13 +10,13 @@ use std::task::Poll;
 use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
 use crate::geometry::Geometry;
 use crate::lane::{Io, Lane, OpOwner, first_of};
-use crate::memory::{Buffer, Sink, Source};
+use crate::memory::{Buffer, SharedBytes, Sink, Source};
 use crate::request::{Queue, Request, RequestError};
 use crate::signal::Signal;
 
 use super::Array;
 use super::gather::Gather;
-use super::handover::{LaneHandover, Write};
+use super::handover::LaneHandover;
 use super::intent::LaneIntent;
 use super::read::DirectReads;
 use super::view::{ArrayView, MemberView, WriteMode};
@@ -80,17 +80,6 @@ impl ArrayLane {
         queue.begin();
         let request = match request {
             Request::Read { sector, into } if self.read_direct(queue, tag, sector, &into) => return,
-            Request::Write { sector, from, fua } if self.has_workers() => {
-                return self.share(Write { queue: queue.clone(), tag, sector, from, fua });
-            }
-            request => request,
-        };
-        self.start(queue, tag, request);
-    }
-
-    /// Starts a request here that was counted.
-    pub(super) fn start(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
-        let request = match request {
             Request::Write { sector, from, fua } if self.gathers() => {
                 return self.write_parity(queue, tag, sector, from, fua);
             }
@@ -217,6 +206,7 @@ impl ArrayLane {
         let mut copy = self.lane.backend().allocate(from.len());
         from.take(0, &mut copy);
         self.lane.count_copy(copy.len());
+        let copy: SharedBytes = Arc::new(copy);
         Rc::new(copy)
     }
 

@@ -24,6 +24,7 @@ use crate::request::{Queue, RequestError};
 use super::array_lane::{ArrayLane, SECTOR_BYTES, whole_sectors};
 use super::cache::Recent;
 use super::claims::Columns;
+use super::handover::Results;
 use super::plan::Place;
 use super::round::Round;
 
@@ -37,7 +38,8 @@ pub(super) struct Piece {
     /// Where its bytes begin in the source.
     pub(super) first_byte: usize,
     pub(super) fua: bool,
-    pub(super) ending: Ending,
+    /// None on a worker: the answer leaves from home.
+    pub(super) ending: Option<Ending>,
 }
 
 /// Who is told of a piece's end.
@@ -184,7 +186,7 @@ impl ArrayLane {
                     source: from.clone(),
                     first_byte: first as usize * SECTOR_BYTES,
                     fua,
-                    ending: Ending { queue: queue.clone(), tag, request: request.clone() },
+                    ending: Some(Ending { queue: queue.clone(), tag, request: request.clone() }),
                 });
                 first += length;
             }
@@ -265,6 +267,11 @@ impl ArrayLane {
         let mut rows = self.gather.rows.borrow_mut();
         rows.entry(round.row).or_default().under_way.push(under_way);
         drop(rows);
+        if self.has_workers() { self.share(round) } else { self.run_here(round) }
+    }
+
+    /// Runs a round on this lane.
+    pub(super) fn run_here(self: &Rc<Self>, round: Round) {
         self.gather.ready.borrow_mut().push_back(round);
         self.attend();
     }
@@ -281,17 +288,18 @@ impl ArrayLane {
     /// members answer at once, one task runs them all.
     async fn run_rounds(self: Rc<Self>) {
         while let Some(round) = self.next_round() {
-            let (row, columns) = (round.row, round.columns.clone());
-            let mut run = pin!(self.run_round(round));
-            poll_fn(|context| {
-                let polled = run.as_mut().poll(context);
-                if polled.is_pending() {
-                    self.leave_ready();
-                }
-                polled
-            })
-            .await;
-            self.round_ended(row, &columns);
+            let results = {
+                let mut run = pin!(self.run_round(&round));
+                poll_fn(|context| {
+                    let polled = run.as_mut().poll(context);
+                    if polled.is_pending() {
+                        self.leave_ready();
+                    }
+                    polled
+                })
+                .await
+            };
+            self.end_round(round, results);
         }
     }
 
@@ -307,6 +315,14 @@ impl ArrayLane {
         if !self.gather.ready.borrow().is_empty() {
             self.attend();
         }
+    }
+
+    /// Answers for every piece of a round that has ended here or on a worker.
+    pub(super) fn end_round(self: &Rc<Self>, round: Round, results: Results) {
+        for (piece, result) in round.pieces.into_iter().zip(results) {
+            piece.ending.expect("it was gathered here").end(result);
+        }
+        self.round_ended(round.row, &round.columns);
     }
 
     /// Lets those go that waited for the round, and an unfinished row of its stream.

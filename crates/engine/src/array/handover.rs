@@ -1,10 +1,11 @@
-//! Writes that a busy lane gives to workers of its NUMA node.
+//! Rounds that a busy lane gives to workers of its NUMA node.
 //!
-//! A *worker* is a lane without a front end: its own thread, ring and buffers. A lane with more ready
-//! writes than it can serve lays whole batches of them on its *desk*, as plain values; workers of its
-//! node take them, run their rounds under ordinary claims, and lay the ends on the same desk, so that
-//! every reply leaves from home. What no worker has taken by the time the lane has nothing else left,
-//! the lane takes back: a desk never holds a write that nobody will serve.
+//! A *worker* is a lane without a front end: its own thread, ring and buffers. Writes are gathered to
+//! rounds at home first. A lane with more ready rounds than it can serve lays whole batches of them on
+//! its *desk*, as plain values; workers of its node take them, run them under ordinary claims, and lay
+//! the ends on the same desk, so that every reply leaves from home, and whatever waits for a round
+//! waits there. What no worker has taken by the time the lane has nothing else left, the lane takes
+//! back: a desk never holds a round that nobody will serve.
 
 mod desk;
 mod worker;
@@ -17,20 +18,21 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::lane::LaneId;
-use crate::memory::{Buffer, SharedBytes, Source};
-use crate::request::{Queue, Request};
+use crate::memory::SharedBytes;
 
 use super::array_lane::ArrayLane;
+use super::gather::Piece;
+use super::round::Round;
 
-pub use desk::{Desk, End, GivenWrite, Node};
+pub use desk::{Desk, End, GivenPiece, GivenRound, Node, Results};
 
-/// Fewer ready writes than this are not worth a worker's waking, unless they are long.
-const WORTH_WRITES: usize = 4;
+/// Fewer ready rounds than this are not worth a worker's waking, unless they are long.
+const WORTH_ROUNDS: usize = 4;
 
-/// A write of so many bytes is worth it alone.
+/// A round of so many bytes is worth it alone.
 const WORTH_BYTES: usize = 64 << 10;
 
-/// What all lanes of an array share to hand writes over.
+/// What all lanes of an array share to hand rounds over.
 pub(crate) struct Handover {
     /// By lane.
     desks: Box<[Desk]>,
@@ -57,11 +59,11 @@ impl Handover {
     }
 }
 
-/// A lane's own side: its ready writes, and those that it has given away.
+/// A lane's own side: its ready rounds, and those that it has given away.
 #[derive(Default)]
 pub(super) struct LaneHandover {
     pub(super) node: usize,
-    ready: RefCell<VecDeque<Write>>,
+    ready: RefCell<VecDeque<Round>>,
     /// Whether a task serves and gives what is ready.
     sharing: Cell<bool>,
     given: RefCell<Given>,
@@ -70,19 +72,10 @@ pub(super) struct LaneHandover {
     pub(super) worker: worker::WorkerSide,
 }
 
-/// A write that has arrived and has not begun.
-pub(super) struct Write {
-    pub(super) queue: Rc<Queue>,
-    pub(super) tag: u64,
-    pub(super) sector: u64,
-    pub(super) from: Rc<dyn Source>,
-    pub(super) fua: bool,
-}
-
-/// Writes given away, by the slots that their ends will name.
+/// Rounds given away, by the slots that their ends will name.
 #[derive(Default)]
 struct Given {
-    slots: Vec<Option<(Write, Option<Arc<Buffer>>)>>,
+    slots: Vec<Option<Round>>,
     free: Vec<u32>,
 }
 
@@ -91,18 +84,18 @@ impl Given {
         self.free.len() == self.slots.len()
     }
 
-    fn add(&mut self, write: Write, copy: Option<Arc<Buffer>>) -> u32 {
+    fn add(&mut self, round: Round) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 writes in flight")
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 rounds under way")
         });
-        self.slots[slot as usize] = Some((write, copy));
+        self.slots[slot as usize] = Some(round);
         slot
     }
 
-    fn remove(&mut self, slot: u32) -> (Write, Option<Arc<Buffer>>) {
+    fn remove(&mut self, slot: u32) -> Round {
         self.free.push(slot);
-        self.slots[slot as usize].take().expect("a write ends once")
+        self.slots[slot as usize].take().expect("a round ends once")
     }
 }
 
@@ -119,9 +112,9 @@ impl ArrayLane {
         self.node().workers() > 0
     }
 
-    /// Keeps a write for workers to share in.
-    pub(super) fn share(self: &Rc<Self>, write: Write) {
-        self.handover.ready.borrow_mut().push_back(write);
+    /// Keeps a round for workers to share in.
+    pub(super) fn share(self: &Rc<Self>, round: Round) {
+        self.handover.ready.borrow_mut().push_back(round);
         if !self.handover.sharing.replace(true) {
             let this = self.clone();
             self.lane.spawn(async move { this.serve_and_give().await });
@@ -133,33 +126,25 @@ impl ArrayLane {
         loop {
             let batch = self.array.settings.max_stripe_batch();
             self.give(batch);
-            if self.start_all(self.take_ready(batch)) {
-                self.let_rounds_go().await;
+            if self.run_all(self.take_ready(batch)) {
+                self.lane.pause().await;
                 continue;
             }
             // By then a worker that is awake has taken what it can.
             self.lane.next_turn().await;
             let back = self.take_back(batch);
-            if !self.start_all(back) && self.handover.ready.borrow().is_empty() {
+            if !self.run_all(back) && self.handover.ready.borrow().is_empty() {
                 break;
             }
         }
         self.handover.sharing.set(false);
     }
 
-    /// Starts writes here; false when there are none.
-    fn start_all(self: &Rc<Self>, writes: Vec<Write>) -> bool {
-        let any = !writes.is_empty();
-        for Write { queue, tag, sector, from, fua } in writes {
-            self.start(&queue, tag, Request::Write { sector, from, fua });
-        }
+    /// Runs rounds here; false when there are none.
+    fn run_all(self: &Rc<Self>, rounds: Vec<Round>) -> bool {
+        let any = !rounds.is_empty();
+        rounds.into_iter().for_each(|round| self.run_here(round));
         any
-    }
-
-    /// Lets the writes just started be gathered, then their rounds go as far as they can.
-    async fn let_rounds_go(&self) {
-        self.lane.pause().await;
-        self.lane.pause().await;
     }
 
     /// Lays the workers' share of what is ready on the desk, two batches a worker at most: while it
@@ -170,47 +155,51 @@ impl ArrayLane {
         let room = (2 * workers * batch).saturating_sub(desk.given_count());
         let mut ready = self.handover.ready.borrow_mut();
         let share = (ready.len() * workers / (workers + 1)).min(room);
-        let long = ready.front().is_some_and(|write| write.from.len() >= WORTH_BYTES);
-        if share == 0 || (share < WORTH_WRITES && !long) {
+        let long = ready.front().is_some_and(|round| round.bytes() >= WORTH_BYTES);
+        if share == 0 || (share < WORTH_ROUNDS && !long) {
             return;
         }
-        let writes: Vec<_> = ready.drain(..share).collect();
+        let rounds: Vec<_> = ready.drain(..share).collect();
         drop(ready);
-        let home = self.lane.id();
-        let given = writes.into_iter().map(|write| {
-            let (sector, fua) = (write.sector, write.fua);
-            let (bytes, copy) = self.shared_bytes(&*write.from);
-            let slot = self.handover.given.borrow_mut().add(write, copy);
-            GivenWrite { home, slot, sector, bytes, fua }
-        });
-        desk.give(given);
-        node.wake(if long { share } else { share.div_ceil(WORTH_WRITES) });
+        desk.give(rounds.into_iter().map(|round| self.to_give(round)));
+        node.wake(if long { share } else { share.div_ceil(WORTH_ROUNDS) });
         if !self.handover.collecting.replace(true) {
             let this = self.clone();
             self.lane.spawn(async move { this.collect_ends().await });
         }
     }
 
-    /// The bytes of a write for another lane: as they are, or else a copy, to be recycled here.
-    fn shared_bytes(&self, from: &dyn Source) -> (SharedBytes, Option<Arc<Buffer>>) {
-        if let Some(bytes) = from.shared() {
-            return (bytes, None);
-        }
-        let mut copy = self.lane.backend().allocate(from.len());
-        from.take(0, &mut copy);
-        self.lane.count_copy(copy.len());
-        let copy = Arc::new(copy);
-        (copy.clone(), Some(copy))
+    /// A round as a plain value; what it is here waits in a slot for its end.
+    fn to_give(&self, round: Round) -> GivenRound {
+        let pieces = round.pieces.iter().map(|piece| self.to_give_piece(piece)).collect();
+        let (row, columns) = (round.row, round.columns.clone());
+        let slot = self.handover.given.borrow_mut().add(round);
+        GivenRound { home: self.lane.id(), slot, row, columns, pieces }
     }
 
-    fn take_ready(&self, batch: usize) -> Vec<Write> {
+    /// A piece with its bytes as they are, or else a copy.
+    fn to_give_piece(&self, piece: &Piece) -> GivenPiece {
+        let (bytes, first_byte) = match piece.source.shared() {
+            Some(bytes) => (bytes, piece.first_byte),
+            None => {
+                let bytes = piece.bytes(piece.columns.clone());
+                let mut copy = self.lane.backend().allocate(bytes.len());
+                self.copy(&mut copy, bytes);
+                (Arc::new(copy) as SharedBytes, 0)
+            }
+        };
+        let Piece { place, ref columns, fua, .. } = *piece;
+        GivenPiece { place, columns: columns.clone(), bytes, first_byte, fua }
+    }
+
+    fn take_ready(&self, batch: usize) -> Vec<Round> {
         let mut ready = self.handover.ready.borrow_mut();
         let count = batch.min(ready.len());
         ready.drain(..count).collect()
     }
 
     /// What was given and no worker has taken.
-    fn take_back(&self, batch: usize) -> Vec<Write> {
+    fn take_back(&self, batch: usize) -> Vec<Round> {
         if self.desk().given_count() == 0 {
             return Vec::new();
         }
@@ -221,10 +210,8 @@ impl ArrayLane {
         mine
     }
 
-    fn end_given(&self, slot: u32) -> Write {
-        let (write, copy) = self.handover.given.borrow_mut().remove(slot);
-        self.recycle(copy.and_then(Arc::into_inner));
-        write
+    fn end_given(&self, slot: u32) -> Round {
+        self.handover.given.borrow_mut().remove(slot)
     }
 
     /// Answers what workers have ended, as long as anything is given.
@@ -239,10 +226,8 @@ impl ArrayLane {
             if ends.is_empty() {
                 break;
             }
-            for (slot, result) in ends {
-                let Write { queue, tag, from, .. } = self.end_given(slot);
-                drop(from);
-                queue.end(tag, result);
+            for (slot, results) in ends {
+                self.end_round(self.end_given(slot), results);
             }
         }
         self.handover.collecting.set(false);

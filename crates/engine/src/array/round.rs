@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use mdspace_parity::Change;
 
@@ -21,6 +21,7 @@ use super::array_lane::{ArrayLane, SECTOR_BYTES};
 use super::claims::{Columns, Mode};
 use super::cover::{Cover, New, Part, Segment};
 use super::gather::{Piece, RowShape};
+use super::handover::Results;
 use super::member_writes::{MemberWrites, whole_buffer};
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span, WritePlan};
 use super::reconstruct::{
@@ -76,41 +77,31 @@ impl Round {
 }
 
 impl ArrayLane {
-    /// Claims, asks for permission, writes, and answers for every piece.
-    pub(super) async fn run_round(&self, round: Round) {
+    /// Claims, asks for permission, and writes. Says what came of every piece.
+    pub(super) async fn run_round(&self, round: &Round) -> Results {
+        let pieces = &round.pieces[..];
         let view = self.view();
         let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
         let row = map.row(round.row);
         let start = row.member_sector();
         let range = start + u64::from(round.columns.start)..start + u64::from(round.columns.end);
         let claims = &self.array.claims;
-        let claim = claims.acquire(round.row, round.columns.clone(), Mode::Exclusive).await;
-        let permit = match self.permit(range).await {
+        let _claim = claims.acquire(round.row, round.columns.clone(), Mode::Exclusive).await;
+        let _permit = match self.permit(range).await {
             Ok(permit) => permit,
-            Err(error) => {
-                drop(claim);
-                return round.pieces.into_iter().for_each(|piece| piece.ending.end(Err(error)));
-            }
+            Err(error) => return smallvec![Err(error); pieces.len()],
         };
-        let result = self.write_pieces(map, row, &round.pieces).await;
-        let mut results: SmallVec<[Result<(), RequestError>; 1]> = SmallVec::new();
-        match result {
-            Err(Stopped::Unplanned) if round.pieces.len() > 1 => {
+        match self.write_pieces(map, row, pieces).await {
+            Err(Stopped::Unplanned) if pieces.len() > 1 => {
                 // What cannot be written for one piece may be for another.
-                for piece in &round.pieces {
+                let mut results = Results::new();
+                for piece in pieces {
                     let alone = self.write_pieces(map, row, std::slice::from_ref(piece)).await;
                     results.push(alone.map_err(Stopped::error));
                 }
+                results
             }
-            result => {
-                let result = result.map_err(Stopped::error);
-                results.resize(round.pieces.len(), result);
-            }
-        }
-        drop(permit);
-        drop(claim);
-        for (piece, result) in round.pieces.into_iter().zip(results) {
-            piece.ending.end(result);
+            result => smallvec![result.map_err(Stopped::error); pieces.len()],
         }
     }
 
@@ -376,7 +367,7 @@ impl Piece {
         start..start + columns_bytes(columns)
     }
 
-    fn bytes(&self, columns: Columns) -> &[u8] {
+    pub(super) fn bytes(&self, columns: Columns) -> &[u8] {
         let source = self.source.stable().expect("redundant levels write from stable memory");
         &source[self.byte_range(&columns)]
     }

@@ -146,6 +146,13 @@ pub(crate) fn redundant() -> Vec<Shape> {
     shapes
 }
 
+/// Levels with parity, with layouts and numbers of members that matter.
+pub(crate) fn parity() -> Vec<Shape> {
+    let has_parity =
+        |shape: &Shape| matches!(shape.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
+    redundant().into_iter().filter(has_parity).collect()
+}
+
 pub(crate) fn raid6_layouts() -> impl Iterator<Item = u32> {
     (0..6).chain(8..11).chain(16..21)
 }

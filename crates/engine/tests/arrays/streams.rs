@@ -73,14 +73,18 @@ fn traffic(world: &World) -> (f64, f64, [usize; 2]) {
     sums
 }
 
-/// Bytes that members read and write for a byte of the stream.
-fn cost(shape: Shape, answers: Answers, stream: Stream) -> (f64, f64) {
-    let mut world = World::synced(Setup { answers, ..Setup::new(shape, 5) });
+/// Bytes that members read and write for a byte of the stream, which so many workers share in.
+fn cost(shape: Shape, answers: Answers, stream: Stream, workers: u16) -> (f64, f64) {
+    let mut world = World::synced(Setup { answers, workers, ..Setup::new(shape, 5) });
+    let hired: Vec<_> = (0..usize::from(workers)).map(|worker| world.hire(worker)).collect();
     // The superblocks are to say dirty already.
     world.write_random(0, 8);
     world.disks.reset_counts();
     stream.run(&mut world);
     let (read, written, _) = traffic(&world);
+    assert_eq!(world.worker_ios() > 0, workers > 0, "{shape}: {workers} workers have a part in it");
+    hired.iter().for_each(|worker| world.dismiss(worker));
+    world.until("the leave of all workers", |world| world.hired() == 0);
     world.verify();
     assert_eq!(world.check(), 0, "{world}");
     (read / stream.bytes(), written / stream.bytes())
@@ -97,10 +101,12 @@ fn a_stream_of_two_rows_in_flight_writes_whole_rows_and_reads_almost_nothing() {
             for answers in [Answers::AtOnce, Answers::Shuffled] {
                 let count = (shape.member_sectors * 4 - row * 2) / sectors;
                 let stream = Stream { first, sectors, depth, count };
-                let (read, written) = cost(shape, answers, stream);
-                let case = format!("{shape}, from {first}, {answers:?}: {read} {written}");
-                assert!(written <= 1.1 * 6.0 / 4.0, "{case}");
-                assert!(read <= 0.1, "{case}");
+                for workers in [0, 1, 2] {
+                    let (read, written) = cost(shape, answers, stream, workers);
+                    let case = format!("{shape}, from {first}, {answers:?}, {workers} workers");
+                    assert!(written <= 1.1 * 6.0 / 4.0, "{case}: {written}");
+                    assert!(read <= 0.1, "{case}: {read}");
+                }
             }
         }
     }

@@ -45,7 +45,7 @@ fn end_all(world: &mut World, started: Vec<Pending>) {
 
 #[test]
 fn workers_take_a_share_and_all_that_was_written_is_there() {
-    for (seed, shape) in (1..).zip(shapes::redundant()) {
+    for (seed, shape) in (1..).zip(shapes::parity()) {
         let mut world = World::synced(setup(shape, seed));
         let workers = [world.hire(0), world.hire(1)];
         for _ in 0..4 {
@@ -125,7 +125,7 @@ fn workers_come_and_go_while_writes_are_under_way() {
 /// A member fails the writes of workers and of lanes alike: all are answered, and it is done without.
 #[test]
 fn a_member_that_fails_a_workers_write_is_done_without() {
-    for (seed, shape) in (70..).zip(shapes::redundant()) {
+    for (seed, shape) in (70..).zip(shapes::parity()) {
         for grace in [0, 3, 9] {
             let mut world = World::synced(setup(shape, seed));
             let _workers = [world.hire(0), world.hire(1)];

@@ -1,25 +1,26 @@
-//! Writes handed from a lane to a worker, while the worker comes and goes.
+//! Rounds handed from a lane to a worker, while the worker comes and goes.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Counter, Ordering as Order};
 
-use mdspace_engine::array::handover::{Desk, GivenWrite, Node};
+use mdspace_engine::array::handover::{Desk, GivenRound, Node};
 use mdspace_engine::array::{Array, ArrayLane};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::memory::Source;
 use mdspace_engine::request::{Queue, Request};
 use mdspace_format::Level;
 use shuttle::{future, thread};
+use smallvec::smallvec;
 
 use crate::machine::Machine;
 use crate::whole_array::{LANES, new_array, read, run_lanes_of};
 
-fn given(slot: u32) -> GivenWrite {
-    GivenWrite { home: LaneId(0), slot, sector: 0, bytes: Arc::new(vec![0; 512]), fua: false }
+fn given(slot: u32) -> GivenRound {
+    GivenRound { home: LaneId(0), slot, row: 0, columns: 0..1, pieces: smallvec![] }
 }
 
-/// A worker takes writes one by one, and sleeps as workers do.
+/// A worker takes rounds one by one, and sleeps as workers do.
 fn take_all(desk: &Desk, node: &Node, count: usize, register: bool) {
     let mut taken = 0;
     while taken < count {
@@ -36,13 +37,13 @@ fn take_all(desk: &Desk, node: &Node, count: usize, register: bool) {
             }
             node.stop_waiting(LaneId(1));
             taken += found.len();
-            desk.end(found.into_iter().map(|write| (write.slot, Ok(()))));
+            desk.end(found.into_iter().map(|round| (round.slot, smallvec![Ok(())])));
             std::task::Poll::Ready(())
         }));
     }
 }
 
-/// Gives writes, and waits until all have ended.
+/// Gives rounds, and waits until all have ended.
 fn give_and_wait(desk: &Desk, node: &Node, count: u32) {
     for slot in 0..count {
         desk.give(std::iter::once(given(slot)));
@@ -60,7 +61,7 @@ fn give_and_wait(desk: &Desk, node: &Node, count: u32) {
         }));
     }
     ended.sort_unstable();
-    assert_eq!(ended, (0..count).collect::<Vec<_>>(), "each write ends once");
+    assert_eq!(ended, (0..count).collect::<Vec<_>>(), "each round ends once");
 }
 
 fn desk_between_two_threads(register: bool) {
@@ -72,7 +73,7 @@ fn desk_between_two_threads(register: bool) {
 }
 
 #[test]
-fn no_write_on_a_desk_is_slept_through() {
+fn no_round_on_a_desk_is_slept_through() {
     shuttle::check_random(|| desk_between_two_threads(true), 3000);
 }
 
@@ -82,26 +83,29 @@ fn the_test_notices_a_worker_that_does_not_say_that_it_sleeps() {
     shuttle::check_random(|| desk_between_two_threads(false), 3000);
 }
 
-/// Lane 0 writes blocks at once while lane 1, a worker, is dismissed; then it reads them back.
+/// Lane 0 writes at once while lane 1, a worker, is dismissed; then it reads what it wrote.
 async fn write_at_once(port: &Rc<ArrayLane>, array: &Array) {
     let queue = Queue::new();
-    for block in 0..BLOCKS {
-        let from: Rc<dyn Source> = Rc::new(vec![block as u8 + 1; 512]);
-        port.submit(&queue, block, Request::Write { sector: block * 8, from, fua: false });
+    for write in 0..WRITES {
+        let from: Rc<dyn Source> = Rc::new(vec![write as u8 + 1; 512]);
+        port.submit(&queue, write, Request::Write { sector: write * APART, from, fua: false });
     }
-    for answered in 0..BLOCKS {
-        if answered == BLOCKS / 2 {
+    for answered in 0..WRITES {
+        if answered == WRITES / 2 {
             array.dismiss(LaneId(1));
         }
         assert_eq!(queue.next().await.result, Ok(()));
     }
-    for block in 0..BLOCKS {
-        assert_eq!(read(port, block * 8).await, block as u8 + 1);
+    for write in 0..WRITES {
+        assert_eq!(read(port, write * APART).await, write as u8 + 1);
     }
 }
 
-/// Enough to be worth a worker's waking.
-const BLOCKS: u64 = 8;
+/// Enough rounds to be worth a worker's waking; two of them of two pieces.
+const WRITES: u64 = 10;
+
+/// Sectors from write to write: a little less than a row of two chunks of eight.
+const APART: u64 = 13;
 
 #[test]
 fn every_write_is_answered_and_right_however_a_worker_leaves() {

@@ -1,4 +1,4 @@
-//! A write handed to a worker that goes to sleep at that moment: it is woken, and sees it.
+//! A round handed to a worker that goes to sleep at that moment: it is woken, and sees it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,18 +6,19 @@ use std::task::{Context, Poll};
 
 use loom::future::block_on;
 use loom::thread;
-use mdspace_engine::array::handover::{Desk, GivenWrite, Node};
+use mdspace_engine::array::handover::{Desk, GivenRound, Node, Results};
 use mdspace_engine::lane::LaneId;
+use smallvec::smallvec;
 
 use crate::check;
 
 const WORKER: LaneId = LaneId(1);
 
-fn write() -> GivenWrite {
-    GivenWrite { home: LaneId(0), slot: 7, sector: 0, bytes: Arc::new(vec![0; 512]), fua: false }
+fn round() -> GivenRound {
+    GivenRound { home: LaneId(0), slot: 7, row: 0, columns: 0..1, pieces: smallvec![] }
 }
 
-/// Takes one write as a worker does: a look without the lock, then the wish to be woken, then a look
+/// Takes one round as a worker does: a look without the lock, then the wish to be woken, then a look
 /// under the lock. Ends it so many `times`.
 fn take_one(desk: &Desk, node: &Node, times: usize) {
     block_on(poll_fn(|context| {
@@ -30,7 +31,7 @@ fn take_one(desk: &Desk, node: &Node, times: usize) {
             return Poll::Pending;
         }
         node.stop_waiting(WORKER);
-        desk.end(found.iter().cycle().take(times).map(|write| (write.slot, Ok(()))));
+        desk.end(found.iter().cycle().take(times).map(|round| (round.slot, smallvec![Ok(())])));
         Poll::Ready(())
     }));
 }
@@ -39,24 +40,24 @@ fn hand_over(times: usize) {
     let (desk, node) = (Arc::new(Desk::new()), Arc::new(Node::default()));
     let (theirs, group) = (desk.clone(), node.clone());
     let worker = thread::spawn(move || take_one(&theirs, &group, times));
-    desk.give(std::iter::once(write()));
+    desk.give(std::iter::once(round()));
     node.wake(1);
     let ends = block_on(poll_fn(|context| {
         let ends = desk.ends(context.waker());
         if ends.is_empty() { Poll::Pending } else { Poll::Ready(ends) }
     }));
     worker.join().unwrap();
-    assert_eq!(ends, [(7, Ok(()))], "a write ends once");
+    assert_eq!(ends, [(7, Results::from_elem(Ok(()), 1))], "a round ends once");
 }
 
 #[test]
-fn a_worker_that_falls_asleep_hears_of_every_write() {
+fn a_worker_that_falls_asleep_hears_of_every_round() {
     check(3, || hand_over(1));
 }
 
 #[test]
-#[should_panic(expected = "a write ends once")]
-fn the_test_notices_a_write_that_ends_twice() {
+#[should_panic(expected = "a round ends once")]
+fn the_test_notices_a_round_that_ends_twice() {
     check(3, || hand_over(2));
 }
 

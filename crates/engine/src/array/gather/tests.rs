@@ -6,12 +6,12 @@ const SHAPE: RowShape = RowShape { unit: 8, chunk_sectors: 64, data_disks: 4 };
 
 fn piece(tag: u64, place: Place, columns: Columns) -> Piece {
     let source = Rc::new(vec![0; (columns.end - columns.start) as usize * SECTOR_BYTES]);
-    let ending = Ending { queue: Queue::new(), tag, request: None };
+    let ending = Some(Ending { queue: Queue::new(), tag, request: None });
     Piece { row: 3, place, columns, source, first_byte: 0, fua: false, ending }
 }
 
-fn tags(round: &Round) -> Vec<u64> {
-    round.pieces.iter().map(|piece| piece.ending.tag).collect()
+fn tags(pieces: &[Piece]) -> Vec<u64> {
+    pieces.iter().map(|piece| piece.ending.as_ref().unwrap().tag).collect()
 }
 
 /// The tags of the rounds, with their columns, and of what waits.
@@ -22,8 +22,8 @@ fn selected(
     let (rounds, blocked) = select(&SHAPE, 3, pieces, |piece| {
         under_way.iter().any(|columns| overlap(columns, &SHAPE.units(&piece.columns)))
     });
-    let rounds = rounds.iter().map(|round| (tags(round), round.columns.clone()));
-    (rounds.collect(), blocked.iter().map(|piece| piece.ending.tag).collect())
+    let rounds = rounds.iter().map(|round| (tags(&round.pieces), round.columns.clone()));
+    (rounds.collect(), tags(&blocked))
 }
 
 #[test]

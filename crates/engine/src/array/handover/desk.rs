@@ -1,30 +1,51 @@
-//! Where lanes meet to hand writes over: a desk for each lane, a bench of idle workers for each node.
+//! Where lanes meet to hand rounds over: a desk for each lane, a bench of idle workers for each node.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
+use smallvec::SmallVec;
+
+use crate::array::claims::Columns;
+use crate::array::plan::Place;
 use crate::lane::LaneId;
 use crate::memory::SharedBytes;
 use crate::request::RequestError;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// A write on its way to a worker: a plain value.
-pub struct GivenWrite {
-    /// Where it came from and its answer leaves.
+/// A round on its way to a worker: a plain value.
+pub struct GivenRound {
+    /// Where it came from and its answers leave.
     pub home: LaneId,
     /// Names it there.
     pub slot: u32,
-    /// First sector.
-    pub sector: u64,
-    /// What to write.
+    /// The chunk row.
+    pub row: u64,
+    /// What it claims of the row.
+    pub columns: Columns,
+    /// What it writes, in the order of arrival.
+    pub pieces: SmallVec<[GivenPiece; 1]>,
+}
+
+/// A piece of a round on its way to a worker.
+pub struct GivenPiece {
+    /// Of which block of the row.
+    pub place: Place,
+    /// Where in the block.
+    pub columns: Columns,
+    /// Holds what to write.
     pub bytes: SharedBytes,
+    /// Where that begins in `bytes`.
+    pub first_byte: usize,
     /// Whether it must be durable before the answer.
     pub fua: bool,
 }
 
-/// The end of a write: its slot at home, and whether all of it was done.
-pub type End = (u32, Result<(), RequestError>);
+/// Whether each piece of a round was written, in their order.
+pub type Results = SmallVec<[Result<(), RequestError>; 1]>;
+
+/// The end of a round: its slot at home, and what came of it.
+pub type End = (u32, Results);
 
 /// What one lane gives away and gets back. The two sides have cache lines of their own.
 pub struct Desk {
@@ -48,7 +69,7 @@ const NOWHERE: usize = usize::MAX;
 #[derive(Default)]
 #[repr(align(128))]
 struct GivenSide {
-    writes: Mutex<VecDeque<GivenWrite>>,
+    rounds: Mutex<VecDeque<GivenRound>>,
     /// How many there are, for a look without the lock.
     count: AtomicUsize,
 }
@@ -86,21 +107,21 @@ impl Desk {
         self.node.load(Ordering::Relaxed) == node
     }
 
-    /// Lays writes down. Then [`Node::wake`] is to be called.
-    pub fn give(&self, writes: impl Iterator<Item = GivenWrite>) {
-        let mut given = self.given.writes.lock();
-        given.extend(writes);
+    /// Lays rounds down. Then [`Node::wake`] is to be called.
+    pub fn give(&self, rounds: impl Iterator<Item = GivenRound>) {
+        let mut given = self.given.rounds.lock();
+        given.extend(rounds);
         self.given.count.store(given.len(), Ordering::Relaxed);
     }
 
-    /// Writes that lie there, or did a moment ago.
+    /// Rounds that lie there, or did a moment ago.
     pub fn given_count(&self) -> usize {
         self.given.count.load(Ordering::Relaxed)
     }
 
-    /// Takes the oldest writes, as many as `most`.
-    pub fn take(&self, most: usize) -> Vec<GivenWrite> {
-        let mut given = self.given.writes.lock();
+    /// Takes the oldest rounds, as many as `most`.
+    pub fn take(&self, most: usize) -> Vec<GivenRound> {
+        let mut given = self.given.rounds.lock();
         let count = most.min(given.len());
         let taken = given.drain(..count).collect();
         self.given.count.store(given.len(), Ordering::Relaxed);
@@ -109,7 +130,7 @@ impl Desk {
 
     /// A worker's part of what lies there: at most `most`, and of a few only some, so that every one
     /// of `workers` gets something.
-    pub fn take_part(&self, most: usize, workers: usize) -> Vec<GivenWrite> {
+    pub fn take_part(&self, most: usize, workers: usize) -> Vec<GivenRound> {
         let fair = self.given_count().div_ceil(workers.max(1));
         self.take(most.min(fair.max(1)))
     }
@@ -184,7 +205,7 @@ impl Node {
         self.workers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Says that a worker has nothing to do. It is to look at every desk once more afterwards: a write
+    /// Says that a worker has nothing to do. It is to look at every desk once more afterwards: a round
     /// that came before was given to nobody, one that comes after wakes it.
     pub fn wait(&self, worker: LaneId, waker: &Waker) {
         let mut idle = self.idle.lock();

@@ -1,24 +1,54 @@
 //! A worker: a lane that serves what other lanes of its node give away.
 
-use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use crate::array::gather::Piece;
+use crate::array::round::Round;
 use crate::array::{Array, ArrayLane};
 use crate::lane::LaneId;
-use crate::memory::{SharedBytes, Source};
-use crate::request::{Queue, Request};
 
-use super::desk::GivenWrite;
+use super::desk::{End, GivenPiece, GivenRound};
 
 /// Batches that a worker has under way at most. Members that are slow, not the worker, are what such
 /// an array waits for: the lanes at home go on by themselves then.
 const BATCHES_MAX: usize = 4;
 
-/// Where the ends of a worker's writes arrive, tagged with where they go.
+/// A worker's rounds: how many it has taken, and which have ended and go home.
 #[derive(Default)]
-pub(in crate::array) struct WorkerSide(Rc<Queue>);
+pub(in crate::array) struct WorkerSide {
+    under_way: Cell<usize>,
+    ended: RefCell<Vec<(LaneId, End)>>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl WorkerSide {
+    fn begin(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    fn end(&self, home: LaneId, end: End) {
+        self.ended.borrow_mut().push((home, end));
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// What has ended since the last time.
+    fn take_ended(&self) -> Vec<(LaneId, End)> {
+        let ended = self.ended.take();
+        self.under_way.set(self.under_way.get() - ended.len());
+        ended
+    }
+
+    /// Whether fewer than so many are under way. `waker` is woken by the next that ends.
+    fn less_than(&self, most: usize, waker: &Waker) -> Poll<()> {
+        *self.waiting.borrow_mut() = Some(waker.clone());
+        if self.under_way.get() < most { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
 
 impl Array {
     /// Asks the worker on `lane` to leave: it ends what it has taken, takes no more, gives its place
@@ -38,30 +68,40 @@ impl ArrayLane {
     /// on it.
     pub async fn work(self: Rc<Self>) {
         self.node().join();
-        while let Some(writes) = self.next_given().await {
-            for GivenWrite { home, slot, sector, bytes, fua } in writes {
-                let from: Rc<dyn Source> = Rc::new(Lent(bytes));
-                self.ends().begin();
-                self.start(self.ends(), tag(home, slot), Request::Write { sector, from, fua });
-            }
-            self.let_rounds_go().await;
+        while let Some(rounds) = self.next_given().await {
+            rounds.into_iter().for_each(|given| self.run_given(given));
+            self.lane.pause().await;
             self.bring_home();
         }
         self.node().leave();
         poll_fn(|context| {
             self.bring_home();
-            self.less_under_way(1, context.waker())
+            self.side().less_than(1, context.waker())
         })
         .await;
         self.leave();
     }
 
-    fn ends(&self) -> &Rc<Queue> {
-        &self.handover.worker.0
+    fn side(&self) -> &WorkerSide {
+        &self.handover.worker
     }
 
-    /// Waits for writes to serve; `None` when it is time to leave.
-    async fn next_given(&self) -> Option<Vec<GivenWrite>> {
+    fn run_given(self: &Rc<Self>, given: GivenRound) {
+        self.side().begin();
+        let this = self.clone();
+        self.lane.spawn(async move {
+            let GivenRound { home, slot, row, columns, pieces } = given;
+            let pieces = pieces.into_iter().map(|given| piece(row, given)).collect();
+            let round = Round { row, columns, pieces };
+            let results = this.run_round(&round).await;
+            // Home may use the memory again as soon as it hears.
+            drop(round);
+            this.side().end(home, (slot, results));
+        });
+    }
+
+    /// Waits for rounds to serve; `None` when it is time to leave.
+    async fn next_given(&self) -> Option<Vec<GivenRound>> {
         let mut idle = false;
         poll_fn(|context| {
             self.bring_home();
@@ -72,7 +112,7 @@ impl ArrayLane {
                 return Poll::Ready(None);
             }
             let batch = self.array.settings.max_stripe_batch();
-            if self.less_under_way(BATCHES_MAX * batch, context.waker()).is_pending() {
+            if self.side().less_than(BATCHES_MAX * batch, context.waker()).is_pending() {
                 return Poll::Pending;
             }
             let mut found = self.take_given(batch);
@@ -90,72 +130,41 @@ impl ArrayLane {
     }
 
     /// Takes a part of what lies on the first desk of the node that has something.
-    fn take_given(&self, batch: usize) -> Option<Vec<GivenWrite>> {
+    fn take_given(&self, batch: usize) -> Option<Vec<GivenRound>> {
         let workers = self.node().workers();
         let mut desks = self.array.handover.desks.iter();
         desks.find_map(|desk| {
             let here = desk.given_count() > 0 && desk.is_on(self.handover.node);
-            let writes = if here { desk.take_part(batch, workers) } else { Vec::new() };
-            (!writes.is_empty()).then_some(writes)
+            let rounds = if here { desk.take_part(batch, workers) } else { Vec::new() };
+            (!rounds.is_empty()).then_some(rounds)
         })
     }
 
     /// As [`take_given`](Self::take_given), but under every desk's lock: sees all that was given
     /// before this lane said that it is idle.
-    fn look_again(&self, batch: usize) -> Option<Vec<GivenWrite>> {
+    fn look_again(&self, batch: usize) -> Option<Vec<GivenRound>> {
         let mut desks = self.array.handover.desks.iter();
         desks.find_map(|desk| {
-            let writes = if desk.is_on(self.handover.node) { desk.take(batch) } else { Vec::new() };
-            (!writes.is_empty()).then_some(writes)
+            let rounds = if desk.is_on(self.handover.node) { desk.take(batch) } else { Vec::new() };
+            (!rounds.is_empty()).then_some(rounds)
         })
     }
 
     /// Lays what has ended on the desks of its homes.
     fn bring_home(&self) {
-        let mut ended: Vec<_> = std::iter::from_fn(|| self.ends().pop()).collect();
-        ended.sort_by_key(|end| end.tag);
-        for of_one in ended.chunk_by(|one, other| home(one.tag) == home(other.tag)) {
-            let desk = self.array.handover.desk(home(of_one[0].tag));
-            desk.end(of_one.iter().map(|end| (slot(end.tag), end.result)));
+        let mut ended = self.side().take_ended();
+        ended.sort_by_key(|(home, _)| *home);
+        let mut ended = ended.into_iter().peekable();
+        while let Some((home, first)) = ended.next() {
+            let others = std::iter::from_fn(|| ended.next_if(|(other, _)| *other == home));
+            let desk = self.array.handover.desk(home);
+            desk.end(std::iter::once(first).chain(others.map(|(_, end)| end)));
         }
     }
-
-    /// Whether fewer than so many writes are under way. `waker` is woken by the next that ends.
-    fn less_under_way(&self, than: usize, waker: &Waker) -> Poll<()> {
-        self.ends().wake_next(waker);
-        if self.ends().in_flight() < than { Poll::Ready(()) } else { Poll::Pending }
-    }
 }
 
-fn tag(home: LaneId, slot: u32) -> u64 {
-    u64::from(home.0) << 32 | u64::from(slot)
-}
-
-fn home(tag: u64) -> LaneId {
-    LaneId((tag >> 32) as u16)
-}
-
-fn slot(tag: u64) -> u32 {
-    tag as u32
-}
-
-/// The bytes of a given write, as memory that this lane writes from.
-struct Lent(SharedBytes);
-
-impl Source for Lent {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-    fn stable(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-    fn shared(&self) -> Option<SharedBytes> {
-        Some(self.0.clone())
-    }
-    fn take(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.0[offset..offset + out.len()]);
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
+/// A given piece as a round of this lane takes it. Its answer leaves from home.
+fn piece(row: u64, given: GivenPiece) -> Piece {
+    let GivenPiece { place, columns, bytes, first_byte, fua } = given;
+    Piece { row, place, columns, source: Rc::new(bytes), first_byte, fua, ending: None }
 }
