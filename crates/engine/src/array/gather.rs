@@ -10,8 +10,9 @@
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -74,8 +75,9 @@ impl Ending {
 pub(super) struct Gather {
     /// Came in this turn.
     arrived: RefCell<Vec<Piece>>,
-    /// Rows with rounds under way.
-    rows: RefCell<BTreeMap<u64, RowWrites>>,
+    rows: RefCell<Rows>,
+    /// Rows in which a round is held back.
+    held_back: Cell<usize>,
     /// Rounds started so far.
     started: Cell<u64>,
     /// Started rounds that no task runs yet.
@@ -84,6 +86,28 @@ pub(super) struct Gather {
     attended: Cell<bool>,
     /// The stripes that this lane wrote to.
     pub(super) recent: RefCell<Recent>,
+}
+
+/// Rows with rounds under way, by number. Nobody goes through them: their order means nothing.
+type Rows = HashMap<u64, RowWrites, BuildHasherDefault<RowHasher>>;
+
+/// Spreads row numbers by the golden ratio, in every run alike.
+#[derive(Default)]
+struct RowHasher(u64);
+
+impl Hasher for RowHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a row's number is one word")
+    }
+
+    fn write_u64(&mut self, row: u64) {
+        let spread = row.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ spread >> 32;
+    }
 }
 
 /// One row's writes on one lane.
@@ -108,6 +132,7 @@ struct UnderWay {
 /// What a row is, for gathering.
 #[derive(Clone, Copy)]
 pub(super) struct RowShape {
+    /// A power of two.
     pub(super) unit: u32,
     pub(super) chunk_sectors: u32,
     pub(super) data_disks: usize,
@@ -121,7 +146,8 @@ const ROUND_BYTES_MAX: usize = 1 << 20;
 
 impl RowShape {
     fn units(&self, columns: &Columns) -> Columns {
-        columns.start / self.unit * self.unit..columns.end.next_multiple_of(self.unit)
+        let within = self.unit - 1;
+        columns.start & !within..(columns.end + within) & !within
     }
 
     fn row_bytes(&self) -> usize {
@@ -236,25 +262,24 @@ impl ArrayLane {
     /// Starts what can go of a row's waiting pieces.
     fn start_ready(self: &Rc<Self>, shape: &RowShape, row: u64) {
         let mut rows = self.gather.rows.borrow_mut();
-        let held_back = rows.get(&row).and_then(|writes| writes.held_back);
-        let until = held_back.unwrap_or_else(|| self.gather.started.get());
-        let of_stream = |one: &UnderWay| one.ends_row && one.number < until;
-        let mut before = rows.range(row.saturating_sub(STREAM_ROWS)..row);
-        let stream = before.any(|(_, writes)| writes.under_way.iter().any(of_stream));
         let Some(writes) = rows.get_mut(&row) else { return };
-        writes.held_back = None;
+        let held_back = writes.held_back.take();
+        self.gather.held_back.set(self.gather.held_back.get() - usize::from(held_back.is_some()));
         let (mut rounds, blocked) =
             select(shape, row, std::mem::take(&mut writes.waiting), |piece| {
                 let units = shape.units(&piece.columns);
                 writes.under_way.iter().any(|one| overlap(&one.columns, &units))
             });
         writes.waiting = blocked;
-        if stream {
-            let unfinished = |round: &mut Round| shape.begins_row(round) && !shape.is_full(round);
-            for round in rounds.extract_if(.., unfinished) {
-                writes.held_back = Some(until);
+        let unfinished = |round: &Round| shape.begins_row(round) && !shape.is_full(round);
+        let until = held_back.unwrap_or_else(|| self.gather.started.get());
+        if rounds.iter().any(unfinished) && is_behind_its_stream(&rows, row, until) {
+            let writes = rows.get_mut(&row).expect("seen above");
+            for round in rounds.extract_if(.., |round| unfinished(round)) {
                 writes.waiting.splice(0..0, round.pieces);
             }
+            writes.held_back = Some(until);
+            self.gather.held_back.set(self.gather.held_back.get() + 1);
         }
         drop(rows);
         rounds.into_iter().for_each(|round| self.start_round(shape, round));
@@ -337,13 +362,12 @@ impl ArrayLane {
         if is_over {
             rows.remove(&row);
         }
-        let mut behind = rows.range(row + 1..=row + STREAM_ROWS);
-        let held_back = behind.find(|(_, writes)| writes.held_back.is_some()).map(|(&row, _)| row);
+        let held_back = (self.gather.held_back.get() > 0).then(|| held_back_behind(&rows, row));
         drop(rows);
         if waiting {
             self.start_ready(&shape, row);
         }
-        if let Some(held_back) = held_back {
+        if let Some(held_back) = held_back.flatten() {
             let this = self.clone();
             self.lane.spawn(async move {
                 // The clients that were just answered go first: theirs may finish the row.
@@ -369,6 +393,19 @@ impl RowShape {
         let data_disks = usize::from(map.data_disks());
         Self { unit: unit_sectors.min(chunk_sectors), chunk_sectors, data_disks }
     }
+}
+
+/// Whether a round is under way that ends a row shortly before `row` and was started before `until`.
+fn is_behind_its_stream(rows: &Rows, row: u64, until: u64) -> bool {
+    let of_stream = |one: &UnderWay| one.ends_row && one.number < until;
+    let mut before = (row.saturating_sub(STREAM_ROWS)..row).filter_map(|row| rows.get(&row));
+    before.any(|writes| writes.under_way.iter().any(of_stream))
+}
+
+/// The row shortly behind `row` in which a round is held back.
+fn held_back_behind(rows: &Rows, row: u64) -> Option<u64> {
+    let is_held_back = |row: &u64| rows.get(row).is_some_and(|writes| writes.held_back.is_some());
+    (row + 1..=row + STREAM_ROWS).find(is_held_back)
 }
 
 /// Parts the pieces of one row into rounds that can go now, and those that must wait: for a round

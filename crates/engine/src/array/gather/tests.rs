@@ -80,5 +80,5 @@ fn the_task_of_a_round_is_cheap_to_move() {
     }
     // It is copied to the heap when it starts: at 4 KiB that cost as much as a block.
     let bytes = size_of_future(ArrayLane::run_round);
-    assert!(bytes <= 2048, "{bytes}");
+    assert!(bytes <= 2560, "{bytes}");
 }
