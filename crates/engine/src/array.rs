@@ -5,6 +5,7 @@
 //! finish. The controller, a task of lane 0, is the one owner of membership: lanes report, it decides.
 
 mod array_lane;
+mod blocks;
 mod cache;
 mod chunks;
 pub mod claims;

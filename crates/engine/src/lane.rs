@@ -126,6 +126,7 @@ impl Lane {
         self.copied_bytes.set(self.copied_bytes.get() + bytes as u64);
     }
 
+    #[inline]
     fn count_io(&self, io: &MemberIo) {
         self.member_ios.set(self.member_ios.get() + 1);
         self.member_bytes.set(self.member_bytes.get() + io.op.bytes() as u64);

@@ -303,23 +303,20 @@ impl ArrayLane {
     /// Waits for writes to members. A member that failed one is reported, and this returns only when
     /// the survivors' superblocks say so and no lane reads it any more: an acknowledgement before
     /// that could be followed by a read of the old block.
-    pub(super) async fn finish_writes(
-        &self,
-        writes: impl IntoIterator<Item = MemberWrite<'_>>,
-    ) -> Finished {
-        self.finish_keeping(writes, |_, buffer| self.recycle(Some(buffer))).await
+    pub(super) async fn finish_writes(&self, mut writes: Vec<MemberWrite<'_>>) -> Finished {
+        self.finish_keeping(&mut writes, |_, buffer| self.recycle(Some(buffer))).await
     }
 
     /// As [`finish_writes`](Self::finish_writes), and gives `keep` the buffers that come back, with
     /// the number of their write.
     pub(super) async fn finish_keeping(
         &self,
-        writes: impl IntoIterator<Item = MemberWrite<'_>>,
+        writes: &mut [MemberWrite<'_>],
         mut keep: impl FnMut(usize, Buffer),
     ) -> Finished {
         let mut finished = Finished::default();
-        for (number, write) in writes.into_iter().enumerate() {
-            let done = write.io.await;
+        for (number, write) in writes.iter_mut().enumerate() {
+            let done = (&mut write.io).await;
             if let Some(buffer) = done.buffer {
                 keep(number, buffer);
             }
@@ -377,8 +374,7 @@ impl ArrayLane {
             member: member.id,
             io: self.member_io(member, IoOp::Flush),
         });
-        let flushes: Vec<_> = flushes.collect();
-        let finished = self.finish_writes(flushes).await;
+        let finished = self.finish_writes(flushes.collect()).await;
         let redundant = view.geometry.max_failures() > 0;
         match finished.failed.is_empty() {
             _ if finished.no_space => Err(RequestError::NoSpace),

@@ -8,7 +8,7 @@ mod tests;
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::claims::Columns;
 use super::plan::{Place, Touched};
@@ -20,6 +20,16 @@ pub(super) struct Cover {
     pub(super) columns: Columns,
     /// By place, then by columns; none overlap.
     pub(super) parts: SmallVec<[Part; 2]>,
+    /// From the first column to the last.
+    pub(super) cuts: SmallVec<[Cut; 1]>,
+}
+
+/// Columns in which each place has its bytes from one part or keeps them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) columns: Columns,
+    /// The numbers of the parts that cover them, by place.
+    pub(super) parts: SmallVec<[usize; 4]>,
 }
 
 /// Neighbouring columns of one place whose new bytes lie together.
@@ -53,32 +63,25 @@ impl Cover {
         for (number, (place, columns)) in pieces.enumerate() {
             paint(&mut painted, Part { place, columns, new: New::Piece(number) });
         }
-        let whole = |part: &Part| (part.columns.start | part.columns.end).is_multiple_of(unit);
+        let whole = |part: &Part| (part.columns.start | part.columns.end) & (unit - 1) == 0;
         let parts = if painted.iter().all(whole) { painted } else { to_units(&painted, unit) };
-        let start = parts.iter().map(|part| part.columns.start).min();
-        let end = parts.iter().map(|part| part.columns.end).max();
-        let columns = start.expect("a round has pieces")..end.expect("a round has pieces");
-        Self { columns, parts }
-    }
-
-    /// Goes through the columns cut by cut.
-    pub(super) fn sweep(&self) -> Sweep<'_> {
-        let mut places: SmallVec<[Range<usize>; 4]> = SmallVec::new();
-        for (index, part) in self.parts.iter().enumerate() {
-            match places.last_mut() {
-                Some(last) if self.parts[last.start].place == part.place => last.end = index + 1,
-                _ => places.push(index..index + 1),
-            }
+        if let [only] = &parts[..] {
+            let columns = only.columns.clone();
+            let cut = Cut { columns: columns.clone(), parts: smallvec![0] };
+            return Self { columns, parts, cuts: smallvec![cut] };
         }
-        Sweep { parts: &self.parts, places, at: self.columns.start, end: self.columns.end }
+        let cuts: SmallVec<[Cut; 1]> = Sweep::over(&parts).collect();
+        let (first, last) = (cuts.first(), cuts.last());
+        let (first, last) = first.zip(last).expect("a round has pieces");
+        Self { columns: first.columns.start..last.columns.end, parts, cuts }
     }
 
     /// The columns by what is written in them.
     pub(super) fn segments(&self) -> SmallVec<[Segment; 1]> {
         let mut segments: SmallVec<[Segment; 1]> = SmallVec::new();
-        for (columns, covering) in self.sweep() {
+        for Cut { columns, parts } in &self.cuts {
             let mut touched = Touched::default();
-            for part in covering.iter().map(|&index| &self.parts[index]) {
+            for part in parts.iter().map(|&index| &self.parts[index]) {
                 match part.new {
                     New::Piece(_) => touched.whole.insert(part.place),
                     New::Mixed => touched.partly.insert(part.place),
@@ -86,7 +89,7 @@ impl Cover {
             }
             match segments.last_mut() {
                 Some(last) if last.touched == touched => last.columns.end = columns.end,
-                _ => segments.push(Segment { columns, touched }),
+                _ => segments.push(Segment { columns: columns.clone(), touched }),
             }
         }
         segments
@@ -109,8 +112,8 @@ impl Cover {
     }
 }
 
-/// Steps from cut to cut: within one, each place has its bytes from one part or keeps them.
-pub(super) struct Sweep<'a> {
+/// Steps from cut to cut.
+struct Sweep<'a> {
     parts: &'a [Part],
     /// What is left of each place's parts.
     places: SmallVec<[Range<usize>; 4]>,
@@ -118,11 +121,25 @@ pub(super) struct Sweep<'a> {
     end: u32,
 }
 
-impl Iterator for Sweep<'_> {
-    /// The columns, and the numbers of the parts that cover them.
-    type Item = (Columns, SmallVec<[usize; 4]>);
+impl<'a> Sweep<'a> {
+    fn over(parts: &'a [Part]) -> Self {
+        let mut places: SmallVec<[Range<usize>; 4]> = SmallVec::new();
+        for (index, part) in parts.iter().enumerate() {
+            match places.last_mut() {
+                Some(last) if parts[last.start].place == part.place => last.end = index + 1,
+                _ => places.push(index..index + 1),
+            }
+        }
+        let start = parts.iter().map(|part| part.columns.start).min();
+        let end = parts.iter().map(|part| part.columns.end).max();
+        Self { parts, places, at: start.unwrap_or(0), end: end.unwrap_or(0) }
+    }
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
+impl Iterator for Sweep<'_> {
+    type Item = Cut;
+
+    fn next(&mut self) -> Option<Cut> {
         if self.at == self.end {
             return None;
         }
@@ -139,14 +156,17 @@ impl Iterator for Sweep<'_> {
                 covering.push(left.start);
             }
         }
-        let cut = self.at..until;
+        let columns = self.at..until;
         self.at = until;
-        Some((cut, covering))
+        Some(Cut { columns, parts: covering })
     }
 }
 
 /// Lays a part over those that came before.
 fn paint(parts: &mut SmallVec<[Part; 2]>, new: Part) {
+    if parts.is_empty() {
+        return parts.push(new);
+    }
     let (start, end) = (new.columns.start, new.columns.end);
     let first = parts.partition_point(|part| (part.place, part.columns.end) <= (new.place, start));
     let behind = parts.partition_point(|part| (part.place, part.columns.start) < (new.place, end));

@@ -15,7 +15,7 @@ pub(super) struct MemberWrites<'a> {
     lane: &'a ArrayLane,
     view: LaneView,
     fua: bool,
-    under_way: Vec<MemberWrite<'a>>,
+    under_way: SmallVec<[MemberWrite<'a>; 4]>,
     /// What each of them writes, as its starter calls it.
     places: SmallVec<[u8; 16]>,
     failed: SmallVec<[(MemberId, IoError); 1]>,
@@ -45,21 +45,20 @@ impl<'a> MemberWrites<'a> {
     /// Waits for all, and gives `keep` the buffers that come back. It is well when one landed and the
     /// array does without the members that failed; true when none did.
     pub(super) async fn end(
-        self,
+        &mut self,
         mut keep: impl FnMut(Place, Buffer),
     ) -> Result<bool, RequestError> {
-        let Self { lane, view, under_way, places, mut failed, .. } = self;
-        if under_way.is_empty() {
+        if self.under_way.is_empty() {
             return Err(RequestError::Lost);
         }
-        let keep = |number: usize, buffer| keep(places[number].into(), buffer);
-        let finished = lane.finish_keeping(under_way, keep).await;
+        let keep = |number: usize, buffer| keep(self.places[number].into(), buffer);
+        let finished = self.lane.finish_keeping(&mut self.under_way, keep).await;
         if finished.no_space {
             return Err(RequestError::NoSpace);
         }
-        failed.extend(finished.failed);
-        match lane.do_without(&view, &failed).await {
-            true => Ok(failed.is_empty()),
+        self.failed.extend(finished.failed);
+        match self.lane.do_without(&self.view, &self.failed).await {
+            true => Ok(self.failed.is_empty()),
             false => Err(RequestError::Lost),
         }
     }

@@ -20,7 +20,11 @@ pub struct Places([u64; PLACES_MAX / 64]);
 impl Places {
     /// The places 0 to `count` - 1.
     pub fn first(count: usize) -> Self {
-        (0..count).collect()
+        let below = |word: usize| match count.saturating_sub(word * 64) {
+            left @ 0..64 => (1 << left) - 1,
+            _ => u64::MAX,
+        };
+        Self(std::array::from_fn(below))
     }
 
     /// Whether `place` is in the set.
@@ -40,7 +44,8 @@ impl Places {
 
     /// How many places are in the set.
     pub fn count(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
+        // Most rows are narrow, and not every machine counts bits at once.
+        self.0.iter().filter(|word| **word != 0).map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether no place is in the set.
@@ -100,6 +105,20 @@ pub struct RowState {
 }
 
 impl RowState {
+    /// A row of an array that is whole.
+    pub fn whole(data_count: usize, parity_count: usize) -> Self {
+        let all = Places::first(data_count + parity_count);
+        let (parity_trusted, parity_usable) = (true, true);
+        Self {
+            data_count,
+            parity_count,
+            readable: all,
+            writable: all,
+            parity_trusted,
+            parity_usable,
+        }
+    }
+
     fn p(&self) -> Place {
         self.data_count
     }
@@ -185,17 +204,18 @@ pub fn write(
 ) -> Option<WritePlan> {
     // Where nothing that it needs is lost, reconstruct reads a part of what recover would.
     let all_data = reconstruct(row, touched).or_else(|| recover(row));
-    let plans = [all_data, read_modify(row, touched)];
-    let plans = plans.into_iter().flatten();
-    let plans = plans.map(|plan| WritePlan { reads: plan.reads.without(cached), ..plan });
-    plans.min_by_key(|plan| {
-        let modifies = plan.method == Method::ReadModify;
-        match rmw {
-            RmwLevel::Never => (modifies, plan.reads.count(), false),
-            RmwLevel::FewerReads => (false, plan.reads.count(), modifies),
-            RmwLevel::Preferred => (false, plan.reads.count(), !modifies),
+    let uncached = |plan: WritePlan| WritePlan { reads: plan.reads.without(cached), ..plan };
+    match (read_modify(row, touched).map(uncached), all_data.map(uncached)) {
+        (Some(modify), Some(all_data)) => {
+            let modifies = match rmw {
+                RmwLevel::Never => false,
+                RmwLevel::FewerReads => modify.reads.count() < all_data.reads.count(),
+                RmwLevel::Preferred => modify.reads.count() <= all_data.reads.count(),
+            };
+            Some(if modifies { modify } else { all_data })
         }
-    })
+        (modify, all_data) => modify.or(all_data),
+    }
 }
 
 /// Reads the old blocks and the old parity. Needs each of them that counts.

@@ -10,36 +10,10 @@ use crate::memory::Buffer;
 use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, byte_range};
+use super::blocks::Blocks;
 use super::claims::Columns;
 use super::plan::{self, Place, Places, RowState};
 use super::view::{ArrayView, MemberView};
-
-/// The blocks of one row's columns that are in memory, by place. They move from future to future, so
-/// the list lies elsewhere.
-pub(super) struct Blocks(Vec<Option<Buffer>>);
-
-impl Blocks {
-    pub(super) fn new(row: &RowState) -> Self {
-        Self((0..row.data_count + row.parity_count).map(|_| None).collect())
-    }
-
-    pub(super) fn put(&mut self, place: Place, block: Buffer) {
-        self.0[place] = Some(block);
-    }
-
-    pub(super) fn take(&mut self, place: Place) -> Option<Buffer> {
-        self.0[place].take()
-    }
-
-    pub(super) fn get(&self, place: Place) -> Option<&Buffer> {
-        self.0.get(place)?.as_ref()
-    }
-
-    /// All blocks, to be used otherwise.
-    pub(super) fn into_buffers(self) -> impl Iterator<Item = Buffer> {
-        self.0.into_iter().flatten()
-    }
-}
 
 /// Where the place lies: its slot.
 pub(super) fn slot_of(row: &Row, data_count: usize, place: Place) -> Slot {
@@ -62,6 +36,9 @@ pub(super) fn row_state(
     let parity_count = usize::from(map.parity_disks());
     let start = row.member_sector() + u64::from(columns.start);
     let sectors = u64::from(columns.end - columns.start);
+    if view.whole && unreadable.is_empty() {
+        return RowState::whole(data_count, parity_count);
+    }
     let (mut readable, mut writable) = (Places::default(), Places::default());
     for place in 0..data_count + parity_count {
         let Some(member) = view.member(slot_of(row, data_count, place)) else { continue };
@@ -89,7 +66,7 @@ impl ArrayLane {
         let mut unreadable = Places::default();
         let state = row_state(&self.view(), map, row, &columns, &unreadable);
         if state.readable.has(place) {
-            let mut blocks = Blocks::new(&state);
+            let mut blocks = Blocks::default();
             let reads = [plan::Span { place, columns: columns.clone() }];
             if self.read_spans(row, &state, &columns, &reads, &mut blocks, &mut unreadable).await {
                 return Ok(blocks.take(place).expect("just read"));
@@ -121,7 +98,7 @@ impl ArrayLane {
             let reads = plan::rebuild_reads(&state, wanted).ok_or(RequestError::Lost)?;
             let spans: Vec<_> =
                 reads.iter().map(|place| plan::Span { place, columns: columns.clone() }).collect();
-            let mut blocks = Blocks::new(&state);
+            let mut blocks = Blocks::default();
             if self.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
                 self.solve_all(row, &state, columns, &mut blocks);
                 self.compute_parity(row, &state, columns, wanted, &mut blocks);
@@ -143,7 +120,7 @@ impl ArrayLane {
     ) -> bool {
         let view = self.view();
         let length = columns_bytes(columns);
-        let mut reads = Vec::with_capacity(spans.len());
+        let mut reads: SmallVec<[_; 4]> = SmallVec::with_capacity(spans.len());
         for span in spans {
             let Some(member) = view.member(slot_of(row, state.data_count, span.place)) else {
                 // The view moved since the plan was made.
@@ -156,8 +133,8 @@ impl ArrayLane {
             reads.push((span.place, member.id, self.read_member(member, sector, into)));
         }
         let mut complete = true;
-        for (place, member, io) in reads {
-            let done = io.await;
+        for (place, member, io) in &mut reads {
+            let (place, member, done) = (*place, *member, io.await);
             if let Err(error) = done.result {
                 complete = false;
                 unreadable.insert(place);
@@ -181,8 +158,7 @@ impl ArrayLane {
         columns: &Columns,
         blocks: &mut Blocks,
     ) {
-        let data = 0..state.data_count;
-        let lost: Places = data.filter(|&place| blocks.get(place).is_none()).collect();
+        let lost = Places::first(state.data_count).without(&blocks.places());
         self.solve(row, state, columns, columns, &lost, blocks);
     }
 
@@ -298,10 +274,8 @@ pub(super) fn by_exponent<'a>(
 ) -> SmallVec<[&'a [u8]; 16]> {
     let mut data: SmallVec<[&[u8]; 16]> = SmallVec::new();
     data.resize(usize::from(row.exponents()), &[]);
-    for place in 0..state.data_count {
-        if let Some(block) = blocks.get(place) {
-            data[parity_index(row, place)] = &block[at.clone()];
-        }
+    for (place, block) in blocks.iter().filter(|(place, _)| *place < state.data_count) {
+        data[parity_index(row, place)] = &block[at.clone()];
     }
     data
 }

@@ -18,15 +18,14 @@ use crate::memory::{Buffer, Source};
 use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, SECTOR_BYTES};
+use super::blocks::Blocks;
 use super::claims::{Columns, Mode};
-use super::cover::{Cover, New, Part, Segment};
+use super::cover::{Cover, Cut, New, Part, Segment};
 use super::gather::{Piece, RowShape};
 use super::handover::Results;
 use super::member_writes::{MemberWrites, whole_buffer};
-use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span, WritePlan};
-use super::reconstruct::{
-    Blocks, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
-};
+use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
+use super::reconstruct::{by_exponent, columns_bytes, parity_index, row_state, slot_of, within};
 
 /// Pieces of one row that are written together.
 pub(super) struct Round {
@@ -47,9 +46,18 @@ enum Stopped {
 
 /// What is read and computed where.
 struct RoundPlan {
-    segments: SmallVec<[(Segment, WritePlan); 1]>,
+    /// From the first column to the last.
+    steps: SmallVec<[Step; 1]>,
     /// One read a place at most.
-    reads: SmallVec<[Span; 6]>,
+    reads: SmallVec<[Span; 4]>,
+}
+
+/// Columns whose parity is computed in one way.
+struct Step {
+    columns: Columns,
+    method: Method,
+    /// How many data blocks are written whole.
+    whole_count: usize,
 }
 
 /// What a round works on.
@@ -122,7 +130,7 @@ impl ArrayLane {
         let new_blocks = loop {
             let view = self.view();
             let mut state = row_state(&view, map, &row, columns, &unreadable);
-            let mut blocks = Blocks::new(&state);
+            let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
             let taken = std::mem::take(&mut stripes);
             let cached = self.use_stripes(columns, taken, &mut state, &mut blocks);
@@ -172,33 +180,31 @@ impl ArrayLane {
         keep: bool,
     ) -> NewBlocks {
         let columns = &work.cover.columns;
-        for (segment, plan) in &plan.segments {
-            if plan.method == Method::Recover {
-                let lost = Places::first(state.data_count).without(&state.readable);
-                self.solve(&work.row, state, columns, &segment.columns, &lost, &mut blocks);
-            }
+        for step in plan.steps.iter().filter(|step| step.method == Method::Recover) {
+            let lost = Places::first(state.data_count).without(&state.readable);
+            self.solve(&work.row, state, columns, &step.columns, &lost, &mut blocks);
         }
         let mixed = self.mix(work, &blocks);
         let mut parity = self.parity_buffers(state, columns, &mut blocks);
         if !parity.is_empty() {
-            let mut segments = plan.segments.iter();
-            let mut now = segments.next().expect("a round has columns");
-            for (cut, parts) in work.cover.sweep() {
-                if now.0.columns.end <= cut.start {
-                    now = segments.next().expect("segments reach to the end");
+            let mut steps = plan.steps.iter();
+            let mut now = steps.next().expect("a round has columns");
+            for Cut { columns: cut, parts } in &work.cover.cuts {
+                if now.columns.end <= cut.start {
+                    now = steps.next().expect("steps reach to the end");
                 }
                 let new: SmallVec<[(Place, &[u8]); 4]> = parts
                     .iter()
-                    .map(|&part| (work.cover.parts[part].place, work.bytes(part, &cut, &mixed)))
+                    .map(|&part| (work.cover.parts[part].place, work.bytes(part, cut, &mixed)))
                     .collect();
-                update_parity(work, state, now.1.method, &cut, &new, &blocks, &mut parity);
+                update_parity(work, state, now.method, cut, &new, &blocks, &mut parity);
             }
         }
         if keep {
             self.renew(work, &mixed, &mut blocks);
             return NewBlocks { mixed, parity, kept: Some(blocks) };
         }
-        blocks.into_buffers().for_each(|block| self.recycle(Some(block)));
+        blocks.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
         NewBlocks { mixed, parity, kept: None }
     }
 
@@ -286,26 +292,26 @@ impl RoundPlan {
     /// Whether it knows more of the row than parity and what its clients wrote: a row that is written
     /// whole would be copied into the cache for nothing, since who writes whole rows reads none.
     fn leaves_blocks(&self, state: &RowState) -> bool {
-        let [(segment, _)] = &self.segments[..] else { return false };
-        segment.touched.whole.count() < state.data_count
+        let [step] = &self.steps[..] else { return false };
+        step.whole_count < state.data_count
     }
 
     /// Plans each segment by itself. `None`: too much is lost for one of them.
     fn new(cover: &Cover, state: &RowState, cached: &Places, rmw: RmwLevel) -> Option<Self> {
-        let mut reads: SmallVec<[Span; 6]> = SmallVec::new();
-        let mut segments: SmallVec<[(Segment, WritePlan); 1]> = SmallVec::new();
-        for segment in cover.segments() {
-            let plan = plan::write(state, &segment.touched, cached, rmw)?;
+        let mut round = Self { steps: SmallVec::new(), reads: SmallVec::new() };
+        for Segment { columns, touched } in cover.segments() {
+            let plan = plan::write(state, &touched, cached, rmw)?;
             for place in plan.reads.iter() {
                 // One read a member: a gap between two segments is read too.
-                match reads.iter_mut().find(|span| span.place == place) {
-                    Some(span) => span.columns.end = segment.columns.end,
-                    None => reads.push(Span { place, columns: segment.columns.clone() }),
+                match round.reads.iter_mut().find(|span| span.place == place) {
+                    Some(span) => span.columns.end = columns.end,
+                    None => round.reads.push(Span { place, columns: columns.clone() }),
                 }
             }
-            segments.push((segment, plan));
+            let whole_count = touched.whole.count();
+            round.steps.push(Step { columns, method: plan.method, whole_count });
         }
-        Some(Self { segments, reads })
+        Some(round)
     }
 }
 

@@ -115,6 +115,7 @@ fn first_view(start: &Start) -> ArrayView {
     ArrayView {
         epoch: 1,
         taken_out: 0,
+        whole: false,
         slots,
         mode,
         unsynced: Arc::new(start.unsynced.clone()),

@@ -3,11 +3,12 @@
 use crate::geometry::ParityGeometry;
 
 use super::array_lane::ArrayLane;
+use super::blocks::Blocks;
 use super::cache::Stripe;
 use super::claims::Columns;
 use super::gather::RowShape;
 use super::plan::{Places, RowState};
-use super::reconstruct::{Blocks, columns_bytes, within};
+use super::reconstruct::{columns_bytes, within};
 use super::round::Work;
 
 /// Most units that a round takes from the cache or leaves there. Wider rounds belong to streams, which
@@ -94,26 +95,23 @@ impl ArrayLane {
     }
 
     /// Leaves in the cache what a round knows, now that all of it is on the members.
-    pub(super) fn keep_stripes(&self, work: &Work<'_>, mut blocks: Blocks) {
+    pub(super) fn keep_stripes(&self, work: &Work<'_>, blocks: Blocks) {
         let (row, columns) = (work.row.index(), &work.cover.columns);
         let units = self.units_of(work.map, columns);
-        let places = || 0..usize::from(work.map.raid_disks());
         if units.end - units.start == 1 {
-            let known = places().filter_map(|place| Some((place, blocks.take(place)?)));
-            return self.keep_stripe(row, units.start, known.collect());
+            return self.keep_stripe(row, units.start, blocks.into_iter().collect());
         }
         let unit = (columns.end - columns.start) / (units.end - units.start);
         for number in units {
             let at = within(columns, &(number * unit..(number + 1) * unit));
-            let known = places().filter_map(|place| {
-                let whole = blocks.get(place)?;
+            let known = blocks.iter().map(|(place, whole)| {
                 let mut block = self.lane.backend().allocate(at.len());
                 self.copy(&mut block, &whole[at.clone()]);
-                Some((place, block))
+                (place, block)
             });
             self.keep_stripe(row, number, known.collect());
         }
-        blocks.into_buffers().for_each(|block| self.recycle(Some(block)));
+        blocks.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
     }
 
     fn keep_stripe(&self, row: u64, unit: u32, stripe: Stripe) {

@@ -49,6 +49,8 @@ pub struct ArrayView {
     pub intent_epoch: u64,
     /// Whether every member reads zeroes after a discard.
     pub discard: bool,
+    /// Whether all of every slot can be read, and all redundancy trusted. Set by [`Views`].
+    pub whole: bool,
 }
 
 /// Whether writes may go.
@@ -128,6 +130,15 @@ impl ArrayView {
         !self.unsynced.overlaps(range)
     }
 
+    fn is_whole(&self) -> bool {
+        let whole = |member: &MemberView| {
+            member.readable_sectors == u64::MAX && member.bad.is_empty() && member.holes.is_empty()
+        };
+        self.unsynced.is_empty()
+            && self.doubted.is_empty()
+            && self.slots.iter().all(|member| member.as_ref().is_some_and(whole))
+    }
+
     /// Whether something could be read under `old` that cannot be any more.
     fn reads_less_than(&self, old: &Self) -> bool {
         old.slots.iter().zip(&self.slots).any(|(old, new)| match (old, new) {
@@ -174,7 +185,8 @@ const DETACHED: u64 = u64::MAX;
 
 impl Views {
     /// The first view, for `lanes` lanes.
-    pub fn new(view: ArrayView, lanes: usize) -> Self {
+    pub fn new(mut view: ArrayView, lanes: usize) -> Self {
+        view.whole = view.is_whole();
         let seat = || Seat {
             adopted: AtomicU64::new(DETACHED),
             busy: AtomicBool::new(false),
@@ -210,6 +222,7 @@ impl Views {
         view.epoch = epoch;
         let mut current = self.current.lock();
         view.taken_out = if view.reads_less_than(&current) { epoch } else { current.taken_out };
+        view.whole = view.is_whole();
         *current = Arc::new(view);
         drop(current);
         self.epoch.store(epoch, Ordering::SeqCst);

@@ -55,7 +55,7 @@ fn judge(pieces: &[(Place, Columns)]) {
 /// Cuts follow each other, and in each of them every place has its bytes from one part.
 fn judge_sweep(cover: &Cover, seen: &BTreeMap<(Place, u32), New>) {
     let mut at = cover.columns.start;
-    for (cut, parts) in cover.sweep() {
+    for Cut { columns: cut, parts } in cover.cuts.clone() {
         assert!(cut.start == at && cut.end > at);
         at = cut.end;
         for column in cut {

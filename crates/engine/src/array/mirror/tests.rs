@@ -27,6 +27,7 @@ fn view(unsynced: Ranges) -> ArrayView {
     ArrayView {
         epoch: 1,
         taken_out: 0,
+        whole: false,
         geometry: Arc::new(Geometry::new(&shape).unwrap()),
         slots: (0..3).map(|index| Some(member(index))).collect(),
         mode: WriteMode::Open,

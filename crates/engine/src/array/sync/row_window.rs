@@ -6,10 +6,11 @@ use crate::backend::WriteFrom;
 use crate::geometry::{ParityGeometry, Position, Row, Slot};
 
 use super::super::array_lane::{ArrayLane, MemberWrite};
+use super::super::blocks::Blocks;
 use super::super::claims::{Columns, Mode};
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{Place, Places, Span};
-use super::super::reconstruct::{Blocks, by_exponent, columns_bytes, row_state, slot_of};
+use super::super::reconstruct::{by_exponent, columns_bytes, row_state, slot_of};
 use super::{SyncKind, WindowError};
 
 /// Does one window; gives the sectors of parity that were wrong.
@@ -150,7 +151,7 @@ async fn read_whole(
         if lost_data > parity || (lost_data > 0 && !state.parity_usable) {
             return Err(WindowError::Failed);
         }
-        let mut blocks = Blocks::new(&state);
+        let mut blocks = Blocks::default();
         if port.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
             port.solve_all(row, &state, columns, &mut blocks);
             return Ok(blocks);
