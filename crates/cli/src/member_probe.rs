@@ -20,8 +20,10 @@ use crate::failure::Failure;
 use crate::run_dir::RunDir;
 
 mod contents;
+mod remote;
 
 pub(crate) use contents::superblocks;
+pub(crate) use remote::check_remote;
 
 /// How long a member in use is given to become free.
 const PREDECESSOR_GETS: Duration = Duration::from_secs(1);

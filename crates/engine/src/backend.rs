@@ -6,7 +6,9 @@
 //!
 //! - A buffer inside a [`MemberIo`] is leased: the backend returns it in [`IoDone::buffer`] when no
 //!   kernel can touch it any more. An I/O past its deadline is answered with [`IoErrorKind::Deadline`]
-//!   and no buffer: the lease goes on, and the backend drops the buffer when it comes home.
+//!   and no buffer: the lease goes on, and the backend drops the buffer when it comes home. Where
+//!   nothing can touch the memory any more, the buffer comes with the answer. Either way the I/O stays
+//!   [in flight](Backend::in_flight) until the device has done it or never will.
 //! - The result is for the whole range: a short transfer is continued by the backend.
 //! - A successful write is durable only after a later successful flush of that member, or when it
 //!   carried `fua`. A flush covers every write that completed before the flush was submitted.
@@ -218,6 +220,22 @@ pub struct IoError {
     pub errno: i32,
 }
 
+impl IoError {
+    /// Errno of an I/O that was never sent to its device: it cannot be done late.
+    pub const NOT_SENT: i32 = 107;
+    /// Errno of an I/O whose connection was lost before its answer: the device may still do it.
+    pub const UNANSWERED: i32 = 104;
+
+    /// Whether the device may still do what it was asked, although nobody waits for its answer.
+    pub fn may_still_be_done(&self) -> bool {
+        match self.kind {
+            IoErrorKind::Deadline => self.errno != Self::NOT_SENT,
+            IoErrorKind::Gone => self.errno == Self::UNANSWERED,
+            _ => false,
+        }
+    }
+}
+
 /// Kinds of trouble that the engine tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IoErrorKind {
@@ -263,6 +281,12 @@ pub trait Backend {
 
     /// I/Os of this lane that the device still holds, those past their deadline included.
     fn in_flight(&self, member: MemberId) -> usize;
+
+    /// Writes of this lane, sent over a connection that was lost before it brought their answers: the
+    /// device may still do them, and nobody will hear. They count from the member's opening on.
+    fn unanswered(&self, _: MemberId) -> usize {
+        0
+    }
 
     /// The clock.
     fn now(&self) -> Time;

@@ -39,6 +39,12 @@ pub trait Subject {
         true
     }
 
+    /// Whether the device may touch the memory of an I/O past its deadline. If not, it comes back with
+    /// the answer.
+    fn keeps_late_memory(&self) -> bool {
+        true
+    }
+
     /// Turns the lane, and lets time pass, until `done`. Panics if it never will.
     fn drive(&self, done: &dyn Fn() -> bool);
 }

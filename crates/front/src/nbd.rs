@@ -26,7 +26,8 @@ mod reply;
 pub mod request;
 pub mod server;
 pub mod session;
-mod wire;
+
+use mdspace_io::nbd_wire as wire;
 
 pub use batch::{Batch, Data, Piece};
 pub use export::{BlockSizes, Export, ExportError, Exports};

@@ -3,8 +3,10 @@
 mod at_once;
 mod device;
 mod lease;
+mod link;
 mod member_op;
 mod ops;
+mod remote_op;
 mod socket_op;
 mod stock;
 
@@ -33,8 +35,9 @@ use crate::member::MemberTable;
 use crate::queue::{Completion, IoChoice, Queue, Token};
 
 use device::Devices;
+use link::Links;
 use member_op::{MemberOp, Step};
-use ops::{Op, Ops};
+use ops::{Expired, Found, Op, Ops};
 
 pub(crate) use socket_op::Kept;
 pub(crate) use stock::Stock;
@@ -44,6 +47,10 @@ const ZEROES_BYTES: usize = 256 << 10;
 
 /// How late a sleeping thread may wake: Linux rounds timers by 50 µs, and starting takes its time.
 const OVERSLEEP: Duration = Duration::from_micros(100);
+
+/// How often, and how long each time, a lane that is dropped looks for the end of its connections.
+const LET_GO_LOOKS: u32 = 100;
+const LET_GO_LOOK: Duration = Duration::from_millis(10);
 
 /// Time that never comes.
 const NEVER: Time = Time::from_nanos(u64::MAX);
@@ -60,6 +67,9 @@ pub(crate) struct Driver {
     /// Completions on their way; kept for their allocation.
     reaped: RefCell<Vec<Completion>>,
     zeroes: OnceCell<Rc<Buffer>>,
+    links: Links,
+    /// Ends the lane's sleep, from any thread.
+    wake: Arc<EventFd>,
     stop: RefCell<Stop>,
     flushes: bool,
 }
@@ -77,7 +87,7 @@ impl Driver {
         members: Arc<MemberTable>,
         wake: Arc<EventFd>,
     ) -> io::Result<Rc<Self>> {
-        let queue = Rc::new(RefCell::new(Queue::new(choice, wake)?));
+        let queue = Rc::new(RefCell::new(Queue::new(choice, wake.clone())?));
         Ok(Rc::new(Self {
             ops: RefCell::default(),
             devices: RefCell::new(Devices::new(members)),
@@ -86,6 +96,8 @@ impl Driver {
             pretended: RefCell::default(),
             reaped: RefCell::default(),
             zeroes: OnceCell::new(),
+            links: Links::default(),
+            wake,
             stop: RefCell::default(),
             flushes: !flushes_are_off(),
             queue,
@@ -103,6 +115,9 @@ impl Driver {
 
     /// Submits what was started and hands the lane what has ended. Returns how much has.
     pub(crate) fn advance(&self, lane: &Lane) -> usize {
+        if self.links.want_something() {
+            self.look_after_links(lane);
+        }
         let mut reaped = self.reaped.take();
         let mut queue = self.queue.borrow_mut();
         queue.flush();
@@ -116,7 +131,8 @@ impl Driver {
         count += self.end_pretended(lane);
         // After the completions: what has ended in time is not late because we looked late.
         self.expire(lane);
-        self.devices.borrow_mut().sweep(&self.queue);
+        let closing = self.devices.borrow_mut().sweep(&self.queue);
+        closing.iter().for_each(|device| self.hang_up(lane, device));
         count
     }
 
@@ -148,6 +164,11 @@ impl Driver {
                     op.discard();
                 }
             },
+            Op::Wire(_) => {
+                drop(ops);
+                self.end_wire(lane, completion.token, completion.result);
+            }
+            Op::Remote(_) => unreachable!("the kernel knows the link's calls alone"),
             Op::Member(op) => match op.absorb(completion.result, self) {
                 Step::Call(call) => self.queue.borrow_mut().push(completion.token, call),
                 Step::End(result) => {
@@ -200,8 +221,9 @@ impl Driver {
         if self.deadline.get() > now {
             return;
         }
-        let (late, next) = self.ops.borrow_mut().expire(now);
+        let Expired { late, remote, next } = self.ops.borrow_mut().expire(now);
         self.deadline.set(next);
+        remote.into_iter().for_each(|token| self.expire_remote(lane, token));
         for (token, ticket) in late {
             self.queue.borrow_mut().cancel(token);
             if let Some(ticket) = ticket {
@@ -211,8 +233,27 @@ impl Driver {
         }
     }
 
+    /// Ends the connections of a lane that is dropped, and waits a moment for the kernel to let go of
+    /// their memory.
+    fn end_links(&self) {
+        for _ in 0..LET_GO_LOOKS {
+            if !self.ops.borrow_mut().end_wires() {
+                break;
+            }
+            let mut queue = self.queue.borrow_mut();
+            queue.flush();
+            queue.sleep(Some(LET_GO_LOOK));
+            let mut reaped = Vec::new();
+            queue.reap(&mut reaped);
+            drop(queue);
+            reaped.into_iter().for_each(|ended| self.ops.borrow_mut().end_wire(ended.token));
+        }
+        self.ops.borrow_mut().drop_remote();
+    }
+
     /// Tells the tasks that the lane is asked to end.
-    pub(crate) fn request_stop(&self) {
+    pub(crate) fn request_stop(&self, lane: &Lane) {
+        self.hang_up_where_idle(lane);
         let mut stop = self.stop.borrow_mut();
         stop.requested = true;
         let waiting = std::mem::take(&mut stop.waiting);
@@ -232,7 +273,7 @@ impl Driver {
 
     /// Whether calls have been started that the kernel does not know of yet.
     pub(crate) fn has_unsubmitted(&self) -> bool {
-        self.queue.borrow_mut().has_unsubmitted()
+        self.links.have_unsent() || self.queue.borrow_mut().has_unsubmitted()
     }
 
     fn note_deadline(&self, deadline: Time) {
@@ -247,6 +288,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.end_links();
         if self.in_flight_total() > 0 {
             // The kernel may still fill this memory: better lost than used twice.
             std::mem::forget(self.ops.take());
@@ -264,6 +306,9 @@ impl Backend for Driver {
             Err(op) => op,
         };
         let deadline = io.deadline.unwrap_or(NEVER);
+        if device.link.is_some() {
+            return self.submit_remote(device, ticket, deadline, op);
+        }
         let inline = device.is_inline();
         let op = MemberOp::new(self, device, ticket, deadline, op);
         if inline {
@@ -282,14 +327,21 @@ impl Backend for Driver {
     fn cancel(&self, ticket: Ticket) {
         let found = self.ops.borrow_mut().cancel(ticket);
         match found {
-            Some((token, true)) => self.pretended.borrow_mut().push(Reverse((Time::ZERO, token.0))),
-            Some((token, false)) => self.queue.borrow_mut().cancel(token),
+            Some(Found::Pretended(token)) => {
+                self.pretended.borrow_mut().push(Reverse((Time::ZERO, token.0)));
+            }
+            Some(Found::Called(token)) => self.queue.borrow_mut().cancel(token),
+            Some(Found::Remote(device)) => self.list(&device),
             None => {}
         }
     }
 
     fn in_flight(&self, member: MemberId) -> usize {
         self.devices.borrow().in_flight(member)
+    }
+
+    fn unanswered(&self, member: MemberId) -> usize {
+        self.devices.borrow().unanswered(member)
     }
 
     fn now(&self) -> Time {

@@ -15,6 +15,7 @@ mod errno;
 mod lane_io;
 mod lanes;
 mod member;
+pub mod nbd_wire;
 mod payload;
 mod queue;
 mod running;
@@ -22,7 +23,9 @@ mod workers;
 
 pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
-pub use member::{KeyHelp, MemberTable, OpenError, OpenMode, check_name, null_keys, null_presets};
+pub use member::{
+    KeyHelp, MemberTable, OpenError, OpenMode, check_name, is_remote, null_keys, null_presets,
+};
 pub use payload::Payload;
 pub use queue::IoChoice;
 pub use running::{AssembleError, RunningArray};

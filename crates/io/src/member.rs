@@ -2,6 +2,7 @@
 
 mod holder;
 mod lock;
+mod nbd;
 mod null;
 mod open;
 mod probe;
@@ -16,9 +17,10 @@ use mdspace_engine::backend::{MemberId, MemberInfo};
 
 pub use null::{KeyHelp, null_keys, null_presets};
 pub use open::{OpenError, OpenMode};
-pub use spec::check_name;
+pub use spec::{check_name, is_remote};
 pub use table::MemberTable;
 
+pub(crate) use nbd::{Export, Nbd};
 pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};
 pub(crate) use ram::Ram;
 
@@ -45,6 +47,7 @@ pub(crate) enum Device {
     },
     Ram(Ram),
     Null(Null),
+    Nbd(Nbd),
 }
 
 impl Drop for Member {

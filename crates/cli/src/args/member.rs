@@ -18,6 +18,8 @@ pub(crate) enum MemberSpec {
     },
     /// A model of a device that keeps no data, in the user's words after `null:`.
     Null(String),
+    /// An export of an NBD server, in the user's words.
+    Nbd(String),
 }
 
 /// One place of `create`: a member, or mdadm's word `missing`.
@@ -39,6 +41,9 @@ impl FromStr for MemberSpec {
         if let Some(device) = text.strip_prefix("null:") {
             return mdspace_io::check_name(text).map(|()| Self::Null(device.into()));
         }
+        if mdspace_io::is_remote(text) {
+            return mdspace_io::check_name(text).map(|()| Self::Nbd(text.into()));
+        }
         match text {
             "" => Err("an empty word is no member".into()),
             "missing" => Err("the word missing is a member of create only".into()),
@@ -53,6 +58,7 @@ impl fmt::Display for MemberSpec {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Ram { bytes } => write!(f, "ram:{}", short(*bytes)),
             Self::Null(device) => write!(f, "null:{device}"),
+            Self::Nbd(uri) => f.write_str(uri),
         }
     }
 }
@@ -79,7 +85,9 @@ fn member_bytes(text: &str) -> Result<u64, String> {
 /// What a MEMBER may be, for the long help of the verbs that take some.
 pub(crate) fn help() -> String {
     let row = |name: &str, text: String| format!("\n  {name:<16}{text}");
-    let mut help = "MEMBER is a file, a block device, or for tests and benchmarks:".to_owned();
+    let mut help = "MEMBER is a file, a block device, an export of an NBD server:".to_owned();
+    help += "\n  nbd+unix:///PATH, nbd+unix:///EXPORT?socket=PATH, nbd://HOST[:PORT][/EXPORT]";
+    help += "\nor for tests and benchmarks:";
     help += &row("ram:SIZE", "memory".into());
     help += &row("null:SIZE", "nothing: md's metadata are kept, data read as zeroes".into());
     for preset in mdspace_io::null_presets() {

@@ -23,8 +23,13 @@ pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
         _ => None,
     });
     let members: Vec<&Path> = members.collect();
+    let remote = args.members.iter().filter_map(|place| match place {
+        MemberOrMissing::Member(MemberSpec::Nbd(uri)) => Some(uri.as_str()),
+        _ => None,
+    });
     let what = format!("cannot create {}", args.name);
     member_probe::check(&members, &RunDir::open()?, args.run, &what)?;
+    member_probe::check_remote(remote, args.run, &what)?;
     serve(Task::Create(args))
 }
 

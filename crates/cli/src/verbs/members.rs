@@ -20,6 +20,11 @@ pub(crate) fn add(args: &AddArgs) -> Outcome {
     let array = Client::connect(&run_dir, name)?.report()?.array;
     let what = format!("cannot add to {name}");
     for member in members {
+        if let MemberSpec::Nbd(uri) = member
+            && !array.members.iter().any(|known| known.member == *uri)
+        {
+            member_probe::check_remote(std::iter::once(uri.as_str()), args.run, &what)?;
+        }
         let MemberSpec::Path(path) = member else { continue };
         let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
         if !was_here {

@@ -4,6 +4,7 @@
 mod life;
 mod members;
 mod modelled;
+mod network;
 mod rescue;
 mod safety;
 mod user;

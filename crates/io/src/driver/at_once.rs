@@ -21,7 +21,7 @@ pub(super) fn answer(driver: &Driver, member: &Member, op: IoOp) -> Result<IoDon
         Device::Ram(ram) => Ok(serve(ram, op, &driver.stock)),
         Device::Null(null) if null.is_immediate() => Ok(serve(null.kept(), op, &driver.stock)),
         _ if matches!(op, IoOp::Flush) && !driver.flushes => Ok(done(None)),
-        Device::Null(_) | Device::File { .. } => Err(op),
+        Device::Null(_) | Device::File { .. } | Device::Nbd(_) => Err(op),
     }
 }
 

@@ -11,6 +11,8 @@ use mdspace_engine::backend::MemberId;
 use crate::member::{self, Member, MemberTable};
 use crate::queue::{FileRef, Queue};
 
+use super::link::Link;
+
 /// A member on one lane.
 pub(super) struct Device {
     pub(super) member: Arc<Member>,
@@ -18,6 +20,8 @@ pub(super) struct Device {
     pub(super) file: FileRef,
     /// I/Os of this lane that it still holds.
     pub(super) in_flight: Cell<usize>,
+    /// Its connection, if it is behind a network.
+    pub(super) link: Option<Link>,
 }
 
 impl Device {
@@ -62,9 +66,12 @@ impl Devices {
                 let fixed = queue.borrow_mut().register_file(id.index, fd).then_some(id.index);
                 FileRef { fd, fixed }
             }
-            member::Device::Ram(_) | member::Device::Null(_) => FileRef { fd: -1, fixed: None },
+            member::Device::Ram(_) | member::Device::Null(_) | member::Device::Nbd(_) => {
+                FileRef { fd: -1, fixed: None }
+            }
         };
-        let device = Rc::new(Device { member, file, in_flight: Cell::new(0) });
+        let link = matches!(member.device, member::Device::Nbd(_)).then(Link::default);
+        let device = Rc::new(Device { member, file, in_flight: Cell::new(0), link });
         self.met[index] = Some(device.clone());
         Some(device)
     }
@@ -76,11 +83,28 @@ impl Devices {
         }
     }
 
-    /// Lets go of closed members that hold nothing of this lane any more.
-    pub(super) fn sweep(&mut self, queue: &RefCell<Queue>) {
+    /// Writes that were sent to a member over a connection that is lost, and never answered.
+    pub(super) fn unanswered(&self, id: MemberId) -> usize {
+        match self.met.get(usize::from(id.index)) {
+            Some(Some(device)) if device.member.id == id => {
+                device.link.as_ref().map_or(0, Link::unanswered)
+            }
+            _ => 0,
+        }
+    }
+
+    /// All members behind a network.
+    pub(super) fn links(&self) -> Vec<Rc<Device>> {
+        self.met.iter().flatten().filter(|device| device.link.is_some()).cloned().collect()
+    }
+
+    /// Lets go of closed members that hold nothing of this lane any more. Gives those whose
+    /// connections are to be ended first.
+    pub(super) fn sweep(&mut self, queue: &RefCell<Queue>) -> Vec<Rc<Device>> {
+        let mut to_end = Vec::new();
         let closed = self.table.closed_count();
         if closed == self.closed_seen && !self.closing {
-            return;
+            return to_end;
         }
         self.closed_seen = closed;
         self.closing = false;
@@ -91,12 +115,15 @@ impl Devices {
             }
             if known.in_flight.get() > 0 {
                 self.closing = true;
+                to_end.extend(known.link.is_some().then(|| known.clone()));
                 continue;
             }
             if let Some(place) = known.file.fixed {
                 queue.borrow_mut().register_file(place, -1);
             }
+            to_end.extend(known.link.is_some().then(|| known.clone()));
             *device = None;
         }
+        to_end
     }
 }

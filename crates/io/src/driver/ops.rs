@@ -1,17 +1,45 @@
 //! All that a lane has in flight, by token.
 
+use std::rc::Rc;
+
 use mdspace_engine::backend::Ticket;
 use mdspace_engine::time::Time;
 
 use crate::queue::Token;
 
 use super::NEVER;
+use super::device::Device;
+use super::link::WireOp;
 use super::member_op::MemberOp;
+use super::remote_op::RemoteOp;
 use super::socket_op::SocketOp;
 
 pub(super) enum Op {
     Member(MemberOp),
+    /// An I/O of a member behind a network: the kernel knows its link's calls alone.
+    Remote(RemoteOp),
+    Wire(WireOp),
     Socket(SocketOp),
+}
+
+/// A member I/O that someone asks to end early.
+pub(super) enum Found {
+    /// The kernel has a call of it.
+    Called(Token),
+    /// Its member only pretends.
+    Pretended(Token),
+    /// It goes over this member's link.
+    Remote(Rc<Device>),
+}
+
+/// What is past its deadline.
+pub(super) struct Expired {
+    /// Calls, and the tickets of those that are member I/Os.
+    pub(super) late: Vec<(Token, Option<Ticket>)>,
+    /// I/Os of members behind a network.
+    pub(super) remote: Vec<Token>,
+    /// When the next deadline comes.
+    pub(super) next: Time,
 }
 
 impl Op {
@@ -19,7 +47,7 @@ impl Op {
     pub(super) fn discard(self) {
         match self {
             Self::Socket(op) => op.discard(),
-            Self::Member(_) => unreachable!("a member I/O always has an end"),
+            _ => unreachable!("a member I/O always has an end"),
         }
     }
 }
@@ -57,7 +85,7 @@ impl Ops {
         let token = self.add(Op::Member(op));
         match self.at(token) {
             Op::Member(op) => (token, op),
-            Op::Socket(_) => unreachable!("just added"),
+            _ => unreachable!("just added"),
         }
     }
 
@@ -79,13 +107,62 @@ impl Ops {
         slot.op.take().expect("a token in use has its call")
     }
 
-    /// Notes the wish to end a member I/O early. Gives its token, and whether its member only
-    /// pretends; nothing when the I/O has been answered.
-    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<(Token, bool)> {
+    /// The I/O of a member behind a network that this number names, if any does: a server may send
+    /// any.
+    pub(super) fn remote(&mut self, number: u64) -> Option<&mut RemoteOp> {
+        let slot = self.slots.get_mut(index(Token(number)))?;
+        match &mut slot.op {
+            Some(Op::Remote(op)) if u64::from(slot.generation) == number >> 32 => Some(op),
+            _ => None,
+        }
+    }
+
+    /// Shows all I/Os of members behind a network.
+    pub(super) fn each_remote(&mut self, mut show: impl FnMut(Token, &RemoteOp)) {
+        for (index, slot) in self.slots.iter().enumerate() {
+            if let Some(Op::Remote(op)) = &slot.op {
+                show(token(slot.generation, index as u32), op);
+            }
+        }
+    }
+
+    /// Shuts down every connection. False: no call of any is left.
+    pub(super) fn end_wires(&mut self) -> bool {
+        let wires = self.slots.iter().filter_map(|slot| match &slot.op {
+            Some(Op::Wire(op)) => Some(op),
+            _ => None,
+        });
+        wires.map(WireOp::shut_down).count() > 0
+    }
+
+    /// Forgets a connection's call that has ended.
+    pub(super) fn end_wire(&mut self, token: Token) {
+        if self.holds(token) && matches!(self.at(token), Op::Wire(_)) {
+            drop(self.remove(token));
+        }
+    }
+
+    /// Forgets the I/Os of members behind a network, unless the kernel still has a call of one.
+    pub(super) fn drop_remote(&mut self) {
+        if self.slots.iter().any(|slot| matches!(slot.op, Some(Op::Wire(_)))) {
+            return;
+        }
+        let mut remote = Vec::new();
+        self.each_remote(|token, _| remote.push(token));
+        remote.into_iter().for_each(|token| drop(self.remove(token)));
+    }
+
+    /// Notes the wish to end a member I/O early; nothing when it has been answered.
+    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Found> {
         self.slots.iter_mut().enumerate().find_map(|(index, slot)| match &mut slot.op {
             Some(Op::Member(op)) if op.ticket == Some(ticket) => {
                 op.cancelled = true;
-                Some((token(slot.generation, index as u32), op.is_pretended()))
+                let token = token(slot.generation, index as u32);
+                Some(if op.is_pretended() { Found::Pretended(token) } else { Found::Called(token) })
+            }
+            Some(Op::Remote(op)) if op.ticket == Some(ticket) => {
+                op.cancelled = true;
+                Some(Found::Remote(op.device.clone()))
             }
             _ => None,
         })
@@ -95,20 +172,21 @@ impl Ops {
     pub(super) fn pretended_result(&mut self, token: Token) -> Option<i32> {
         self.holds(token).then(|| match self.at(token) {
             Op::Member(op) => op.pretended_result(),
-            Op::Socket(_) => unreachable!("only members pretend"),
+            _ => unreachable!("only members pretend"),
         })
     }
 
-    /// Takes the tickets of the I/Os whose deadline has come, and says when the next one comes.
+    /// Finds what is past its deadline, and takes the tickets of what ends with it.
     ///
     /// Walks all that is in flight; deadlines are long and met, so this is rare.
-    pub(super) fn expire(&mut self, now: Time) -> (Vec<(Token, Option<Ticket>)>, Time) {
-        let (mut late, mut next) = (Vec::new(), NEVER);
+    pub(super) fn expire(&mut self, now: Time) -> Expired {
+        let (mut late, mut remote, mut next) = (Vec::new(), Vec::new(), NEVER);
         for (index, slot) in self.slots.iter_mut().enumerate() {
             let deadline = match &mut slot.op {
                 Some(Op::Member(op)) => &mut op.deadline,
                 Some(Op::Socket(op)) => &mut op.deadline,
-                None => continue,
+                Some(Op::Remote(op)) => &mut op.deadline,
+                Some(Op::Wire(_)) | None => continue,
             };
             if *deadline > now {
                 next = next.min(*deadline);
@@ -121,11 +199,14 @@ impl Ops {
                     op.timed_out = true;
                     None
                 }
-                None => None,
+                _ => {
+                    remote.push(token(slot.generation, index as u32));
+                    continue;
+                }
             };
             late.push((token(slot.generation, index as u32), ticket));
         }
-        (late, next)
+        Expired { late, remote, next }
     }
 }
 

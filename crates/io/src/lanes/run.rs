@@ -84,7 +84,7 @@ pub(super) fn run(
         }
         let stopping = mailbox.stop_requested();
         if stopping {
-            runner.driver.request_stop();
+            runner.driver.request_stop(&runner.lane);
         }
         let Turn::Idle(timer) = runner.turn() else { continue };
         let at_rest = runner.lane.task_count() == 0 && runner.driver.in_flight_total() == 0;

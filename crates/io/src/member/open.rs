@@ -11,7 +11,7 @@ use mdspace_engine::backend::MemberInfo;
 use super::holder::{self, Holder};
 use super::probe::{self, Transfers};
 use super::spec::Spec;
-use super::{Device, Null, Ram, lock};
+use super::{Device, Nbd, Null, Ram, lock, nbd};
 
 /// How long a claim may outlive the process that made it, as far as we wait.
 const AFTERLIFE: Duration = Duration::from_secs(2);
@@ -105,6 +105,7 @@ pub(super) fn open(name: &str, mode: OpenMode, ordinal: u64) -> Result<Opened, O
     let reserve = |source| OpenError::System { name: name.into(), doing: "reserve memory", source };
     let (device, bytes, rotational) = match spec {
         Spec::Path(path) => return Opening { name, path: &path, mode }.open(),
+        Spec::Nbd(uri) => return open_export(name, uri, mode),
         Spec::Null { bytes, drive } => {
             let rotational = drive.is_rotational();
             let null = Null::new(*drive, bytes, ordinal).map_err(reserve)?;
@@ -123,6 +124,28 @@ pub(super) fn open(name: &str, mode: OpenMode, ordinal: u64) -> Result<Opened, O
         discard_zeroes: !rotational && !mode.read_only,
     };
     Ok(Opened { device, info })
+}
+
+/// Opens an export. NBD knows no locks: whoever else reaches the server may use it too.
+fn open_export(name: &str, uri: nbd::Uri, mode: OpenMode) -> Result<Opened, OpenError> {
+    let system = |doing| move |source| OpenError::System { name: name.into(), doing, source };
+    let nbd = Nbd::open(uri).map_err(system("open the export"))?;
+    let export = nbd.export;
+    if export.block_bytes > 4096 {
+        return Err(OpenError::Blocks { name: name.into(), bytes: export.block_bytes });
+    }
+    if export.is_read_only() && !mode.read_only {
+        return Err(system("open it for writing")(io::ErrorKind::ReadOnlyFilesystem.into()));
+    }
+    let block = u64::from(export.block_bytes);
+    let info = MemberInfo {
+        name: name.into(),
+        sectors: export.bytes / block * block / 512,
+        logical_block_bytes: export.block_bytes,
+        rotational: export.is_rotational(),
+        discard_zeroes: export.writes_zeroes() && !mode.read_only,
+    };
+    Ok(Opened { device: Device::Nbd(nbd), info })
 }
 
 /// A file or block device on its way.

@@ -1,8 +1,10 @@
-//! How a member is named: a path, `ram:SIZE`, `null:SIZE?key=value` or `null:PRESET?key=value`.
+//! How a member is named: a path, `ram:SIZE`, `null:SIZE?key=value`, `null:PRESET?key=value`,
+//! `nbd://HOST:PORT/EXPORT` or `nbd+unix:///PATH`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::nbd::Uri;
 use super::null::{self, Drive};
 
 /// What a member's name asks for.
@@ -11,6 +13,7 @@ pub(crate) enum Spec {
     Path(PathBuf),
     Ram { bytes: u64 },
     Null { bytes: u64, drive: Box<Drive> },
+    Nbd(Uri),
 }
 
 impl Spec {
@@ -18,6 +21,9 @@ impl Spec {
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         if let Some(size) = name.strip_prefix("ram:") {
             return Ok(Self::Ram { bytes: size_bytes(size)? });
+        }
+        if Uri::is_meant(name) {
+            return Uri::parse(name).map(Self::Nbd);
         }
         let Some(rest) = name.strip_prefix("null:") else {
             return Ok(Self::Path(name.into()));
@@ -30,6 +36,11 @@ impl Spec {
 /// Whether a member may be called `name`; why not, and what would be right. Opens nothing.
 pub fn check_name(name: &str) -> Result<(), String> {
     Spec::parse(name).map(drop)
+}
+
+/// Whether a member of this name is behind a network.
+pub fn is_remote(name: &str) -> bool {
+    Uri::is_meant(name)
 }
 
 pub(super) fn size_bytes(text: &str) -> Result<u64, String> {

@@ -38,7 +38,8 @@ impl MemberTable {
     }
 
     /// Opens the member that `name` means: a path, `ram:SIZE`, `null:SIZE?key=value` or
-    /// `null:PRESET?key=value` ([`null_keys`](crate::null_keys)).
+    /// `null:PRESET?key=value` ([`null_keys`](crate::null_keys)), or an NBD server's export:
+    /// `nbd://HOST:PORT/EXPORT`, `nbd+unix:///PATH`. That one waits for the server, seconds at most.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<(MemberId, MemberInfo), OpenError> {
         let ordinal = self.opened.fetch_add(1, Ordering::Relaxed);
         let Opened { device, info } = open::open(name, mode, ordinal)?;
@@ -78,6 +79,12 @@ impl MemberTable {
     pub fn is_modelled(&self, id: MemberId) -> bool {
         let timed = |member: Arc<Member>| matches!(&member.device, Device::Null(null) if !null.is_immediate());
         self.member(id).is_some_and(timed)
+    }
+
+    /// Whether several lanes may use a member at once. An NBD server may bear one connection only.
+    pub fn bears_lanes(&self, id: MemberId) -> bool {
+        let alone = |member: Arc<Member>| matches!(&member.device, Device::Nbd(nbd) if !nbd.export.shares());
+        !self.member(id).is_some_and(alone)
     }
 
     /// Closes a member: no new I/O finds it. Its file closes, its lock ends and its index may be

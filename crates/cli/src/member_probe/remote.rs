@@ -1,0 +1,56 @@
+//! A look at what lies on members behind a network.
+
+use mdspace_engine::assembly;
+use mdspace_engine::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto};
+use mdspace_engine::lane::Lane;
+use mdspace_io::{LanesConfig, LocalLane, OpenMode};
+
+use super::{ask, open, refused};
+use crate::failure::Failure;
+
+/// How much of a member's start is looked at, in bytes.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Shows what lies on exports, and asks. `run` answers yes.
+pub(crate) fn check_remote<'a>(
+    members: impl Iterator<Item = &'a str>,
+    run: bool,
+    what: &str,
+) -> Result<(), Failure> {
+    let mut found = String::new();
+    for member in members {
+        if let Some(line) = contents(member, what)? {
+            found.push_str(&format!("{member} holds:\n    {line}\n"));
+        }
+    }
+    if found.is_empty() || run { Ok(()) } else { ask(&found, what) }
+}
+
+/// What lies on an export, in a line; nothing if it looks empty.
+fn contents(member: &str, what: &str) -> Result<Option<String>, Failure> {
+    let config = LanesConfig::default();
+    let system = |error| Failure::new(what, error, "see `mdspace doctor`");
+    let local = LocalLane::new(&config).map_err(system)?;
+    let (id, info) = open(&config.members, member, OpenMode::LOOK).map_err(|e| refused(e, what))?;
+    let lane = local.lane().clone();
+    let found = local.block_on(async move { look(&lane, id, info).await });
+    let unreadable = |error: IoError| {
+        Failure::new(what, format!("{member} cannot be read: {error}"), "look at its server")
+    };
+    found.map_err(unreadable)
+}
+
+async fn look(lane: &Lane, id: MemberId, info: MemberInfo) -> Result<Option<String>, IoError> {
+    // What is nearly a superblock is data to be asked about: the look below sees it.
+    if let Ok(Some(superblock)) = assembly::read_superblock(lane, id, &info).await {
+        return Ok(Some(format!("a member of md array {}", superblock.set_uuid)));
+    }
+    let bytes = HEAD_BYTES.min(info.sectors as usize * 512);
+    let into = ReadInto::Buffer(lane.backend().allocate(bytes), 0..bytes);
+    let done =
+        lane.io(MemberIo { member: id, op: IoOp::Read { sector: 0, into }, deadline: None }).await;
+    done.result?;
+    let head = done.buffer.expect("a finished read gives its buffer back");
+    let empty = head.iter().all(|&byte| byte == 0);
+    Ok((!empty).then(|| "data: its first 64 KiB are not empty".to_owned()))
+}

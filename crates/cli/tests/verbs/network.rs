@@ -1,0 +1,61 @@
+//! Members that are exports of NBD servers: our own, each with an array of one file.
+
+use rustix::process::Signal;
+
+use crate::user::User;
+
+/// Serves a file as `NAME` at the socket `NAME.sock`; returns the member over it.
+fn serve(user: &User, name: &str) -> String {
+    let socket = user.path(&format!("{name}.sock"));
+    let words = "--level=linear --raid-devices=1 --force --assume-clean";
+    user.expect(0, &format!("create {name} {words} --serve=nbd:unix:{} {name}", socket.display()));
+    format!("nbd+unix:///{name}?socket={}", socket.display())
+}
+
+fn pid_of(user: &User, name: &str) -> u32 {
+    let pid = user.detail(name)["pid"].as_u64().expect("a number");
+    u32::try_from(pid).expect("a process number")
+}
+
+#[test]
+fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() {
+    let user = User::with_members(&["a", "b"]);
+    let (one, other) = (serve(&user, "a"), serve(&user, "b"));
+    let words = "--level=1 --raid-devices=2 --assume-clean --lanes=2";
+    user.expect(0, &format!("create top {words} {one} {other}"));
+    assert_eq!(user.expect(0, "get top degraded").trim(), "0");
+    user.refused(&format!("create again {words} {one} {other}"), &["a member of md array"]);
+
+    user.signal(Signal::KILL, pid_of(&user, "b"));
+    user.expect(0, "readonly top");
+    user.expect(0, "readwrite top");
+    user.expect(0, &format!("fail top {other}"));
+    assert_eq!(user.expect(0, "get top degraded").trim(), "1");
+    user.refused(&format!("re-add top {other}"), &["cannot open the export", "b.sock"]);
+
+    let socket = user.path("b.sock");
+    user.expect(0, &format!("assemble b --serve=nbd:unix:{} b", socket.display()));
+    user.expect(0, &format!("re-add top {other}"));
+    user.run("wait top");
+    assert_eq!(user.expect(0, "get top degraded").trim(), "0");
+    for name in ["top", "a", "b"] {
+        user.expect(0, &format!("stop {name}"));
+    }
+    assert!(user.processes().is_empty());
+}
+
+#[test]
+fn what_is_no_export_is_refused_with_the_reason() {
+    let user = User::with_members(&["a"]);
+    let one = serve(&user, "a");
+    let create = |member: &str| format!("create top --level=1 --raid-devices=2 {member} missing");
+    let wrong = one.replace("///a", "///other");
+    user.refused(&create(&wrong), &["no such export"]);
+    let absent = format!("nbd+unix://{}", user.path("none").display());
+    user.refused(&create(&absent), &["none"]);
+    let done = user.run(&create("nbds://host/a"));
+    assert!(done.status == 2 && done.err.contains("TLS"), "{done:?}");
+    let done = user.run(&create("nbd://host:x/a"));
+    assert!(done.status == 2 && done.err.contains("HOST:PORT"), "{done:?}");
+    user.expect(0, "stop a");
+}

@@ -1,0 +1,113 @@
+//! A member behind a network: an export of an NBD server.
+//!
+//! ```text
+//! uri: where it is ── dial: connection and handshake, which may wait ── driver::link: requests
+//! ```
+//!
+//! Each lane has a connection of its own. A connection that is lost is not made again: the member is
+//! gone, since what answers at the same address later may be another device. Whoever opens it again
+//! gets a new member, and proves that it is the same device.
+
+mod dial;
+mod uri;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mdspace_engine::sync::Mutex;
+
+use crate::nbd_wire::export_flag;
+
+pub(crate) use uri::Uri;
+
+use dial::dial;
+
+/// An open export, shared by all lanes.
+#[derive(Debug)]
+pub(crate) struct Nbd {
+    uri: Uri,
+    pub(crate) export: Export,
+    /// The connection over which it was opened, for the first lane that asks.
+    first: Mutex<Option<OwnedFd>>,
+    /// A lane has a connection.
+    connected: AtomicBool,
+}
+
+/// What a server says of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Export {
+    pub(crate) bytes: u64,
+    /// Transmission flags as sent.
+    flags: u16,
+    /// Smallest unit of a request, in bytes.
+    pub(crate) block_bytes: u32,
+    /// Most bytes of one read or write.
+    pub(crate) payload_bytes: u32,
+}
+
+impl Export {
+    fn has(self, flag: u16) -> bool {
+        self.flags & flag == flag
+    }
+
+    pub(crate) fn is_read_only(self) -> bool {
+        self.has(export_flag::READ_ONLY)
+    }
+
+    pub(crate) fn is_rotational(self) -> bool {
+        self.has(export_flag::ROTATIONAL)
+    }
+
+    /// Whether a flush means something. Without, the server promises that writes need none.
+    pub(crate) fn flushes(self) -> bool {
+        self.has(export_flag::SEND_FLUSH)
+    }
+
+    /// Whether a write can carry its own durability.
+    pub(crate) fn forces(self) -> bool {
+        self.has(export_flag::SEND_FUA)
+    }
+
+    pub(crate) fn writes_zeroes(self) -> bool {
+        self.has(export_flag::SEND_WRITE_ZEROES)
+    }
+
+    /// Whether a flush over one connection covers what was written over another.
+    pub(crate) fn shares(self) -> bool {
+        self.has(export_flag::CAN_MULTI_CONN)
+    }
+}
+
+impl Nbd {
+    /// Connects, and asks for the export. Waits a few seconds at most.
+    pub(crate) fn open(uri: Uri) -> io::Result<Self> {
+        let (socket, export) = dial(&uri)?;
+        let first = Mutex::new(Some(socket));
+        Ok(Self { uri, export, first, connected: AtomicBool::new(false) })
+    }
+
+    /// The connection over which the member was opened, to the first lane that asks.
+    pub(crate) fn take_first(&self) -> Option<OwnedFd> {
+        let first = self.first.lock().take();
+        if first.is_some() {
+            self.connected.store(true, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// One more connection to the same export. Waits a few seconds at most.
+    pub(crate) fn connect(&self) -> io::Result<OwnedFd> {
+        if !self.export.shares() {
+            return Err(io::Error::other(
+                "this export bears one connection only, and so one lane; serve with --lanes=1, or \
+                 let its server share it",
+            ));
+        }
+        let (socket, export) = dial(&self.uri)?;
+        match export == self.export {
+            true => Ok(socket),
+            false => Err(io::Error::other("the export is not what it was")),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Connecting to a server and asking for an export, on a thread that may wait.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::nbd_wire::{
+    Fields, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, Put, export_flag,
+    handshake_flag, info, length_u32, option, option_reply,
+};
+
+use super::uri::Server;
+use super::{Export, Uri};
+
+/// How long a server may take for each step.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A host that does not acknowledge for so long is dead.
+const SILENCE_MS: libc::c_int = 20_000;
+/// Longer than any honest answer to an option.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Answers to one option at most.
+const ANSWERS_MAX: usize = 64;
+
+/// Connects and takes the export. The socket is ready for requests.
+pub(super) fn dial(uri: &Uri) -> io::Result<(OwnedFd, Export)> {
+    match &uri.server {
+        Server::Unix(path) => {
+            let stream = UnixStream::connect(path).map_err(|error| at(&uri.server, error))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            let export = Handshake(&stream).go(uri)?;
+            stream.set_read_timeout(None)?;
+            stream.set_write_timeout(None)?;
+            Ok((stream.into(), export))
+        }
+        Server::Tcp { host, port } => {
+            let stream = connect(host, *port).map_err(|error| at(&uri.server, error))?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            let export = Handshake(&stream).go(uri)?;
+            stream.set_read_timeout(None)?;
+            stream.set_write_timeout(None)?;
+            notice_death(&stream);
+            Ok((stream.into(), export))
+        }
+    }
+}
+
+fn at(server: &Server, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{server}: {error}"))
+}
+
+fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Lets the kernel ask a silent host for a sign of life, and end the connection without one.
+fn notice_death(stream: &TcpStream) {
+    let options = [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 5),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, SILENCE_MS),
+    ];
+    for (level, name, value) in options {
+        let size = size_of::<libc::c_int>() as libc::socklen_t;
+        let value: *const libc::c_int = &value;
+        // SAFETY: `value` is one integer, as its size says. A system without the option notices a
+        // dead host later.
+        unsafe {
+            libc::setsockopt(stream.as_fd().as_raw_fd(), level, name, value.cast(), size);
+        }
+    }
+}
+
+/// The client's part of the handshake: fixed newstyle, and `GO`.
+struct Handshake<S>(S);
+
+impl<S: Read + Write> Handshake<S> {
+    fn go(mut self, uri: &Uri) -> io::Result<Export> {
+        self.greet().and_then(|()| self.ask(&uri.export)).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                at(&uri.server, io::Error::new(io::ErrorKind::TimedOut, "no answer in 5 seconds"))
+            }
+            _ => at(&uri.server, error),
+        })
+    }
+
+    fn greet(&mut self) -> io::Result<()> {
+        let bytes = self.take(18)?;
+        let mut fields = Fields(&bytes);
+        if fields.u64() != Some(INIT_MAGIC) || fields.u64() != Some(OPTION_MAGIC) {
+            return Err(broken("no NBD server of today answers there"));
+        }
+        let offered = fields.u16().unwrap_or(0);
+        if offered & handshake_flag::FIXED_NEWSTYLE == 0 {
+            return Err(broken("the server does not speak fixed newstyle"));
+        }
+        let flags = offered & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+        self.0.write_all(&u32::from(flags).to_be_bytes())
+    }
+
+    fn ask(&mut self, export: &str) -> io::Result<Export> {
+        let mut data = Vec::new();
+        data.put_u32(length_u32(export.len()));
+        data.extend_from_slice(export.as_bytes());
+        data.put_u16(1);
+        data.put_u16(info::BLOCK_SIZE);
+        let mut message = Vec::new();
+        message.put_u64(OPTION_MAGIC);
+        message.put_u32(option::GO);
+        message.put_u32(length_u32(data.len()));
+        message.extend_from_slice(&data);
+        self.0.write_all(&message)?;
+        let mut answers = Answers::default();
+        for _ in 0..ANSWERS_MAX {
+            let (kind, bytes) = self.answer()?;
+            match kind {
+                option_reply::ACK => return answers.export(),
+                option_reply::INFO => answers.take(&bytes)?,
+                refused if refused & option_reply::ERROR != 0 => {
+                    return Err(refusal(refused, &bytes));
+                }
+                _ => return Err(broken("an answer of a type that was not asked for")),
+            }
+        }
+        Err(broken("answers without an end"))
+    }
+
+    fn answer(&mut self) -> io::Result<(u32, Vec<u8>)> {
+        let bytes = self.take(20)?;
+        let mut fields = Fields(&bytes);
+        if fields.u64() != Some(OPTION_REPLY_MAGIC) || fields.u32() != Some(option::GO) {
+            return Err(broken("an answer to an option that was not asked"));
+        }
+        let (kind, length) = (fields.u32().unwrap_or(0), fields.u32().unwrap_or(u32::MAX) as usize);
+        if length > ANSWER_BYTES_MAX {
+            return Err(broken("an answer that is too long"));
+        }
+        Ok((kind, self.take(length)?))
+    }
+
+    fn take(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut taken = vec![0; bytes];
+        self.0.read_exact(&mut taken)?;
+        Ok(taken)
+    }
+}
+
+/// What the answers to `GO` have said so far.
+#[derive(Default)]
+struct Answers {
+    export: Option<(u64, u16)>,
+    blocks: Option<[u32; 3]>,
+}
+
+impl Answers {
+    /// Unknown information is ignored, as proto.md asks.
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let short = || broken("information that is too short");
+        let mut fields = Fields(bytes);
+        match fields.u16().ok_or_else(short)? {
+            info::EXPORT => {
+                let bytes = fields.u64().ok_or_else(short)?;
+                self.export = Some((bytes, fields.u16().ok_or_else(short)?));
+            }
+            info::BLOCK_SIZE => {
+                let mut next = || fields.u32().ok_or_else(short);
+                self.blocks = Some([next()?, next()?, next()?]);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn export(self) -> io::Result<Export> {
+        let Some((bytes, flags)) = self.export else {
+            return Err(broken("an export without a size"));
+        };
+        if flags & export_flag::HAS_FLAGS == 0 || i64::try_from(bytes).is_err() {
+            return Err(broken("an export that cannot be"));
+        }
+        // What proto.md lets a client count on where nothing is said.
+        let [smallest, _, most] = self.blocks.unwrap_or([1, 4096, PAYLOAD_BYTES_MAX]);
+        let block_bytes = smallest.max(512);
+        if !block_bytes.is_power_of_two() || most < block_bytes {
+            return Err(broken("block sizes that cannot be"));
+        }
+        let payload_bytes = most.min(PAYLOAD_BYTES_MAX) / block_bytes * block_bytes;
+        Ok(Export { bytes, flags, block_bytes, payload_bytes })
+    }
+}
+
+fn broken(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+fn refusal(kind: u32, message: &[u8]) -> io::Error {
+    let message: String = String::from_utf8_lossy(message).chars().take(200).collect();
+    let why = match kind {
+        option_reply::ERR_UNKNOWN => "the server has no such export".to_owned(),
+        option_reply::ERR_UNSUP => "the server does not know GO: it is too old".to_owned(),
+        kind => format!("the server refuses (error {})", kind & !option_reply::ERROR),
+    };
+    let said = if message.is_empty() { String::new() } else { format!(", saying {message:?}") };
+    io::Error::other(why + &said)
+}
+
+#[cfg(test)]
+mod tests;
