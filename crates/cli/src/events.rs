@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction, SyncEnd};
+use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus, SyncAction, SyncEnd};
 use serde::{Deserialize, Serialize};
 
 use crate::report::SkippedReport;
@@ -137,6 +137,28 @@ fn member_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
             _ => continue,
         };
         happened.push(Happened::to_member(event, &member.name));
+    }
+    happened.extend(limping_events(before, after));
+    happened
+}
+
+/// Members that got slow, or are no longer; mdadm has no words for them.
+fn limping_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
+    let limps = |member: &MemberStatus| member.load.is_some_and(|load| load.limps);
+    let limped = |uuid| before.members.iter().any(|m| m.device_uuid == uuid && limps(m));
+    let mut happened = Vec::new();
+    for member in &after.members {
+        let (event, tells) = match (limped(member.device_uuid), limps(member)) {
+            (false, true) => ("Limping", "it is read less until it is quick again"),
+            // One that is no member any more has not recovered.
+            (true, false) if member.state == MemberState::InSync => {
+                ("LimpingEnded", "it is read as before")
+            }
+            _ => continue,
+        };
+        let service = member.load.map(|load| load.service).unwrap_or_default();
+        let note = format!("a read takes {} us: {tells}", service.as_micros());
+        happened.push(Happened { note: Some(note), ..Happened::to_member(event, &member.name) });
     }
     happened
 }

@@ -1,6 +1,7 @@
 //! What a serving process says about its array: the JSON of `detail --json`, and what the other
 //! renderings are drawn from. Fields are added, never renamed.
 
+use mdspace_engine::balance::Load;
 use mdspace_engine::status::{
     ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, MemberState, MemberStatus, Skipped,
     SyncStatus,
@@ -117,9 +118,29 @@ pub(crate) struct MemberReport {
     pub(crate) bad_ranges: u32,
     pub(crate) data_offset_bytes: u64,
     pub(crate) size_bytes: u64,
+    /// What it does for a mirror; null on other levels and without a slot.
+    pub(crate) load: Option<LoadReport>,
     /// Numbers of the block device; null for files.
     pub(crate) major: Option<u32>,
     pub(crate) minor: Option<u32>,
+}
+
+/// [`Load`], with the member's share of the array's reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LoadReport {
+    /// Of all reads since the array was assembled, in percent.
+    pub(crate) read_share: u32,
+    pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) writes: u64,
+    /// Reads and writes under way.
+    pub(crate) pending: u64,
+    /// Mean time of a read.
+    pub(crate) service_us: u64,
+    /// Reads that failed.
+    pub(crate) read_errors: u64,
+    /// Reads take much longer than they used to, and than on other members.
+    pub(crate) limping: bool,
 }
 
 /// One front end of the process.
@@ -155,7 +176,7 @@ impl From<&ArrayStatus> for ArrayReport {
             bitmap: status.bitmap.map(BitmapReport::from),
             sync: (&status.sync).into(),
             mismatch_cnt: status.mismatch_sectors,
-            members: status.members.iter().map(MemberReport::from).collect(),
+            members: member_reports(&status.members),
         }
     }
 }
@@ -238,9 +259,47 @@ impl From<&MemberStatus> for MemberReport {
             bad_ranges: member.bad_ranges,
             data_offset_bytes: member.data_offset_sectors * 512,
             size_bytes: member.size_sectors * 512,
+            load: None,
             major,
             minor,
         }
+    }
+}
+
+fn member_reports(members: &[MemberStatus]) -> Vec<MemberReport> {
+    let reads = members.iter().filter_map(|member| member.load).map(|load| load.reads).sum();
+    let report = |member: &MemberStatus| MemberReport {
+        load: member.load.map(|load| LoadReport::new(&load, reads)),
+        ..MemberReport::from(member)
+    };
+    members.iter().map(report).collect()
+}
+
+impl LoadReport {
+    fn new(load: &Load, all_reads: u64) -> Self {
+        Self {
+            read_share: (load.reads * 100 / all_reads.max(1)) as u32,
+            reads: load.reads,
+            read_bytes: load.read_bytes,
+            writes: load.writes,
+            pending: load.pending,
+            service_us: load.service.as_micros() as u64,
+            read_errors: load.errors,
+            limping: load.limps,
+        }
+    }
+
+    /// For people, as `90 % of reads, 184 us each; 3 pending`.
+    pub(crate) fn words(&self) -> String {
+        let Self { read_share, service_us, pending, read_errors, .. } = self;
+        let mut words = format!("{read_share} % of reads, {service_us} us each; {pending} pending");
+        if *read_errors > 0 {
+            words += &format!("; {read_errors} read errors");
+        }
+        if self.limping {
+            words += "; LIMPING";
+        }
+        words
     }
 }
 

@@ -29,6 +29,8 @@ mod stripes;
 mod sync;
 pub mod view;
 
+use crate::balance::Gauges;
+
 use cache::StripeCache;
 use claims::Claims;
 use handover::Handover;
@@ -50,7 +52,8 @@ pub struct Array {
     pub(crate) settings: Settings,
     pub(crate) cache: StripeCache,
     pub(crate) handover: Handover,
-    has_parity: bool,
+    /// Only of mirrors, by slot.
+    pub(crate) gauges: Gauges,
 }
 
 impl Array {
@@ -60,13 +63,23 @@ impl Array {
     }
 
     /// Every key of [`settings`] that this array has, with its value.
-    pub fn setting_values(&self) -> Vec<(&'static str, u32)> {
-        if !self.has_parity {
-            return Vec::new();
-        }
+    pub fn setting_values(&self) -> Vec<(&'static str, String)> {
         let mut values = self.settings.values();
-        values.push((cache::ACTIVE, self.cache.active() as u32));
+        if self.has_parity() {
+            values.push((cache::ACTIVE, self.cache.active().to_string()));
+        }
         values
+    }
+
+    /// Whether rows have parity, and workers may share in their writes.
+    pub fn has_parity(&self) -> bool {
+        self.settings.has_parity()
+    }
+
+    /// Whether writes are under way that a write-mostly member has not got yet.
+    #[inline]
+    pub(crate) fn has_writes_behind(&self) -> bool {
+        false
     }
 
     /// Workers that the user asks for on each NUMA node (`group_thread_cnt`).
@@ -76,10 +89,7 @@ impl Array {
 
     /// Sets a key of [`settings`]. The array runs on, whatever the value.
     pub fn set(&self, key: &str, value: &str) -> Result<(), SettingError> {
-        if !self.has_parity {
-            return Err(SettingError::Unknown { key: key.to_owned() });
-        }
-        if key == cache::ACTIVE {
+        if key == cache::ACTIVE && self.has_parity() {
             return Err(SettingError::ReadOnly { key: cache::ACTIVE });
         }
         self.settings.set(key, value)?;

@@ -134,7 +134,7 @@ pub struct Load {
     pub writes: u64,
     /// Reads and writes under way.
     pub pending: u64,
-    /// I/Os that failed.
+    /// Reads that failed.
     pub errors: u64,
     /// Mean time of a read, the wait at the device included, as the lane that measured last has it.
     pub service: Duration,
@@ -263,10 +263,7 @@ impl LaneGauges {
 impl Gauge {
     #[inline]
     fn begin(&self, device: u64, work: Work, bytes: u64, clock: impl FnOnce() -> Time) -> Started {
-        if self.device.get() != device {
-            self.forget();
-            self.device.set(device);
-        }
+        self.take_for(device);
         let ios = self.reads.add(1);
         self.read_bytes.add(bytes);
         self.in_flight.add(1);
@@ -324,18 +321,16 @@ impl Gauge {
 
     /// Counts a write that begins. It tells nothing of the place: all copies are written.
     #[inline]
-    pub fn write_begins(&self) {
+    pub fn write_begins(&self, device: u64) {
+        self.take_for(device);
         self.writes.add(1);
         self.writes_in_flight.add(1);
     }
 
     /// A write that was counted ended.
     #[inline]
-    pub fn write_ends(&self, good: bool) {
+    pub fn write_ends(&self) {
         self.writes_in_flight.set(self.writes_in_flight.get().saturating_sub(1));
-        if !good {
-            self.errors.add(1);
-        }
     }
 
     /// I/Os under way.
@@ -364,7 +359,15 @@ impl Gauge {
         self.head.set(sector + sectors);
     }
 
-    /// Begins anew, for another device.
+    /// A place that has got another device begins anew.
+    #[inline]
+    fn take_for(&self, device: u64) {
+        if self.device.get() != device {
+            self.forget();
+            self.device.set(device);
+        }
+    }
+
     fn forget(&self) {
         let counts = [
             &self.in_flight,

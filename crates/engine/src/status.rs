@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use mdspace_format::{Level, MetadataVersion, Uuid};
 
+use crate::balance::Load;
 use crate::ranges::Ranges;
 
 /// One array at one moment.
@@ -274,6 +275,8 @@ pub struct MemberStatus {
     pub data_offset_sectors: u64,
     /// Its whole size.
     pub size_sectors: u64,
+    /// What it does for mirrors: none on other levels and without a slot.
+    pub load: Option<Load>,
 }
 
 /// What a member is to its array.

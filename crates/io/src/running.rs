@@ -116,10 +116,8 @@ impl RunningArray {
 
     /// Every key that the array can be tuned by, with its value.
     pub fn setting_values(&self) -> Vec<(&'static str, String)> {
-        let kept = self.array.setting_values();
-        let mut values: Vec<_> =
-            kept.iter().map(|(key, value)| (*key, value.to_string())).collect();
-        if !values.is_empty() {
+        let mut values = self.array.setting_values();
+        if self.array.has_parity() {
             values.push((WORKER_CPUS, self.workers.cpus()));
         }
         values
@@ -127,7 +125,7 @@ impl RunningArray {
 
     /// Sets one of those keys. The array runs on, whatever the value. Not for a lane's thread.
     pub fn set(&self, key: &str, value: &str) -> Result<(), SetError> {
-        if key == WORKER_CPUS && !self.array.setting_values().is_empty() {
+        if key == WORKER_CPUS && self.array.has_parity() {
             return self.workers.set_cpus(value, &self.lanes, &self.array);
         }
         self.array.set(key, value)?;

@@ -1,7 +1,7 @@
 use mdspace_engine::ranges::Ranges;
 
 use super::*;
-use crate::report::examples::{clean_status, rebuilding_status};
+use crate::report::examples::{clean_status, mirror_status, rebuilding_status};
 
 fn words(before: &ArrayStatus, after: &ArrayStatus) -> Vec<String> {
     between(before, after).into_iter().map(|happened| happened.event).collect()
@@ -58,4 +58,20 @@ fn the_log_forgets_the_oldest_and_never_a_number() {
     assert_eq!(kept.len(), EVENTS_KEPT);
     assert_eq!(kept.first().map(|event| event.sequence), Some(6));
     assert_eq!(log.after(EVENTS_KEPT as u64 + 4).len(), 1);
+}
+
+#[test]
+fn a_member_that_limps_is_named_and_so_is_its_recovery() {
+    let (well, limping) = (mirror_status([184, 190]), mirror_status([184, 7_360]));
+    assert_eq!(words(&well, &limping), ["Limping"]);
+    let happened = between(&well, &limping);
+    assert_eq!(happened[0].member.as_deref(), Some("/none/m1"));
+    let note = "a read takes 7360 us: it is read less until it is quick again";
+    assert_eq!(happened[0].note.as_deref(), Some(note));
+    assert_eq!(words(&limping, &well), ["LimpingEnded"]);
+    assert!(between(&limping, &limping).is_empty(), "it is told once");
+    let mut failed = mirror_status([184, 190]);
+    failed.members[1].state = MemberState::Faulty;
+    failed.members[1].load = None;
+    assert_eq!(words(&limping, &failed), ["Fail", "DegradedArray"]);
 }

@@ -25,6 +25,7 @@ fn write_all(out: &mut String, report: &Report, time: impl Fn(u64) -> String) ->
     write_state(out, array, time(array.updated))?;
     write_identity(out, array)?;
     write_members(out, array)?;
+    write_loads(out, array)?;
     write_fronts(out, report)
 }
 
@@ -134,6 +135,20 @@ fn write_member(out: &mut String, member: &MemberReport) -> fmt::Result {
         member_words(member),
         member.member,
     )
+}
+
+/// How the members of a mirror share in its reads.
+fn write_loads(out: &mut String, array: &ArrayReport) -> fmt::Result {
+    let loads: Vec<_> =
+        array.members.iter().filter_map(|member| Some((member, member.load.as_ref()?))).collect();
+    if loads.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    for (member, load) in loads {
+        field(out, &format!("Load of {}", member.number), load.words())?;
+    }
+    Ok(())
 }
 
 fn member_words(member: &MemberReport) -> String {

@@ -1,5 +1,8 @@
 //! Arrays that the tests of the renderings draw.
 
+use std::time::Duration;
+
+use mdspace_engine::balance::Load;
 use mdspace_engine::status::{ConsistencyPolicy, SyncAction};
 use mdspace_format::{Level, MetadataVersion, Uuid};
 
@@ -33,6 +36,36 @@ pub(crate) fn rebuilding_status() -> ArrayStatus {
     status.sync.total_sectors = 204_800;
     status.sync.speed_kib_s = 12_800;
     status
+}
+
+/// A RAID1 of two members, the second of which limps.
+pub(crate) fn limping_raid1() -> Report {
+    report(&mirror_status([184, 7_360]))
+}
+
+/// What the engine says of a RAID1 whose members answer reads after so many microseconds; from
+/// 1000 on one limps.
+pub(crate) fn mirror_status(service_us: [u64; 2]) -> ArrayStatus {
+    let members = [0, 1].map(|slot| MemberStatus {
+        load: Some(Load {
+            reads: [900, 100][slot as usize],
+            read_bytes: [900, 100][slot as usize] * 4096,
+            writes: 50,
+            pending: u64::from(slot),
+            errors: 0,
+            service: Duration::from_micros(service_us[slot as usize]),
+            limps: service_us[slot as usize] >= 1000,
+        }),
+        ..member(slot, MemberState::InSync, Some(slot))
+    });
+    ArrayStatus {
+        level: Level::Raid1,
+        layout: 0,
+        chunk_sectors: 0,
+        raid_disks: 2,
+        size_sectors: 204_800,
+        ..raid6(members.into())
+    }
 }
 
 fn report(status: &ArrayStatus) -> Report {
@@ -100,5 +133,6 @@ fn member(number: u32, state: MemberState, slot: Option<u32>) -> MemberStatus {
         bad_ranges: 0,
         data_offset_sectors: 4096,
         size_sectors: 208_896,
+        load: None,
     }
 }

@@ -398,5 +398,7 @@ fn member_view(member: &Member) -> MemberView {
         bad: member.bad.clone(),
         holes: member.holes.clone(),
         write_mostly: member.superblock.flags.write_mostly(),
+        failfast: member.superblock.flags.fail_fast(),
+        rotational: member.info.rotational,
     }
 }

@@ -18,6 +18,8 @@ use super::command::{Command, CommandError};
 pub(crate) struct Failure {
     pub(crate) member: MemberId,
     pub(crate) error: IoError,
+    /// It is failed for this only if the array can do without it.
+    pub(crate) if_borne: bool,
 }
 
 /// What has come in since the controller looked last.
@@ -74,11 +76,25 @@ impl Mailbox {
     }
 
     pub(crate) fn member_failed(&self, member: MemberId, error: IoError) {
-        self.post(|Inside { mail, .. }| {
-            if !mail.failures.iter().any(|known| known.member == member) {
-                mail.failures.push(Failure { member, error });
-            }
-        });
+        self.failure(Failure { member, error, if_borne: false });
+    }
+
+    /// A member that is to be failed at its first error (`failfast`) had one.
+    pub(crate) fn member_failed_fast(&self, member: MemberId, error: IoError) {
+        self.failure(Failure { member, error, if_borne: true });
+    }
+
+    fn failure(&self, failure: Failure) {
+        let failures = |mail: &mut Mail| match mail
+            .failures
+            .iter_mut()
+            .find(|known| known.member == failure.member)
+        {
+            Some(known) if known.if_borne => *known = failure,
+            Some(_) => {}
+            None => mail.failures.push(failure),
+        };
+        self.post(|inside| failures(&mut inside.mail));
     }
 
     pub(crate) fn suspect(&self, range: Range<u64>) {

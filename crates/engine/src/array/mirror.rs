@@ -2,20 +2,24 @@
 //!
 //! Claims go by regions of the array: a chunk for RAID10, [`REGION_SECTORS`] for RAID1, which has none.
 
+mod choice;
+mod read;
+
 use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoErrorKind, ReadInto};
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::join_all;
-use crate::memory::{Sink, Source};
+use crate::memory::Source;
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, byte_range, source_part};
+use super::array_lane::{ArrayLane, source_part};
 use super::claims::Mode;
 use super::member_writes::MemberWrites;
-use super::view::{ArrayView, MemberView};
+use super::view::ArrayView;
+
+pub(super) use choice::device;
 
 /// What one RAID1 claim can cover: 1 MiB, so that most requests lie in one region.
 pub(super) const REGION_SECTORS: u64 = 2048;
@@ -34,6 +38,23 @@ pub(super) struct Region {
 impl Region {
     pub(super) fn sectors(&self) -> u64 {
         u64::from(self.columns.end - self.columns.start)
+    }
+
+    /// Both halves, in whole blocks; none of a single block.
+    fn halves(&self, block_sectors: u32) -> Option<(Self, Self)> {
+        let half = ((self.columns.end - self.columns.start) / 2).next_multiple_of(block_sectors);
+        let middle = self.columns.start + half;
+        if middle >= self.columns.end {
+            return None;
+        }
+        let one = Self { columns: self.columns.start..middle, ..self.clone() };
+        let other = Self {
+            columns: middle..self.columns.end,
+            first: self.first + u64::from(half),
+            sector: self.sector + u64::from(half),
+            ..self.clone()
+        };
+        Some((one, other))
     }
 }
 
@@ -91,37 +112,6 @@ pub(super) fn believed(view: &ArrayView, sector: u64, sectors: u64) -> Copies {
     copies
 }
 
-/// The copy to read: the one fixed member where mirrors are not yet equal, else by turns of the
-/// address, so that sequential streams stay on a member and random reads spread.
-pub(super) fn choose(view: &ArrayView, sector: u64, sectors: u64) -> Option<(Piece, &MemberView)> {
-    let size = region_sectors(&view.geometry);
-    if sector % size + sectors > size {
-        return None;
-    }
-    let reader = |piece: &Piece| view.reader(piece.slot, piece.member_sector, sectors);
-    if !view.trusted(&(sector..sector + sectors)) {
-        let copies = believed(view, sector, sectors);
-        return copies.into_iter().find_map(|piece| Some((piece, reader(&piece)?)));
-    }
-    let mut best: Option<(Piece, &MemberView)> = None;
-    let mut turn = 0;
-    let copies = copies(&view.geometry, sector, sectors);
-    let wanted = sector / size % copies.len() as u64;
-    for piece in copies {
-        let Some(member) = reader(&piece) else { continue };
-        let better = match best {
-            None => true,
-            Some((_, known)) if member.write_mostly != known.write_mostly => known.write_mostly,
-            Some(_) => turn <= wanted && !member.write_mostly,
-        };
-        if better {
-            best = Some((piece, member));
-        }
-        turn += 1;
-    }
-    best
-}
-
 impl ArrayLane {
     pub(super) async fn write_mirrored(
         &self,
@@ -165,85 +155,33 @@ impl ArrayLane {
             let from = source_part(from, first, piece.sectors);
             writes.start(0, piece.slot, piece.member_sector, from);
         }
+        let _counted = self.count_writes(copies);
         writes.end(|_, buffer| self.recycle(Some(buffer))).await.map(drop)
-    }
-
-    /// Reads a range under claims, copy after copy until one can be read; `suspect` failed before. A
-    /// copy with unreadable sectors is mended from the one that was read, when the mode allows it.
-    pub(super) async fn read_copy(
-        &self,
-        sector: u64,
-        sectors: u64,
-        into: &Rc<dyn Sink>,
-        out: usize,
-        mode: Mode,
-        suspect: Option<Slot>,
-    ) -> Result<(), RequestError> {
-        let geometry = self.with_view(|view| view.geometry.clone());
-        for region in regions(&geometry, sector, sectors) {
-            let claims = &self.array.claims;
-            let _claim = claims.acquire(region.index, region.columns.clone(), mode).await;
-            let at = out + byte_range(0, region.first).end;
-            self.read_region(&region, into, at, mode, suspect).await?;
-        }
-        Ok(())
-    }
-
-    async fn read_region(
-        &self,
-        region: &Region,
-        into: &Rc<dyn Sink>,
-        out: usize,
-        mode: Mode,
-        suspect: Option<Slot>,
-    ) -> Result<(), RequestError> {
-        let mut unreadable = Vec::new();
-        for piece in self.by_preference(region, suspect) {
-            let view = self.view();
-            let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
-            let Some(member) = reader else { continue };
-            let bytes = byte_range(0, piece.sectors);
-            let buffer = self.lane.backend().allocate(bytes.len());
-            let into_buffer = ReadInto::Buffer(buffer, bytes);
-            let done = self.read_member(member, piece.member_sector, into_buffer).await;
-            match done.result {
-                Ok(()) => {
-                    let block = done.buffer.expect("a finished read returns its buffer");
-                    self.put(into, out, &block);
-                    if mode == Mode::Exclusive {
-                        for piece in &unreadable {
-                            self.mend_copy(piece, &block).await;
-                        }
-                    }
-                    self.recycle(Some(block));
-                    return Ok(());
-                }
-                Err(error) if error.kind == IoErrorKind::Medium => unreadable.push(piece),
-                Err(error) => self.array.mailbox.member_failed(member.id, error),
-            }
-            self.recycle(done.buffer);
-        }
-        Err(RequestError::Lost)
-    }
-
-    /// The copies in the order in which to try them: where mirrors may differ always the same first
-    /// one; elsewhere the one that failed comes first, to be tried again under the claim.
-    fn by_preference(&self, region: &Region, suspect: Option<Slot>) -> Copies {
-        let view = self.view();
-        let mut copies = believed(&view, region.sector, region.sectors());
-        if view.trusted(&(region.sector..region.sector + region.sectors())) {
-            copies.sort_by_key(|piece| Some(piece.slot) != suspect);
-        }
-        copies
-    }
-
-    async fn mend_copy(&self, piece: &Piece, block: &[u8]) {
-        let view = self.view();
-        if let Some(member) = view.member(piece.slot) {
-            self.rewrite(member, piece.member_sector, block).await;
-        }
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Copies that are being written, counted until it drops.
+struct CountedWrites<'a>(&'a ArrayLane, SmallVec<[Slot; 4]>);
+
+impl ArrayLane {
+    fn count_writes(&self, copies: &[Piece]) -> CountedWrites<'_> {
+        let view = self.view();
+        let mut slots = SmallVec::new();
+        for piece in copies {
+            let Some(member) = view.member(piece.slot) else { continue };
+            let gauge = self.gauges().of(choice::place_of(piece.slot));
+            gauge.write_begins(device(member.id));
+            gauge.move_head(piece.member_sector, piece.sectors);
+            slots.push(piece.slot);
+        }
+        CountedWrites(self, slots)
+    }
+}
+
+impl Drop for CountedWrites<'_> {
+    fn drop(&mut self) {
+        for slot in &self.1 {
+            self.0.gauges().of(choice::place_of(*slot)).write_ends();
+        }
+    }
+}

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo};
+use crate::balance::Started;
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::{Io, OpOwner};
 use crate::memory::Sink;
@@ -34,6 +35,8 @@ struct DirectRead {
     into: Rc<dyn Sink>,
     slot: Slot,
     member: MemberId,
+    /// Only of mirrors.
+    measured: Option<Started>,
 }
 
 impl DirectReads {
@@ -66,18 +69,18 @@ impl DirectReads {
 }
 
 /// A part of a request that lies together on one member.
-struct Part {
+pub(super) struct Part {
     /// Sectors from the start of the request.
-    first: u64,
-    sectors: u64,
-    array_sector: u64,
+    pub(super) first: u64,
+    pub(super) sectors: u64,
+    pub(super) array_sector: u64,
 }
 
 /// A part under way; without an I/O where no healthy member holds it.
-type Started<'a> = (Part, Option<(Slot, MemberId, Io<'a>)>);
+type UnderWay<'a> = (Part, Option<(Slot, MemberId, Io<'a>)>);
 
 /// What the claimed path knows about a direct read that failed.
-type Failed = Option<(Slot, MemberId, IoError)>;
+pub(super) type Failed = Option<(Slot, MemberId, IoError)>;
 
 impl ArrayLane {
     /// Starts a read without a task, if one healthy member holds all of it. False: not started.
@@ -94,19 +97,33 @@ impl ArrayLane {
                 return None;
             }
             view.check_range(sector, sectors).ok()?;
-            let (piece, member) = direct(view, sector, sectors)?;
-            Some((piece.slot, member.id, member.data_offset + piece.member_sector))
+            let (piece, member, measured) = match &*view.geometry {
+                Geometry::Raid1(_) | Geometry::Raid10(_) => {
+                    let (piece, member) = self.choose_whole(view, sector, sectors)?;
+                    (piece, member, Some(self.begin_copy(&piece, member)))
+                }
+                _ => {
+                    let (piece, member) = direct(view, sector, sectors)?;
+                    (piece, member, None)
+                }
+            };
+            Some((piece.slot, member.id, member.data_offset + piece.member_sector, measured))
         });
-        let Some((slot, member, sector_there)) = found else { return false };
+        let Some((slot, member, sector_there, measured)) = found else { return false };
         let op = IoOp::Read { sector: sector_there, into: sink_part(into, 0, sectors) };
         let io = MemberIo { member, op, deadline: None };
         let own_tag = self.direct_reads.next_tag();
         let owner: Rc<dyn OpOwner> = self.clone();
         match self.lane.io_direct(io, &owner, own_tag) {
-            Some(IoDone { result: Ok(()), .. }) => queue.end(tag, Ok(())),
+            Some(IoDone { result: Ok(()), .. }) => {
+                if let Some(measured) = measured {
+                    self.end_copy(slot, measured, true);
+                }
+                queue.end(tag, Ok(()));
+            }
             done => {
                 let (queue, into) = (queue.clone(), into.clone());
-                let read = DirectRead { queue, tag, sector, into, slot, member };
+                let read = DirectRead { queue, tag, sector, into, slot, member, measured };
                 self.direct_reads.put(own_tag, read);
                 if let Some(done) = done {
                     self.end_direct_read(own_tag, done);
@@ -119,6 +136,9 @@ impl ArrayLane {
     /// Takes the end of a direct read. One that failed starts over under a claim.
     pub(super) fn end_direct_read(self: &Rc<Self>, own_tag: u64, done: IoDone) {
         let read = self.direct_reads.take(own_tag);
+        if let Some(measured) = read.measured {
+            self.end_copy(read.slot, measured, done.result.is_ok());
+        }
         let error = match done.result {
             Ok(()) => return read.queue.end(read.tag, Ok(())),
             Err(error) => error,
@@ -137,7 +157,11 @@ impl ArrayLane {
     pub(super) async fn read(&self, sector: u64, into: &Rc<dyn Sink>) -> Result<(), RequestError> {
         let sectors = whole_sectors(into.len())?;
         self.check_range(sector, sectors)?;
-        let mut started: Vec<Started<'_>> = Vec::new();
+        if self.with_view(|view| matches!(*view.geometry, Geometry::Raid1(_) | Geometry::Raid10(_)))
+        {
+            return self.read_mirrored(sector, sectors, into).await;
+        }
+        let mut started: Vec<UnderWay<'_>> = Vec::new();
         let mut first = 0;
         while first < sectors {
             let view = self.view();
@@ -156,7 +180,7 @@ impl ArrayLane {
 
     async fn finish_reads(
         &self,
-        started: Vec<Started<'_>>,
+        started: Vec<UnderWay<'_>>,
         into: &Rc<dyn Sink>,
     ) -> Result<(), RequestError> {
         let mut hard = Vec::new();
@@ -177,7 +201,7 @@ impl ArrayLane {
     }
 
     /// Reads a part that no healthy member gave: under a claim, from what is left.
-    async fn read_claimed(
+    pub(super) async fn read_claimed(
         &self,
         part: &Part,
         into: &Rc<dyn Sink>,
@@ -194,11 +218,19 @@ impl ArrayLane {
         let mode = if mend.is_some() { Mode::Exclusive } else { Mode::Shared };
         let view = self.view();
         let out = byte_range(part.first, part.sectors).start;
+        let (sector, sectors) = (part.array_sector, part.sectors);
         match &*view.geometry {
             Geometry::Linear(_) | Geometry::Raid0(_) => Err(RequestError::Lost),
             Geometry::Raid1(_) | Geometry::Raid10(_) => {
                 let suspect = failed.map(|(slot, ..)| slot);
-                self.read_copy(part.array_sector, part.sectors, into, out, mode, suspect).await
+                let mode = match mend {
+                    Some((_, member, error)) if self.fails_fast(failed, sector, sectors) => {
+                        self.array.mailbox.member_failed_fast(member, error);
+                        Mode::Shared
+                    }
+                    _ => mode,
+                };
+                self.read_copy(sector, sectors, into, out, mode, suspect).await
             }
             Geometry::Parity(map) => {
                 let at = map.split(part.array_sector);
@@ -221,13 +253,10 @@ fn nearest(view: &ArrayView, sector: u64, sectors: u64) -> Piece {
     Piece { sectors: piece.sectors.min(sectors), ..piece }
 }
 
-/// A member that may be read for the whole range, if there is one.
+/// The member of a level with one place for each block, if it may be read for the whole range.
 #[inline]
 fn direct(view: &ArrayView, sector: u64, sectors: u64) -> Option<(Piece, &MemberView)> {
     let piece = match &*view.geometry {
-        Geometry::Raid1(_) | Geometry::Raid10(_) => {
-            return super::mirror::choose(view, sector, sectors);
-        }
         Geometry::Parity(map) => map.locate(sector),
         geometry => geometry.locate(sector),
     };

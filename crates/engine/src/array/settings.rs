@@ -1,13 +1,14 @@
-//! What can be tuned: md's sysfs keys of the parity levels, what each may be, and where lanes look.
+//! What can be tuned: md's sysfs keys and ours, what each may be, and where lanes look.
 //!
 //! [`StartSettings`] are fixed when an array starts; [`Settings`] change while it runs. Keys and
-//! values are md's, in sysfs' units.
+//! values are md's, in sysfs' units, but for `read_policy`, which md has not.
 
 #[cfg(test)]
 mod tests;
 
 use std::ops::RangeInclusive;
 
+use crate::geometry::Geometry;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 use super::plan::RmwLevel;
@@ -42,6 +43,16 @@ pub enum SettingError {
         value: String,
         /// What it takes.
         range: RangeInclusive<u32>,
+    },
+    /// Not one of the words that it takes.
+    #[error("{key} takes one of {}, not {value:?}", words.join(", "))]
+    NotAWord {
+        /// The key.
+        key: &'static str,
+        /// As given.
+        value: String,
+        /// What it takes.
+        words: &'static [&'static str],
     },
     /// A number inside the range that is not a power of two.
     #[error("{key} takes a power of two from {} to {}, not {value}", range.start(), range.end())]
@@ -119,72 +130,174 @@ fn in_range(
     }
 }
 
+/// How the copy of a healthy mirror is chosen that answers a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadPolicy {
+    /// The first that can be read, by the number of its slot.
+    First,
+    /// The one whose head is nearest, as md did before it counted what is pending.
+    Nearest,
+    /// md's rules of today.
+    Md,
+    /// The one that would answer first.
+    #[default]
+    Expected,
+}
+
+impl ReadPolicy {
+    /// The words of `read_policy`, in the order of the policies.
+    pub const WORDS: &[&str] = &["first", "nearest", "md", "expected"];
+    const ALL: [Self; 4] = [Self::First, Self::Nearest, Self::Md, Self::Expected];
+}
+
+/// The levels that have a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Levels {
+    /// RAID4, RAID5 and RAID6.
+    Parity,
+    /// RAID1 and RAID10.
+    Mirrors,
+    /// Those without redundancy.
+    Others,
+}
+
+impl From<&Geometry> for Levels {
+    fn from(geometry: &Geometry) -> Self {
+        match geometry {
+            Geometry::Parity(_) => Self::Parity,
+            Geometry::Raid1(_) | Geometry::Raid10(_) => Self::Mirrors,
+            Geometry::Linear(_) | Geometry::Raid0(_) => Self::Others,
+        }
+    }
+}
+
 /// What may change while the array runs. Lanes read it at every request, nobody but users writes it:
 /// on cache lines of its own it costs them nothing.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Settings {
     start: StartSettings,
+    levels: Levels,
     rmw_level: AtomicU32,
     stripe_cache_size: AtomicU32,
     group_thread_cnt: AtomicU32,
     max_stripe_batch: AtomicU32,
+    read_policy: AtomicU32,
 }
 
 /// One key that may change.
 struct Key {
     name: &'static str,
-    range: RangeInclusive<u32>,
+    levels: Levels,
+    takes: Takes,
     value: fn(&Settings) -> &AtomicU32,
+}
+
+/// What a key may be.
+enum Takes {
+    Number(RangeInclusive<u32>),
+    /// One of these; its place among them is what is kept.
+    Word(&'static [&'static str]),
+}
+
+impl Key {
+    const fn number(
+        name: &'static str,
+        range: RangeInclusive<u32>,
+        value: fn(&Settings) -> &AtomicU32,
+    ) -> Self {
+        Self { name, levels: Levels::Parity, takes: Takes::Number(range), value }
+    }
+
+    fn parse(&self, value: &str) -> Result<u32, SettingError> {
+        match &self.takes {
+            Takes::Number(range) => in_range(self.name, value, range.clone()),
+            Takes::Word(words) => {
+                let place = words.iter().position(|word| *word == value.trim());
+                let refused =
+                    || SettingError::NotAWord { key: self.name, value: value.to_owned(), words };
+                place.map(|place| place as u32).ok_or_else(refused)
+            }
+        }
+    }
+
+    fn text(&self, value: u32) -> String {
+        match &self.takes {
+            Takes::Number(_) => value.to_string(),
+            Takes::Word(words) => words[value as usize].to_owned(),
+        }
+    }
 }
 
 /// Every key that may change and what it takes, in the order in which they are listed. A key enters
 /// here with its effect.
 const KEYS: &[Key] = &[
-    Key { name: "rmw_level", range: 0..=2, value: |settings| &settings.rmw_level },
+    Key::number("rmw_level", 0..=2, |settings| &settings.rmw_level),
+    Key::number("stripe_cache_size", 17..=262_144, |settings| &settings.stripe_cache_size),
+    Key::number("group_thread_cnt", 0..=8192, |settings| &settings.group_thread_cnt),
+    Key::number("max_stripe_batch", 1..=256, |settings| &settings.max_stripe_batch),
     Key {
-        name: "stripe_cache_size",
-        range: 17..=262_144,
-        value: |settings| &settings.stripe_cache_size,
+        name: "read_policy",
+        levels: Levels::Mirrors,
+        takes: Takes::Word(ReadPolicy::WORDS),
+        value: |settings| &settings.read_policy,
     },
-    Key { name: "group_thread_cnt", range: 0..=8192, value: |settings| &settings.group_thread_cnt },
-    Key { name: "max_stripe_batch", range: 1..=256, value: |settings| &settings.max_stripe_batch },
 ];
 
 impl Settings {
     /// The values of an array that starts.
-    pub fn new(start: StartSettings) -> Self {
+    pub fn new(start: StartSettings, levels: Levels) -> Self {
         Self {
             start,
+            levels,
             rmw_level: AtomicU32::new(RmwLevel::default() as u32),
             stripe_cache_size: AtomicU32::new(super::cache::DEFAULT_SIZE),
             group_thread_cnt: AtomicU32::new(0),
             max_stripe_batch: AtomicU32::new(32),
+            read_policy: AtomicU32::new(ReadPolicy::default() as u32),
         }
+    }
+
+    /// Whether the keys of parity levels are there.
+    pub fn has_parity(&self) -> bool {
+        self.levels == Levels::Parity
     }
 
     /// Sets a key; every lane heeds it from its next request on.
     pub fn set(&self, key: &str, value: &str) -> Result<(), SettingError> {
         for fixed in [STRIPE_SIZE, STRIPE_HASH_LOCKS] {
-            if key == fixed {
+            if key == fixed && self.has_parity() {
                 return Err(SettingError::Fixed { key: fixed });
             }
         }
-        let found = KEYS.iter().find(|known| known.name == key);
+        let found = self.keys().find(|known| known.name == key);
         let key = found.ok_or_else(|| SettingError::Unknown { key: key.to_owned() })?;
-        let number = in_range(key.name, value, key.range.clone())?;
+        let number = key.parse(value)?;
         (key.value)(self).store(number, Ordering::Relaxed);
         Ok(())
     }
 
+    /// The keys of the array's level that may change.
+    fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        let levels = self.levels;
+        KEYS.iter().filter(move |key| key.levels == levels)
+    }
+
     /// Every key with its value.
-    pub fn values(&self) -> Vec<(&'static str, u32)> {
-        let live = KEYS.iter().map(|key| (key.name, (key.value)(self).load(Ordering::Relaxed)));
-        let fixed = [
-            (STRIPE_SIZE, self.start.stripe_size),
-            (STRIPE_HASH_LOCKS, self.start.stripe_hash_locks),
-        ];
-        live.chain(fixed).collect()
+    pub fn values(&self) -> Vec<(&'static str, String)> {
+        let text = |key: &Key| key.text((key.value)(self).load(Ordering::Relaxed));
+        let mut values: Vec<_> = self.keys().map(|key| (key.name, text(key))).collect();
+        if self.has_parity() {
+            values.push((STRIPE_SIZE, self.start.stripe_size.to_string()));
+            values.push((STRIPE_HASH_LOCKS, self.start.stripe_hash_locks.to_string()));
+        }
+        values
+    }
+
+    /// How the copy to read is chosen.
+    #[inline]
+    pub(super) fn read_policy(&self) -> ReadPolicy {
+        ReadPolicy::ALL[self.read_policy.load(Ordering::Relaxed) as usize]
     }
 
     /// Most stripes (one `stripe_size` of a row, on every member) that the cache keeps.

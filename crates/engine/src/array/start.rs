@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mdspace_format::{BitmapSuperblock, DirtyMap, Superblock};
 
 use crate::backend::{MemberId, MemberInfo};
+use crate::balance::Gauges;
 use crate::geometry::{Geometry, Slot};
 use crate::lane::Lane;
 use crate::ranges::Ranges;
@@ -14,7 +15,7 @@ use super::Array;
 use super::array_lane::ArrayLane;
 use super::claims::Claims;
 use super::controller::Controller;
-use super::settings::{Settings, StartSettings};
+use super::settings::{Levels, Settings, StartSettings};
 use super::view::{ArrayView, MemberView, Views, WriteMode};
 
 /// Everything that it takes to run an array. Made by [`assembly`](crate::assembly).
@@ -65,15 +66,20 @@ impl Array {
     /// As [`Array::new`], on a machine of so many NUMA nodes. `lanes` counts all that are ever
     /// attached at one time, workers among them.
     pub fn with_nodes(start: &Start, lanes: usize, nodes: usize) -> Arc<Self> {
+        let levels = Levels::from(&start.geometry);
+        let mirrors = match levels {
+            Levels::Mirrors => usize::from(start.geometry.raid_disks()),
+            Levels::Parity | Levels::Others => 0,
+        };
         Arc::new(Self {
             views: Views::new(first_view(start), lanes),
             claims: Claims::new(start.settings.stripe_hash_locks()),
             intent: super::Intent::default(),
             mailbox: super::Mailbox::default(),
-            settings: Settings::new(start.settings),
+            settings: Settings::new(start.settings, levels),
             cache: super::StripeCache::default(),
             handover: super::Handover::new(lanes, nodes),
-            has_parity: matches!(start.geometry, Geometry::Parity(_)),
+            gauges: Gauges::new(lanes, mirrors),
         })
     }
 
@@ -100,6 +106,8 @@ fn first_view(start: &Start) -> ArrayView {
                 bad: Arc::new(member.bad.clone()),
                 holes: Arc::default(),
                 write_mostly: member.superblock.flags.write_mostly(),
+                failfast: member.superblock.flags.fail_fast(),
+                rotational: member.info.rotational,
             });
         }
     }

@@ -85,6 +85,10 @@ pub struct MemberView {
     pub holes: Arc<Ranges>,
     /// Read it only when nothing else can be read.
     pub write_mostly: bool,
+    /// Fail it at the first error, where the array can do without it.
+    pub failfast: bool,
+    /// Seeks cost time.
+    pub rotational: bool,
 }
 
 impl MemberView {
@@ -95,6 +99,13 @@ impl MemberView {
         range.end <= self.readable_sectors
             && !self.bad.overlaps(&range)
             && !self.holes.overlaps(&range)
+    }
+
+    /// How many of `sectors` sectors from `sector` on may be read before the first that may not.
+    pub fn readable_from(&self, sector: u64, sectors: u64) -> u64 {
+        let bound = |ranges: &Ranges| ranges.next_from(sector).map_or(u64::MAX, |next| next.start);
+        let end = (sector + sectors).min(self.readable_sectors);
+        end.min(bound(&self.bad)).min(bound(&self.holes)).saturating_sub(sector)
     }
 }
 

@@ -230,7 +230,7 @@ fn lanes_are_summed_by_whoever_asks() {
     let clock = || Time::from_nanos(1);
     for lane in 0..2 {
         gauges.of_lane(lane).begin(0, 1, Work::of(512), 512, clock);
-        gauges.of_lane(lane).of(0).write_begins();
+        gauges.of_lane(lane).of(0).write_begins(1);
     }
     let load = gauges.load(0, 1);
     assert_eq!((load.reads, load.read_bytes, load.writes, load.pending), (2, 1024, 2, 4));

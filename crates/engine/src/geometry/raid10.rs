@@ -144,6 +144,12 @@ impl Raid10Geometry {
         (self.near * self.far) as u8
     }
 
+    /// Whether some copies lie in another part of the members than the first ones.
+    #[inline]
+    pub fn has_far_copies(&self) -> bool {
+        self.far > 1 && !self.offset
+    }
+
     /// Sectors per chunk, a power of two.
     #[inline]
     pub fn chunk_sectors(&self) -> u32 {

@@ -38,7 +38,8 @@ fn traffic(world: &World) -> (u64, u64) {
 
 fn value(world: &World, key: &str) -> u32 {
     let values = world.array().setting_values();
-    values.iter().find(|(name, _)| *name == key).expect("a key of parity levels").1
+    let found = values.iter().find(|(name, _)| *name == key).expect("a key of parity levels");
+    found.1.parse().expect("a number")
 }
 
 /// Writes a few blocks often enough that their stripes are kept.

@@ -83,3 +83,14 @@ fn what_a_check_could_not_do_is_listed() {
     let expect = "          Not Done : by check: 3 ranges (24 sectors): 8-15, 64-71, ...\n";
     assert!(text.contains(expect), "{text}");
 }
+
+#[test]
+fn a_mirrors_members_show_what_they_bear() {
+    let text = utc_text(&examples::limping_raid1());
+    let expect = "
+         Load of 0 : 90 % of reads, 184 us each; 0 pending
+         Load of 1 : 10 % of reads, 7360 us each; 1 pending; LIMPING
+";
+    assert!(text.contains(expect), "{text}");
+    assert!(!utc_text(&examples::clean_raid6()).contains("Load of"));
+}

@@ -23,7 +23,17 @@ impl Controller {
             let index = self.index_of(failure.member);
             index.is_some_and(|index| self.members[index].is_live())
         });
-        let mut failed: Vec<_> = known.map(|failure| (failure.member, failure.error)).collect();
+        let mut failed: Vec<(MemberId, IoError)> = Vec::new();
+        // Those that need not go come last, and go only as far as the rest suffices: two members that
+        // meet an unreadable sector each must not take the array down.
+        let (must, may): (Vec<&Failure>, Vec<&Failure>) =
+            known.partition(|failure| !failure.if_borne);
+        for failure in must.into_iter().chain(may) {
+            let with_it = failed.iter().map(|(id, _)| *id).chain([failure.member]);
+            if !failure.if_borne || self.bears_loss_of(&with_it.collect::<Vec<_>>()) {
+                failed.push((failure.member, failure.error));
+            }
+        }
         if failed.iter().any(|(_, error)| error.kind != IoErrorKind::Medium) {
             // A cable or a server takes several members at once: know them all before judging.
             failed.extend(self.silent_members().await);
@@ -32,6 +42,15 @@ impl Controller {
             return self.array.views.settle();
         }
         self.take_out(&failed).await;
+    }
+
+    /// Whether what is left without these members has all data.
+    fn bears_loss_of(&self, lost: &[MemberId]) -> bool {
+        let left = |slot: Slot| {
+            let holds = |member: &Member| member.state == MemberState::InSync(slot);
+            self.members.iter().any(|member| holds(member) && !lost.contains(&member.id))
+        };
+        self.is_redundant() && self.geometry.enough(&left)
     }
 
     /// Takes members out: no lane reads them, and the survivors' superblocks say so, or the array is
@@ -49,12 +68,7 @@ impl Controller {
     /// Marks members faulty, if the array can do without them. If not, nothing of it goes to disk:
     /// the array stops writing, and comes back whole by a plain assemble when the members return.
     pub(super) fn mark_faulty(&mut self, failed: &[(MemberId, IoError)]) -> bool {
-        let has_failed = |member: &Member| failed.iter().any(|(id, _)| *id == member.id);
-        let left = |slot: Slot| {
-            let holds = |member: &Member| member.state == MemberState::InSync(slot);
-            self.members.iter().any(|member| holds(member) && !has_failed(member))
-        };
-        let enough = self.is_redundant() && self.geometry.enough(&left);
+        let enough = self.bears_loss_of(&failed.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         for (id, error) in failed {
             let Some(index) = self.index_of(*id) else { continue };
             let member = &mut self.members[index];
@@ -94,12 +108,7 @@ impl Controller {
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
-        let left = |slot: Slot| {
-            let holds = |member: &Member| member.state == MemberState::InSync(slot);
-            self.members.iter().any(|member| holds(member) && member.id != id)
-        };
-        let needed = !self.geometry.enough(&left);
-        if needed && !force {
+        if !self.bears_loss_of(&[id]) && !force {
             return Err(CommandError::Needed);
         }
         self.take_out(&[(id, IoError { kind: IoErrorKind::Other, errno: 0 })]).await;

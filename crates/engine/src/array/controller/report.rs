@@ -5,6 +5,10 @@ use crate::status::{
     MemberStatus, SyncStatus,
 };
 
+use crate::balance::Load;
+use crate::geometry::Geometry;
+
+use super::super::mirror::device;
 use super::bitmap::Bitmap;
 use super::{Controller, Member, MemberState, WriteMode};
 
@@ -35,7 +39,7 @@ impl Controller {
             bitmap: self.bitmap.as_ref().map(bitmap_status),
             sync: self.sync_status(),
             mismatch_sectors: self.sync.mismatch_sectors,
-            members: self.members.iter().map(member_status).collect(),
+            members: self.members.iter().map(|member| self.member_status(member)).collect(),
         }
     }
 
@@ -63,6 +67,40 @@ impl Controller {
             skipped: self.sync.skipped(),
         }
     }
+
+    fn member_status(&self, member: &Member) -> MemberStatus {
+        let superblock = &member.superblock;
+        MemberStatus {
+            name: member.info.name.clone(),
+            number: superblock.dev_number,
+            device_uuid: superblock.device_uuid,
+            slot: member.slot().map(|slot| slot.0.into()),
+            state: match member.state {
+                MemberState::InSync(_) => Word::InSync,
+                MemberState::Recovering(..) => Word::Recovering,
+                MemberState::Spare => Word::Spare,
+                MemberState::Faulty | MemberState::Lost(_) => Word::Faulty,
+            },
+            write_mostly: superblock.flags.write_mostly(),
+            failfast: superblock.flags.fail_fast(),
+            corrected_errors: superblock.corrected_reads,
+            recovery_offset_sectors: match member.state {
+                MemberState::Recovering(_, done) => done,
+                _ => 0,
+            },
+            bad_ranges: member.bad.iter().count() as u32,
+            data_offset_sectors: superblock.data_offset_sectors,
+            size_sectors: member.info.sectors,
+            load: self.load(member),
+        }
+    }
+
+    /// What reads and writes it gets and how it does, on levels that choose whom to read.
+    fn load(&self, member: &Member) -> Option<Load> {
+        let mirrors = matches!(*self.geometry, Geometry::Raid1(_) | Geometry::Raid10(_));
+        let slot = member.slot().filter(|_| mirrors)?;
+        Some(self.array.gauges.load(usize::from(slot.0), device(member.id)))
+    }
 }
 
 fn bitmap_status(bitmap: &Bitmap) -> BitmapStatus {
@@ -78,31 +116,5 @@ fn bitmap_status(bitmap: &Bitmap) -> BitmapStatus {
         dirty_bits: bitmap.map.count(),
         total_bits,
         dirty_pages,
-    }
-}
-
-fn member_status(member: &Member) -> MemberStatus {
-    let superblock = &member.superblock;
-    MemberStatus {
-        name: member.info.name.clone(),
-        number: superblock.dev_number,
-        device_uuid: superblock.device_uuid,
-        slot: member.slot().map(|slot| slot.0.into()),
-        state: match member.state {
-            MemberState::InSync(_) => Word::InSync,
-            MemberState::Recovering(..) => Word::Recovering,
-            MemberState::Spare => Word::Spare,
-            MemberState::Faulty | MemberState::Lost(_) => Word::Faulty,
-        },
-        write_mostly: superblock.flags.write_mostly(),
-        failfast: superblock.flags.fail_fast(),
-        corrected_errors: superblock.corrected_reads,
-        recovery_offset_sectors: match member.state {
-            MemberState::Recovering(_, done) => done,
-            _ => 0,
-        },
-        bad_ranges: member.bad.iter().count() as u32,
-        data_offset_sectors: superblock.data_offset_sectors,
-        size_sectors: member.info.sectors,
     }
 }

@@ -2,8 +2,16 @@
 
 use super::*;
 
-fn value(settings: &Settings, key: &str) -> u32 {
+fn parity(start: StartSettings) -> Settings {
+    Settings::new(start, Levels::Parity)
+}
+
+fn word(settings: &Settings, key: &str) -> String {
     settings.values().into_iter().find(|(name, _)| *name == key).unwrap().1
+}
+
+fn value(settings: &Settings, key: &str) -> u32 {
+    word(settings, key).parse().unwrap()
 }
 
 #[test]
@@ -13,7 +21,7 @@ fn what_is_fixed_takes_powers_of_two_in_its_range_and_nothing_else() {
         let mut number = first;
         while number <= last {
             start.set(key, &number.to_string()).unwrap();
-            assert_eq!(value(&Settings::new(start), key), number);
+            assert_eq!(value(&parity(start), key), number);
             number *= 2;
         }
         let before = start;
@@ -30,7 +38,7 @@ fn what_is_fixed_takes_powers_of_two_in_its_range_and_nothing_else() {
 
 #[test]
 fn what_is_fixed_is_refused_while_the_array_runs() {
-    let settings = Settings::new(StartSettings::default());
+    let settings = parity(StartSettings::default());
     let refused = settings.set("stripe_size", "8192").unwrap_err();
     assert_eq!(refused.to_string(), "stripe_size is fixed when the array starts");
     assert!(settings.set("stripe_sizes", "8192").unwrap_err().to_string().contains("no key"));
@@ -39,10 +47,11 @@ fn what_is_fixed_is_refused_while_the_array_runs() {
 
 #[test]
 fn every_key_that_may_change_takes_its_range_and_nothing_beyond() {
-    let settings = Settings::new(StartSettings::default());
-    for key in KEYS {
-        let (first, last) = (*key.range.start(), *key.range.end());
-        assert!(key.range.contains(&value(&settings, key.name)), "the default of {}", key.name);
+    let settings = parity(StartSettings::default());
+    for key in settings.keys() {
+        let Takes::Number(range) = &key.takes else { panic!("parity levels have numbers only") };
+        let (first, last) = (*range.start(), *range.end());
+        assert!(range.contains(&value(&settings, key.name)), "the default of {}", key.name);
         for good in [first, last] {
             settings.set(key.name, &good.to_string()).unwrap();
             assert_eq!(value(&settings, key.name), good);
@@ -53,4 +62,32 @@ fn every_key_that_may_change_takes_its_range_and_nothing_beyond() {
         }
         assert_eq!(value(&settings, key.name), last, "a refusal changes nothing");
     }
+}
+
+#[test]
+fn a_key_of_words_takes_them_and_names_them_when_it_refuses() {
+    let settings = Settings::new(StartSettings::default(), Levels::Mirrors);
+    assert_eq!(settings.read_policy(), ReadPolicy::Expected);
+    for (policy, name) in ReadPolicy::ALL.into_iter().zip(ReadPolicy::WORDS) {
+        settings.set("read_policy", name).unwrap();
+        assert_eq!((settings.read_policy(), &*word(&settings, "read_policy")), (policy, *name));
+    }
+    for bad in ["", "Expected", "2", "fastest"] {
+        let refused = settings.set("read_policy", bad).unwrap_err().to_string();
+        let words = "read_policy takes one of first, nearest, md, expected, not";
+        assert_eq!(refused, format!("{words} {bad:?}"));
+    }
+    assert_eq!(settings.read_policy(), ReadPolicy::Expected, "a refusal changes nothing");
+}
+
+#[test]
+fn a_level_has_its_own_keys_only() {
+    for (levels, key, value) in
+        [(Levels::Mirrors, "rmw_level", "1"), (Levels::Parity, "read_policy", "md")]
+    {
+        let settings = Settings::new(StartSettings::default(), levels);
+        assert!(settings.set(key, value).unwrap_err().to_string().contains("no key"));
+        assert!(settings.values().iter().all(|(name, _)| *name != key));
+    }
+    assert!(Settings::new(StartSettings::default(), Levels::Others).values().is_empty());
 }

@@ -1,0 +1,213 @@
+//! Reads of mirrors that are tasks: of several parts, or of what no member has at once.
+
+use std::rc::Rc;
+
+use crate::backend::{IoDone, IoErrorKind, ReadInto};
+use crate::geometry::{Geometry, Piece, Slot};
+use crate::lane::join_all;
+use crate::memory::Sink;
+use crate::request::RequestError;
+
+use super::super::array_lane::{ArrayLane, byte_range, sink_part};
+use super::super::claims::Mode;
+use super::super::read::{Failed, Part};
+use super::super::view::{ArrayView, MemberView};
+use super::choice::longest_readable;
+use super::{Copies, Region, believed, copies, region_sectors, regions};
+
+impl ArrayLane {
+    /// Reads any range: each part from the member that is chosen for it, all at once; what none of
+    /// them gives, under a claim.
+    pub(in super::super) async fn read_mirrored(
+        &self,
+        sector: u64,
+        sectors: u64,
+        into: &Rc<dyn Sink>,
+    ) -> Result<(), RequestError> {
+        let (mut reads, mut hard) = (Vec::new(), Vec::new());
+        let mut first = 0;
+        while first < sectors {
+            let view = self.view();
+            let sectors = self.next_part(&view, sector + first, sectors - first);
+            let part = Part { first, sectors, array_sector: sector + first };
+            first += sectors;
+            match self.choose(&view, part.array_sector, sectors) {
+                None => hard.push((part, None)),
+                Some((piece, member)) => {
+                    let into = sink_part(into, part.first, sectors);
+                    let (id, read) = (member.id, self.read_piece(piece, member, into));
+                    reads.push(async move { (part, piece.slot, id, read.await.result) });
+                }
+            }
+        }
+        for (part, slot, member, result) in join_all(reads).await {
+            if let Err(error) = result {
+                hard.push((part, Some((slot, member, error))));
+            }
+        }
+        for (part, failed) in hard {
+            self.read_claimed(&part, into, failed).await?;
+        }
+        Ok(())
+    }
+
+    /// How much from `sector` on to read from one member.
+    fn next_part(&self, view: &ArrayView, sector: u64, sectors: u64) -> u64 {
+        let size = region_sectors(&view.geometry);
+        let trusted = view.trusted(&(sector..sector + sectors));
+        let together = match &*view.geometry {
+            // The one copy that is believed may differ from region to region.
+            Geometry::Raid1(_) if trusted => sectors,
+            _ => sectors.min(size - sector % size),
+        };
+        match (self.choose(view, sector, together).is_some(), trusted) {
+            (true, true) => self.worth_reading_there(view, sector, together),
+            (true, false) => together,
+            (false, _) => match longest_readable(view, sector, together) {
+                0 => together,
+                readable => readable,
+            },
+        }
+    }
+
+    /// Starts a read of one copy now; its end is awaited.
+    fn read_piece<'a>(
+        &'a self,
+        piece: Piece,
+        member: &MemberView,
+        into: ReadInto,
+    ) -> impl Future<Output = IoDone> + use<'a> {
+        let started = self.begin_copy(&piece, member);
+        let io = self.read_member(member, piece.member_sector, into);
+        async move {
+            let done = io.await;
+            self.end_copy(piece.slot, started, done.result.is_ok());
+            done
+        }
+    }
+
+    /// Whether a member that failed to read a range is to be failed for it: the user wants it so,
+    /// and another one can serve.
+    pub(in super::super) fn fails_fast(&self, failed: Failed, sector: u64, sectors: u64) -> bool {
+        let Some((slot, ..)) = failed else { return false };
+        self.with_view(|view| {
+            let can_read = |piece: &Piece| {
+                view.reader(piece.slot, piece.member_sector, piece.sectors).is_some()
+            };
+            view.member(slot).is_some_and(|member| member.failfast)
+                && copies(&view.geometry, sector, sectors)
+                    .iter()
+                    .any(|piece| piece.slot != slot && can_read(piece))
+        })
+    }
+
+    /// Reads a range under claims, copy after copy until one can be read; `suspect` failed before. A
+    /// copy with unreadable sectors is mended from the one that was read, when the mode allows it.
+    pub(in super::super) async fn read_copy(
+        &self,
+        sector: u64,
+        sectors: u64,
+        into: &Rc<dyn Sink>,
+        out: usize,
+        mode: Mode,
+        suspect: Option<Slot>,
+    ) -> Result<(), RequestError> {
+        let geometry = self.with_view(|view| view.geometry.clone());
+        for region in regions(&geometry, sector, sectors) {
+            let claims = &self.array.claims;
+            let _claim = claims.acquire(region.index, region.columns.clone(), mode).await;
+            let at = out + byte_range(0, region.first).end;
+            self.read_region(region, into, at, mode, suspect).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a claimed range. Where every copy lacks something, but not the same, it is read in
+    /// halves.
+    async fn read_region(
+        &self,
+        region: Region,
+        into: &Rc<dyn Sink>,
+        out: usize,
+        mode: Mode,
+        suspect: Option<Slot>,
+    ) -> Result<(), RequestError> {
+        let block = self.with_view(|view| view.block_sectors);
+        let mut left = vec![(region, out)];
+        while let Some((region, out)) = left.pop() {
+            if self.read_whole(&region, into, out, mode, suspect).await {
+                continue;
+            }
+            let Some((one, other)) = region.halves(block) else { return Err(RequestError::Lost) };
+            let behind = out + byte_range(0, one.sectors()).end;
+            left.extend([(other, behind), (one, out)]);
+        }
+        Ok(())
+    }
+
+    /// Reads a claimed range from the first copy that gives all of it; false when none does.
+    async fn read_whole(
+        &self,
+        region: &Region,
+        into: &Rc<dyn Sink>,
+        out: usize,
+        mode: Mode,
+        suspect: Option<Slot>,
+    ) -> bool {
+        let mut unreadable = Vec::new();
+        for piece in self.by_preference(region, suspect) {
+            let view = self.view();
+            let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
+            let Some(member) = reader else { continue };
+            let bytes = byte_range(0, piece.sectors);
+            let buffer = self.lane.backend().allocate(bytes.len());
+            let done = self.read_piece(piece, member, ReadInto::Buffer(buffer, bytes)).await;
+            match done.result {
+                Ok(()) => {
+                    let block = done.buffer.expect("a finished read returns its buffer");
+                    self.put(into, out, &block);
+                    if mode == Mode::Exclusive {
+                        for piece in &unreadable {
+                            self.mend_copy(piece, &block).await;
+                        }
+                    }
+                    self.recycle(Some(block));
+                    return true;
+                }
+                Err(error) if error.kind == IoErrorKind::Medium => {
+                    let failed = Some((piece.slot, member.id, error));
+                    match self.fails_fast(failed, region.sector, region.sectors()) {
+                        true => self.array.mailbox.member_failed_fast(member.id, error),
+                        false => unreadable.push(piece),
+                    }
+                }
+                Err(error) => self.array.mailbox.member_failed(member.id, error),
+            }
+            self.recycle(done.buffer);
+        }
+        false
+    }
+
+    /// The copies in the order in which to try them: where mirrors may differ always the same first
+    /// one; elsewhere the one that failed comes first, to be tried again under the claim, or last, if
+    /// it is to be failed for it.
+    fn by_preference(&self, region: &Region, suspect: Option<Slot>) -> Copies {
+        let view = self.view();
+        let mut copies = believed(&view, region.sector, region.sectors());
+        if view.trusted(&(region.sector..region.sector + region.sectors())) {
+            let fails_fast = |slot| view.member(slot).is_some_and(|member| member.failfast);
+            match suspect {
+                Some(slot) if fails_fast(slot) => copies.sort_by_key(|piece| piece.slot == slot),
+                suspect => copies.sort_by_key(|piece| Some(piece.slot) != suspect),
+            }
+        }
+        copies
+    }
+
+    async fn mend_copy(&self, piece: &Piece, block: &[u8]) {
+        let view = self.view();
+        if let Some(member) = view.member(piece.slot) {
+            self.rewrite(member, piece.member_sector, block).await;
+        }
+    }
+}
