@@ -6,7 +6,7 @@
 
 mod array_lane;
 mod blocks;
-mod cache;
+pub mod cache;
 mod chunks;
 pub mod claims;
 mod command;

@@ -4,7 +4,7 @@
 //! A *stripe* here is what md means by it: one unit (`stripe_size`) of a row on every member. Who
 //! writes to a row *takes* its stripes out, under an exclusive claim, and puts back what he knows when
 //! all his writes have landed: a round that fails has nothing to put back, and nobody ever changes a
-//! block that stands in here. What is not written in rounds (resync, repair, discard) is dropped under
+//! block that stands in here. Degraded reads copy lost blocks from here. What is not written in rounds (resync, repair, discard) is dropped under
 //! the same claims.
 
 #[cfg(test)]
@@ -31,13 +31,13 @@ pub(super) const ACTIVE: &str = "stripe_cache_active";
 const SHARDS: usize = 8;
 
 /// What is known of one stripe: the blocks of some places, each as long as the unit.
-pub(super) type Stripe = SmallVec<[(Place, Buffer); 4]>;
+pub type Stripe = SmallVec<[(Place, Buffer); 4]>;
 
 /// Which stripe: the row and the number of the unit in the chunk.
 type Key = (u64, u32);
 
 /// The stripes of one array, shared by its lanes.
-pub(crate) struct StripeCache {
+pub struct StripeCache {
     /// Stripes in all shards. Read by every write, written only by those that find or leave something.
     active: AtomicUsize,
     bytes: AtomicUsize,
@@ -62,7 +62,8 @@ impl Default for StripeCache {
 }
 
 impl StripeCache {
-    fn new(size: u32) -> Self {
+    /// Holds at most `size` stripes.
+    pub fn new(size: u32) -> Self {
         let shard = |index| {
             let (stripes, ages) = (BTreeMap::new(), BTreeMap::new());
             Shard(Mutex::new(Table { most: share(size, index), stripes, ages, clock: 0 }))
@@ -76,17 +77,17 @@ impl StripeCache {
 
     /// Stripes that it holds.
     #[inline]
-    pub(super) fn active(&self) -> usize {
+    pub fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
 
     /// Memory of its blocks, in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Holds at most `size` stripes from now on.
-    pub(super) fn resize(&self, size: u32) {
+    pub fn resize(&self, size: u32) {
         for (index, shard) in self.shards.iter().enumerate() {
             let mut table = shard.0.lock();
             table.most = share(size, index);
@@ -97,7 +98,7 @@ impl StripeCache {
     }
 
     /// Takes a stripe out, if it is there. The caller's claim covers it.
-    pub(super) fn take(&self, row: u64, unit: u32) -> Option<Stripe> {
+    pub fn take(&self, row: u64, unit: u32) -> Option<Stripe> {
         // Whoever put something of this row back did so under a claim before the caller's.
         if self.active() == 0 {
             return None;
@@ -107,9 +108,24 @@ impl StripeCache {
         Some(stripe)
     }
 
+    /// Copies the bytes `at` of one block, if it is there. The caller's claim covers the stripe.
+    pub fn read(
+        &self,
+        row: u64,
+        unit: u32,
+        place: Place,
+        at: Range<usize>,
+        out: &mut [u8],
+    ) -> bool {
+        let mut table = self.shard(row, unit).lock();
+        let Some(block) = table.block((row, unit), place) else { return false };
+        out.copy_from_slice(&block[at]);
+        true
+    }
+
     /// Keeps a stripe, of which nothing stands in here, and gives those that must go for it. The
     /// caller's claim covers it.
-    pub(super) fn put(&self, row: u64, unit: u32, stripe: Stripe) -> SmallVec<[Stripe; 1]> {
+    pub fn put(&self, row: u64, unit: u32, stripe: Stripe) -> SmallVec<[Stripe; 1]> {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes_of(&stripe), Ordering::Relaxed);
         let mut evicted = SmallVec::new();
@@ -123,14 +139,14 @@ impl StripeCache {
     }
 
     /// Forgets some stripes of a row. The caller's claim covers them.
-    pub(super) fn forget(&self, row: u64, units: Range<u32>) {
+    pub fn forget(&self, row: u64, units: Range<u32>) {
         if self.active() > 0 {
             units.for_each(|unit| drop(self.take(row, unit)));
         }
     }
 
     /// Forgets everything that stands in here now.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         for shard in &self.shards {
             let mut table = shard.0.lock();
             let (stripes, _) =
@@ -154,6 +170,16 @@ impl Table {
         let (age, stripe) = self.stripes.remove(&key)?;
         self.ages.remove(&age);
         Some(stripe)
+    }
+
+    /// A block that is used now and stays.
+    fn block(&mut self, key: Key, place: Place) -> Option<&Buffer> {
+        let (age, stripe) = self.stripes.get_mut(&key)?;
+        self.ages.remove(age);
+        self.clock += 1;
+        self.ages.insert(self.clock, key);
+        *age = self.clock;
+        stripe.iter().find(|(known, _)| *known == place).map(|(_, block)| block)
     }
 
     fn put(&mut self, key: Key, stripe: Stripe) {

@@ -145,7 +145,8 @@ const STREAM_ROWS: u64 = 16;
 const ROUND_BYTES_MAX: usize = 1 << 20;
 
 impl RowShape {
-    fn units(&self, columns: &Columns) -> Columns {
+    /// The columns, grown to whole units.
+    pub(super) fn units(&self, columns: &Columns) -> Columns {
         let within = self.unit - 1;
         columns.start & !within..(columns.end + within) & !within
     }

@@ -16,6 +16,7 @@ use crate::request::{Queue, RequestError};
 
 use super::array_lane::{ArrayLane, byte_range, sink_part, whole_sectors};
 use super::claims::Mode;
+use super::gather::RowShape;
 use super::view::{ArrayView, MemberView, WriteMode};
 
 /// Direct reads in flight on one lane, by tag.
@@ -236,7 +237,8 @@ impl ArrayLane {
                 let at = map.split(part.array_sector);
                 let columns = at.offset_sectors..at.offset_sectors + part.sectors as u32;
                 let row = map.row(at.row);
-                let _claim = self.array.claims.acquire(at.row, columns.clone(), mode).await;
+                let units = RowShape::new(map, view.unit_sectors).units(&columns);
+                let _claim = self.array.claims.acquire(at.row, units, mode).await;
                 let place = usize::from(at.data_index);
                 let bytes = self.read_or_rebuild(map, &row, columns, place, mend.is_some()).await?;
                 self.put(into, out, &bytes);

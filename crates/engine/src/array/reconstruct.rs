@@ -53,8 +53,9 @@ pub(super) fn row_state(
 }
 
 impl ArrayLane {
-    /// Reads one block under the caller's claim, or computes it when it cannot be read. With `mend`
-    /// (and an exclusive claim) a block that was unreadable is written back where it belongs.
+    /// Reads one block under the caller's claim on its units, or takes it from the stripe cache or
+    /// computes it when it cannot be read. With `mend` (and an exclusive claim) the cache is not asked:
+    /// a block that was unreadable is written back where it belongs.
     pub(super) async fn read_or_rebuild(
         &self,
         map: &ParityGeometry,
@@ -71,6 +72,9 @@ impl ArrayLane {
             if self.read_spans(row, &state, &columns, &reads, &mut blocks, &mut unreadable).await {
                 return Ok(blocks.take(place).expect("just read"));
             }
+        }
+        if !mend && let Some(block) = self.cached_block(map, row.index(), &columns, place) {
+            return Ok(block);
         }
         let mut blocks = self.read_for_rebuild(map, row, &columns, place, &mut unreadable).await?;
         let block = blocks.take(place).expect("just rebuilt");

@@ -1,13 +1,14 @@
 //! What rounds take from the stripe cache and leave there.
 
 use crate::geometry::ParityGeometry;
+use crate::memory::Buffer;
 
 use super::array_lane::ArrayLane;
 use super::blocks::Blocks;
 use super::cache::Stripe;
 use super::claims::Columns;
 use super::gather::RowShape;
-use super::plan::{Places, RowState};
+use super::plan::{Place, Places, RowState};
 use super::reconstruct::{columns_bytes, within};
 use super::round::Work;
 
@@ -50,6 +51,32 @@ impl ArrayLane {
             }
         }
         taken
+    }
+
+    /// A data block from the cache, if all of it is there. The caller's claim covers its units.
+    pub(super) fn cached_block(
+        &self,
+        map: &ParityGeometry,
+        row: u64,
+        columns: &Columns,
+        place: Place,
+    ) -> Option<Buffer> {
+        if self.array.cache.active() == 0 {
+            return None;
+        }
+        let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
+        let mut block = self.lane.backend().allocate(columns_bytes(columns));
+        for number in self.units_of(map, columns) {
+            let whole = number * unit..(number + 1) * unit;
+            let part = columns.start.max(whole.start)..columns.end.min(whole.end);
+            let out = &mut block[within(columns, &part)];
+            if !self.array.cache.read(row, number, place, within(&whole, &part), out) {
+                self.recycle(Some(block));
+                return None;
+            }
+        }
+        self.lane.count_copy(block.len());
+        Some(block)
     }
 
     /// Makes blocks of the stripes that were taken out, as far as they are whole and to be trusted.

@@ -71,22 +71,80 @@ fn writing_a_small_area_again_reads_nothing() {
     assert_eq!(world.check(), 0);
 }
 
+/// Of the first row, which holds the small area: a data block and Q.
+const DATA_DISK: usize = 1;
+const Q_DISK: usize = 0;
+
 #[test]
 fn a_degraded_array_finds_lost_blocks_in_the_cache() {
-    let mut world = world(2);
+    for disk in [DATA_DISK, Q_DISK] {
+        let mut world = world(2);
+        for _ in 0..3 {
+            world.fail_if_whole(disk);
+            (0..16).for_each(|block| world.write_random(block * 24, 8));
+        }
+        world.disks.reset_counts();
+        (0..16).for_each(|block| world.write_random(block * 24 + 1, 1));
+        let (read, _) = traffic(&world);
+        assert_eq!(read, 0);
+        world.verify();
+        world.add(6).unwrap();
+        world.wait_idle();
+        world.verify();
+        assert_eq!(world.check(), 0);
+    }
+}
+
+/// Every block of the small area, read in parts of a block, in blocks and over several of them.
+fn read_small_area(world: &mut World) {
+    for block in 0..16 {
+        for (first, sectors) in [(3, 2), (0, 8), (7, 1)] {
+            let (sector, bytes) = (block * 24 + first, sectors as usize * 512);
+            let at = sector as usize * 512;
+            let found = world.read(sector, sectors).unwrap();
+            assert_eq!(found, world.model[at..at + bytes], "{sectors} at {sector}");
+        }
+    }
+}
+
+#[test]
+fn a_degraded_array_reads_lost_blocks_from_the_cache() {
+    let mut world = world(10);
     for _ in 0..3 {
-        world.fail_if_whole(0);
+        world.fail_if_whole(DATA_DISK);
         (0..16).for_each(|block| world.write_random(block * 24, 8));
     }
     world.disks.reset_counts();
-    (0..16).for_each(|block| world.write_random(block * 24 + 1, 1));
-    let (read, _) = traffic(&world);
-    assert_eq!(read, 0);
+    read_small_area(&mut world);
+    let (warm, _) = traffic(&world);
+    // Other stripes take the place of these.
+    world.array().set("stripe_cache_size", "17").unwrap();
+    for _ in 0..3 {
+        (80..160).for_each(|block| world.write_random(block * 24, 8));
+    }
+    world.disks.reset_counts();
+    read_small_area(&mut world);
+    let (cold, _) = traffic(&world);
+    // Six of the blocks were on that disk: four others are read for each of their eleven sectors.
+    assert_eq!(cold - warm, 6 * 4 * 11 * 512);
     world.verify();
-    world.add(6).unwrap();
-    world.wait_idle();
+}
+
+#[test]
+fn a_lost_block_that_is_cached_in_part_is_computed() {
+    let mut world = world(11);
+    world.fail_if_whole(DATA_DISK);
+    // Every other unit of the first row's blocks comes back; reads go over both kinds.
+    for _ in 0..3 {
+        (0..32).for_each(|unit| world.write_random(unit * 16, 8));
+    }
+    assert!(value(&world, "stripe_cache_active") > 0);
+    for sector in 0..200 {
+        let found = world.read(sector, 19).unwrap();
+        let at = sector as usize * 512;
+        assert_eq!(found, world.model[at..at + 19 * 512], "{sector}");
+    }
     world.verify();
-    assert_eq!(world.check(), 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod announced;
+mod caching;
 mod claims;
 mod handover;
 mod machine;

@@ -22,10 +22,21 @@ use crate::machine::Machine;
 
 pub(crate) const LANES: usize = 2;
 
-/// Makes an array on one lane, alone, and gives what starts it.
+/// Makes an array of all members on one lane, alone, and gives what starts it.
 pub(crate) fn new_array(machine: &Arc<Machine>, level: Level, layout: u32) -> Start {
+    new_array_of(machine, machine.members().len(), level, layout)
+}
+
+/// As [`new_array`], of the first members only.
+pub(crate) fn new_array_of(
+    machine: &Arc<Machine>,
+    count: usize,
+    level: Level,
+    layout: u32,
+) -> Start {
     let made = Arc::new(shuttle::sync::Mutex::new(None));
-    let (result, members) = (made.clone(), machine.members());
+    let (result, mut members) = (made.clone(), machine.members());
+    members.truncate(count);
     let over = made.clone();
     machine.run_lane(
         LaneId(0),

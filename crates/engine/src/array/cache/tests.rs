@@ -19,6 +19,24 @@ fn what_was_put_in_is_taken_out_once() {
 }
 
 #[test]
+fn what_is_read_stays_and_is_young_again() {
+    let cache = StripeCache::new(16);
+    let marked = |place| (place, Buffer::zeroed(4096));
+    for row in 0..3 {
+        let mut stripe: Stripe = [marked(0), marked(2)].into_iter().collect();
+        stripe[1].1[7] = row + 1;
+        // All three are of one shard, which has room for two.
+        cache.put(u64::from(row) * 8, 0, stripe).into_iter().for_each(drop);
+        let mut byte = [0];
+        assert!(cache.read(0, 0, 2, 7..8, &mut byte) && byte == [1], "the oldest is read");
+    }
+    let mut byte = [0];
+    assert!(!cache.read(0, 0, 1, 7..8, &mut byte), "no such block");
+    assert!(!cache.read(8, 0, 2, 7..8, &mut byte), "it was not read, and had to go");
+    assert!(cache.read(16, 0, 2, 7..8, &mut byte) && byte == [3]);
+}
+
+#[test]
 fn the_oldest_go_when_it_is_full_and_memory_stays_bounded() {
     let cache = StripeCache::new(17);
     let mut evicted = 0;
