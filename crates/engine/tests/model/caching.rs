@@ -184,7 +184,7 @@ fn rounds_and_reads_of_a_lost_block_agree_while_it_is_rebuilt() {
                     write(&port, 4, 9).await;
                     let (member, info) = spare.clone();
                     let action = Action::Add { member, info, only_back: false };
-                    shared.command(Command { action, reply: Box::new(|reply| drop(reply)) });
+                    shared.command(Command { action, reply: Box::new(drop) });
                 }
                 write_and_read(&port, &shared, lane).await;
                 if shared.stripe_cache_bytes() > 0 {

@@ -248,6 +248,8 @@ impl Simulation {
 
     pub(super) fn check(&mut self) {
         self.operator.expects_none = self.atlas.is_sound();
+        // Of an earlier one that a resync followed at once nobody has seen the end.
+        self.operator.checking = None;
         self.order(What::Check, Action::Check);
     }
 
