@@ -21,50 +21,63 @@ pub const BUFFER_ALIGN_BYTES: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; BUFFER_ALIGN_BYTES]);
 
-/// Memory of the engine's own: aligned, owned by whoever holds it, leased by moving it.
-pub struct Buffer {
+/// Memory of the engine's own: aligned, owned by whoever holds it, leased by moving it. It moves through
+/// every layer with each I/O, so it is no more than a pointer.
+pub struct Buffer(Box<Memory>);
+
+struct Memory {
     pages: Box<[Page]>,
     len: usize,
-    /// Where a backend registered this memory with its rings; the backend's business alone.
-    pub registration: Option<u32>,
+    registration: Option<u32>,
 }
 
 impl Buffer {
     /// A zeroed buffer of `len` bytes.
     pub fn zeroed(len: usize) -> Self {
         let pages = vec![Page([0; BUFFER_ALIGN_BYTES]); len.div_ceil(BUFFER_ALIGN_BYTES)];
-        Self { pages: pages.into_boxed_slice(), len, registration: None }
+        Self(Box::new(Memory { pages: pages.into_boxed_slice(), len, registration: None }))
     }
 
     /// Bytes that the buffer could hold.
     pub fn capacity(&self) -> usize {
-        self.pages.len() * BUFFER_ALIGN_BYTES
+        self.0.pages.len() * BUFFER_ALIGN_BYTES
     }
 
     /// Makes the buffer `len` bytes long; the bytes are whatever they were.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "a buffer never grows beyond its pages");
-        self.len = len;
+        self.0.len = len;
+    }
+
+    /// Where a backend registered this memory with its rings; the backend's business alone.
+    #[inline]
+    pub fn registration(&self) -> Option<u32> {
+        self.0.registration
+    }
+
+    /// Notes where a backend registered this memory.
+    pub fn set_registration(&mut self, registration: Option<u32>) {
+        self.0.registration = registration;
     }
 }
 
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.pages.as_bytes()[..self.len]
+        &self.0.pages.as_bytes()[..self.0.len]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let len = self.len;
-        &mut self.pages.as_mut_bytes()[..len]
+        let memory = &mut *self.0;
+        &mut memory.pages.as_mut_bytes()[..memory.len]
     }
 }
 
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer({} bytes)", self.len)
+        write!(f, "Buffer({} bytes)", self.0.len)
     }
 }
 
@@ -135,7 +148,7 @@ impl Source for Vec<u8> {
 
 impl Source for Buffer {
     fn len(&self) -> usize {
-        self.len
+        self.0.len
     }
     fn stable(&self) -> Option<&[u8]> {
         Some(self)

@@ -90,7 +90,7 @@ impl Payload {
     }
 
     pub(crate) fn registration(&self) -> Option<u32> {
-        self.memory.buffer.registration
+        self.memory.buffer.registration()
     }
 
     /// Says that a transfer starts to fill it; `filled` must follow.

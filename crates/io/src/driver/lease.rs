@@ -97,7 +97,7 @@ impl Lease {
             return Place {
                 at: zeroes.as_ptr().cast_mut(),
                 len,
-                registration: zeroes.registration,
+                registration: zeroes.registration(),
             };
         }
         if let Memory::Gather { parts, .. } = &self.memory {
@@ -108,7 +108,7 @@ impl Lease {
             Some(bounce) => Place {
                 at: bounce.as_mut_ptr(),
                 len: bounce.len(),
-                registration: bounce.registration,
+                registration: bounce.registration(),
             },
             None => self.direct().expect("memory without a pointer bounces"),
         };
@@ -134,17 +134,17 @@ impl Lease {
         };
         match &mut self.memory {
             Memory::Into(ReadInto::Buffer(buffer, range)) => {
-                place(buffer[range.clone()].as_mut_ptr(), range, buffer.registration)
+                place(buffer[range.clone()].as_mut_ptr(), range, buffer.registration())
             }
             Memory::Into(ReadInto::Sink(sink, range)) => {
                 let payload = payload_of_sink(&**sink)?;
                 place(payload.at(range), range, payload.registration())
             }
             Memory::From(WriteFrom::Buffer(buffer, range)) => {
-                place(buffer[range.clone()].as_ptr().cast_mut(), range, buffer.registration)
+                place(buffer[range.clone()].as_ptr().cast_mut(), range, buffer.registration())
             }
             Memory::From(WriteFrom::Shared(buffer, range)) => {
-                place(buffer[range.clone()].as_ptr().cast_mut(), range, buffer.registration)
+                place(buffer[range.clone()].as_ptr().cast_mut(), range, buffer.registration())
             }
             Memory::From(WriteFrom::Source(source, range)) => {
                 let registration = registration_of_source(&**source);
@@ -230,6 +230,6 @@ fn registration_of_source(source: &dyn Source) -> Option<u32> {
     let any = source.as_any();
     any.downcast_ref::<Payload>()
         .map(Payload::registration)
-        .or_else(|| any.downcast_ref::<Buffer>().map(|buffer| buffer.registration))
+        .or_else(|| any.downcast_ref::<Buffer>().map(|buffer| buffer.registration()))
         .flatten()
 }

@@ -106,7 +106,7 @@ impl Registry {
         match queue.borrow_mut().register_memory(place, buffer) {
             Ok(()) => {
                 self.bytes += bytes;
-                buffer.registration = Some(u32::from(self.ring) << 16 | u32::from(place));
+                buffer.set_registration(Some(u32::from(self.ring) << 16 | u32::from(place)));
             }
             Err(error) => {
                 self.refused = true;
@@ -118,7 +118,8 @@ impl Registry {
     }
 
     fn unregister(&mut self, buffer: &mut Buffer, queue: &RefCell<Queue>) {
-        let Some(registration) = buffer.registration.take() else { return };
+        let Some(registration) = buffer.registration() else { return };
+        buffer.set_registration(None);
         if (registration >> 16) as u16 != self.ring {
             return;
         }
