@@ -117,6 +117,15 @@ impl IoOp {
             Self::Flush | Self::Discard { .. } | Self::WriteZeroes { .. } => 0,
         }
     }
+
+    /// The owned buffer, if it carries one: what goes into [`IoDone::buffer`].
+    pub fn into_buffer(self) -> Option<Buffer> {
+        match self {
+            Self::Read { into: ReadInto::Buffer(buffer, _), .. } => Some(buffer),
+            Self::Write { from: WriteFrom::Buffer(buffer, _), .. } => Some(buffer),
+            _ => None,
+        }
+    }
 }
 
 /// Where a read's bytes go.
@@ -273,6 +282,13 @@ pub enum Submitted {
 
 /// One lane's way to the members. Every method is called on the lane's own thread.
 pub trait Backend {
+    /// Does an I/O on the spot, where the member needs no waiting. The buffer stays in `io`. `None`,
+    /// with nothing done: it must be submitted.
+    fn at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
+        let _ = io;
+        None
+    }
+
     /// Starts an I/O.
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted;
 

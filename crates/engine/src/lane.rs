@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::backend::{Backend, IoDone, MemberIo, Submitted, Ticket};
+use crate::backend::{Backend, IoDone, IoError, MemberIo, Submitted, Ticket};
 use crate::time::Time;
 
 pub(crate) use join::{first_of, join_all};
@@ -144,7 +144,24 @@ impl Lane {
 
     /// Starts a member I/O and gives a future of its end. The I/O runs whether or not the future is
     /// polled; a future dropped early leaves the I/O to the backend.
-    pub fn io(&self, io: MemberIo) -> Io<'_> {
+    pub fn io(&self, mut io: MemberIo) -> Io<'_> {
+        match self.io_at_once(&mut io) {
+            Some(result) => Io::done(self, IoDone { result, buffer: io.op.into_buffer() }),
+            None => self.io_later(io),
+        }
+    }
+
+    /// Does a member I/O on the spot, where the member needs no waiting. The buffer stays in `io`. `None`,
+    /// with nothing done: it is one for [`io_later`](Self::io_later).
+    pub(crate) fn io_at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
+        let ended = self.backend.at_once(io);
+        if ended.is_some() {
+            self.count_io(io);
+        }
+        ended
+    }
+
+    pub(crate) fn io_later(&self, io: MemberIo) -> Io<'_> {
         self.count_io(&io);
         let ticket = self.ops.borrow().next();
         match self.backend.submit(ticket, io) {
@@ -158,7 +175,10 @@ impl Lane {
 
     /// Starts a member I/O whose end goes to `owner` with `tag`, without a task. Returns the end at
     /// once when the backend had it at once; `owner` is not called then.
-    pub fn io_direct(&self, io: MemberIo, owner: &Rc<dyn OpOwner>, tag: u64) -> Option<IoDone> {
+    pub fn io_direct(&self, mut io: MemberIo, owner: &Rc<dyn OpOwner>, tag: u64) -> Option<IoDone> {
+        if let Some(result) = self.io_at_once(&mut io) {
+            return Some(IoDone { result, buffer: io.op.into_buffer() });
+        }
         self.count_io(&io);
         let ticket = self.ops.borrow().next();
         match self.backend.submit(ticket, io) {

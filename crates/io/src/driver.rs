@@ -297,14 +297,23 @@ impl Drop for Driver {
 }
 
 impl Backend for Driver {
-    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
-        let Some(device) = self.devices.borrow_mut().find(io.member, &self.queue) else {
-            return Submitted::Done(at_once::refuse(io.op, io_error(libc::ENODEV)));
-        };
-        let op = match at_once::answer(self, &device.member, io.op) {
-            Ok(done) => return Submitted::Done(done),
-            Err(op) => op,
-        };
+    fn at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
+        let mut devices = self.devices.borrow_mut();
+        match devices.find(io.member, &self.queue) {
+            Some(device) => at_once::answer(self, &device.member, &mut io.op),
+            None => Some(Err(io_error(libc::ENODEV))),
+        }
+    }
+
+    fn submit(&self, ticket: Ticket, mut io: MemberIo) -> Submitted {
+        if let Some(result) = self.at_once(&mut io) {
+            return Submitted::Done(IoDone { result, buffer: io.op.into_buffer() });
+        }
+        let mut devices = self.devices.borrow_mut();
+        let device = devices.find(io.member, &self.queue).expect("what is not refused is known");
+        let device = device.clone();
+        drop(devices);
+        let op = io.op;
         let deadline = io.deadline.unwrap_or(NEVER);
         if device.link.is_some() {
             return self.submit_remote(device, ticket, deadline, op);

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use smallvec::SmallVec;
+
 use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
 use crate::geometry::Geometry;
 use crate::lane::{Io, Lane, OpOwner, first_of};
@@ -282,6 +284,15 @@ impl ArrayLane {
         self.lane.io(MemberIo { member: member.id, op, deadline: None })
     }
 
+    /// As [`member_io`](Self::member_io), and gives the end where it came at once.
+    pub(super) fn try_member_io(&self, member: &MemberView, op: IoOp) -> Result<IoDone, Io<'_>> {
+        let mut io = MemberIo { member: member.id, op, deadline: None };
+        match self.lane.io_at_once(&mut io) {
+            Some(result) => Ok(IoDone { result, buffer: io.op.into_buffer() }),
+            None => Err(self.lane.io_later(io)),
+        }
+    }
+
     /// Copies in memory, and counts it.
     pub(super) fn copy(&self, to: &mut [u8], from: &[u8]) {
         to.copy_from_slice(from);
@@ -303,28 +314,12 @@ impl ArrayLane {
     /// Waits for writes to members. A member that failed one is reported, and this returns only when
     /// the survivors' superblocks say so and no lane reads it any more: an acknowledgement before
     /// that could be followed by a read of the old block.
-    pub(super) async fn finish_writes(&self, mut writes: Vec<MemberWrite<'_>>) -> Finished {
-        self.finish_keeping(&mut writes, |_, buffer| self.recycle(Some(buffer))).await
-    }
-
-    /// As [`finish_writes`](Self::finish_writes), and gives `keep` the buffers that come back, with
-    /// the number of their write.
-    pub(super) async fn finish_keeping(
-        &self,
-        writes: &mut [MemberWrite<'_>],
-        mut keep: impl FnMut(usize, Buffer),
-    ) -> Finished {
+    pub(super) async fn finish_writes(&self, writes: Vec<MemberWrite<'_>>) -> Finished {
         let mut finished = Finished::default();
-        for (number, write) in writes.iter_mut().enumerate() {
-            let done = (&mut write.io).await;
-            if let Some(buffer) = done.buffer {
-                keep(number, buffer);
-            }
-            match done.result {
-                Ok(()) => {}
-                Err(error) if error.kind == IoErrorKind::NoSpace => finished.no_space = true,
-                Err(error) => finished.failed.push((write.member, error)),
-            }
+        for write in writes {
+            let done = write.io.await;
+            self.recycle(done.buffer);
+            finished.note(write.member, done.result);
         }
         finished
     }
@@ -395,8 +390,18 @@ pub(super) struct MemberWrite<'a> {
 /// How a batch of member writes ended.
 #[derive(Default)]
 pub(super) struct Finished {
-    pub(super) failed: Vec<(MemberId, IoError)>,
+    pub(super) failed: SmallVec<[(MemberId, IoError); 1]>,
     pub(super) no_space: bool,
+}
+
+impl Finished {
+    pub(super) fn note(&mut self, member: MemberId, result: Result<(), IoError>) {
+        match result {
+            Ok(()) => {}
+            Err(error) if error.kind == IoErrorKind::NoSpace => self.no_space = true,
+            Err(error) => self.failed.push((member, error)),
+        }
+    }
 }
 
 /// The right to write in some bitmap chunks, counted until it drops.

@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoError, IoErrorKind, MemberId, WriteFrom};
+use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, WriteFrom};
 use crate::geometry::Slot;
 use crate::memory::Buffer;
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, LaneView, MemberWrite, SECTOR_BYTES};
+use super::array_lane::{ArrayLane, Finished, LaneView, MemberWrite, SECTOR_BYTES};
 use super::plan::Place;
 
 /// Writes under way, made under one view.
@@ -15,17 +15,18 @@ pub(super) struct MemberWrites<'a> {
     lane: &'a ArrayLane,
     view: LaneView,
     fua: bool,
-    under_way: SmallVec<[MemberWrite<'a>; 4]>,
-    /// What each of them writes, as its starter calls it.
-    places: SmallVec<[u8; 16]>,
-    failed: SmallVec<[(MemberId, IoError); 1]>,
+    under_way: SmallVec<[(Place, MemberWrite<'a>); 4]>,
+    /// Buffers of writes that have ended, by what their starter called them.
+    returned: SmallVec<[(Place, Buffer); 4]>,
+    finished: Finished,
+    any: bool,
 }
 
 impl<'a> MemberWrites<'a> {
     /// None yet, under the lane's view of now.
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
-        let (under_way, places, failed) = Default::default();
-        Self { lane, view: lane.view(), fua, under_way, places, failed }
+        let (under_way, returned, finished) = Default::default();
+        Self { lane, view: lane.view(), fua, under_way, returned, finished, any: false }
     }
 
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
@@ -34,12 +35,20 @@ impl<'a> MemberWrites<'a> {
         let Some(member) = self.view.member(slot) else { return };
         let sectors = (from.len() / SECTOR_BYTES) as u64;
         if member.bad.overlaps(&(sector..sector + sectors)) {
-            self.failed.push((member.id, listed_bad()));
-            return;
+            return self.finished.failed.push((member.id, listed_bad()));
         }
-        let io = self.lane.write_member(member, sector, from, self.fua);
-        self.places.push(u8::try_from(place).expect("a row has at most 256 places"));
-        self.under_way.push(MemberWrite { member: member.id, io });
+        self.any = true;
+        let op = IoOp::Write { sector: member.data_offset + sector, from, fua: self.fua };
+        let member_id = member.id;
+        match self.lane.try_member_io(member, op) {
+            Ok(done) => self.ended(place, member_id, done),
+            Err(io) => self.under_way.push((place, MemberWrite { member: member_id, io })),
+        }
+    }
+
+    fn ended(&mut self, place: Place, member: MemberId, done: IoDone) {
+        self.finished.note(member, done.result);
+        self.returned.extend(done.buffer.map(|buffer| (place, buffer)));
     }
 
     /// Waits for all, and gives `keep` the buffers that come back. It is well when one landed and the
@@ -48,17 +57,19 @@ impl<'a> MemberWrites<'a> {
         &mut self,
         mut keep: impl FnMut(Place, Buffer),
     ) -> Result<bool, RequestError> {
-        if self.under_way.is_empty() {
+        if !self.any {
             return Err(RequestError::Lost);
         }
-        let keep = |number: usize, buffer| keep(self.places[number].into(), buffer);
-        let finished = self.lane.finish_keeping(&mut self.under_way, keep).await;
-        if finished.no_space {
+        for (place, mut write) in std::mem::take(&mut self.under_way) {
+            let done = (&mut write.io).await;
+            self.ended(place, write.member, done);
+        }
+        self.returned.drain(..).for_each(|(place, buffer)| keep(place, buffer));
+        if self.finished.no_space {
             return Err(RequestError::NoSpace);
         }
-        self.failed.extend(finished.failed);
-        match self.lane.do_without(&self.view, &self.failed).await {
-            true => Ok(self.failed.is_empty()),
+        match self.lane.do_without(&self.view, &self.finished.failed).await {
+            true => Ok(self.finished.failed.is_empty()),
             false => Err(RequestError::Lost),
         }
     }

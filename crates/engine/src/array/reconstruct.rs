@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoErrorKind, ReadInto};
+use crate::backend::{IoDone, IoErrorKind, IoOp, MemberId, ReadInto};
 use crate::geometry::{ParityGeometry, Row, Slot};
 use crate::memory::Buffer;
 use crate::request::RequestError;
@@ -124,21 +124,8 @@ impl ArrayLane {
     ) -> bool {
         let view = self.view();
         let length = columns_bytes(columns);
-        let mut reads: SmallVec<[_; 4]> = SmallVec::with_capacity(spans.len());
-        for span in spans {
-            let Some(member) = view.member(slot_of(row, state.data_count, span.place)) else {
-                // The view moved since the plan was made.
-                return false;
-            };
-            let known = blocks.take(span.place);
-            let buffer = known.unwrap_or_else(|| self.lane.backend().allocate(length));
-            let into = ReadInto::Buffer(buffer, within(columns, &span.columns));
-            let sector = row.member_sector() + u64::from(span.columns.start);
-            reads.push((span.place, member.id, self.read_member(member, sector, into)));
-        }
         let mut complete = true;
-        for (place, member, io) in &mut reads {
-            let (place, member, done) = (*place, *member, io.await);
+        let mut ended = |place: Place, member: MemberId, done: IoDone, blocks: &mut Blocks| {
             if let Err(error) = done.result {
                 complete = false;
                 unreadable.insert(place);
@@ -150,6 +137,24 @@ impl ArrayLane {
                 Some(buffer) => blocks.put(place, buffer),
                 None => complete = false,
             }
+        };
+        let mut under_way: SmallVec<[_; 4]> = SmallVec::new();
+        for span in spans {
+            let Some(member) = view.member(slot_of(row, state.data_count, span.place)) else {
+                // The view moved since the plan was made.
+                return false;
+            };
+            let known = blocks.take(span.place);
+            let buffer = known.unwrap_or_else(|| self.lane.backend().allocate(length));
+            let into = ReadInto::Buffer(buffer, within(columns, &span.columns));
+            let sector = member.data_offset + row.member_sector() + u64::from(span.columns.start);
+            match self.try_member_io(member, IoOp::Read { sector, into }) {
+                Ok(done) => ended(span.place, member.id, done, blocks),
+                Err(io) => under_way.push((span.place, member.id, io)),
+            }
+        }
+        for (place, member, io) in &mut under_way {
+            ended(*place, *member, io.await, blocks);
         }
         complete
     }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use mdspace_engine::backend::{IoDone, IoError, IoErrorKind, IoOp, ReadInto, WriteFrom};
-use mdspace_engine::memory::{Buffer, Sink, Source};
+use mdspace_engine::backend::{IoError, IoErrorKind, IoOp, ReadInto, WriteFrom};
+use mdspace_engine::memory::{Sink, Source};
 
 use crate::errno::io_error;
 use crate::member::{Device, Kept, Member, Ram};
@@ -11,18 +11,23 @@ use crate::member::{Device, Kept, Member, Ram};
 use super::lease::payload_of_sink;
 use super::{Driver, Stock};
 
-/// Answers an I/O that needs no waiting; gives back one that does.
+/// Answers an I/O that needs no waiting. `None`, with nothing done: it does.
 #[inline]
-pub(super) fn answer(driver: &Driver, member: &Member, op: IoOp) -> Result<IoDone, IoOp> {
-    if let Err(error) = check(member, &op) {
-        return Ok(refuse(op, error));
+pub(super) fn answer(
+    driver: &Driver,
+    member: &Member,
+    op: &mut IoOp,
+) -> Option<Result<(), IoError>> {
+    if let Err(error) = check(member, op) {
+        return Some(Err(error));
     }
     match &member.device {
-        Device::Ram(ram) => Ok(serve(ram, op, &driver.stock)),
-        Device::Null(null) if null.is_immediate() => Ok(serve(null.kept(), op, &driver.stock)),
-        _ if matches!(op, IoOp::Flush) && !driver.flushes => Ok(done(None)),
-        Device::Null(_) | Device::File { .. } | Device::Nbd(_) => Err(op),
+        Device::Ram(ram) => serve(ram, op, &driver.stock),
+        Device::Null(null) if null.is_immediate() => serve(null.kept(), op, &driver.stock),
+        _ if matches!(op, IoOp::Flush) && !driver.flushes => {}
+        Device::Null(_) | Device::File { .. } | Device::Nbd(_) => return None,
     }
+    Some(Ok(()))
 }
 
 /// What a member in memory does. Lengths and places have been checked.
@@ -77,24 +82,21 @@ impl InMemory for Kept {
 }
 
 #[inline]
-fn serve(member: &impl InMemory, op: IoOp, stock: &Stock) -> IoDone {
+fn serve(member: &impl InMemory, op: &mut IoOp, stock: &Stock) {
     match op {
-        IoOp::Read { sector, into: ReadInto::Buffer(mut buffer, range) } => {
-            let to = &mut buffer[range];
+        IoOp::Read { sector, into: ReadInto::Buffer(buffer, range) } => {
+            let to = &mut buffer[range.clone()];
             // SAFETY: the room of a slice; no member's, as for `write`.
-            unsafe { member.read(sector * 512, to.as_mut_ptr(), to.len()) };
-            done(Some(buffer))
+            unsafe { member.read(*sector * 512, to.as_mut_ptr(), to.len()) };
         }
         IoOp::Read { sector, into: ReadInto::Sink(sink, range) } => {
-            read_into(member, sector * 512, &*sink, range, stock);
-            done(None)
+            read_into(member, *sector * 512, &**sink, range, stock);
         }
-        IoOp::Write { sector, from, .. } => write(member, sector * 512, from, stock),
+        IoOp::Write { sector, from, .. } => write(member, *sector * 512, from, stock),
         IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
-            member.zero(sector * 512, sectors * 512);
-            done(None)
+            member.zero(*sector * 512, *sectors * 512);
         }
-        IoOp::Flush => done(None),
+        IoOp::Flush => {}
     }
 }
 
@@ -102,13 +104,13 @@ fn read_into(
     member: &impl InMemory,
     offset: u64,
     sink: &dyn Sink,
-    range: Range<usize>,
+    range: &Range<usize>,
     stock: &Stock,
 ) {
     if let Some(payload) = payload_of_sink(sink) {
         payload.filling();
         // SAFETY: the payload's room for the range; it may be filled.
-        unsafe { member.read(offset, payload.at(&range), range.len()) };
+        unsafe { member.read(offset, payload.at(range), range.len()) };
         return payload.filled();
     }
     let mut bounce = stock.allocate(range.len());
@@ -118,44 +120,36 @@ fn read_into(
     stock.recycle(bounce);
 }
 
-fn write(member: &impl InMemory, offset: u64, from: WriteFrom, stock: &Stock) -> IoDone {
+#[inline]
+fn write(member: &impl InMemory, offset: u64, from: &WriteFrom, stock: &Stock) {
     match from {
-        WriteFrom::Buffer(buffer, range) => {
-            member.write(offset, &buffer[range]);
-            return done(Some(buffer));
-        }
-        WriteFrom::Shared(buffer, range) => member.write(offset, &buffer[range]),
-        WriteFrom::Source(source, range) => write_from(member, offset, &*source, range, stock),
+        WriteFrom::Buffer(buffer, range) => member.write(offset, &buffer[range.clone()]),
+        WriteFrom::Shared(buffer, range) => member.write(offset, &buffer[range.clone()]),
+        WriteFrom::Source(source, range) => write_from(member, offset, &**source, range, stock),
         WriteFrom::Gather(parts) => {
             let mut at = offset;
             for (source, range) in parts {
-                let len = range.len() as u64;
-                write_from(member, at, &*source, range, stock);
-                at += len;
+                write_from(member, at, &**source, range, stock);
+                at += range.len() as u64;
             }
         }
     }
-    done(None)
 }
 
 fn write_from(
     member: &impl InMemory,
     offset: u64,
     source: &dyn Source,
-    range: Range<usize>,
+    range: &Range<usize>,
     stock: &Stock,
 ) {
     if let Some(bytes) = source.stable() {
-        return member.write(offset, &bytes[range]);
+        return member.write(offset, &bytes[range.clone()]);
     }
     let mut bounce = stock.allocate(range.len());
     source.take(range.start, &mut bounce);
     member.write(offset, &bounce);
     stock.recycle(bounce);
-}
-
-fn done(buffer: Option<Buffer>) -> IoDone {
-    IoDone { result: Ok(()), buffer }
 }
 
 /// Whether the member can be asked this at all.
@@ -180,14 +174,4 @@ fn check(member: &Member, op: &IoOp) -> Result<(), IoError> {
         Some(end) if end <= member.info.sectors * 512 => Ok(()),
         _ => Err(IoError { kind: IoErrorKind::Medium, errno: libc::ENODATA }),
     }
-}
-
-/// Answers an I/O that cannot begin, and gives its buffer back.
-pub(super) fn refuse(op: IoOp, error: IoError) -> IoDone {
-    let buffer = match op {
-        IoOp::Read { into: ReadInto::Buffer(buffer, _), .. } => Some(buffer),
-        IoOp::Write { from: WriteFrom::Buffer(buffer, _), .. } => Some(buffer),
-        _ => None,
-    };
-    IoDone { result: Err(error), buffer }
 }

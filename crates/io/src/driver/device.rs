@@ -45,15 +45,18 @@ impl Devices {
         Self { table, met: Vec::new(), closed_seen, closing: false }
     }
 
-    pub(super) fn find(&mut self, id: MemberId, queue: &RefCell<Queue>) -> Option<Rc<Device>> {
-        match self.met.get(usize::from(id.index)) {
-            Some(Some(device)) if device.member.id == id => Some(device.clone()),
-            _ => self.meet(id, queue),
+    #[inline]
+    pub(super) fn find(&mut self, id: MemberId, queue: &RefCell<Queue>) -> Option<&Rc<Device>> {
+        let index = usize::from(id.index);
+        let known = |met: &Option<Rc<Device>>| met.as_ref().is_some_and(|met| met.member.id == id);
+        if !self.met.get(index).is_some_and(known) {
+            self.meet(id, queue)?;
         }
+        self.met[index].as_ref()
     }
 
     #[cold]
-    fn meet(&mut self, id: MemberId, queue: &RefCell<Queue>) -> Option<Rc<Device>> {
+    fn meet(&mut self, id: MemberId, queue: &RefCell<Queue>) -> Option<()> {
         let member = self.table.member(id)?;
         let index = usize::from(id.index);
         if self.met.len() <= index {
@@ -71,9 +74,9 @@ impl Devices {
             }
         };
         let link = matches!(member.device, member::Device::Nbd(_)).then(Link::default);
-        let device = Rc::new(Device { member, file, in_flight: Cell::new(0), link });
-        self.met[index] = Some(device.clone());
-        Some(device)
+        let device = Device { member, file, in_flight: Cell::new(0), link };
+        self.met[index] = Some(Rc::new(device));
+        Some(())
     }
 
     pub(super) fn in_flight(&self, id: MemberId) -> usize {

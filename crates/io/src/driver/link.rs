@@ -29,10 +29,10 @@ use crate::nbd_wire::{
 };
 use crate::queue::{Call, Token};
 
+use super::Driver;
 use super::device::Device;
 use super::ops::Op;
 use super::remote_op::{Next, RemoteOp, Stage};
-use super::{Driver, at_once};
 
 /// Requests of one send at most, and bytes after which a send takes no more of them.
 const BATCH_REQUESTS: usize = 256;
@@ -158,12 +158,9 @@ impl Driver {
         let nbd = nbd_of(&device.member);
         let flushes_nothing = matches!(op, IoOp::Flush) && !nbd.export.flushes();
         if flushes_nothing || matches!(&*link_of(&device).state.borrow(), State::Lost) {
-            let error = IoError { kind: IoErrorKind::Gone, errno: IoError::NOT_SENT };
-            let mut done = at_once::refuse(op, error);
-            if flushes_nothing {
-                done.result = Ok(());
-            }
-            return Submitted::Done(done);
+            let gone = IoError { kind: IoErrorKind::Gone, errno: IoError::NOT_SENT };
+            let result = if flushes_nothing { Ok(()) } else { Err(gone) };
+            return Submitted::Done(IoDone { result, buffer: op.into_buffer() });
         }
         let export = nbd.export;
         let op = RemoteOp::new(self, device.clone(), export, ticket, deadline, op);
