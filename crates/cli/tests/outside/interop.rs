@@ -10,6 +10,7 @@ mod intent;
 mod kernel_side;
 mod our_side;
 mod states;
+mod stress;
 
 use std::collections::BTreeMap;
 use std::fs;

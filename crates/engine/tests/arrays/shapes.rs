@@ -58,6 +58,10 @@ impl Shape {
         DATA_OFFSET + self.member_sectors + self.growth * index as u64
     }
 
+    pub(crate) fn has_parity(&self) -> bool {
+        matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
+    }
+
     /// How many disks may be lost, whichever they are.
     pub(crate) fn can_lose(&self) -> usize {
         match self.level {
@@ -148,9 +152,7 @@ pub(crate) fn redundant() -> Vec<Shape> {
 
 /// Levels with parity, with layouts and numbers of members that matter.
 pub(crate) fn parity() -> Vec<Shape> {
-    let has_parity =
-        |shape: &Shape| matches!(shape.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
-    redundant().into_iter().filter(has_parity).collect()
+    redundant().into_iter().filter(Shape::has_parity).collect()
 }
 
 pub(crate) fn raid6_layouts() -> impl Iterator<Item = u32> {

@@ -7,11 +7,12 @@ use std::rc::Rc;
 use mdspace_engine::request::{Queue, Request};
 
 use crate::shapes::{self, Shape};
-use crate::world::{Random, SECTOR, Setup, World};
+use crate::world::{Random, SECTOR, Setup, Worker, World};
 
 const LANES: u16 = 3;
 const DEPTH: usize = 6;
 const WRITES_A_LANE: u64 = 40;
+const WORKERS: u16 = 2;
 
 /// One write: where, and from when to when.
 #[derive(Clone, Copy)]
@@ -105,17 +106,40 @@ fn burst(world: &mut World, log: &Rc<RefCell<Log>>) {
             left.set(left.get() - 1);
         });
     }
-    let (mut rounds, mut small) = (0_u32, false);
+    let mut churn =
+        Churn { random: world.random.fork(), turns: 0, small: false, seats: [None, None] };
     world.until("the end of all writes", |world| {
-        rounds += 1;
-        if rounds.is_multiple_of(7) {
-            small = !small;
-            let size = if small { "17" } else { "300" };
-            // Levels without parity have no such key.
-            drop(world.array().set("stripe_cache_size", size));
-        }
+        churn.turn(world);
         left.get() == 0
     });
+    churn.seats.iter().flatten().for_each(|worker| world.dismiss(worker));
+    world.until("the leave of all workers", |world| world.hired() == 0);
+}
+
+/// Who changes the cache's size and the number of workers all the time, on levels that have them.
+struct Churn {
+    random: Random,
+    turns: u32,
+    small: bool,
+    seats: [Option<Worker>; WORKERS as usize],
+}
+
+impl Churn {
+    fn turn(&mut self, world: &World) {
+        self.turns += 1;
+        if !world.shape().has_parity() || !self.turns.is_multiple_of(7) {
+            return;
+        }
+        self.small = !self.small;
+        world.set("stripe_cache_size", if self.small { "17" } else { "300" });
+        let index = self.random.below(WORKERS.into()) as usize;
+        let seat = &mut self.seats[index];
+        match seat {
+            None => *seat = Some(world.hire(index)),
+            Some(worker) if world.has_left(worker) => *seat = None,
+            Some(worker) => world.dismiss(worker),
+        }
+    }
 }
 
 fn judge(world: &mut World, log: &Log, what: &str) {
@@ -134,7 +158,8 @@ fn judge(world: &mut World, log: &Log, what: &str) {
 }
 
 fn stress(shape: Shape, seed: u64) {
-    let mut world = World::synced(Setup { lanes: LANES, ..Setup::shuffled(shape, seed) });
+    let mut world =
+        World::synced(Setup { lanes: LANES, workers: WORKERS, ..Setup::shuffled(shape, seed) });
     let log = Rc::new(RefCell::new(Log::default()));
     burst(&mut world, &log);
     judge(&mut world, &log.borrow(), "healthy");
@@ -151,6 +176,7 @@ fn stress(shape: Shape, seed: u64) {
     world.wait_idle();
     judge(&mut world, &log.borrow(), "after rebuild");
     assert_eq!(world.check(), 0, "after rebuild: {world}");
+    assert_eq!(world.worker_ios() > 0, shape.has_parity(), "workers share in it: {world}");
 }
 
 #[test]

@@ -298,7 +298,7 @@ impl World {
     }
 
     /// Makes one of the lanes beyond those of users a worker, until it is dismissed and has left.
-    pub(crate) fn hire(&mut self, worker: usize) -> Worker {
+    pub(crate) fn hire(&self, worker: usize) -> Worker {
         let lane = usize::from(self.setup.lanes) + worker;
         let (array, _) = self.array.as_ref().expect("an array runs");
         let port = ArrayLane::attach(array, &self.lanes[lane].0);

@@ -78,11 +78,15 @@ impl Mdspace {
         self.succeed(&["get", name, key]).trim().to_owned()
     }
 
-    /// What `detail --json` says of the array itself.
-    pub(crate) fn detail(&self, name: &str) -> serde_json::Value {
+    /// What `detail --json` says of the array and its process.
+    pub(crate) fn report(&self, name: &str) -> serde_json::Value {
         let printed = self.succeed(&["detail", name, "--json"]);
-        let report: serde_json::Value = serde_json::from_str(&printed).expect("detail prints JSON");
-        report["array"].clone()
+        serde_json::from_str(&printed).expect("detail prints JSON")
+    }
+
+    /// What it says of the array itself.
+    pub(crate) fn detail(&self, name: &str) -> serde_json::Value {
+        self.report(name)["array"].clone()
     }
 
     /// Waits until resync and recovery are over.
