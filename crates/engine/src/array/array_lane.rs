@@ -17,6 +17,7 @@ use crate::request::{Queue, Request, RequestError};
 use crate::signal::Signal;
 
 use super::Array;
+use super::blocks::Blocks;
 use super::gather::Gather;
 use super::handover::LaneHandover;
 use super::intent::LaneIntent;
@@ -309,6 +310,10 @@ impl ArrayLane {
         if let Some(buffer) = buffer {
             self.lane.backend().recycle(buffer);
         }
+    }
+
+    pub(super) fn recycle_all(&self, blocks: Blocks) {
+        blocks.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
     }
 
     /// Waits for writes to members. A member that failed one is reported, and this returns only when

@@ -78,6 +78,7 @@ impl ArrayLane {
         }
         let mut blocks = self.read_for_rebuild(map, row, &columns, place, &mut unreadable).await?;
         let block = blocks.take(place).expect("just rebuilt");
+        self.recycle_all(blocks);
         // Before the first resync parity is right only where something was written since: it answers for
         // a block that is lost, but what was there before the array must not be written over with it.
         let trusted = || row_state(&self.view(), map, row, &columns, &unreadable).parity_trusted;
@@ -100,8 +101,8 @@ impl ArrayLane {
         loop {
             let state = row_state(&self.view(), map, row, columns, unreadable);
             let reads = plan::rebuild_reads(&state, wanted).ok_or(RequestError::Lost)?;
-            let spans: Vec<_> =
-                reads.iter().map(|place| plan::Span { place, columns: columns.clone() }).collect();
+            let span = |place| plan::Span { place, columns: columns.clone() };
+            let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
             let mut blocks = Blocks::default();
             if self.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
                 self.solve_all(row, &state, columns, &mut blocks);

@@ -204,7 +204,7 @@ impl ArrayLane {
             self.renew(work, &mixed, &mut blocks);
             return NewBlocks { mixed, parity, kept: Some(blocks) };
         }
-        blocks.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
+        self.recycle_all(blocks);
         NewBlocks { mixed, parity, kept: None }
     }
 

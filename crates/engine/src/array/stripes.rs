@@ -138,7 +138,7 @@ impl ArrayLane {
             });
             self.keep_stripe(row, number, known.collect());
         }
-        blocks.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
+        self.recycle_all(blocks);
     }
 
     fn keep_stripe(&self, row: u64, unit: u32, stripe: Stripe) {

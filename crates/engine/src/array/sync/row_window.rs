@@ -51,6 +51,7 @@ async fn recover(
         let rebuilt = port.read_for_rebuild(map, row, columns, place, &mut unreadable).await;
         let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns))?;
         let block = blocks.take(place).expect("just rebuilt");
+        port.recycle_all(blocks);
         let view = port.view();
         let Some(member) = view.member(*slot) else { continue };
         let sector = row.member_sector() + u64::from(columns.start);
@@ -107,6 +108,8 @@ async fn compare(
             let whole = 0..fresh.len();
             let io = port.write_member(member, sector, WriteFrom::Buffer(fresh, whole), false);
             writes.push(MemberWrite { member: member.id, io });
+        } else {
+            port.recycle(Some(fresh));
         }
         port.recycle(known);
     }
