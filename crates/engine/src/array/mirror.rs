@@ -5,6 +5,9 @@
 mod choice;
 mod read;
 
+#[cfg(test)]
+mod tests;
+
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -44,7 +47,7 @@ impl Region {
     fn halves(&self, block_sectors: u32) -> Option<(Self, Self)> {
         let half = ((self.columns.end - self.columns.start) / 2).next_multiple_of(block_sectors);
         let middle = self.columns.start + half;
-        if middle >= self.columns.end {
+        if half == 0 || middle >= self.columns.end {
             return None;
         }
         let one = Self { columns: self.columns.start..middle, ..self.clone() };
