@@ -121,10 +121,19 @@ pub(crate) fn between(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened
 }
 
 fn member_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
-    let was = |uuid| before.members.iter().find(|m| m.device_uuid == uuid).map(|m| m.state);
+    let was = |uuid| before.members.iter().find(|m| m.device_uuid == uuid);
     let mut happened = Vec::new();
     for member in &after.members {
-        let event = match (was(member.device_uuid), member.state) {
+        let was = was(member.device_uuid);
+        match (was.is_some_and(|was| was.late), member.late) {
+            (false, true) => happened.push(Happened::to_member("Hanging", &member.name)),
+            // One that is no member any more has not recovered.
+            (true, false) if member.state == MemberState::InSync => {
+                happened.push(Happened::to_member("HangingEnded", &member.name));
+            }
+            _ => {}
+        }
+        let event = match (was.map(|was| was.state), member.state) {
             (Some(MemberState::InSync), MemberState::Faulty) => "Fail",
             (Some(MemberState::Spare | MemberState::Recovering), MemberState::Faulty) => {
                 "FailSpare"

@@ -321,7 +321,11 @@ fn state_words(member: &MemberStatus) -> Vec<String> {
         MemberState::Recovering | MemberState::Spare => "spare",
         MemberState::Faulty => "faulty",
     };
-    let flags = [(member.write_mostly, "write_mostly"), (member.failfast, "failfast")];
+    let flags = [
+        (member.write_mostly, "write_mostly"),
+        (member.failfast, "failfast"),
+        (member.late, "late"),
+    ];
     let flags = flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word);
     std::iter::once(state).chain(flags).map(str::to_owned).collect()
 }

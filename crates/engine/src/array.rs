@@ -27,6 +27,7 @@ mod start;
 mod striped;
 mod stripes;
 mod sync;
+mod unread;
 pub mod view;
 
 use crate::balance::Gauges;

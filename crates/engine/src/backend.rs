@@ -8,7 +8,9 @@
 //!   kernel can touch it any more. An I/O past its deadline is answered with [`IoErrorKind::Deadline`]
 //!   and no buffer: the lease goes on, and the backend drops the buffer when it comes home. Where
 //!   nothing can touch the memory any more, the buffer comes with the answer. Either way the I/O stays
-//!   [in flight](Backend::in_flight) until the device has done it or never will.
+//!   [in flight](Backend::in_flight) until the device has done it or never will. What a late read
+//!   brings is seen by nobody: not in a [`Sink`] either, whose owner may have been answered with other
+//!   bytes.
 //! - The result is for the whole range: a short transfer is continued by the backend.
 //! - A successful write is durable only after a later successful flush of that member, or when it
 //!   carried `fua`. A flush covers every write that completed before the flush was submitted.
@@ -21,6 +23,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::memory::{Buffer, Sink, Source};
 use crate::time::Time;
@@ -65,8 +68,41 @@ pub struct MemberIo {
     pub member: MemberId,
     /// What to do.
     pub op: IoOp,
-    /// When to give up waiting; `None` waits for ever.
-    pub deadline: Option<Time>,
+    /// How long to wait for its end.
+    pub patience: Patience,
+}
+
+/// How long an I/O is waited for. A span and not a time: only a backend that does not answer at once
+/// has to look at its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Zero is for ever.
+    micros: u32,
+}
+
+impl Patience {
+    /// No deadline.
+    pub const FOREVER: Self = Self { micros: 0 };
+
+    /// The longest that ends, a little more than an hour.
+    pub const LONGEST: Duration = Duration::from_micros(u32::MAX as u64);
+
+    /// A span of whole microseconds, at least one and at most [`LONGEST`](Self::LONGEST).
+    pub fn of(span: Duration) -> Self {
+        Self { micros: u32::try_from(span.as_micros()).unwrap_or(u32::MAX).max(1) }
+    }
+
+    /// So many microseconds; zero is for ever.
+    #[inline]
+    pub const fn from_micros(micros: u32) -> Self {
+        Self { micros }
+    }
+
+    /// When it is over for an I/O that starts `now`; `None` when it never is.
+    #[inline]
+    pub fn deadline(self, now: Time) -> Option<Time> {
+        (self != Self::FOREVER).then(|| now + Duration::from_micros(self.micros.into()))
+    }
 }
 
 /// What a member I/O does.

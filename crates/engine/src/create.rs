@@ -13,7 +13,7 @@ use mdspace_format::{
     Uuid,
 };
 
-use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, WriteFrom};
+use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, WriteFrom};
 use crate::erase;
 use crate::geometry::{Geometry, GeometryError, Shape, Slot};
 use crate::lane::Lane;
@@ -332,7 +332,7 @@ impl Writer<'_> {
     }
 
     async fn io(&self, op: IoOp) -> Result<(), CreateError> {
-        let io = MemberIo { member: self.device.id, op, deadline: None };
+        let io = MemberIo { member: self.device.id, op, patience: Patience::FOREVER };
         self.lane.io(io).await.result.map_err(|error| self.failed(error))
     }
 

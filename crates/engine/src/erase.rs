@@ -6,7 +6,9 @@
 use mdspace_format::superblock::{AREA_BYTES, has_magic};
 use mdspace_format::{MetadataVersion, SuperblockPlace};
 
-use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto, WriteFrom};
+use crate::backend::{
+    IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto, WriteFrom,
+};
 use crate::lane::Lane;
 use crate::memory::Buffer;
 
@@ -22,13 +24,13 @@ pub(crate) async fn other_superblocks(
     let places = places.chain(MetadataVersion::sector_of_0_90(info.sectors));
     for sector in places.filter(|sector| *sector != own.sector) {
         let into = ReadInto::Buffer(Buffer::zeroed(AREA_BYTES), 0..AREA_BYTES);
-        let io = MemberIo { member, op: IoOp::Read { sector, into }, deadline: None };
+        let io = MemberIo { member, op: IoOp::Read { sector, into }, patience: Patience::FOREVER };
         let done = lane.io(io).await;
         done.result?;
         if done.buffer.is_some_and(|found| has_magic(&found)) {
             let from = WriteFrom::Buffer(Buffer::zeroed(AREA_BYTES), 0..AREA_BYTES);
             let op = IoOp::Write { sector, from, fua: true };
-            lane.io(MemberIo { member, op, deadline: None }).await.result?;
+            lane.io(MemberIo { member, op, patience: Patience::FOREVER }).await.result?;
         }
     }
     Ok(())

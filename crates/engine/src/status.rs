@@ -263,6 +263,8 @@ pub struct MemberStatus {
     pub state: MemberState,
     /// Read only when nothing else can answer.
     pub write_mostly: bool,
+    /// It let a read pass its deadline and has not answered since: others answer for it.
+    pub late: bool,
     /// Failed at the first error.
     pub failfast: bool,
     /// Read errors that were corrected.

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mdspace_engine::backend::{IoDone, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use mdspace_engine::backend::{IoDone, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom};
 use mdspace_engine::lane::{Lane, OpOwner};
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, LanesConfig, LocalLane, OpenMode, Payload};
@@ -37,8 +37,7 @@ impl Work {
         } else {
             IoOp::Read { sector, into: ReadInto::Sink(payload.clone(), range) }
         };
-        let deadline = Some(self.until + Duration::from_secs(30));
-        MemberIo { member: self.member, op, deadline }
+        MemberIo { member: self.member, op, patience: Patience::of(Duration::from_secs(30)) }
     }
 
     fn count(&self, done: &IoDone) {
@@ -103,7 +102,7 @@ async fn fill(lane: Rc<Lane>, io: LaneIo, member: MemberId, sectors: u64) {
         let range = 0..(sectors - sector).min(PIECE_SECTORS) as usize * 512;
         let from = WriteFrom::Source(payload.clone(), range);
         let op = IoOp::Write { sector, from, fua: false };
-        assert!(lane.io(MemberIo { member, op, deadline: None }).await.result.is_ok());
+        assert!(lane.io(MemberIo { member, op, patience: Patience::FOREVER }).await.result.is_ok());
     }
 }
 

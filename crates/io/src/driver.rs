@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mdspace_engine::backend::{
-    Backend, IoDone, IoError, IoErrorKind, MemberId, MemberIo, Submitted, Ticket,
+    Backend, IoDone, IoError, IoErrorKind, MemberId, MemberIo, Patience, Submitted, Ticket,
 };
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::Buffer;
@@ -64,6 +64,8 @@ pub(crate) struct Driver {
     deadline: Cell<Time>,
     /// I/Os of members that only pretend, by the time of their end.
     pretended: RefCell<BinaryHeap<Reverse<(Time, u64)>>>,
+    /// The time when it was last asked for since the lane woke or turned; [`NEVER`] before that.
+    lately: Cell<Time>,
     /// Completions on their way; kept for their allocation.
     reaped: RefCell<Vec<Completion>>,
     zeroes: OnceCell<Rc<Buffer>>,
@@ -94,6 +96,7 @@ impl Driver {
             stock: Stock::new(queue.clone()),
             deadline: Cell::new(NEVER),
             pretended: RefCell::default(),
+            lately: Cell::new(NEVER),
             reaped: RefCell::default(),
             zeroes: OnceCell::new(),
             links: Links::default(),
@@ -115,6 +118,7 @@ impl Driver {
 
     /// Submits what was started and hands the lane what has ended. Returns how much has.
     pub(crate) fn advance(&self, lane: &Lane) -> usize {
+        self.lately.set(NEVER);
         if self.links.want_something() {
             self.look_after_links(lane);
         }
@@ -147,6 +151,7 @@ impl Driver {
         let at_most = (until != NEVER).then(|| until.since(now));
         if at_most != Some(Duration::ZERO) {
             self.queue.borrow_mut().sleep(at_most);
+            self.lately.set(NEVER);
         }
     }
 
@@ -217,7 +222,7 @@ impl Driver {
         if self.deadline.get() == NEVER {
             return;
         }
-        let now = self.now();
+        let now = self.about_now();
         if self.deadline.get() > now {
             return;
         }
@@ -276,6 +281,14 @@ impl Driver {
         self.links.have_unsent() || self.queue.borrow_mut().has_unsubmitted()
     }
 
+    /// The time, as it was at the first question of this turn: deadlines are long, and a turn is short.
+    fn about_now(&self) -> Time {
+        if self.lately.get() == NEVER {
+            self.lately.set(self.now());
+        }
+        self.lately.get()
+    }
+
     fn note_deadline(&self, deadline: Time) {
         self.deadline.set(self.deadline.get().min(deadline));
     }
@@ -314,15 +327,18 @@ impl Backend for Driver {
         let device = device.clone();
         drop(devices);
         let op = io.op;
-        let deadline = io.deadline.unwrap_or(NEVER);
+        if device.is_inline() {
+            let op = MemberOp::new(self, device, ticket, NEVER, op);
+            return Submitted::Done(op.run_inline(self));
+        }
+        let deadline = match io.patience {
+            Patience::FOREVER => NEVER,
+            patience => patience.deadline(self.about_now()).unwrap_or(NEVER),
+        };
         if device.link.is_some() {
             return self.submit_remote(device, ticket, deadline, op);
         }
-        let inline = device.is_inline();
         let op = MemberOp::new(self, device, ticket, deadline, op);
-        if inline {
-            return Submitted::Done(op.run_inline(self));
-        }
         self.note_deadline(deadline);
         let mut ops = self.ops.borrow_mut();
         let (token, op) = ops.add_member(op);

@@ -1,7 +1,7 @@
 //! Memory that a front end lends to the engine.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
@@ -17,12 +17,26 @@ use crate::driver::Stock;
 /// The kernel moves member data straight to and from it. It goes back to the stock when the last
 /// `Rc` is gone, which no kernel outlives: whoever is under way holds one. Its bytes are shown as a
 /// slice only after they are complete: from the first [`Source::stable`] on nothing may fill it.
+///
+/// A transfer that misses its deadline keeps the memory that it was given, for as long as it takes: the
+/// answer is put together in other memory.
 pub struct Payload {
     memory: ManuallyDrop<Arc<Memory>>,
-    /// Transfers under way that fill it.
+    /// Transfers under way that fill it, late ones apart.
     filling: Cell<u32>,
+    /// What counts instead of `memory` since a transfer into that was overtaken.
+    instead: OnceCell<Arc<Memory>>,
+    /// The memory that counts is a late transfer's: what is put next goes elsewhere.
+    is_left: Cell<bool>,
     frozen: Cell<bool>,
     stock: Rc<Stock>,
+}
+
+/// Which memory of a payload a transfer was lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lent {
+    First,
+    Instead,
 }
 
 /// The bytes of a payload, which other lanes may see once they are frozen.
@@ -62,7 +76,8 @@ impl Payload {
     pub(crate) fn new(stock: Rc<Stock>, len: usize) -> Rc<Self> {
         let memory = ManuallyDrop::new(Memory::new(stock.allocate(len)));
         let (filling, frozen) = (Cell::new(0), Cell::new(false));
-        Rc::new(Self { memory, filling, frozen, stock })
+        let (instead, is_left) = (OnceCell::new(), Cell::new(false));
+        Rc::new(Self { memory, filling, instead, is_left, frozen, stock })
     }
 
     /// Bytes that it holds.
@@ -82,18 +97,37 @@ impl Payload {
         bytes
     }
 
-    /// Where `range` begins in memory.
+    /// The memory that counts.
+    fn counts(&self) -> &Arc<Memory> {
+        self.instead.get().unwrap_or(&self.memory)
+    }
+
+    /// Where `range` begins in the memory that counts.
     pub(crate) fn at(&self, range: &Range<usize>) -> *mut u8 {
+        self.at_lent(self.lent(), range)
+    }
+
+    /// Where `range` begins in the memory that a transfer was lent.
+    pub(crate) fn at_lent(&self, lent: Lent, range: &Range<usize>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.len(), "a range of the payload");
+        let memory = match lent {
+            Lent::First => &self.memory,
+            Lent::Instead => self.instead.get().expect("it was lent"),
+        };
         // SAFETY: `start` is within the buffer, as just asserted.
-        unsafe { self.memory.at.as_ptr().add(range.start) }
+        unsafe { memory.at.as_ptr().add(range.start) }
     }
 
     pub(crate) fn registration(&self) -> Option<u32> {
-        self.memory.buffer.registration()
+        self.counts().buffer.registration()
     }
 
-    /// Says that a transfer starts to fill it; `filled` must follow.
+    /// The memory that a transfer is to use from now on.
+    pub(crate) fn lent(&self) -> Lent {
+        if self.instead.get().is_some() { Lent::Instead } else { Lent::First }
+    }
+
+    /// Says that a transfer starts to fill it; `filled` or `overtaken` must follow.
     pub(crate) fn filling(&self) {
         assert!(!self.frozen.get(), "a payload is not filled once its bytes have been shown");
         self.filling.set(self.filling.get() + 1);
@@ -102,6 +136,26 @@ impl Payload {
     pub(crate) fn filled(&self) {
         self.filling.set(self.filling.get() - 1);
     }
+
+    /// Says that a transfer has missed its deadline: it may write to its memory at any time from now
+    /// on, and nobody is to see that.
+    pub(crate) fn overtaken(&self, lent: Lent) {
+        self.filled();
+        self.is_left.set(self.is_left.get() || lent == self.lent());
+    }
+
+    /// Goes on in other memory, with a copy of what there is.
+    fn leave(&self) {
+        assert!(self.filling.get() == 0, "who puts bytes together waits for all transfers first");
+        let memory = Memory::new(self.stock.allocate(self.len()));
+        // SAFETY: both are as long as the payload, and apart. What the late transfer writes meanwhile
+        // is in the part that it was asked for, which whoever leaves puts over before anyone looks.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.memory.at.as_ptr(), memory.at.as_ptr(), self.len());
+        }
+        assert!(self.instead.set(memory).is_ok(), "no transfer starts after one was overtaken");
+        self.is_left.set(false);
+    }
 }
 
 impl Drop for Payload {
@@ -109,8 +163,10 @@ impl Drop for Payload {
         // SAFETY: taken once, here; the payload is not used after its drop.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         // Else a worker's late write holds it still, and the memory goes with that.
-        if let Some(memory) = Arc::into_inner(memory) {
-            self.stock.recycle(memory.buffer);
+        for memory in [Some(memory), self.instead.take()].into_iter().flatten() {
+            if let Some(memory) = Arc::into_inner(memory) {
+                self.stock.recycle(memory.buffer);
+            }
         }
     }
 }
@@ -122,6 +178,9 @@ impl Sink for Payload {
 
     fn put(&self, offset: usize, bytes: &[u8]) {
         assert!(!self.frozen.get(), "a payload is not filled once its bytes have been shown");
+        if self.is_left.get() {
+            self.leave();
+        }
         let to = self.at(&(offset..offset + bytes.len()));
         // SAFETY: `to` has room for the bytes, nobody holds a slice of them (not frozen), and the
         // payload never leaves its thread.
@@ -143,12 +202,12 @@ impl Source for Payload {
             return None;
         }
         self.frozen.set(true);
-        Some(&self.memory)
+        Some(self.counts())
     }
 
     fn shared(&self) -> Option<SharedBytes> {
         self.stable()?;
-        let memory: Arc<Memory> = Arc::clone(&self.memory);
+        let memory: Arc<Memory> = Arc::clone(self.counts());
         Some(memory)
     }
 

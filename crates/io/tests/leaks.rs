@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use mdspace_engine::backend::{IoOp, MemberIo, ReadInto};
+use mdspace_engine::backend::{IoOp, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::LaneId;
 use mdspace_io::{IoChoice, Lanes, LanesConfig, OpenMode, Socket};
 
@@ -26,13 +26,13 @@ fn use_everything(io: IoChoice, image: &str) {
                 for member in members {
                     let into = ReadInto::Sink(io.payload(4096), 0..4096);
                     let op = IoOp::Read { sector: 0, into };
-                    let io = lane.io(MemberIo { member, op, deadline: None });
+                    let io = lane.io(MemberIo { member, op, patience: Patience::FOREVER });
                     assert!(io.await.result.is_ok());
                 }
                 // One that nobody waits for.
                 let into = ReadInto::Sink(io.payload(4096), 0..4096);
                 let op = IoOp::Read { sector: 0, into };
-                drop(lane.io(MemberIo { member: members[2], op, deadline: None }));
+                drop(lane.io(MemberIo { member: members[2], op, patience: Patience::FOREVER }));
                 let socket = Socket::new(ours).unwrap();
                 let deadline = lane.backend().now() + Duration::from_millis(1);
                 let (late, _) = io.recv(&socket, Vec::with_capacity(1), Some(deadline)).await;

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mdspace_engine::backend::{IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use mdspace_engine::backend::{
+    IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
+};
 use mdspace_engine::memory::Buffer;
 use mdspace_io::{LanesConfig, LocalLane, MemberTable, OpenError, OpenMode};
 
@@ -96,7 +98,7 @@ fn an_index_used_again_has_another_generation() {
 
 fn read(member: MemberId) -> MemberIo {
     let into = ReadInto::Buffer(Buffer::zeroed(4096), 0..4096);
-    MemberIo { member, op: IoOp::Read { sector: 0, into }, deadline: None }
+    MemberIo { member, op: IoOp::Read { sector: 0, into }, patience: Patience::FOREVER }
 }
 
 #[test]
@@ -135,7 +137,7 @@ fn a_read_only_member_takes_no_writes() {
             IoOp::Discard { sector: 0, sectors: 8 },
         ];
         for op in writes {
-            let done = lane.io(MemberIo { member, op, deadline: None }).await;
+            let done = lane.io(MemberIo { member, op, patience: Patience::FOREVER }).await;
             assert!(done.result.is_err());
         }
     });

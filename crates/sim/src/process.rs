@@ -68,7 +68,7 @@ impl Process {
         disks: &[DiskIndex],
         lanes: u16,
         workers: u16,
-        options: &Options,
+        (options, tuning): (&Options, &[(&str, &str)]),
         newest: u64,
     ) -> Result<Self, StartError> {
         let mut lanes = world.start_lanes(lanes + workers);
@@ -90,6 +90,9 @@ impl Process {
         }
         let ports: Vec<_> = lanes.iter().map(|lane| ArrayLane::attach(&array, lane)).collect();
         array.control(assembly.start, &lanes[0], &ports[0]);
+        for (key, value) in tuning {
+            array.set(key, value).expect("values are drawn from what the keys take");
+        }
         let queues = lanes.iter().map(|_| Queue::new()).collect();
         Ok(Self { world: world.clone(), array, ports, queues, members })
     }

@@ -142,6 +142,8 @@ pub struct Settings {
     pub calm_requests: u64,
     /// Weights of [`Happening::ALL`].
     pub happenings: [u32; Happening::ALL.len()],
+    /// Keys that are set whenever the array has started.
+    pub tuning: Vec<(&'static str, &'static str)>,
 }
 
 /// First sector of data in every simulated array: room for superblock, bitmap and bad-block log.
@@ -187,7 +189,11 @@ impl Settings {
             requests: random.within(200..1500),
             calm_requests: random.within(20..200),
             happenings: [0; Happening::ALL.len()],
+            tuning: Vec::new(),
         };
+        if settings.redundancy() > 0 {
+            settings.tuning = draw_tuning(seed);
+        }
         if redundancy(level, layout, slots) == 0 {
             settings.bitmap_chunk_bytes = None;
         }
@@ -257,6 +263,15 @@ impl Settings {
 /// Drawn apart, so that a seed is otherwise what it was before there were workers.
 fn draw_workers(seed: u64) -> u16 {
     *Random::new(seed ^ 0x776f_726b_6572_7321).pick(&[0, 1, 2])
+}
+
+/// Drawn apart, as workers are. No write deadline is so short that a slow disk misses it.
+fn draw_tuning(seed: u64) -> Vec<(&'static str, &'static str)> {
+    let random = &mut Random::new(seed ^ 0x7475_6e69_6e67_2121);
+    vec![
+        ("read_deadline", *random.pick(&["1", "1", "0.001", "0.02", "0"])),
+        ("write_deadline", *random.pick(&["10", "10", "4", "0"])),
+    ]
 }
 
 fn draw_disk(random: &mut Random) -> DiskSpec {
@@ -335,6 +350,9 @@ impl std::fmt::Display for Settings {
         let (lanes, depth, requests) = (self.lanes, self.habits.depth, self.requests);
         write!(f, ", metadata 1.{}, {lanes} lanes, depth {depth}", self.metadata_minor)?;
         write!(f, ", {} workers", self.workers)?;
+        for (key, value) in &self.tuning {
+            write!(f, ", {key} {value}")?;
+        }
         write!(f, ", {requests} requests, {:?}", self.trouble)
     }
 }

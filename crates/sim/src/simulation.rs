@@ -146,6 +146,9 @@ pub enum Failure {
 const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE_BEYOND: Duration = Duration::from_secs(1200);
 
+/// What is enough where members have deadlines: disks hang for longer.
+const PATIENCE_WITH_DEADLINES: Duration = Duration::from_secs(30);
+
 impl Simulation {
     /// A run with a new array that is served.
     pub fn new(settings: Settings, trace: Trace) -> Result<Self, Failure> {
@@ -163,7 +166,7 @@ impl Simulation {
             &disks,
             settings.lanes,
             settings.workers,
-            &settings.options(),
+            (&settings.options(), &settings.tuning),
             0,
         )?;
         let sectors = process.sectors();
@@ -270,7 +273,13 @@ impl Simulation {
     }
 
     fn patience(&self) -> Duration {
-        if self.bearable() { PATIENCE } else { PATIENCE_BEYOND }
+        let for_ever = |(_, value): &(&str, &str)| *value == "0";
+        match self.bearable() {
+            true if self.settings.redundancy() == 0 => PATIENCE,
+            true if self.settings.tuning.iter().any(for_ever) => PATIENCE,
+            true => PATIENCE_WITH_DEADLINES,
+            false => PATIENCE_BEYOND,
+        }
     }
 
     fn bearable(&self) -> bool {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mdspace_engine::array::ArrayLane;
-use mdspace_engine::backend::{IoDone, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use mdspace_engine::backend::{IoDone, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom};
 use mdspace_engine::lane::{Lane, OpOwner, Traffic};
 use mdspace_engine::memory::{Sink, Source};
 use mdspace_engine::request::{Queue, Request};
@@ -276,7 +276,7 @@ pub(super) async fn raw_load(
             let member = members[turn];
             turn = if turn + 1 == members.len() { 0 } else { turn + 1 };
             let op = raw_op(target.write, member.first_sector + target.sector, payload);
-            let io = MemberIo { member: member.id, op, deadline: None };
+            let io = MemberIo { member: member.id, op, patience: Patience::FOREVER };
             if let Some(done) = lane.io_direct(io, &owner, tag) {
                 meter.end(tag, done.result.is_ok());
             }

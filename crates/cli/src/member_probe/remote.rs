@@ -1,7 +1,7 @@
 //! A look at what lies on members behind a network.
 
 use mdspace_engine::assembly;
-use mdspace_engine::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto};
+use mdspace_engine::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::Lane;
 use mdspace_io::{LanesConfig, LocalLane, OpenMode};
 
@@ -47,8 +47,13 @@ async fn look(lane: &Lane, id: MemberId, info: MemberInfo) -> Result<Option<Stri
     }
     let bytes = HEAD_BYTES.min(info.sectors as usize * 512);
     let into = ReadInto::Buffer(lane.backend().allocate(bytes), 0..bytes);
-    let done =
-        lane.io(MemberIo { member: id, op: IoOp::Read { sector: 0, into }, deadline: None }).await;
+    let done = lane
+        .io(MemberIo {
+            member: id,
+            op: IoOp::Read { sector: 0, into },
+            patience: Patience::FOREVER,
+        })
+        .await;
     done.result?;
     let head = done.buffer.expect("a finished read gives its buffer back");
     let empty = head.iter().all(|&byte| byte == 0);

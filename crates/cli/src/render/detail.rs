@@ -161,7 +161,8 @@ fn member_words(member: &MemberReport) -> String {
     } else {
         "spare"
     };
-    let flags = [("write_mostly", "write-mostly"), ("failfast", "failfast")];
+    let flags =
+        [("write_mostly", "write-mostly"), ("failfast", "failfast"), ("late", "does not answer")];
     let flags = flags.into_iter().filter(|(word, _)| member.is(word)).map(|(_, shown)| shown);
     std::iter::once(main).chain(flags).collect::<Vec<_>>().join(" ")
 }

@@ -127,6 +127,7 @@ fn member(number: u32, state: MemberState, slot: Option<u32>) -> MemberStatus {
         slot,
         state,
         write_mostly: false,
+        late: false,
         failfast: false,
         corrected_errors: 0,
         recovery_offset_sectors: if state == MemberState::Recovering { 51_200 } else { 0 },

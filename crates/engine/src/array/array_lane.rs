@@ -9,7 +9,9 @@ use std::task::Poll;
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use crate::backend::{
+    IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
+};
 use crate::geometry::Geometry;
 use crate::lane::{Io, Lane, OpOwner, first_of};
 use crate::memory::{Buffer, SharedBytes, Sink, Source};
@@ -22,6 +24,7 @@ use super::gather::Gather;
 use super::handover::LaneHandover;
 use super::intent::LaneIntent;
 use super::read::DirectReads;
+use super::unread::Cause;
 use super::view::{ArrayView, MemberView, WriteMode};
 
 /// Bytes of a sector.
@@ -267,7 +270,41 @@ impl ArrayLane {
 
     /// Starts a read of a member.
     pub(super) fn read_member(&self, member: &MemberView, sector: u64, into: ReadInto) -> Io<'_> {
-        self.member_io(member, IoOp::Read { sector: member.data_offset + sector, into })
+        let op = IoOp::Read { sector: member.data_offset + sector, into };
+        let patience = self.array.settings.read_patience();
+        self.lane.io(MemberIo { member: member.id, op, patience })
+    }
+
+    /// Reads a member for as long as that takes, or until the array does without it: nothing then.
+    pub(super) async fn read_patiently(
+        &self,
+        member: &MemberView,
+        sector: u64,
+        into: ReadInto,
+    ) -> Option<IoDone> {
+        let op = IoOp::Read { sector: member.data_offset + sector, into };
+        let io = self.lane.io(MemberIo { member: member.id, op, patience: Patience::FOREVER });
+        let is_out = || {
+            let stays = |view: &ArrayView| view.present().any(|(_, other)| other.id == member.id);
+            self.with_view(|view| view.mode == WriteMode::Stopped || !stays(view))
+        };
+        let out = self.view_moved.until(|| is_out().then_some(None));
+        first_of(async { Some(io.await) }, out).await
+    }
+
+    /// Takes note of a member read that failed: not of unreadable sectors, which are the caller's.
+    pub(super) fn report_read(&self, member: MemberId, error: IoError) -> Cause {
+        match error.kind {
+            IoErrorKind::Medium => Cause::Unreadable,
+            IoErrorKind::Deadline => {
+                self.array.mailbox.member_late(member);
+                Cause::Late
+            }
+            _ => {
+                self.array.mailbox.member_failed(member, error);
+                Cause::Lost
+            }
+        }
     }
 
     /// Starts a write of a member.
@@ -281,13 +318,31 @@ impl ArrayLane {
         self.member_io(member, IoOp::Write { sector: member.data_offset + sector, from, fua })
     }
 
+    /// Starts anything but a read of a member: it is failed if that takes too long.
     pub(super) fn member_io(&self, member: &MemberView, op: IoOp) -> Io<'_> {
-        self.lane.io(MemberIo { member: member.id, op, deadline: None })
+        let patience = self.array.settings.write_patience();
+        self.lane.io(MemberIo { member: member.id, op, patience })
     }
 
     /// As [`member_io`](Self::member_io), and gives the end where it came at once.
     pub(super) fn try_member_io(&self, member: &MemberView, op: IoOp) -> Result<IoDone, Io<'_>> {
-        let mut io = MemberIo { member: member.id, op, deadline: None };
+        let patience = self.array.settings.write_patience();
+        self.try_io(MemberIo { member: member.id, op, patience })
+    }
+
+    /// As [`read_member`](Self::read_member), and gives the end where it came at once.
+    pub(super) fn try_read_member(
+        &self,
+        member: &MemberView,
+        sector: u64,
+        into: ReadInto,
+    ) -> Result<IoDone, Io<'_>> {
+        let op = IoOp::Read { sector: member.data_offset + sector, into };
+        let patience = self.array.settings.read_patience();
+        self.try_io(MemberIo { member: member.id, op, patience })
+    }
+
+    fn try_io(&self, mut io: MemberIo) -> Result<IoDone, Io<'_>> {
         match self.lane.io_at_once(&mut io) {
             Some(result) => Ok(IoDone { result, buffer: io.op.into_buffer() }),
             None => Err(self.lane.io_later(io)),

@@ -8,6 +8,7 @@
 //! write that found it is acknowledged.
 
 mod bitmap;
+mod late;
 mod membership;
 mod metadata;
 mod report;
@@ -81,6 +82,8 @@ struct Member {
     bad: Arc<Ranges>,
     /// While it is recovering: what recovery had to leave out of that.
     holes: Arc<Ranges>,
+    /// It let a read pass its deadline, and has not answered since.
+    is_late: bool,
 }
 
 /// What a device is to the array.
@@ -139,6 +142,7 @@ impl Controller {
             superblock: member.superblock,
             bad: Arc::new(member.bad),
             holes: Arc::default(),
+            is_late: false,
         });
         let view = array.views.current();
         Self {
@@ -187,6 +191,8 @@ impl Controller {
         if !mail.failures.is_empty() {
             self.members_failed(&mail.failures).await;
         }
+        self.members_late(&mail.late);
+        self.members_answered(&mail.answered);
         if mail.sync_moved {
             self.sync_moved().await;
         }
@@ -387,14 +393,15 @@ impl Controller {
 }
 
 fn member_view(member: &Member) -> MemberView {
-    let readable_sectors = match member.state {
+    let filled_sectors = match member.state {
         MemberState::Recovering(_, done) => done,
         _ => u64::MAX,
     };
     MemberView {
         id: member.id,
         data_offset: member.superblock.data_offset_sectors,
-        readable_sectors,
+        readable_sectors: if member.is_late { 0 } else { filled_sectors },
+        filled_sectors,
         bad: member.bad.clone(),
         holes: member.holes.clone(),
         write_mostly: member.superblock.flags.write_mostly(),

@@ -31,6 +31,10 @@ pub(crate) struct Mail {
     pub(crate) want_intent: bool,
     /// Members that failed, each once.
     pub(crate) failures: Vec<Failure>,
+    /// Members that let a read pass its deadline, each once.
+    pub(crate) late: Vec<MemberId>,
+    /// Members that were late and answer again, each once.
+    pub(crate) answered: Vec<MemberId>,
     /// Ranges, as resync counts, whose redundancy a failed write left in doubt.
     pub(crate) suspect: Ranges,
     /// What users ask for.
@@ -45,6 +49,8 @@ impl Mail {
             && !self.want_intent
             && !self.sync_moved
             && self.failures.is_empty()
+            && self.late.is_empty()
+            && self.answered.is_empty()
             && self.suspect.is_empty()
             && self.commands.is_empty()
     }
@@ -97,6 +103,22 @@ impl Mailbox {
         self.post(|inside| failures(&mut inside.mail));
     }
 
+    pub(crate) fn member_late(&self, member: MemberId) {
+        self.post(|Inside { mail, .. }| {
+            if !mail.late.contains(&member) {
+                mail.late.push(member);
+            }
+        });
+    }
+
+    pub(crate) fn member_answered(&self, member: MemberId) {
+        self.post(|Inside { mail, .. }| {
+            if !mail.answered.contains(&member) {
+                mail.answered.push(member);
+            }
+        });
+    }
+
     pub(crate) fn suspect(&self, range: Range<u64>) {
         self.post(|inside| inside.mail.suspect.insert(range));
     }
@@ -132,6 +154,20 @@ impl Mailbox {
         if let Some(waker) = waiting {
             waker.wake();
         }
+    }
+
+    /// Waits until someone has told that `member` failed. The mail stays: for its one reader, while it
+    /// is at something else.
+    pub(crate) async fn failure_of(&self, member: MemberId) -> IoError {
+        poll_fn(|context| {
+            let mut inside = self.0.lock();
+            if let Some(known) = inside.mail.failures.iter().find(|known| known.member == member) {
+                return Poll::Ready(known.error);
+            }
+            inside.waiting = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
     }
 
     /// Waits for mail, or until `deadline`; the mail is empty then.

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo};
+use crate::backend::{IoDone, IoError, IoOp, MemberId, MemberIo};
 use crate::balance::Started;
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::{Io, OpOwner};
@@ -17,6 +17,7 @@ use crate::request::{Queue, RequestError};
 use super::array_lane::{ArrayLane, byte_range, sink_part, whole_sectors};
 use super::claims::Mode;
 use super::gather::RowShape;
+use super::unread::{Cause, Unread};
 use super::view::{ArrayView, MemberView, WriteMode};
 
 /// Direct reads in flight on one lane, by tag.
@@ -112,7 +113,7 @@ impl ArrayLane {
         });
         let Some((slot, member, sector_there, measured)) = found else { return false };
         let op = IoOp::Read { sector: sector_there, into: sink_part(into, 0, sectors) };
-        let io = MemberIo { member, op, deadline: None };
+        let io = MemberIo { member, op, patience: self.array.settings.read_patience() };
         let own_tag = self.direct_reads.next_tag();
         let owner: Rc<dyn OpOwner> = self.clone();
         match self.lane.io_direct(io, &owner, own_tag) {
@@ -208,30 +209,28 @@ impl ArrayLane {
         into: &Rc<dyn Sink>,
         failed: Failed,
     ) -> Result<(), RequestError> {
-        if let Some((_, member, error)) = failed
-            && error.kind != IoErrorKind::Medium
-            && self.with_view(|view| view.geometry.max_failures() > 0)
-        {
-            self.array.mailbox.member_failed(member, error);
-        }
+        let redundant = self.with_view(|view| view.geometry.max_failures() > 0);
+        let error = failed.filter(|_| redundant);
+        let failed = error.map(|(slot, member, error)| (slot, self.report_read(member, error)));
         // A medium error is mended in passing, which writes: nobody else may touch the row.
-        let mend = failed.filter(|(_, _, error)| error.kind == IoErrorKind::Medium);
-        let mode = if mend.is_some() { Mode::Exclusive } else { Mode::Shared };
+        let mend = failed.is_some_and(|(_, cause)| cause == Cause::Unreadable);
+        let mode = if mend { Mode::Exclusive } else { Mode::Shared };
         let view = self.view();
         let out = byte_range(part.first, part.sectors).start;
         let (sector, sectors) = (part.array_sector, part.sectors);
         match &*view.geometry {
             Geometry::Linear(_) | Geometry::Raid0(_) => Err(RequestError::Lost),
             Geometry::Raid1(_) | Geometry::Raid10(_) => {
-                let suspect = failed.map(|(slot, ..)| slot);
-                let mode = match mend {
-                    Some((_, member, error)) if self.fails_fast(failed, sector, sectors) => {
+                let mode = match error {
+                    Some((slot, member, error))
+                        if mend && self.fails_fast(slot, sector, sectors) =>
+                    {
                         self.array.mailbox.member_failed_fast(member, error);
                         Mode::Shared
                     }
                     _ => mode,
                 };
-                self.read_copy(sector, sectors, into, out, mode, suspect).await
+                self.read_copy(sector, sectors, into, out, mode, failed).await
             }
             Geometry::Parity(map) => {
                 let at = map.split(part.array_sector);
@@ -240,7 +239,12 @@ impl ArrayLane {
                 let units = RowShape::new(map, view.unit_sectors).units(&columns);
                 let _claim = self.array.claims.acquire(at.row, units, mode).await;
                 let place = usize::from(at.data_index);
-                let bytes = self.read_or_rebuild(map, &row, columns, place, mend.is_some()).await?;
+                let mut unread = Unread::default();
+                if !mend && let Some((_, cause)) = failed {
+                    unread.insert(place, cause);
+                }
+                let bytes =
+                    self.read_or_rebuild(map, &row, columns, place, &mut unread, mend).await?;
                 self.put(into, out, &bytes);
                 self.recycle(Some(bytes));
                 Ok(())

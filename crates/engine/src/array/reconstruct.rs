@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoDone, IoErrorKind, IoOp, MemberId, ReadInto};
+use crate::backend::{IoDone, IoError, IoErrorKind, MemberId, ReadInto};
 use crate::geometry::{ParityGeometry, Row, Slot};
 use crate::memory::Buffer;
 use crate::request::RequestError;
@@ -13,6 +13,7 @@ use super::array_lane::{ArrayLane, byte_range};
 use super::blocks::Blocks;
 use super::claims::Columns;
 use super::plan::{self, Place, Places, RowState};
+use super::unread::{Cause, Unread};
 use super::view::{ArrayView, MemberView};
 
 /// Where the place lies: its slot.
@@ -24,26 +25,30 @@ pub(super) fn slot_of(row: &Row, data_count: usize, place: Place) -> Slot {
     }
 }
 
-/// What can be read and written in these columns now. `unreadable` failed in this very round.
+/// What can be read and written in these columns now. `unread` gave nothing in this very round.
 pub(super) fn row_state(
     view: &ArrayView,
     map: &ParityGeometry,
     row: &Row,
     columns: &Columns,
-    unreadable: &Places,
+    unread: &Unread,
 ) -> RowState {
     let data_count = usize::from(map.data_disks());
     let parity_count = usize::from(map.parity_disks());
     let start = row.member_sector() + u64::from(columns.start);
     let sectors = u64::from(columns.end - columns.start);
-    if view.whole && unreadable.is_empty() {
+    if view.whole && unread.is_empty() {
         return RowState::whole(data_count, parity_count);
     }
     let (mut readable, mut writable) = (Places::default(), Places::default());
     for place in 0..data_count + parity_count {
         let Some(member) = view.member(slot_of(row, data_count, place)) else { continue };
         writable.insert(place);
-        if member.can_read(start, sectors) && !unreadable.has(place) {
+        let there = match unread.waits() {
+            false => member.can_read(start, sectors),
+            true => member.can_wait_for(start, sectors),
+        };
+        if there && !unread.has(place) {
             readable.insert(place);
         }
     }
@@ -62,27 +67,27 @@ impl ArrayLane {
         row: &Row,
         columns: Columns,
         place: Place,
+        unread: &mut Unread,
         mend: bool,
     ) -> Result<Buffer, RequestError> {
-        let mut unreadable = Places::default();
-        let state = row_state(&self.view(), map, row, &columns, &unreadable);
+        let state = row_state(&self.view(), map, row, &columns, unread);
         if state.readable.has(place) {
             let mut blocks = Blocks::default();
             let reads = [plan::Span { place, columns: columns.clone() }];
-            if self.read_spans(row, &state, &columns, &reads, &mut blocks, &mut unreadable).await {
+            if self.read_spans(row, &state, &columns, &reads, &mut blocks, unread).await {
                 return Ok(blocks.take(place).expect("just read"));
             }
         }
         if !mend && let Some(block) = self.cached_block(map, row.index(), &columns, place) {
             return Ok(block);
         }
-        let mut blocks = self.read_for_rebuild(map, row, &columns, place, &mut unreadable).await?;
+        let mut blocks = self.read_for_rebuild(map, row, &columns, place, unread).await?;
         let block = blocks.take(place).expect("just rebuilt");
         self.recycle_all(blocks);
         // Before the first resync parity is right only where something was written since: it answers for
         // a block that is lost, but what was there before the array must not be written over with it.
-        let trusted = || row_state(&self.view(), map, row, &columns, &unreadable).parity_trusted;
-        if mend && unreadable.has(place) && trusted() {
+        let trusted = || row_state(&self.view(), map, row, &columns, unread).parity_trusted;
+        if mend && unread.is_unreadable(place) && trusted() {
             self.mend(map, row, &columns, place, &block).await;
         }
         Ok(block)
@@ -96,15 +101,28 @@ impl ArrayLane {
         row: &Row,
         columns: &Columns,
         wanted: Place,
-        unreadable: &mut Places,
+        unread: &mut Unread,
     ) -> Result<Blocks, RequestError> {
         loop {
-            let state = row_state(&self.view(), map, row, columns, unreadable);
-            let reads = plan::rebuild_reads(&state, wanted).ok_or(RequestError::Lost)?;
+            let state = row_state(&self.view(), map, row, columns, unread);
+            // One that is waited for may be the very one that is wanted.
+            let reads = match state.readable.has(wanted) {
+                true => Some([wanted].into_iter().collect()),
+                false => plan::rebuild_reads(&state, wanted),
+            };
+            let Some(reads) = reads else {
+                match unread.wait_for_late() {
+                    true => continue,
+                    false => return Err(RequestError::Lost),
+                }
+            };
             let span = |place| plan::Span { place, columns: columns.clone() };
             let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
             let mut blocks = Blocks::default();
-            if self.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
+            if self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
+                if blocks.get(wanted).is_some() {
+                    return Ok(blocks);
+                }
                 self.solve_all(row, &state, columns, &mut blocks);
                 self.compute_parity(row, &state, columns, wanted, &mut blocks);
                 return Ok(blocks);
@@ -113,7 +131,7 @@ impl ArrayLane {
     }
 
     /// Reads spans of a row into buffers as long as the claimed columns. False when a read failed;
-    /// its place is in `unreadable` then, and the caller plans again.
+    /// its place is in `unread` then, and the caller plans again.
     pub(super) async fn read_spans(
         &self,
         row: &Row,
@@ -121,18 +139,16 @@ impl ArrayLane {
         columns: &Columns,
         spans: &[plan::Span],
         blocks: &mut Blocks,
-        unreadable: &mut Places,
+        unread: &mut Unread,
     ) -> bool {
         let view = self.view();
         let length = columns_bytes(columns);
+        let waits = unread.waits();
         let mut complete = true;
         let mut ended = |place: Place, member: MemberId, done: IoDone, blocks: &mut Blocks| {
             if let Err(error) = done.result {
                 complete = false;
-                unreadable.insert(place);
-                if error.kind != IoErrorKind::Medium {
-                    self.array.mailbox.member_failed(member, error);
-                }
+                unread.insert(place, self.report_read(member, error));
             }
             match done.buffer {
                 Some(buffer) => blocks.put(place, buffer),
@@ -148,8 +164,13 @@ impl ArrayLane {
             let known = blocks.take(span.place);
             let buffer = known.unwrap_or_else(|| self.lane.backend().allocate(length));
             let into = ReadInto::Buffer(buffer, within(columns, &span.columns));
-            let sector = member.data_offset + row.member_sector() + u64::from(span.columns.start);
-            match self.try_member_io(member, IoOp::Read { sector, into }) {
+            let sector = row.member_sector() + u64::from(span.columns.start);
+            if waits {
+                let done = self.read_patiently(member, sector, into).await;
+                ended(span.place, member.id, done.unwrap_or_else(gone), blocks);
+                continue;
+            }
+            match self.try_read_member(member, sector, into) {
                 Ok(done) => ended(span.place, member.id, done, blocks),
                 Err(io) => under_way.push((span.place, member.id, io)),
             }
@@ -261,17 +282,25 @@ impl ArrayLane {
         self.copy(&mut copy, block);
         let whole = 0..block.len();
         let from = crate::backend::WriteFrom::Buffer(copy, whole.clone());
-        let mut done = self.write_member(member, sector, from, false).await;
-        if done.result.is_ok() {
-            let buffer = done.buffer.take().expect("a finished write returns its buffer");
-            let into = ReadInto::Buffer(buffer, whole);
-            done = self.read_member(member, sector, into).await;
-        }
-        self.recycle(done.buffer);
+        let done = self.write_member(member, sector, from, false).await;
         if let Err(error) = done.result {
+            self.recycle(done.buffer);
+            return self.array.mailbox.member_failed(member.id, error);
+        }
+        let buffer = done.buffer.expect("a finished write returns its buffer");
+        let done = self.read_member(member, sector, ReadInto::Buffer(buffer, whole)).await;
+        self.recycle(done.buffer);
+        if let Err(error) = done.result
+            && self.report_read(member.id, error) == Cause::Unreadable
+        {
             self.array.mailbox.member_failed(member.id, error);
         }
     }
+}
+
+/// The end of a read whose member was taken out meanwhile.
+fn gone() -> IoDone {
+    IoDone { result: Err(IoError { kind: IoErrorKind::Gone, errno: 0 }), buffer: None }
 }
 
 /// The bytes `at` of data blocks in the order in which parity takes them; empty where the layout has

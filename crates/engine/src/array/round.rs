@@ -26,6 +26,7 @@ use super::handover::Results;
 use super::member_writes::{MemberWrites, whole_buffer};
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::reconstruct::{by_exponent, columns_bytes, parity_index, row_state, slot_of, within};
+use super::unread::Unread;
 
 /// Pieces of one row that are written together.
 pub(super) struct Round {
@@ -124,25 +125,29 @@ impl ArrayLane {
         let new = pieces.iter().map(|piece| (piece.place, piece.columns.clone()));
         let work = Work { map, row, pieces, cover: Cover::new(new, unit) };
         let columns = &work.cover.columns;
-        let mut unreadable = Places::default();
+        let mut unread = Unread::default();
         let worth_keeping = self.is_worth_keeping(&work, unit);
         let mut stripes = self.take_stripes(map, row.index(), columns);
         let new_blocks = loop {
             let view = self.view();
-            let mut state = row_state(&view, map, &row, columns, &unreadable);
+            let mut state = row_state(&view, map, &row, columns, &unread);
             let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
             let taken = std::mem::take(&mut stripes);
             let cached = self.use_stripes(columns, taken, &mut state, &mut blocks);
             let rmw = self.array.settings.rmw_level();
             let plan = RoundPlan::new(&work.cover, &state, &cached, rmw);
-            let plan = plan.ok_or(Stopped::Unplanned)?;
-            let complete = self
-                .read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unreadable)
-                .await;
+            let Some(plan) = plan else {
+                match unread.wait_for_late() {
+                    true => continue,
+                    false => return Err(Stopped::Unplanned),
+                }
+            };
+            let complete =
+                self.read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unread).await;
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
-            if complete && self.still_holds(&view.epoch, &work, &state, &unreadable) {
+            if complete && self.still_holds(&view.epoch, &work, &state, &unread) {
                 let keep = worth_keeping && state.parity_trusted && plan.leaves_blocks(&state);
                 break self.compute(&work, &state, &plan, blocks, keep);
             }
@@ -159,13 +164,13 @@ impl ArrayLane {
         epoch: &u64,
         work: &Work<'_>,
         planned: &RowState,
-        unreadable: &Places,
+        unread: &Unread,
     ) -> bool {
         self.with_view(|view| {
             if view.epoch == *epoch {
                 return true;
             }
-            let now = row_state(view, work.map, &work.row, &work.cover.columns, unreadable);
+            let now = row_state(view, work.map, &work.row, &work.cover.columns, unread);
             now.writable == planned.writable && now.parity_trusted == planned.parity_trusted
         })
     }

@@ -1,13 +1,14 @@
 //! What can be tuned: md's sysfs keys and ours, what each may be, and where lanes look.
 //!
 //! [`StartSettings`] are fixed when an array starts; [`Settings`] change while it runs. Keys and
-//! values are md's, in sysfs' units, but for `read_policy`, which md has not.
+//! values are md's, in sysfs' units, but for `read_policy` and the deadlines, which md has not.
 
 #[cfg(test)]
 mod tests;
 
 use std::ops::RangeInclusive;
 
+use crate::backend::Patience;
 use crate::geometry::Geometry;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -65,6 +66,9 @@ pub enum SettingError {
         range: RangeInclusive<u32>,
     },
 }
+
+/// Thousandths in a second.
+const MILLIS: u32 = 1000;
 
 const STRIPE_SIZE: &str = "stripe_size";
 const STRIPE_HASH_LOCKS: &str = "stripe_hash_locks";
@@ -183,12 +187,14 @@ pub struct Settings {
     group_thread_cnt: AtomicU32,
     max_stripe_batch: AtomicU32,
     read_policy: AtomicU32,
+    read_deadline_ms: AtomicU32,
+    write_deadline_ms: AtomicU32,
 }
 
 /// One key that may change.
 struct Key {
     name: &'static str,
-    levels: Levels,
+    levels: &'static [Levels],
     takes: Takes,
     value: fn(&Settings) -> &AtomicU32,
 }
@@ -196,6 +202,9 @@ struct Key {
 /// What a key may be.
 enum Takes {
     Number(RangeInclusive<u32>),
+    /// So many seconds, with at most three digits behind the point, as md writes `safe_mode_delay`;
+    /// kept as milliseconds.
+    Seconds(RangeInclusive<u32>),
     /// One of these; its place among them is what is kept.
     Word(&'static [&'static str]),
 }
@@ -206,12 +215,27 @@ impl Key {
         range: RangeInclusive<u32>,
         value: fn(&Settings) -> &AtomicU32,
     ) -> Self {
-        Self { name, levels: Levels::Parity, takes: Takes::Number(range), value }
+        Self { name, levels: &[Levels::Parity], takes: Takes::Number(range), value }
+    }
+
+    /// How long members may take, on levels that can do without one.
+    const fn deadline(name: &'static str, value: fn(&Settings) -> &AtomicU32) -> Self {
+        Self { name, levels: REDUNDANT, takes: Takes::Seconds(0..=3600), value }
     }
 
     fn parse(&self, value: &str) -> Result<u32, SettingError> {
         match &self.takes {
             Takes::Number(range) => in_range(self.name, value, range.clone()),
+            Takes::Seconds(range) => {
+                let inside =
+                    |ms: &u32| *ms <= range.end() * MILLIS && *ms >= range.start() * MILLIS;
+                let refused = || SettingError::OutOfRange {
+                    key: self.name,
+                    value: value.to_owned(),
+                    range: range.clone(),
+                };
+                millis(value.trim()).filter(inside).ok_or_else(refused)
+            }
             Takes::Word(words) => {
                 let place = words.iter().position(|word| *word == value.trim());
                 let refused =
@@ -224,8 +248,30 @@ impl Key {
     fn text(&self, value: u32) -> String {
         match &self.takes {
             Takes::Number(_) => value.to_string(),
+            Takes::Seconds(_) => seconds(value),
             Takes::Word(words) => words[value as usize].to_owned(),
         }
+    }
+}
+
+/// The levels that can do without a member.
+const REDUNDANT: &[Levels] = &[Levels::Parity, Levels::Mirrors];
+
+/// Decimal seconds as milliseconds; finer parts of a second are refused.
+fn millis(value: &str) -> Option<u32> {
+    let (whole, part) = value.split_once('.').unwrap_or((value, ""));
+    if part.len() > 3 || !part.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let part: u32 = format!("{part:0<3}").parse().ok()?;
+    whole.parse::<u32>().ok()?.checked_mul(MILLIS)?.checked_add(part)
+}
+
+/// Milliseconds as decimal seconds.
+fn seconds(millis: u32) -> String {
+    match millis % MILLIS {
+        0 => (millis / MILLIS).to_string(),
+        part => format!("{}.{part:03}", millis / MILLIS).trim_end_matches('0').to_owned(),
     }
 }
 
@@ -238,15 +284,19 @@ const KEYS: &[Key] = &[
     Key::number("max_stripe_batch", 1..=256, |settings| &settings.max_stripe_batch),
     Key {
         name: "read_policy",
-        levels: Levels::Mirrors,
+        levels: &[Levels::Mirrors],
         takes: Takes::Word(ReadPolicy::WORDS),
         value: |settings| &settings.read_policy,
     },
+    Key::deadline("read_deadline", |settings| &settings.read_deadline_ms),
+    Key::deadline("write_deadline", |settings| &settings.write_deadline_ms),
 ];
 
 impl Settings {
     /// The values of an array that starts.
     pub fn new(start: StartSettings, levels: Levels) -> Self {
+        // What cannot do without a member can only wait for it.
+        let deadline = |ms| AtomicU32::new(if REDUNDANT.contains(&levels) { ms } else { 0 });
         Self {
             start,
             levels,
@@ -255,6 +305,8 @@ impl Settings {
             group_thread_cnt: AtomicU32::new(0),
             max_stripe_batch: AtomicU32::new(32),
             read_policy: AtomicU32::new(ReadPolicy::default() as u32),
+            read_deadline_ms: deadline(MILLIS),
+            write_deadline_ms: deadline(10 * MILLIS),
         }
     }
 
@@ -280,7 +332,7 @@ impl Settings {
     /// The keys of the array's level that may change.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let levels = self.levels;
-        KEYS.iter().filter(move |key| key.levels == levels)
+        KEYS.iter().filter(move |key| key.levels.contains(&levels))
     }
 
     /// Every key with its value.
@@ -292,6 +344,18 @@ impl Settings {
             values.push((STRIPE_HASH_LOCKS, self.start.stripe_hash_locks.to_string()));
         }
         values
+    }
+
+    /// How long a read of a member is waited for before others answer for it.
+    #[inline]
+    pub(super) fn read_patience(&self) -> Patience {
+        Patience::from_micros(self.read_deadline_ms.load(Ordering::Relaxed) * 1000)
+    }
+
+    /// How long a member may take for anything else before it is failed.
+    #[inline]
+    pub(super) fn write_patience(&self) -> Patience {
+        Patience::from_micros(self.write_deadline_ms.load(Ordering::Relaxed) * 1000)
     }
 
     /// How the copy to read is chosen.

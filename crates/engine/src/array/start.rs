@@ -99,10 +99,12 @@ fn first_view(start: &Start) -> ArrayView {
     let mut slots = vec![None; usize::from(start.geometry.raid_disks())];
     for member in &start.members {
         if let Some(slot) = member.superblock.own_role().slot() {
+            let filled_sectors = member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX);
             slots[usize::from(Slot(slot).0)] = Some(MemberView {
                 id: member.id,
                 data_offset: member.superblock.data_offset_sectors,
-                readable_sectors: member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX),
+                readable_sectors: filled_sectors,
+                filled_sectors,
                 bad: Arc::new(member.bad.clone()),
                 holes: Arc::default(),
                 write_mostly: member.superblock.flags.write_mostly(),

@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
@@ -26,6 +27,9 @@ const WINDOW_SECTORS: u64 = 256;
 
 /// Windows between two reports to the controller.
 const REPORT_EVERY: u64 = 64;
+
+/// Between two looks whether a late member answers again.
+const LATE_MEMBER_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a sync task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +60,8 @@ pub(super) enum WindowError {
     Failed,
     /// There was no space behind a member.
     NoSpace,
+    /// A member is late that is needed for it.
+    Late,
     /// What it lacks could only be computed from parity that a failed write or a crash left in doubt.
     Doubted,
 }
@@ -158,15 +164,30 @@ impl SyncTask {
         Some(range.start..end)
     }
 
+    /// Does one window. A late member is waited for without a claim, until the task is told to end.
+    async fn run(
+        &self,
+        port: &ArrayLane,
+        geometry: &Geometry,
+        window: &Range<u64>,
+    ) -> Result<u64, WindowError> {
+        loop {
+            let result = match geometry {
+                Geometry::Parity(map) => row_window::run(port, map, &self.kind, window).await,
+                geometry => mirror_window::run(port, geometry, &self.kind, window).await,
+            };
+            if !matches!(result, Err(WindowError::Late)) || self.cancelled.get() {
+                return result;
+            }
+            port.lane.sleep_until(port.lane.backend().now() + LATE_MEMBER_AGAIN).await;
+        }
+    }
+
     async fn work(&self, port: &ArrayLane) {
         let geometry = port.with_view(|view| view.geometry.clone());
         while let Some(window) = self.next_window(&geometry) {
             self.in_flight.borrow_mut().insert(window.start);
-            let result = match &*geometry {
-                Geometry::Parity(map) => row_window::run(port, map, &self.kind, &window).await,
-                geometry => mirror_window::run(port, geometry, &self.kind, &window).await,
-            };
-            match result {
+            match self.run(port, &geometry, &window).await {
                 Ok(mismatches) => {
                     self.in_flight.borrow_mut().remove(&window.start);
                     self.mismatch_sectors.set(self.mismatch_sectors.get() + mismatches);
@@ -186,6 +207,8 @@ impl SyncTask {
                     self.skipped.borrow_mut().insert(window);
                 }
                 Err(WindowError::NoSpace) => self.no_space.set(true),
+                // It stays in flight, and all ends here: only who was told to end stops waiting.
+                Err(WindowError::Late) => {}
             }
             self.windows.set(self.windows.get() + 1);
             if self.windows.get().is_multiple_of(REPORT_EVERY) {

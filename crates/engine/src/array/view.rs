@@ -77,8 +77,10 @@ pub struct MemberView {
     pub id: MemberId,
     /// First data sector of the device.
     pub data_offset: u64,
-    /// Sectors from 0 on that may be read: all, or up to where recovery has come.
+    /// Sectors from 0 on that are read: what is filled, or nothing while the member is late.
     pub readable_sectors: u64,
+    /// Sectors from 0 on that hold data: all, or up to where recovery has come.
+    pub filled_sectors: u64,
     /// Listed bad sectors, counted from `data_offset`.
     pub bad: Arc<Ranges>,
     /// What recovery had to leave out below `readable_sectors`. It is written, never read.
@@ -95,10 +97,21 @@ impl MemberView {
     /// Whether `sectors` sectors from `sector` (counted from `data_offset`) may be read.
     #[inline]
     pub fn can_read(&self, sector: u64, sectors: u64) -> bool {
-        let range = sector..sector + sectors;
-        range.end <= self.readable_sectors
-            && !self.bad.overlaps(&range)
-            && !self.holes.overlaps(&range)
+        sector + sectors <= self.readable_sectors && self.is_good(&(sector..sector + sectors))
+    }
+
+    /// Whether they hold data, and may be read if nothing else can, however long that takes.
+    pub fn can_wait_for(&self, sector: u64, sectors: u64) -> bool {
+        sector + sectors <= self.filled_sectors && self.is_good(&(sector..sector + sectors))
+    }
+
+    /// Whether it let a read pass its deadline and has not answered since.
+    pub fn is_late(&self) -> bool {
+        self.readable_sectors < self.filled_sectors
+    }
+
+    fn is_good(&self, range: &Range<u64>) -> bool {
+        !self.bad.overlaps(range) && !self.holes.overlaps(range)
     }
 
     /// How many of `sectors` sectors from `sector` on may be read before the first that may not.
@@ -136,6 +149,11 @@ impl ArrayView {
         self.member(slot).filter(|member| member.can_read(sector, sectors))
     }
 
+    /// Whether some member is late.
+    pub fn any_late(&self) -> bool {
+        self.present().any(|(_, member)| member.is_late())
+    }
+
     /// Whether redundancy can be trusted in these sectors, as resync counts them.
     pub fn trusted(&self, range: &Range<u64>) -> bool {
         !self.unsynced.overlaps(range)
@@ -154,9 +172,7 @@ impl ArrayView {
     fn reads_less_than(&self, old: &Self) -> bool {
         old.slots.iter().zip(&self.slots).any(|(old, new)| match (old, new) {
             (Some(old), Some(new)) => {
-                old.id != new.id
-                    || old.readable_sectors > new.readable_sectors
-                    || old.bad != new.bad
+                old.id != new.id || old.filled_sectors > new.filled_sectors || old.bad != new.bad
             }
             (Some(_), None) => true,
             (None, _) => false,

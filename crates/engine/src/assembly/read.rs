@@ -6,7 +6,7 @@ use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Superblock, SuperblockError,
 };
 
-use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto};
+use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto};
 use crate::lane::Lane;
 use crate::memory::Buffer;
 
@@ -208,7 +208,7 @@ async fn read_bytes(
     let whole = (skip + length).next_multiple_of(info.logical_block_bytes as usize);
     let into = ReadInto::Buffer(Buffer::zeroed(whole), 0..whole);
     let op = IoOp::Read { sector: first, into };
-    let done = lane.io(MemberIo { member: id, op, deadline: None }).await;
+    let done = lane.io(MemberIo { member: id, op, patience: Patience::FOREVER }).await;
     done.result.map_err(|error| ReadError::Io { member: info.name.clone(), error })?;
     let buffer = done.buffer.expect("a finished read returns its buffer");
     Ok(buffer[skip..skip + length].to_vec())

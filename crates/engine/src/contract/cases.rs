@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use crate::backend::{
+    IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
+};
 use crate::lane::OpOwner;
 use crate::memory::{Buffer, Source};
 
@@ -38,6 +40,7 @@ all![
     an_unknown_member_is_gone,
     a_late_io_is_answered_and_its_buffer_stays_leased,
     lent_memory_is_held_until_a_late_io_is_home,
+    what_a_late_read_brings_is_seen_by_nobody,
     an_io_in_time_is_not_late,
     a_cancelled_io_ends_once_with_its_buffer,
     an_abandoned_io_comes_home,
@@ -68,7 +71,7 @@ impl Bench {
     }
 
     async fn io(&self, member: MemberId, op: IoOp) -> IoDone {
-        self.0.lane().io(MemberIo { member, op, deadline: None }).await
+        self.0.lane().io(MemberIo { member, op, patience: Patience::FOREVER }).await
     }
 
     async fn done(&self, member: MemberId, op: IoOp) {
@@ -209,7 +212,7 @@ async fn many_ios_all_end_once(bench: &Bench) -> Verdict {
     let write = |sector: u64| {
         let from = WriteFrom::Source(Rc::new(pattern(sector as u8, 1)), 0..SECTOR);
         let op = IoOp::Write { sector, from, fua: false };
-        bench.0.lane().io(MemberIo { member, op, deadline: None })
+        bench.0.lane().io(MemberIo { member, op, patience: Patience::FOREVER })
     };
     let writes: Vec<_> = (0..count).map(write).collect();
     for write in writes {
@@ -239,7 +242,8 @@ async fn an_owner_hears_of_its_io_once(bench: &Bench) -> Verdict {
     let as_owner: Rc<dyn OpOwner> = owner.clone();
     for (tag, member) in members.into_iter().enumerate() {
         let into = ReadInto::Buffer(bench.buffer(SECTOR), 0..SECTOR);
-        let io = MemberIo { member, op: IoOp::Read { sector: 0, into }, deadline: None };
+        let io =
+            MemberIo { member, op: IoOp::Read { sector: 0, into }, patience: Patience::FOREVER };
         if let Some(done) = bench.0.lane().io_direct(io, &as_owner, tag as u64) {
             as_owner.clone().done(tag as u64, done);
         }
@@ -320,10 +324,9 @@ async fn a_late_io_is_answered_and_its_buffer_stays_leased(bench: &Bench) -> Ver
     let member = bench.slow_member();
     let lane = bench.0.lane();
     let submitted = lane.backend().now();
-    let deadline = Some(submitted + SOON);
     let into = ReadInto::Buffer(bench.buffer(SECTOR), 0..SECTOR);
     let op = IoOp::Read { sector: 0, into };
-    let done = lane.io(MemberIo { member, op, deadline }).await;
+    let done = lane.io(MemberIo { member, op, patience: Patience::of(SOON) }).await;
     let answered = lane.backend().now();
     assert!(answered >= submitted + SOON, "not before its deadline");
     assert_eq!(kind(&done), Some(IoErrorKind::Deadline));
@@ -344,7 +347,7 @@ async fn lent_memory_is_held_until_a_late_io_is_home(bench: &Bench) -> Verdict {
     let submitted = lane.backend().now();
     let sink = Rc::new(RefCell::new(vec![0; SECTOR]));
     let op = IoOp::Read { sector: 0, into: ReadInto::Sink(sink.clone(), 0..SECTOR) };
-    let done = lane.io(MemberIo { member, op, deadline: Some(submitted + SOON) }).await;
+    let done = lane.io(MemberIo { member, op, patience: Patience::of(SOON) }).await;
     assert_eq!(kind(&done), Some(IoErrorKind::Deadline));
     if lane.backend().now() < submitted + SLOW {
         let kept = Rc::strong_count(&sink) > 1;
@@ -355,13 +358,26 @@ async fn lent_memory_is_held_until_a_late_io_is_home(bench: &Bench) -> Verdict {
     Verdict::Kept
 }
 
+async fn what_a_late_read_brings_is_seen_by_nobody(bench: &Bench) -> Verdict {
+    let member = bench.slow_member();
+    bench.write_ok(member, 0, &pattern(3, 1)).await;
+    let lane = bench.0.lane();
+    let sink = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
+    let op = IoOp::Read { sector: 0, into: ReadInto::Sink(sink.clone(), 0..SECTOR) };
+    let done = lane.io(MemberIo { member, op, patience: Patience::of(SOON) }).await;
+    assert_eq!(kind(&done), Some(IoErrorKind::Deadline));
+    bench.all_home(member).await;
+    assert!(sink.borrow().iter().all(|&byte| byte == 0xa5), "its owner was answered without it");
+    Verdict::Kept
+}
+
 async fn an_io_in_time_is_not_late(bench: &Bench) -> Verdict {
     let member = bench.slow_member();
     let lane = bench.0.lane();
     let submitted = lane.backend().now();
     let into = ReadInto::Buffer(bench.buffer(SECTOR), 0..SECTOR);
     let op = IoOp::Read { sector: 0, into };
-    let done = lane.io(MemberIo { member, op, deadline: Some(submitted + SLOW * 100) }).await;
+    let done = lane.io(MemberIo { member, op, patience: Patience::of(SLOW * 100) }).await;
     assert!(done.result.is_ok() && done.buffer.is_some(), "{done:?}");
     assert!(lane.backend().now() >= submitted + SLOW, "a slow member is slow");
     assert_eq!(bench.in_flight(member), 0);
@@ -372,7 +388,11 @@ async fn a_cancelled_io_ends_once_with_its_buffer(bench: &Bench) -> Verdict {
     let member = bench.slow_member();
     let lane = bench.0.lane();
     let into = ReadInto::Buffer(bench.buffer(SECTOR), 0..SECTOR);
-    let io = lane.io(MemberIo { member, op: IoOp::Read { sector: 0, into }, deadline: None });
+    let io = lane.io(MemberIo {
+        member,
+        op: IoOp::Read { sector: 0, into },
+        patience: Patience::FOREVER,
+    });
     let ticket = io.ticket().expect("a slow member does not answer at once");
     lane.backend().cancel(ticket);
     lane.backend().cancel(ticket);
@@ -381,7 +401,11 @@ async fn a_cancelled_io_ends_once_with_its_buffer(bench: &Bench) -> Verdict {
     assert!(done.buffer.is_some(), "an ended I/O gives its buffer back");
     // A ticket that has ended means nobody: not the next one either.
     let into = ReadInto::Buffer(bench.buffer(SECTOR), 0..SECTOR);
-    let next = lane.io(MemberIo { member, op: IoOp::Read { sector: 0, into }, deadline: None });
+    let next = lane.io(MemberIo {
+        member,
+        op: IoOp::Read { sector: 0, into },
+        patience: Patience::FOREVER,
+    });
     lane.backend().cancel(ticket);
     assert!(next.await.result.is_ok());
     bench.all_home(member).await;
@@ -393,7 +417,7 @@ async fn an_abandoned_io_comes_home(bench: &Bench) -> Verdict {
     let lane = bench.0.lane();
     let sink = Rc::new(RefCell::new(vec![0; SECTOR]));
     let op = IoOp::Read { sector: 0, into: ReadInto::Sink(sink.clone(), 0..SECTOR) };
-    drop(lane.io(MemberIo { member, op, deadline: None }));
+    drop(lane.io(MemberIo { member, op, patience: Patience::FOREVER }));
     assert_eq!((bench.in_flight(member), Rc::strong_count(&sink)), (1, 2));
     bench.all_home(member).await;
     assert_eq!(Rc::strong_count(&sink), 1);

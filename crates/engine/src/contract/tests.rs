@@ -30,6 +30,7 @@ enum Fault {
     BelievesAnyGeneration,
     ReturnsLateBuffers,
     LetsGoOfLateMemory,
+    ShowsLateReads,
     IsAlwaysLate,
     CancelsWhateverIsInTheSlot,
     NeverComesHome,
@@ -52,6 +53,7 @@ const SEEN: &[(Fault, &str)] = &[
     (Fault::BelievesAnyGeneration, "an_unknown_member_is_gone"),
     (Fault::ReturnsLateBuffers, "a_late_io_is_answered_and_its_buffer_stays_leased"),
     (Fault::LetsGoOfLateMemory, "lent_memory_is_held_until_a_late_io_is_home"),
+    (Fault::ShowsLateReads, "what_a_late_read_brings_is_seen_by_nobody"),
     (Fault::IsAlwaysLate, "an_io_in_time_is_not_late"),
     (Fault::CancelsWhateverIsInTheSlot, "a_cancelled_io_ends_once_with_its_buffer"),
     (Fault::NeverComesHome, "an_abandoned_io_comes_home"),
@@ -101,6 +103,7 @@ struct Disk {
 struct Flight {
     ticket: Option<Ticket>,
     io: Option<MemberIo>,
+    deadline: Option<Time>,
     member: MemberId,
 }
 
@@ -173,7 +176,7 @@ impl Model {
         let flights = self.flights.borrow();
         let ends = flights.keys().next().map(|key| key.0);
         let deadlines = flights.values().filter(|flight| flight.ticket.is_some());
-        let deadline = deadlines.filter_map(|flight| flight.io.as_ref()?.deadline).min();
+        let deadline = deadlines.filter_map(|flight| flight.deadline).min();
         drop(flights);
         let next = [ends, deadline, timer].into_iter().flatten().min();
         self.now.set(next.expect("something will happen").max(self.now.get()));
@@ -199,7 +202,8 @@ impl Model {
             }
             let flight = entry.remove();
             drop(flights);
-            let done = flight.io.map(|io| self.perform(io));
+            let hidden = flight.ticket.is_none() && self.fault != Fault::ShowsLateReads;
+            let done = flight.io.map(|io| self.perform(io, hidden));
             let (Some(ticket), Some(done)) = (flight.ticket, done) else { continue };
             lane.complete(ticket, done);
             if self.fault == Fault::EndsTwice {
@@ -211,8 +215,9 @@ impl Model {
     fn expire(&self) {
         let (lane, now) = (self.lane.borrow().upgrade().unwrap(), self.now.get());
         let is_late = |flight: &Flight| {
-            let deadline = flight.io.as_ref().and_then(|io| io.deadline);
-            deadline.is_some_and(|deadline| deadline <= now || self.fault == Fault::IsAlwaysLate)
+            flight
+                .deadline
+                .is_some_and(|deadline| deadline <= now || self.fault == Fault::IsAlwaysLate)
         };
         let mut late = Vec::new();
         for flight in self.flights.borrow_mut().values_mut().filter(|flight| is_late(flight)) {
@@ -229,7 +234,7 @@ impl Model {
         }
     }
 
-    fn perform(&self, io: MemberIo) -> IoDone {
+    fn perform(&self, io: MemberIo, hidden: bool) -> IoDone {
         let mut disks = self.disks.borrow_mut();
         let known = |id: MemberId| id.generation == 1 || self.fault == Fault::BelievesAnyGeneration;
         let disk = disks.get_mut(usize::from(io.member.index));
@@ -261,6 +266,7 @@ impl Model {
                 failed(io.op, IoErrorKind::Other)
             }
             Some(kind) => failed(io.op, kind),
+            None if hidden && is_read => failed(io.op, IoErrorKind::Deadline),
             None => disk.apply(io.op, self.fault),
         }
     }
@@ -357,7 +363,8 @@ impl Backend for Model {
             return Submitted::Pending;
         }
         self.started.set(self.started.get() + 1);
-        let flight = Flight { ticket: Some(ticket), member: io.member, io: Some(io) };
+        let deadline = io.patience.deadline(self.now.get());
+        let flight = Flight { ticket: Some(ticket), member: io.member, deadline, io: Some(io) };
         let end = (self.now.get() + latency, self.started.get());
         self.flights.borrow_mut().insert(end, flight);
         Submitted::Pending

@@ -25,15 +25,13 @@ pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) ->
 }
 
 /// Ends when either future does, and drops the other.
-pub(crate) async fn first_of(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+pub(crate) async fn first_of<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|context| {
-        if one.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        other.as_mut().poll(context)
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(output),
+        Poll::Pending => other.as_mut().poll(context),
     })
-    .await;
+    .await
 }
 
 enum Part<F: Future> {

@@ -156,7 +156,8 @@ enum IoState {
 }
 
 impl<'a> Io<'a> {
-    pub(super) fn done(lane: &'a Lane, done: IoDone) -> Self {
+    /// One that has ended.
+    pub(crate) fn done(lane: &'a Lane, done: IoDone) -> Self {
         Self { lane, state: IoState::Done(done) }
     }
 

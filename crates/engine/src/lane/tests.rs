@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::*;
-use crate::backend::{IoDone, IoOp, MemberId, MemberIo, ReadInto};
+use crate::backend::{IoDone, IoOp, MemberId, MemberIo, Patience, ReadInto};
 use crate::memory::Buffer;
 
 /// Keeps every I/O until the test answers it.
@@ -59,7 +59,7 @@ fn lane() -> (Rc<Lane>, Rc<Held>) {
 fn read() -> MemberIo {
     let member = MemberId { index: 0, generation: 0 };
     let into = ReadInto::Buffer(Buffer::zeroed(512), 0..512);
-    MemberIo { member, op: IoOp::Read { sector: 0, into }, deadline: None }
+    MemberIo { member, op: IoOp::Read { sector: 0, into }, patience: Patience::FOREVER }
 }
 
 fn answer(lane: &Lane, held: &Held) {

@@ -9,6 +9,7 @@ mod crash;
 mod degraded;
 mod doubt;
 mod faults;
+mod hung;
 mod levels;
 mod listed;
 mod lost;

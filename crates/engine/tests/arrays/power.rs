@@ -34,6 +34,7 @@ fn a_bit_is_cleared_only_when_its_data_are_flushed_everywhere() {
         for disk in 0..usize::from(shape.disks) {
             let mut world = World::synced(Setup::new(shape, seed));
             let begin = world.disks.data().start;
+            world.set("write_deadline", "0");
             world.disks.disk(1).hangs_in = Some(begin..begin + 8);
             for sector in [0, 16] {
                 let from = Rc::new(vec![9; 8 * SECTOR]);

@@ -15,6 +15,7 @@ use mdspace_engine::create::{self, CreateError, NewDevice};
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
+use mdspace_engine::time::Time;
 use mdspace_format::Uuid;
 use mdspace_format::superblock::MemberFlags;
 
@@ -60,6 +61,8 @@ pub(crate) struct World {
     pub(crate) disks: Rc<Disks>,
     pub(crate) random: Random,
     clock: Rc<Cell<u64>>,
+    /// The next time that anyone waits for, as of the last turn.
+    next_alarm: Option<Time>,
     setup: Setup,
     lanes: Vec<(Rc<Lane>, Rc<RamBackend>)>,
     array: Option<(Arc<Array>, Vec<Rc<ArrayLane>>)>,
@@ -82,8 +85,16 @@ impl World {
         let mut random = Random::new(setup.seed);
         let disks = Disks::new(&setup.shape, setup.more_disks, &mut random);
         let clock = Rc::new(Cell::new(1));
-        let mut world =
-            Self { disks, random, clock, setup, lanes: Vec::new(), array: None, model: Vec::new() };
+        let mut world = Self {
+            disks,
+            random,
+            clock,
+            next_alarm: None,
+            setup,
+            lanes: Vec::new(),
+            array: None,
+            model: Vec::new(),
+        };
         world.power_on();
         world
     }
@@ -199,8 +210,13 @@ impl World {
         Ok(left_out)
     }
 
-    /// Lets every lane take a turn and some I/Os end. False when nothing moved, not even time.
+    /// Lets every lane take a turn and some I/Os end, or time pass. False when nothing moved.
     fn step(&mut self) -> bool {
+        self.turn_all() || self.pass_time()
+    }
+
+    /// Lets every lane take a turn and some I/Os end. False when nothing is left to move.
+    fn turn_all(&mut self) -> bool {
         let mut moved = false;
         let mut alarms = Vec::new();
         for (lane, backend) in &self.lanes {
@@ -211,12 +227,14 @@ impl World {
             moved |= backend.answer(lane);
             alarms.extend(backend.next_deadline());
         }
+        self.next_alarm = alarms.into_iter().min();
         // Lanes wake each other, also those that had their turn already.
-        moved |= self.lanes.iter().any(|(lane, _)| !lane.remote().try_sleep());
-        if moved {
-            return true;
-        }
-        let Some(alarm) = alarms.into_iter().min() else { return false };
+        moved | self.lanes.iter().any(|(lane, _)| !lane.remote().try_sleep())
+    }
+
+    /// Sets the clock to the next time that anyone waits for.
+    fn pass_time(&mut self) -> bool {
+        let Some(alarm) = self.next_alarm else { return false };
         self.clock.set(self.clock.get().max(alarm.as_nanos()));
         true
     }
@@ -227,7 +245,7 @@ impl World {
             if done(self) {
                 return;
             }
-            let moved = self.step();
+            let moved = self.turn_all() || done(self) || self.pass_time();
             assert!(moved || done(self), "{what}: nothing moves any more ({self})");
         }
         panic!("{what}: does not come about ({self})");
@@ -240,6 +258,23 @@ impl World {
                 return;
             }
         }
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.get() / 1_000_000
+    }
+
+    /// Lets so much time pass on the clock.
+    pub(crate) fn sleep_ms(&mut self, ms: u64) {
+        let lane = self.lanes[0].0.clone();
+        let until = lane.backend().now() + std::time::Duration::from_millis(ms);
+        self.run(async move { lane.sleep_until(until).await });
+    }
+
+    /// Starts a read whose bytes nobody looks at.
+    pub(crate) fn start_read(&self, sector: u64, sectors: u64) -> Pending {
+        let into = Rc::new(RefCell::new(vec![0; sectors as usize * SECTOR]));
+        self.start(0, Request::Read { sector, into })
     }
 
     /// Runs a task of lane 0 to its end.

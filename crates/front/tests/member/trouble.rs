@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mdspace_engine::backend::{
-    IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom,
+    IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
 };
 use mdspace_engine::lane::Lane;
 use mdspace_io::nbd_wire::{
@@ -117,8 +117,8 @@ fn read(lane: &Lane) -> IoOp {
 }
 
 async fn io(lane: &Lane, member: MemberId, op: IoOp, within: Option<Duration>) -> IoDone {
-    let deadline = within.map(|span| lane.backend().now() + span);
-    lane.io(MemberIo { member, op, deadline }).await
+    let patience = within.map_or(Patience::FOREVER, Patience::of);
+    lane.io(MemberIo { member, op, patience }).await
 }
 
 fn gone(errno: i32) -> Result<(), IoError> {

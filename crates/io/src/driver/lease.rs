@@ -6,7 +6,7 @@ use std::rc::Rc;
 use mdspace_engine::backend::{ReadInto, WriteFrom};
 use mdspace_engine::memory::{Buffer, Sink, Source};
 
-use crate::payload::Payload;
+use crate::payload::{Lent, Payload};
 
 use super::Stock;
 
@@ -17,6 +17,10 @@ pub(super) struct Lease {
     memory: Memory,
     /// Stands in for memory that the member or the kernel cannot use.
     bounce: Option<Buffer>,
+    /// Which memory of a payload it fills.
+    lent: Lent,
+    /// It missed its deadline: nobody is to see what it brings.
+    is_overtaken: bool,
 }
 
 enum Memory {
@@ -49,7 +53,12 @@ impl Lease {
         {
             payload.filling();
         }
-        let mut lease = Self { memory: Memory::Into(into), bounce: None };
+        let lent = match &into {
+            ReadInto::Sink(sink, _) => payload_of_sink(&**sink).map(Payload::lent),
+            ReadInto::Buffer(..) => None,
+        };
+        let mut lease = Self::of(Memory::Into(into));
+        lease.lent = lent.unwrap_or(Lent::First);
         if !lease.direct().is_some_and(|place| is_aligned(&place, align)) {
             lease.bounce = Some(stock.allocate(lease.len()));
         }
@@ -62,11 +71,11 @@ impl Lease {
         let from = match from {
             WriteFrom::Gather(parts) if can_gather(&parts, align, block) => {
                 let memory = Memory::Gather { parts, vectors: Vec::new() };
-                return Self { memory, bounce: None };
+                return Self::of(memory);
             }
             from => from,
         };
-        let mut lease = Self { memory: Memory::From(from), bounce: None };
+        let mut lease = Self::of(Memory::From(from));
         if !lease.direct().is_some_and(|place| is_aligned(&place, align)) {
             let mut bounce = stock.allocate(lease.len());
             lease.take(&mut bounce);
@@ -76,7 +85,22 @@ impl Lease {
     }
 
     pub(super) fn zeroes(zeroes: Rc<Buffer>, len: usize) -> Self {
-        Self { memory: Memory::Zeroes { zeroes, len }, bounce: None }
+        Self::of(Memory::Zeroes { zeroes, len })
+    }
+
+    #[inline]
+    fn of(memory: Memory) -> Self {
+        Self { memory, bounce: None, lent: Lent::First, is_overtaken: false }
+    }
+
+    /// Its deadline has answered its request: what it brings from now on is for nobody.
+    pub(super) fn overtake(&mut self) {
+        self.is_overtaken = true;
+        if let Memory::Into(ReadInto::Sink(sink, _)) = &self.memory
+            && let Some(payload) = payload_of_sink(&**sink)
+        {
+            payload.overtaken(self.lent);
+        }
     }
 
     /// Bytes of the whole transfer.
@@ -129,6 +153,7 @@ impl Lease {
 
     /// The transfer's own memory, if it can be pointed to.
     fn direct(&mut self) -> Option<Place> {
+        let lent = self.lent;
         let place = |at, range: &Range<usize>, registration| {
             Some(Place { at, len: range.len(), registration })
         };
@@ -138,7 +163,9 @@ impl Lease {
             }
             Memory::Into(ReadInto::Sink(sink, range)) => {
                 let payload = payload_of_sink(&**sink)?;
-                place(payload.at(range), range, payload.registration())
+                let counts = lent == payload.lent();
+                let registration = payload.registration().filter(|_| counts);
+                place(payload.at_lent(lent, range), range, registration)
             }
             Memory::From(WriteFrom::Buffer(buffer, range)) => {
                 place(buffer[range.clone()].as_ptr().cast_mut(), range, buffer.registration())
@@ -165,7 +192,7 @@ impl Lease {
     /// Ends the lease, all bytes having been moved if `whole`. Gives the engine's buffer back.
     pub(super) fn end(mut self, whole: bool, stock: &Stock) -> Option<Buffer> {
         if let Some(bounce) = self.bounce.take() {
-            if whole {
+            if whole && !self.is_overtaken {
                 self.put(&bounce);
             }
             stock.recycle(bounce);
@@ -173,7 +200,9 @@ impl Lease {
         match self.memory {
             Memory::Into(ReadInto::Buffer(buffer, _)) => Some(buffer),
             Memory::Into(ReadInto::Sink(sink, _)) => {
-                if let Some(payload) = payload_of_sink(&*sink) {
+                if let Some(payload) = payload_of_sink(&*sink)
+                    && !self.is_overtaken
+                {
                     payload.filled();
                 }
                 None

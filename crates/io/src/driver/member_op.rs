@@ -216,6 +216,15 @@ impl MemberOp {
         Step::Call(self.next(driver))
     }
 
+    /// Answers it before its end, if that was not done: gives the ticket of whoever waits.
+    pub(super) fn overtake(&mut self) -> Option<Ticket> {
+        let ticket = self.ticket.take()?;
+        if let Work::Read(transfer) | Work::Write(transfer) = &mut self.work {
+            transfer.lease.overtake();
+        }
+        Some(ticket)
+    }
+
     /// Ends it.
     pub(super) fn end(self, result: Result<(), IoError>, stock: &Stock) -> IoDone {
         self.device.in_flight.set(self.device.in_flight.get() - 1);

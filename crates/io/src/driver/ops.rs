@@ -194,7 +194,7 @@ impl Ops {
             }
             *deadline = NEVER;
             let ticket = match &mut slot.op {
-                Some(Op::Member(op)) => op.ticket.take(),
+                Some(Op::Member(op)) => op.overtake(),
                 Some(Op::Socket(op)) => {
                     op.timed_out = true;
                     None

@@ -5,14 +5,16 @@ use std::io::Write;
 use std::time::Duration;
 
 use mdspace_engine::backend::{
-    IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, ReadInto, WriteFrom,
+    IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto, WriteFrom,
 };
-use mdspace_engine::time::Time;
+
+use mdspace_engine::memory::{Sink, Source};
 
 use super::lease::Lease;
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
 use crate::member::Device;
+use crate::payload::Lent;
 
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
 /// addresses.
@@ -33,9 +35,9 @@ fn pipe() -> (LocalLane, MemberId, io::PipeWriter) {
     (lane, member, writer)
 }
 
-fn read(lane: &Lane, member: MemberId, bytes: usize, deadline: Option<Time>) -> MemberIo {
+fn read(lane: &Lane, member: MemberId, bytes: usize) -> MemberIo {
     let into = ReadInto::Buffer(lane.backend().allocate(bytes), 0..bytes);
-    MemberIo { member, op: IoOp::Read { sector: 0, into }, deadline }
+    MemberIo { member, op: IoOp::Read { sector: 0, into }, patience: Patience::FOREVER }
 }
 
 #[test]
@@ -46,7 +48,7 @@ fn a_short_read_goes_on_where_it_stopped() {
     let expected = bytes.clone();
     local.block_on(async move {
         writer.write_all(&bytes[..512]).unwrap();
-        let io = lane.io(read(&lane, member, 2048, None));
+        let io = lane.io(read(&lane, member, 2048));
         lane.sleep_until(lane.backend().now() + Duration::from_millis(1)).await;
         assert_eq!(lane.backend().in_flight(member), 1, "it waits for the rest");
         writer.write_all(&bytes[512..1024]).unwrap();
@@ -66,7 +68,7 @@ fn a_member_that_ends_before_its_end_counts_as_gone() {
     let lane = local.lane().clone();
     local.block_on(async move {
         writer.write_all(&[1; 100]).unwrap();
-        let done = lane.io(read(&lane, member, 512, None)).await;
+        let done = lane.io(read(&lane, member, 512)).await;
         assert_eq!(done.result.unwrap_err().kind, IoErrorKind::Gone);
         assert!(done.buffer.is_some());
     });
@@ -79,8 +81,8 @@ fn memory_past_its_deadline_comes_home_with_the_kernels_answer() {
     local.block_on(async move {
         let sink = Rc::new(RefCell::new(vec![0; 512]));
         let op = IoOp::Read { sector: 0, into: ReadInto::Sink(sink.clone(), 0..512) };
-        let deadline = Some(lane.backend().now() + Duration::from_millis(5));
-        let io = lane.io(MemberIo { member, op, deadline });
+        let patience = Patience::of(Duration::from_millis(5));
+        let io = lane.io(MemberIo { member, op, patience });
         assert_eq!(Rc::strong_count(&sink), 2);
         assert_eq!(io.await.result.unwrap_err().kind, IoErrorKind::Deadline);
         while lane.backend().in_flight(member) > 0 {
@@ -91,12 +93,40 @@ fn memory_past_its_deadline_comes_home_with_the_kernels_answer() {
     });
 }
 
+/// Its owner is answered from others meanwhile, in memory that no kernel writes to.
+#[test]
+fn what_a_late_read_brings_is_in_no_payload() {
+    let (local, member, mut writer) = pipe();
+    let (lane, io) = (local.lane().clone(), local.io().clone());
+    local.block_on(async move {
+        writer.write_all(&[1; 512]).unwrap();
+        let payload = io.payload(2048);
+        payload.put(1024, &[7; 1024]);
+        // The kernel has given a part, and is at the rest.
+        let op = IoOp::Read { sector: 0, into: ReadInto::Sink(payload.clone(), 0..1024) };
+        let patience = Patience::of(Duration::from_millis(5));
+        let late = lane.io(MemberIo { member, op, patience }).await;
+        assert_eq!(late.result.unwrap_err().kind, IoErrorKind::Deadline);
+        let lent = payload.at_lent(Lent::First, &(0..1024));
+        payload.put(0, &[9; 1024]);
+        assert_ne!(payload.at(&(0..1024)), lent, "other memory counts now");
+        while lane.backend().in_flight(member) > 0 {
+            lane.pause().await;
+        }
+        let bytes = payload.to_vec();
+        assert!(bytes[..1024] == [9; 1024] && bytes[1024..] == [7; 1024]);
+        assert!(payload.stable().is_some_and(|shown| *shown == *bytes));
+        assert_eq!(Rc::strong_count(&payload), 1);
+        drop(writer);
+    });
+}
+
 #[test]
 fn a_cancelled_read_of_the_kernels_ends_early() {
     let (local, member, writer) = pipe();
     let lane = local.lane().clone();
     local.block_on(async move {
-        let io = lane.io(read(&lane, member, 512, None));
+        let io = lane.io(read(&lane, member, 512));
         lane.sleep_until(lane.backend().now() + Duration::from_millis(1)).await;
         lane.backend().cancel(io.ticket().unwrap());
         let done = io.await;
@@ -124,10 +154,10 @@ fn a_payload_is_filled_in_place_and_misaligned_memory_bounces() {
         let bytes: Vec<u8> = (0..4096u32).map(|at| at as u8).collect();
         let from = WriteFrom::Source(Rc::new(bytes.clone()), 0..4096);
         let write = IoOp::Write { sector: 8, from, fua: true };
-        lane.io(MemberIo { member, op: write, deadline: None }).await.result.unwrap();
+        lane.io(MemberIo { member, op: write, patience: Patience::FOREVER }).await.result.unwrap();
         let into = ReadInto::Sink(payload.clone(), 0..4096);
         let op = IoOp::Read { sector: 8, into };
-        lane.io(MemberIo { member, op, deadline: None }).await.result.unwrap();
+        lane.io(MemberIo { member, op, patience: Patience::FOREVER }).await.result.unwrap();
         assert!(payload.to_vec() == bytes);
         assert_eq!(Rc::strong_count(&payload), 1);
     });

@@ -203,6 +203,10 @@ impl Simulation {
     /// Mends a removed disk, or plugs a new one in, and adds it.
     fn put_back(&mut self, disk: DiskIndex) {
         self.close(disk);
+        if self.world.flights_on(disk) > 0 {
+            // A late write may land yet: its lock keeps the disk from being opened. Another time.
+            return;
+        }
         let block_sectors = self.world.disk(disk, |disk| disk.spec.block_sectors());
         let fits = block_sectors <= self.process().block_sectors();
         let disk = if !fits || self.random.coin() { self.replace(disk) } else { disk };

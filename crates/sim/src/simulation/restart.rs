@@ -73,7 +73,7 @@ impl Simulation {
             &disks,
             lanes,
             self.settings.workers,
-            &options,
+            (&options, &self.settings.tuning),
             self.newest_events(),
         ) {
             Ok(process) => self.process = Some(process),

@@ -84,7 +84,7 @@ impl World {
         if instant {
             return Submitted::Done(self.do_at_once(flight));
         }
-        self.take_off(flight, io.deadline);
+        self.take_off(flight, io.patience.deadline(self.now.get()));
         Submitted::Pending
     }
 
@@ -136,7 +136,8 @@ impl World {
         let mut disks = self.disks.borrow_mut();
         let disk = &mut disks[usize::from(flight.disk.0)];
         let mut chance = self.chance.borrow_mut();
-        let result = perform(disk, WriteId(id.0), &mut flight.op, flight.horizon, &mut chance);
+        let (id, hidden) = (WriteId(id.0), flight.overtaken);
+        let result = perform(disk, id, &mut flight.op, flight.horizon, hidden, &mut chance);
         drop((disks, chance));
         if !matches!(flight.op, IoOp::Read { .. }) {
             self.note(format_args!("   * {} {}", flight.disk, Words(&flight.op)));
@@ -235,6 +236,11 @@ impl World {
         self.flights.borrow().flying.len()
     }
 
+    /// I/Os that one disk holds.
+    pub(crate) fn flights_on(&self, disk: DiskIndex) -> usize {
+        self.flights.borrow().flying.values().filter(|flight| flight.disk == disk).count()
+    }
+
     /// How the disk hangs now, if it does.
     fn hang_of(&self, disk: DiskIndex) -> Option<Hang> {
         let (gone, hang) = self.disk(disk, |d| (d.faults.gone, d.faults.hang));
@@ -275,11 +281,13 @@ impl World {
     }
 }
 
+/// Lets the disk do it. What a read brings that was overtaken is `hidden` from its owner.
 fn perform(
     disk: &mut Disk,
     id: WriteId,
     op: &mut IoOp,
     horizon: Horizon,
+    hidden: bool,
     chance: &mut Random,
 ) -> Result<(), IoError> {
     match op {
@@ -291,7 +299,9 @@ fn perform(
             let mut out = vec![0; bytes.len()];
             let result =
                 disk.perform(id, Effect::Read(range(*sector, out.len()), &mut out), chance);
-            sink.put(bytes.start, &out);
+            if !hidden {
+                sink.put(bytes.start, &out);
+            }
             result
         }
         IoOp::Write { sector, from, .. } => {

@@ -5,7 +5,9 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mdspace_engine::backend::{IoDone, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use mdspace_engine::backend::{
+    IoDone, IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
+};
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
@@ -28,14 +30,14 @@ fn one_disk(seed: u64) -> (Rc<World>, Rc<Lane>, MemberId) {
 fn read_io(member: MemberId, sector: u64, sectors: usize) -> MemberIo {
     let bytes = sectors * 512;
     let into = ReadInto::Buffer(Buffer::zeroed(bytes), 0..bytes);
-    MemberIo { member, op: IoOp::Read { sector, into }, deadline: None }
+    MemberIo { member, op: IoOp::Read { sector, into }, patience: Patience::FOREVER }
 }
 
 fn write_io(member: MemberId, sector: u64, byte: u8, fua: bool) -> MemberIo {
     let mut buffer = Buffer::zeroed(512);
     buffer.fill(byte);
     let from = WriteFrom::Buffer(buffer, 0..512);
-    MemberIo { member, op: IoOp::Write { sector, from, fua }, deadline: None }
+    MemberIo { member, op: IoOp::Write { sector, from, fua }, patience: Patience::FOREVER }
 }
 
 /// Runs one task to its end and gives its result.
@@ -78,7 +80,7 @@ fn storm(seed: u64) -> u64 {
             lane.spawn(async move {
                 for turn in 0..10 {
                     let mut io = write_io(member, turn, task as u8, turn % 3 == 0);
-                    io.deadline = Some(task_lane.backend().now() + Duration::from_millis(1));
+                    io.patience = Patience::of(Duration::from_millis(1));
                     let _ = task_lane.io(io).await;
                 }
             });
@@ -102,11 +104,11 @@ fn equal_seeds_give_equal_stories_and_others_do_not() {
 fn an_io_past_its_deadline_is_answered_without_its_buffer_and_stays_in_flight() {
     let (world, lane, member) = one_disk(2);
     world.change_disk(DiskIndex(0), |disk| disk.faults.hang = Some(Hang::ForEver));
-    let deadline = Time::from_nanos(5_000_000);
-    let done = io(&world, &lane, MemberIo { deadline: Some(deadline), ..read_io(member, 0, 1) });
+    let patience = Patience::of(Duration::from_millis(5));
+    let done = io(&world, &lane, MemberIo { patience, ..read_io(member, 0, 1) });
     assert_eq!(done.result.unwrap_err().kind, IoErrorKind::Deadline);
     assert!(done.buffer.is_none());
-    assert!(world.now() >= deadline);
+    assert!(world.now() >= Time::from_nanos(5_000_000));
     assert_eq!(lane.backend().in_flight(member), 1);
     world.change_disk(DiskIndex(0), |disk| disk.faults.hang = None);
     assert!(world.run_until(|| lane.backend().in_flight(member) == 0));
@@ -119,8 +121,8 @@ fn a_late_write_still_lands() {
         let (world, lane, member) = one_disk(seed);
         let release = Time::from_nanos(50_000_000);
         world.change_disk(DiskIndex(0), |disk| disk.faults.hang = Some(Hang::Until(release)));
-        let deadline = Some(Time::from_nanos(1_000_000));
-        io(&world, &lane, MemberIo { deadline, ..write_io(member, 0, 9, false) });
+        let patience = Patience::of(Duration::from_millis(1));
+        io(&world, &lane, MemberIo { patience, ..write_io(member, 0, 9, false) });
         let early = world.disk(DiskIndex(0), |disk| sector(disk, 0));
         landed[usize::from(early == 9)] = true;
         world.run_until(|| world.flight_count() == 0);

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use mdspace_engine::backend::{IoDone, IoOp, MemberIo, ReadInto, WriteFrom};
+use mdspace_engine::backend::{IoDone, IoOp, MemberIo, Patience, ReadInto, WriteFrom};
 use mdspace_engine::lane::{Lane, OpOwner};
 use mdspace_engine::memory::{Buffer, Source};
 use mdspace_io::{LaneIo, Payload};
@@ -164,7 +164,7 @@ impl Rounds {
             MemberIo {
                 member: member.id,
                 op: op(member.first_sector + round.sector, round),
-                deadline: None,
+                patience: Patience::FOREVER,
             }
         };
         if let Some(done) = self.lane.io_direct(io, owner, (at * PARTS + part) as u64) {

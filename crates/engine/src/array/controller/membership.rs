@@ -36,7 +36,7 @@ impl Controller {
         }
         if failed.iter().any(|(_, error)| error.kind != IoErrorKind::Medium) {
             // A cable or a server takes several members at once: know them all before judging.
-            failed.extend(self.silent_members().await);
+            failed.extend(self.silent_members(&failed).await);
         }
         if failed.is_empty() {
             return self.array.views.settle();
@@ -163,7 +163,8 @@ impl Controller {
         let by_bitmap = state != MemberState::Spare;
         self.forget_twin(&superblock);
         let (flushed_sectors, bad, holes) = (0, Arc::default(), Arc::default());
-        let member = Member { id, info, superblock, state, flushed_sectors, bad, holes };
+        let is_late = false;
+        let member = Member { id, info, superblock, state, flushed_sectors, bad, holes, is_late };
         self.prepare(&member, by_bitmap).await?;
         self.members.push(member);
         if by_bitmap {

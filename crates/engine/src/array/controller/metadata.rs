@@ -4,7 +4,7 @@ use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{Features, Role, Timestamp};
 
 use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
-use crate::lane::join_all;
+use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
 use super::{Controller, Member, MemberState, WriteMode};
@@ -142,35 +142,47 @@ impl Controller {
         buffer[..bytes.len()].copy_from_slice(&bytes);
         let from = WriteFrom::Buffer(buffer, 0..whole);
         let op = IoOp::Write { sector, from, fua: true };
-        let io = MemberIo { member: member.id, op, deadline: None };
-        self.lane.io(io).await.result.map_err(|error| (member.id, error))
+        self.ask(member, op).await
+    }
+
+    /// Asks a member for something that it is failed over if it takes too long. A lane that has waited
+    /// for it as long already has the last word: its write is not to wait twice.
+    async fn ask(&self, member: &Member, op: IoOp) -> Result<(), (MemberId, IoError)> {
+        let patience = self.array.settings.write_patience();
+        let io = MemberIo { member: member.id, op, patience };
+        let asked = async { self.lane.io(io).await.result };
+        let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
+        first_of(asked, told).await.map_err(|error| (member.id, error))
     }
 
     /// Makes durable what all members were given. A member that fails is taken out; false when the
     /// array broke over it.
     pub(super) async fn flush_members(&mut self) -> bool {
         let live = self.members.iter().filter(|member| member.slot().is_some());
-        let flushes = live.map(async |member| {
-            let io = MemberIo { member: member.id, op: IoOp::Flush, deadline: None };
-            self.lane.io(io).await.result.map_err(|error| (member.id, error))
-        });
+        let flushes = live.map(|member| self.ask(member, IoOp::Flush));
         let failed = failures(join_all(flushes).await);
         failed.is_empty() || self.take_out(&failed).await
     }
 
-    /// Asks every live member whether it still answers, by reading its superblock's place.
-    pub(super) async fn silent_members(&self) -> Vec<(MemberId, IoError)> {
-        let live = self.members.iter().filter(|member| member.is_live());
-        let probes = live.map(async |member| {
-            let into = ReadInto::Buffer(Buffer::zeroed(SUPERBLOCK_BYTES), 0..SUPERBLOCK_BYTES);
-            let op = IoOp::Read { sector: member.superblock.place.sector, into };
-            let io = MemberIo { member: member.id, op, deadline: None };
-            self.lane.io(io).await.result.map_err(|error| (member.id, error))
-        });
+    /// Asks every live member but those that `failed` whether it still answers, by reading its
+    /// superblock's place.
+    pub(super) async fn silent_members(
+        &self,
+        failed: &[(MemberId, IoError)],
+    ) -> Vec<(MemberId, IoError)> {
+        let known = |member: &Member| failed.iter().any(|(id, _)| *id == member.id);
+        let others = self.members.iter().filter(|member| member.is_live() && !known(member));
+        let probes = others.map(|member| self.ask(member, probe(member.superblock.place.sector)));
         let mut failed = failures(join_all(probes).await);
         failed.retain(|(_, error)| error.kind != IoErrorKind::Medium);
         failed
     }
+}
+
+/// A read that tells whether a member answers.
+pub(super) fn probe(sector: u64) -> IoOp {
+    let into = ReadInto::Buffer(Buffer::zeroed(SUPERBLOCK_BYTES), 0..SUPERBLOCK_BYTES);
+    IoOp::Read { sector, into }
 }
 
 fn failures(results: Vec<Result<(), (MemberId, IoError)>>) -> Vec<(MemberId, IoError)> {

@@ -82,6 +82,7 @@ impl Controller {
                 MemberState::Faulty | MemberState::Lost(_) => Word::Faulty,
             },
             write_mostly: superblock.flags.write_mostly(),
+            late: member.is_late,
             failfast: superblock.flags.fail_fast(),
             corrected_errors: superblock.corrected_reads,
             recovery_offset_sectors: match member.state {

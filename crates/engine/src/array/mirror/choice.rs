@@ -208,7 +208,13 @@ fn readers(view: &ArrayView, sector: u64, sectors: u64) -> Readers<'_> {
         view.reader(piece.slot, piece.member_sector, piece.sectors).map(|member| (piece, member))
     };
     if !view.trusted(&(sector..sector + sectors)) {
-        return believed(view, sector, sectors).into_iter().find_map(reader).into_iter().collect();
+        let there = |piece: &Piece| {
+            let member = view.member(piece.slot)?;
+            member.can_wait_for(piece.member_sector, piece.sectors).then_some((*piece, member))
+        };
+        let found = believed(view, sector, sectors).iter().find_map(there);
+        // That of a late member is waited for: another copy may have other bytes.
+        return found.filter(|(_, member)| !member.is_late()).into_iter().collect();
     }
     let mut readers: Readers<'_> =
         copies(&view.geometry, sector, sectors).into_iter().filter_map(reader).collect();

@@ -2,18 +2,22 @@
 
 use std::rc::Rc;
 
-use crate::backend::{IoDone, IoErrorKind, ReadInto};
+use crate::backend::{IoDone, ReadInto};
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::join_all;
-use crate::memory::Sink;
+use crate::memory::{Buffer, Sink};
 use crate::request::RequestError;
 
 use super::super::array_lane::{ArrayLane, byte_range, sink_part};
 use super::super::claims::Mode;
-use super::super::read::{Failed, Part};
+use super::super::read::Part;
+use super::super::unread::Cause;
 use super::super::view::{ArrayView, MemberView};
 use super::choice::longest_readable;
 use super::{Copies, Region, believed, copies, region_sectors, regions};
+
+/// Who failed to read it before, and why.
+type Suspect = Option<(Slot, Cause)>;
 
 impl ArrayLane {
     /// Reads any range: each part from the member that is chosen for it, all at once; what none of
@@ -86,10 +90,9 @@ impl ArrayLane {
         }
     }
 
-    /// Whether a member that failed to read a range is to be failed for it: the user wants it so,
-    /// and another one can serve.
-    pub(in super::super) fn fails_fast(&self, failed: Failed, sector: u64, sectors: u64) -> bool {
-        let Some((slot, ..)) = failed else { return false };
+    /// Whether the member in `slot`, which failed to read a range, is to be failed for it: the user
+    /// wants it so, and another one can serve.
+    pub(in super::super) fn fails_fast(&self, slot: Slot, sector: u64, sectors: u64) -> bool {
         self.with_view(|view| {
             let can_read = |piece: &Piece| {
                 view.reader(piece.slot, piece.member_sector, piece.sectors).is_some()
@@ -110,7 +113,7 @@ impl ArrayLane {
         into: &Rc<dyn Sink>,
         out: usize,
         mode: Mode,
-        suspect: Option<Slot>,
+        suspect: Suspect,
     ) -> Result<(), RequestError> {
         let geometry = self.with_view(|view| view.geometry.clone());
         for region in regions(&geometry, sector, sectors) {
@@ -130,7 +133,7 @@ impl ArrayLane {
         into: &Rc<dyn Sink>,
         out: usize,
         mode: Mode,
-        suspect: Option<Slot>,
+        suspect: Suspect,
     ) -> Result<(), RequestError> {
         let block = self.with_view(|view| view.block_sectors);
         let mut left = vec![(region, out)];
@@ -152,54 +155,84 @@ impl ArrayLane {
         into: &Rc<dyn Sink>,
         out: usize,
         mode: Mode,
-        suspect: Option<Slot>,
+        suspect: Suspect,
     ) -> bool {
         let mut unreadable = Vec::new();
-        for piece in self.by_preference(region, suspect) {
-            let view = self.view();
-            let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
-            let Some(member) = reader else { continue };
-            let bytes = byte_range(0, piece.sectors);
-            let buffer = self.lane.backend().allocate(bytes.len());
-            let done = self.read_piece(piece, member, ReadInto::Buffer(buffer, bytes)).await;
-            match done.result {
-                Ok(()) => {
-                    let block = done.buffer.expect("a finished read returns its buffer");
-                    self.put(into, out, &block);
-                    if mode == Mode::Exclusive {
-                        for piece in &unreadable {
-                            self.mend_copy(piece, &block).await;
-                        }
-                    }
-                    self.recycle(Some(block));
-                    return true;
+        let mut found = None;
+        let range = region.sector..region.sector + region.sectors();
+        // Members that are late come last, and have all the time that they need; but where copies may
+        // differ the one that is believed is waited for at once.
+        let trusted = self.with_view(|view| view.trusted(&range));
+        for waits in if trusted { &[false, true][..] } else { &[true] } {
+            for piece in self.by_preference(region, suspect) {
+                if found.is_none() {
+                    found = self.try_copy(region, piece, *waits, &mut unreadable).await;
                 }
-                Err(error) if error.kind == IoErrorKind::Medium => {
-                    let failed = Some((piece.slot, member.id, error));
-                    match self.fails_fast(failed, region.sector, region.sectors()) {
-                        true => self.array.mailbox.member_failed_fast(member.id, error),
-                        false => unreadable.push(piece),
-                    }
-                }
-                Err(error) => self.array.mailbox.member_failed(member.id, error),
             }
-            self.recycle(done.buffer);
         }
-        false
+        let Some(block) = found else { return false };
+        self.put(into, out, &block);
+        if mode == Mode::Exclusive {
+            for piece in &unreadable {
+                self.mend_copy(piece, &block).await;
+            }
+        }
+        self.recycle(Some(block));
+        true
+    }
+
+    /// Reads one copy if it can be read; with `waits` also one of a member that is late.
+    async fn try_copy(
+        &self,
+        region: &Region,
+        piece: Piece,
+        waits: bool,
+        unreadable: &mut Vec<Piece>,
+    ) -> Option<Buffer> {
+        let view = self.view();
+        let member = view.member(piece.slot)?;
+        let there = match waits {
+            false => member.can_read(piece.member_sector, piece.sectors),
+            true => member.can_wait_for(piece.member_sector, piece.sectors),
+        };
+        if !there || unreadable.contains(&piece) {
+            return None;
+        }
+        let bytes = byte_range(0, piece.sectors);
+        let buffer = self.lane.backend().allocate(bytes.len());
+        let into = ReadInto::Buffer(buffer, bytes);
+        let done = match waits {
+            false => self.read_piece(piece, member, into).await,
+            true => self.read_patiently(member, piece.member_sector, into).await?,
+        };
+        let Err(error) = done.result else {
+            return Some(done.buffer.expect("a finished read returns its buffer"));
+        };
+        self.recycle(done.buffer);
+        if self.report_read(member.id, error) == Cause::Unreadable {
+            match self.fails_fast(piece.slot, region.sector, region.sectors()) {
+                true => self.array.mailbox.member_failed_fast(member.id, error),
+                false => unreadable.push(piece),
+            }
+        }
+        None
     }
 
     /// The copies in the order in which to try them: where mirrors may differ always the same first
-    /// one; elsewhere the one that failed comes first, to be tried again under the claim, or last, if
-    /// it is to be failed for it.
-    fn by_preference(&self, region: &Region, suspect: Option<Slot>) -> Copies {
+    /// one; elsewhere one with unreadable sectors comes first, to be tried again under the claim, or
+    /// last, if it is to be failed for them, or has not answered.
+    fn by_preference(&self, region: &Region, suspect: Suspect) -> Copies {
         let view = self.view();
         let mut copies = believed(&view, region.sector, region.sectors());
         if view.trusted(&(region.sector..region.sector + region.sectors())) {
             let fails_fast = |slot| view.member(slot).is_some_and(|member| member.failfast);
-            match suspect {
-                Some(slot) if fails_fast(slot) => copies.sort_by_key(|piece| piece.slot == slot),
-                suspect => copies.sort_by_key(|piece| Some(piece.slot) != suspect),
-            }
+            copies.sort_by_key(|piece| match suspect {
+                Some((slot, cause)) if slot == piece.slot => match cause {
+                    Cause::Unreadable if !fails_fast(slot) => 0,
+                    _ => 2,
+                },
+                _ => 1,
+            });
         }
         copies
     }

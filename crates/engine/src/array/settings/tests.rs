@@ -49,7 +49,9 @@ fn what_is_fixed_is_refused_while_the_array_runs() {
 fn every_key_that_may_change_takes_its_range_and_nothing_beyond() {
     let settings = parity(StartSettings::default());
     for key in settings.keys() {
-        let Takes::Number(range) = &key.takes else { panic!("parity levels have numbers only") };
+        let (Takes::Number(range) | Takes::Seconds(range)) = &key.takes else {
+            panic!("parity levels have numbers only")
+        };
         let (first, last) = (*range.start(), *range.end());
         assert!(range.contains(&value(&settings, key.name)), "the default of {}", key.name);
         for good in [first, last] {
@@ -90,4 +92,28 @@ fn a_level_has_its_own_keys_only() {
         assert!(settings.values().iter().all(|(name, _)| *name != key));
     }
     assert!(Settings::new(StartSettings::default(), Levels::Others).values().is_empty());
+}
+
+#[test]
+fn seconds_are_taken_and_shown_to_the_millisecond() {
+    let settings = Settings::new(StartSettings::default(), Levels::Mirrors);
+    assert_eq!(word(&settings, "read_deadline"), "1");
+    let shown = [("0.5", "0.5"), ("2.050", "2.05"), ("7.", "7"), ("0", "0"), ("0.001", "0.001")];
+    for (given, shown) in shown {
+        settings.set("read_deadline", given).unwrap();
+        assert_eq!(word(&settings, "read_deadline"), shown);
+    }
+    for bad in ["0.0001", "3600.001", "-1", "1s", ".", "", "1.+1", "99999999999"] {
+        let refused = settings.set("read_deadline", bad).unwrap_err().to_string();
+        assert!(refused.contains("from 0 to 3600"), "{bad}: {refused}");
+    }
+    assert_eq!(word(&settings, "read_deadline"), "0.001", "a refusal changes nothing");
+}
+
+#[test]
+fn a_level_that_cannot_do_without_a_member_has_no_deadlines() {
+    let settings = Settings::new(StartSettings::default(), Levels::Others);
+    assert_eq!(settings.read_patience(), Patience::FOREVER);
+    assert_eq!(settings.write_patience(), Patience::FOREVER);
+    assert!(settings.set("write_deadline", "3").is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::backend::{IoErrorKind, ReadInto};
+use crate::backend::ReadInto;
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::join_all;
 use crate::memory::Buffer;
@@ -11,6 +11,8 @@ use super::super::array_lane::{ArrayLane, MemberWrite, byte_range};
 use super::super::claims::Mode;
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::{believed, region_sectors};
+use super::super::unread::Cause;
+use super::super::view::MemberView;
 use super::row_window::finish;
 use super::{SyncKind, WindowError};
 
@@ -60,7 +62,8 @@ async fn recover(
     let _claim = claim(port, geometry, sector, sectors, Mode::Exclusive).await;
     let others = believed(&port.view(), sector, sectors);
     let others = others.into_iter().filter(|piece| piece.slot != slot);
-    let block = first_readable(port, others).await.ok_or(WindowError::Failed)?;
+    let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
+    let block = first_readable(port, others, trusted).await?;
     let view = port.view();
     let Some(member) = view.member(slot) else { return Ok(()) };
     let io = port.write_member(member, member_sector, whole_buffer(block), false);
@@ -80,6 +83,11 @@ async fn compare(
     let _claim = claim(port, geometry, sector, sectors, mode).await;
     let pieces = believed(&port.view(), sector, sectors);
     let mut found = join_all(pieces.iter().map(|piece| read(port, piece))).await;
+    if found.iter().any(|copy| matches!(copy, Found::Late)) {
+        // Nobody answers for it here.
+        found.into_iter().for_each(|copy| copy.recycle(port));
+        return Err(WindowError::Late);
+    }
     let model = found.iter().position(|copy| matches!(copy, Found::Block(..)));
     let model = found.swap_remove(model.ok_or(WindowError::Failed)?);
     let Found::Block(_, model) = model else { unreachable!("just found") };
@@ -87,7 +95,7 @@ async fn compare(
     let mut differs = false;
     for copy in found {
         let place = match copy {
-            Found::None => continue,
+            Found::None | Found::Late => continue,
             Found::Unreadable(piece) => piece,
             Found::Block(piece, block) => {
                 let same = *block == *model;
@@ -116,25 +124,48 @@ async fn compare(
 enum Found {
     /// No member may be read for it now.
     None,
+    /// Its member is late.
+    Late,
     /// Its sectors cannot be read.
     Unreadable(Piece),
     /// Its bytes.
     Block(Piece, Buffer),
 }
 
-async fn first_readable(port: &ArrayLane, pieces: impl Iterator<Item = Piece>) -> Option<Buffer> {
-    for piece in pieces {
-        if let Found::Block(_, block) = read(port, &piece).await {
-            return Some(block);
+impl Found {
+    fn recycle(self, port: &ArrayLane) {
+        if let Self::Block(_, block) = self {
+            port.recycle(Some(block));
         }
     }
-    None
+}
+
+async fn first_readable(
+    port: &ArrayLane,
+    pieces: impl Iterator<Item = Piece>,
+    trusted: bool,
+) -> Result<Buffer, WindowError> {
+    let mut why = WindowError::Failed;
+    for piece in pieces {
+        match read(port, &piece).await {
+            Found::Block(_, block) => return Ok(block),
+            Found::Late if trusted => why = WindowError::Late,
+            // Users were answered from this copy, and others may differ.
+            Found::Late => return Err(WindowError::Late),
+            Found::None | Found::Unreadable(_) => {}
+        }
+    }
+    Err(why)
 }
 
 async fn read(port: &ArrayLane, piece: &Piece) -> Found {
     let view = port.view();
     let Some(member) = view.reader(piece.slot, piece.member_sector, piece.sectors) else {
-        return Found::None;
+        let waits = |member: &MemberView| member.can_wait_for(piece.member_sector, piece.sectors);
+        return match view.member(piece.slot).is_some_and(waits) {
+            true => Found::Late,
+            false => Found::None,
+        };
     };
     let bytes = byte_range(0, piece.sectors);
     let buffer = port.lane.backend().allocate(bytes.len());
@@ -144,9 +175,9 @@ async fn read(port: &ArrayLane, piece: &Piece) -> Found {
         return Found::Block(*piece, done.buffer.expect("a finished read returns its buffer"));
     };
     port.recycle(done.buffer);
-    if error.kind == IoErrorKind::Medium {
-        return Found::Unreadable(*piece);
+    match port.report_read(member.id, error) {
+        Cause::Unreadable => Found::Unreadable(*piece),
+        Cause::Late => Found::Late,
+        Cause::Lost => Found::None,
     }
-    port.array.mailbox.member_failed(member.id, error);
-    Found::None
 }

@@ -9,8 +9,10 @@ use super::super::array_lane::{ArrayLane, MemberWrite};
 use super::super::blocks::Blocks;
 use super::super::claims::{Columns, Mode};
 use super::super::member_writes::whole_buffer;
-use super::super::plan::{Place, Places, Span};
+use super::super::plan::{Place, Span};
 use super::super::reconstruct::{by_exponent, columns_bytes, row_state, slot_of};
+use super::super::unread::Unread;
+use super::super::view::ArrayView;
 use super::{SyncKind, WindowError};
 
 /// Does one window; gives the sectors of parity that were wrong.
@@ -44,12 +46,12 @@ async fn recover(
     columns: &Columns,
     slots: &[Slot],
 ) -> Result<(), WindowError> {
-    let mut unreadable = Places::default();
+    let mut unread = Unread::of_sync();
     let mut writes = Vec::new();
     for slot in slots {
         let place = place_of(map, row, *slot);
-        let rebuilt = port.read_for_rebuild(map, row, columns, place, &mut unreadable).await;
-        let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns))?;
+        let rebuilt = port.read_for_rebuild(map, row, columns, place, &mut unread).await;
+        let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns, &unread))?;
         let block = blocks.take(place).expect("just rebuilt");
         port.recycle_all(blocks);
         let view = port.view();
@@ -61,7 +63,10 @@ async fn recover(
     finish(port, writes).await
 }
 
-fn why_not(port: &ArrayLane, row: &Row, columns: &Columns) -> WindowError {
+fn why_not(port: &ArrayLane, row: &Row, columns: &Columns, unread: &Unread) -> WindowError {
+    if unread.any_late() || port.with_view(ArrayView::any_late) {
+        return WindowError::Late;
+    }
     let start = row.member_sector();
     let range = start + u64::from(columns.start)..start + u64::from(columns.end);
     match port.with_view(|view| view.doubted.overlaps(&range)) {
@@ -78,9 +83,9 @@ async fn compare(
     columns: &Columns,
     mend: bool,
 ) -> Result<u64, WindowError> {
-    let mut unreadable = Places::default();
-    let mut blocks = read_whole(port, map, row, columns, &mut unreadable).await?;
-    let state = row_state(&port.view(), map, row, columns, &unreadable);
+    let mut unread = Unread::of_sync();
+    let mut blocks = read_whole(port, map, row, columns, &mut unread).await?;
+    let state = row_state(&port.view(), map, row, columns, &unread);
     let (p, q) = {
         let length = columns_bytes(columns);
         port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length)
@@ -93,7 +98,7 @@ async fn compare(
         let Some(fresh) = fresh else { continue };
         let known = blocks.take(place);
         // What could not be read is written again; it is not known to be wrong.
-        let mut differs = known.is_none() && unreadable.has(place);
+        let mut differs = known.is_none() && unread.is_unreadable(place);
         let old = known.iter().flat_map(|known| known.chunks(4096));
         let pages = fresh.chunks(4096).zip(old).map(|(new, old)| new != old);
         for (page, page_differs) in pages.enumerate() {
@@ -117,7 +122,7 @@ async fn compare(
         let block = blocks.take(place);
         // Computed from parity: that of a row which was in sync.
         if mend
-            && unreadable.has(place)
+            && unread.is_unreadable(place)
             && state.parity_trusted
             && let Some(member) = view.member(slot_of(row, state.data_count, place))
             && let Some(block) = block
@@ -141,10 +146,14 @@ async fn read_whole(
     map: &ParityGeometry,
     row: &Row,
     columns: &Columns,
-    unreadable: &mut Places,
+    unread: &mut Unread,
 ) -> Result<Blocks, WindowError> {
     loop {
-        let state = row_state(&port.view(), map, row, columns, unreadable);
+        // What is compared must be read: nobody answers for a late member here.
+        if unread.any_late() || port.with_view(ArrayView::any_late) {
+            return Err(WindowError::Late);
+        }
+        let state = row_state(&port.view(), map, row, columns, unread);
         let places = 0..state.data_count + state.parity_count;
         let readable = places.filter(|&place| state.readable.has(place));
         let spans: Vec<_> =
@@ -155,7 +164,7 @@ async fn read_whole(
             return Err(WindowError::Failed);
         }
         let mut blocks = Blocks::default();
-        if port.read_spans(row, &state, columns, &spans, &mut blocks, unreadable).await {
+        if port.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
             port.solve_all(row, &state, columns, &mut blocks);
             return Ok(blocks);
         }

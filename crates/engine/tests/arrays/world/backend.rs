@@ -25,8 +25,17 @@ pub(crate) struct RamBackend {
     clock: Rc<Cell<u64>>,
     answers: Answers,
     random: RefCell<Random>,
-    held: RefCell<Vec<(Ticket, MemberIo)>>,
+    held: RefCell<Vec<Held>>,
     pool: Rc<BufferPool>,
+}
+
+/// An I/O under way.
+struct Held {
+    ticket: Ticket,
+    io: MemberIo,
+    deadline: Option<Time>,
+    /// Nobody waits for it any more: its deadline has answered it.
+    is_late: bool,
 }
 
 impl RamBackend {
@@ -45,7 +54,7 @@ impl RamBackend {
         let late = self.pass_deadlines(lane);
         let all = std::mem::take(&mut *self.held.borrow_mut());
         let (hung, mut ready): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|(_, io)| self.hangs(io));
+            all.into_iter().partition(|held| self.hangs(&held.io));
         self.held.borrow_mut().extend(hung);
         if ready.is_empty() {
             return late;
@@ -53,9 +62,12 @@ impl RamBackend {
         let count = self.random.borrow_mut().below(ready.len() as u64 + 1);
         for _ in 0..count {
             let at = self.random.borrow_mut().below(ready.len() as u64) as usize;
-            let (ticket, io) = ready.swap_remove(at);
-            let done = self.run(io);
-            lane.complete(ticket, done);
+            let held = ready.swap_remove(at);
+            let done = self.run(held.io, held.is_late);
+            match held.is_late {
+                true => drop(done.buffer),
+                false => lane.complete(held.ticket, done),
+            }
         }
         self.held.borrow_mut().extend(ready);
         true
@@ -73,25 +85,28 @@ impl RamBackend {
         disk.hangs_in.as_ref().is_some_and(|range| range.contains(&sector))
     }
 
-    /// Answers what hangs beyond its deadline; the memory stays with the disk.
+    /// Answers what hangs beyond its deadline; the disk still has it, and may do it later.
     fn pass_deadlines(&self, lane: &Lane) -> bool {
         let now = self.now();
-        let past = |io: &MemberIo| self.hangs(io) && io.deadline.is_some_and(|when| when <= now);
-        let all = std::mem::take(&mut *self.held.borrow_mut());
-        let (past, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, io)| past(io));
-        self.held.borrow_mut().extend(rest);
-        let any = !past.is_empty();
-        for (ticket, io) in past {
-            drop(io);
+        let mut late = Vec::new();
+        for held in self.held.borrow_mut().iter_mut() {
+            let past = held.deadline.is_some_and(|when| when <= now);
+            if past && !held.is_late && self.hangs(&held.io) {
+                held.is_late = true;
+                late.push(held.ticket);
+            }
+        }
+        for &ticket in &late {
             let error = IoError { kind: IoErrorKind::Deadline, errno: 0 };
             lane.complete(ticket, IoDone { result: Err(error), buffer: None });
         }
-        any
+        !late.is_empty()
     }
 
     /// When the next I/O that hangs is to be given up.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.held.borrow().iter().filter_map(|(_, io)| io.deadline).min()
+        let held = self.held.borrow();
+        held.iter().filter(|held| !held.is_late).filter_map(|held| held.deadline).min()
     }
 
     /// Drops what is under way, as a crash does.
@@ -99,7 +114,8 @@ impl RamBackend {
         self.held.borrow_mut().clear();
     }
 
-    fn run(&self, io: MemberIo) -> IoDone {
+    /// Lets the disk do it. What a late read brings goes nowhere.
+    fn run(&self, io: MemberIo, is_late: bool) -> IoDone {
         let mut disk = self.disks.disk(usize::from(io.member.index));
         let (result, buffer) = match io.op {
             IoOp::Read { sector, into: ReadInto::Buffer(mut buffer, range) } => {
@@ -108,7 +124,7 @@ impl RamBackend {
             IoOp::Read { sector, into: ReadInto::Sink(sink, range) } => {
                 let mut bytes = vec![0; range.len()];
                 let result = disk.read(sector, &mut bytes);
-                if result.is_ok() {
+                if result.is_ok() && !is_late {
                     sink.put(range.start, &bytes);
                 }
                 (result, None)
@@ -139,9 +155,10 @@ fn taken(from: WriteFrom) -> (Vec<u8>, Option<Buffer>) {
 impl Backend for RamBackend {
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
         match self.answers {
-            Answers::AtOnce if !self.hangs(&io) => Submitted::Done(self.run(io)),
+            Answers::AtOnce if !self.hangs(&io) => Submitted::Done(self.run(io, false)),
             Answers::AtOnce | Answers::Shuffled => {
-                self.held.borrow_mut().push((ticket, io));
+                let deadline = io.patience.deadline(self.now());
+                self.held.borrow_mut().push(Held { ticket, io, deadline, is_late: false });
                 Submitted::Pending
             }
         }
@@ -150,7 +167,7 @@ impl Backend for RamBackend {
     fn cancel(&self, _: Ticket) {}
 
     fn in_flight(&self, member: MemberId) -> usize {
-        self.held.borrow().iter().filter(|(_, io)| io.member == member).count()
+        self.held.borrow().iter().filter(|held| held.io.member == member).count()
     }
 
     fn now(&self) -> Time {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mdspace_engine::backend::{IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use mdspace_engine::backend::{
+    IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
+};
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::Buffer;
 
@@ -19,14 +21,14 @@ fn lane(names: &[&str]) -> (LocalLane, Vec<MemberId>) {
 
 fn read(member: MemberId, sector: u64) -> MemberIo {
     let into = ReadInto::Buffer(Buffer::zeroed(4096), 0..4096);
-    MemberIo { member, op: IoOp::Read { sector, into }, deadline: None }
+    MemberIo { member, op: IoOp::Read { sector, into }, patience: Patience::FOREVER }
 }
 
 fn write(member: MemberId, sector: u64, byte: u8) -> MemberIo {
     let mut buffer = Buffer::zeroed(4096);
     buffer.fill(byte);
     let from = WriteFrom::Buffer(buffer, 0..4096);
-    MemberIo { member, op: IoOp::Write { sector, from, fua: false }, deadline: None }
+    MemberIo { member, op: IoOp::Write { sector, from, fua: false }, patience: Patience::FOREVER }
 }
 
 async fn first_byte(lane: &Lane, member: MemberId, sector: u64) -> u8 {
@@ -81,7 +83,7 @@ fn a_failing_member_reports_a_medium_error_and_keeps_the_old_bytes() {
             assert_eq!(done.result.unwrap_err().kind, IoErrorKind::Medium);
             assert!(done.buffer.is_some());
         }
-        let flush = MemberIo { member, op: IoOp::Flush, deadline: None };
+        let flush = MemberIo { member, op: IoOp::Flush, patience: Patience::FOREVER };
         assert_eq!(lane.io(flush).await.result, Ok(()));
     });
 }
@@ -91,8 +93,8 @@ fn a_hanging_io_misses_its_deadline_and_can_be_cancelled() {
     let (local, members) = lane(&["null:64M?hang=1&hang_time=3600s"]);
     let (lane, member) = (local.lane().clone(), members[0]);
     local.block_on(async move {
-        let deadline = Some(lane.backend().now() + Duration::from_millis(2));
-        let late = lane.io(MemberIo { deadline, ..read(member, 0) }).await;
+        let patience = Patience::of(Duration::from_millis(2));
+        let late = lane.io(MemberIo { patience, ..read(member, 0) }).await;
         assert_eq!(late.result.unwrap_err().kind, IoErrorKind::Deadline);
         assert_eq!(lane.backend().in_flight(member), 1, "the device still has it");
         let io = lane.io(read(member, 0));

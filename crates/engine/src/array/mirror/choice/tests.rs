@@ -27,6 +27,7 @@ fn view_of(level: Level, layout: u32, disks: u16, change: impl Fn(&mut MemberVie
             id: MemberId { index, generation: 0 },
             data_offset: 0,
             readable_sectors: u64::MAX,
+            filled_sectors: u64::MAX,
             bad: Arc::default(),
             holes: Arc::default(),
             write_mostly: false,

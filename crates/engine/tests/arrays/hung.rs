@@ -1,0 +1,259 @@
+//! Members that do not answer: others answer for them, and what they do late changes nothing.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use mdspace_engine::array::Action;
+use mdspace_engine::assembly::{LeftOut, Reason};
+use mdspace_engine::request::{Request, RequestError};
+use mdspace_engine::status::{ArrayState, MemberState, SyncAction, SyncEnd};
+
+use crate::shapes::{self, Shape};
+use crate::world::{Pending, SECTOR, Setup, World};
+
+const SECOND_MS: u64 = 1000;
+
+fn hang(world: &World, disk: usize) {
+    world.disks.disk(disk).hangs_in = Some(0..u64::MAX);
+}
+
+/// Hangs a member that reads of the whole array need.
+fn hang_one_that_is_read(world: &mut World) -> usize {
+    world.disks.reset_counts();
+    world.verify();
+    let reads = |disk: &usize| world.disks.disk(*disk).sectors_read();
+    let disk = (0..usize::from(world.shape().disks)).max_by_key(reads).unwrap();
+    hang(world, disk);
+    disk
+}
+
+fn go_on(world: &World, disk: usize) {
+    world.disks.disk(disk).hangs_in = None;
+}
+
+/// A read of all sectors whose bytes are looked at later.
+fn start_read(world: &World) -> (Pending, Rc<RefCell<Vec<u8>>>) {
+    let into = Rc::new(RefCell::new(vec![0xa5; world.sectors() as usize * SECTOR]));
+    let request = Request::Read { sector: 0, into: into.clone() };
+    (world.start(0, request), into)
+}
+
+fn write_all(world: &mut World, byte: u8) -> Result<(), RequestError> {
+    let bytes = vec![byte; world.sectors() as usize * SECTOR];
+    world.remember(0, &bytes);
+    world.write(0, bytes)
+}
+
+#[test]
+fn others_answer_for_a_member_that_answers_no_read() {
+    for (seed, shape) in (1..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+        world.write_many(5);
+        // Else the flush before the clean mark would fail it, as a bitmap that is cleared would.
+        world.wait_clean();
+        let hung = hang_one_that_is_read(&mut world);
+        let before = world.now_ms();
+        world.read(0, world.sectors()).unwrap();
+        let took = world.now_ms() - before;
+        assert!(took <= SECOND_MS + 1, "{took} ms ({world})");
+        // From then on it is known to be late.
+        world.verify();
+        assert!(world.now_ms() - before <= SECOND_MS + 1, "{world}");
+        assert_eq!(world.member_state(hung), Some(MemberState::InSync), "{world}");
+        assert!(world.status().members[hung].late, "{world}");
+        go_on(&world, hung);
+        world.wait_status("an answer", |status| status.members.iter().all(|member| !member.late));
+        world.write_many(5);
+        world.verify();
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+/// What the test above would show if nobody answered for the member.
+#[test]
+fn without_a_deadline_a_hung_member_hangs_its_reads() {
+    for (seed, shape) in (100..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_deadline", "0");
+        world.wait_clean();
+        let disk = hang_one_that_is_read(&mut world);
+        let hung: Vec<_> = (0..world.sectors() / 8).map(|at| world.start_read(at * 8, 8)).collect();
+        world.rounds(10_000);
+        assert!(hung.iter().any(|read| !read.has_ended()), "{world}");
+        go_on(&world, disk);
+        hung.iter().for_each(|read| world.end(read).unwrap());
+    }
+}
+
+#[test]
+fn a_member_that_takes_no_write_is_failed_and_what_it_does_late_changes_nothing() {
+    for (seed, shape) in (200..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(5);
+        hang(&world, 1);
+        let before = world.now_ms();
+        write_all(&mut world, 1).unwrap();
+        let took = world.now_ms() - before;
+        assert!(took <= 11 * SECOND_MS, "{took} ms ({world})");
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+        write_all(&mut world, 2).unwrap();
+        go_on(&world, 1);
+        world.rounds(1000);
+        world.verify();
+        world.crash();
+        let left_out = world.assemble_with_force().unwrap();
+        let faulty = LeftOut { member: "disk1".to_owned(), reason: Reason::Faulty };
+        assert_eq!(left_out, [faulty], "{world}");
+        world.verify();
+    }
+}
+
+/// The write may find the array clean: then the superblock write is the first to hang.
+#[test]
+fn superblocks_bits_and_flushes_have_the_deadline_too() {
+    for (seed, shape) in (300..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.wait_clean();
+        hang(&world, 0);
+        let before = world.now_ms();
+        write_all(&mut world, 3).unwrap();
+        assert!(world.now_ms() - before <= 11 * SECOND_MS, "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        go_on(&world, 0);
+
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(1);
+        hang(&world, 0);
+        let before = world.now_ms();
+        world.serve(1, Request::Flush).unwrap();
+        assert!(world.now_ms() - before <= 11 * SECOND_MS, "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        world.verify();
+    }
+}
+
+/// An error would be worse than a late answer.
+#[test]
+fn the_last_member_that_can_answer_is_waited_for() {
+    for (seed, shape) in (400..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+        world.write_many(5);
+        let last = usize::from(shape.disks) - 1;
+        let lost = if shape.level.has_parity() { shape.can_lose() } else { last };
+        let may_lose = |disk: &usize| shape.level.has_parity() || *disk < shape.can_lose();
+        (0..lost).filter(may_lose).for_each(|disk| world.fail(disk));
+        world.wait_clean();
+        (shape.can_lose()..usize::from(shape.disks)).for_each(|disk| hang(&world, disk));
+        let (read, bytes) = start_read(&world);
+        world.sleep_ms(4 * SECOND_MS);
+        assert!(!read.has_ended(), "{world}");
+        (0..usize::from(shape.disks)).for_each(|disk| go_on(&world, disk));
+        world.end(&read).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.compare(0, &bytes.borrow());
+    }
+}
+
+#[test]
+fn who_waits_for_a_member_that_is_failed_meanwhile_hears_of_it() {
+    for (seed, shape) in (500..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+        (0..shape.can_lose()).for_each(|disk| world.fail(disk));
+        world.wait_clean();
+        hang(&world, shape.can_lose());
+        let (read, _) = start_read(&world);
+        world.sleep_ms(5 * SECOND_MS);
+        assert!(!read.has_ended(), "{world}");
+        let write = world.start(1, Request::Flush);
+        assert_eq!(world.end(&write), Err(RequestError::Lost), "{world}");
+        assert_eq!(world.end(&read), Err(RequestError::Lost), "{world}");
+        assert_eq!(world.status().state, ArrayState::Broken, "{world}");
+    }
+}
+
+/// Mirrors may differ before their first resync: an answer from another one could be taken back.
+#[test]
+fn where_mirrors_may_differ_nobody_answers_for_the_one_that_is_read() {
+    for (seed, shape) in (600..).zip([shapes::RAID1, shapes::RAID10]) {
+        let mut world = World::created(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        assert_ne!(world.status().sync.last_end, Some(SyncEnd::Complete), "{world}");
+        world.learn();
+        let all: Vec<usize> = (0..usize::from(shape.disks)).collect();
+        all.iter().for_each(|&disk| hang(&world, disk));
+        let (read, bytes) = start_read(&world);
+        world.sleep_ms(5 * SECOND_MS);
+        assert!(!read.has_ended(), "{world}");
+        all.iter().skip(1).step_by(2).for_each(|&disk| go_on(&world, disk));
+        world.sleep_ms(5 * SECOND_MS);
+        assert!(!read.has_ended(), "{world}");
+        all.iter().for_each(|&disk| go_on(&world, disk));
+        world.end(&read).unwrap();
+        world.compare(0, &bytes.borrow());
+    }
+}
+
+#[test]
+fn a_check_waits_for_a_late_member_and_ends_when_told_to() {
+    for (seed, shape) in (700..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+        world.write_many(5);
+        world.wait_clean();
+        hang(&world, 1);
+        world.command(Action::Check).unwrap();
+        world.sleep_ms(3 * SECOND_MS);
+        assert_eq!(world.status().sync.action, SyncAction::Check, "{world}");
+        world.command(Action::Idle).unwrap();
+        let before = world.now_ms();
+        world.wait_idle();
+        assert!(world.now_ms() - before <= 2 * SECOND_MS, "{world}");
+        world.command(Action::Check).unwrap();
+        world.sleep_ms(3 * SECOND_MS);
+        go_on(&world, 1);
+        world.wait_idle();
+        let status = world.status();
+        assert_eq!(status.mismatch_sectors, 0, "{world}");
+        assert_eq!(status.sync.skipped.sectors, 0, "{world}");
+        assert_eq!(status.degraded(), 0, "{world}");
+    }
+}
+
+#[test]
+fn a_level_without_redundancy_waits() {
+    for (seed, shape) in (800..).zip(shapes::plain()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        hang(&world, 0);
+        let (read, bytes) = start_read(&world);
+        let from = Rc::new(vec![9; SECTOR * world.sectors() as usize]);
+        let flush = world.start(0, Request::Flush);
+        world.sleep_ms(100 * SECOND_MS);
+        assert!(!read.has_ended() && !flush.has_ended(), "{world}");
+        go_on(&world, 0);
+        world.end(&read).unwrap();
+        world.end(&flush).unwrap();
+        world.compare(0, &bytes.borrow());
+        world.write(0, from.to_vec()).unwrap();
+    }
+}
+
+/// Hanging and going on at any moment, between reads and writes of several lanes: nothing is lost.
+#[test]
+fn members_that_hang_now_and_then_harm_nothing() {
+    for (seed, shape) in (900..).zip(shapes::redundant().into_iter().cycle().take(60)) {
+        let mut world =
+            World::synced(Setup::shuffled(Shape { bitmap: seed % 2 == 0, ..shape }, seed));
+        for _ in 0..6 {
+            let disk = world.random.below(shape.disks.into()) as usize;
+            hang(&world, disk);
+            let read = start_read(&world);
+            let hung_ms = world.random.below(3 * SECOND_MS);
+            world.sleep_ms(hung_ms);
+            go_on(&world, disk);
+            world.end(&read.0).unwrap();
+            world.compare(0, &read.1.borrow());
+            world.write_many(2);
+            world.verify();
+        }
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
