@@ -22,6 +22,9 @@ impl Simulation {
         }
         let calm = self.settings.calm_requests;
         self.next_happening = self.pending.answered + self.random.within(calm / 2..calm * 2);
+        // It takes the place of a request: where restarts come faster than everything is read back after
+        // one, users would never come to an end.
+        self.requests_left = self.requests_left.saturating_sub(1);
         let drawn = self.random.weighted(&self.settings.happenings);
         match drawn {
             Some(index) => self.happen(Happening::ALL[index]),
