@@ -4,6 +4,7 @@
 //! and the controller's mailbox. Each lane has an [`ArrayLane`], where requests run from start to
 //! finish. The controller, a task of lane 0, is the one owner of membership: lanes report, it decides.
 
+mod adoption;
 mod array_lane;
 mod blocks;
 pub mod cache;

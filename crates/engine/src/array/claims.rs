@@ -4,9 +4,13 @@
 //! row, because two writes to different members at one offset share P and Q. Claims are held across
 //! I/O; the shard's lock is held for a scan of a short list and no longer. Waiters are served in the
 //! order of their arrival, so that neither sync nor users starve.
+//!
+//! A write that waits may *offer* what it writes, as a plain value. Whichever write is granted first then
+//! takes those along that wait for it alone: the lanes of these keep their memory and wait for the end.
 
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,6 +21,9 @@ use std::task::{Context, Poll, Waker};
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+
+use write::WriteSide;
+pub use write::{AcquireWrite, Offer, Taken, WriteClaim};
 
 /// Columns of a row: sectors inside the chunk.
 pub type Columns = Range<u32>;
@@ -58,6 +65,15 @@ struct Held {
 struct Waiter {
     granted: AtomicBool,
     waker: Mutex<Option<Waker>>,
+    write: Mutex<WriteSide>,
+}
+
+impl Waiter {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
 }
 
 impl Held {
@@ -112,33 +128,45 @@ impl Claims {
             }
             if table.waiting.is_empty() { Vec::new() } else { table.grant() }
         };
-        for waiter in woken {
-            if let Some(waker) = waiter.waker.lock().take() {
-                waker.wake();
-            }
-        }
+        woken.into_iter().for_each(|(_, waiter)| waiter.wake());
     }
 }
 
 impl Table {
-    /// Grants what no holder and no earlier waiter stands against.
-    fn grant(&mut self) -> Vec<Arc<Waiter>> {
-        let mut granted = Vec::new();
+    /// Grants what no holder and no earlier waiter stands against, or has it taken along by a write
+    /// that is granted now.
+    fn grant(&mut self) -> Vec<(u64, Arc<Waiter>)> {
+        let mut granted: Vec<(u64, Arc<Waiter>)> = Vec::new();
         let mut still: VecDeque<(Held, Arc<Waiter>)> = VecDeque::new();
         for (wanted, waiter) in std::mem::take(&mut self.waiting) {
-            let blocked = self.held.iter().any(|held| held.conflicts(&wanted))
-                || still.iter().any(|(ahead, _)| ahead.conflicts(&wanted));
-            if blocked {
+            if still.iter().any(|(ahead, _)| ahead.conflicts(&wanted)) {
                 still.push_back((wanted, waiter));
                 continue;
             }
-            self.held.push(wanted);
-            waiter.granted.store(true, Ordering::Release);
-            granted.push(waiter);
+            let mut against = self.held.iter_mut().filter(|held| held.conflicts(&wanted));
+            let (first, second) = (against.next(), against.next());
+            match (first, second) {
+                (None, _) => {
+                    waiter.granted.store(true, Ordering::Release);
+                    granted.push((wanted.id, waiter));
+                    self.held.push(wanted);
+                }
+                (Some(owner), None) if takes_along(&granted, owner.id, &waiter) => {
+                    owner.columns.start = owner.columns.start.min(wanted.columns.start);
+                    owner.columns.end = owner.columns.end.max(wanted.columns.end);
+                }
+                _ => still.push_back((wanted, waiter)),
+            }
         }
         self.waiting = still;
         granted
     }
+}
+
+/// Whether the owner was granted just now, and takes the waiting write along.
+fn takes_along(granted: &[(u64, Arc<Waiter>)], owner: u64, waiter: &Arc<Waiter>) -> bool {
+    let owner = granted.iter().find(|(id, _)| *id == owner);
+    owner.is_some_and(|(_, owner)| write::take_along(owner, waiter))
 }
 
 /// Waits for a claim. Dropped early, it leaves no trace.
@@ -148,28 +176,44 @@ pub struct Acquire<'a> {
     waiter: Option<Arc<Waiter>>,
 }
 
+impl<'a> Acquire<'a> {
+    /// The claim, if nothing stands against it now. Else it is waited for from now on.
+    pub fn now_or_later(mut self) -> Result<Claim<'a>, Self> {
+        self.at_once().ok_or(self)
+    }
+
+    fn at_once(&mut self) -> Option<Claim<'a>> {
+        if self.wanted.id == 0 {
+            self.waiter = self.claims.request(&mut self.wanted);
+        }
+        self.waiter.is_none().then(|| self.claim())
+    }
+
+    fn claim(&mut self) -> Claim<'a> {
+        let claim = Claim { claims: self.claims, row: self.wanted.row, id: self.wanted.id };
+        self.leave_to_others();
+        claim
+    }
+
+    /// From here on a guard releases, or somebody else has: not this future.
+    fn leave_to_others(&mut self) {
+        self.wanted.id = u64::MAX;
+    }
+}
+
 impl<'a> Future for Acquire<'a> {
     type Output = Claim<'a>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Claim<'a>> {
-        if self.wanted.id == 0 {
-            let claims = self.claims;
-            self.waiter = claims.request(&mut self.wanted);
+        if let Some(claim) = self.at_once() {
+            return Poll::Ready(claim);
         }
-        let granted = match &self.waiter {
-            None => true,
-            Some(waiter) => {
-                *waiter.waker.lock() = Some(context.waker().clone());
-                waiter.granted.load(Ordering::Acquire)
-            }
-        };
-        if !granted {
-            return Poll::Pending;
+        let waiter = self.waiter.as_ref().expect("it waits");
+        *waiter.waker.lock() = Some(context.waker().clone());
+        if waiter.granted.load(Ordering::Acquire) {
+            return Poll::Ready(self.claim());
         }
-        let claim = Claim { claims: self.claims, row: self.wanted.row, id: self.wanted.id };
-        // From here on the guard releases, not this future.
-        self.wanted.id = u64::MAX;
-        Poll::Ready(claim)
+        Poll::Pending
     }
 }
 

@@ -151,11 +151,16 @@ impl RowShape {
         columns.start & !within..(columns.end + within) & !within
     }
 
+    /// Most bytes that one round takes in.
+    pub(super) fn most_bytes(&self) -> usize {
+        self.row_bytes().max(ROUND_BYTES_MAX)
+    }
+
     fn row_bytes(&self) -> usize {
         self.chunk_sectors as usize * self.data_disks * SECTOR_BYTES
     }
 
-    fn round(&self, row: u64, pieces: SmallVec<[Piece; 1]>) -> Round {
+    pub(super) fn round(&self, row: u64, pieces: SmallVec<[Piece; 1]>) -> Round {
         let units = |piece: &Piece| self.units(&piece.columns);
         let columns = pieces.iter().map(units).reduce(|one, other| hull(&one, &other));
         Round { row, columns: columns.expect("a round has pieces"), pieces }
@@ -380,7 +385,7 @@ impl ArrayLane {
         }
     }
 
-    fn row_shape(&self) -> RowShape {
+    pub(super) fn row_shape(&self) -> RowShape {
         self.with_view(|view| {
             let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
             RowShape::new(map, view.unit_sectors)
@@ -418,7 +423,7 @@ fn select(
     is_under_way: impl Fn(&Piece) -> bool,
 ) -> (Vec<Round>, Vec<Piece>) {
     let (mut free, mut blocked): (Vec<Piece>, Vec<Piece>) = (Vec::new(), Vec::new());
-    let (mut bytes, most) = (0, shape.row_bytes().max(ROUND_BYTES_MAX));
+    let (mut bytes, most) = (0, shape.most_bytes());
     for piece in waiting {
         let units = shape.units(&piece.columns);
         let behind = |other: &Piece| overlap(&shape.units(&other.columns), &units);

@@ -178,7 +178,7 @@ impl ArrayLane {
     }
 
     /// A piece with its bytes as they are, or else a copy.
-    fn to_give_piece(&self, piece: &Piece) -> GivenPiece {
+    pub(super) fn to_give_piece(&self, piece: &Piece) -> GivenPiece {
         let (bytes, first_byte) = match piece.source.shared() {
             Some(bytes) => (bytes, piece.first_byte),
             None => {
@@ -239,5 +239,13 @@ impl ArrayLane {
 
     fn desk(&self) -> &Desk {
         self.array.handover.desk(self.lane.id())
+    }
+}
+
+impl Piece {
+    /// A given piece as a lane takes it that is not its home: its answer leaves from there.
+    pub(super) fn given(row: u64, given: GivenPiece) -> Self {
+        let GivenPiece { place, columns, bytes, first_byte, fua } = given;
+        Self { row, place, columns, source: Rc::new(bytes), first_byte, fua, ending: None }
     }
 }

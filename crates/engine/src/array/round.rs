@@ -19,7 +19,7 @@ use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, SECTOR_BYTES};
 use super::blocks::Blocks;
-use super::claims::{Columns, Mode};
+use super::claims::{Claim, Columns, Mode, WriteClaim};
 use super::cover::{Cover, Cut, New, Part, Segment};
 use super::gather::{Piece, RowShape};
 use super::handover::Results;
@@ -88,14 +88,25 @@ impl Round {
 impl ArrayLane {
     /// Claims, asks for permission, and writes. Says what came of every piece.
     pub(super) async fn run_round(&self, round: &Round) -> Results {
+        let columns = round.columns.clone();
+        let claim = self.array.claims.acquire(round.row, columns, Mode::Exclusive);
+        match claim.now_or_later() {
+            Ok(claim) => self.run_claimed(round, claim).await,
+            Err(wait) => match wait.offering(self.offer(round)).await {
+                WriteClaim::Granted(claim, taken) => self.run_with_taken(round, claim, taken).await,
+                WriteClaim::Ended(results) => results,
+            },
+        }
+    }
+
+    /// Asks for permission and writes, under the round's claim.
+    pub(super) async fn run_claimed(&self, round: &Round, _claim: Claim<'_>) -> Results {
         let pieces = &round.pieces[..];
         let view = self.view();
         let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
         let row = map.row(round.row);
         let start = row.member_sector();
         let range = start + u64::from(round.columns.start)..start + u64::from(round.columns.end);
-        let claims = &self.array.claims;
-        let _claim = claims.acquire(round.row, round.columns.clone(), Mode::Exclusive).await;
         let _permit = match self.permit(range).await {
             Ok(permit) => permit,
             Err(error) => return smallvec![Err(error); pieces.len()],

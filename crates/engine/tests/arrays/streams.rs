@@ -178,3 +178,30 @@ fn a_random_writer_is_served_beside_a_stream() {
         assert_eq!(world.check(), 0, "seed {seed}");
     }
 }
+
+/// Several clients write what lies in one row, on a lane each: those that wait for the first one are
+/// written together, as a whole row.
+#[test]
+fn writes_that_wait_on_several_lanes_are_one_round() {
+    let shape = raid6(128, 8);
+    for seed in 0..8 {
+        let setup = Setup { answers: Answers::Shuffled, lanes: 5, ..Setup::new(shape, seed) };
+        let mut world = World::synced(setup);
+        world.write_random(1024, 8);
+        world.disks.reset_counts();
+        let mut pending = Vec::new();
+        for lane in 0..5 {
+            // The first one writes what the last one writes again.
+            let sector = lane as u64 % 4 * 128 + 16;
+            let bytes = world.random.bytes(4096);
+            world.remember(sector, &bytes);
+            let request = Request::Write { sector, from: Rc::new(bytes), fua: lane == 2 };
+            pending.push(world.submit(lane, request));
+        }
+        pending.iter().for_each(|write| world.end(write).unwrap());
+        let (_, _, [reads, writes]) = traffic(&world);
+        assert_eq!((reads, writes), (3, 3 + 6), "seed {seed}");
+        world.verify();
+        assert_eq!(world.check(), 0, "seed {seed}");
+    }
+}

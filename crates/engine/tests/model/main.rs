@@ -10,4 +10,5 @@ mod caching;
 mod claims;
 mod handover;
 mod machine;
+mod taken;
 mod whole_array;

@@ -10,7 +10,7 @@ use crate::array::round::Round;
 use crate::array::{Array, ArrayLane};
 use crate::lane::LaneId;
 
-use super::desk::{End, GivenPiece, GivenRound};
+use super::desk::{End, GivenRound};
 
 /// Batches that a worker has under way at most. Members that are slow, not the worker, are what such
 /// an array waits for: the lanes at home go on by themselves then.
@@ -91,7 +91,7 @@ impl ArrayLane {
         let this = self.clone();
         self.lane.spawn(async move {
             let GivenRound { home, slot, row, columns, pieces } = given;
-            let pieces = pieces.into_iter().map(|given| piece(row, given)).collect();
+            let pieces = pieces.into_iter().map(|given| Piece::given(row, given)).collect();
             let round = Round { row, columns, pieces };
             let results = this.run_round(&round).await;
             // Home may use the memory again as soon as it hears.
@@ -161,10 +161,4 @@ impl ArrayLane {
             desk.end(std::iter::once(first).chain(others.map(|(_, end)| end)));
         }
     }
-}
-
-/// A given piece as a round of this lane takes it. Its answer leaves from home.
-fn piece(row: u64, given: GivenPiece) -> Piece {
-    let GivenPiece { place, columns, bytes, first_byte, fua } = given;
-    Piece { row, place, columns, source: Rc::new(bytes), first_byte, fua, ending: None }
 }
