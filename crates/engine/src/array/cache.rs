@@ -4,8 +4,8 @@
 //! A *stripe* here is what md means by it: one unit (`stripe_size`) of a row on every member. Who
 //! writes to a row *takes* its stripes out, under an exclusive claim, and puts back what he knows when
 //! all his writes have landed: a round that fails has nothing to put back, and nobody ever changes a
-//! block that stands in here. Degraded reads copy lost blocks from here. What is not written in rounds (resync, repair, discard) is dropped under
-//! the same claims.
+//! block that stands in here. Degraded reads copy lost blocks from here. What is not written in rounds
+//! (resync, repair, discard) is dropped under the same claims.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::memory::Buffer;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 use super::plan::Place;
 
@@ -38,11 +38,16 @@ type Key = (u64, u32);
 
 /// The stripes of one array, shared by its lanes.
 pub struct StripeCache {
-    /// Stripes in all shards. Read by every write, written only by those that find or leave something.
-    active: AtomicUsize,
-    bytes: AtomicUsize,
+    presence: Presence,
     shards: Box<[Shard]>,
 }
+
+/// How many stripes there are of each fingerprint. Every write looks here first; only those that find
+/// or leave something write here, so that the others meet in no cache line.
+struct Presence(Box<[AtomicU32]>);
+
+/// A power of two. A model has few, so that different stripes meet in one.
+const FINGERPRINTS: usize = if cfg!(feature = "model") { 4 } else { 4096 };
 
 #[repr(align(128))]
 struct Shard(Mutex<Table>);
@@ -53,6 +58,8 @@ struct Table {
     /// By the time of their last use.
     ages: BTreeMap<u64, Key>,
     clock: u64,
+    /// Memory of all blocks.
+    bytes: usize,
 }
 
 impl Default for StripeCache {
@@ -66,24 +73,19 @@ impl StripeCache {
     pub fn new(size: u32) -> Self {
         let shard = |index| {
             let (stripes, ages) = (BTreeMap::new(), BTreeMap::new());
-            Shard(Mutex::new(Table { most: share(size, index), stripes, ages, clock: 0 }))
+            Shard(Mutex::new(Table { most: share(size, index), stripes, ages, clock: 0, bytes: 0 }))
         };
-        Self {
-            active: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
-            shards: (0..SHARDS).map(shard).collect(),
-        }
+        Self { presence: Presence::new(), shards: (0..SHARDS).map(shard).collect() }
     }
 
     /// Stripes that it holds.
-    #[inline]
     pub fn active(&self) -> usize {
-        self.active.load(Ordering::Relaxed)
+        self.shards.iter().map(|shard| shard.0.lock().stripes.len()).sum()
     }
 
     /// Memory of its blocks, in bytes.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.shards.iter().map(|shard| shard.0.lock().bytes).sum()
     }
 
     /// Holds at most `size` stripes from now on.
@@ -91,20 +93,25 @@ impl StripeCache {
         for (index, shard) in self.shards.iter().enumerate() {
             let mut table = shard.0.lock();
             table.most = share(size, index);
-            while let Some(old) = table.evict() {
-                self.count_out(&old);
+            while let Some((key, _)) = table.evict() {
+                self.presence.leave(key);
             }
         }
     }
 
+    /// False: there is nothing of a stripe that the caller's claim covers.
+    #[inline]
+    pub fn may_hold(&self, row: u64, unit: u32) -> bool {
+        self.presence.may_hold((row, unit))
+    }
+
     /// Takes a stripe out, if it is there. The caller's claim covers it.
     pub fn take(&self, row: u64, unit: u32) -> Option<Stripe> {
-        // Whoever put something of this row back did so under a claim before the caller's.
-        if self.active() == 0 {
+        if !self.may_hold(row, unit) {
             return None;
         }
         let stripe = self.shard(row, unit).lock().take((row, unit))?;
-        self.count_out(&stripe);
+        self.presence.leave((row, unit));
         Some(stripe)
     }
 
@@ -117,6 +124,9 @@ impl StripeCache {
         at: Range<usize>,
         out: &mut [u8],
     ) -> bool {
+        if !self.may_hold(row, unit) {
+            return false;
+        }
         let mut table = self.shard(row, unit).lock();
         let Some(block) = table.block((row, unit), place) else { return false };
         out.copy_from_slice(&block[at]);
@@ -126,13 +136,12 @@ impl StripeCache {
     /// Keeps a stripe, of which nothing stands in here, and gives those that must go for it. The
     /// caller's claim covers it.
     pub fn put(&self, row: u64, unit: u32, stripe: Stripe) -> SmallVec<[Stripe; 1]> {
-        self.active.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes_of(&stripe), Ordering::Relaxed);
+        self.presence.enter((row, unit));
         let mut evicted = SmallVec::new();
         let mut table = self.shard(row, unit).lock();
         table.put((row, unit), stripe);
-        while let Some(old) = table.evict() {
-            self.count_out(&old);
+        while let Some((key, old)) = table.evict() {
+            self.presence.leave(key);
             evicted.push(old);
         }
         evicted
@@ -140,24 +149,16 @@ impl StripeCache {
 
     /// Forgets some stripes of a row. The caller's claim covers them.
     pub fn forget(&self, row: u64, units: Range<u32>) {
-        if self.active() > 0 {
-            units.for_each(|unit| drop(self.take(row, unit)));
-        }
+        units.for_each(|unit| drop(self.take(row, unit)));
     }
 
     /// Forgets everything that stands in here now.
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut table = shard.0.lock();
-            let (stripes, _) =
-                (std::mem::take(&mut table.stripes), std::mem::take(&mut table.ages));
-            stripes.values().for_each(|(_, stripe)| self.count_out(stripe));
+            std::mem::take(&mut table.stripes).into_keys().for_each(|key| self.presence.leave(key));
+            (table.ages, table.bytes) = Default::default();
         }
-    }
-
-    fn count_out(&self, stripe: &Stripe) {
-        self.active.fetch_sub(1, Ordering::Relaxed);
-        self.bytes.fetch_sub(bytes_of(stripe), Ordering::Relaxed);
     }
 
     fn shard(&self, row: u64, unit: u32) -> &Mutex<Table> {
@@ -165,10 +166,37 @@ impl StripeCache {
     }
 }
 
+impl Presence {
+    fn new() -> Self {
+        Self((0..FINGERPRINTS).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// False: nothing stands there. Whoever put something of this row back did so under a claim before
+    /// the caller's, which orders the two.
+    #[inline]
+    fn may_hold(&self, key: Key) -> bool {
+        self.count(key).load(Ordering::Relaxed) > 0
+    }
+
+    fn enter(&self, key: Key) {
+        self.count(key).fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave(&self, key: Key) {
+        self.count(key).fetch_sub(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn count(&self, key: Key) -> &AtomicU32 {
+        &self.0[(spread(key) >> 32) as usize & (FINGERPRINTS - 1)]
+    }
+}
+
 impl Table {
     fn take(&mut self, key: Key) -> Option<Stripe> {
         let (age, stripe) = self.stripes.remove(&key)?;
         self.ages.remove(&age);
+        self.bytes -= bytes_of(&stripe);
         Some(stripe)
     }
 
@@ -184,18 +212,19 @@ impl Table {
 
     fn put(&mut self, key: Key, stripe: Stripe) {
         self.clock += 1;
+        self.bytes += bytes_of(&stripe);
         self.ages.insert(self.clock, key);
         let known = self.stripes.insert(key, (self.clock, stripe));
         assert!(known.is_none(), "a stripe is taken out before another is put in its place");
     }
 
     /// Takes out the oldest stripe, if there are too many.
-    fn evict(&mut self) -> Option<Stripe> {
+    fn evict(&mut self) -> Option<(Key, Stripe)> {
         if self.stripes.len() <= self.most {
             return None;
         }
-        let (_, key) = self.ages.pop_first()?;
-        self.stripes.remove(&key).map(|(_, stripe)| stripe)
+        let (_, &oldest) = self.ages.first_key_value()?;
+        Some((oldest, self.take(oldest)?))
     }
 }
 
@@ -206,6 +235,11 @@ fn share(size: u32, shard: usize) -> usize {
 
 fn bytes_of(stripe: &Stripe) -> usize {
     stripe.iter().map(|(_, block)| block.capacity()).sum()
+}
+
+/// Spreads keys by the golden ratio: the upper half is worth the most.
+fn spread((row, unit): Key) -> u64 {
+    (row << 20 ^ u64::from(unit)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Which stripes a lane wrote to not long ago. Only those that are written again are worth a place in
@@ -223,8 +257,8 @@ impl Recent {
         if self.0.len() != wanted {
             self.0 = vec![0; wanted];
         }
-        // Spread by the golden ratio; never 0, which stands for nothing.
-        let key = (row << 20 ^ u64::from(unit)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        // Never 0, which stands for nothing.
+        let key = spread((row, unit)) | 1;
         let slot = (key >> 32) as usize & (wanted - 1);
         std::mem::replace(&mut self.0[slot], key) == key
     }

@@ -23,7 +23,8 @@ impl ArrayLane {
     /// The units that columns lie in.
     pub(super) fn units_of(&self, map: &ParityGeometry, columns: &Columns) -> Columns {
         let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
-        columns.start / unit..columns.end.div_ceil(unit)
+        let shift = unit.trailing_zeros();
+        columns.start >> shift..(columns.end + unit - 1) >> shift
     }
 
     /// Whether what a round leaves is likely to be used: its stripe was written to before.
@@ -40,9 +41,6 @@ impl ArrayLane {
     /// Takes out what stands in the cache of claimed columns: what is written there makes it old.
     pub(super) fn take_stripes(&self, map: &ParityGeometry, row: u64, columns: &Columns) -> Taken {
         let mut taken = Taken::new();
-        if self.array.cache.active() == 0 {
-            return taken;
-        }
         let units = self.units_of(map, columns);
         let unit = (columns.end - columns.start) / (units.end - units.start);
         for number in units {
@@ -61,12 +59,13 @@ impl ArrayLane {
         columns: &Columns,
         place: Place,
     ) -> Option<Buffer> {
-        if self.array.cache.active() == 0 {
+        let units = self.units_of(map, columns);
+        if !units.clone().all(|number| self.array.cache.may_hold(row, number)) {
             return None;
         }
         let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
         let mut block = self.lane.backend().allocate(columns_bytes(columns));
-        for number in self.units_of(map, columns) {
+        for number in units {
             let whole = number * unit..(number + 1) * unit;
             let part = columns.start.max(whole.start)..columns.end.min(whole.end);
             let out = &mut block[within(columns, &part)];
