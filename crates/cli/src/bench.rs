@@ -1,5 +1,6 @@
 //! `mdspace bench`: what an array gives, beside what its members give and what physics allows.
 
+mod bed;
 mod figures;
 mod limits;
 mod load;
@@ -15,6 +16,8 @@ pub(crate) use limits::limits;
 pub(crate) use peers::peers;
 pub(crate) use published::published;
 pub(crate) use run::run;
+
+use crate::failure::Failure;
 
 pub(crate) use load::Pattern;
 
@@ -36,4 +39,13 @@ impl std::str::FromStr for Pattern {
             _ => Err(format!("{word:?} is none of read, write, rw, randread, randwrite, randrw")),
         }
     }
+}
+
+/// A failure of something that a benchmark needs.
+fn failed(what: &str, why: impl ToString) -> Failure {
+    Failure::new(
+        format!("cannot {what} for the benchmark"),
+        why,
+        "see `mdspace bench run --help` for what can be set",
+    )
 }

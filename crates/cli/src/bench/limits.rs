@@ -18,8 +18,7 @@ use crate::output;
 
 use super::figures::{Figures, Ratio, figures, ratio};
 use super::measure::Outcome;
-use super::run::failed;
-use super::{REPETITIONS, machine, table};
+use super::{REPETITIONS, failed, machine, table};
 
 use loops::{LOOPS, Loop};
 use memory::{MEMBER_BYTES, Members};

@@ -40,3 +40,9 @@ pub(super) fn describe() -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{name}, {count} CPU{plural}, {kernel}, parity by {}", mdspace_parity::kernels().isa())
 }
+
+/// The first CPUs that this process may use, one a lane; none when there are too few.
+pub(super) fn pinned(lanes: usize) -> Vec<usize> {
+    let there = cpus();
+    if lanes <= there.len() { there[..lanes].to_vec() } else { Vec::new() }
+}

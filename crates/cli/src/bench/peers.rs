@@ -14,10 +14,10 @@ use crate::args::BenchPeersArgs;
 use crate::failure::Failure;
 use crate::output;
 
+use super::bed::Bed;
 use super::figures::Ratio;
 use super::machine;
 use super::measure::Outcome;
-use super::run::Bed;
 use super::table::{count, range};
 use super::workload::parse;
 

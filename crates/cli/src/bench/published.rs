@@ -15,9 +15,9 @@ use crate::args::BenchPublishedArgs;
 use crate::failure::Failure;
 use crate::output;
 
+use super::bed::{Bed, Side};
 use super::figures::{Figures, Ratio, figures, ratio};
 use super::measure::Until;
-use super::run::{Bed, Side};
 use super::workload::parse;
 use super::{REPETITIONS, machine};
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::rounds::Rounds;
 use crate::bench::load::Pattern;
 use crate::bench::measure::{Load, Outcome, RawMember, Until, raw_load};
-use crate::bench::run::{failed, pinned};
+use crate::bench::{failed, machine};
 use crate::failure::Failure;
 
 const NVME: &str = "null:nvme";
@@ -84,8 +84,12 @@ impl Rings {
         }
         let lanes = (1..=2).map(|count| {
             let members = table.clone();
-            let config =
-                LanesConfig { count, cpus: pinned(count), members, ..LanesConfig::default() };
+            let config = LanesConfig {
+                count,
+                cpus: machine::pinned(count),
+                members,
+                ..LanesConfig::default()
+            };
             Lanes::start(config).map_err(|error| failed("start lanes", error))
         });
         Ok(Self { lanes: lanes.collect::<Result<_, _>>()?, files, nvme, folder })

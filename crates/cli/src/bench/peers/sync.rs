@@ -6,7 +6,7 @@ use mdspace_engine::array::Action;
 
 use super::MEMBER_MIB;
 use crate::bench::REPETITIONS;
-use crate::bench::run::Bed;
+use crate::bench::bed::Bed;
 use crate::bench::workload::parse;
 use crate::failure::Failure;
 

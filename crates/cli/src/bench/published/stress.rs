@@ -6,9 +6,9 @@ use std::time::Duration;
 use mdspace_engine::lane::LaneId;
 use serde::Serialize;
 
+use crate::bench::bed::Bed;
 use crate::bench::load::Pattern;
 use crate::bench::measure::{Load, Outcome, Until, array_load};
-use crate::bench::run::Bed;
 use crate::bench::workload::parse;
 use crate::failure::Failure;
 

@@ -1,0 +1,251 @@
+//! An array made for measuring, and the loads that run on it.
+
+mod setup;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mdspace_engine::array::{Action, Reply};
+use mdspace_engine::assembly::Options;
+use mdspace_engine::backend::MemberId;
+use mdspace_engine::lane::{LaneId, Traffic};
+use mdspace_engine::status::ArrayStatus;
+use mdspace_io::{Lanes, LanesConfig, MemberTable, OpenMode, RunningArray};
+
+use crate::args::BenchRunArgs;
+use crate::failure::Failure;
+
+use super::load::Pattern;
+use super::measure::{Load, Outcome, RawMember, Until, array_load, raw_load};
+use super::{failed, machine};
+
+use setup::{create_array, member_names, raw_members, split_settings};
+
+/// Which side of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Raw,
+    Array,
+}
+
+/// An array made for measuring, on its own lanes.
+pub(super) struct Bed {
+    array: RunningArray,
+    raw_members: Vec<RawMember>,
+    ids: Vec<MemberId>,
+    /// The members answer at times of a model, also while nobody has the CPU.
+    modelled: bool,
+}
+
+impl Bed {
+    pub(super) fn new(args: &BenchRunArgs) -> Result<Self, Failure> {
+        let members = MemberTable::new();
+        let names = member_names(args)?;
+        let mode = OpenMode { buffered: args.direct == 0, ..OpenMode::RUN };
+        let mut devices = Vec::new();
+        for name in &names {
+            let opened = members.open(name, mode);
+            let opened = opened.map_err(|error| failed("open a member", error))?;
+            devices.push(opened);
+        }
+        let modelled = devices.iter().any(|(id, _)| members.is_modelled(*id));
+        let config = LanesConfig {
+            count: args.lanes.into(),
+            cpus: machine::pinned(args.lanes.into()),
+            members,
+            ..LanesConfig::default()
+        };
+        let lanes = Lanes::start(config).map_err(|error| failed("start lanes", error))?;
+        create_array(args, &lanes, &devices)?;
+        let ids = devices.iter().map(|(id, _)| *id).collect();
+        let (settings, live) = split_settings(&args.set)?;
+        let options = Options { run: true, settings, ..Options::default() };
+        let infos = devices.clone();
+        let array = RunningArray::assemble(Arc::new(lanes), devices, options);
+        let array = array.map_err(|error| failed("start the array", error))?;
+        for (key, value) in live {
+            array.set(key, value).map_err(|error| failed("set a key", error))?;
+        }
+        let mut bed = Self { array, raw_members: Vec::new(), ids, modelled };
+        let status = bed.status()?;
+        bed.raw_members = raw_members(&status, &infos);
+        Ok(bed)
+    }
+
+    /// An array that is filled and has lost what it shall lose.
+    pub(super) fn ready(args: &BenchRunArgs) -> Result<Self, Failure> {
+        let bed = Self::new(args)?;
+        bed.fill()?;
+        bed.fail_members(&args.fail)?;
+        Ok(bed)
+    }
+
+    pub(super) fn status(&self) -> Result<ArrayStatus, Failure> {
+        match self.order(Action::Status)? {
+            Reply::Status(status) => Ok(*status),
+            _ => Err(failed("ask for the status", "the answer was not a status")),
+        }
+    }
+
+    /// Writes the whole array once, so that no load meets memory or files that were never touched.
+    pub(super) fn fill(&self) -> Result<(), Failure> {
+        let pattern = Pattern::write(false);
+        let block_bytes = 1 << 20;
+        let blocks = self.status()?.size_sectors * 512 / block_bytes as u64;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let load = Load {
+            pattern,
+            block_bytes,
+            depth: 8,
+            lane: 0,
+            lanes: 1,
+            until: Until::Requests(blocks),
+            area_bytes: None,
+        };
+        self.array.run_on(LaneId(0), move |port, lane, io| {
+            let (port, lane, io) = (port.clone(), lane.clone(), io.clone());
+            lane.clone().spawn(async move {
+                let outcome = array_load(port, lane, io, load).await;
+                // The caller waits below: it is there to hear.
+                let _ = sender.send(outcome.errors);
+            });
+        });
+        match receiver.recv() {
+            Ok(0) => Ok(()),
+            Ok(errors) => Err(failed("fill the array", format!("{errors} writes failed"))),
+            Err(error) => Err(failed("fill the array", error)),
+        }
+    }
+
+    pub(super) fn array(&self) -> &RunningArray {
+        &self.array
+    }
+
+    /// Orders something of the array.
+    pub(super) fn order(&self, action: Action) -> Result<Reply, Failure> {
+        self.array.command(action).map_err(|error| failed("order something of the array", error))
+    }
+
+    /// Lets go of a failed member.
+    pub(super) fn remove_member(&self, slot: usize) -> Result<(), Failure> {
+        self.order(Action::Remove { member: self.ids[slot] }).map(drop)
+    }
+
+    /// Gives an empty slot a new member; its rebuild begins.
+    pub(super) fn add_member(&mut self, slot: usize, name: &str) -> Result<(), Failure> {
+        let opened = self.array.lanes().members().open(name, OpenMode::RUN);
+        let (member, info) = opened.map_err(|error| failed("open a member", error))?;
+        self.ids[slot] = member;
+        self.order(Action::Add { member, info, only_back: false }).map(drop)
+    }
+
+    pub(super) fn fail_members(&self, slots: &[usize]) -> Result<(), Failure> {
+        for slot in slots {
+            let member = *self
+                .ids
+                .get(*slot)
+                .ok_or_else(|| failed("fail a member", "the array has no such slot"))?;
+            let action = Action::Fail { member, force: false };
+            self.array.command(action).map_err(|error| failed("fail a member", error))?;
+        }
+        Ok(())
+    }
+
+    /// Runs one load on every lane at once.
+    pub(super) fn measure(
+        &self,
+        pattern: Pattern,
+        block_bytes: usize,
+        depth: usize,
+        until: Until,
+        side: Side,
+    ) -> Outcome {
+        let lanes = self.array.lanes().count();
+        let before = self.worker_traffic();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for lane in 0..lanes {
+            let load = Load {
+                pattern,
+                block_bytes,
+                depth,
+                lane: lane as u64,
+                lanes: lanes as u64,
+                until,
+                area_bytes: None,
+            };
+            let (sender, members) = (sender.clone(), self.raw_members.clone());
+            self.array.run_on(LaneId(lane as u16), move |port, lane, io| {
+                let (port, lane, io) = (port.clone(), lane.clone(), io.clone());
+                lane.clone().spawn(async move {
+                    let outcome = match side {
+                        Side::Array => array_load(port, lane, io, load).await,
+                        Side::Raw => raw_load(members, lane, io, load).await,
+                    };
+                    let _ = sender.send(outcome);
+                });
+            });
+        }
+        drop(sender);
+        let mut sum = Outcome::default();
+        receiver.iter().for_each(|outcome| sum.add(outcome));
+        let after = self.worker_traffic();
+        sum.traffic.member_ios += after.member_ios - before.member_ios;
+        sum.traffic.member_bytes += after.member_bytes - before.member_bytes;
+        sum.traffic.copied_bytes += after.copied_bytes - before.copied_bytes;
+        if self.modelled {
+            sum.count_whole();
+        }
+        sum
+    }
+
+    fn worker_traffic(&self) -> Traffic {
+        let mut sum = Traffic::default();
+        for (_, traffic) in self.array.worker_traffic() {
+            sum.member_ios += traffic.member_ios;
+            sum.member_bytes += traffic.member_bytes;
+            sum.copied_bytes += traffic.copied_bytes;
+        }
+        sum
+    }
+
+    /// One repetition of what `args` ask for.
+    pub(super) fn load(&self, args: &BenchRunArgs, until: Until, side: Side) -> Outcome {
+        self.measure(args.pattern(), args.bs.bytes(), args.iodepth.into(), until, side)
+    }
+
+    /// Checks the array; gives the sectors that differ.
+    pub(super) fn check(&self) -> Result<u64, Failure> {
+        self.order(Action::Check)?;
+        self.wait_for_sync()?;
+        Ok(self.status()?.mismatch_sectors)
+    }
+
+    /// Waits until a task that was just ordered has run to its end on a whole array.
+    pub(super) fn wait_for_sync(&self) -> Result<(), Failure> {
+        let (mut seen, ordered) = (false, Instant::now());
+        loop {
+            let status = self.status()?;
+            let runs = status.sync.action.runs();
+            if seen && !runs && status.degraded() == 0 {
+                return Ok(());
+            }
+            seen |= runs;
+            if !seen && ordered.elapsed() > Duration::from_secs(5) {
+                return Err(failed("measure a sync task", "it does not start"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub(super) fn stop(self) -> Result<(), Failure> {
+        let lanes = self.array.lanes().clone();
+        self.array.stop().map_err(|error| failed("stop the array", error))?;
+        match Arc::into_inner(lanes) {
+            Some(lanes) => {
+                let stopped = lanes.stop(Duration::from_secs(10));
+                stopped.map_err(|error| failed("stop the lanes", error))
+            }
+            None => Ok(()),
+        }
+    }
+}
