@@ -21,6 +21,10 @@ use super::{failed, machine};
 
 use setup::{create_array, member_names, raw_members, split_settings};
 
+/// Requests after which an array counts as warm: every stripe of the largest stripe cache of the tables
+/// was written to a few times by then.
+const WARM_REQUESTS_MAX: u64 = 1 << 16;
+
 /// Which side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -211,6 +215,17 @@ impl Bed {
     /// One repetition of what `args` ask for.
     pub(super) fn load(&self, args: &BenchRunArgs, until: Until, side: Side) -> Outcome {
         self.measure(args.pattern(), args.bs.bytes(), args.iodepth.into(), until, side)
+    }
+
+    /// Runs a load until it has touched much of the array, so that no repetition is the one that finds
+    /// the stripe cache empty.
+    pub(super) fn warm(&self, args: &BenchRunArgs) -> Result<(), Failure> {
+        let blocks = self.status()?.size_sectors * 512 / args.bs.bytes() as u64;
+        let requests = blocks.min(WARM_REQUESTS_MAX) / u64::from(args.lanes);
+        match self.load(args, Until::Requests(requests.max(1)), Side::Array).errors {
+            0 => Ok(()),
+            errors => Err(failed("warm the array up", format!("{errors} requests failed"))),
+        }
     }
 
     /// Checks the array; gives the sectors that differ.

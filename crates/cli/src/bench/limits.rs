@@ -92,6 +92,15 @@ impl Bare {
         Some(Self { members, work, threads: args.lanes.into() })
     }
 
+    /// The copies and the parity that the RAID5 writes of `args` cannot do without, on so many threads;
+    /// none for other arrays.
+    pub(super) fn raid5_write(args: &BenchRunArgs, threads: usize) -> Option<Self> {
+        let (disks, random) = (args.raid_devices, args.pattern().random);
+        let work = Loop::raid5_write(disks, random, args.bs.bytes(), args.iodepth.into())?;
+        let members = Members::new(MEMBER_BYTES / 4).ok()?;
+        Some(Self { members, work, threads })
+    }
+
     pub(super) fn run(&mut self, span: Duration) -> Outcome {
         self.work.run(&mut self.members, self.threads, span)
     }

@@ -17,7 +17,8 @@ use crate::output;
 
 use super::bed::{Bed, Side};
 use super::figures::{Figures, Ratio, figures, ratio};
-use super::measure::Until;
+use super::limits::Bare;
+use super::measure::{Outcome, Until};
 use super::workload::parse;
 use super::{REPETITIONS, machine};
 
@@ -51,6 +52,10 @@ struct MeasuredRow {
     treatment: Figures,
     /// Treatment over baseline.
     change: Ratio,
+    /// Treatment over the copies and parity that it cannot do without, on as many threads as it has
+    /// CPUs for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_limit: Option<Ratio>,
     verdict: Verdict,
     /// Threads of the treatment that would like a CPU of their own.
     threads: usize,
@@ -69,12 +74,18 @@ enum Verdict {
     NoDifference,
     /// More threads than CPUs: only that all is right counts.
     Oversubscribed,
+    /// Others had the CPUs meanwhile: nothing is said.
+    Busy,
 }
 
+/// Threads that had less of the CPU than this say nothing about an array.
+const QUIET_CPU_SHARE: f64 = 0.9;
+
 impl Verdict {
-    fn new(change: &Ratio, threads: usize, cpus: usize) -> Self {
+    fn new(change: &Ratio, threads: usize, cpus: usize, cpu_share: f64) -> Self {
         match change.spread {
             _ if threads > cpus => Self::Oversubscribed,
+            _ if cpu_share < QUIET_CPU_SHARE => Self::Busy,
             [least, _] if least > 1.0 => Self::Faster,
             [_, most] if most < 1.0 => Self::Slower,
             _ => Self::NoDifference,
@@ -97,35 +108,44 @@ pub(crate) fn published(args: &BenchPublishedArgs) -> Result<(), Failure> {
 
 fn measure_table(table: &Table, span: Duration) -> Result<MeasuredTable, Failure> {
     let rows = (table.rows)();
-    let rows = rows.into_iter().map(|row| measure_row(row, span)).collect::<Result<_, _>>()?;
+    let of_limit = table.of_limit;
+    let rows = rows.into_iter().map(|row| measure_row(row, of_limit, span));
+    let rows = rows.collect::<Result<_, _>>()?;
     let stress = table.stress.map(|words| Stress::run(words, span)).transpose()?;
     let Table { year, title, published_on, .. } = *table;
     Ok(MeasuredTable { year, title, published_on, rows, stress })
 }
 
-fn measure_row(row: Row, span: Duration) -> Result<MeasuredRow, Failure> {
+fn measure_row(row: Row, of_limit: bool, span: Duration) -> Result<MeasuredRow, Failure> {
     let words = [&row.baseline, &row.treatment].map(|sets| format!("{} {sets}", row.words()));
     let [baseline, treatment] = words.each_ref().map(|words| parse(words));
     let beds = [Bed::ready(&baseline)?, Bed::ready(&treatment)?];
-    let (mut before, mut after) = (Vec::new(), Vec::new());
+    beds[0].warm(&baseline)?;
+    beds[1].warm(&treatment)?;
+    let (threads, cpus) = (usize::from(treatment.lanes) + row.workers, machine::cpus().len());
+    let mut bare = of_limit.then(|| Bare::raid5_write(&treatment, threads.min(cpus))).flatten();
+    let (mut before, mut after, mut limit) = (Vec::new(), Vec::new(), Vec::new());
     let until = Until::Elapsed(span);
     for _ in 0..REPETITIONS {
+        limit.extend(bare.as_mut().map(|bare| bare.run(span)));
         before.push(beds[0].load(&baseline, until, Side::Array));
         after.push(beds[1].load(&treatment, until, Side::Array));
     }
-    let errors = before.iter().chain(&after).map(|outcome| outcome.errors).sum();
+    let both = || before.iter().chain(&after);
+    let errors = both().map(|outcome| outcome.errors).sum();
+    let cpu_share = both().map(Outcome::cpu_share).fold(1.0, f64::min);
     let mut mismatch_sectors = 0;
     for bed in beds {
         mismatch_sectors += bed.check()?;
         bed.stop()?;
     }
     let change = ratio(&after, &before);
-    let threads = usize::from(treatment.lanes) + row.workers;
+    let of_limit = (!limit.is_empty()).then(|| ratio(&after, &limit));
     let [baseline_command, treatment_command] =
         words.map(|words| format!("mdspace bench run {}", words.trim()));
     let block_bytes = baseline.bs.bytes();
     Ok(MeasuredRow {
-        verdict: Verdict::new(&change, threads, machine::cpus().len()),
+        verdict: Verdict::new(&change, threads, cpus, cpu_share),
         name: row.name,
         published: row.published,
         bound: row.bound,
@@ -134,6 +154,7 @@ fn measure_row(row: Row, span: Duration) -> Result<MeasuredRow, Failure> {
         baseline: figures(before, block_bytes),
         treatment: figures(after, block_bytes),
         change,
+        of_limit,
         threads,
         errors,
         mismatch_sectors,

@@ -83,10 +83,7 @@ pub(super) const LOOPS: [Loop; 14] = [
     small("RAID6 4+2 degraded 4 KiB random read", degraded_read),
     small("RAID6 4+2 one lost block read", lost_block),
     small("RAID6 4+2 degraded 4 KiB random write", degraded_write),
-    small("RAID5 3+1 4 KiB random write", |share| {
-        let slot = share.turn_of(4);
-        modify(share, slot, Some((slot + 1) % 4), None);
-    }),
+    small("RAID5 3+1 4 KiB random write", modify_one_of_three),
     small("RAID1, RAID10 4 KiB random write", |share| {
         let (slot, at) = (share.turn_of(MEMBERS), share.random());
         write_user(share, [slot, (slot + 1) % MEMBERS], at, Stores::Plain);
@@ -115,6 +112,25 @@ impl Loop {
             _ => return None,
         };
         Some(Self { name: "raw", block_bytes, depth, column_bytes: block_bytes, columns: 1, turn })
+    }
+
+    /// What writes to RAID5 of three or four members cannot do without: at random one block and parity,
+    /// in order whole rows.
+    pub(super) fn raid5_write(
+        members: usize,
+        random: bool,
+        block_bytes: usize,
+        depth: usize,
+    ) -> Option<Self> {
+        let (columns, turn): (_, fn(&mut Share<'_>)) = match (members, random) {
+            (3, true) => (1, modify_one_of_two),
+            (4, true) => (1, modify_one_of_three),
+            (3, false) => (2, raid5_row::<2>),
+            (4, false) => (3, raid5_row::<3>),
+            _ => return None,
+        };
+        let column_bytes = if random { block_bytes } else { COLUMN };
+        Some(Self { name: "RAID5 write", block_bytes, depth, column_bytes, columns, turn })
     }
 
     /// Runs on that many pinned threads at once, each on members of its own.
@@ -193,6 +209,34 @@ fn modify(share: &mut Share<'_>, data: usize, p: Option<usize>, q: Option<usize>
     for (member, new) in members.iter().zip(new) {
         member.inspect(|&member| parts.members[member][at..][..bytes].copy_from_slice(new));
     }
+}
+
+/// One block of three and their parity.
+fn modify_one_of_three(share: &mut Share<'_>) {
+    let slot = share.turn_of(4);
+    modify(share, slot, Some((slot + 1) % 4), None);
+}
+
+/// One block of two: the other one in, parity computed, both out.
+fn modify_one_of_two(share: &mut Share<'_>) {
+    let (slot, at) = (share.turn_of(3), share.random());
+    share.read((slot + 1) % 3, at, 0);
+    let mut parts = share.write_parts::<1>();
+    let [other, p, ..] = parts.blocks else { unreachable!("there are more blocks") };
+    kernels().xor(&[parts.users[0], other], p);
+    let new = [(slot, parts.users[0]), ((slot + 2) % 3, &p[..])];
+    scatter(new, &mut parts.members, at, Stores::Plain);
+}
+
+/// Parity of a row's chunks, and all of them out.
+fn raid5_row<const DATA: usize>(share: &mut Share<'_>) {
+    let at = share.following();
+    let mut parts = share.write_parts::<DATA>();
+    let [p, ..] = parts.blocks else { unreachable!("there are more blocks") };
+    kernels().xor(&parts.users, p);
+    let data: [_; DATA] = std::array::from_fn(|member| (member, parts.users[member]));
+    scatter(data, &mut parts.members, at, Stores::NonTemporal);
+    scatter([(DATA, &p[..])], &mut parts.members, at, Stores::NonTemporal);
 }
 
 /// Two chunks of four are written: the other two in, P and Q computed, four out.

@@ -22,14 +22,29 @@ fn every_row_is_something_that_bench_run_takes() {
 
 #[test]
 fn a_change_counts_only_when_all_repetitions_agree() {
-    assert_eq!(Verdict::new(&change([1.01, 1.5]), 2, 2), Verdict::Faster);
-    assert_eq!(Verdict::new(&change([0.5, 0.99]), 2, 2), Verdict::Slower);
-    assert_eq!(Verdict::new(&change([0.99, 1.5]), 2, 2), Verdict::NoDifference);
+    assert_eq!(Verdict::new(&change([1.01, 1.5]), 2, 2, 1.0), Verdict::Faster);
+    assert_eq!(Verdict::new(&change([0.5, 0.99]), 2, 2, 0.9), Verdict::Slower);
+    assert_eq!(Verdict::new(&change([0.99, 1.5]), 2, 2, 1.0), Verdict::NoDifference);
 }
 
 #[test]
 fn more_threads_than_cpus_are_judged_by_what_they_wrote_only() {
-    assert_eq!(Verdict::new(&change([2.0, 3.0]), 3, 2), Verdict::Oversubscribed);
+    assert_eq!(Verdict::new(&change([2.0, 3.0]), 3, 2, 1.0), Verdict::Oversubscribed);
+}
+
+#[test]
+fn a_row_measured_beside_others_work_is_not_judged() {
+    assert_eq!(Verdict::new(&change([0.2, 0.6]), 2, 2, 0.3), Verdict::Busy);
+}
+
+#[test]
+fn every_row_that_is_told_as_a_part_of_the_limit_has_one() {
+    for table in TABLES.iter().filter(|table| table.of_limit) {
+        for row in (table.rows)() {
+            let args = parse(&format!("{} {}", row.words(), row.treatment));
+            assert!(Bare::raid5_write(&args, 1).is_some(), "{}", row.name);
+        }
+    }
 }
 
 #[test]

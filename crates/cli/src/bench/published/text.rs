@@ -14,27 +14,30 @@ pub(super) fn text(report: &Report) -> String {
         text,
         "\nA change is the median of five pairs of neighbouring repetitions, with its spread; where they \
          disagree on its sign it\nreads \"no difference\". CPU: the part of the time in which the threads had \
-         the CPU that they wanted; the rest is not\ncounted. --json has every row's commands."
+         the CPU that they wanted; the rest is not\ncounted, and below 90 % a row is not judged. Of limit: treatment over the copies and parity in memory that \
+         the work cannot\ndo without, on as many threads. --json has every row's commands."
     );
     text
 }
 
 fn table_text(text: &mut String, table: &MeasuredTable) {
     let MeasuredTable { year, title, published_on, rows, stress } = table;
+    let limit = if rows.iter().any(|row| row.of_limit.is_some()) { "of limit" } else { "" };
     let _ = writeln!(text, "\n{year}: {title}\npublished on: {published_on}");
     let _ = writeln!(
         text,
-        "\n{:38} {:>24} {:>9} {:>9} {:>6}   {:28} bound by",
+        "\n{:38} {:>24} {:>9} {:>9} {limit:>8} {:>6}   {:28} bound by",
         "", "published", "baseline", "treatment", "CPU", "here",
     );
     for row in rows {
         let (baseline, treatment) = (count(row.baseline.iops), count(row.treatment.iops));
         let cpu = format!("{:.0} %", row.treatment.cpu_share * 100.0);
         let MeasuredRow { name, published, bound, .. } = row;
-        let here = here(row);
+        let limit = row.of_limit.map(|ratio| format!("{:.0} %", ratio.median * 100.0));
+        let (limit, here) = (limit.unwrap_or_default(), here(row));
         let _ = writeln!(
             text,
-            "{name:38} {published:>24} {baseline:>9} {treatment:>9} {cpu:>6}   {here:28} {bound}"
+            "{name:38} {published:>24} {baseline:>9} {treatment:>9} {limit:>8} {cpu:>6}   {here:28} {bound}"
         );
     }
     if let Some(stress) = stress {
@@ -59,5 +62,6 @@ fn here(row: &MeasuredRow) -> String {
         }
         Verdict::NoDifference => "no difference".to_owned(),
         Verdict::Oversubscribed => "oversubscribed, all right".to_owned(),
+        Verdict::Busy => "machine busy, not judged".to_owned(),
     }
 }

@@ -59,3 +59,20 @@ fn threads_share_the_members_without_overlap() {
     assert!(shares.iter().all(|share| share.members[0].len() == BYTES / 2));
     assert!(shares[0].members.iter().all(|member| member.iter().all(|&byte| byte == 7)));
 }
+
+/// Columns of the first members whose XOR is zero, and whether any byte is not as it was.
+fn xor_is_zero(members: &mut Members, count: usize, bytes: usize) -> (bool, bool) {
+    let share = &members.shares(1, COLUMN, COLUMN)[0];
+    let first = &share.members[..count];
+    let zero = (0..bytes).all(|at| first.iter().fold(0, |sum, member| sum ^ member[at]) == 0);
+    let touched = (1_u8..).zip(first).any(|(fill, member)| member.iter().any(|&byte| byte != fill));
+    (zero, touched)
+}
+
+#[test]
+fn raid5_loops_leave_the_right_parity() {
+    assert_eq!(xor_is_zero(&mut after(modify_one_of_two), 3, BYTES), (true, true));
+    assert_eq!(xor_is_zero(&mut after(raid5_row::<2>), 3, COLUMN), (true, true));
+    assert_eq!(xor_is_zero(&mut after(raid5_row::<3>), 4, COLUMN), (true, true));
+    assert_eq!(xor_is_zero(&mut after(|_| ()), 4, COLUMN), (false, false));
+}
