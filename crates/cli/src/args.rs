@@ -9,6 +9,7 @@ use mdspace_front::Address;
 pub(crate) mod bench;
 pub(crate) mod create;
 pub(crate) mod member;
+pub(crate) mod multipath;
 pub(crate) mod name;
 pub(crate) mod size;
 
@@ -17,6 +18,7 @@ pub(crate) use bench::{
 };
 pub(crate) use create::{AssembleArgs, CreateArgs};
 pub(crate) use member::MemberSpec;
+pub(crate) use multipath::{MessageArgs, MultipathArgs};
 pub(crate) use name::ArrayName;
 
 /// Linux software RAID (md) in user space.
@@ -83,6 +85,11 @@ pub(crate) enum Verb {
     Serve(ServeArgs),
     /// Close one front of a running array.
     Unserve(FrontArgs),
+    /// Serve one device behind several paths, as dm-multipath.
+    #[command(after_long_help = member::help())]
+    Multipath(Box<MultipathArgs>),
+    /// Send a message of dm-multipath to a multipath device, or to a multipath member.
+    Message(MessageArgs),
     /// Measure: an array beside its raw members, or the limits of this machine.
     Bench(BenchArgs),
     /// Show mdspace at work: an array of files in a temporary directory, compared byte by byte.

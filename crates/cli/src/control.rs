@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::report::Report;
+use crate::report::{DeviceReport, Report};
 
 pub(crate) mod client;
 pub(crate) mod server;
@@ -29,19 +29,48 @@ pub(crate) struct Hello {
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Request {
     Detail,
-    Stop { force: bool },
-    Add { members: Vec<String> },
-    ReAdd { members: Vec<String> },
-    Remove { members: Vec<String> },
-    Fail { members: Vec<String>, force: bool },
+    Stop {
+        force: bool,
+    },
+    Add {
+        members: Vec<String>,
+    },
+    ReAdd {
+        members: Vec<String>,
+    },
+    Remove {
+        members: Vec<String>,
+    },
+    Fail {
+        members: Vec<String>,
+        force: bool,
+    },
     Readonly,
     Readwrite,
-    Action { action: String },
-    Get { key: Option<String> },
-    Set { key: String, value: String },
-    Events { follow: bool },
-    Serve { front: String },
-    Unserve { front: String },
+    Action {
+        action: String,
+    },
+    Get {
+        key: Option<String>,
+    },
+    Set {
+        key: String,
+        value: String,
+    },
+    Events {
+        follow: bool,
+    },
+    Serve {
+        front: String,
+    },
+    Unserve {
+        front: String,
+    },
+    /// dm's message to a multipath device; `member` where an array has several.
+    Message {
+        member: Option<String>,
+        words: Vec<String>,
+    },
 }
 
 /// What the process answers.
@@ -52,6 +81,8 @@ pub(crate) enum Reply {
     Done { notes: Vec<String> },
     /// The array. The last reply.
     Detail { report: Box<Report> },
+    /// The multipath device. The last reply.
+    Device { report: Box<DeviceReport> },
     /// Keys and values in order. The last reply.
     Values { values: Vec<(String, String)> },
     /// One event; more may follow.

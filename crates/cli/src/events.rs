@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use mdspace_engine::paths::PathEvent;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus, SyncAction, SyncEnd};
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,12 @@ pub(crate) struct Happened {
     event: String,
     member: Option<String>,
     note: Option<String>,
+}
+
+impl From<PathEvent> for Happened {
+    fn from(PathEvent { event, member, note, .. }: PathEvent) -> Self {
+        Self { event: event.into(), member, note: Some(note).filter(|note| !note.is_empty()) }
+    }
 }
 
 impl Happened {

@@ -29,6 +29,7 @@ mod fronts;
 pub(crate) mod launch;
 mod log;
 mod members;
+pub(crate) mod multipath;
 mod recorder;
 mod systemd;
 
@@ -208,6 +209,7 @@ impl ServingProcess {
             schema: SCHEMA,
             name: self.name.to_string(),
             array: (&self.array.status()?).into(),
+            multipath: self.array.members().multipath(),
             fronts: self.fronts.report(),
             workers: self.array.workers(),
             stripe_cache_bytes: self.array.stripe_cache_bytes(),

@@ -4,4 +4,5 @@ pub(crate) mod detail;
 pub(crate) mod event;
 pub(crate) mod export;
 pub(crate) mod mdstat;
+pub(crate) mod paths;
 pub(crate) mod units;

@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout_words;
 
+mod paths;
+
+pub(crate) use paths::{DeviceReport, PathsReport};
+
 /// The `schema` of every JSON object that mdspace prints.
 pub(crate) const SCHEMA: u32 = 1;
 
@@ -22,6 +26,9 @@ pub(crate) struct Report {
     pub(crate) name: String,
     /// The array.
     pub(crate) array: ArrayReport,
+    /// Those of its members that have several paths.
+    #[serde(default)]
+    pub(crate) multipath: Vec<PathsReport>,
     /// Where it is served.
     pub(crate) fronts: Vec<FrontReport>,
     /// Its worker threads.

@@ -21,6 +21,7 @@ mod explain;
 mod help;
 mod mdstat;
 mod members;
+mod message;
 mod settings;
 mod stop;
 mod wait;
@@ -58,6 +59,8 @@ pub(crate) fn run(verb: Verb) -> Outcome {
             ask(&args.at.name, &Request::Serve { front })
         }
         Verb::Unserve(args) => ask(&args.name, &Request::Unserve { front: args.front.to_string() }),
+        Verb::Multipath(args) => create::multipath(&args),
+        Verb::Message(args) => message::run(&args),
         Verb::Bench(args) => bench::run(&args),
         Verb::Demo(args) => crate::demo::run(args.from).map(|()| ExitCode::SUCCESS),
         Verb::Doctor(args) => doctor::run(&args),

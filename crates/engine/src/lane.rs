@@ -190,6 +190,17 @@ impl Lane {
         }
     }
 
+    /// For a backend that answers an I/O with others of this lane: keeps the ticket of the one that is
+    /// being submitted, before the first of them is started.
+    pub(crate) fn hold(&self, ticket: Ticket) {
+        self.ops.borrow_mut().hold(ticket);
+    }
+
+    /// The I/O whose ticket was held is done at once after all.
+    pub(crate) fn let_go(&self, ticket: Ticket) {
+        self.ops.borrow_mut().let_go(ticket);
+    }
+
     /// A future that ends at `when`.
     pub fn sleep_until(&self, when: Time) -> Sleep<'_> {
         Sleep::new(self, when)

@@ -17,10 +17,10 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::rc::Rc;
-use std::sync::{Arc, LazyLock};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mdspace_engine::backend::{
     Backend, IoDone, IoError, IoErrorKind, MemberId, MemberIo, Patience, Submitted, Ticket,
@@ -29,6 +29,7 @@ use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 
+use crate::clock;
 use crate::errno::io_error;
 use crate::lanes::EventFd;
 use crate::member::MemberTable;
@@ -70,6 +71,8 @@ pub(crate) struct Driver {
     reaped: RefCell<Vec<Completion>>,
     zeroes: OnceCell<Rc<Buffer>>,
     links: Links,
+    /// The lane that it drives.
+    lane: OnceCell<Weak<Lane>>,
     /// Ends the lane's sleep, from any thread.
     wake: Arc<EventFd>,
     stop: RefCell<Stop>,
@@ -100,11 +103,17 @@ impl Driver {
             reaped: RefCell::default(),
             zeroes: OnceCell::new(),
             links: Links::default(),
+            lane: OnceCell::new(),
             wake,
             stop: RefCell::default(),
             flushes: !flushes_are_off(),
             queue,
         }))
+    }
+
+    /// Says which lane it drives, before the first I/O.
+    pub(crate) fn drive(&self, lane: &Rc<Lane>) {
+        self.lane.get_or_init(|| Rc::downgrade(lane));
     }
 
     pub(crate) fn stock(&self) -> &Rc<Stock> {
@@ -312,10 +321,17 @@ impl Drop for Driver {
 impl Backend for Driver {
     fn at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
         let mut devices = self.devices.borrow_mut();
-        match devices.find(io.member, &self.queue) {
-            Some(device) => at_once::answer(self, &device.member, &mut io.op),
-            None => Some(Err(io_error(libc::ENODEV))),
+        let Some(device) = devices.find(io.member, &self.queue, &self.lane) else {
+            return Some(Err(io_error(libc::ENODEV)));
+        };
+        let ended = at_once::answer(self, &device.member, &mut io.op);
+        if ended.is_none()
+            && let Some(paths) = device.paths().cloned()
+        {
+            drop(devices);
+            return paths.at_once(io);
         }
+        ended
     }
 
     fn submit(&self, ticket: Ticket, mut io: MemberIo) -> Submitted {
@@ -323,9 +339,12 @@ impl Backend for Driver {
             return Submitted::Done(IoDone { result, buffer: io.op.into_buffer() });
         }
         let mut devices = self.devices.borrow_mut();
-        let device = devices.find(io.member, &self.queue).expect("what is not refused is known");
-        let device = device.clone();
+        let device = devices.find(io.member, &self.queue, &self.lane);
+        let device = device.expect("what is not refused is known").clone();
         drop(devices);
+        if let Some(paths) = device.paths() {
+            return paths.submit(ticket, io);
+        }
         let op = io.op;
         if device.is_inline() {
             let op = MemberOp::new(self, device, ticket, NEVER, op);
@@ -357,7 +376,7 @@ impl Backend for Driver {
             }
             Some(Found::Called(token)) => self.queue.borrow_mut().cancel(token),
             Some(Found::Remote(device)) => self.list(&device),
-            None => {}
+            None => self.devices.borrow().cancel(ticket),
         }
     }
 
@@ -370,9 +389,7 @@ impl Backend for Driver {
     }
 
     fn now(&self) -> Time {
-        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-        let nanos = START.elapsed().as_nanos();
-        Time::from_nanos(u64::try_from(nanos).expect("a process lives less than 584 years"))
+        clock::now()
     }
 
     fn unix_time_s(&self) -> u64 {

@@ -10,6 +10,7 @@
 //! `MDSPACE_IO=auto|uring|preadv` chooses the queue. `MDSPACE_TEST_NO_FLUSH=1` turns flushes and FUA
 //! into nothing: the negative control of tests that cut the power.
 
+mod clock;
 mod driver;
 mod errno;
 mod lane_io;
@@ -21,10 +22,12 @@ mod queue;
 mod running;
 mod workers;
 
+pub use clock::now;
 pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{
-    KeyHelp, MemberTable, OpenError, OpenMode, check_name, is_remote, null_keys, null_presets,
+    KeyHelp, MemberTable, MultipathSpec, OpenError, OpenMode, check_name, is_remote, null_keys,
+    null_presets,
 };
 pub use payload::Payload;
 pub use queue::IoChoice;

@@ -2,6 +2,7 @@
 
 mod holder;
 mod lock;
+mod multipath;
 mod nbd;
 mod null;
 mod open;
@@ -11,10 +12,13 @@ mod spec;
 mod table;
 
 use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::paths::Paths;
 
+pub use multipath::MultipathSpec;
 pub use null::{KeyHelp, null_keys, null_presets};
 pub use open::{OpenError, OpenMode};
 pub use spec::{check_name, is_remote};
@@ -48,6 +52,7 @@ pub(crate) enum Device {
     Ram(Ram),
     Null(Null),
     Nbd(Nbd),
+    Multipath(Arc<Paths>),
 }
 
 impl Drop for Member {

@@ -20,6 +20,8 @@ pub(crate) enum MemberSpec {
     Null(String),
     /// An export of an NBD server, in the user's words.
     Nbd(String),
+    /// A file that describes paths to one device.
+    Multipath(PathBuf),
 }
 
 /// One place of `create`: a member, or mdadm's word `missing`.
@@ -41,6 +43,9 @@ impl FromStr for MemberSpec {
         if let Some(device) = text.strip_prefix("null:") {
             return mdspace_io::check_name(text).map(|()| Self::Null(device.into()));
         }
+        if let Some(file) = text.strip_prefix("multipath:") {
+            return mdspace_io::check_name(text).map(|()| Self::Multipath(PathBuf::from(file)));
+        }
         if mdspace_io::is_remote(text) {
             return mdspace_io::check_name(text).map(|()| Self::Nbd(text.into()));
         }
@@ -58,6 +63,7 @@ impl fmt::Display for MemberSpec {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Ram { bytes } => write!(f, "ram:{}", short(*bytes)),
             Self::Null(device) => write!(f, "null:{device}"),
+            Self::Multipath(file) => write!(f, "multipath:{}", file.display()),
             Self::Nbd(uri) => f.write_str(uri),
         }
     }
@@ -87,6 +93,8 @@ pub(crate) fn help() -> String {
     let row = |name: &str, text: String| format!("\n  {name:<16}{text}");
     let mut help = "MEMBER is a file, a block device, an export of an NBD server:".to_owned();
     help += "\n  nbd+unix:///PATH, nbd+unix:///EXPORT?socket=PATH, nbd://HOST[:PORT][/EXPORT]";
+    help += "\nseveral paths to one device (docs/admin.md has the keys of the file):";
+    help += "\n  multipath:FILE.toml";
     help += "\nor for tests and benchmarks:";
     help += &row("ram:SIZE", "memory".into());
     help += &row("null:SIZE", "nothing: md's metadata are kept, data read as zeroes".into());

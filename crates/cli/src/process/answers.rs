@@ -1,8 +1,10 @@
 //! What the serving process does for each request on its control socket.
 
 use std::io;
+use std::sync::Arc;
 
 use mdspace_engine::array::{Action, CommandError, Reply as Done};
+use mdspace_engine::paths::Paths;
 use mdspace_front::Address;
 use mdspace_io::{OpenMode, RunningArray};
 
@@ -15,7 +17,7 @@ use crate::settings;
 impl Answer for ServingProcess {
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
         match request {
-            Request::Events { follow } => self.tell_events(follow, replies),
+            Request::Events { follow } => self.recorder.tell(follow, replies),
             Request::Stop { force } => {
                 let stopped = self.stop(force);
                 let is_stopped = stopped.is_ok();
@@ -36,7 +38,7 @@ impl Answer for ServingProcess {
     }
 }
 
-fn reply(result: Result<Reply, Failure>) -> Reply {
+pub(super) fn reply(result: Result<Reply, Failure>) -> Reply {
     result.unwrap_or_else(|failure| Reply::Failed { failure })
 }
 
@@ -62,8 +64,34 @@ impl ServingProcess {
             Request::Unserve { front } => {
                 self.fronts.close(&address(&front)?, &self.name).map(|()| Reply::done())
             }
+            Request::Message { member, words } => self.message(member.as_deref(), &words),
             Request::Stop { .. } | Request::Events { .. } => {
                 unreachable!("answered before, with replies of their own")
+            }
+        }
+    }
+
+    /// Sends a message to a multipath member: the one named, else the only one, else the one that has
+    /// the path that the message names.
+    fn message(&self, member: Option<&str>, words: &[String]) -> Result<Reply, Failure> {
+        let all = self.array.members().paths();
+        let has_path = |paths: &Paths| {
+            let named = words.get(1).filter(|_| words[0].ends_with("_path"));
+            let status = paths.status();
+            let mut known = status.groups.iter().flat_map(|group| &group.paths);
+            named.is_some_and(|name| known.any(|path| path.member == *name))
+        };
+        let is_it = |(name, paths): &&(String, Arc<Paths>)| match member {
+            Some(member) => name == member,
+            None => all.len() == 1 || has_path(paths),
+        };
+        let found: Vec<_> = all.iter().filter(is_it).collect();
+        match found[..] {
+            [(_, paths)] => message(paths, words).map(|()| Reply::done()),
+            _ => {
+                let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
+                let why = format!("{} has these multipath members: {}", self.name, names.join(" "));
+                Err(Failure::new("no member to tell it", why, "name one with --member=MEMBER"))
             }
         }
     }
@@ -200,22 +228,17 @@ impl ServingProcess {
         };
         Err(Failure::new(format!("cannot set {key} to {value}"), refused, cure))
     }
-
-    fn tell_events(&self, follow: bool, replies: &mut Replies<'_>) -> io::Result<()> {
-        let mut last = 0;
-        let mut next = Some(self.recorder.after(0));
-        while let Some(events) = next {
-            for event in events {
-                last = event.sequence;
-                replies.send(&Reply::Event { event })?;
-            }
-            next = if follow { self.recorder.wait_after(last) } else { None };
-        }
-        replies.send(&Reply::done())
-    }
 }
 
-fn address(front: &str) -> Result<Address, Failure> {
+/// Sends a message of dm's to a multipath device.
+pub(super) fn message(paths: &Arc<Paths>, words: &[String]) -> Result<(), Failure> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    paths.message(&words, mdspace_io::now()).map_err(|why| {
+        Failure::new(format!("cannot do {}", words.join(" ")), why, "see `mdspace help message`")
+    })
+}
+
+pub(super) fn address(front: &str) -> Result<Address, Failure> {
     front.parse().map_err(|error| {
         let cure = "give nbd:unix:/path.sock or nbd:tcp:[host:]port";
         Failure::new(format!("{front} is no front"), error, cure)

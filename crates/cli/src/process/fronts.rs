@@ -6,6 +6,7 @@ use std::time::Duration;
 use mdspace_front::address::Address;
 use mdspace_front::listener::Listener;
 use mdspace_front::nbd::{BlockSizes, Export, Exports, Server, ServerLimits};
+use mdspace_front::volume::Volume;
 
 use super::STOP_PATIENCE;
 use super::array::ServedArray;
@@ -26,19 +27,24 @@ impl Fronts {
         array: &ServedArray,
     ) -> Result<String, Failure> {
         let exports = exports(name, array, listener.address().read_only)?;
-        let limits = ServerLimits::default();
-        let server =
-            array.with_running(|running| Server::start(listener, exports, limits, running));
-        let Some(server) = server else {
-            return Err(Failure::new(
-                "no front opens",
-                "the array is stopped",
-                "assemble it again",
-            ));
-        };
+        let opened = array.with_running(|running| self.serve(listener, name, exports, running));
+        opened.ok_or_else(|| {
+            Failure::new("no front opens", "the array is stopped", "assemble it again")
+        })
+    }
+
+    /// Serves any volume at `listener`; returns a line for the user.
+    pub(super) fn serve<V: Volume>(
+        &self,
+        listener: Listener,
+        name: &ArrayName,
+        exports: Exports,
+        volume: &V,
+    ) -> String {
+        let server = Server::start(listener, exports, ServerLimits::default(), volume);
         let note = format!("{name}: served at {}", server.address());
         self.list().push(server);
-        Ok(note)
+        note
     }
 
     /// Closes a front, disconnecting its clients.

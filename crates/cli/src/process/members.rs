@@ -8,10 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::paths::Paths;
 use mdspace_io::{MemberTable, OpenError, OpenMode};
 
 use crate::failure::Failure;
 use crate::member_probe::{self, refused};
+use crate::report::PathsReport;
 
 /// Time between two looks whether a member is closed.
 const CLOSE_LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -124,6 +126,20 @@ impl OpenMembers {
             _ => false,
         };
         by_name.or_else(|| open.iter().find(|(name, _)| same_place(name))).map(|(_, id)| *id)
+    }
+
+    /// How the paths of those members are that have some.
+    pub(super) fn multipath(&self) -> Vec<PathsReport> {
+        let report = |(name, paths): (String, Arc<Paths>)| PathsReport::new(&name, paths.status());
+        self.paths().into_iter().map(report).collect()
+    }
+
+    /// Members with several paths, and these.
+    pub(super) fn paths(&self) -> Vec<(String, Arc<Paths>)> {
+        let open = self.list();
+        let with_paths =
+            open.iter().filter_map(|(name, id)| Some((name.clone(), self.table.paths(*id)?)));
+        with_paths.collect()
     }
 
     fn files(&self) -> MutexGuard<'_, Vec<OpenFile>> {

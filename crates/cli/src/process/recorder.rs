@@ -1,5 +1,6 @@
 //! Watches the array, and keeps what happened for `events`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -8,7 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::ServingProcess;
 use mdspace_engine::status::ArrayStatus;
 
-use crate::events::{self, Event, EventLog};
+use crate::control::Reply;
+use crate::control::server::Replies;
+use crate::events::{self, Event, EventLog, Happened};
 
 /// Time between two looks while a sync task runs, and while none does.
 const LOOK_EVERY_BUSY: Duration = Duration::from_millis(250);
@@ -58,13 +61,32 @@ impl Recorder {
             None => events::at_start(&now),
         };
         inside.last = Some(now);
+        drop(inside);
+        self.record(happened);
+    }
+
+    /// Keeps what happened.
+    pub(super) fn record(&self, happened: Vec<Happened>) {
         if happened.is_empty() {
             return;
         }
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        inside.log.record(time, happened);
-        drop(inside);
+        self.inside().log.record(time, happened);
         self.news.notify_all();
+    }
+
+    /// Sends the events kept; with `follow` those to come, until the array is stopped.
+    pub(super) fn tell(&self, follow: bool, replies: &mut Replies<'_>) -> io::Result<()> {
+        let mut last = 0;
+        let mut next = Some(self.after(0));
+        while let Some(events) = next {
+            for event in events {
+                last = event.sequence;
+                replies.send(&Reply::Event { event })?;
+            }
+            next = if follow { self.wait_after(last) } else { None };
+        }
+        replies.send(&Reply::done())
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -72,7 +94,7 @@ impl Recorder {
     }
 
     /// Waits before the next look; false once the array is stopped.
-    fn pause(&self, time: Duration) -> bool {
+    pub(super) fn pause(&self, time: Duration) -> bool {
         let open = |inside: &mut Inside| !inside.closed;
         let waited = self.news.wait_timeout_while(self.inside(), time, open);
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
@@ -87,7 +109,14 @@ pub(super) fn spawn(process: &Arc<ServingProcess>) -> io::Result<()> {
 }
 
 fn watch(process: &ServingProcess) {
+    let mut told = BTreeMap::new();
     while let Ok(status) = process.array.status() {
+        for (member, paths) in process.array.members().paths() {
+            let last: &mut u64 = told.entry(member).or_default();
+            let events = paths.events_after(*last);
+            *last = events.last().map_or(*last, |event| event.sequence);
+            process.recorder.record(events.into_iter().map(Happened::from).collect());
+        }
         process.array.fail_cut_members();
         let time = if status.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
         process.recorder.look(status);

@@ -26,6 +26,10 @@ fn write_all(out: &mut String, report: &Report, time: impl Fn(u64) -> String) ->
     write_identity(out, array)?;
     write_members(out, array)?;
     write_loads(out, array)?;
+    for paths in &report.multipath {
+        writeln!(out, "\n{}:", paths.member)?;
+        super::paths::write_paths(out, paths)?;
+    }
     write_fronts(out, report)
 }
 

@@ -72,6 +72,7 @@ fn report(status: &ArrayStatus) -> Report {
     let workers = WorkersReport::default();
     let fronts = vec![FrontReport { address: "nbd:unix:/tmp/data.sock".into(), clients: vec![] }];
     Report {
+        multipath: Vec::new(),
         schema: SCHEMA,
         name: "data".into(),
         array: status.into(),

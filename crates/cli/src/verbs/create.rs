@@ -9,7 +9,7 @@ use mdspace_io::OpenMode;
 
 use super::Outcome;
 use crate::args::member::MemberOrMissing;
-use crate::args::{AssembleArgs, CommandLine, CreateArgs, MemberSpec, Verb};
+use crate::args::{AssembleArgs, CommandLine, CreateArgs, MemberSpec, MultipathArgs, Verb};
 use crate::failure::Failure;
 use crate::process::launch::{self, Readiness};
 use crate::process::{self, Seat, Task};
@@ -24,12 +24,15 @@ pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
     });
     let members: Vec<&Path> = members.collect();
     let remote = args.members.iter().filter_map(|place| match place {
-        MemberOrMissing::Member(MemberSpec::Nbd(uri)) => Some(uri.as_str()),
+        MemberOrMissing::Member(member @ (MemberSpec::Nbd(_) | MemberSpec::Multipath(_))) => {
+            Some(super::absolute(std::slice::from_ref(member)))
+        }
         _ => None,
     });
+    let remote: Vec<String> = remote.collect::<Result<Vec<_>, _>>()?.concat();
     let what = format!("cannot create {}", args.name);
     member_probe::check(&members, &RunDir::open()?, args.run, &what)?;
-    member_probe::check_remote(remote, args.run, &what)?;
+    member_probe::check_remote(remote.iter().map(String::as_str), args.run, &what)?;
     serve(Task::Create(args))
 }
 
@@ -45,6 +48,16 @@ pub(crate) fn assemble(mut args: Box<AssembleArgs>) -> Outcome {
         }
     }
     serve(Task::Assemble(args))
+}
+
+/// Serves a multipath device that stands alone.
+pub(crate) fn multipath(args: &MultipathArgs) -> Outcome {
+    if args.foreground {
+        return process::multipath::serve(args, Seat::Foreground);
+    }
+    let notes = launch::launch(&args.name, &RunDir::open()?)?;
+    notes.iter().try_for_each(|note| output::print_line(note))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn task_of(verb: Verb) -> Result<Task, Failure> {
@@ -70,11 +83,19 @@ fn serve(task: Task) -> Outcome {
 /// The other side of [`launch::launch`]: this process is the one that serves.
 pub(crate) fn serving_process(words: Vec<OsString>) -> Outcome {
     let words = std::iter::once("mdspace".into()).chain(words);
-    let served = task_of(CommandLine::parse_from(words).verb).and_then(|task| {
+    let detach = || {
         let stays = |error| Failure::new("cannot leave the terminal", error, "try --foreground");
-        launch::detach().map_err(stays)?;
-        process::serve(&task, Seat::Detached)
-    });
+        launch::detach().map_err(stays)
+    };
+    let served = match CommandLine::parse_from(words).verb {
+        Verb::Multipath(args) => {
+            detach().and_then(|()| process::multipath::serve(&args, Seat::Detached))
+        }
+        verb => task_of(verb).and_then(|task| {
+            detach()?;
+            process::serve(&task, Seat::Detached)
+        }),
+    };
     match served {
         Ok(code) => Ok(code),
         Err(failure) => {

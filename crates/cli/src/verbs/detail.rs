@@ -5,9 +5,11 @@ use std::process::ExitCode;
 use super::Outcome;
 use crate::args::DetailArgs;
 use crate::control::client::Client;
+use crate::control::{Reply, Request};
+use crate::failure::Failure;
 use crate::output;
-use crate::render::{detail, export};
-use crate::report::ArrayReport;
+use crate::render::{detail, export, paths};
+use crate::report::{ArrayReport, DeviceReport, Report};
 use crate::run_dir::RunDir;
 
 /// `--test` found no array, or could not ask it.
@@ -15,21 +17,47 @@ const EXIT_UNKNOWN: u8 = 4;
 
 /// Shows one array.
 pub(crate) fn run(args: &DetailArgs) -> Outcome {
-    let report = RunDir::open()
+    let reply = RunDir::open()
         .and_then(|run_dir| Client::connect(&run_dir, &args.name))
-        .and_then(|mut client| client.report())
+        .and_then(|mut client| client.ask(&Request::Detail))
         .map_err(|failure| match args.test {
             true => failure.with_exit_code(EXIT_UNKNOWN),
             false => failure,
         })?;
+    match reply {
+        Reply::Detail { report } => show(args, &report),
+        Reply::Device { report } => show_device(args, &report),
+        other => {
+            let why = format!("its process answered {other:?}");
+            Err(Failure::new("cannot show it", why, "report it"))
+        }
+    }
+}
+
+fn show(args: &DetailArgs, report: &Report) -> Outcome {
     if args.json {
-        output::print_json(&report)?;
+        output::print_json(report)?;
     } else if args.export {
-        output::print(&export::text(&report))?;
+        output::print(&export::text(report))?;
     } else {
-        output::print(&detail::text(&report))?;
+        output::print(&detail::text(report))?;
     }
     Ok(ExitCode::from(if args.test { health(&report.array) } else { 0 }))
+}
+
+/// A device with paths: 0 when all are active, 1 when some are, 2 when none is.
+fn show_device(args: &DetailArgs, report: &DeviceReport) -> Outcome {
+    if args.json {
+        output::print_json(report)?;
+    } else {
+        output::print(&paths::text(report))?;
+    }
+    let health = match report.health() {
+        (false, _) => 2,
+        (true, false) => 1,
+        (true, true) => 0,
+    };
+    Ok(ExitCode::from(if args.test { health } else { 0 }))
 }
 
 /// mdadm's exit code: 0 whole, 1 degraded, 2 beyond what the level bears.

@@ -20,10 +20,11 @@ pub(crate) fn add(args: &AddArgs) -> Outcome {
     let array = Client::connect(&run_dir, name)?.report()?.array;
     let what = format!("cannot add to {name}");
     for member in members {
-        if let MemberSpec::Nbd(uri) = member
-            && !array.members.iter().any(|known| known.member == *uri)
-        {
-            member_probe::check_remote(std::iter::once(uri.as_str()), args.run, &what)?;
+        if let MemberSpec::Nbd(_) | MemberSpec::Multipath(_) = member {
+            let name = as_absolute(member)?;
+            if !array.members.iter().any(|known| known.member == name) {
+                member_probe::check_remote(std::iter::once(&*name), args.run, &what)?;
+            }
         }
         let MemberSpec::Path(path) = member else { continue };
         let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
@@ -74,6 +75,9 @@ fn as_absolute(member: &MemberSpec) -> Result<String, Failure> {
         MemberSpec::Path(path) => std::path::absolute(path)
             .map(|path| path.display().to_string())
             .map_err(|error| not_a_member(&path.display().to_string())(error)),
+        MemberSpec::Multipath(file) => std::path::absolute(file)
+            .map(|file| format!("multipath:{}", file.display()))
+            .map_err(|error| not_a_member(&file.display().to_string())(error)),
         other => Ok(other.to_string()),
     }
 }

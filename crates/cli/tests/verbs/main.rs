@@ -1,9 +1,12 @@
 //! The verbs from outside: exit codes, what is written and what is not, and what is left running.
 //! Needs no root, no network and no other program.
 
+mod client;
 mod life;
+mod load;
 mod members;
 mod modelled;
+mod multipath;
 mod network;
 mod rescue;
 mod safety;

@@ -49,9 +49,13 @@ impl User {
     }
 
     pub(crate) fn command(&self, words: &str) -> Command {
+        self.command_of(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    fn command_of(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mdspace"));
         command
-            .args(words.split(' '))
+            .args(words)
             .current_dir(self.folder.path())
             .env("MDSPACE_RUN_DIR", self.run_dir())
             .env_remove("MDSPACE_STATE_DIR")
@@ -61,7 +65,16 @@ impl User {
 
     /// Runs `mdspace` with these words.
     pub(crate) fn run(&self, words: &str) -> Done {
-        let output = self.command(words).output().expect("mdspace starts");
+        Self::done(&mut self.command(words))
+    }
+
+    /// Runs `mdspace` with words that may hold blanks.
+    pub(crate) fn run_words(&self, words: &[&str]) -> Done {
+        Self::done(&mut self.command_of(words))
+    }
+
+    fn done(command: &mut Command) -> Done {
+        let output = command.output().expect("mdspace starts");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let status = output.status.code().unwrap_or(-1);
         Done { status, out: text(output.stdout), err: text(output.stderr) }

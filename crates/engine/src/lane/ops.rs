@@ -30,6 +30,8 @@ struct OpSlot {
 
 enum OpState {
     Free,
+    /// Taken for an I/O that is made of others, which its backend starts first.
+    Held,
     Waiting(Option<TaskSlot>),
     Done(IoDone),
     Direct(Rc<dyn OpOwner>, u64),
@@ -57,11 +59,34 @@ impl Ops {
 
     /// Takes note that the I/O with the next ticket is under way.
     pub(super) fn begin(&mut self, ticket: Ticket) {
-        assert!(ticket == self.next(), "nothing was started in between");
+        if ticket != self.next() {
+            return self.begin_held(ticket);
+        }
         if self.free.pop().is_none() {
             self.slots.push(OpSlot { generation: 0, state: OpState::Free });
         }
         self.slots[ticket.slot as usize].state = OpState::Waiting(None);
+    }
+
+    #[cold]
+    fn begin_held(&mut self, ticket: Ticket) {
+        let entry = self.slot(ticket);
+        assert!(matches!(entry.state, OpState::Held), "nothing was started in between");
+        entry.state = OpState::Waiting(None);
+    }
+
+    /// Keeps the next ticket for the I/O that is being submitted: its backend will start others.
+    pub(super) fn hold(&mut self, ticket: Ticket) {
+        self.begin(ticket);
+        self.slot(ticket).state = OpState::Held;
+    }
+
+    /// That I/O was done at once.
+    pub(super) fn let_go(&mut self, ticket: Ticket) {
+        let entry = self.slot(ticket);
+        assert!(matches!(entry.state, OpState::Held), "only what is held is let go");
+        entry.state = OpState::Free;
+        self.free.push(ticket.slot);
     }
 
     /// As [`begin`](Self::begin), with an owner who takes the end.
@@ -96,7 +121,7 @@ impl Ops {
                 self.release(ticket);
                 Finished::Abandoned(done.buffer)
             }
-            OpState::Free | OpState::Done(_) => panic!("a ticket completes once"),
+            OpState::Free | OpState::Held | OpState::Done(_) => panic!("a ticket completes once"),
         }
     }
 

@@ -25,7 +25,9 @@ pub(super) fn answer(
         Device::Ram(ram) => serve(ram, op, &driver.stock),
         Device::Null(null) if null.is_immediate() => serve(null.kept(), op, &driver.stock),
         _ if matches!(op, IoOp::Flush) && !driver.flushes => {}
-        Device::Null(_) | Device::File { .. } | Device::Nbd(_) => return None,
+        Device::Null(_) | Device::File { .. } | Device::Nbd(_) | Device::Multipath(_) => {
+            return None;
+        }
     }
     Some(Ok(()))
 }

@@ -1,12 +1,14 @@
 //! The members as one lane knows them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::AsRawFd;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mdspace_engine::backend::MemberId;
+use mdspace_engine::backend::{MemberId, Ticket};
+use mdspace_engine::lane::Lane;
+use mdspace_engine::paths::PathLane;
 
 use crate::member::{self, Member, MemberTable};
 use crate::queue::{FileRef, Queue};
@@ -22,9 +24,21 @@ pub(super) struct Device {
     pub(super) in_flight: Cell<usize>,
     /// Its connection, if it is behind a network.
     pub(super) link: Option<Link>,
+    /// Its paths, if it has some.
+    paths: Option<Rc<PathLane>>,
 }
 
 impl Device {
+    #[inline]
+    pub(super) fn paths(&self) -> Option<&Rc<PathLane>> {
+        self.paths.as_ref()
+    }
+
+    /// I/Os of this lane that it still holds.
+    fn held(&self) -> usize {
+        self.in_flight.get() + self.paths.as_ref().map_or(0, |paths| paths.in_flight())
+    }
+
     /// Whether its calls are made on the spot.
     pub(super) fn is_inline(&self) -> bool {
         matches!(self.member.device, member::Device::File { inline: true, .. })
@@ -46,17 +60,27 @@ impl Devices {
     }
 
     #[inline]
-    pub(super) fn find(&mut self, id: MemberId, queue: &RefCell<Queue>) -> Option<&Rc<Device>> {
+    pub(super) fn find(
+        &mut self,
+        id: MemberId,
+        queue: &RefCell<Queue>,
+        lane: &OnceCell<Weak<Lane>>,
+    ) -> Option<&Rc<Device>> {
         let index = usize::from(id.index);
         let known = |met: &Option<Rc<Device>>| met.as_ref().is_some_and(|met| met.member.id == id);
         if !self.met.get(index).is_some_and(known) {
-            self.meet(id, queue)?;
+            self.meet(id, queue, lane)?;
         }
         self.met[index].as_ref()
     }
 
     #[cold]
-    fn meet(&mut self, id: MemberId, queue: &RefCell<Queue>) -> Option<()> {
+    fn meet(
+        &mut self,
+        id: MemberId,
+        queue: &RefCell<Queue>,
+        lane: &OnceCell<Weak<Lane>>,
+    ) -> Option<()> {
         let member = self.table.member(id)?;
         let index = usize::from(id.index);
         if self.met.len() <= index {
@@ -69,19 +93,26 @@ impl Devices {
                 let fixed = queue.borrow_mut().register_file(id.index, fd).then_some(id.index);
                 FileRef { fd, fixed }
             }
-            member::Device::Ram(_) | member::Device::Null(_) | member::Device::Nbd(_) => {
-                FileRef { fd: -1, fixed: None }
-            }
+            member::Device::Ram(_)
+            | member::Device::Null(_)
+            | member::Device::Nbd(_)
+            | member::Device::Multipath(_) => FileRef { fd: -1, fixed: None },
         };
         let link = matches!(member.device, member::Device::Nbd(_)).then(Link::default);
-        let device = Device { member, file, in_flight: Cell::new(0), link };
+        let paths = match &member.device {
+            member::Device::Multipath(paths) => {
+                Some(PathLane::attach(paths, &lane.get()?.upgrade()?))
+            }
+            _ => None,
+        };
+        let device = Device { member, file, in_flight: Cell::new(0), link, paths };
         self.met[index] = Some(Rc::new(device));
         Some(())
     }
 
     pub(super) fn in_flight(&self, id: MemberId) -> usize {
         match self.met.get(usize::from(id.index)) {
-            Some(Some(device)) if device.member.id == id => device.in_flight.get(),
+            Some(Some(device)) if device.member.id == id => device.held(),
             _ => 0,
         }
     }
@@ -93,6 +124,21 @@ impl Devices {
                 device.link.as_ref().map_or(0, Link::unanswered)
             }
             _ => 0,
+        }
+    }
+
+    /// Asks for an early end of an I/O that a member's paths may have.
+    pub(super) fn cancel(&self, ticket: Ticket) {
+        let paths = self.met.iter().flatten().filter_map(|device| device.paths());
+        paths.for_each(|paths| paths.cancel(ticket));
+    }
+
+    /// Ends what looks after paths, where nobody waits for anything.
+    pub(super) fn end_idle_paths(&self) {
+        for device in self.met.iter().flatten().filter(|device| device.held() == 0) {
+            if let member::Device::Multipath(paths) = &device.member.device {
+                paths.close();
+            }
         }
     }
 
@@ -116,7 +162,7 @@ impl Devices {
             if !known.member.closing.load(Ordering::Acquire) {
                 continue;
             }
-            if known.in_flight.get() > 0 {
+            if known.held() > 0 {
                 self.closing = true;
                 to_end.extend(known.link.is_some().then(|| known.clone()));
                 continue;

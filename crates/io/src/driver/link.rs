@@ -571,6 +571,7 @@ impl Driver {
 
     /// Hangs up where nobody waits for anything, so that the lane can end.
     pub(super) fn hang_up_where_idle(&self, lane: &Lane) {
+        self.devices.borrow().end_idle_paths();
         let mut waited = Vec::new();
         self.ops.borrow_mut().each_remote(|_, op| {
             if op.ticket.is_some() {

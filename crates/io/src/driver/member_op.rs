@@ -239,7 +239,7 @@ impl Work {
         let stock = &driver.stock;
         let align = match &member.device {
             member::Device::File { memory_align, .. } => *memory_align,
-            member::Device::Ram(_) | member::Device::Null(_) | member::Device::Nbd(_) => 1,
+            _ => 1,
         };
         let durable = match op {
             IoOp::Write { fua: true, .. } if driver.flushes => Durable::Carried,

@@ -32,6 +32,7 @@ impl Runner {
         let driver = Driver::new(config.io, config.members.clone(), wake.clone())?;
         config.members.wake_on_close(&wake);
         let lane = Lane::new(id, driver.clone(), wake);
+        driver.drive(&lane);
         let io = LaneIo::new(driver.clone());
         Ok(Self { lane, io, driver, spin: config.spin, idle_since: Cell::new(None) })
     }

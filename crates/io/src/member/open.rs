@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::MemberInfo;
@@ -11,7 +12,7 @@ use mdspace_engine::backend::MemberInfo;
 use super::holder::{self, Holder};
 use super::probe::{self, Transfers};
 use super::spec::Spec;
-use super::{Device, Nbd, Null, Ram, lock, nbd};
+use super::{Device, MemberTable, MultipathSpec, Nbd, Null, Ram, lock, nbd};
 
 /// How long a claim may outlive the process that made it, as far as we wait.
 const AFTERLIFE: Duration = Duration::from_secs(2);
@@ -100,11 +101,17 @@ pub(super) struct Opened {
 }
 
 /// Opens a member. `ordinal` tells devices that only pretend from others of the same name.
-pub(super) fn open(name: &str, mode: OpenMode, ordinal: u64) -> Result<Opened, OpenError> {
+pub(super) fn open(
+    name: &str,
+    mode: OpenMode,
+    ordinal: u64,
+    members: &Arc<MemberTable>,
+) -> Result<Opened, OpenError> {
     let spec = Spec::parse(name).map_err(|why| OpenError::Name { name: name.into(), why })?;
     let reserve = |source| OpenError::System { name: name.into(), doing: "reserve memory", source };
     let (device, bytes, rotational) = match spec {
         Spec::Path(path) => return Opening { name, path: &path, mode }.open(),
+        Spec::Multipath { file } => return open_multipath(name, &file, members, mode),
         Spec::Nbd(uri) => return open_export(name, uri, mode),
         Spec::Null { bytes, drive } => {
             let rotational = drive.is_rotational();
@@ -124,6 +131,22 @@ pub(super) fn open(name: &str, mode: OpenMode, ordinal: u64) -> Result<Opened, O
         discard_zeroes: !rotational && !mode.read_only,
     };
     Ok(Opened { device, info })
+}
+
+/// Opens the paths that a file names.
+fn open_multipath(
+    name: &str,
+    file: &Path,
+    members: &Arc<MemberTable>,
+    mode: OpenMode,
+) -> Result<Opened, OpenError> {
+    let system = |source| OpenError::System { name: name.into(), doing: "read the file", source };
+    let text = std::fs::read_to_string(file).map_err(system)?;
+    let spec = MultipathSpec::parse(&text);
+    let spec = spec.map_err(|why| OpenError::Name { name: name.into(), why })?;
+    let paths = spec.open(name, members, mode)?;
+    let info = paths.info().clone();
+    Ok(Opened { device: Device::Multipath(paths), info })
 }
 
 /// Opens an export. NBD knows no locks: whoever else reaches the server may use it too.

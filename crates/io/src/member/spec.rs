@@ -1,5 +1,5 @@
 //! How a member is named: a path, `ram:SIZE`, `null:SIZE?key=value`, `null:PRESET?key=value`,
-//! `nbd://HOST:PORT/EXPORT` or `nbd+unix:///PATH`.
+//! `nbd://HOST:PORT/EXPORT`, `nbd+unix:///PATH` or `multipath:FILE.toml`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +14,7 @@ pub(crate) enum Spec {
     Ram { bytes: u64 },
     Null { bytes: u64, drive: Box<Drive> },
     Nbd(Uri),
+    Multipath { file: PathBuf },
 }
 
 impl Spec {
@@ -21,6 +22,11 @@ impl Spec {
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         if let Some(size) = name.strip_prefix("ram:") {
             return Ok(Self::Ram { bytes: size_bytes(size)? });
+        }
+        match name.strip_prefix("multipath:") {
+            Some("") => return Err("a file is missing: multipath:FILE.toml".into()),
+            Some(file) => return Ok(Self::Multipath { file: file.into() }),
+            None => {}
         }
         if Uri::is_meant(name) {
             return Uri::parse(name).map(Self::Nbd);

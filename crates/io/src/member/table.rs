@@ -4,16 +4,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::paths::Paths;
 use mdspace_engine::sync::Mutex;
 
 use crate::lanes::EventFd;
 
 use super::open::{self, OpenError, OpenMode, Opened};
-use super::{Device, Member};
+use super::{Device, Member, MultipathSpec};
 
 /// All open members. Shared by the lanes; they ask it once per member and then remember.
-#[derive(Default)]
 pub struct MemberTable {
+    /// Itself, for members that open others.
+    this: Weak<Self>,
     entries: Mutex<Vec<Entry>>,
     /// Lanes to wake when a member closes.
     lanes: Mutex<Vec<Weak<EventFd>>>,
@@ -34,7 +36,13 @@ struct Entry {
 impl MemberTable {
     /// An empty table.
     pub fn new() -> Arc<Self> {
-        Arc::default()
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            entries: Mutex::default(),
+            lanes: Mutex::default(),
+            closed: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+        })
     }
 
     /// Opens the member that `name` means: a path, `ram:SIZE`, `null:SIZE?key=value` or
@@ -42,8 +50,30 @@ impl MemberTable {
     /// `nbd://HOST:PORT/EXPORT`, `nbd+unix:///PATH`. That one waits for the server, seconds at most.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<(MemberId, MemberInfo), OpenError> {
         let ordinal = self.opened.fetch_add(1, Ordering::Relaxed);
-        let Opened { device, info } = open::open(name, mode, ordinal)?;
+        let this = self.this.upgrade().expect("a table in use is there");
+        let Opened { device, info } = open::open(name, mode, ordinal, &this)?;
         Ok((self.add(device, info.clone(), mode.read_only)?, info))
+    }
+
+    /// Opens a multipath device that stands alone, under a name of its own.
+    pub fn open_multipath(
+        &self,
+        name: &str,
+        spec: &MultipathSpec,
+        mode: OpenMode,
+    ) -> Result<(MemberId, Arc<Paths>), OpenError> {
+        let this = self.this.upgrade().expect("a table in use is there");
+        let paths = spec.open(name, &this, mode)?;
+        let device = Device::Multipath(paths.clone());
+        Ok((self.add(device, paths.info().clone(), mode.read_only)?, paths))
+    }
+
+    /// The paths of an open member, if it has some.
+    pub fn paths(&self, id: MemberId) -> Option<Arc<Paths>> {
+        match &self.member(id)?.device {
+            Device::Multipath(paths) => Some(paths.clone()),
+            _ => None,
+        }
     }
 
     pub(crate) fn add(
@@ -83,8 +113,13 @@ impl MemberTable {
 
     /// Whether several lanes may use a member at once. An NBD server may bear one connection only.
     pub fn bears_lanes(&self, id: MemberId) -> bool {
-        let alone = |member: Arc<Member>| matches!(&member.device, Device::Nbd(nbd) if !nbd.export.shares());
-        !self.member(id).is_some_and(alone)
+        match self.member(id).as_deref().map(|member| &member.device) {
+            Some(Device::Nbd(nbd)) => nbd.export.shares(),
+            Some(Device::Multipath(paths)) => {
+                paths.members().into_iter().all(|path| self.bears_lanes(path))
+            }
+            _ => true,
+        }
     }
 
     /// Closes a member: no new I/O finds it. Its file closes, its lock ends and its index may be
@@ -96,6 +131,10 @@ impl MemberTable {
         let Some(member) = entry.open.take_if(|member| member.id == id) else { return };
         drop(entries);
         member.closing.store(true, Ordering::Release);
+        if let Device::Multipath(paths) = &member.device {
+            paths.close();
+            paths.members().into_iter().for_each(|path| self.close(path));
+        }
         drop(member);
         self.closed.fetch_add(1, Ordering::Release);
         self.lanes.lock().retain(|lane| lane.upgrade().map(|lane| lane.wake()).is_some());

@@ -1,0 +1,320 @@
+//! The process that serves a multipath device that stands alone.
+
+use std::fs;
+use std::io;
+use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mdspace_engine::backend::{IoOp, MemberId, MemberIo, Patience};
+use mdspace_engine::lane::LaneId;
+use mdspace_engine::paths::{Paths, Policy};
+use mdspace_front::device::Device;
+use mdspace_front::nbd::{BlockSizes, Export, Exports};
+use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::fronts::{self, Fronts};
+use super::recorder::Recorder;
+use super::{Phase, STOP_PATIENCE, Seat, answers, log, systemd};
+use crate::args::{ArrayName, MultipathArgs};
+use crate::control::server::{Answer, Listener, Replies};
+use crate::control::{Reply, Request};
+use crate::events::Happened;
+use crate::failure::Failure;
+use crate::report::DeviceReport;
+use crate::run_dir::RunDir;
+
+/// How long paths may take to prove what they lead to, before the device is served.
+const PROOF_PATIENCE: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Time between two looks for events.
+const EVENTS_EVERY: Duration = Duration::from_millis(200);
+
+/// One device, served.
+struct MultipathProcess {
+    name: ArrayName,
+    paths: Arc<Paths>,
+    device: Mutex<Option<Device>>,
+    fronts: Fronts,
+    recorder: Recorder,
+    phase: Mutex<Phase>,
+    end_comes: Condvar,
+}
+
+/// Serves until someone stops it.
+pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failure> {
+    let (name, what) = (&args.name, format!("cannot serve {}", args.name));
+    let run_dir = RunDir::open()?;
+    let system = |error: io::Error| Failure::new(what.clone(), error, "see `mdspace doctor`");
+    let Some(lock) = run_dir.try_lock(name).map_err(system)? else {
+        let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
+        return Err(Failure::new(what, format!("{name} runs already"), cure));
+    };
+    match seat {
+        Seat::Foreground => log::to_stderr(),
+        Seat::Detached => log::to_file(name, &run_dir).map_err(system)?,
+    }
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system)?;
+    let listeners =
+        args.fronts().map(|front| fronts::listen(&front)).collect::<Result<Vec<_>, _>>()?;
+    let process = MultipathProcess::start(args, &what)?;
+    let mut notes = process.notes();
+    for listener in listeners {
+        notes.push(process.open_front(listener)?);
+    }
+    let listener = Listener::bind(&run_dir.socket(name)).map_err(system)?;
+    listener.spawn(process.clone()).map_err(system)?;
+    process.clone().watch_events().map_err(system)?;
+    notes.iter().for_each(|note| tracing::info!("{note}"));
+    if let Err(error) = seat.say_ready(notes) {
+        tracing::warn!("nobody waits for {name} any more: {error}");
+        process.stop(true)?;
+        return Ok(ExitCode::FAILURE);
+    }
+    process.clone().stop_on(signals).map_err(system)?;
+    process.wait_for_the_end();
+    // Held to the very end of the process: whoever waits for the lock waits for that.
+    std::mem::forget(lock);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the command line, or the file that it names, describes.
+fn spec(args: &MultipathArgs, what: &str) -> Result<MultipathSpec, Failure> {
+    let wrong = |why: String| Failure::new(what, why, "docs/admin.md has an example of each");
+    if let Some(file) = &args.file {
+        let name = file.display();
+        let text = fs::read_to_string(file).map_err(|error| wrong(format!("{name}: {error}")))?;
+        return MultipathSpec::parse(&text).map_err(|why| wrong(format!("{name}: {why}")));
+    }
+    let usual = Policy::default();
+    let policy = Policy {
+        no_path_retry: match args.no_path_retry {
+            None => usual.no_path_retry,
+            checks => checks.filter(|checks| *checks > 0),
+        },
+        polling_interval: args.polling_interval.unwrap_or(usual.polling_interval),
+        failback: args.failback.unwrap_or(usual.failback),
+        read_deadline: args.read_deadline.unwrap_or(usual.read_deadline),
+        write_deadline: args.write_deadline.unwrap_or(usual.write_deadline),
+    };
+    let table = args.dm_table.clone().expect("one of the two is required");
+    let mut spec = MultipathSpec::new(table, policy);
+    spec.fences.fill(args.fence.clone());
+    Ok(spec)
+}
+
+impl MultipathProcess {
+    fn start(args: &MultipathArgs, what: &str) -> Result<Arc<Self>, Failure> {
+        let spec = spec(args, what)?;
+        let config = LanesConfig { count: args.lanes.into(), ..LanesConfig::default() };
+        let members = config.members.clone();
+        let lanes = Lanes::start(config)
+            .map_err(|error| Failure::new(what, error, "see `mdspace doctor`"))?;
+        let mode = OpenMode { read_only: args.readonly, ..OpenMode::RUN };
+        let (member, paths) = members
+            .open_multipath(args.name.as_str(), &spec, mode)
+            .map_err(|error| Failure::new(what, error, "look at the paths"))?;
+        if args.lanes > 1 && !members.bears_lanes(member) {
+            let why = "a path's server bears one connection, and each lane needs one";
+            return Err(Failure::new(
+                what,
+                why,
+                "use --lanes=1, or let the server share its export",
+            ));
+        }
+        let device = Device { lanes: Arc::new(lanes), member, info: paths.info().clone() };
+        let process = Arc::new(Self {
+            name: args.name.clone(),
+            paths,
+            device: Mutex::new(Some(device)),
+            fronts: Fronts::default(),
+            recorder: Recorder::default(),
+            phase: Mutex::new(Phase::Serving),
+            end_comes: Condvar::new(),
+        });
+        process.wait_for_proofs(member, what)?;
+        Ok(process)
+    }
+
+    /// Waits until each path has been looked at. One that leads elsewhere is a mistake to be told now.
+    fn wait_for_proofs(&self, member: MemberId, what: &str) -> Result<(), Failure> {
+        if let Some(device) = &*self.device() {
+            // The first I/O makes a lane look after the paths.
+            device.lanes.run_on(LaneId(0), move |lane, _| {
+                let io = MemberIo { member, op: IoOp::Flush, patience: Patience::FOREVER };
+                let first = lane.clone();
+                lane.spawn(async move { drop(first.io(io).await) });
+            });
+        }
+        let until = Instant::now() + PROOF_PATIENCE;
+        while !self.paths.is_settled() && Instant::now() < until {
+            thread::sleep(LOOK_EVERY);
+        }
+        let status = self.paths.status();
+        let mut paths = status.groups.iter().flat_map(|group| &group.paths);
+        match paths.find(|path| path.state == "refused") {
+            None => Ok(()),
+            Some(path) => {
+                let why = format!("{}: {}", path.member, path.reason);
+                self.stop(true)?;
+                Err(Failure::new(what, why, "list only paths to one device"))
+            }
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let status = self.paths.status();
+        let paths: Vec<_> = status.groups.iter().flat_map(|group| &group.paths).collect();
+        let active = paths.iter().filter(|path| path.state == "active").count();
+        let started = format!("{}: started with {active} of {} paths", self.name, paths.len());
+        let told = self.paths.events_after(0).into_iter();
+        let told = told.filter(|event| event.event == "PathUnproved" || event.event == "PathTwice");
+        let told =
+            told.map(|event| format!("{}: {}", event.member.unwrap_or_default(), event.note));
+        std::iter::once(started).chain(told).collect()
+    }
+
+    fn open_front(&self, listener: mdspace_front::listener::Listener) -> Result<String, Failure> {
+        let Some(device) = self.device().clone() else {
+            return Err(Failure::new("no front opens", "the device is stopped", "start it again"));
+        };
+        let failed = |error| Failure::new("cannot export the device", error, "report it");
+        let block = device.info.logical_block_bytes;
+        let export = Export {
+            name: self.name.to_string(),
+            description: format!("multipath {}", self.name),
+            size_bytes: device.info.sectors * 512,
+            block_sizes: BlockSizes::new(block, block.max(4096)).map_err(failed)?,
+            read_only: listener.address().read_only,
+            rotational: device.info.rotational,
+            trim: true,
+            fast_zero: false,
+        };
+        let exports = Exports::new(vec![export]).map_err(failed)?;
+        Ok(self.fronts.serve(listener, &self.name, exports, &device))
+    }
+
+    fn report(&self) -> DeviceReport {
+        let size_bytes = self.paths.info().sectors * 512;
+        let fronts = self.fronts.report();
+        DeviceReport::new(self.name.as_str(), size_bytes, self.paths.status(), fronts)
+    }
+
+    fn stop(&self, force: bool) -> Result<(), Failure> {
+        let mut phase = self.phase();
+        if *phase != Phase::Serving {
+            return Ok(());
+        }
+        self.fronts.close_all(&self.name, force)?;
+        let status = self.paths.status();
+        for (range, path) in status.unproved {
+            tracing::warn!("a write to sectors {range:?}, sent over {path}, may still appear");
+        }
+        if let Some(device) = self.device().take() {
+            device.lanes.members().close(device.member);
+            if let Some(Err(error)) =
+                Arc::into_inner(device.lanes).map(|lanes| lanes.stop(STOP_PATIENCE))
+            {
+                tracing::warn!("{error}");
+            }
+        }
+        *phase = Phase::Stopped;
+        tracing::info!("{} is stopped", self.name);
+        Ok(())
+    }
+
+    fn let_end(&self) {
+        self.recorder.close();
+        *self.phase() = Phase::Ending;
+        self.end_comes.notify_all();
+    }
+
+    fn stop_on(self: Arc<Self>, mut signals: Signals) -> io::Result<()> {
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for signal in signals.forever() {
+                tracing::info!("signal {signal}: stopping {}", self.name);
+                drop(systemd::stopping());
+                match self.stop(true) {
+                    Ok(()) => return self.let_end(),
+                    Err(failure) => tracing::error!("{failure}"),
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn wait_for_the_end(&self) {
+        let ended = self.end_comes.wait_while(self.phase(), |phase| *phase != Phase::Ending);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn watch_events(self: Arc<Self>) -> io::Result<()> {
+        thread::Builder::new().name("events".into()).spawn(move || {
+            let mut last = 0;
+            loop {
+                last = self.record_events(last);
+                if !self.recorder.pause(EVENTS_EVERY) {
+                    return;
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn record_events(&self, after: u64) -> u64 {
+        let events = self.paths.events_after(after);
+        let last = events.last().map_or(after, |event| event.sequence);
+        self.recorder.record(events.into_iter().map(Happened::from).collect());
+        last
+    }
+
+    fn act(&self, request: Request) -> Result<Reply, Failure> {
+        match request {
+            Request::Detail => Ok(Reply::Device { report: Box::new(self.report()) }),
+            Request::Message { words, .. } => {
+                answers::message(&self.paths, &words).map(|()| Reply::done())
+            }
+            Request::Serve { front } => {
+                let listener = fronts::listen(&answers::address(&front)?)?;
+                Ok(Reply::Done { notes: vec![self.open_front(listener)?] })
+            }
+            Request::Unserve { front } => {
+                self.fronts.close(&answers::address(&front)?, &self.name).map(|()| Reply::done())
+            }
+            _ => Err(Failure::new(
+                format!("{} cannot do that", self.name),
+                "it is a multipath device and no array",
+                "see `mdspace help message`",
+            )),
+        }
+    }
+
+    fn device(&self) -> MutexGuard<'_, Option<Device>> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Answer for MultipathProcess {
+    fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
+        match request {
+            Request::Events { follow } => self.recorder.tell(follow, replies),
+            Request::Stop { force } => {
+                let stopped = self.stop(force);
+                let is_stopped = stopped.is_ok();
+                let sent = replies.send(&answers::reply(stopped.map(|()| Reply::done())));
+                if is_stopped {
+                    self.let_end();
+                }
+                sent
+            }
+            other => replies.send(&answers::reply(self.act(other))),
+        }
+    }
+}

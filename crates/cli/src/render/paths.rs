@@ -1,0 +1,56 @@
+//! A multipath device as text: dm's lines, and what they mean.
+
+use std::fmt::{self, Write as _};
+
+use crate::args::size::short;
+use crate::report::{DeviceReport, PathsReport};
+
+/// The whole text of `mdspace detail NAME` for a device that stands alone.
+pub(crate) fn text(report: &DeviceReport) -> String {
+    let mut out = format!("{}: multipath, {}\n", report.name, short(report.size_bytes));
+    write_paths(&mut out, &report.multipath).expect("a String takes all that is written");
+    for front in &report.fronts {
+        out.push_str(&format!(
+            "\n    Front : {} ({} clients)\n",
+            front.address,
+            front.clients.len()
+        ));
+    }
+    out
+}
+
+/// The paths of a device or a member.
+pub(crate) fn write_paths(out: &mut String, paths: &PathsReport) -> fmt::Result {
+    writeln!(out, "    table : {}", paths.table)?;
+    writeln!(out, "   status : {}", paths.status)?;
+    writeln!(out, " queueing : {}", paths.queueing)?;
+    for (at, group) in paths.groups.iter().enumerate() {
+        writeln!(out, "\n    group {}, {}, {}", at + 1, group.state, group.selector)?;
+        for path in &group.paths {
+            write!(out, "      {:<8} {}", path.state, path.member)?;
+            write!(out, "  {} requests, {} under way", path.ios, path.in_flight)?;
+            write!(out, ", failed {} times", path.failures)?;
+            if !path.reason.is_empty() {
+                write!(out, " ({})", path.reason)?;
+            }
+            writeln!(out)?;
+        }
+    }
+    if !paths.unproved.is_empty() {
+        writeln!(out, "\n    writes that were sent and not answered may still appear at sectors")?;
+    }
+    for late in &paths.unproved {
+        writeln!(
+            out,
+            "      {} to {}, over {}",
+            late.first_sector,
+            late.end_sector - 1,
+            late.path
+        )?;
+    }
+    if !paths.unproved.is_empty() {
+        writeln!(out, "    other writes there wait; when the path's server is known to be dead:")?;
+        writeln!(out, "      mdspace message NAME fail_path PATH --fenced")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! A multipath device in JSON.
+
+use mdspace_engine::paths::{GroupStatus, PathStatus, PathsStatus};
+use serde::{Deserialize, Serialize};
+
+use super::{FrontReport, SCHEMA};
+
+/// A multipath device that stands alone, and the process that serves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeviceReport {
+    /// Version of this object.
+    pub(crate) schema: u32,
+    /// What the device is called on this host.
+    pub(crate) name: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) multipath: PathsReport,
+    /// Where it is served.
+    pub(crate) fronts: Vec<FrontReport>,
+    /// The serving process.
+    pub(crate) pid: u32,
+}
+
+/// Its paths, or those of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PathsReport {
+    /// The member that it is; its own name where it stands alone.
+    pub(crate) member: String,
+    /// dm's lines.
+    pub(crate) table: String,
+    pub(crate) status: String,
+    /// What happens to requests without a path.
+    pub(crate) queueing: String,
+    pub(crate) groups: Vec<GroupReport>,
+    /// Where a write that was sent and not answered may still appear.
+    pub(crate) unproved: Vec<UnprovedReport>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GroupReport {
+    /// `active`, `enabled` or `disabled`.
+    pub(crate) state: String,
+    pub(crate) selector: String,
+    pub(crate) paths: Vec<PathReport>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PathReport {
+    pub(crate) member: String,
+    /// `active`, `failed`, `joining` or `refused`.
+    pub(crate) state: String,
+    /// Why it is not active.
+    pub(crate) reason: String,
+    pub(crate) failures: u32,
+    pub(crate) ios: u64,
+    pub(crate) bytes: u64,
+    pub(crate) in_flight: u64,
+}
+
+/// A range of sectors, up to the one behind its last, and the path that the write went over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UnprovedReport {
+    pub(crate) first_sector: u64,
+    pub(crate) end_sector: u64,
+    pub(crate) path: String,
+}
+
+impl DeviceReport {
+    pub(crate) fn new(
+        name: &str,
+        size_bytes: u64,
+        status: PathsStatus,
+        fronts: Vec<FrontReport>,
+    ) -> Self {
+        Self {
+            schema: SCHEMA,
+            name: name.to_owned(),
+            size_bytes,
+            multipath: PathsReport::new(name, status),
+            fronts,
+            pid: std::process::id(),
+        }
+    }
+
+    /// Whether any path can serve, and whether all do.
+    pub(crate) fn health(&self) -> (bool, bool) {
+        let mut paths = self.multipath.groups.iter().flat_map(|group| &group.paths);
+        let is_active = |path: &PathReport| path.state == "active";
+        let all = paths.clone().all(is_active);
+        (paths.any(is_active), all)
+    }
+}
+
+impl PathsReport {
+    pub(crate) fn new(member: &str, status: PathsStatus) -> Self {
+        let unproved = |(range, path): (std::ops::Range<u64>, String)| UnprovedReport {
+            first_sector: range.start,
+            end_sector: range.end,
+            path,
+        };
+        Self {
+            member: member.to_owned(),
+            table: status.table,
+            status: status.status,
+            queueing: status.queueing,
+            groups: status.groups.into_iter().map(GroupReport::from).collect(),
+            unproved: status.unproved.into_iter().map(unproved).collect(),
+        }
+    }
+}
+
+impl From<GroupStatus> for GroupReport {
+    fn from(group: GroupStatus) -> Self {
+        Self {
+            state: group.state.to_owned(),
+            selector: group.selector.to_owned(),
+            paths: group.paths.into_iter().map(PathReport::from).collect(),
+        }
+    }
+}
+
+impl From<PathStatus> for PathReport {
+    fn from(path: PathStatus) -> Self {
+        Self {
+            member: path.member,
+            state: path.state.to_owned(),
+            reason: path.reason,
+            failures: path.failures,
+            ios: path.ios,
+            bytes: path.bytes,
+            in_flight: path.in_flight,
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Multipath over processes of our own: a disk, and proxies in front of it that are the paths. A proxy
+//! that is stopped and goes on does what it was asked before, late: what a server with a full socket
+//! buffer does.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::load::Load;
+use crate::user::User;
+
+const SECTORS: u64 = 8192;
+const BLOCK: usize = 4096;
+/// Times that a test can wait for, on a machine that is busy.
+const QUICK: &str =
+    "--polling-interval=0.2 --no-path-retry=100 --read-deadline=1 --write-deadline=1";
+
+/// A disk of a file, and paths to it.
+struct Paths {
+    user: User,
+    members: Vec<String>,
+}
+
+impl Paths {
+    fn new(count: usize) -> Self {
+        let user = User::with_members(&["disk"]);
+        let table = format!("0 {SECTORS} multipath 0 0 1 1 round-robin 0 1 0 disk");
+        let mut paths = Self { user, members: Vec::new() };
+        paths.serve("base", &table, "");
+        for path in 0..count {
+            paths.members.push(paths.proxy(path));
+        }
+        paths
+    }
+
+    /// Serves a device of `table` under `name`, at the socket of that name.
+    fn serve(&self, name: &str, table: &str, more: &str) {
+        let socket = self.user.path(&format!("{name}.sock"));
+        let serve = format!("--serve=nbd:unix:{}", socket.display());
+        let (table, name) = (format!("--dm-table={table}"), name.to_owned());
+        let mut words = vec!["multipath", &name, &table, &serve];
+        words.extend(more.split_whitespace());
+        let done = self.user.run_words(&words);
+        assert_eq!(done.status, 0, "{words:?}: {done:#?}");
+    }
+
+    fn uri(&self, name: &str) -> String {
+        format!("nbd+unix:///{name}?socket={}", self.user.path(&format!("{name}.sock")).display())
+    }
+
+    /// Starts the server of a path.
+    fn proxy(&self, path: usize) -> String {
+        let table = format!("0 {SECTORS} multipath 0 0 1 1 round-robin 0 1 0 {}", self.uri("base"));
+        self.serve(&format!("p{path}"), &table, QUICK);
+        self.uri(&format!("p{path}"))
+    }
+
+    fn pid(&self, name: &str) -> u32 {
+        let pid = self.user.detail(name)["pid"].as_u64().expect("a number");
+        u32::try_from(pid).expect("a process number")
+    }
+
+    /// The device over all paths in one group.
+    fn top(&self, features: &str, more: &str) -> Client {
+        let count = self.members.len();
+        let paths = self.members.join(" ");
+        self.serve_top(&format!("{features} 0 1 1 round-robin 0 {count} 0 {paths}"), more);
+        Client::connect(&self.user.path("top.sock"))
+    }
+
+    fn serve_top(&self, rest_of_table: &str, more: &str) {
+        let table = format!("0 {SECTORS} multipath {rest_of_table}");
+        self.serve("top", &table, &format!("{QUICK} {more}"));
+    }
+
+    /// The device over all paths, under load. What was in flight over a path that is lost is known
+    /// to be over: the test has killed its server.
+    fn under_load(&self, features: &str) -> Load {
+        drop(self.top(features, "--fence=true"));
+        Load::start(&self.user.path("top.sock"))
+    }
+
+    fn kill(&self, name: &str) {
+        self.user.signal(Signal::KILL, self.pid(name));
+    }
+
+    fn states(&self) -> Vec<String> {
+        let detail = self.user.detail("top");
+        let groups = detail["multipath"]["groups"].as_array().expect("groups").clone();
+        let paths =
+            groups.iter().flat_map(|group| group["paths"].as_array().expect("paths").clone());
+        paths.map(|path| path["state"].as_str().expect("a word").to_owned()).collect()
+    }
+
+    fn unproved(&self) -> Vec<Value> {
+        self.user.detail("top")["multipath"]["unproved"].as_array().expect("ranges").clone()
+    }
+
+    fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !holds() {
+            assert!(std::time::Instant::now() < until, "{what}: {:#}", self.user.detail("top"));
+            std::thread::yield_now();
+        }
+    }
+
+    fn message(&self, words: &str) {
+        self.user.expect(0, &format!("message top {words}"));
+    }
+}
+
+fn block(salt: u8) -> Vec<u8> {
+    (0..BLOCK).map(|at| (at / 16) as u8 ^ salt).collect()
+}
+
+#[test]
+fn a_killed_path_is_not_noticed_and_comes_back_when_its_server_does() {
+    let paths = Paths::new(2);
+    let mut top = paths.top("1 queue_if_no_path", "--fence=true");
+    for at in 0..8 {
+        top.write(at * BLOCK as u64, &block(at as u8)).expect("written");
+    }
+    paths.user.signal(Signal::KILL, paths.pid("p0"));
+    for round in 0..5u8 {
+        for at in 0..8 {
+            assert!(top.read(at * BLOCK as u64, BLOCK).expect("read") == block(at as u8 ^ round));
+            top.write(at * BLOCK as u64, &block(at as u8 ^ (round + 1))).expect("written");
+        }
+    }
+    paths.wait_for("the path fails", || paths.states() == ["failed", "active"]);
+    paths.proxy(0);
+    paths.wait_for("the path is back", || paths.states() == ["active", "active"]);
+    paths.wait_for("events tell it", || {
+        let events = paths.user.expect(0, "events top");
+        events.contains("PathFailed") && events.contains("PathReinstated")
+    });
+    drop(top);
+    for name in ["top", "p0", "p1", "base"] {
+        paths.user.expect(0, &format!("stop {name} --force"));
+    }
+    assert!(paths.user.processes().is_empty());
+}
+
+/// The late-write rule: what was sent over the stopped path is done when it goes on, after the newer
+/// write would have been.
+#[test]
+fn a_write_that_a_stopped_path_does_late_never_overwrites_a_newer_one() {
+    let paths = Paths::new(2);
+    let mut top = paths.top("1 queue_if_no_path", "");
+    top.write(0, &block(1)).expect("written");
+    let stopped = paths.pid("p0");
+    paths.user.signal(Signal::STOP, stopped);
+    // Whichever of the two meets the stopped path is done over the other one.
+    top.write(0, &block(2)).expect("written in spite of the stopped path");
+    top.write(BLOCK as u64, &block(3)).expect("written");
+    assert!(top.read(0, BLOCK).expect("read") == block(2));
+    let unproved = paths.unproved();
+    assert_eq!(unproved.len(), 1, "{unproved:?}");
+    let first = unproved[0]["first_sector"].as_u64().expect("a sector") * 512;
+    let text = paths.user.expect(0, "detail top");
+    assert!(text.contains("may still appear"), "{text}");
+
+    // Elsewhere writes go on; there a different one waits.
+    top.write(64 * BLOCK as u64, &block(9)).expect("written");
+    let waiting = top.send_write(first, &block(7));
+    let other = if first == 0 { BLOCK as u64 } else { 0 };
+    top.write(other, &block(8)).expect("written");
+    assert!(top.read(first, BLOCK).expect("read") != block(7), "it waits");
+
+    paths.user.signal(Signal::CONT, stopped);
+    top.answer(waiting).expect("written when the earlier one was proved");
+    assert!(top.read(first, BLOCK).expect("read") == block(7));
+    paths.wait_for("the path is back", || paths.states() == ["active", "active"]);
+    assert!(paths.unproved().is_empty());
+    for _ in 0..20 {
+        assert!(top.read(first, BLOCK).expect("read") == block(7), "nothing old appears");
+    }
+}
+
+/// The cases of mptest, dm-multipath's own regression suite, from here on.
+#[test]
+fn without_failures_a_load_runs_over_all_paths() {
+    let paths = Paths::new(2);
+    let load = paths.under_load("0");
+    load.goes_on(50);
+    let detail = paths.user.detail("top");
+    let groups = detail["multipath"]["groups"][0]["paths"].as_array().expect("paths").clone();
+    assert!(groups.iter().all(|path| path["ios"].as_u64() > Some(100)), "{detail:#}");
+    assert!(load.end().is_empty());
+}
+
+#[test]
+fn under_load_paths_that_go_offline_one_after_the_other_are_not_noticed() {
+    let paths = Paths::new(2);
+    let load = paths.under_load("1 queue_if_no_path");
+    for round in 0..4 {
+        let (name, other) = [("p0", "p1"), ("p1", "p0")][round % 2];
+        let socket = paths.user.path(&format!("{name}.sock"));
+        let front = format!("nbd:unix:{}", socket.display());
+        paths.user.expect(0, &format!("unserve {name} {front}"));
+        load.goes_on(20);
+        paths.user.expect(0, &format!("serve {name} {front}"));
+        paths.wait_for(&format!("{name} is back beside {other}"), || {
+            paths.states() == ["active", "active"]
+        });
+    }
+    assert!(load.end().is_empty());
+}
+
+#[test]
+fn under_load_paths_whose_servers_are_killed_one_after_the_other_are_not_noticed() {
+    let paths = Paths::new(2);
+    let load = paths.under_load("1 queue_if_no_path");
+    for round in 0..4 {
+        paths.kill(["p0", "p1"][round % 2]);
+        load.goes_on(20);
+        paths.proxy(round % 2);
+        paths.wait_for("it is back", || paths.states() == ["active", "active"]);
+    }
+    assert!(load.end().is_empty());
+}
+
+#[test]
+fn under_load_paths_are_failed_and_reinstated_by_message() {
+    let paths = Paths::new(2);
+    let load = paths.under_load("0");
+    for round in 0..6 {
+        let path = &paths.members[round % 2];
+        paths.message(&format!("fail_path {path}"));
+        assert_eq!(paths.states()[round % 2], "failed");
+        load.goes_on(10);
+        assert_eq!(paths.states()[round % 2], "failed", "until the operator says otherwise");
+        paths.message(&format!("reinstate_path {path}"));
+        paths.wait_for("it is back", || paths.states() == ["active", "active"]);
+    }
+    assert!(load.end().is_empty());
+    let refused = |words: &str, why: &str| {
+        paths.user.refused(&format!("message top {words}"), &[why]);
+    };
+    refused("fail_path nothing", "is no path");
+    refused("make_coffee", "is no message");
+    refused("switch_group 3", "count from 1 to 1");
+}
+
+#[test]
+fn under_load_groups_are_switched_disabled_and_enabled() {
+    let paths = Paths::new(2);
+    let [one, other] = &paths.members[..] else { panic!("two paths") };
+    paths.serve_top(
+        &format!("0 0 2 1 round-robin 0 1 0 {one} queue-length 0 1 0 {other}"),
+        "--fence=true",
+    );
+    let load = Load::start(&paths.user.path("top.sock"));
+    let groups = || {
+        let detail = paths.user.detail("top");
+        let state = |group: usize| detail["multipath"]["groups"][group]["state"].clone();
+        (state(0), state(1))
+    };
+    let is = |one: &str, other: &str| assert_eq!(groups(), (one.into(), other.into()));
+    is("active", "enabled");
+    paths.message("switch_group 2");
+    is("enabled", "active");
+    load.goes_on(10);
+    paths.message("disable_group 2");
+    is("active", "disabled");
+    load.goes_on(10);
+    paths.message("disable_group 1");
+    load.goes_on(10);
+    paths.message("enable_group 1");
+    paths.message("enable_group 2");
+    paths.message("switch_group 2");
+    is("enabled", "active");
+    paths.kill("p1");
+    load.goes_on(10);
+    is("active", "enabled");
+    paths.proxy(1);
+    paths.wait_for("it is back", || paths.states() == ["active", "active"]);
+    is("active", "enabled");
+    let line = paths.user.detail("top")["multipath"]["status"].as_str().expect("a line").to_owned();
+    assert!(line.starts_with("0 8192 multipath 2 0 0 0 2 1 A 0 1 0 nbd+unix"), "{line}");
+    assert!(load.end().is_empty());
+}
+
+#[test]
+fn with_all_paths_down_requests_wait_if_they_are_told_to_and_service_goes_on() {
+    let paths = Paths::new(2);
+    let load = paths.under_load("1 queue_if_no_path");
+    load.goes_on(5);
+    paths.kill("p0");
+    paths.kill("p1");
+    paths.wait_for("both are lost", || paths.states() == ["failed", "failed"]);
+    let detail = paths.user.expect(0, "detail top");
+    assert!(detail.contains("requests wait for a path, 20 s at most"), "{detail}");
+    let before = load.rounds();
+    paths.proxy(1);
+    load.goes_on(20);
+    assert!(load.rounds() > before && load.end().is_empty());
+}
+
+#[test]
+fn with_all_paths_down_requests_fail_if_they_are_told_to_and_service_goes_on() {
+    let paths = Paths::new(2);
+    let load = paths.under_load("0");
+    load.goes_on(5);
+    paths.kill("p0");
+    paths.kill("p1");
+    paths.wait_for("both are lost", || paths.states() == ["failed", "failed"]);
+    load.goes_on(5);
+    paths.message("queue_if_no_path");
+    paths.proxy(0);
+    paths.proxy(1);
+    paths.wait_for("both are back", || paths.states() == ["active", "active"]);
+    load.goes_on(20);
+    let errors = load.end();
+    assert!(!errors.is_empty(), "requests without a path fail");
+}
+
+#[test]
+fn waiting_for_a_path_has_an_end() {
+    let paths = Paths::new(1);
+    drop(paths.top("1 queue_if_no_path", "--fence=true"));
+    paths.user.expect(0, "stop top --force");
+    let table = format!("0 {SECTORS} multipath 1 queue_if_no_path 0 1 1 round-robin 0 1 0 ");
+    let quick = "--polling-interval=0.2 --no-path-retry=5 --fence=true";
+    paths.serve("top", &(table + &paths.members[0]), quick);
+    let mut top = Client::connect(&paths.user.path("top.sock"));
+    paths.kill("p0");
+    paths.wait_for("the path is lost", || paths.states() == ["failed"]);
+    assert!(top.read(0, BLOCK).is_err(), "after a second at most");
+    assert!(paths.user.expect(0, "detail top").contains("have waited for a path long enough"));
+    paths.proxy(0);
+    paths.wait_for("the path is back", || paths.states() == ["active"]);
+    assert!(top.read(0, BLOCK).is_ok());
+}
+
+#[test]
+fn without_a_fence_a_different_write_where_one_may_appear_fails_in_the_end_and_the_operator_can_help()
+ {
+    let paths = Paths::new(2);
+    let mut top = paths.top("1 queue_if_no_path", "");
+    paths.user.expect(0, "stop top --force");
+    drop(top);
+    let list = paths.members.join(" ");
+    let table = format!("0 {SECTORS} multipath 0 0 1 1 round-robin 0 2 0 {list}");
+    paths.serve("top", &table, "--polling-interval=0.2 --no-path-retry=3 --write-deadline=1");
+    top = Client::connect(&paths.user.path("top.sock"));
+    let stopped = paths.pid("p0");
+    paths.user.signal(Signal::STOP, stopped);
+    top.write(0, &block(1)).expect("written");
+    top.write(BLOCK as u64, &block(2)).expect("written");
+    let unproved = paths.unproved();
+    let first = unproved[0]["first_sector"].as_u64().expect("a sector") * 512;
+    let path = unproved[0]["path"].as_str().expect("a path").to_owned();
+    assert!(top.write(first, &block(3)).is_err(), "what may appear there is not proved");
+    paths.user.signal(Signal::KILL, stopped);
+    assert!(top.write(first, &block(3)).is_err(), "a closed connection proves nothing");
+    paths.message(&format!("fail_path {path} --fenced"));
+    top.write(first, &block(4)).expect("written on the operator's word");
+    assert!(top.read(first, BLOCK).expect("read") == block(4) && paths.unproved().is_empty());
+}
+
+#[test]
+fn paths_to_different_devices_are_refused() {
+    let user = User::with_members(&["a", "b"]);
+    std::fs::File::options().write(true).open(user.path("b")).unwrap().set_len(4 << 20).unwrap();
+    let run = |words: &[&str], why: &str| {
+        let done = user.run_words(words);
+        assert!(done.status != 0 && done.err.contains(why), "{words:?}: {done:#?}");
+    };
+    let table = |rest: &str| format!("--dm-table=0 8192 multipath 0 0 1 1 round-robin 0 {rest}");
+    run(&["multipath", "x", &table("2 0 a b")], "they are not one device");
+    std::fs::File::options().write(true).open(user.path("b")).unwrap().set_len(8 << 20).unwrap();
+    std::fs::write(user.path("c"), vec![7; 8 << 20]).unwrap();
+    run(&["multipath", "x", &table("2 0 a c")], "its first block is not that of");
+    run(&["multipath", "x", &table("1 0 none")], "no path can be opened");
+    run(&["multipath", "x", &table("1 7 a")], "word 11");
+    run(&["multipath", "x", "--file=none.toml"], "none.toml");
+    std::fs::write(user.path("bad.toml"), "[[group]]\nselector = \"best\"\n").unwrap();
+    run(&["multipath", "x", "--file=bad.toml"], "group 1: selector best");
+    assert!(user.processes().is_empty());
+}
+
+#[test]
+fn an_array_of_multipath_members_bears_the_loss_of_a_path_of_each() {
+    let paths = Paths::new(2);
+    let file = paths.user.path("m.toml");
+    let member = |path: &String| format!("{{ member = \"{path}\" }}");
+    let list: Vec<String> = paths.members.iter().map(member).collect();
+    let text = format!(
+        "polling_interval = 0.2\nfence = \"true\"\n[[group]]\nselector = \"expected\"\npath = [{}]\n",
+        list.join(", ")
+    );
+    std::fs::write(&file, text).expect("a file");
+    std::fs::File::create(paths.user.path("plain")).unwrap().set_len(8 << 20).unwrap();
+    let serve = format!("--serve=nbd:unix:{}", paths.user.path("data.sock").display());
+    let words = "create data --level=1 --raid-devices=2 --assume-clean";
+    paths.user.expect(0, &format!("{words} {serve} multipath:m.toml plain"));
+    let load = Load::start(&paths.user.path("data.sock"));
+    load.goes_on(5);
+    paths.kill("p0");
+    load.goes_on(20);
+    assert_eq!(paths.user.expect(0, "get data degraded").trim(), "0");
+    let detail = paths.user.expect(0, "detail data");
+    assert!(detail.contains("multipath:") && detail.contains("failed 1 times"), "{detail}");
+    paths.user.expect(0, &format!("message data fail_path {}", paths.members[0]));
+    assert!(load.end().is_empty());
+    paths.user.expect(0, "stop data --force");
+}

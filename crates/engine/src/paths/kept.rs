@@ -1,0 +1,186 @@
+//! What is kept of a request while a path has it, so that another path can be asked the same.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::backend::{Backend, IoOp, ReadInto, WriteFrom};
+use crate::memory::{Buffer, Sink, Source};
+
+/// A request without the memory that comes back with its end.
+pub(super) enum Kept {
+    ReadBuffer {
+        sector: u64,
+        range: Range<usize>,
+    },
+    ReadSink {
+        sector: u64,
+        sink: Rc<dyn Sink>,
+        range: Range<usize>,
+    },
+    WriteBuffer {
+        sector: u64,
+        range: Range<usize>,
+        fua: bool,
+    },
+    /// `owned`: it came as a buffer of its own, and goes back as one.
+    WriteShared {
+        sector: u64,
+        buffer: Rc<Buffer>,
+        range: Range<usize>,
+        fua: bool,
+        owned: bool,
+    },
+    WriteSource {
+        sector: u64,
+        source: Rc<dyn Source>,
+        range: Range<usize>,
+        fua: bool,
+    },
+    WriteGather {
+        sector: u64,
+        parts: Vec<(Rc<dyn Source>, Range<usize>)>,
+        fua: bool,
+    },
+    Flush,
+    Discard {
+        sector: u64,
+        sectors: u64,
+    },
+    WriteZeroes {
+        sector: u64,
+        sectors: u64,
+        fua: bool,
+    },
+}
+
+impl Kept {
+    /// Keeps what is needed of `op` to ask again. A path behind a network (`remote`) may hold a
+    /// write's memory for longer than the request lasts: it shares it.
+    #[inline]
+    pub(super) fn of(op: IoOp, remote: bool) -> (IoOp, Self) {
+        match op {
+            IoOp::Read { sector, into: ReadInto::Buffer(buffer, range) } => {
+                let kept = Self::ReadBuffer { sector, range: range.clone() };
+                (IoOp::Read { sector, into: ReadInto::Buffer(buffer, range) }, kept)
+            }
+            IoOp::Read { sector, into: ReadInto::Sink(sink, range) } => {
+                let kept = Self::ReadSink { sector, sink: sink.clone(), range: range.clone() };
+                (IoOp::Read { sector, into: ReadInto::Sink(sink, range) }, kept)
+            }
+            IoOp::Write { sector, from, fua } => Self::of_write(sector, from, fua, remote),
+            IoOp::Flush => (IoOp::Flush, Self::Flush),
+            IoOp::Discard { sector, sectors } => {
+                (IoOp::Discard { sector, sectors }, Self::Discard { sector, sectors })
+            }
+            IoOp::WriteZeroes { sector, sectors, fua } => {
+                let kept = Self::WriteZeroes { sector, sectors, fua };
+                (IoOp::WriteZeroes { sector, sectors, fua }, kept)
+            }
+        }
+    }
+
+    fn of_write(sector: u64, from: WriteFrom, fua: bool, remote: bool) -> (IoOp, Self) {
+        let kept = match from {
+            WriteFrom::Buffer(buffer, range) if !remote => {
+                let kept = Self::WriteBuffer { sector, range: range.clone(), fua };
+                let from = WriteFrom::Buffer(buffer, range);
+                return (IoOp::Write { sector, from, fua }, kept);
+            }
+            WriteFrom::Buffer(buffer, range) => {
+                Self::WriteShared { sector, buffer: Rc::new(buffer), range, fua, owned: true }
+            }
+            WriteFrom::Shared(buffer, range) => {
+                Self::WriteShared { sector, buffer, range, fua, owned: false }
+            }
+            WriteFrom::Source(source, range) => Self::WriteSource { sector, source, range, fua },
+            WriteFrom::Gather(parts) => Self::WriteGather { sector, parts, fua },
+        };
+        let op = kept.again(None).expect("shared memory can be written from again");
+        (op, kept)
+    }
+
+    /// The same request once more. `buffer` is what came back of a request with a buffer of its own;
+    /// without it there is no asking again.
+    pub(super) fn again(&self, buffer: Option<Buffer>) -> Option<IoOp> {
+        Some(match self {
+            Self::ReadBuffer { sector, range } => {
+                IoOp::Read { sector: *sector, into: ReadInto::Buffer(buffer?, range.clone()) }
+            }
+            Self::ReadSink { sector, sink, range } => {
+                IoOp::Read { sector: *sector, into: ReadInto::Sink(sink.clone(), range.clone()) }
+            }
+            Self::WriteBuffer { sector, range, fua } => {
+                let from = WriteFrom::Buffer(buffer?, range.clone());
+                IoOp::Write { sector: *sector, from, fua: *fua }
+            }
+            Self::WriteShared { sector, buffer, range, fua, .. } => {
+                let from = WriteFrom::Shared(buffer.clone(), range.clone());
+                IoOp::Write { sector: *sector, from, fua: *fua }
+            }
+            Self::WriteSource { sector, source, range, fua } => {
+                let from = WriteFrom::Source(source.clone(), range.clone());
+                IoOp::Write { sector: *sector, from, fua: *fua }
+            }
+            Self::WriteGather { sector, parts, fua } => {
+                let from = WriteFrom::Gather(parts.clone());
+                IoOp::Write { sector: *sector, from, fua: *fua }
+            }
+            Self::Flush => IoOp::Flush,
+            Self::Discard { sector, sectors } => {
+                IoOp::Discard { sector: *sector, sectors: *sectors }
+            }
+            Self::WriteZeroes { sector, sectors, fua } => {
+                IoOp::WriteZeroes { sector: *sector, sectors: *sectors, fua: *fua }
+            }
+        })
+    }
+
+    /// Whether the request has memory of a front end that a path must have let go of before another
+    /// one may fill it.
+    pub(super) fn fills_lent_memory(&self) -> bool {
+        matches!(self, Self::ReadSink { .. })
+    }
+
+    /// The sectors that it changes.
+    pub(super) fn written(&self) -> Option<Range<u64>> {
+        let bytes = |sector: u64, bytes: usize| Some(sector..sector + bytes as u64 / 512);
+        match self {
+            Self::ReadBuffer { .. } | Self::ReadSink { .. } | Self::Flush => None,
+            Self::WriteBuffer { sector, range, .. }
+            | Self::WriteShared { sector, range, .. }
+            | Self::WriteSource { sector, range, .. } => bytes(*sector, range.len()),
+            Self::WriteGather { sector, parts, .. } => {
+                bytes(*sector, parts.iter().map(|(_, range)| range.len()).sum())
+            }
+            Self::Discard { sector, sectors } | Self::WriteZeroes { sector, sectors, .. } => {
+                Some(*sector..*sector + *sectors)
+            }
+        }
+    }
+
+    /// The buffer that goes back to whoever asked, if the request came with one. One that a silent
+    /// path still holds is replaced by a copy.
+    pub(super) fn into_buffer(self, came: Option<Buffer>, backend: &dyn Backend) -> Option<Buffer> {
+        match self {
+            Self::WriteShared { buffer, owned: true, .. } => {
+                Some(Rc::try_unwrap(buffer).unwrap_or_else(|held| {
+                    let mut copy = backend.allocate(held.len());
+                    copy.copy_from_slice(&held);
+                    copy
+                }))
+            }
+            _ => came,
+        }
+    }
+}
+
+/// The sectors that an operation changes.
+pub(super) fn written_by(op: &IoOp) -> Option<Range<u64>> {
+    match op {
+        IoOp::Read { .. } | IoOp::Flush => None,
+        IoOp::Write { sector, from, .. } => Some(*sector..*sector + from.len() as u64 / 512),
+        IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+            Some(*sector..*sector + *sectors)
+        }
+    }
+}

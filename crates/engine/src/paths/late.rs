@@ -1,0 +1,89 @@
+//! Writes that were sent over a path and never answered. Until one is proved to be over, what it
+//! would write may appear at any time, and no other write may go where it would appear.
+//!
+//! Proofs are the path's own answer, a fence that succeeded, and the operator's word. That the
+//! connection is closed proves nothing: a server may do what lies in its socket's buffer long after.
+
+use std::ops::Range;
+
+use crate::backend::MemberId;
+use crate::lane::LaneId;
+
+/// Names one such write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LateId(u64);
+
+/// One such write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Late {
+    pub(super) id: LateId,
+    pub(super) path: usize,
+    /// The connection over which it went, and the lane whose connection it was.
+    pub(super) member: MemberId,
+    pub(super) lane: LaneId,
+    /// Sectors of the device.
+    pub(super) range: Range<u64>,
+    /// The connection is lost: no answer will come.
+    pub(super) lost: bool,
+}
+
+/// All of a device.
+#[derive(Debug, Default)]
+pub(super) struct LateWrites {
+    writes: Vec<Late>,
+    last: u64,
+}
+
+impl LateWrites {
+    pub(super) fn add(
+        &mut self,
+        path: usize,
+        member: MemberId,
+        lane: LaneId,
+        range: Range<u64>,
+        lost: bool,
+    ) -> LateId {
+        self.last += 1;
+        let id = LateId(self.last);
+        self.writes.push(Late { id, path, member, lane, range, lost });
+        id
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Late> {
+        self.writes.iter()
+    }
+
+    /// Connections of a lane whose answers may still come.
+    pub(super) fn awaited(&self, lane: LaneId) -> Vec<MemberId> {
+        let open = self.writes.iter().filter(|late| late.lane == lane && !late.lost);
+        let mut members: Vec<MemberId> = open.map(|late| late.member).collect();
+        members.sort_unstable();
+        members.dedup();
+        members
+    }
+
+    /// Whether an answer may still come over a path.
+    pub(super) fn awaits(&self, path: usize) -> bool {
+        self.writes.iter().any(|late| late.path == path && !late.lost)
+    }
+
+    /// Everything that a lane sent over a connection was answered. True if that proves something.
+    pub(super) fn answered(&mut self, member: MemberId, lane: LaneId) -> bool {
+        let before = self.writes.len();
+        self.writes.retain(|late| late.member != member || late.lane != lane || late.lost);
+        self.writes.len() < before
+    }
+
+    /// A lane's connection is lost.
+    pub(super) fn lost(&mut self, member: MemberId, lane: LaneId) {
+        let of_it = |late: &&mut Late| late.member == member && late.lane == lane;
+        self.writes.iter_mut().filter(of_it).for_each(|late| late.lost = true);
+    }
+
+    /// Nothing that was sent over a path can be done any more. Gives how many that proves.
+    pub(super) fn fenced(&mut self, path: usize) -> usize {
+        let before = self.writes.len();
+        self.writes.retain(|late| late.path != path);
+        before - self.writes.len()
+    }
+}

@@ -1,0 +1,144 @@
+//! One member, served as it is: a multipath device that stands alone.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mdspace_engine::backend::{
+    IoDone, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto, WriteFrom,
+};
+use mdspace_engine::lane::{Lane, LaneId, OpOwner};
+use mdspace_engine::request::{Queue, Request, RequestError};
+use mdspace_io::{LaneIo, Lanes};
+
+use crate::volume::{Volume, VolumePart};
+
+/// An open member on all lanes.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Where it is served.
+    pub lanes: Arc<Lanes>,
+    /// The member.
+    pub member: MemberId,
+    /// What it can do.
+    pub info: MemberInfo,
+}
+
+/// An open member on one lane.
+pub struct DevicePart {
+    lane: Rc<Lane>,
+    member: MemberId,
+    info: MemberInfo,
+    /// Requests under way, by tag of their I/O.
+    under_way: RefCell<Vec<Option<UnderWay>>>,
+    free: RefCell<Vec<usize>>,
+}
+
+/// Whose a request is, and what it is to them.
+struct UnderWay {
+    queue: Rc<Queue>,
+    tag: u64,
+}
+
+impl Volume for Device {
+    type Part = DevicePart;
+
+    fn lane_count(&self) -> usize {
+        self.lanes.count()
+    }
+
+    fn run_on(
+        &self,
+        lane: LaneId,
+        setup: impl FnOnce(&Rc<DevicePart>, &Rc<Lane>, &LaneIo) + Send + 'static,
+    ) {
+        let (member, info) = (self.member, self.info.clone());
+        self.lanes.run_on(lane, move |lane, io| {
+            let (under_way, free) = (RefCell::default(), RefCell::default());
+            let part = DevicePart { lane: lane.clone(), member, info, under_way, free };
+            setup(&Rc::new(part), lane, io);
+        });
+    }
+}
+
+impl VolumePart for DevicePart {
+    fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
+        queue.begin();
+        let op = match self.operation(request) {
+            Ok(Some(op)) => op,
+            Ok(None) => return queue.end(tag, Ok(())),
+            Err(error) => return queue.end(tag, Err(error)),
+        };
+        let owner: Rc<dyn OpOwner> = self.clone();
+        let io = MemberIo { member: self.member, op, patience: Patience::FOREVER };
+        let slot = self.add(UnderWay { queue: queue.clone(), tag });
+        if let Some(done) = self.lane.io_direct(io, &owner, slot) {
+            self.end(slot, &done);
+        }
+    }
+}
+
+impl OpOwner for DevicePart {
+    fn done(self: Rc<Self>, slot: u64, done: IoDone) {
+        self.end(slot, &done);
+    }
+}
+
+impl DevicePart {
+    /// What is to be done; nothing where a discard cannot be.
+    fn operation(&self, request: Request) -> Result<Option<IoOp>, RequestError> {
+        let (sector, bytes, op) = match request {
+            Request::Flush => return Ok(Some(IoOp::Flush)),
+            Request::Read { sector, into } => {
+                let bytes = into.len();
+                (sector, bytes as u64, IoOp::Read { sector, into: ReadInto::Sink(into, 0..bytes) })
+            }
+            Request::Write { sector, from, fua } => {
+                let bytes = from.len();
+                let from = WriteFrom::Source(from, 0..bytes);
+                (sector, bytes as u64, IoOp::Write { sector, from, fua })
+            }
+            Request::Discard { .. } if !self.info.discard_zeroes => return Ok(None),
+            Request::Discard { sector, sectors } => {
+                (sector, sectors.saturating_mul(512), IoOp::Discard { sector, sectors })
+            }
+            Request::WriteZeroes { sector, sectors, fua } => {
+                let op = IoOp::WriteZeroes { sector, sectors, fua };
+                (sector, sectors.saturating_mul(512), op)
+            }
+        };
+        let block = u64::from(self.info.logical_block_bytes);
+        let end = sector.checked_mul(512).and_then(|start| start.checked_add(bytes));
+        match end {
+            Some(end) if end <= self.info.sectors * 512 => {}
+            _ => return Err(RequestError::OutOfRange),
+        }
+        match (sector * 512).is_multiple_of(block) && bytes.is_multiple_of(block) {
+            true => Ok(Some(op)),
+            false => Err(RequestError::Unaligned),
+        }
+    }
+
+    fn add(&self, request: UnderWay) -> u64 {
+        let mut under_way = self.under_way.borrow_mut();
+        let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            under_way.push(None);
+            under_way.len() - 1
+        });
+        under_way[slot] = Some(request);
+        slot as u64
+    }
+
+    fn end(&self, slot: u64, done: &IoDone) {
+        let ended = self.under_way.borrow_mut()[slot as usize].take();
+        let UnderWay { queue, tag } = ended.expect("a request ends once");
+        self.free.borrow_mut().push(slot as usize);
+        queue.end(
+            tag,
+            done.result.map_err(|error| match error.kind {
+                IoErrorKind::NoSpace => RequestError::NoSpace,
+                _ => RequestError::Lost,
+            }),
+        );
+    }
+}

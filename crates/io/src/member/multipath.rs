@@ -1,0 +1,150 @@
+//! A member made of paths: opening them, opening them again, and fencing them.
+
+mod file;
+
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::paths::{Host, Paths, Policy, Table};
+
+use crate::clock;
+
+use super::{MemberTable, OpenError, OpenMode, is_remote};
+
+/// A multipath device as its user describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultipathSpec {
+    /// Groups and paths. A length of 0 means all of the device.
+    pub table: Table,
+    /// Times and limits.
+    pub policy: Policy,
+    /// For each path in the table's order, the command that sees to it that nothing sent over it can
+    /// be done any more; it ends with 0 when that is so.
+    pub fences: Vec<Option<String>>,
+}
+
+impl MultipathSpec {
+    /// A device of dm's table line, with no command to fence its paths.
+    pub fn new(table: Table, policy: Policy) -> Self {
+        let fences = vec![None; table.paths().count()];
+        Self { table, policy, fences }
+    }
+
+    /// The device that a file in TOML describes; docs/admin.md has the keys. An error says where and
+    /// what.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        file::parse(text)
+    }
+
+    /// Paths that are named more than once.
+    pub fn doubles(&self) -> Vec<&str> {
+        let names: Vec<&str> = self.table.paths().map(|(_, path)| &*path.member).collect();
+        let is_double = |(at, name): &(usize, &&str)| names[..*at].contains(name);
+        names.iter().enumerate().filter(is_double).map(|(_, name)| *name).collect()
+    }
+
+    /// Opens the paths. Those that cannot be opened are tried again later; one must be.
+    pub(super) fn open(
+        &self,
+        name: &str,
+        members: &Arc<MemberTable>,
+        mode: OpenMode,
+    ) -> Result<Arc<Paths>, OpenError> {
+        for double in self.doubles() {
+            tracing::warn!("{name}: {double} is listed twice: one path has no spare in itself");
+        }
+        let names: Vec<String> = self.table.paths().map(|(_, path)| path.member.clone()).collect();
+        let mut opened: Vec<Result<(MemberId, MemberInfo), String>> = Vec::new();
+        for (at, path) in names.iter().enumerate() {
+            let known = names[..at].iter().position(|other| other == path);
+            opened.push(match known {
+                Some(known) => opened[known].clone(),
+                None => members.open(path, mode).map_err(|error| error.to_string()),
+            });
+        }
+        let mut table = self.table.clone();
+        if table.sectors == 0 {
+            table.sectors = opened.iter().flatten().next().map_or(0, |(_, info)| info.sectors);
+        }
+        let remote: Vec<bool> = names.iter().map(|name| is_remote(name)).collect();
+        let ids: Vec<MemberId> = opened.iter().flatten().map(|(id, _)| *id).collect();
+        let fences = self.fences.clone();
+        let host = Box::new(PathHost { members: Arc::downgrade(members), names, fences, mode });
+        Paths::new(name, table, self.policy.clone(), opened, &remote, host).map_err(|error| {
+            ids.into_iter().for_each(|id| members.close(id));
+            OpenError::Name { name: name.into(), why: error.to_string() }
+        })
+    }
+}
+
+/// What a device's paths need of the system.
+struct PathHost {
+    members: Weak<MemberTable>,
+    names: Vec<String>,
+    fences: Vec<Option<String>>,
+    mode: OpenMode,
+}
+
+impl Host for PathHost {
+    fn reopen(&self, paths: &Arc<Paths>, path: usize) {
+        let (members, theirs) = (self.members.clone(), paths.clone());
+        let (name, mode) = (self.names[path].clone(), self.mode);
+        let started = on_thread("path-open", move || {
+            let opened = match members.upgrade() {
+                Some(members) => reopen(&members, &theirs, path, &name, mode),
+                None => Err("the members are closed".into()),
+            };
+            theirs.opened(path, opened);
+        });
+        if let Err(why) = started {
+            paths.opened(path, Err(why));
+        }
+    }
+
+    fn fence(&self, paths: &Arc<Paths>, path: usize) -> bool {
+        let Some(command) = self.fences[path].clone() else { return false };
+        let (theirs, name) = (paths.clone(), self.names[path].clone());
+        let started = on_thread("path-fence", move || {
+            let done = run_fence(&command, &name);
+            if let Err(why) = &done {
+                tracing::error!("{name} is not fenced: {why}");
+            }
+            theirs.fenced(path, done, clock::now());
+        });
+        started.is_ok()
+    }
+}
+
+/// A new connection in place of the one that was lost.
+fn reopen(
+    members: &Arc<MemberTable>,
+    paths: &Paths,
+    path: usize,
+    name: &str,
+    mode: OpenMode,
+) -> Result<(MemberId, MemberInfo), String> {
+    let (old, _) = paths.path(path);
+    let opened = members.open(name, mode).map_err(|error| error.to_string())?;
+    let shared = paths.members().iter().filter(|id| Some(**id) == old).count() > 1;
+    if let Some(old) = old.filter(|_| !shared) {
+        members.close(old);
+    }
+    Ok(opened)
+}
+
+fn run_fence(command: &str, path: &str) -> Result<(), String> {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).env("MDSPACE_PATH", path).stdin(Stdio::null());
+    let status = shell.stdout(Stdio::null()).status().map_err(|error| error.to_string())?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("its command ended with {status}")),
+    }
+}
+
+fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let started = thread::Builder::new().name(name.into()).spawn(work);
+    started.map(drop).map_err(|error| format!("no thread to do it: {error}"))
+}
