@@ -75,6 +75,9 @@ pub(crate) struct ArrayReport {
     pub(crate) bitmap: Option<BitmapReport>,
     pub(crate) sync: SyncReport,
     pub(crate) mismatch_cnt: u64,
+    /// Sectors of the array that nobody can give any more, for bad blocks of members.
+    #[serde(default)]
+    pub(crate) lost: SkippedReport,
     pub(crate) members: Vec<MemberReport>,
 }
 
@@ -183,6 +186,7 @@ impl From<&ArrayStatus> for ArrayReport {
             bitmap: status.bitmap.map(BitmapReport::from),
             sync: (&status.sync).into(),
             mismatch_cnt: status.mismatch_sectors,
+            lost: SkippedReport::from(&status.lost),
             members: member_reports(&status.members),
         }
     }

@@ -49,6 +49,8 @@ pub struct ArrayStatus {
     pub sync: SyncStatus,
     /// Sectors that the last check or repair found different.
     pub mismatch_sectors: u64,
+    /// Sectors of the array that nobody can give any more, for bad blocks of members.
+    pub lost: Skipped,
     /// Every member, spares and faulty ones too. A slot that no member names is missing.
     pub members: Vec<MemberStatus>,
 }
@@ -184,7 +186,8 @@ impl SyncEnd {
     }
 }
 
-/// What a sync task had to leave undone, because it could be neither read nor computed.
+/// Ranges that could be neither read nor computed: what a sync task had to leave undone, or what is
+/// lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Ranges in all.

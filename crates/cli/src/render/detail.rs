@@ -107,6 +107,10 @@ fn write_identity(out: &mut String, array: &ArrayReport) -> fmt::Result {
         field(out, "Not Done", format!("by {action}: {skipped}"))?;
         writeln!(out)?;
     }
+    if let Some(lost) = array.lost.words() {
+        field(out, "Lost", format!("to bad blocks: {lost}"))?;
+        writeln!(out)?;
+    }
     field(out, "Name", &array.name)?;
     field(out, "UUID", &array.uuid)?;
     field(out, "Events", array.events)

@@ -116,6 +116,7 @@ fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
             skipped: Skipped::default(),
         },
         mismatch_sectors: 0,
+        lost: Skipped::default(),
         members,
     }
 }

@@ -7,8 +7,10 @@
 //! bitmap's bits before the data under them, a failure on the survivors' superblocks before the
 //! write that found it is acknowledged.
 
+mod bad_blocks;
 mod bitmap;
 mod late;
+mod lost;
 mod membership;
 mod metadata;
 mod report;
@@ -34,6 +36,7 @@ use super::mailbox::Mail;
 use super::start::Start;
 use super::view::{ArrayView, MemberView, WriteMode};
 
+use bad_blocks::ReadErrors;
 use bitmap::Bitmap;
 use syncing::Syncing;
 
@@ -84,6 +87,7 @@ struct Member {
     holes: Arc<Ranges>,
     /// It let a read pass its deadline, and has not answered since.
     is_late: bool,
+    read_errors: ReadErrors,
 }
 
 /// What a device is to the array.
@@ -143,6 +147,7 @@ impl Controller {
             bad: Arc::new(member.bad),
             holes: Arc::default(),
             is_late: false,
+            read_errors: ReadErrors::default(),
         });
         let view = array.views.current();
         Self {
@@ -190,6 +195,16 @@ impl Controller {
         }
         if !mail.failures.is_empty() {
             self.members_failed(&mail.failures).await;
+        }
+        if !mail.written.is_empty() {
+            self.blocks_written(&mail.written).await;
+        }
+        // After what was written: where news of one range crossed, it stays listed.
+        if !mail.unmended.is_empty() {
+            self.blocks_failed(&mail.unmended).await;
+        }
+        if !mail.corrected.is_empty() {
+            self.reads_corrected(&mail.corrected).await;
         }
         self.members_late(&mail.late);
         self.members_answered(&mail.answered);
@@ -356,6 +371,16 @@ impl Controller {
     fn degraded(&self) -> usize {
         let in_sync = |member: &&Member| matches!(member.state, MemberState::InSync(_));
         usize::from(self.geometry.raid_disks()) - self.members.iter().filter(in_sync).count()
+    }
+
+    /// Slots with a member in sync among those that `wanted` picks.
+    fn in_sync_slots(&self, wanted: &dyn Fn(&MemberId) -> bool) -> Vec<Slot> {
+        let slots = self.members.iter().filter(|member| wanted(&member.id));
+        let in_sync = |member: &Member| match member.state {
+            MemberState::InSync(slot) => Some(slot),
+            _ => None,
+        };
+        slots.filter_map(in_sync).collect()
     }
 
     fn index_of(&self, id: MemberId) -> Option<usize> {

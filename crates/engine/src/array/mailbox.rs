@@ -22,6 +22,22 @@ pub(crate) struct Failure {
     pub(crate) if_borne: bool,
 }
 
+/// What became of some blocks of a member, in sectors from its data offset.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockNews {
+    pub(crate) member: MemberId,
+    pub(crate) ranges: Ranges,
+}
+
+impl BlockNews {
+    fn add(news: &mut Vec<Self>, member: MemberId, ranges: &Ranges) {
+        match news.iter_mut().find(|known| known.member == member) {
+            Some(known) => ranges.iter().for_each(|range| known.ranges.insert(range)),
+            None => news.push(Self { member, ranges: ranges.clone() }),
+        }
+    }
+}
+
 /// What has come in since the controller looked last.
 #[derive(Default)]
 pub(crate) struct Mail {
@@ -31,6 +47,12 @@ pub(crate) struct Mail {
     pub(crate) want_intent: bool,
     /// Members that failed, each once.
     pub(crate) failures: Vec<Failure>,
+    /// What could not be mended by a rewrite, by member.
+    pub(crate) unmended: Vec<BlockNews>,
+    /// What was listed as bad and took a write, by member.
+    pub(crate) written: Vec<BlockNews>,
+    /// Read errors that were mended, by member.
+    pub(crate) corrected: Vec<(MemberId, u32)>,
     /// Members that let a read pass its deadline, each once.
     pub(crate) late: Vec<MemberId>,
     /// Members that were late and answer again, each once.
@@ -49,6 +71,9 @@ impl Mail {
             && !self.want_intent
             && !self.sync_moved
             && self.failures.is_empty()
+            && self.unmended.is_empty()
+            && self.written.is_empty()
+            && self.corrected.is_empty()
             && self.late.is_empty()
             && self.answered.is_empty()
             && self.suspect.is_empty()
@@ -101,6 +126,26 @@ impl Mailbox {
             None => mail.failures.push(failure),
         };
         self.post(|inside| failures(&mut inside.mail));
+    }
+
+    /// Ranges of a member that cannot be read and that a rewrite did not mend.
+    pub(crate) fn unmended(&self, member: MemberId, ranges: &Ranges) {
+        self.post(|inside| BlockNews::add(&mut inside.mail.unmended, member, ranges));
+    }
+
+    /// Ranges of a member that its log lists, and that took a write.
+    pub(crate) fn written(&self, member: MemberId, ranges: &Ranges) {
+        self.post(|inside| BlockNews::add(&mut inside.mail.written, member, ranges));
+    }
+
+    /// A read error of a member was mended.
+    pub(crate) fn corrected(&self, member: MemberId) {
+        self.post(|Inside { mail, .. }| {
+            match mail.corrected.iter_mut().find(|(known, _)| *known == member) {
+                Some((_, errors)) => *errors += 1,
+                None => mail.corrected.push((member, 1)),
+            }
+        });
     }
 
     pub(crate) fn member_late(&self, member: MemberId) {

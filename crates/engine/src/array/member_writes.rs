@@ -1,10 +1,13 @@
 //! Writes to members that belong together: one round of a parity row, or all copies of a range.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
-use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, WriteFrom};
+use crate::backend::{IoDone, IoOp, MemberId, WriteFrom};
 use crate::geometry::Slot;
 use crate::memory::Buffer;
+use crate::ranges::Ranges;
 use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, Finished, LaneView, MemberWrite, SECTOR_BYTES};
@@ -19,6 +22,8 @@ pub(super) struct MemberWrites<'a> {
     /// Buffers of writes that have ended, by what their starter called them.
     returned: SmallVec<[(Place, Buffer); 4]>,
     finished: Finished,
+    /// Those that write into what their members' logs list as bad.
+    listed: Vec<(MemberId, Range<u64>)>,
     any: bool,
 }
 
@@ -26,7 +31,8 @@ impl<'a> MemberWrites<'a> {
     /// None yet, under the lane's view of now.
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
         let (under_way, returned, finished) = Default::default();
-        Self { lane, view: lane.view(), fua, under_way, returned, finished, any: false }
+        let listed = Vec::new();
+        Self { lane, view: lane.view(), fua, under_way, returned, finished, listed, any: false }
     }
 
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
@@ -35,7 +41,7 @@ impl<'a> MemberWrites<'a> {
         let Some(member) = self.view.member(slot) else { return };
         let sectors = (from.len() / SECTOR_BYTES) as u64;
         if member.bad.overlaps(&(sector..sector + sectors)) {
-            return self.finished.failed.push((member.id, listed_bad()));
+            self.listed.push((member.id, sector..sector + sectors));
         }
         self.any = true;
         let op = IoOp::Write { sector: member.data_offset + sector, from, fua: self.fua };
@@ -69,16 +75,37 @@ impl<'a> MemberWrites<'a> {
             return Err(RequestError::NoSpace);
         }
         match self.lane.do_without(&self.view, &self.finished.failed).await {
-            true => Ok(self.finished.failed.is_empty()),
+            true => {
+                self.take_off_lists().await;
+                Ok(self.finished.failed.is_empty())
+            }
             false => Err(RequestError::Lost),
+        }
+    }
+
+    /// What was listed as bad and took the write is so no more, before anyone is told that it did: it
+    /// may be the only place left to read it from.
+    async fn take_off_lists(&mut self) {
+        for (member, range) in std::mem::take(&mut self.listed) {
+            if self.finished.failed.iter().all(|(failed, _)| *failed != member) {
+                self.lane.take_off_list(member, range).await;
+            }
         }
     }
 }
 
-/// The error of a write into a range that the bad-block log lists: the log cannot be changed yet, so
-/// the member cannot take it.
-pub(super) fn listed_bad() -> IoError {
-    IoError { kind: IoErrorKind::Medium, errno: 0 }
+impl ArrayLane {
+    /// Has a range taken off a member's bad-block log that was written whole.
+    pub(super) async fn take_off_list(&self, member: MemberId, range: Range<u64>) {
+        self.array.mailbox.written(member, &Ranges::of(range.clone()));
+        self.array.views.settled_with(member, |member| !member.bad.overlaps(&range)).await;
+    }
+
+    /// Puts a range on a member's bad-block log. Where that cannot be, the member is failed.
+    pub(super) async fn list_as_bad(&self, member: MemberId, range: Range<u64>) {
+        self.array.mailbox.unmended(member, &Ranges::of(range.clone()));
+        self.array.views.settled_with(member, |member| member.bad.contains(&range)).await;
+    }
 }
 
 /// A buffer to write whole.

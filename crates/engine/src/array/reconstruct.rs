@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 use crate::backend::{IoDone, IoError, IoErrorKind, MemberId, ReadInto};
 use crate::geometry::{ParityGeometry, Row, Slot};
 use crate::memory::Buffer;
+use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, byte_range};
+use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range};
 use super::blocks::Blocks;
 use super::claims::Columns;
 use super::plan::{self, Place, Places, RowState};
@@ -274,10 +275,37 @@ impl ArrayLane {
         self.rewrite(member, sector, block).await;
     }
 
-    /// Rewrites unreadable sectors of a member and reads them back: a drive that takes a write and
-    /// still cannot read is failed like one that does not take it.
+    /// Rewrites unreadable sectors of a member and reads them back. What a drive does not take, or takes
+    /// and still cannot read, goes to its bad-block log.
     pub(super) async fn rewrite(&self, member: &MemberView, sector: u64, block: &[u8]) {
         let Some(_under_way) = self.begin_mending() else { return };
+        let sectors = (block.len() / SECTOR_BYTES) as u64;
+        let mut unmended = Ranges::default();
+        if !self.rewrite_part(member, sector, block).await {
+            // Only what is really bad: a block of the drive at a time.
+            let unit = self.with_view(|view| u64::from(view.block_sectors));
+            let blocks = block.chunks(unit as usize * SECTOR_BYTES);
+            for (at, part) in (sector..).step_by(unit as usize).zip(blocks) {
+                if !self.rewrite_part(member, at, part).await {
+                    unmended.insert(at..at + unit);
+                }
+            }
+        }
+        let mut mended = Ranges::of(sector..sector + sectors);
+        unmended.iter().for_each(|range| mended.remove(&range));
+        if !mended.is_empty() {
+            self.array.mailbox.corrected(member.id);
+        }
+        for range in mended.iter().filter(|range| member.bad.overlaps(range)) {
+            self.take_off_list(member.id, range).await;
+        }
+        if !unmended.is_empty() {
+            self.array.mailbox.unmended(member.id, &unmended);
+        }
+    }
+
+    /// Whether a rewrite helped, or what is wrong is not a matter of these sectors.
+    async fn rewrite_part(&self, member: &MemberView, sector: u64, block: &[u8]) -> bool {
         let mut copy = self.lane.backend().allocate(block.len());
         self.copy(&mut copy, block);
         let whole = 0..block.len();
@@ -285,15 +313,18 @@ impl ArrayLane {
         let done = self.write_member(member, sector, from, false).await;
         if let Err(error) = done.result {
             self.recycle(done.buffer);
-            return self.array.mailbox.member_failed(member.id, error);
+            let is_medium = error.kind == IoErrorKind::Medium;
+            if !is_medium {
+                self.array.mailbox.member_failed(member.id, error);
+            }
+            return !is_medium;
         }
         let buffer = done.buffer.expect("a finished write returns its buffer");
         let done = self.read_member(member, sector, ReadInto::Buffer(buffer, whole)).await;
         self.recycle(done.buffer);
-        if let Err(error) = done.result
-            && self.report_read(member.id, error) == Cause::Unreadable
-        {
-            self.array.mailbox.member_failed(member.id, error);
+        match done.result {
+            Ok(()) => true,
+            Err(error) => self.report_read(member.id, error) != Cause::Unreadable,
         }
     }
 }

@@ -189,6 +189,7 @@ pub struct Settings {
     read_policy: AtomicU32,
     read_deadline_ms: AtomicU32,
     write_deadline_ms: AtomicU32,
+    max_read_errors: AtomicU32,
 }
 
 /// One key that may change.
@@ -290,12 +291,20 @@ const KEYS: &[Key] = &[
     },
     Key::deadline("read_deadline", |settings| &settings.read_deadline_ms),
     Key::deadline("write_deadline", |settings| &settings.write_deadline_ms),
+    Key {
+        name: "max_read_errors",
+        levels: REDUNDANT,
+        takes: Takes::Number(0..=i32::MAX as u32),
+        value: |settings| &settings.max_read_errors,
+    },
 ];
 
 impl Settings {
     /// The values of an array that starts.
     pub fn new(start: StartSettings, levels: Levels) -> Self {
         // What cannot do without a member can only wait for it.
+        // As md: on parity levels it fails a member with more of them than it has stripes.
+        let read_errors = if levels == Levels::Parity { 256 } else { 20 };
         let deadline = |ms| AtomicU32::new(if REDUNDANT.contains(&levels) { ms } else { 0 });
         Self {
             start,
@@ -307,6 +316,7 @@ impl Settings {
             read_policy: AtomicU32::new(ReadPolicy::default() as u32),
             read_deadline_ms: deadline(MILLIS),
             write_deadline_ms: deadline(10 * MILLIS),
+            max_read_errors: AtomicU32::new(read_errors),
         }
     }
 
@@ -356,6 +366,11 @@ impl Settings {
     #[inline]
     pub(super) fn write_patience(&self) -> Patience {
         Patience::from_micros(self.write_deadline_ms.load(Ordering::Relaxed) * 1000)
+    }
+
+    /// Read errors within an hour that a member may have mended.
+    pub(super) fn max_read_errors(&self) -> u32 {
+        self.max_read_errors.load(Ordering::Relaxed)
     }
 
     /// How the copy to read is chosen.

@@ -58,12 +58,53 @@ fn whole_blocks(port: &ArrayLane, todo: &Ranges, end: u64) -> Ranges {
 pub(super) enum WindowError {
     /// Something could not be read or written.
     Failed,
+    /// What it needs lies in sectors that nobody can read.
+    Unreadable,
     /// There was no space behind a member.
     NoSpace,
     /// A member is late that is needed for it.
     Late,
     /// What it lacks could only be computed from parity that a failed write or a crash left in doubt.
     Doubted,
+}
+
+async fn run_once(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    kind: &SyncKind,
+    window: &Range<u64>,
+) -> Result<u64, WindowError> {
+    match geometry {
+        Geometry::Parity(map) => row_window::run(port, map, kind, window).await,
+        geometry => mirror_window::run(port, geometry, kind, window).await,
+    }
+}
+
+/// Recovers a window block by block and slot by slot. What nobody can read is listed as bad on the
+/// member that should have got it, and everything else is there.
+async fn recover_around(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    slots: &[Slot],
+    window: &Range<u64>,
+) -> Result<(), WindowError> {
+    let block = port.with_view(|view| view.block_sectors) as usize;
+    for start in window.clone().step_by(block) {
+        let part = start..(start + block as u64).min(window.end);
+        for slot in slots {
+            let kind = SyncKind::Recover(vec![*slot]);
+            match run_once(port, geometry, &kind, &part).await {
+                Ok(_) => {}
+                Err(WindowError::Unreadable) => {
+                    let member = port.with_view(|view| view.member(*slot).map(|member| member.id));
+                    let Some(member) = member else { return Err(WindowError::Failed) };
+                    port.list_as_bad(member, part.clone()).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// One run over a set of ranges.
@@ -172,9 +213,12 @@ impl SyncTask {
         window: &Range<u64>,
     ) -> Result<u64, WindowError> {
         loop {
-            let result = match geometry {
-                Geometry::Parity(map) => row_window::run(port, map, &self.kind, window).await,
-                geometry => mirror_window::run(port, geometry, &self.kind, window).await,
+            let result = match (run_once(port, geometry, &self.kind, window).await, &self.kind) {
+                (Err(WindowError::Unreadable), SyncKind::Recover(slots)) => {
+                    recover_around(port, geometry, slots, window).await.map(|()| 0)
+                }
+                (Err(WindowError::Unreadable), _) => Err(WindowError::Failed),
+                (result, _) => result,
             };
             if !matches!(result, Err(WindowError::Late)) || self.cancelled.get() {
                 return result;
@@ -207,6 +251,7 @@ impl SyncTask {
                     self.skipped.borrow_mut().insert(window);
                 }
                 Err(WindowError::NoSpace) => self.no_space.set(true),
+                Err(WindowError::Unreadable) => unreachable!("gone round, or failed"),
                 // It stays in flight, and all ends here: only who was told to end stops waiting.
                 Err(WindowError::Late) => {}
             }

@@ -71,6 +71,11 @@ impl Unread {
         self.places.iter().any(|(_, cause)| *cause == Cause::Late)
     }
 
+    /// Whether someone has sectors that cannot be read.
+    pub(super) fn any_unreadable(&self) -> bool {
+        self.places.iter().any(|(_, cause)| *cause == Cause::Unreadable)
+    }
+
     /// From now on late members are waited for. False when they were already, or may not be: it cannot
     /// be done.
     pub(super) fn wait_for_late(&mut self) -> bool {

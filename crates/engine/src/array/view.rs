@@ -338,6 +338,20 @@ impl Views {
             .await
     }
 
+    /// Waits until the settled view says so of `member`, or is without it.
+    pub(crate) async fn settled_with(&self, member: MemberId, says: impl Fn(&MemberView) -> bool) {
+        self.moved
+            .until(|| {
+                let view = self.current();
+                let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
+                let found = view.present().find(|(_, other)| other.id == member);
+                let done =
+                    view.mode == WriteMode::Stopped || found.is_none_or(|(_, member)| says(member));
+                (settled && done).then_some(())
+            })
+            .await;
+    }
+
     /// Waits until no lane trusts the redundancy of `range`, which the controller was told to doubt.
     pub(crate) async fn settled_doubting(&self, range: &Range<u64>) {
         self.moved

@@ -2,6 +2,7 @@
 //! reads it without an error.
 
 use mdspace_engine::array::Action;
+use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::RequestError;
 use mdspace_engine::status::MemberState;
@@ -67,16 +68,179 @@ fn without_the_list_it_would_be_believed() {
     world.verify();
 }
 
-/// The list cannot be changed yet, so a member that should take a write there is done without.
+/// What a stopped array's member has on its list, from its data offset.
+fn listed(world: &World, disk: usize) -> Vec<std::ops::Range<u64>> {
+    let superblock = world.disks.superblock(disk).unwrap();
+    let log = superblock.bad_block_log.unwrap();
+    let start = superblock.bad_block_log_range().unwrap().start as usize * SECTOR;
+    let length = usize::from(log.size_sectors) * SECTOR;
+    let disk = world.disks.disk(disk);
+    let blocks = BadBlocks::parse(&disk.bytes[start..start + length], log.shift).unwrap();
+    assert!(blocks.is_empty() || superblock.features.contains(Features::BAD_BLOCKS));
+    let data = superblock.data_offset_sectors;
+    blocks.ranges().iter().map(|bad| bad.start - data..bad.end - data).collect()
+}
+
 #[test]
-fn a_write_into_what_is_listed_fails_the_member() {
+fn a_write_into_what_is_listed_takes_it_off_the_list() {
     for (seed, shape) in (50..).zip(shapes::redundant()) {
         let mut world = with_a_list(shape, seed);
         world.write_random(0, world.sectors());
+        let status = world.status();
+        assert_eq!(status.degraded(), 0, "{world}");
+        // What holds no data, as behind the last chunk of an odd RAID10, is not written.
+        let left = u64::from(status.members[0].bad_ranges);
+        world.verify();
+        world.stop();
+        assert_eq!(listed(&world, 0).len() as u64, left, "{world}");
+        assert!(left == 0 || !shape.level.has_parity(), "{world}");
+        world.assemble_all().unwrap();
+        world.verify();
+        assert_eq!(world.check(), 0, "{world}");
+        if left == 0 {
+            (0..shape.can_lose()).for_each(|disk| world.fail(disk + 1));
+            world.verify();
+        }
+    }
+}
+
+#[test]
+fn a_write_that_fails_into_what_is_listed_fails_the_member() {
+    for (seed, shape) in (60..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID10]) {
+        let mut world = with_a_list(shape, seed);
+        let data = world.disks.data();
+        world.disks.disk(0).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(0).errors_in = Some(data.start + 20..data.start + 30);
+        world.write_random(0, world.sectors());
         assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
         world.verify();
-        world.restart();
+    }
+}
+
+#[test]
+fn a_repair_writes_what_is_listed_and_takes_it_off() {
+    for (seed, shape) in (70..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6]) {
+        let mut world = with_a_list(shape, seed);
+        world.repair();
+        assert_eq!(world.status().members[0].bad_ranges, 0, "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+        world.stop();
+        assert!(listed(&world, 0).is_empty(), "{world}");
+        world.assemble_all().unwrap();
+        world.fail(1);
         world.verify();
+    }
+}
+
+/// Makes sectors of a disk unreadable for good, counted from its data.
+fn spoil(world: &World, disk: usize, sectors: impl IntoIterator<Item = u64>) {
+    let start = world.disks.data().start;
+    let mut disk = world.disks.disk(disk);
+    disk.unreadable.extend(sectors.into_iter().map(|sector| start + sector));
+    disk.unreadable_for_good = true;
+}
+
+#[test]
+fn what_a_rewrite_does_not_mend_is_listed_and_nothing_else() {
+    for (seed, shape) in (200..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(5);
+        let block = u64::from(shape.block_bytes / 512);
+        spoil(&world, 0, [16, 17, 40]);
+        world.verify();
+        world.repair();
+        world.verify();
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        world.stop();
+        let grown = |range: std::ops::Range<u64>| {
+            range.start / block * block..range.end.next_multiple_of(block)
+        };
+        let found = listed(&world, 0);
+        for bad in &found {
+            let meant = [grown(16..18), grown(40..41)];
+            assert!(meant.iter().any(|range| range.contains(&bad.start)), "{bad:?} ({world})");
+        }
+        assert!(!shape.level.has_parity() || !found.is_empty(), "{world}");
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
+#[test]
+fn a_member_whose_list_is_full_is_failed() {
+    let shape = Shape { member_sectors: 2048, ..shapes::RAID1.without_bitmap() };
+    for (every, state) in [(8, MemberState::InSync), (2, MemberState::Faulty)] {
+        let mut world = World::synced(Setup::new(shape, 300));
+        world.set("max_read_errors", "100000");
+        spoil(&world, 0, (0..2048).step_by(every));
+        for start in (0..2048).step_by(64) {
+            let bytes = world.read(start, 64).unwrap();
+            world.compare(start, &bytes);
+        }
+        world.rounds(100);
+        assert_eq!(world.member_state(0), Some(state), "one in {every}");
+        world.verify();
+    }
+}
+
+/// RAID5 and a mirror of two, one member gone, and sectors of another that nobody can read.
+#[test]
+fn a_rebuild_goes_on_around_what_nobody_can_read() {
+    let mirror = Shape::new(Level::Raid1, 0, 2, 0);
+    let raid10 = shapes::RAID10;
+    for (seed, shape) in (400..).zip([shapes::RAID5, mirror, raid10]) {
+        for bitmap in [true, false] {
+            let mut world = World::synced(Setup::shuffled(Shape { bitmap, ..shape }, seed));
+            world.write_many(5);
+            world.wait_clean();
+            world.fail(1);
+            spoil(&world, 0, [5, 100, 101]);
+            world.add(usize::from(shape.disks)).unwrap();
+            world.wait_idle();
+            let status = world.status();
+            assert_eq!(status.degraded(), 0, "{world}");
+            let spare = status.members.iter().find(|member| member.slot == Some(1)).unwrap();
+            assert_eq!(spare.bad_ranges, 2, "{world}");
+            let mut lost = Vec::new();
+            for sector in 0..world.sectors() {
+                match world.read(sector, 1) {
+                    Ok(bytes) => world.compare(sector, &bytes),
+                    Err(RequestError::Lost) => lost.push(sector),
+                    Err(error) => panic!("{error} ({world})"),
+                }
+            }
+            // Listed at the latest when they were read.
+            let status = world.status();
+            let told: Vec<u64> = status.lost.first.iter().cloned().flatten().collect();
+            assert!(!lost.is_empty() && told.iter().all(|sector| lost.contains(sector)), "{world}");
+            // A write of whole rows makes them whole again, if the drive takes it.
+            world.disks.disk(0).unreadable_for_good = false;
+            world.write_random(0, world.sectors());
+            world.verify();
+            assert_eq!(world.status().lost.sectors, 0, "{world}");
+        }
+    }
+}
+
+#[test]
+fn a_member_with_too_many_read_errors_in_an_hour_is_failed() {
+    for (most, state) in [("20", MemberState::InSync), ("3", MemberState::Faulty)] {
+        for shape in [shapes::RAID1, shapes::RAID6] {
+            let mut world = World::synced(Setup::new(shape, 500));
+            world.set("max_read_errors", most);
+            for turn in 0..8 {
+                let start = world.disks.data().start;
+                world.disks.disk(0).unreadable.extend(start..start + 64);
+                world.read(turn * 8, 8).unwrap();
+                world.verify();
+            }
+            world.rounds(50);
+            let errors = world.status().members[0].corrected_errors;
+            if most == "3" || errors <= 20 {
+                assert_eq!(world.member_state(0), Some(state), "{errors} errors ({world})");
+            }
+            assert!(errors > 3, "{errors}");
+        }
     }
 }
 

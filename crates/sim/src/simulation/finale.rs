@@ -71,8 +71,10 @@ impl Simulation {
                 return Err(Failure::Stuck { what: "the way back to a whole array".to_owned() });
             }
             self.wait(std::time::Duration::from_secs(1))?;
-            if self.in_sync() < self.settings.slots.into() && rounds % 5 == 0 {
-                self.tend();
+            match rounds % 5 {
+                0 if self.in_sync() < self.settings.slots.into() => self.tend(),
+                0 if self.lists_bad_blocks() => self.repair(),
+                _ => {}
             }
         }
         Ok(())
@@ -81,7 +83,15 @@ impl Simulation {
     fn is_at_rest(&self) -> bool {
         let idle = |action: SyncAction| !action.runs();
         let status = self.operator.status.as_ref();
-        self.atlas.is_sound() && status.is_some_and(|status| idle(status.sync.action))
+        self.atlas.is_sound()
+            && !self.lists_bad_blocks()
+            && status.is_some_and(|status| idle(status.sync.action))
+    }
+
+    /// Whether some member's log lists bad blocks: mended disks take what a repair writes there.
+    fn lists_bad_blocks(&self) -> bool {
+        let status = self.operator.status.as_ref();
+        status.is_none_or(|status| status.members.iter().any(|member| member.bad_ranges > 0))
     }
 
     fn read_everything(&mut self) -> Result<(), Failure> {

@@ -146,6 +146,40 @@ fn what_md_lists_as_bad_is_not_read_from_that_member() {
     );
 }
 
+/// A drive that neither gives some sectors nor takes them: error tables of the device mapper.
+#[test]
+fn what_mdspace_lists_as_bad_is_honoured_by_md_and_gone_when_it_is_written() {
+    for_levels(
+        &["1", "5", "10"],
+        "fresh 4
+         modprobe dm-mod
+         quietly mdspace create a $OPTIONS --serve=$FRONT \"${LOOPS[@]}\"
+         our_put $SHARE/one; our_two_at_4m; quietly mdspace wait a || true
+         quietly mdspace stop a
+         sectors=$(blockdev --getsz ${LOOPS[0]})
+         printf '%s\\n' \"0 2200 linear ${LOOPS[0]} 0\" '2200 8 error' \\
+           \"2208 $((sectors - 2208)) linear ${LOOPS[0]} 2208\" | dmsetup create bad
+         quietly mdspace assemble a --serve=$FRONT /dev/mapper/bad \"${LOOPS[@]:1}\"
+         our_both; quietly mdspace action a repair --wait || true
+         mdspace detail a --json | grep -q '\"bad_ranges\": *1'
+         [ $(mdspace get a degraded) = 0 ]
+         quietly mdspace stop a; dmsetup remove bad
+         mdadm --examine-badblocks ${LOOPS[0]} | grep -q '2200 for 8 sectors'
+         # What is listed really is bad: without the list a reader would see it.
+         dd if=/dev/urandom of=${LOOPS[0]} bs=512 seek=2200 count=8 oflag=direct status=none
+         quietly mdadm --assemble /dev/md0 \"${LOOPS[@]}\"
+         grep -qx '2200 8' /sys/block/md0/md/dev-${LOOPS[0]##*/}/bad_blocks
+         both; quietly mdadm --stop /dev/md0
+         quietly mdspace assemble a --serve=$FRONT \"${LOOPS[@]}\"
+         our_both; our_put $SHARE/one; our_two_at_4m
+         mdspace detail a --json | grep -q '\"bad_ranges\": *0'
+         quietly mdspace stop a
+         if mdadm --examine-badblocks ${LOOPS[0]} | grep -q sectors; then exit 1; fi
+         quietly mdadm --assemble /dev/md0 \"${LOOPS[@]}\"
+         both; clean md0; quietly mdadm --stop /dev/md0; detach",
+    );
+}
+
 #[test]
 fn the_kernel_gets_no_member_that_mdspace_has_and_the_other_way_round() {
     for_levels(

@@ -163,8 +163,18 @@ impl Controller {
         let by_bitmap = state != MemberState::Spare;
         self.forget_twin(&superblock);
         let (flushed_sectors, bad, holes) = (0, Arc::default(), Arc::default());
-        let is_late = false;
-        let member = Member { id, info, superblock, state, flushed_sectors, bad, holes, is_late };
+        let (is_late, read_errors) = Default::default();
+        let member = Member {
+            id,
+            info,
+            superblock,
+            state,
+            flushed_sectors,
+            bad,
+            holes,
+            is_late,
+            read_errors,
+        };
         self.prepare(&member, by_bitmap).await?;
         self.members.push(member);
         if by_bitmap {

@@ -155,6 +155,11 @@ impl Controller {
         first_of(asked, told).await.map_err(|error| (member.id, error))
     }
 
+    /// Makes durable what one member was given.
+    pub(super) async fn flush_member(&self, index: usize) -> Result<(), (MemberId, IoError)> {
+        self.ask(&self.members[index], IoOp::Flush).await
+    }
+
     /// Makes durable what all members were given. A member that fails is taken out; false when the
     /// array broke over it.
     pub(super) async fn flush_members(&mut self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::status::{
     ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, ConsistencyPolicy, MemberState as Word,
-    MemberStatus, SyncStatus,
+    MemberStatus, Skipped, SyncStatus,
 };
 
 use crate::balance::Load;
@@ -39,6 +39,7 @@ impl Controller {
             bitmap: self.bitmap.as_ref().map(bitmap_status),
             sync: self.sync_status(),
             mismatch_sectors: self.sync.mismatch_sectors,
+            lost: Skipped::from(&self.lost_to_bad_blocks()),
             members: self.members.iter().map(|member| self.member_status(member)).collect(),
         }
     }

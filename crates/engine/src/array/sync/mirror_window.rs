@@ -7,13 +7,13 @@ use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::join_all;
 use crate::memory::Buffer;
 
-use super::super::array_lane::{ArrayLane, MemberWrite, byte_range};
+use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::claims::Mode;
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::{believed, region_sectors};
 use super::super::unread::Cause;
 use super::super::view::MemberView;
-use super::row_window::finish;
+use super::row_window::WindowWrites;
 use super::{SyncKind, WindowError};
 
 /// Does one window; gives the sectors in which copies differed.
@@ -66,8 +66,9 @@ async fn recover(
     let block = first_readable(port, others, trusted).await?;
     let view = port.view();
     let Some(member) = view.member(slot) else { return Ok(()) };
-    let io = port.write_member(member, member_sector, whole_buffer(block), false);
-    finish(port, vec![MemberWrite { member: member.id, io }]).await
+    let mut writes = WindowWrites::default();
+    writes.start(port, member, member_sector, whole_buffer(block));
+    writes.finish(port).await
 }
 
 /// Compares all copies with the first; with `mend`, makes them the same as it, those that could not
@@ -91,12 +92,18 @@ async fn compare(
     let model = found.iter().position(|copy| matches!(copy, Found::Block(..)));
     let model = found.swap_remove(model.ok_or(WindowError::Failed)?);
     let Found::Block(_, model) = model else { unreachable!("just found") };
-    let mut writes = Vec::new();
+    let mut writes = WindowWrites::default();
     let mut differs = false;
     for copy in found {
         let place = match copy {
             Found::None | Found::Late => continue,
-            Found::Unreadable(piece) => piece,
+            Found::Unreadable(piece) => {
+                let view = port.view();
+                if mend && let Some(member) = view.member(piece.slot) {
+                    port.rewrite(member, piece.member_sector, &model).await;
+                }
+                continue;
+            }
             Found::Block(piece, block) => {
                 let same = *block == *model;
                 port.recycle(Some(block));
@@ -111,12 +118,11 @@ async fn compare(
         if mend && let Some(member) = view.member(place.slot) {
             let mut copy = port.lane.backend().allocate(model.len());
             copy.copy_from_slice(&model);
-            let io = port.write_member(member, place.member_sector, whole_buffer(copy), false);
-            writes.push(MemberWrite { member: member.id, io });
+            writes.start(port, member, place.member_sector, whole_buffer(copy));
         }
     }
     port.recycle(Some(model));
-    finish(port, writes).await?;
+    writes.finish(port).await?;
     Ok(if differs { sectors } else { 0 })
 }
 
@@ -152,7 +158,8 @@ async fn first_readable(
             Found::Late if trusted => why = WindowError::Late,
             // Users were answered from this copy, and others may differ.
             Found::Late => return Err(WindowError::Late),
-            Found::None | Found::Unreadable(_) => {}
+            Found::None => {}
+            Found::Unreadable(_) => why = WindowError::Unreadable,
         }
     }
     Err(why)
@@ -162,9 +169,11 @@ async fn read(port: &ArrayLane, piece: &Piece) -> Found {
     let view = port.view();
     let Some(member) = view.reader(piece.slot, piece.member_sector, piece.sectors) else {
         let waits = |member: &MemberView| member.can_wait_for(piece.member_sector, piece.sectors);
-        return match view.member(piece.slot).is_some_and(waits) {
-            true => Found::Late,
-            false => Found::None,
+        let range = piece.member_sector..piece.member_sector + piece.sectors;
+        return match view.member(piece.slot) {
+            Some(member) if waits(member) => Found::Late,
+            Some(member) if member.bad.overlaps(&range) => Found::Unreadable(*piece),
+            _ => Found::None,
         };
     };
     let bytes = byte_range(0, piece.sectors);

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use crate::backend::WriteFrom;
+use crate::backend::{MemberId, WriteFrom};
 use crate::geometry::{ParityGeometry, Position, Row, Slot};
 
-use super::super::array_lane::{ArrayLane, MemberWrite};
+use super::super::array_lane::{ArrayLane, MemberWrite, SECTOR_BYTES};
 use super::super::blocks::Blocks;
 use super::super::claims::{Columns, Mode};
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{Place, Span};
 use super::super::reconstruct::{by_exponent, columns_bytes, row_state, slot_of};
 use super::super::unread::Unread;
-use super::super::view::ArrayView;
+use super::super::view::{ArrayView, MemberView};
 use super::{SyncKind, WindowError};
 
 /// Does one window; gives the sectors of parity that were wrong.
@@ -47,7 +47,7 @@ async fn recover(
     slots: &[Slot],
 ) -> Result<(), WindowError> {
     let mut unread = Unread::of_sync();
-    let mut writes = Vec::new();
+    let mut writes = WindowWrites::default();
     for slot in slots {
         let place = place_of(map, row, *slot);
         let rebuilt = port.read_for_rebuild(map, row, columns, place, &mut unread).await;
@@ -57,10 +57,9 @@ async fn recover(
         let view = port.view();
         let Some(member) = view.member(*slot) else { continue };
         let sector = row.member_sector() + u64::from(columns.start);
-        let io = port.write_member(member, sector, whole_buffer(block), false);
-        writes.push(MemberWrite { member: member.id, io });
+        writes.start(port, member, sector, whole_buffer(block));
     }
-    finish(port, writes).await
+    writes.finish(port).await
 }
 
 fn why_not(port: &ArrayLane, row: &Row, columns: &Columns, unread: &Unread) -> WindowError {
@@ -69,9 +68,11 @@ fn why_not(port: &ArrayLane, row: &Row, columns: &Columns, unread: &Unread) -> W
     }
     let start = row.member_sector();
     let range = start + u64::from(columns.start)..start + u64::from(columns.end);
-    match port.with_view(|view| view.doubted.overlaps(&range)) {
-        true => WindowError::Doubted,
-        false => WindowError::Failed,
+    let listed = |view: &ArrayView| view.present().any(|(_, member)| member.bad.overlaps(&range));
+    match () {
+        () if port.with_view(|view| view.doubted.overlaps(&range)) => WindowError::Doubted,
+        () if unread.any_unreadable() || port.with_view(listed) => WindowError::Unreadable,
+        () => WindowError::Failed,
     }
 }
 
@@ -90,29 +91,40 @@ async fn compare(
         let length = columns_bytes(columns);
         port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length)
     };
-    let mut writes = Vec::new();
+    let mut writes = WindowWrites::default();
+    let start = row.member_sector() + u64::from(columns.start);
+    let range = start..start + u64::from(columns.end - columns.start);
+    let listed = |member: &MemberView| member.bad.overlaps(&range);
+    let member_of = |place| slot_of(row, state.data_count, place);
+    let is_bad = |place| {
+        let lists = |view: &ArrayView| view.member(member_of(place)).is_some_and(listed);
+        unread.is_unreadable(place) || port.with_view(lists)
+    };
     let mut wrong = vec![false; (columns.end - columns.start).div_ceil(8) as usize];
     let view = port.view();
     for (place, fresh) in [(state.data_count, Some(p)), (state.data_count + 1, q)] {
         // Without Q there is no place for it either.
         let Some(fresh) = fresh else { continue };
         let known = blocks.take(place);
+        let sector = row.member_sector() + u64::from(columns.start);
+        let member = view.member(slot_of(row, state.data_count, place)).filter(|_| mend);
         // What could not be read is written again; it is not known to be wrong.
-        let mut differs = known.is_none() && unread.is_unreadable(place);
+        if known.is_none() && is_bad(place) {
+            if let Some(member) = member {
+                port.rewrite(member, sector, &fresh).await;
+            }
+            port.recycle(Some(fresh));
+            continue;
+        }
+        let mut differs = false;
         let old = known.iter().flat_map(|known| known.chunks(4096));
         let pages = fresh.chunks(4096).zip(old).map(|(new, old)| new != old);
         for (page, page_differs) in pages.enumerate() {
             wrong[page] |= page_differs;
             differs |= page_differs;
         }
-        if differs
-            && mend
-            && let Some(member) = view.member(slot_of(row, state.data_count, place))
-        {
-            let sector = row.member_sector() + u64::from(columns.start);
-            let whole = 0..fresh.len();
-            let io = port.write_member(member, sector, WriteFrom::Buffer(fresh, whole), false);
-            writes.push(MemberWrite { member: member.id, io });
+        if differs && let Some(member) = member {
+            writes.start(port, member, sector, whole_buffer(fresh));
         } else {
             port.recycle(Some(fresh));
         }
@@ -122,19 +134,16 @@ async fn compare(
         let block = blocks.take(place);
         // Computed from parity: that of a row which was in sync.
         if mend
-            && unread.is_unreadable(place)
+            && is_bad(place)
             && state.parity_trusted
             && let Some(member) = view.member(slot_of(row, state.data_count, place))
-            && let Some(block) = block
+            && let Some(block) = &block
         {
-            let sector = row.member_sector() + u64::from(columns.start);
-            let io = port.write_member(member, sector, whole_buffer(block), false);
-            writes.push(MemberWrite { member: member.id, io });
-        } else {
-            port.recycle(block);
+            port.rewrite(member, row.member_sector() + u64::from(columns.start), block).await;
         }
+        port.recycle(block);
     }
-    finish(port, writes).await?;
+    writes.finish(port).await?;
     // md counts in its 4 KiB stripes.
     Ok(wrong.iter().filter(|page| **page).count() as u64 * 8)
 }
@@ -179,18 +188,45 @@ fn place_of(map: &ParityGeometry, row: &Row, slot: Slot) -> Place {
     }
 }
 
-/// Waits for the window's writes. A member that failed is reported; the controller ends this task.
-pub(super) async fn finish(
-    port: &ArrayLane,
-    writes: Vec<MemberWrite<'_>>,
-) -> Result<(), WindowError> {
-    let finished = port.finish_writes(writes).await;
-    for (member, error) in &finished.failed {
-        port.array.mailbox.member_failed(*member, *error);
+/// The writes of one window.
+#[derive(Default)]
+pub(super) struct WindowWrites<'a> {
+    under_way: Vec<MemberWrite<'a>>,
+    /// Those into what their members' logs list as bad.
+    listed: Vec<(MemberId, Range<u64>)>,
+}
+
+impl<'a> WindowWrites<'a> {
+    pub(super) fn start(
+        &mut self,
+        port: &'a ArrayLane,
+        member: &MemberView,
+        sector: u64,
+        from: WriteFrom,
+    ) {
+        let range = sector..sector + (from.len() / SECTOR_BYTES) as u64;
+        if member.bad.overlaps(&range) {
+            self.listed.push((member.id, range));
+        }
+        let io = port.write_member(member, sector, from, false);
+        self.under_way.push(MemberWrite { member: member.id, io });
     }
-    match finished.failed.is_empty() {
-        false => Err(WindowError::Failed),
-        true if finished.no_space => Err(WindowError::NoSpace),
-        true => Ok(()),
+
+    /// Waits for all. A member that failed is reported; the controller ends this task.
+    pub(super) async fn finish(self, port: &ArrayLane) -> Result<(), WindowError> {
+        let finished = port.finish_writes(self.under_way).await;
+        for (member, error) in &finished.failed {
+            port.array.mailbox.member_failed(*member, *error);
+        }
+        if !finished.failed.is_empty() {
+            return Err(WindowError::Failed);
+        }
+        if finished.no_space {
+            return Err(WindowError::NoSpace);
+        }
+        for (member, range) in self.listed {
+            port.take_off_list(member, range).await;
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,168 @@
+//! The members' bad-block logs: what cannot be mended is listed, what takes a write again is not.
+
+use std::sync::Arc;
+
+use mdspace_format::Features;
+use mdspace_format::bad_blocks::BadBlocks;
+
+use crate::backend::{IoError, IoErrorKind, MemberId};
+use crate::ranges::Ranges;
+
+use super::super::mailbox::BlockNews;
+use super::{Controller, Member, WriteMode};
+
+impl Controller {
+    /// Takes ranges off the logs that were written again. Their data are flushed before a log says
+    /// so, or a power cut would leave what nobody wrote and everybody reads.
+    pub(super) async fn blocks_written(&mut self, news: &[BlockNews]) {
+        for BlockNews { member, ranges } in news {
+            let Some(index) = self.index_of(*member) else { continue };
+            let mut bad = Ranges::clone(&self.members[index].bad);
+            ranges.iter().for_each(|range| bad.remove(&range));
+            if bad == *self.members[index].bad || !self.members[index].is_live() {
+                continue;
+            }
+            let written = !self.may_write()
+                || self.flush_member(index).await.is_ok()
+                    && self.write_bad_blocks(&self.members[index], &bad).await.is_ok();
+            // Else it stays listed, and whoever fails the member for it will hear of that elsewhere.
+            if written {
+                // The next update of the superblocks says so; an empty log that counts is as good.
+                let features = self.members[index].superblock.features;
+                self.members[index].superblock.features =
+                    features.with(Features::BAD_BLOCKS, !bad.is_empty());
+                self.members[index].bad = Arc::new(bad);
+            } else {
+                let error = IoError { kind: IoErrorKind::Other, errno: 0 };
+                self.take_out(&[(*member, error)]).await;
+            }
+        }
+        self.publish();
+        self.array.views.settle();
+    }
+
+    /// Lists what members could not be made to hold. No lane reads it from there once this is settled.
+    /// A member without a log, or with one that is full, is failed.
+    pub(super) async fn blocks_failed(&mut self, news: &[BlockNews]) {
+        let mut failed = Vec::new();
+        for BlockNews { member, ranges } in news {
+            let Some(index) = self.index_of(*member) else { continue };
+            if !self.members[index].is_live() {
+                continue;
+            }
+            let mut bad = Ranges::clone(&self.members[index].bad);
+            ranges.iter().for_each(|range| bad.insert(range));
+            let before = std::mem::replace(&mut self.members[index].bad, Arc::new(bad));
+            // Before anyone can hear of it: what is not listed may be read.
+            let epoch = self.publish();
+            self.array.views.adopted(epoch).await;
+            let bad = self.members[index].bad.clone();
+            if self.record_bad_blocks(index, &bad).await.is_err() {
+                self.members[index].bad = before;
+                failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
+            }
+        }
+        if !failed.is_empty() {
+            self.take_out(&failed).await;
+        }
+        self.array.views.settle();
+    }
+
+    /// Writes a log that got longer, and the superblock that says that there is one.
+    async fn record_bad_blocks(&mut self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
+        if !self.may_write() {
+            // It is found again.
+            return Ok(());
+        }
+        self.write_bad_blocks(&self.members[index], bad).await?;
+        let superblock = &mut self.members[index].superblock;
+        if !superblock.features.contains(Features::BAD_BLOCKS) {
+            superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);
+            self.update_superblocks().await;
+        }
+        Ok(())
+    }
+
+    /// Whether anything is written to members now.
+    fn may_write(&self) -> bool {
+        !matches!(self.mode, WriteMode::ReadOnly | WriteMode::Broken | WriteMode::Stopped)
+    }
+
+    async fn write_bad_blocks(&self, member: &Member, bad: &Ranges) -> Result<(), NotRecorded> {
+        let log = member.superblock.bad_block_log.ok_or(NotRecorded)?;
+        let place = member.superblock.bad_block_log_range().ok_or(NotRecorded)?;
+        // The log counts from the first sector of the device.
+        let data = member.superblock.data_offset_sectors;
+        let mut blocks = BadBlocks::new();
+        bad.iter().for_each(|range| blocks.add(data + range.start..data + range.end));
+        let bytes = blocks.encode(log.size_sectors, log.shift).map_err(|_| NotRecorded)?;
+        self.write_metadata(member, place.start, bytes).await.map_err(|_| NotRecorded)
+    }
+
+    /// Counts read errors that were mended, as md does: they halve every hour, and a member with more
+    /// than `max_read_errors` of them is failed.
+    pub(super) async fn reads_corrected(&mut self, news: &[(MemberId, u32)]) {
+        let now = self.lane.backend().now();
+        let most = self.array.settings.max_read_errors();
+        let mut failed = Vec::new();
+        for &(id, errors) in news {
+            let Some(index) = self.index_of(id) else { continue };
+            let member = &mut self.members[index];
+            member.read_errors.add(errors, now);
+            member.superblock.corrected_reads =
+                member.superblock.corrected_reads.saturating_add(errors);
+            if member.is_live() && member.read_errors.count > most {
+                failed.push((id, IoError { kind: IoErrorKind::Medium, errno: 0 }));
+            }
+        }
+        let left = |id: &MemberId| !failed.iter().any(|(other, _)| other == id);
+        let in_sync = self.in_sync_slots(&left);
+        // Errors that could be mended are no reason to lose the array.
+        if !failed.is_empty() && self.geometry.enough(&|slot| in_sync.contains(&slot)) {
+            self.take_out(&failed).await;
+        }
+    }
+}
+
+/// The log could not be written, or has no room.
+struct NotRecorded;
+
+/// Read errors of a member lately.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReadErrors {
+    count: u32,
+    /// When they were last halved, in whole hours of the clock.
+    hour: u64,
+}
+
+impl ReadErrors {
+    fn add(&mut self, errors: u32, now: crate::time::Time) {
+        const HOUR_NANOS: u64 = 3600 * 1_000_000_000;
+        let hour = now.as_nanos() / HOUR_NANOS;
+        let halvings = (hour - self.hour).min(31) as u32;
+        self.count = (self.count >> halvings).saturating_add(errors);
+        self.hour = hour;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::time::Time;
+
+    #[test]
+    fn read_errors_halve_every_hour() {
+        let mut errors = ReadErrors::default();
+        let hours = |count: u64| Time::ZERO + Duration::from_secs(3600 * count);
+        errors.add(12, hours(5));
+        assert_eq!(errors.count, 12);
+        errors.add(1, hours(6));
+        assert_eq!(errors.count, 7);
+        errors.add(0, hours(8));
+        assert_eq!(errors.count, 1);
+        errors.add(3, hours(1000));
+        assert_eq!(errors.count, 3);
+    }
+}
