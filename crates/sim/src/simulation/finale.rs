@@ -1,6 +1,6 @@
 //! The end of a run: everything is mended, read, checked, stopped, and judged on the raw disks.
 
-use mdspace_engine::status::SyncAction;
+use mdspace_engine::status::{MemberStatus, SyncAction};
 
 use crate::oracle::RawArray;
 
@@ -88,10 +88,12 @@ impl Simulation {
             && status.is_some_and(|status| idle(status.sync.action))
     }
 
-    /// Whether some member's log lists bad blocks: mended disks take what a repair writes there.
+    /// Whether the log of a member that takes part lists bad blocks: mended disks take what a repair
+    /// writes there.
     fn lists_bad_blocks(&self) -> bool {
         let status = self.operator.status.as_ref();
-        status.is_none_or(|status| status.members.iter().any(|member| member.bad_ranges > 0))
+        let lists = |member: &MemberStatus| member.slot.is_some() && member.bad_ranges > 0;
+        status.is_none_or(|status| status.members.iter().any(lists))
     }
 
     fn read_everything(&mut self) -> Result<(), Failure> {
