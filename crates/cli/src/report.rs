@@ -73,6 +73,7 @@ pub(crate) struct ArrayReport {
     pub(crate) failed: bool,
     pub(crate) consistency_policy: String,
     pub(crate) bitmap: Option<BitmapReport>,
+    pub(crate) write_behind: Option<WriteBehindReport>,
     pub(crate) sync: SyncReport,
     pub(crate) mismatch_cnt: u64,
     /// Sectors of the array that nobody can give any more, for bad blocks of members.
@@ -89,6 +90,14 @@ pub(crate) struct BitmapReport {
     pub(crate) total_bits: u64,
     pub(crate) dirty_pages: u64,
     pub(crate) total_pages: u64,
+}
+
+/// Writes that were answered before write-mostly members have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WriteBehindReport {
+    /// At most so many.
+    pub(crate) limit: u32,
+    pub(crate) under_way: u32,
 }
 
 /// [`SyncStatus`] with md's words.
@@ -184,6 +193,10 @@ impl From<&ArrayStatus> for ArrayReport {
             failed: status.state == ArrayState::Broken,
             consistency_policy: status.consistency_policy.word().into(),
             bitmap: status.bitmap.map(BitmapReport::from),
+            write_behind: status.write_behind.map(|behind| WriteBehindReport {
+                limit: behind.limit,
+                under_way: behind.under_way,
+            }),
             sync: (&status.sync).into(),
             mismatch_cnt: status.mismatch_sectors,
             lost: SkippedReport::from(&status.lost),

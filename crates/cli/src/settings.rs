@@ -26,6 +26,8 @@ pub(crate) fn values(array: &ArrayReport) -> Vec<(String, String)> {
     ];
     if let Some(bitmap) = &array.bitmap {
         values.push(("bitmap/chunksize", bitmap.chunk_bytes.to_string()));
+        let backlog = array.write_behind.map_or(0, |behind| behind.limit);
+        values.push(("bitmap/backlog", backlog.to_string()));
     }
     values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }

@@ -38,6 +38,7 @@ use claims::Claims;
 use handover::Handover;
 use intent::Intent;
 use mailbox::Mailbox;
+use mirror::Behind;
 use settings::{SettingError, Settings};
 use view::Views;
 
@@ -56,6 +57,7 @@ pub struct Array {
     pub(crate) handover: Handover,
     /// Only of mirrors, by slot.
     pub(crate) gauges: Gauges,
+    pub(crate) behind: Behind,
 }
 
 impl Array {
@@ -81,7 +83,7 @@ impl Array {
     /// Whether writes are under way that a write-mostly member has not got yet.
     #[inline]
     pub(crate) fn has_writes_behind(&self) -> bool {
-        false
+        self.behind.under_way() > 0
     }
 
     /// Workers that the user asks for on each NUMA node (`group_thread_cnt`).

@@ -46,6 +46,8 @@ pub struct Creation {
     pub assume_clean: bool,
     /// RAID4, 5 and 6: no member becomes a spare so that a rebuild stands for the first resync.
     pub force: bool,
+    /// Writes that may be left behind on write-mostly members; 0 for none.
+    pub write_behind: u32,
 }
 
 /// A device of the new array.
@@ -82,6 +84,9 @@ pub enum CreateError {
     /// Levels without redundancy have no use for spares.
     #[error("a level without redundancy takes no spares")]
     NoUseForSpares,
+    /// Nobody to leave writes behind on, or nothing to remember them by.
+    #[error("write-behind needs {0}")]
+    WriteBehind(&'static str),
     /// The first resync cannot run.
     #[error("a RAID6 with one slot empty starts only by rebuilding a spare, and force forbids it")]
     DirtyDegraded,
@@ -124,6 +129,8 @@ pub fn plan(
     mut device_uuid: impl FnMut() -> Uuid,
 ) -> Result<CreatePlan, CreateError> {
     let roles = roles(creation, &places.iter().map(Option::is_some).collect::<Vec<_>>())?;
+    let is_mostly_written = |device: &NewDevice| device.flags.write_mostly();
+    check_write_behind(creation, places.iter().flatten().any(is_mostly_written))?;
     let sizes: Vec<u64> = places.iter().flatten().map(|device| device.info.sectors).collect();
     let placement = ArrayPlacement::new(&placement_request(creation), &sizes)?;
     let mut devices = Vec::new();
@@ -148,7 +155,7 @@ pub fn plan(
         chunk_sectors: creation.chunk_sectors,
         raid_disks: creation.raid_disks.into(),
         in_sync: roles.in_sync,
-        write_behind: 0,
+        write_behind: creation.write_behind,
     };
     let superblocks = array.superblocks(&placement, &members)?;
     refuse_impossible(creation, &placement, &superblocks)?;
@@ -157,6 +164,18 @@ pub fn plan(
         bitmap: array.bitmap(&placement),
         in_sync: roles.in_sync,
     })
+}
+
+/// As mdadm: who may lag behind is a write-mostly mirror, and only the bitmap knows by what.
+fn check_write_behind(creation: &Creation, any_write_mostly: bool) -> Result<(), CreateError> {
+    let lacks = match creation {
+        _ if creation.write_behind == 0 => return Ok(()),
+        _ if creation.level != Level::Raid1 => "RAID1",
+        _ if creation.bitmap == BitmapRequest::None => "a bitmap",
+        _ if !any_write_mostly => "a write-mostly member",
+        _ => return Ok(()),
+    };
+    Err(CreateError::WriteBehind(lacks))
 }
 
 /// What each place becomes.

@@ -45,6 +45,8 @@ pub struct ArrayStatus {
     pub consistency_policy: ConsistencyPolicy,
     /// The write-intent bitmap, where there is one.
     pub bitmap: Option<BitmapStatus>,
+    /// Write-behind, where it is allowed.
+    pub write_behind: Option<WriteBehindStatus>,
     /// What the sync task does now.
     pub sync: SyncStatus,
     /// Sectors that the last check or repair found different.
@@ -136,6 +138,15 @@ pub struct BitmapStatus {
     pub total_bits: u64,
     /// Groups of [`BITS_A_PAGE`] bits with a bit set: what md calls pages.
     pub dirty_pages: u64,
+}
+
+/// Writes that were answered before write-mostly members have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBehindStatus {
+    /// At most so many: md's `bitmap/backlog`.
+    pub limit: u32,
+    /// Under way now.
+    pub under_way: u32,
 }
 
 /// Bits that one page of md's counters stands for, the unit of `bitmap:` in `/proc/mdstat`.

@@ -70,6 +70,7 @@ fn make_array(
         bitmap: BitmapRequest::Internal { chunk_bytes: None },
         assume_clean: true,
         force: false,
+        write_behind: 0,
     };
     let places = devices.iter().cloned().map(Some).collect();
     let mut uuids = 2..;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mdspace_engine::array::settings::StartSettings;
 use mdspace_engine::assembly::Options;
+use mdspace_format::superblock::MemberFlags;
 
 use crate::disk::{DiskSpec, Latency};
 use crate::random::Random;
@@ -144,6 +145,10 @@ pub struct Settings {
     pub happenings: [u32; Happening::ALL.len()],
     /// Keys that are set whenever the array has started.
     pub tuning: Vec<(&'static str, &'static str)>,
+    /// Write-mostly and failfast, disk by disk; none where there are fewer.
+    pub flags: Vec<MemberFlags>,
+    /// Writes that may be left behind on write-mostly members.
+    pub write_behind: u32,
 }
 
 /// First sector of data in every simulated array: room for superblock, bitmap and bad-block log.
@@ -190,9 +195,14 @@ impl Settings {
             calm_requests: random.within(20..200),
             happenings: [0; Happening::ALL.len()],
             tuning: Vec::new(),
+            flags: Vec::new(),
+            write_behind: 0,
         };
         if settings.redundancy() > 0 {
             settings.tuning = draw_tuning(seed);
+        }
+        if matches!(level, 1 | 10) {
+            settings.draw_mirror(seed);
         }
         if redundancy(level, layout, slots) == 0 {
             settings.bitmap_chunk_bytes = None;
@@ -209,6 +219,23 @@ impl Settings {
             settings.calm_requests = settings.calm_requests.div_ceil(4);
         }
         settings
+    }
+
+    /// Drawn apart, as workers are.
+    fn draw_mirror(&mut self, seed: u64) {
+        let random = &mut Random::new(seed ^ 0x6d69_7272_6f72_7321);
+        let policies = ["expected", "expected", "expected", "md", "nearest", "first"];
+        self.tuning.push(("read_policy", *random.pick(&policies)));
+        let [mostly, fast] = [MemberFlags::WRITE_MOSTLY, MemberFlags::FAIL_FAST];
+        let rare = |random: &mut Random, flag| if random.one_in(3) { flag } else { 0 };
+        let members = 0..self.slots + self.spares;
+        self.flags =
+            members.map(|_| MemberFlags(rare(random, mostly) | rare(random, fast))).collect();
+        // A crash and another trouble at once may take what only one member had yet.
+        let bearable = self.trouble == Trouble::Bearable;
+        if bearable && self.level == 1 && self.bitmap_chunk_bytes.is_some() {
+            self.write_behind = *random.pick(&[0, 1, 3, 256]);
+        }
     }
 
     fn draw_disks(&mut self, random: &mut Random) {
@@ -350,6 +377,8 @@ impl std::fmt::Display for Settings {
         let (lanes, depth, requests) = (self.lanes, self.habits.depth, self.requests);
         write!(f, ", metadata 1.{}, {lanes} lanes, depth {depth}", self.metadata_minor)?;
         write!(f, ", {} workers", self.workers)?;
+        let flags: Vec<_> = self.flags.iter().map(|flags| flags.0).collect();
+        write!(f, ", flags {flags:?}, {} behind", self.write_behind)?;
         for (key, value) in &self.tuning {
             write!(f, ", {key} {value}")?;
         }

@@ -61,6 +61,13 @@ pub(crate) struct CreateArgs {
     /// A mirror to read only when no other can answer.
     #[arg(long, value_name = "MEMBER")]
     pub(crate) write_mostly: Vec<MemberSpec>,
+    /// RAID1: answer writes before write-mostly members have them; at most N at a time, 256 unless said.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "256",
+          value_parser = clap::value_parser!(u16).range(1..=16383))]
+    pub(crate) write_behind: Option<u16>,
+    /// A mirror to fail at its first error, where another can serve.
+    #[arg(long, value_name = "MEMBER")]
+    pub(crate) failfast: Vec<MemberSpec>,
     /// Trust that the members already agree: no first resync.
     #[arg(long)]
     pub(crate) assume_clean: bool,

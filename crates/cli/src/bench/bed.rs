@@ -202,6 +202,38 @@ impl Bed {
         sum
     }
 
+    /// Runs one load straight to some members at once, each with a depth of its own, on one lane.
+    pub(super) fn measure_members(
+        &self,
+        parts: &[(usize, usize)],
+        pattern: Pattern,
+        block_bytes: usize,
+        until: Until,
+    ) -> Outcome {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (lane, lanes, area_bytes) = (0, 1, None);
+        let loads = parts.iter().map(|&(member, depth)| {
+            let load = Load { pattern, block_bytes, depth, lane, lanes, until, area_bytes };
+            (self.raw_members[member], load)
+        });
+        let loads: Vec<_> = loads.collect();
+        self.array.run_on(LaneId(0), move |_, lane, io| {
+            for (member, load) in loads {
+                let (sender, lane, io) = (sender.clone(), lane.clone(), io.clone());
+                lane.clone().spawn(async move {
+                    // The caller waits below: it is there to hear.
+                    let _ = sender.send(raw_load(vec![member], lane, io, load).await);
+                });
+            }
+        });
+        let mut sum = Outcome::default();
+        receiver.iter().for_each(|outcome| sum.add(outcome));
+        if self.modelled {
+            sum.count_whole();
+        }
+        sum
+    }
+
     fn worker_traffic(&self) -> Traffic {
         let mut sum = Traffic::default();
         for (_, traffic) in self.array.worker_traffic() {

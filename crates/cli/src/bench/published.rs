@@ -3,6 +3,7 @@
 //! A row compares a baseline with a treatment, as its authors did; both are arrays of ours. A change
 //! counts only when all repetitions agree on its sign.
 
+mod balance;
 mod stress;
 mod tables;
 mod text;
@@ -22,6 +23,7 @@ use super::measure::{Outcome, Until};
 use super::workload::parse;
 use super::{REPETITIONS, machine};
 
+use balance::MeasuredBalance;
 use stress::Stress;
 use tables::{Row, TABLES, Table};
 
@@ -30,6 +32,8 @@ struct Report {
     schema: u32,
     machine: String,
     tables: Vec<MeasuredTable>,
+    /// Which member a mirror reads.
+    balance: Option<MeasuredBalance>,
 }
 
 #[derive(Debug, Serialize)]
@@ -99,7 +103,9 @@ pub(crate) fn published(args: &BenchPublishedArgs) -> Result<(), Failure> {
     let span = Duration::from_secs_f64(runtime / REPETITIONS as f64);
     let tables = TABLES.iter().filter(|table| args.table.is_none_or(|year| year == table.year));
     let tables = tables.map(|table| measure_table(table, span)).collect::<Result<_, _>>()?;
-    let report = Report { schema: 1, machine: machine::describe(), tables };
+    let wanted = args.table.is_none_or(|year| year == balance::YEAR);
+    let balance = wanted.then(|| balance::measure(span)).transpose()?;
+    let report = Report { schema: 1, machine: machine::describe(), tables, balance };
     match args.json {
         true => output::print_json(&report),
         false => output::print(&text::text(&report)),

@@ -10,7 +10,7 @@ use mdspace_io::{Lanes, OpenMode};
 use super::array::{Devices, absolute, open_all};
 use super::members::OpenMembers;
 use crate::args::create::{Bitmap, CreateArgs, Policy, SizeOrMax};
-use crate::args::member::MemberOrMissing;
+use crate::args::member::{MemberOrMissing, MemberSpec};
 use crate::args::size::Size;
 use crate::failure::Failure;
 use crate::layout_words;
@@ -36,12 +36,14 @@ pub(super) fn write(
         .collect::<Result<_, _>>()?;
     let given: Vec<String> = names.iter().flatten().cloned().collect();
     let opened = open_all(&given, OpenMode::RUN, members, what)?;
-    let write_mostly: Vec<String> =
-        args.write_mostly.iter().map(absolute).collect::<Result<_, _>>()?;
+    let named = |members: &[MemberSpec]| {
+        members.iter().map(absolute).collect::<Result<Vec<String>, Failure>>()
+    };
+    let (write_mostly, failfast) = (named(&args.write_mostly)?, named(&args.failfast)?);
     let mut devices = opened.iter().map(|(id, info)| NewDevice {
         id: *id,
         info: info.clone(),
-        flags: flags(&info.name, &write_mostly),
+        flags: flags(&info.name, &write_mostly, &failfast),
     });
     let places: Vec<Option<NewDevice>> =
         names.iter().map(|name| name.as_ref().and_then(|_| devices.next())).collect();
@@ -71,9 +73,13 @@ fn random_uuid(lane: &Lane) -> Uuid {
     Uuid(bytes)
 }
 
-fn flags(name: &str, write_mostly: &[String]) -> MemberFlags {
-    let write_mostly = write_mostly.iter().any(|member| member == name);
-    MemberFlags(if write_mostly { MemberFlags::WRITE_MOSTLY } else { 0 })
+fn flags(name: &str, write_mostly: &[String], failfast: &[String]) -> MemberFlags {
+    let flag = |members: &[String], bit| {
+        if members.iter().any(|member| member == name) { bit } else { 0 }
+    };
+    MemberFlags(
+        flag(write_mostly, MemberFlags::WRITE_MOSTLY) | flag(failfast, MemberFlags::FAIL_FAST),
+    )
 }
 
 fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
@@ -100,6 +106,7 @@ fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
         bitmap: bitmap(args).map_err(|why| invalid(why, "give one of the two"))?,
         assume_clean: args.assume_clean,
         force: args.force,
+        write_behind: args.write_behind.unwrap_or(0).into(),
     })
 }
 
@@ -161,6 +168,9 @@ fn cure(error: &CreateError) -> &'static str {
         CreateError::TooManyMissing { .. } => "give more members; fewer slots may stay empty",
         CreateError::DirtyDegraded => "leave --force out, or give all members",
         CreateError::Placement(_) => "give larger members, or a smaller --size or --chunk",
+        CreateError::WriteBehind(_) => {
+            "write-behind is for --level=1 with a bitmap, and --write-mostly=MEMBER says on whom"
+        }
         CreateError::Io { .. } => "look at the device and the kernel's log",
         _ => "see `mdspace help create`",
     }

@@ -153,6 +153,10 @@ fn write_loads(out: &mut String, array: &ArrayReport) -> fmt::Result {
         return Ok(());
     }
     writeln!(out)?;
+    if let Some(behind) = array.write_behind {
+        let both = format!("at most {} writes, {} under way", behind.limit, behind.under_way);
+        field(out, "Write Behind", both)?;
+    }
     for (member, load) in loads {
         field(out, &format!("Load of {}", member.number), load.words())?;
     }

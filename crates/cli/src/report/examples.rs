@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mdspace_engine::balance::Load;
-use mdspace_engine::status::{ConsistencyPolicy, SyncAction};
+use mdspace_engine::status::{ConsistencyPolicy, SyncAction, WriteBehindStatus};
 use mdspace_format::{Level, MetadataVersion, Uuid};
 
 use super::*;
@@ -61,6 +61,7 @@ pub(crate) fn mirror_status(service_us: [u64; 2]) -> ArrayStatus {
     ArrayStatus {
         level: Level::Raid1,
         layout: 0,
+        write_behind: Some(WriteBehindStatus { limit: 256, under_way: 3 }),
         chunk_sectors: 0,
         raid_disks: 2,
         size_sectors: 204_800,
@@ -106,6 +107,7 @@ fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
             total_bits: 2,
             dirty_pages: 1,
         }),
+        write_behind: None,
         sync: SyncStatus {
             action: SyncAction::Idle,
             last_action: SyncAction::Resync,

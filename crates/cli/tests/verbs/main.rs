@@ -5,6 +5,7 @@ mod client;
 mod life;
 mod load;
 mod members;
+mod mirrors;
 mod modelled;
 mod multipath;
 mod network;

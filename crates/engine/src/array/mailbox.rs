@@ -206,7 +206,8 @@ impl Mailbox {
     pub(crate) async fn failure_of(&self, member: MemberId) -> IoError {
         poll_fn(|context| {
             let mut inside = self.0.lock();
-            if let Some(known) = inside.mail.failures.iter().find(|known| known.member == member) {
+            let failed = |known: &&Failure| known.member == member && !known.if_borne;
+            if let Some(known) = inside.mail.failures.iter().find(failed) {
                 return Poll::Ready(known.error);
             }
             inside.waiting = Some(context.waker().clone());

@@ -2,6 +2,7 @@
 //!
 //! Claims go by regions of the array: a chunk for RAID10, [`REGION_SECTORS`] for RAID1, which has none.
 
+mod behind;
 mod choice;
 mod read;
 
@@ -22,6 +23,7 @@ use super::claims::Mode;
 use super::member_writes::MemberWrites;
 use super::view::ArrayView;
 
+pub(crate) use behind::Behind;
 pub(super) use choice::device;
 
 /// What one RAID1 claim can cover: 1 MiB, so that most requests lie in one region.
@@ -117,7 +119,7 @@ pub(super) fn believed(view: &ArrayView, sector: u64, sectors: u64) -> Copies {
 
 impl ArrayLane {
     pub(super) async fn write_mirrored(
-        &self,
+        self: &Rc<Self>,
         sector: u64,
         from: Rc<dyn Source>,
         fua: bool,
@@ -125,6 +127,12 @@ impl ArrayLane {
         let sectors = (from.len() / super::array_lane::SECTOR_BYTES) as u64;
         let geometry = self.with_view(|view| view.geometry.clone());
         let regions = regions(&geometry, sector, sectors);
+        if self.with_view(|view| self.writes_behind(view)) {
+            let writes = regions
+                .into_iter()
+                .map(|region| self.write_region_behind(region, from.clone(), fua));
+            return join_all(writes).await.into_iter().collect();
+        }
         let writes = regions.iter().map(|region| self.write_region(&geometry, region, &from, fua));
         join_all(writes).await.into_iter().collect()
     }

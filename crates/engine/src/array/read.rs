@@ -102,7 +102,7 @@ impl ArrayLane {
             let (piece, member, measured) = match &*view.geometry {
                 Geometry::Raid1(_) | Geometry::Raid10(_) => {
                     let (piece, member) = self.choose_whole(view, sector, sectors)?;
-                    (piece, member, Some(self.begin_copy(&piece, member)))
+                    (piece, member, Some(self.begin_copy(view, &piece, member)))
                 }
                 _ => {
                     let (piece, member) = direct(view, sector, sectors)?;

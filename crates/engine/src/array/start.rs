@@ -80,6 +80,7 @@ impl Array {
             cache: super::StripeCache::default(),
             handover: super::Handover::new(lanes, nodes),
             gauges: Gauges::new(lanes, mirrors),
+            behind: super::Behind::new(write_behind(start)),
         })
     }
 
@@ -92,6 +93,14 @@ impl Array {
     /// Sends a command to the controller.
     pub fn command(&self, command: super::Command) {
         self.mailbox.command(command);
+    }
+}
+
+/// Writes that may be left behind: of RAID1 with a bitmap, as the bitmap says.
+fn write_behind(start: &Start) -> u32 {
+    match (&start.geometry, &start.bitmap) {
+        (Geometry::Raid1(_), Some((header, _))) => header.write_behind,
+        _ => 0,
     }
 }
 

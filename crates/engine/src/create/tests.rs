@@ -23,6 +23,7 @@ fn creation(level: Level, raid_disks: u16) -> Creation {
         bitmap: BitmapRequest::Internal { chunk_bytes: None },
         assume_clean: false,
         force: false,
+        write_behind: 0,
     }
 }
 

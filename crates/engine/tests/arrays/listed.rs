@@ -172,6 +172,7 @@ fn a_member_whose_list_is_full_is_failed() {
     for (every, state) in [(8, MemberState::InSync), (2, MemberState::Faulty)] {
         let mut world = World::synced(Setup::new(shape, 300));
         world.set("max_read_errors", "100000");
+        world.set("read_policy", "first");
         spoil(&world, 0, (0..2048).step_by(every));
         for start in (0..2048).step_by(64) {
             let bytes = world.read(start, 64).unwrap();

@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
 
 mod back;
+mod behind;
 mod caching;
+mod choices;
 mod crash;
 mod degraded;
 mod doubt;

@@ -5,7 +5,7 @@ use std::fmt;
 use mdspace_engine::create::Creation;
 use mdspace_engine::geometry::Level;
 use mdspace_format::placement::BitmapRequest;
-use mdspace_format::superblock::SetName;
+use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{MetadataVersion, Uuid};
 
 /// Sectors of each member's data, unless a shape says otherwise.
@@ -32,6 +32,11 @@ pub(crate) struct Shape {
     pub(crate) size_sectors: Option<u64>,
     /// Each disk is larger by so many sectors than the one before.
     pub(crate) growth: u64,
+    /// Writes that may be left behind.
+    pub(crate) write_behind: u32,
+    /// Disks that are write-mostly, and those that fail at their first error, as bits.
+    pub(crate) write_mostly: u32,
+    pub(crate) failfast: u32,
 }
 
 impl Shape {
@@ -47,7 +52,18 @@ impl Shape {
             member_sectors: MEMBER_SECTORS,
             size_sectors: None,
             growth: 0,
+            write_behind: 0,
+            write_mostly: 0,
+            failfast: 0,
         }
+    }
+
+    pub(crate) fn flags(&self, disk: usize) -> MemberFlags {
+        let flag = |disks: u32, bit: u8| if disks >> disk & 1 == 1 { bit } else { 0 };
+        MemberFlags(
+            flag(self.write_mostly, MemberFlags::WRITE_MOSTLY)
+                | flag(self.failfast, MemberFlags::FAIL_FAST),
+        )
     }
 
     pub(crate) const fn without_bitmap(self) -> Self {
@@ -92,6 +108,7 @@ impl Shape {
             },
             assume_clean: false,
             force: false,
+            write_behind: self.write_behind,
         }
     }
 }

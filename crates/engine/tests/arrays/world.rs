@@ -17,7 +17,6 @@ use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
 use mdspace_engine::time::Time;
 use mdspace_format::Uuid;
-use mdspace_format::superblock::MemberFlags;
 
 use crate::shapes::Shape;
 
@@ -162,7 +161,7 @@ impl World {
             is_there(index).then(|| NewDevice {
                 id: self.disks.id(index),
                 info: self.disks.info(index),
-                flags: MemberFlags::default(),
+                flags: shape.flags(index),
             })
         });
         let random = &mut self.random;

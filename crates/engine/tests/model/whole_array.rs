@@ -72,6 +72,7 @@ async fn create_on(
         bitmap: BitmapRequest::Internal { chunk_bytes: Some(4096) },
         assume_clean: true,
         force: false,
+        write_behind: 0,
     };
     let device = |(id, info): &(_, _)| {
         Some(NewDevice { id: *id, info: Clone::clone(info), flags: MemberFlags::default() })

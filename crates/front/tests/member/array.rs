@@ -30,6 +30,7 @@ fn creation() -> Creation {
         bitmap: BitmapRequest::Internal { chunk_bytes: None },
         assume_clean: true,
         force: true,
+        write_behind: 0,
     }
 }
 

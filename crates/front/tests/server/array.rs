@@ -93,6 +93,7 @@ fn creation() -> Creation {
         bitmap: BitmapRequest::None,
         assume_clean: true,
         force: true,
+        write_behind: 0,
     }
 }
 

@@ -47,6 +47,7 @@ fn array(topology: Topology) -> RunningArray {
         bitmap: BitmapRequest::None,
         assume_clean: true,
         force: false,
+        write_behind: 0,
     };
     let slots = devices.iter().map(|(id, info)| {
         Some(NewDevice { id: *id, info: info.clone(), flags: MemberFlags::default() })

@@ -2,7 +2,7 @@
 
 use mdspace_format::new_array::{NewArray, NewMember};
 use mdspace_format::placement::{ArrayPlacement, BitmapRequest, Request};
-use mdspace_format::superblock::{MemberFlags, SetName};
+use mdspace_format::superblock::SetName;
 use mdspace_format::{
     BitmapSuperblock, DirtyMap, Level, MetadataVersion, Role, Superblock, Timestamp, Uuid,
 };
@@ -65,7 +65,7 @@ fn new_array(world: &World, settings: &Settings) -> NewArray {
         chunk_sectors: settings.chunk_sectors,
         raid_disks: settings.slots.into(),
         in_sync: settings.assume_clean || settings.redundancy() == 0,
-        write_behind: 0,
+        write_behind: settings.write_behind,
     }
 }
 
@@ -75,7 +75,7 @@ fn new_member(world: &World, settings: &Settings, number: u16, disk: DiskIndex) 
         device_uuid: uuid(world),
         dev_number: number.into(),
         role: if number < settings.slots { Role::Slot(number) } else { Role::Spare },
-        flags: MemberFlags::default(),
+        flags: settings.flags.get(usize::from(number)).copied().unwrap_or_default(),
     }
 }
 

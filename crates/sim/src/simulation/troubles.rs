@@ -170,7 +170,13 @@ impl Simulation {
     }
 
     fn may_crash(&self) -> bool {
-        !self.bearable() || self.atlas.bears_crash(matches!(self.settings.level, 4..=6))
+        !self.bearable() || self.atlas.bears_crash(self.is_dense())
+    }
+
+    /// Whether what was written may be on too few members to lose one and the power: where parity
+    /// has the write hole, and where writes are left behind.
+    fn is_dense(&self) -> bool {
+        matches!(self.settings.level, 4..=6) || self.settings.write_behind > 0
     }
 
     fn has_room_for_spares(&self) -> bool {

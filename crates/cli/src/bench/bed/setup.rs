@@ -62,6 +62,7 @@ pub(super) fn create_array(
         bitmap,
         assume_clean: true,
         force: false,
+        write_behind: 0,
     };
     let slots = devices.iter().map(|(id, info)| {
         Some(NewDevice { id: *id, info: info.clone(), flags: MemberFlags::default() })

@@ -10,6 +10,9 @@ pub(super) fn text(report: &Report) -> String {
     for table in &report.tables {
         table_text(&mut text, table);
     }
+    if let Some(balance) = &report.balance {
+        text += &balance.text();
+    }
     let _ = writeln!(
         text,
         "\nA change is the median of five pairs of neighbouring repetitions, with its spread; where they \

@@ -88,6 +88,7 @@ fn what_a_check_could_not_do_is_listed() {
 fn a_mirrors_members_show_what_they_bear() {
     let text = utc_text(&examples::limping_raid1());
     let expect = "
+      Write Behind : at most 256 writes, 3 under way
          Load of 0 : 90 % of reads, 184 us each; 0 pending
          Load of 1 : 10 % of reads, 7360 us each; 1 pending; LIMPING
 ";

@@ -2,7 +2,7 @@
 
 use crate::status::{
     ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, ConsistencyPolicy, MemberState as Word,
-    MemberStatus, Skipped, SyncStatus,
+    MemberStatus, Skipped, SyncStatus, WriteBehindStatus,
 };
 
 use crate::balance::Load;
@@ -37,11 +37,18 @@ impl Controller {
                 (None, true) => ConsistencyPolicy::Resync,
             },
             bitmap: self.bitmap.as_ref().map(bitmap_status),
+            write_behind: self.write_behind_status(),
             sync: self.sync_status(),
             mismatch_sectors: self.sync.mismatch_sectors,
             lost: Skipped::from(&self.lost_to_bad_blocks()),
             members: self.members.iter().map(|member| self.member_status(member)).collect(),
         }
+    }
+
+    fn write_behind_status(&self) -> Option<WriteBehindStatus> {
+        let behind = &self.array.behind;
+        let status = WriteBehindStatus { limit: behind.limit(), under_way: behind.under_way() };
+        (behind.limit() > 0).then_some(status)
     }
 
     fn state_word(&self) -> ArrayState {

@@ -13,12 +13,15 @@ use crate::time::Time;
 use super::super::array_lane::{ArrayLane, SECTOR_BYTES};
 use super::super::settings::ReadPolicy;
 use super::super::view::{ArrayView, MemberView};
-use super::{believed, copies, region_sectors};
+use super::{believed, copies};
 
 /// What the heads of a disk cost that must move, in bytes that pass meanwhile: half a turn, and as
 /// much more as a seek over the whole disk takes.
 const TURN_BYTES: u64 = 1 << 20;
 const STROKE_BYTES: u64 = 4 << 20;
+
+/// Equal members take turns by the address, so many sectors each.
+const TURN_SECTORS: u64 = 128;
 
 /// md leaves a stream on a member without heads for so many sectors, then looks for an idle one.
 const STREAK_SECTORS: u64 = 2048;
@@ -60,8 +63,7 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
             ReadPolicy::Nearest => nearest(self.view, self.gauges, readers),
             ReadPolicy::Md => md(self.gauges, readers),
             ReadPolicy::Expected => {
-                let size = region_sectors(&self.view.geometry);
-                let turn = (sector / size % readers.len() as u64) as usize;
+                let turn = (sector / TURN_SECTORS % readers.len() as u64) as usize;
                 self.first_to_end(readers, turn)
             }
         }
@@ -74,11 +76,35 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
         let in_turn = readers[turn..].iter().chain(&readers[..turn]);
         let works = in_turn.map(|(piece, member)| {
             let place = place_of(piece.slot);
-            (place, work(self.gauges.of(place), piece, member))
+            (place, self.work(piece, member))
         });
         let chosen = self.gauges.first_to_end(works, &self.clock).expect("there are readers");
         let is_chosen = |(piece, _): &Reader<'_>| place_of(piece.slot) == chosen;
-        readers.iter().position(is_chosen).expect("it is one of them")
+        let chosen = readers.iter().position(is_chosen).expect("it is one of them");
+        match readers.iter().all(|(_, member)| member.rotational) {
+            true => self.nearest_of_the_soon(readers, chosen),
+            false => chosen,
+        }
+    }
+
+    /// Where seeks cost time, a longer queue is worth a shorter seek: it saves time for all who wait.
+    fn nearest_of_the_soon(&self, readers: &[Reader<'_>], chosen: usize) -> usize {
+        let end = |(piece, member): &Reader<'_>| {
+            self.gauges.of(place_of(piece.slot)).outlook(self.work(piece, member)).nanos
+        };
+        let soon = SOON * readers.iter().map(end).fold(f64::INFINITY, f64::min);
+        if end(&readers[chosen]) > soon {
+            return chosen; // It is tried again.
+        }
+        let near = readers.iter().enumerate().filter(|(_, reader)| end(reader) <= soon);
+        let near = near.min_by_key(|(_, (piece, member))| self.work(piece, member));
+        near.map_or(chosen, |(place, _)| place)
+    }
+
+    /// What a read asks of a member.
+    #[inline]
+    fn work(&self, piece: &Piece, member: &MemberView) -> Work {
+        work(&self.view.geometry, self.gauges.of(place_of(piece.slot)), piece, member)
     }
 
     /// How many sectors of a range to read from the member that is chosen for all of it: less than
@@ -99,7 +125,7 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
     fn ends(&self, sector: u64, sectors: u64) -> SmallVec<[f64; 4]> {
         let ends = readers(self.view, sector, sectors).into_iter().map(|(piece, member)| {
             let gauge = self.gauges.of(place_of(piece.slot));
-            gauge.outlook(work(gauge, &piece, member)).nanos
+            gauge.outlook(self.work(&piece, member)).nanos
         });
         let mut ends: SmallVec<[f64; 4]> = ends.collect();
         ends.sort_by(f64::total_cmp);
@@ -154,10 +180,15 @@ impl ArrayLane {
 
     /// Notes that a copy is read from now on.
     #[inline]
-    pub(in super::super) fn begin_copy(&self, piece: &Piece, member: &MemberView) -> Started {
+    pub(in super::super) fn begin_copy(
+        &self,
+        view: &ArrayView,
+        piece: &Piece,
+        member: &MemberView,
+    ) -> Started {
         let (gauges, place) = (self.gauges(), place_of(piece.slot));
         let gauge = gauges.of(place);
-        let work = work(gauge, piece, member);
+        let work = work(&view.geometry, gauge, piece, member);
         let bytes = piece.sectors * SECTOR_BYTES as u64;
         let now = || self.lane.backend().now();
         let started = gauges.begin(place, device(member.id), work, bytes, now);
@@ -171,6 +202,9 @@ impl ArrayLane {
         self.gauges().end(place_of(slot), started, good, || self.lane.backend().now());
     }
 }
+
+/// A disk whose end lies this much behind the soonest is worth its shorter seek.
+const SOON: f64 = 1.5;
 
 /// Shortest part of a read that is worth an I/O of its own.
 const PART_SECTORS: u64 = 256;
@@ -236,16 +270,19 @@ pub(super) fn longest_readable(view: &ArrayView, sector: u64, sectors: u64) -> u
     readable.max().unwrap_or(0) / block * block
 }
 
-/// What a read asks of a member.
+/// What a read asks of a member, whose heads must move first if it has any.
 #[inline]
-fn work(gauge: &Gauge, piece: &Piece, member: &MemberView) -> Work {
+fn work(geometry: &Geometry, gauge: &Gauge, piece: &Piece, member: &MemberView) -> Work {
     let work = Work::of(piece.sectors * SECTOR_BYTES as u64);
     let distance = gauge.head().abs_diff(piece.member_sector);
     if !member.rotational || distance == 0 {
         return work;
     }
-    // The size of the disk is not known here; a stroke over 2 TiB stands for all of it.
-    let part = (distance as f64 / (1u64 << 32) as f64).min(1.0).sqrt();
+    let stroke = match geometry {
+        Geometry::Raid10(map) => map.used_sectors(),
+        geometry => geometry.array_sectors(),
+    };
+    let part = (distance as f64 / stroke as f64).min(1.0).sqrt();
     work.and(TURN_BYTES + (STROKE_BYTES as f64 * part) as u64)
 }
 

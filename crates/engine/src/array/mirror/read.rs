@@ -12,7 +12,7 @@ use super::super::array_lane::{ArrayLane, byte_range, sink_part};
 use super::super::claims::Mode;
 use super::super::read::Part;
 use super::super::unread::Cause;
-use super::super::view::{ArrayView, MemberView};
+use super::super::view::{ArrayView, MemberView, WriteMode};
 use super::choice::longest_readable;
 use super::{Copies, Region, believed, copies, region_sectors, regions};
 
@@ -39,7 +39,7 @@ impl ArrayLane {
                 None => hard.push((part, None)),
                 Some((piece, member)) => {
                     let into = sink_part(into, part.first, sectors);
-                    let (id, read) = (member.id, self.read_piece(piece, member, into));
+                    let (id, read) = (member.id, self.read_piece(&view, piece, member, into));
                     reads.push(async move { (part, piece.slot, id, read.await.result) });
                 }
             }
@@ -77,11 +77,12 @@ impl ArrayLane {
     /// Starts a read of one copy now; its end is awaited.
     fn read_piece<'a>(
         &'a self,
+        view: &ArrayView,
         piece: Piece,
         member: &MemberView,
         into: ReadInto,
     ) -> impl Future<Output = IoDone> + use<'a> {
-        let started = self.begin_copy(&piece, member);
+        let started = self.begin_copy(view, &piece, member);
         let io = self.read_member(member, piece.member_sector, into);
         async move {
             let done = io.await;
@@ -140,6 +141,9 @@ impl ArrayLane {
         while let Some((region, out)) = left.pop() {
             if self.read_whole(&region, into, out, mode, suspect).await {
                 continue;
+            }
+            if self.with_view(|view| view.mode == WriteMode::Stopped) {
+                return Err(RequestError::Stopped);
             }
             let Some((one, other)) = region.halves(block) else { return Err(RequestError::Lost) };
             let behind = out + byte_range(0, one.sectors()).end;
@@ -202,7 +206,7 @@ impl ArrayLane {
         let buffer = self.lane.backend().allocate(bytes.len());
         let into = ReadInto::Buffer(buffer, bytes);
         let done = match waits {
-            false => self.read_piece(piece, member, into).await,
+            false => self.read_piece(&view, piece, member, into).await,
             true => self.read_patiently(member, piece.member_sector, into).await?,
         };
         let Err(error) = done.result else {

@@ -25,8 +25,7 @@ pub(super) async fn run(
 ) -> Result<u64, WindowError> {
     let sectors = window.end - window.start;
     let SyncKind::Recover(slots) = kind else {
-        let mend = *kind != SyncKind::Check;
-        return compare(port, geometry, window.start, sectors, mend).await;
+        return compare_all(port, geometry, window, *kind != SyncKind::Check).await;
     };
     for slot in slots {
         // Recovery counts member sectors; what the array does not use there needs nothing.
@@ -71,15 +70,44 @@ async fn recover(
     writes.finish(port).await
 }
 
+/// Compares all copies of a window. With write-behind, where one cannot be read it is looked for in
+/// halves: what can be read of the copy that is believed counts, not what a late one has there.
+async fn compare_all(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    window: &Range<u64>,
+    mend: bool,
+) -> Result<u64, WindowError> {
+    let block = u64::from(port.with_view(|view| view.block_sectors));
+    let (mut left, mut differ, mut failed) = (vec![window.clone()], 0, None);
+    while let Some(range) = left.pop() {
+        let sectors = range.end - range.start;
+        let half = (sectors / 2).next_multiple_of(block);
+        // Without write-behind every copy has what was flushed, and it is all the same who is believed.
+        let is_block = half == 0 || half >= sectors || port.array.behind.limit() == 0;
+        match compare(port, geometry, range.start, sectors, mend, is_block).await {
+            Ok(Some(sectors)) => differ += sectors,
+            Ok(None) => {
+                let middle = range.start + half;
+                left.extend([middle..range.end, range.start..middle]);
+            }
+            Err(WindowError::Failed) => failed = Some(WindowError::Failed),
+            Err(error) => return Err(error),
+        }
+    }
+    failed.map_or(Ok(differ), Err)
+}
+
 /// Compares all copies with the first; with `mend`, makes them the same as it, those that could not
-/// be read as well.
+/// be read as well. None where one cannot be read, and only parts of it may be to blame.
 async fn compare(
     port: &ArrayLane,
     geometry: &Geometry,
     sector: u64,
     sectors: u64,
     mend: bool,
-) -> Result<u64, WindowError> {
+    is_block: bool,
+) -> Result<Option<u64>, WindowError> {
     let mode = if mend { Mode::Exclusive } else { Mode::Shared };
     let _claim = claim(port, geometry, sector, sectors, mode).await;
     let pieces = believed(&port.view(), sector, sectors);
@@ -88,6 +116,10 @@ async fn compare(
         // Nobody answers for it here.
         found.into_iter().for_each(|copy| copy.recycle(port));
         return Err(WindowError::Late);
+    }
+    if !is_block && found.iter().any(|copy| matches!(copy, Found::Unreadable(_))) {
+        found.into_iter().for_each(|copy| copy.recycle(port));
+        return Ok(None);
     }
     let model = found.iter().position(|copy| matches!(copy, Found::Block(..)));
     let model = found.swap_remove(model.ok_or(WindowError::Failed)?);
@@ -123,7 +155,7 @@ async fn compare(
     }
     port.recycle(Some(model));
     writes.finish(port).await?;
-    Ok(if differs { sectors } else { 0 })
+    Ok(Some(if differs { sectors } else { 0 }))
 }
 
 /// What a copy turned out to be.

@@ -34,6 +34,7 @@ pub(super) fn array(
         bitmap: BitmapRequest::Internal { chunk_bytes: Some(4096) },
         assume_clean: true,
         force: false,
+        write_behind: 0,
     };
     let device = |index: usize| NewDevice {
         id: MemberId { index: index as u16, generation: 0 },

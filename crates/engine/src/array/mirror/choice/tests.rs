@@ -85,7 +85,7 @@ impl Lane {
         let piece = Piece { slot: Slot(slot), member_sector: sector, sectors };
         let member = self.view.member(piece.slot).unwrap();
         let (gauges, place) = (self.gauges.of_lane(0), usize::from(slot));
-        let work = work(gauges.of(place), &piece, member);
+        let work = work(&self.view.geometry, gauges.of(place), &piece, member);
         let now = || Time::from_nanos(999_900_000);
         let started = gauges.begin(place, device(member.id), work, sectors * 512, now);
         gauges.of(place).move_head(sector, sectors);
@@ -216,6 +216,21 @@ fn a_disk_in_a_stream_is_expected_to_go_on_with_it_and_to_read_what_is_near() {
         lane.load(1, 6016, 8);
     }
     assert_ne!(lane.slot(6024, 8), 1, "with much to read first another one is sooner");
+}
+
+#[test]
+fn busy_disks_keep_to_the_places_that_they_are_near() {
+    let lane = Lane::new(mirror(|member| member.rotational = true), ReadPolicy::Expected);
+    for slot in 0..3 {
+        lane.learn(slot, 8_000_000);
+        (0..8).for_each(|_| lane.put(slot, 2700 * u64::from(slot), 8));
+    }
+    lane.put(1, 2800, 8);
+    for (sector, slot) in [(100, 0), (2600, 1), (5500, 2)] {
+        assert_eq!(lane.slot(sector, 8), slot, "one more in the queue is worth the shorter seek");
+    }
+    (0..8).for_each(|_| lane.put(1, 2800, 8));
+    assert_ne!(lane.slot(2600, 8), 1, "twice as many are not");
 }
 
 #[test]

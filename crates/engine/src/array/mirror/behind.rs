@@ -1,0 +1,189 @@
+//! Write-behind: RAID1 answers a write when the members that are not write-mostly have it. The
+//! others get it from a copy, behind the answer.
+//!
+//! Until it has landed everywhere the write keeps its claim, so that overlapping writes, resync and
+//! every read of a write-mostly member wait for it; and its intent, so that after a crash resync
+//! copies to the write-mostly members what they may lack.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::backend::WriteFrom;
+use crate::geometry::{Geometry, Piece};
+use crate::memory::{Buffer, Source};
+use crate::request::RequestError;
+use crate::signal::Signal;
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+use super::super::array_lane::{ArrayLane, byte_range, source_part};
+use super::super::claims::Mode;
+use super::super::member_writes::MemberWrites;
+use super::super::view::ArrayView;
+use super::{Copies, Region, copies};
+
+/// The writes behind of one array.
+#[derive(Debug)]
+pub(crate) struct Behind {
+    /// At most so many; 0: none at all.
+    limit: u32,
+    under_way: AtomicU32,
+}
+
+impl Behind {
+    pub(crate) fn new(limit: u32) -> Self {
+        Self { limit, under_way: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    pub(crate) fn under_way(&self) -> u32 {
+        // Acquire pairs with the write's begin: who has heard of its answer must see it here.
+        self.under_way.load(Ordering::Acquire)
+    }
+
+    /// One more, if the limit allows it.
+    fn begin(&self) -> Option<UnderWay<'_>> {
+        let more = |count: u32| (count < self.limit).then(|| count + 1);
+        let began = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        began.is_ok().then(|| UnderWay(self))
+    }
+}
+
+/// One write behind, counted until it drops.
+struct UnderWay<'a>(&'a Behind);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// An answer that comes before its task ends.
+#[derive(Default)]
+struct Answer {
+    result: Cell<Option<Result<(), RequestError>>>,
+    given: Signal,
+}
+
+impl Answer {
+    fn give(&self, result: Result<(), RequestError>) {
+        self.result.set(Some(result));
+        self.given.notify();
+    }
+}
+
+/// What to write, on one lane.
+struct Write {
+    region: Region,
+    from: Rc<dyn Source>,
+    fua: bool,
+    answer: Rc<Answer>,
+}
+
+impl ArrayLane {
+    /// Whether writes may be left behind: allowed, with a member to leave behind and one that is not.
+    pub(super) fn writes_behind(&self, view: &ArrayView) -> bool {
+        let has = |mostly| view.present().any(|(_, member)| member.write_mostly == mostly);
+        self.array.behind.limit() > 0
+            && matches!(*view.geometry, Geometry::Raid1(_))
+            && view.intent_chunk_sectors.is_some()
+            && has(true)
+            && has(false)
+    }
+
+    /// Writes one region and returns when it is there but for the write-mostly members.
+    pub(super) async fn write_region_behind(
+        self: &Rc<Self>,
+        region: Region,
+        from: Rc<dyn Source>,
+        fua: bool,
+    ) -> Result<(), RequestError> {
+        let answer = Rc::new(Answer::default());
+        let write = Write { region, from, fua, answer: answer.clone() };
+        let this = self.clone();
+        self.lane.spawn(async move { this.write_behind(write).await });
+        answer.given.until(|| answer.result.take()).await
+    }
+
+    async fn write_behind(&self, Write { region, from, fua, answer }: Write) {
+        let claims = &self.array.claims;
+        let _claim = claims.acquire(region.index, region.columns.clone(), Mode::Exclusive).await;
+        let range = region.sector..region.sector + region.sectors();
+        let _permit = match self.permit(range.clone()).await {
+            Ok(permit) => permit,
+            Err(error) => return answer.give(Err(error)),
+        };
+        let view = self.view();
+        let all = copies(&view.geometry, region.sector, region.sectors());
+        let is_behind = |piece: &Piece| view.member(piece.slot).is_some_and(|m| m.write_mostly);
+        let (behind, ahead): (Copies, Copies) =
+            all.iter().copied().partition(|piece| is_behind(piece));
+        let has_reader =
+            |piece: &Piece| view.reader(piece.slot, piece.member_sector, piece.sectors).is_some();
+        let counted = match ahead.iter().any(has_reader) && !behind.is_empty() {
+            true => self.array.behind.begin(),
+            false => None,
+        };
+        let Some(_counted) = counted else {
+            let written = self.write_copies(&all, &from, region.first, fua).await;
+            return answer.give(self.doubt_if_failed(written, range).await);
+        };
+        let _gauged = self.count_writes(&all);
+        let bytes = Rc::new(self.copy_of(&from, &region));
+        let (mut first, mut rest) = (MemberWrites::new(self, fua), MemberWrites::new(self, false));
+        for piece in &ahead {
+            first.start(
+                0,
+                piece.slot,
+                piece.member_sector,
+                source_part(&from, region.first, piece.sectors),
+            );
+        }
+        for piece in &behind {
+            let from = WriteFrom::Shared(bytes.clone(), 0..bytes.len());
+            rest.start(0, piece.slot, piece.member_sector, from);
+        }
+        drop(from);
+        let landed = first.end(|_, buffer| self.recycle(Some(buffer))).await;
+        // Whatever went wrong, nothing is left behind that is not there already.
+        let early = landed == Ok(true);
+        if early {
+            answer.give(Ok(()));
+        }
+        let rest = rest.end(|_, buffer| self.recycle(Some(buffer))).await;
+        let written = landed.and(rest).map(drop);
+        let written = self.doubt_if_failed(written, range).await;
+        if !early {
+            answer.give(written);
+        }
+    }
+
+    fn copy_of(&self, from: &Rc<dyn Source>, region: &Region) -> Buffer {
+        let first = byte_range(0, region.first).end;
+        let mut copy = self.lane.backend().allocate(byte_range(0, region.sectors()).end);
+        from.take(first, &mut copy);
+        self.lane.count_copy(copy.len());
+        copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_writes_are_behind_than_allowed() {
+        let behind = Behind::new(2);
+        let one = behind.begin().expect("the first");
+        let other = behind.begin().expect("the second");
+        assert!(behind.begin().is_none());
+        drop(one);
+        assert_eq!(behind.under_way(), 1);
+        assert!(behind.begin().is_some());
+        drop(other);
+        assert_eq!(behind.under_way(), 0);
+        assert!(Behind::new(0).begin().is_none());
+    }
+}

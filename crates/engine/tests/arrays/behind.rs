@@ -1,0 +1,271 @@
+//! Write-behind: writes that are answered before write-mostly members have them, and what may not be
+//! seen of that.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use mdspace_engine::array::Action;
+use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::request::Request;
+use mdspace_engine::status::MemberState;
+
+use crate::shapes::{self, DATA_OFFSET, Shape};
+use crate::world::{Pending, SECTOR, Setup, World};
+
+/// Two mirrors, the second write-mostly, and so many writes that may be left behind.
+const fn shape(write_behind: u32) -> Shape {
+    Shape { write_behind, write_mostly: 0b10, ..shapes::RAID1 }
+}
+
+/// Sectors of the array that the second member hangs at.
+const HUNG: std::ops::Range<u64> = 64..96;
+
+fn two_mirrors(seed: u64, write_behind: u32) -> World {
+    let shape = Shape { disks: 2, ..shape(write_behind) };
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.wait_clean();
+    wait_for_ever(&world);
+    world.disks.disk(1).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+    world
+}
+
+/// A member that hangs is not failed for it.
+fn wait_for_ever(world: &World) {
+    for key in ["read_deadline", "write_deadline"] {
+        world.set(key, "0");
+    }
+}
+
+fn start_write(world: &World, lane: usize, sector: u64, byte: u8) -> Pending {
+    let from = Rc::new(vec![byte; 8 * SECTOR]);
+    world.start(lane, Request::Write { sector, from, fua: false })
+}
+
+/// What eight sectors of a member are full of, if of one byte.
+fn on_disk(world: &World, disk: usize, sector: u64) -> Option<u8> {
+    let start = (DATA_OFFSET + sector) as usize * SECTOR;
+    let disk = world.disks.disk(disk);
+    let bytes = &disk.bytes[start..start + 8 * SECTOR];
+    bytes.iter().all(|byte| *byte == bytes[0]).then_some(bytes[0])
+}
+
+fn under_way(world: &mut World) -> u32 {
+    world.status().write_behind.expect("write-behind is on").under_way
+}
+
+fn let_go(world: &mut World) {
+    world.disks.disk(1).hangs_in = None;
+}
+
+#[test]
+fn a_write_is_answered_before_write_mostly_members_have_it_and_they_get_it() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let from = Rc::new(vec![7; 8 * SECTOR]);
+        let write = Request::Write { sector: 64, from: from.clone(), fua: true };
+        world.serve(2, write).unwrap();
+        assert_eq!((on_disk(&world, 0, 64), under_way(&mut world)), (Some(7), 1), "{world}");
+        assert_ne!(on_disk(&world, 1, 64), Some(7), "{world}");
+        assert_eq!(Rc::strong_count(&from), 1, "what is behind comes from a copy ({world})");
+        world.remember(64, &from);
+        world.verify();
+        let_go(&mut world);
+        world.until("the write behind", |world| on_disk(world, 1, 64) == Some(7));
+        world.wait_clean();
+        assert_eq!((world.check(), under_way(&mut world)), (0, 0), "{world}");
+    }
+}
+
+/// The negative controls: without a bitmap, or with nothing allowed, a write waits for all.
+#[test]
+fn without_a_bitmap_or_a_limit_nothing_is_left_behind() {
+    for (seed, shape) in [(1, shape(0)), (2, shape(8).without_bitmap())] {
+        let shape = Shape { disks: 2, write_behind: 0, ..shape };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        wait_for_ever(&world);
+        world.disks.disk(1).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+        let write = start_write(&world, 0, 64, 7);
+        world.rounds(2000);
+        assert!(!write.has_ended(), "{world}");
+        assert_eq!(world.status().write_behind, None);
+        let_go(&mut world);
+        world.end(&write).unwrap();
+    }
+}
+
+#[test]
+fn no_more_is_left_behind_than_the_limit() {
+    for seed in 1..10 {
+        let mut world = two_mirrors(seed, 2);
+        for sector in [64, 72] {
+            let write = start_write(&world, 0, sector, 7);
+            world.end(&write).unwrap();
+        }
+        let third = start_write(&world, 1, 80, 7);
+        world.rounds(2000);
+        assert!(!third.has_ended(), "{world}");
+        assert_eq!(under_way(&mut world), 2, "{world}");
+        let_go(&mut world);
+        world.end(&third).unwrap();
+        world.wait_clean();
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+#[test]
+fn an_overlapping_write_waits_and_is_the_last_everywhere() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let one = start_write(&world, 0, 64, 7);
+        world.end(&one).unwrap();
+        let other = start_write(&world, 1, 68, 9);
+        world.rounds(500);
+        assert!(!other.has_ended(), "{world}");
+        let_go(&mut world);
+        world.end(&other).unwrap();
+        world.wait_clean();
+        assert_eq!([0, 1].map(|disk| on_disk(&world, disk, 68)), [Some(9), Some(9)], "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+#[test]
+fn a_read_of_a_write_mostly_member_waits_for_what_is_behind_in_its_range() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.remember(64, &[7; 8 * SECTOR]);
+        // Now only the other one is left, which has not got it yet.
+        world.fail(0);
+        let elsewhere = world.read(0, 32).unwrap();
+        world.compare(0, &elsewhere);
+        let into = Rc::new(RefCell::new(vec![0; 8 * SECTOR]));
+        let read = world.submit(1, Request::Read { sector: 64, into: into.clone() });
+        world.rounds(500);
+        assert!(!read.has_ended(), "{world}");
+        let_go(&mut world);
+        world.end(&read).unwrap();
+        assert_eq!(*into.borrow(), [7; 8 * SECTOR], "{world}");
+    }
+}
+
+#[test]
+fn the_intent_stays_until_the_last_write_behind_has_landed() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.remember(64, &[7; 8 * SECTOR]);
+        world.rounds(3000);
+        assert!(world.status().bitmap.unwrap().dirty_bits > 0, "{world}");
+        world.crash();
+        let_go(&mut world);
+        assert_ne!(on_disk(&world, 1, 64), Some(7), "the crash took it ({world})");
+        world.assemble_all().unwrap();
+        world.verify();
+        world.wait_idle();
+        assert_eq!(on_disk(&world, 1, 64), Some(7), "resync copied it ({world})");
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+#[test]
+fn a_stop_waits_for_what_is_behind() {
+    let mut world = two_mirrors(3, 8);
+    let write = start_write(&world, 0, 64, 7);
+    world.end(&write).unwrap();
+    world.order(Action::Stop);
+    world.rounds(2000);
+    assert_ne!(on_disk(&world, 1, 64), Some(7));
+    let_go(&mut world);
+    world.until("the write behind", |world| on_disk(world, 1, 64) == Some(7));
+    world.rounds(2000);
+    world.forget_array();
+    world.assemble_all().unwrap();
+    assert_eq!(world.check(), 0, "{world}");
+}
+
+#[test]
+fn a_write_behind_that_fails_fails_its_member() {
+    for seed in 1..10 {
+        let mut world = two_mirrors(seed, 8);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.disks.disk(1).write_error = Some(IoErrorKind::Medium);
+        let_go(&mut world);
+        world.wait_status("the failure", |status| status.degraded() == 1);
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+        world.remember(64, &[7; 8 * SECTOR]);
+        world.verify();
+    }
+}
+
+#[test]
+fn without_space_behind_the_copies_are_made_equal_later() {
+    for seed in 1..10 {
+        let mut world = two_mirrors(seed, 8);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.remember(64, &[7; 8 * SECTOR]);
+        {
+            let mut disk = world.disks.disk(1);
+            disk.write_error = Some(IoErrorKind::NoSpace);
+            disk.error_once = true;
+            disk.errors_in = Some(DATA_OFFSET + 64..DATA_OFFSET + 72);
+        }
+        let_go(&mut world);
+        world.wait_status("the resync", |status| {
+            status.write_behind.is_some_and(|behind| behind.under_way == 0)
+        });
+        world.wait_idle();
+        world.verify();
+        world.until("the copy", |world| on_disk(world, 1, 64) == Some(7));
+        assert_eq!(world.status().degraded(), 0, "{world}");
+    }
+}
+
+#[test]
+fn random_writes_lose_nothing_when_some_are_left_behind() {
+    for seed in 1..30 {
+        let shape = Shape { disks: 3, write_mostly: 0b110, ..shape(3) };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        for _ in 0..4 {
+            world.write_many(12);
+            world.verify();
+        }
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{world}");
+        world.write_many(8);
+        world.crash();
+        world.assemble_all().unwrap();
+        world.verify();
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{world}");
+        world.fail(0);
+        world.verify();
+    }
+}
+
+/// The write-mostly member lacks what was behind: after a crash the other one decides, sector by
+/// sector, though it cannot be read everywhere.
+#[test]
+fn a_resync_takes_all_that_can_be_read_from_the_copy_that_is_believed() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.crash();
+        let_go(&mut world);
+        world.disks.disk(0).unreadable.insert(DATA_OFFSET + 71);
+        world.assemble_all().unwrap();
+        world.wait_idle();
+        for disk in 0..2 {
+            let start = (DATA_OFFSET + 64) as usize * SECTOR;
+            let disk = world.disks.disk(disk);
+            assert!(disk.bytes[start..start + 7 * SECTOR].iter().all(|byte| *byte == 7), "{world}");
+        }
+        assert!(world.disks.disk(0).unreadable.is_empty(), "the other one's word for it ({world})");
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
