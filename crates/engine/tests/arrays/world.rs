@@ -78,6 +78,12 @@ impl Notify for NoDriver {
     fn notify(&self) {}
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        self.end_lanes();
+    }
+}
+
 impl World {
     /// Disks full of random bytes, and lanes.
     pub(crate) fn new(setup: Setup) -> Self {
@@ -119,6 +125,7 @@ impl World {
     }
 
     fn power_on(&mut self) {
+        self.end_lanes();
         let random = &mut self.random;
         let lane = |id| {
             let (disks, clock) = (self.disks.clone(), self.clock.clone());
@@ -127,6 +134,11 @@ impl World {
             (lane, backend)
         };
         self.lanes = (0..self.setup.lanes + self.setup.workers).map(lane).collect();
+    }
+
+    /// Their tasks hold the lanes that hold them.
+    fn end_lanes(&mut self) {
+        self.lanes.drain(..).for_each(|(lane, _)| lane.end());
     }
 
     /// Everything in memory is gone, I/Os under way among it.
