@@ -281,7 +281,8 @@ impl Paths {
         self.publish(&mut self.owner.lock(), Time::ZERO);
     }
 
-    fn is_closed(&self) -> bool {
+    /// Whether it has ended.
+    pub fn is_closed(&self) -> bool {
         self.has(flag::CLOSED)
     }
 
@@ -307,9 +308,14 @@ impl Paths {
         self.table.paths().position(|(_, path)| path.member == member)
     }
 
-    /// The answer to [`Host::reopen`].
-    pub fn opened(&self, path: usize, opened: Result<(MemberId, MemberInfo), String>) {
+    /// The answer to [`Host::reopen`]. False: the device is closed meanwhile, and what was opened is to
+    /// be closed too.
+    #[must_use]
+    pub fn opened(&self, path: usize, opened: Result<(MemberId, MemberInfo), String>) -> bool {
         let mut owner = self.owner.lock();
+        if self.is_closed() {
+            return false;
+        }
         let own = &mut owner.paths[path];
         own.reopened = Some(opened.map(|member| {
             own.member = Some(member);
@@ -317,6 +323,7 @@ impl Paths {
         }));
         drop(owner);
         self.changed.notify();
+        true
     }
 
     /// The answer to [`Host::fence`], or the operator's word: nothing that was sent over a path can be

@@ -33,7 +33,11 @@ impl Backend for SimBackend {
     }
 
     fn in_flight(&self, member: MemberId) -> usize {
-        self.world.in_flight(self.lane, member)
+        self.world.in_flight(self.lane, member) + self.world.held_by_paths(self.lane, member)
+    }
+
+    fn unanswered(&self, member: MemberId) -> usize {
+        self.world.unanswered(self.lane, member)
     }
 
     fn now(&self) -> Time {

@@ -143,6 +143,10 @@ pub struct Settings {
     pub calm_requests: u64,
     /// Weights of [`Happening::ALL`].
     pub happenings: [u32; Happening::ALL.len()],
+    /// Paths to each disk; 0: it is reached directly.
+    pub paths: u16,
+    /// Fences of paths lie: the oracle must notice.
+    pub lying_fences: bool,
     /// Keys that are set whenever the array has started.
     pub tuning: Vec<(&'static str, &'static str)>,
     /// Write-mostly and failfast, disk by disk; none where there are fewer.
@@ -194,6 +198,8 @@ impl Settings {
             requests: random.within(200..1500),
             calm_requests: random.within(20..200),
             happenings: [0; Happening::ALL.len()],
+            paths: draw_paths(seed),
+            lying_fences: false,
             tuning: Vec::new(),
             flags: Vec::new(),
             write_behind: 0,
@@ -292,6 +298,11 @@ fn draw_workers(seed: u64) -> u16 {
     *Random::new(seed ^ 0x776f_726b_6572_7321).pick(&[0, 1, 2])
 }
 
+/// Drawn apart, as workers are.
+fn draw_paths(seed: u64) -> u16 {
+    *Random::new(seed ^ 0x7061_7468_7321_2121).pick(&[0, 0, 0, 2, 3])
+}
+
 /// Drawn apart, as workers are. No write deadline is so short that a slow disk misses it.
 fn draw_tuning(seed: u64) -> Vec<(&'static str, &'static str)> {
     let random = &mut Random::new(seed ^ 0x7475_6e69_6e67_2121);
@@ -379,6 +390,9 @@ impl std::fmt::Display for Settings {
         write!(f, ", {} workers", self.workers)?;
         let flags: Vec<_> = self.flags.iter().map(|flags| flags.0).collect();
         write!(f, ", flags {flags:?}, {} behind", self.write_behind)?;
+        if self.paths > 0 {
+            write!(f, ", {} paths a disk", self.paths)?;
+        }
         for (key, value) in &self.tuning {
             write!(f, ", {key} {value}")?;
         }

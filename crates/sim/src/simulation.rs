@@ -157,6 +157,10 @@ impl Simulation {
         world.note(format_args!("-- {settings}"));
         let disks: Vec<DiskIndex> =
             settings.disks.iter().map(|spec| world.add_disk(spec.clone())).collect();
+        disks.iter().for_each(|&disk| world.add_wires(disk, settings.paths));
+        if settings.lying_fences {
+            world.let_fences_lie();
+        }
         if settings.noisy_disks {
             disks.iter().for_each(|&disk| fill_with_noise(&world, disk, &mut random));
         }

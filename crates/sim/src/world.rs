@@ -10,6 +10,7 @@
 mod events;
 mod flight;
 mod lanes;
+mod wires;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use crate::trace::Trace;
 use events::{Event, EventQueue};
 use flight::Flights;
 use lanes::Lanes;
+use wires::{Way, Wires};
 
 /// What one step of the world was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,7 @@ pub struct World {
     members: RefCell<Vec<OpenMember>>,
     flights: RefCell<Flights>,
     lanes: RefCell<Lanes>,
+    wires: RefCell<Wires>,
     events: RefCell<EventQueue>,
     /// Decides order and durations.
     chance: RefCell<Random>,
@@ -61,11 +64,12 @@ pub struct World {
 }
 
 /// A row in the table of open members.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct OpenMember {
     /// Empty once closed.
     disk: Option<DiskIndex>,
     generation: u16,
+    way: Way,
 }
 
 /// 2026-01-01, so that times in superblocks look plausible.
@@ -82,6 +86,7 @@ impl World {
             members: RefCell::default(),
             flights: RefCell::default(),
             lanes: RefCell::default(),
+            wires: RefCell::default(),
             events: RefCell::default(),
             chance: RefCell::new(random.fork()),
             identifiers: RefCell::new(random.fork()),
@@ -137,15 +142,23 @@ impl World {
 
     /// Opens a disk as a member.
     pub fn open(&self, disk: DiskIndex) -> (MemberId, MemberInfo) {
+        match self.wires_of(disk) {
+            wires if wires.is_empty() => self.open_by(disk, Way::Direct),
+            wires => self.open_over(disk, &wires),
+        }
+    }
+
+    fn open_by(&self, disk: DiskIndex, way: Way) -> (MemberId, MemberInfo) {
         let info = self.disk(disk, |d| d.spec.info(disk));
         let mut members = self.members.borrow_mut();
         let free = members.iter().position(|member| member.disk.is_none());
         let index = free.unwrap_or_else(|| {
-            members.push(OpenMember { disk: None, generation: 0 });
+            members.push(OpenMember { disk: None, generation: 0, way: Way::Direct });
             members.len() - 1
         });
         let member = &mut members[index];
         member.disk = Some(disk);
+        member.way = way;
         let index = u16::try_from(index).expect("fewer than 65536 members");
         (MemberId { index, generation: member.generation }, info)
     }
@@ -157,11 +170,23 @@ impl World {
         assert_eq!(open.generation, member.generation, "a member is closed once");
         open.disk = None;
         open.generation += 1;
+        let way = std::mem::replace(&mut open.way, Way::Direct);
+        drop(members);
+        if let Way::Paths(paths) = way {
+            paths.close();
+            paths.members().into_iter().for_each(|path| self.close(path));
+        }
+    }
+
+    fn close_all(&self) {
+        self.members.borrow_mut().iter_mut().for_each(OpenMember::close);
+        self.forget_wishes();
     }
 
     /// The disk behind an open member.
     pub fn disk_of(&self, member: MemberId) -> Option<DiskIndex> {
-        let open = *self.members.borrow().get(usize::from(member.index))?;
+        let members = self.members.borrow();
+        let open = members.get(usize::from(member.index))?;
         open.disk.filter(|_| open.generation == member.generation)
     }
 
@@ -172,6 +197,7 @@ impl World {
 
     /// Lets the next event happen.
     pub fn step(&self) -> Step {
+        self.take_wishes();
         self.schedule_woken_lanes();
         let Some((when, event)) = self.events.borrow_mut().next() else {
             return Step::Quiet;
@@ -183,6 +209,8 @@ impl World {
             Event::Effect(flight) => self.effect(flight),
             Event::Finish(flight) => self.finish(flight),
             Event::Deadline(flight) => self.pass_deadline(flight),
+            Event::Wish(wish) => self.grant(wish),
+            Event::Thaw(wire) => self.thaw(wire),
         }
         Step::Went
     }
@@ -212,7 +240,7 @@ impl World {
         self.note(format_args!("-- the process is killed"));
         self.end_lanes();
         self.land_flights();
-        self.members.borrow_mut().iter_mut().for_each(OpenMember::close);
+        self.close_all();
     }
 
     /// Takes the power away from process and disks.
@@ -220,7 +248,7 @@ impl World {
         self.note(format_args!("-- power cut"));
         self.end_lanes();
         self.land_flights();
-        self.members.borrow_mut().iter_mut().for_each(OpenMember::close);
+        self.close_all();
         for (index, disk) in self.disks.borrow_mut().iter_mut().enumerate() {
             let before = disk.store.volatile_sectors();
             disk.cut_power(&mut self.chance.borrow_mut());
@@ -271,6 +299,9 @@ impl OpenMember {
     fn close(&mut self) {
         if self.disk.take().is_some() {
             self.generation += 1;
+        }
+        if let Way::Paths(paths) = std::mem::replace(&mut self.way, Way::Direct) {
+            paths.close();
         }
     }
 }

@@ -20,6 +20,10 @@ use super::table::Selector;
 use super::view::{Usable, View};
 use super::{Paths, watch};
 
+/// How often a request is tried over each path at most: one that fails over all of them, again and
+/// again as they come back, is what is wrong itself.
+const TRIES_A_PATH: usize = 3;
+
 /// Errno of a device that is gone (ENODEV), and of a request that took too long (ETIMEDOUT).
 const ENODEV: i32 = 19;
 const ETIMEDOUT: i32 = 110;
@@ -327,6 +331,7 @@ impl PathLane {
         let Some(lane) = self.lane.upgrade() else { return };
         self.slow.borrow_mut().push(request.ticket);
         let wait_until = lane.backend().now() + self.paths.wait_max();
+        let mut tries = TRIES_A_PATH * self.counters.paths.len();
         let result = loop {
             if let Some(error) = self.is_to_end(&lane, &request) {
                 break Err(error);
@@ -349,8 +354,13 @@ impl PathLane {
                 }
                 continue;
             };
+            tries -= 1;
             match self.try_path(&lane, &mut request, chosen).await {
                 Ok(()) => break Ok(()),
+                Err(error) if tries == 0 => {
+                    self.goes_on(&lane, &mut request, &chosen, error);
+                    break Err(error);
+                }
                 Err(error) if !self.goes_on(&lane, &mut request, &chosen, error) => {
                     break Err(error);
                 }

@@ -96,10 +96,16 @@ impl Host for PathHost {
                 Some(members) => reopen(&members, &theirs, path, &name, mode),
                 None => Err("the members are closed".into()),
             };
-            theirs.opened(path, opened);
+            let new = opened.as_ref().ok().map(|(id, _)| *id);
+            if !theirs.opened(path, opened)
+                && let (Some(new), Some(members)) = (new, members.upgrade())
+            {
+                members.close(new);
+            }
         });
         if let Err(why) = started {
-            paths.opened(path, Err(why));
+            // One that is closed waits for no answer.
+            let _ = paths.opened(path, Err(why));
         }
     }
 

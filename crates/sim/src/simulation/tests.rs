@@ -87,3 +87,27 @@ fn flip(world: &World, disk: DiskIndex, sector: u64) {
         disk.store.overwrite(sector, &bytes);
     });
 }
+
+/// A run whose disks have paths that are in trouble all the time, and users who overwrite a lot.
+fn over_paths(seed: u64, lying_fences: bool) -> Settings {
+    let mut settings = calm(seed, -1);
+    settings.paths = 2;
+    settings.lying_fences = lying_fences;
+    settings.requests = 1500;
+    settings.calm_requests = 10;
+    settings
+}
+
+/// The negative control of the rule on late writes: fences that prove nothing.
+#[test]
+fn writes_that_land_late_are_noticed_if_nothing_holds_newer_ones_back() {
+    let seeds = 0..40;
+    for seed in seeds.clone() {
+        let outcome = run(over_paths(seed, false));
+        let outcome = outcome.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        assert!(outcome.judged && outcome.failed == 0, "seed {seed}: {outcome:?}");
+    }
+    let noticed = seeds.filter(|&seed| run(over_paths(seed, true)).is_err()).count();
+    assert!(noticed > 0, "an oracle that cannot fail proves nothing");
+    println!("{noticed} of 40 runs with lying fences were noticed");
+}

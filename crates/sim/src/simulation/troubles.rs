@@ -20,6 +20,10 @@ impl Simulation {
         if self.pending.answered < self.next_happening {
             return Ok(());
         }
+        if self.settings.paths > 0 && self.random.coin() {
+            let disk = *self.random.pick(&self.disks);
+            self.world.trouble_a_wire(disk);
+        }
         let calm = self.settings.calm_requests;
         self.next_happening = self.pending.answered + self.random.within(calm / 2..calm * 2);
         // It takes the place of a request: where restarts come faster than everything is read back after

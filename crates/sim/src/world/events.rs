@@ -6,6 +6,7 @@ use mdspace_engine::lane::LaneId;
 use mdspace_engine::time::Time;
 
 use super::flight::FlightId;
+use super::wires::WireIndex;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -19,6 +20,10 @@ pub(super) enum Event {
     Finish(FlightId),
     /// The lane stops waiting.
     Deadline(FlightId),
+    /// What a multipath device asked of the world is done.
+    Wish(u64),
+    /// A server that was stopped goes on.
+    Thaw(WireIndex),
 }
 
 #[derive(Debug, Default)]

@@ -20,6 +20,7 @@ use crate::stamp::SECTOR_BYTES;
 
 use super::World;
 use super::events::Event;
+use super::wires::{Way, WireIndex};
 
 /// Names one I/O of the world, in order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +46,10 @@ struct Flight {
     overtaken: bool,
     /// It waits for its hung disk to go on.
     parked: bool,
+    /// The server that it goes through, if it does.
+    wire: Option<WireIndex>,
+    /// It lies in a socket's buffer until then, though its connection is lost.
+    lies_until: Option<Time>,
 }
 
 impl Flights {
@@ -63,6 +68,15 @@ impl World {
         let Some(disk) = self.disk_of(io.member) else {
             return Submitted::Done(done(Err(gone()), take_buffer(io.op)));
         };
+        let wire = match self.way_of(io.member) {
+            Way::Direct => None,
+            Way::Wire { lost: true, .. } => {
+                let error = IoError { kind: IoErrorKind::Gone, errno: IoError::NOT_SENT };
+                return Submitted::Done(done(Err(error), take_buffer(io.op)));
+            }
+            Way::Wire { wire, .. } => Some(wire),
+            Way::Paths(paths) => return self.path_lane(lane, io.member, &paths).submit(ticket, io),
+        };
         let (spec, horizon, hung) =
             self.disk(disk, |d| (d.spec.clone(), d.store.horizon(), d.faults.hang.is_some()));
         check(&io.op, spec.sectors, spec.block_sectors());
@@ -77,8 +91,11 @@ impl World {
             effect: None,
             overtaken: false,
             parked: false,
+            wire,
+            lies_until: None,
         };
         let instant = spec.instant_one_in > 0
+            && wire.is_none()
             && !hung
             && self.chance.borrow_mut().one_in(spec.instant_one_in);
         if instant {
@@ -123,9 +140,12 @@ impl World {
 
     pub(super) fn effect(&self, id: FlightId) {
         let Some(mut flight) = self.flights.borrow_mut().flying.remove(&id) else { return };
-        // A hung disk does not answer, but it may have done what it was asked.
+        // A hung disk does not answer, but it may have done what it was asked. A stopped server has not.
         let hangs = self.hang_of(flight.disk).is_some();
-        if flight.effect.is_none() && (!hangs || self.chance.borrow_mut().coin()) {
+        if flight.effect.is_none()
+            && !self.lies(&flight)
+            && (!hangs || self.chance.borrow_mut().coin())
+        {
             self.affect(id, &mut flight);
         }
         self.flights.borrow_mut().flying.insert(id, flight);
@@ -205,7 +225,72 @@ impl World {
             (flight.lane, flight.ticket)
         };
         let error = IoError { kind: IoErrorKind::Deadline, errno: ETIMEDOUT };
-        self.deliver(lane, ticket, done(Err(error), None));
+        let buffer = self.take_memory(id);
+        self.deliver(lane, ticket, done(Err(error), buffer));
+    }
+
+    /// The memory of an overdue flight that goes through a server: what arrives late is not put there.
+    fn take_memory(&self, id: FlightId) -> Option<Buffer> {
+        let mut flights = self.flights.borrow_mut();
+        let flight = flights.flying.get_mut(&id).filter(|flight| flight.wire.is_some())?;
+        let IoOp::Read { into, .. } = &mut flight.op else { return None };
+        let bytes = into.len();
+        let scratch = ReadInto::Buffer(Buffer::zeroed(bytes), 0..bytes);
+        match std::mem::replace(into, scratch) {
+            ReadInto::Buffer(buffer, _) => Some(buffer),
+            ReadInto::Sink(..) => None,
+        }
+    }
+
+    /// Loses every connection over a wire. What was sent may still be done, later.
+    pub(super) fn lose_flights(&self, wire: WireIndex, members: &[MemberId], chance: &mut Random) {
+        let mut flights = self.flights.borrow_mut();
+        let mut lost = Vec::new();
+        for (&id, flight) in flights.flying.iter_mut() {
+            if flight.wire != Some(wire) || !members.contains(&flight.member) {
+                continue;
+            }
+            let until = self.now.get() + Duration::from_micros(chance.below(3_000_000));
+            flight.lies_until = Some(until);
+            if writes(&flight.op) {
+                self.wires.borrow_mut().count_unanswered(flight.lane, flight.member);
+            }
+            lost.push((
+                id,
+                flight.lane,
+                flight.ticket,
+                std::mem::replace(&mut flight.overtaken, true),
+            ));
+        }
+        drop(flights);
+        for (id, lane, ticket, told) in lost {
+            let buffer = self.take_memory(id);
+            if !told {
+                let error = IoError { kind: IoErrorKind::Gone, errno: IoError::UNANSWERED };
+                self.deliver(lane, ticket, done(Err(error), buffer));
+            }
+        }
+    }
+
+    /// Sees to it that nothing lies in a socket's buffer: each is done now or never.
+    pub(super) fn land_late(&self, wire: WireIndex, chance: &mut Random) {
+        let late: Vec<FlightId> = {
+            let flights = self.flights.borrow();
+            let of_it = flights.flying.iter().filter(|(_, f)| f.wire == Some(wire) && f.overtaken);
+            of_it.map(|(&id, _)| id).collect()
+        };
+        for id in late {
+            let Some(mut flight) = self.flights.borrow_mut().flying.remove(&id) else { continue };
+            if flight.effect.is_none() && chance.coin() {
+                self.affect(id, &mut flight);
+            }
+        }
+    }
+
+    /// Whether it lies in the buffer of a socket that nobody reads now.
+    fn lies(&self, flight: &Flight) -> bool {
+        flight.lies_until.is_some_and(|until| until > self.now.get())
+            || flight.wire.is_some_and(|wire| self.wires.borrow().is_frozen(wire))
     }
 
     /// Ends an I/O early, or not: a disk may be past stopping.
@@ -228,7 +313,8 @@ impl World {
     pub(crate) fn in_flight(&self, lane: LaneId, member: MemberId) -> usize {
         let flights = self.flights.borrow();
         let flying = flights.flying.values();
-        flying.filter(|flight| flight.lane == lane && flight.member == member).count()
+        let here = |f: &&Flight| f.lane == lane && f.member == member && f.lies_until.is_none();
+        flying.filter(here).count()
     }
 
     /// I/Os that disks hold, those past their deadline included.
@@ -251,6 +337,14 @@ impl World {
     fn park(&self, id: FlightId, flight: &mut Flight) -> bool {
         if flight.effect.is_some_and(|effect| effect == Err(cancelled())) {
             return false;
+        }
+        if let Some(until) = flight.lies_until.filter(|until| *until > self.now.get()) {
+            self.schedule(until, Event::Finish(id));
+            return true;
+        }
+        if flight.wire.is_some_and(|wire| self.wires.borrow().is_frozen(wire)) {
+            flight.parked = true;
+            return true;
         }
         match self.hang_of(flight.disk) {
             None => return false,

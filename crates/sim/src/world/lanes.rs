@@ -50,6 +50,10 @@ impl World {
         lane
     }
 
+    pub(super) fn lane(&self, id: LaneId) -> Rc<Lane> {
+        self.lanes.borrow().drivers[usize::from(id.0)].lane.clone()
+    }
+
     /// Gives a lane a turn soon: something outside the world has work for it.
     pub fn poke(&self, lane: LaneId) {
         let delay = self.draw_lane_delay();

@@ -1,0 +1,286 @@
+//! Servers between lanes and disks: the paths of multipath devices. One may be stopped and go on, and
+//! lose its connections; what lies in the buffers of its sockets is done late.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::lane::LaneId;
+use mdspace_engine::paths::{Failback, Host, PathLane, Paths, Policy, Table};
+
+use crate::disk::DiskIndex;
+
+use super::World;
+use super::events::Event;
+
+/// A server, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct WireIndex(u16);
+
+/// How a member leads to its disk.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    Direct,
+    /// Over a connection to a server.
+    Wire {
+        wire: WireIndex,
+        lost: bool,
+    },
+    Paths(Arc<Paths>),
+}
+
+#[derive(Default)]
+pub(super) struct Wires {
+    wires: Vec<Wire>,
+    of: BTreeMap<DiskIndex, Vec<WireIndex>>,
+    parts: BTreeMap<(LaneId, MemberId), Rc<PathLane>>,
+    unanswered: BTreeMap<(LaneId, MemberId), usize>,
+    asked: Wishes,
+    waiting: BTreeMap<u64, Wish>,
+    granted: u64,
+    /// Fences that say they have done what they have not: the control of the oracle.
+    lying_fences: bool,
+}
+
+struct Wire {
+    disk: DiskIndex,
+    /// Stopped: reads nothing, answers nothing.
+    frozen: bool,
+}
+
+type Wishes = Arc<Mutex<Vec<Wish>>>;
+
+/// What a multipath device asks of the world.
+enum Wish {
+    Reopen(Arc<Paths>, usize),
+    Fence(Arc<Paths>, usize),
+}
+
+struct SimHost(Wishes);
+
+impl SimHost {
+    fn ask(&self, wish: Wish) {
+        self.0.lock().expect("one thread only").push(wish);
+    }
+}
+
+impl Host for SimHost {
+    fn reopen(&self, paths: &Arc<Paths>, path: usize) {
+        self.ask(Wish::Reopen(paths.clone(), path));
+    }
+
+    fn fence(&self, paths: &Arc<Paths>, path: usize) -> bool {
+        self.ask(Wish::Fence(paths.clone(), path));
+        true
+    }
+}
+
+impl Wires {
+    pub(super) fn is_frozen(&self, wire: WireIndex) -> bool {
+        self.wires[usize::from(wire.0)].frozen
+    }
+
+    pub(super) fn count_unanswered(&mut self, lane: LaneId, member: MemberId) {
+        *self.unanswered.entry((lane, member)).or_default() += 1;
+    }
+}
+
+/// Times that leave an array's own deadlines room.
+fn policy() -> Policy {
+    Policy {
+        no_path_retry: Some(100),
+        polling_interval: Duration::from_millis(200),
+        failback: Failback::Manual,
+        read_deadline: Duration::from_millis(150),
+        write_deadline: Duration::from_millis(250),
+    }
+}
+
+impl World {
+    /// Puts servers before a disk: who opens it from now on gets a multipath device.
+    pub fn add_wires(&self, disk: DiskIndex, count: u16) {
+        let mut wires = self.wires.borrow_mut();
+        for _ in 0..count {
+            let index = WireIndex(u16::try_from(wires.wires.len()).expect("few servers"));
+            wires.wires.push(Wire { disk, frozen: false });
+            wires.of.entry(disk).or_default().push(index);
+        }
+    }
+
+    /// Lets fences lie.
+    pub fn let_fences_lie(&self) {
+        self.wires.borrow_mut().lying_fences = true;
+    }
+
+    pub(super) fn wires_of(&self, disk: DiskIndex) -> Vec<WireIndex> {
+        self.wires.borrow().of.get(&disk).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn open_over(&self, disk: DiskIndex, wires: &[WireIndex]) -> (MemberId, MemberInfo) {
+        let open = |&wire: &WireIndex| Ok(self.open_by(disk, Way::Wire { wire, lost: false }));
+        let opened: Vec<_> = wires.iter().map(open).collect();
+        let info = self.disk(disk, |known| known.spec.info(disk));
+        let names: Vec<String> = wires.iter().map(|wire| format!("wire{}", wire.0)).collect();
+        let (sectors, count) = (info.sectors, names.len());
+        let line = format!(
+            "0 {sectors} multipath 1 queue_if_no_path 0 1 1 round-robin 0 {count} 0 {}",
+            names.join(" ")
+        );
+        let table: Table = line.parse().expect("a table line");
+        let host = Box::new(SimHost(self.wires.borrow().asked.clone()));
+        let remote = vec![true; count];
+        let paths = Paths::new(&info.name, table, policy(), opened, &remote, host);
+        let paths = paths.expect("paths to one disk");
+        let (member, _) = self.open_by(disk, Way::Paths(paths.clone()));
+        (member, paths.info().clone())
+    }
+
+    pub(super) fn way_of(&self, member: MemberId) -> Way {
+        self.members.borrow()[usize::from(member.index)].way.clone()
+    }
+
+    pub(super) fn path_lane(
+        &self,
+        lane: LaneId,
+        member: MemberId,
+        paths: &Arc<Paths>,
+    ) -> Rc<PathLane> {
+        let known = self.wires.borrow().parts.get(&(lane, member)).cloned();
+        known.unwrap_or_else(|| {
+            let part = PathLane::attach(paths, &self.lane(lane));
+            self.wires.borrow_mut().parts.insert((lane, member), part.clone());
+            part
+        })
+    }
+
+    /// Requests of a lane that a multipath device holds.
+    pub(crate) fn held_by_paths(&self, lane: LaneId, member: MemberId) -> usize {
+        self.wires.borrow().parts.get(&(lane, member)).map_or(0, |part| part.in_flight())
+    }
+
+    pub(crate) fn unanswered(&self, lane: LaneId, member: MemberId) -> usize {
+        self.wires.borrow().unanswered.get(&(lane, member)).copied().unwrap_or(0)
+    }
+
+    /// Stops the server of one path of a disk, or loses its connections, unless it would be the last
+    /// one. Says whether there was one.
+    pub fn trouble_a_wire(&self, disk: DiskIndex) -> bool {
+        let wires = self.wires_of(disk);
+        let well: Vec<_> =
+            wires.into_iter().filter(|wire| !self.wires.borrow().is_frozen(*wire)).collect();
+        if well.len() < 2 {
+            return false;
+        }
+        let (wire, freezes, cuts, span) = {
+            let mut chance = self.chance.borrow_mut();
+            (*chance.pick(&well), chance.coin(), chance.coin(), chance.within(1..2_000_000))
+        };
+        if freezes {
+            self.note(format_args!("-- {disk} server {} stops", wire.0));
+            self.wires.borrow_mut().wires[usize::from(wire.0)].frozen = true;
+            self.schedule(self.now() + Duration::from_micros(span), Event::Thaw(wire));
+        }
+        if cuts || !freezes {
+            self.cut(wire);
+        }
+        true
+    }
+
+    /// Loses every connection to a server.
+    fn cut(&self, wire: WireIndex) {
+        self.note(format_args!("-- server {} loses its connections", wire.0));
+        let mut lost_members = Vec::new();
+        for (index, open) in (0..).zip(self.members.borrow_mut().iter_mut()) {
+            if let Way::Wire { wire: over, lost } = &mut open.way
+                && *over == wire
+            {
+                *lost = true;
+                lost_members.push(MemberId { index, generation: open.generation });
+            }
+        }
+        let mut chance = self.chance.borrow_mut().fork();
+        self.lose_flights(wire, &lost_members, &mut chance);
+    }
+
+    pub(super) fn thaw(&self, wire: WireIndex) {
+        let disk = {
+            let mut wires = self.wires.borrow_mut();
+            let wire = &mut wires.wires[usize::from(wire.0)];
+            wire.frozen = false;
+            wire.disk
+        };
+        self.note(format_args!("-- {disk} server {} goes on", wire.0));
+        self.resume_flights(disk);
+    }
+
+    pub(super) fn take_wishes(&self) {
+        let asked =
+            std::mem::take(&mut *self.wires.borrow().asked.lock().expect("one thread only"));
+        for wish in asked {
+            let number = {
+                let mut wires = self.wires.borrow_mut();
+                wires.granted += 1;
+                let number = wires.granted;
+                wires.waiting.insert(number, wish);
+                number
+            };
+            let delay = Duration::from_micros(self.chance.borrow_mut().within(1..300_000));
+            self.schedule(self.now() + delay, Event::Wish(number));
+        }
+    }
+
+    pub(super) fn grant(&self, number: u64) {
+        let wish = self.wires.borrow_mut().waiting.remove(&number);
+        match wish {
+            Some(Wish::Reopen(paths, path)) => self.reopen(&paths, path),
+            Some(Wish::Fence(paths, path)) => self.fence(&paths, path),
+            None => {}
+        }
+    }
+
+    fn wire_of(&self, name: &str) -> WireIndex {
+        WireIndex(name.trim_start_matches("wire").parse().expect("the name of a wire"))
+    }
+
+    fn reopen(&self, paths: &Paths, path: usize) {
+        if paths.is_closed() {
+            return;
+        }
+        let (old, name) = paths.path(path);
+        let wire = self.wire_of(&name);
+        if self.wires.borrow().is_frozen(wire) {
+            assert!(paths.opened(path, Err("it does not answer".into())), "it is open");
+            return;
+        }
+        let disk = self.wires.borrow().wires[usize::from(wire.0)].disk;
+        if let Some(old) = old {
+            self.close(old);
+        }
+        let opened = self.open_by(disk, Way::Wire { wire, lost: false });
+        assert!(paths.opened(path, Ok(opened)), "it is open");
+    }
+
+    fn fence(&self, paths: &Paths, path: usize) {
+        let (_, name) = paths.path(path);
+        let wire = self.wire_of(&name);
+        if !self.wires.borrow().lying_fences {
+            self.cut(wire);
+            let mut chance = self.chance.borrow_mut().fork();
+            self.land_late(wire, &mut chance);
+        }
+        self.note(format_args!("-- server {} is fenced", wire.0));
+        paths.fenced(path, Ok(()), self.now());
+    }
+
+    /// Nobody waits for anything any more: the process has ended.
+    pub(super) fn forget_wishes(&self) {
+        let mut wires = self.wires.borrow_mut();
+        wires.parts.clear();
+        wires.unanswered.clear();
+        wires.waiting.clear();
+        wires.asked.lock().expect("one thread only").clear();
+        wires.wires.iter_mut().for_each(|wire| wire.frozen = false);
+    }
+}
