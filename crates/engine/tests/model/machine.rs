@@ -149,6 +149,8 @@ impl Machine {
             drop(rung);
             lane.remote().awake();
         }
+        // Its tasks hold the lane that holds them.
+        lane.end();
     }
 
     /// I/Os that a lane has made.
