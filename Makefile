@@ -14,7 +14,7 @@ GROUP := tools/group
 OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
 
 .PHONY: demo build check test test-all soak tools fmt lint docs unit model sim tree kernel \
-	clients members kills documents durability instructions interop matrix fuzz
+	clients members paths kills documents durability instructions interop matrix fuzz
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -27,7 +27,7 @@ build:
 
 check: fmt lint docs unit model sim tree
 
-test: tools check kernel clients members kills documents durability instructions interop
+test: tools check kernel clients members paths kills documents durability instructions interop
 
 test-all: test matrix fuzz
 
@@ -72,6 +72,10 @@ clients:
 
 members:
 	@$(GROUP) members 120 $(OUTSIDE) members::
+
+# Multipath over nbdkit and qemu-nbd, killed and stopped.
+paths:
+	@$(GROUP) paths 300 $(OUTSIDE) paths::
 
 kills:
 	@$(GROUP) kills 300 $(OUTSIDE) kills::

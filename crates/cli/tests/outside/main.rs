@@ -12,4 +12,5 @@ mod kernel;
 mod kills;
 mod matrix;
 mod members;
+mod paths;
 mod tree;

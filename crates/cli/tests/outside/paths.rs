@@ -1,0 +1,236 @@
+//! Multipath over servers that others wrote: nbdkit and qemu-nbd, on Unix sockets and TCP, killed and
+//! stopped under our hands.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::harness::{Images, MIB, Mdspace, Tools, path_text, until};
+
+const BYTES: u64 = 8 * MIB;
+const BLOCK: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+enum Program {
+    Nbdkit,
+    QemuNbd,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+enum Place {
+    Unix(PathBuf),
+    Tcp(u16),
+}
+
+impl Place {
+    fn uri(&self) -> String {
+        match self {
+            Self::Unix(path) => format!("nbd+unix://{}", path.display()),
+            Self::Tcp(port) => format!("nbd://127.0.0.1:{port}/"),
+        }
+    }
+
+    fn answers(&self) -> bool {
+        match self {
+            Self::Unix(path) => UnixStream::connect(path).is_ok(),
+            Self::Tcp(port) => TcpStream::connect(("127.0.0.1", *port)).is_ok(),
+        }
+    }
+}
+
+/// A server of one file. It dies with the value.
+struct Server {
+    child: Child,
+    place: Place,
+}
+
+impl Server {
+    fn start(program: Program, place: Place, file: &Path) -> Self {
+        let tools = Tools::find();
+        let mut command = match program {
+            Program::Nbdkit => {
+                let mut command = tools.command("nbdkit");
+                command.args(["--foreground", "--exit-with-parent", "--threads=8"]);
+                match &place {
+                    Place::Unix(path) => command.arg("--unix").arg(path),
+                    Place::Tcp(port) => command.args(["-i", "127.0.0.1", "-p", &port.to_string()]),
+                };
+                command.arg(nbdkit_plugin(tools)).arg(format!("file={}", path_text(file)));
+                command
+            }
+            Program::QemuNbd => {
+                let mut command = tools.command("qemu-nbd");
+                command.args(["--persistent", "--shared=0", "--image-opts"]);
+                match &place {
+                    Place::Unix(path) => command.arg("-k").arg(path),
+                    Place::Tcp(port) => command.args(["-b", "127.0.0.1", "-p", &port.to_string()]),
+                };
+                let file = path_text(file);
+                command.arg(format!(
+                    "driver=raw,file.driver=file,file.filename={file},file.locking=off"
+                ));
+                command
+            }
+        };
+        let child = command.stdin(Stdio::null()).spawn().expect("the server starts");
+        until("the server answers", || place.answers());
+        Self { child, place }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a process number"), signal).expect("it is there");
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it is there");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that is gone already is what we want.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The host's nbdkit finds its plugin by name, the fetched one by its place.
+fn nbdkit_plugin(tools: &Tools) -> String {
+    let name = "usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-file-plugin.so";
+    let fetched = tools.root().join(name);
+    if fetched.exists() { path_text(&fetched).to_owned() } else { "file".into() }
+}
+
+/// A device over two servers of one file.
+struct Device {
+    mdspace: Mdspace,
+    servers: [Server; 2],
+    _images: Images,
+}
+
+impl Device {
+    fn new(program: Program, tcp: bool) -> Self {
+        let (mdspace, images) = (Mdspace::new(), Images::new());
+        let file = images.sparse("d", 1, BYTES).remove(0);
+        let place = |number: usize| match tcp {
+            true => Place::Tcp(free_port()),
+            false => Place::Unix(mdspace.run_dir().join(format!("server{number}"))),
+        };
+        let servers = [0, 1].map(|number| Server::start(program, place(number), &file));
+        let device = Self { mdspace, servers, _images: images };
+        device.serve();
+        device
+    }
+
+    /// Paths whose fences wait for the end of their server's process.
+    fn serve(&self) {
+        let path = |server: &Server| {
+            let fence = format!("while kill -0 {} 2>&-; do sleep 0.01; done", server.child.id());
+            format!("[[group.path]]\nmember = \"{}\"\nfence = \"{fence}\"\n", server.place.uri())
+        };
+        let times = "polling_interval = 0.2\nno_path_retry = 300\nread_deadline = 1\n";
+        let text = format!(
+            "{times}write_deadline = 1\n[[group]]\nselector = \"round-robin\"\n{}{}",
+            path(&self.servers[0]),
+            path(&self.servers[1])
+        );
+        let file = self.mdspace.run_dir().join("top.toml");
+        std::fs::write(&file, text).expect("a file");
+        let file = format!("--file={}", path_text(&file));
+        self.mdspace.succeed(&["multipath", "top", &file, &self.mdspace.serve("top")]);
+    }
+
+    fn unproved(&self) -> Vec<u64> {
+        let report = self.mdspace.report("top");
+        let ranges = report["multipath"]["unproved"].as_array().expect("ranges").clone();
+        ranges.iter().map(|range| range["first_sector"].as_u64().expect("a sector") * 512).collect()
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn block(at: u64, round: u8) -> Vec<u8> {
+    let mut bytes = vec![round; BLOCK];
+    bytes[..8].copy_from_slice(&at.to_le_bytes());
+    bytes
+}
+
+/// A server is killed under load: no error reaches the user, no byte differs.
+fn a_killed_server_is_not_noticed(program: Program, tcp: bool) {
+    let mut device = Device::new(program, tcp);
+    let mut user = device.mdspace.connect("top");
+    for round in 1..=40u8 {
+        if round == 20 {
+            device.servers[0].kill();
+        }
+        for at in 0..32u64 {
+            user.write(at * BLOCK as u64, &block(at, round));
+        }
+        for at in 0..32u64 {
+            assert!(user.read(at * BLOCK as u64, BLOCK as u32) == block(at, round), "{program:?}");
+        }
+    }
+}
+
+/// A server is stopped, a write lies in its socket, is done over the other path, and is followed by a
+/// newer one when the server goes on: nothing old appears.
+fn a_stopped_server_never_overwrites_what_is_newer(program: Program, tcp: bool) {
+    let device = Device::new(program, tcp);
+    let mut user = device.mdspace.connect("top");
+    user.write(0, &block(0, 1));
+    device.servers[0].signal(Signal::STOP);
+    user.write(0, &block(0, 2));
+    user.write(BLOCK as u64, &block(1, 2));
+    assert!(user.read(0, BLOCK as u32) == block(0, 2), "reads go on");
+    let unproved = device.unproved();
+    assert_eq!(unproved.len(), 1, "{program:?}: {unproved:?}");
+    let late = unproved[0];
+    let mut other = device.mdspace.connect("top");
+    let newer = thread::spawn(move || other.write(late, &block(7, 9)));
+    user.write(16 * BLOCK as u64, &block(16, 3));
+    assert!(user.read(late, BLOCK as u32) != block(7, 9), "{program:?}: the newer one waits");
+    device.servers[0].signal(Signal::CONT);
+    newer.join().expect("the newer one is written");
+    for _ in 0..50 {
+        assert!(
+            user.read(late, BLOCK as u32) == block(7, 9),
+            "{program:?}: something old appeared"
+        );
+    }
+    until("everything is proved", || device.unproved().is_empty());
+    assert!(user.read(late, BLOCK as u32) == block(7, 9), "{program:?}");
+}
+
+#[test]
+fn nbdkit_may_be_killed_and_stopped_on_unix_sockets() {
+    a_killed_server_is_not_noticed(Program::Nbdkit, false);
+    a_stopped_server_never_overwrites_what_is_newer(Program::Nbdkit, false);
+}
+
+#[test]
+fn nbdkit_may_be_killed_and_stopped_over_tcp() {
+    a_killed_server_is_not_noticed(Program::Nbdkit, true);
+    a_stopped_server_never_overwrites_what_is_newer(Program::Nbdkit, true);
+}
+
+#[test]
+fn qemu_nbd_may_be_killed_and_stopped_on_unix_sockets() {
+    a_killed_server_is_not_noticed(Program::QemuNbd, false);
+    a_stopped_server_never_overwrites_what_is_newer(Program::QemuNbd, false);
+}
+
+#[test]
+fn qemu_nbd_may_be_killed_and_stopped_over_tcp() {
+    a_killed_server_is_not_noticed(Program::QemuNbd, true);
+    a_stopped_server_never_overwrites_what_is_newer(Program::QemuNbd, true);
+}
