@@ -406,3 +406,55 @@ fn an_array_of_multipath_members_bears_the_loss_of_a_path_of_each() {
     assert!(load.end().is_empty());
     paths.user.expect(0, "stop data --force");
 }
+
+#[test]
+fn a_better_group_is_used_again_when_the_user_says() {
+    for (failback, comes_back) in [("manual", false), ("immediate", true), ("0.3", true)] {
+        let paths = Paths::new(2);
+        let [one, other] = &paths.members[..] else { panic!("two paths") };
+        let table = format!("0 0 2 1 round-robin 0 1 0 {one} round-robin 0 1 0 {other}");
+        paths.serve_top(&table, &format!("--fence=true --failback={failback}"));
+        let load = Load::start(&paths.user.path("top.sock"));
+        let first = || {
+            let detail = paths.user.detail("top");
+            detail["multipath"]["groups"][0]["state"].as_str().expect("a word").to_owned()
+        };
+        paths.kill("p0");
+        load.goes_on(10);
+        assert_eq!(first(), "enabled", "{failback}");
+        paths.proxy(0);
+        paths.wait_for("it is back", || paths.states() == ["active", "active"]);
+        match comes_back {
+            true => paths.wait_for("the first group is used", || first() == "active"),
+            false => {
+                load.goes_on(10);
+                assert_eq!(first(), "enabled", "until the operator switches");
+                paths.message("switch_group 1");
+                assert_eq!(first(), "active");
+            }
+        }
+        assert!(load.end().is_empty(), "{failback}");
+    }
+}
+
+#[test]
+fn lanes_have_connections_of_their_own_and_lose_a_path_together() {
+    let paths = Paths::new(2);
+    drop(paths.top("1 queue_if_no_path", "--fence=true --lanes=3"));
+    let load = Load::start(&paths.user.path("top.sock"));
+    // Clients are spread over the lanes; these only read, so that the first one's bytes stay its own.
+    let mut readers: Vec<Client> =
+        (0..5).map(|_| Client::connect(&paths.user.path("top.sock"))).collect();
+    for round in 0..3 {
+        paths.kill(["p0", "p1"][round % 2]);
+        for reader in &mut readers {
+            for at in 0..20 {
+                reader.read(at * BLOCK as u64, BLOCK).expect("read over the other path");
+            }
+        }
+        load.goes_on(10);
+        paths.proxy(round % 2);
+        paths.wait_for("it is back", || paths.states() == ["active", "active"]);
+    }
+    assert!(load.end().is_empty());
+}
