@@ -12,7 +12,7 @@
 //! another lane reads or writes; whether the view is of today, one load tells. What goes wrong becomes
 //! an event for [`Paths`], the one owner of the paths' states, and a task that asks another path.
 //!
-//! [`late`] holds the rule on writes that were sent and not answered; [`watch`] how paths come back.
+//! `late` holds the rule on writes that were sent and not answered; `watch` how paths come back.
 
 mod identity;
 mod kept;
