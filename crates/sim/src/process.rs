@@ -190,3 +190,6 @@ impl std::fmt::Debug for Process {
         write!(f, "Process on {} lanes", self.ports.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use crate::lane::{Io, OpOwner};
 use crate::memory::Sink;
 use crate::request::{Queue, RequestError};
 
-use super::array_lane::{ArrayLane, byte_range, sink_part, whole_sectors};
+use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range, sink_part, whole_sectors};
 use super::claims::Mode;
 use super::gather::RowShape;
 use super::unread::{Cause, Unread};
@@ -81,6 +81,9 @@ pub(super) struct Part {
 /// A part under way; without an I/O where no healthy member holds it.
 type UnderWay<'a> = (Part, Option<(Slot, MemberId, Io<'a>)>);
 
+/// Where a direct read goes: the slot, its member, and the sector of the device.
+type DirectPlace = (Slot, MemberId, u64);
+
 /// What the claimed path knows about a direct read that failed.
 pub(super) type Failed = Option<(Slot, MemberId, IoError)>;
 
@@ -99,19 +102,46 @@ impl ArrayLane {
                 return None;
             }
             view.check_range(sector, sectors).ok()?;
-            let (piece, member, measured) = match &*view.geometry {
-                Geometry::Raid1(_) | Geometry::Raid10(_) => {
-                    let (piece, member) = self.choose_whole(view, sector, sectors)?;
-                    (piece, member, Some(self.begin_copy(view, &piece, member)))
-                }
-                _ => {
-                    let (piece, member) = direct(view, sector, sectors)?;
-                    (piece, member, None)
-                }
-            };
-            Some((piece.slot, member.id, member.data_offset + piece.member_sector, measured))
+            if matches!(*view.geometry, Geometry::Raid1(_) | Geometry::Raid10(_)) {
+                return Some(Err(self.choose_direct(view, sector, sectors)?));
+            }
+            let (piece, member) = direct(view, sector, sectors)?;
+            Some(Ok((piece.slot, member.id, member.data_offset + piece.member_sector)))
         });
-        let Some((slot, member, sector_there, measured)) = found else { return false };
+        match found {
+            None => return false,
+            Some(Ok(place)) => {
+                self.start_direct((queue, tag), (sector, sectors), into, place, None)
+            }
+            Some(Err((place, measured))) => {
+                self.start_direct((queue, tag), (sector, sectors), into, place, Some(measured));
+            }
+        }
+        true
+    }
+
+    /// The copy to read a range from, all of it, which is being read from now on.
+    #[inline(never)]
+    fn choose_direct(
+        &self,
+        view: &ArrayView,
+        sector: u64,
+        sectors: u64,
+    ) -> Option<(DirectPlace, Started)> {
+        let (piece, member) = self.choose_whole(view, sector, sectors)?;
+        let place = (piece.slot, member.id, member.data_offset + piece.member_sector);
+        Some((place, self.begin_copy(view, &piece, member)))
+    }
+
+    #[inline(always)]
+    fn start_direct(
+        self: &Rc<Self>,
+        (queue, tag): (&Rc<Queue>, u64),
+        (sector, sectors): (u64, u64),
+        into: &Rc<dyn Sink>,
+        (slot, member, sector_there): DirectPlace,
+        measured: Option<Started>,
+    ) {
         let op = IoOp::Read { sector: sector_there, into: sink_part(into, 0, sectors) };
         let io = MemberIo { member, op, patience: self.array.settings.read_patience() };
         let own_tag = self.direct_reads.next_tag();
@@ -132,7 +162,6 @@ impl ArrayLane {
                 }
             }
         }
-        true
     }
 
     /// Takes the end of a direct read. One that failed starts over under a claim.
@@ -147,7 +176,7 @@ impl ArrayLane {
         };
         let this = self.clone();
         self.lane.spawn(async move {
-            let sectors = (read.into.len() / super::array_lane::SECTOR_BYTES) as u64;
+            let sectors = (read.into.len() / SECTOR_BYTES) as u64;
             let part = Part { first: 0, sectors, array_sector: read.sector };
             let failed = Some((read.slot, read.member, error));
             let result = this.read_claimed(&part, &read.into, failed).await;
