@@ -220,9 +220,17 @@ pub(crate) struct ActionArgs {
     pub(crate) name: ArrayName,
     /// What to do, as written to md's sync_action.
     pub(crate) action: Action,
-    /// Wait for the end of the check or repair; exit 2 when it did not do all.
+    /// Wait for the end of the check or repair; exit 2 when it did not do all, 3 when a repair left
+    /// places of which nobody can tell who lies.
     #[arg(long)]
     pub(crate) wait: bool,
+    /// With repair, where nobody can tell who lies: believe the data, and make parity (or the other
+    /// copies) agree, as md does.
+    #[arg(long, conflicts_with = "trust")]
+    pub(crate) force_parity: bool,
+    /// With repair on RAID1 and RAID10, where nobody can tell who lies: believe this member.
+    #[arg(long, value_name = "MEMBER")]
+    pub(crate) trust: Option<MemberSpec>,
 }
 
 /// Words of md's `sync_action` that a user may write.

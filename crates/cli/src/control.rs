@@ -49,6 +49,10 @@ pub(crate) enum Request {
     Readwrite,
     Action {
         action: String,
+        #[serde(default)]
+        force_parity: bool,
+        #[serde(default)]
+        trust: Option<String>,
     },
     Get {
         key: Option<String>,

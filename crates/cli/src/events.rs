@@ -89,6 +89,7 @@ impl Happened {
         let mut notes = Vec::new();
         if matches!(action, SyncAction::Check | SyncAction::Repair) {
             notes.push(format!("mismatches found: {}", after.mismatch_sectors));
+            notes.extend(mismatch_words(after));
         }
         if let Some(end) = after.sync.last_end.filter(|end| *end != SyncEnd::Complete) {
             notes.push(end.word().to_owned());
@@ -103,6 +104,23 @@ impl Happened {
     fn to_member(event: &str, member: &str) -> Self {
         Self { event: event.into(), member: Some(member.into()), note: None }
     }
+}
+
+/// Who lies in how many places, as far as anyone can tell.
+fn mismatch_words(status: &ArrayStatus) -> Vec<String> {
+    let found = &status.mismatches;
+    let mut words = Vec::new();
+    for member in &status.members {
+        let places = found.first.iter().filter(|place| place.liar.is_some());
+        let lies = places.filter(|place| place.liar == member.slot).count();
+        if lies > 0 {
+            words.push(format!("{} differs from all others in {lies} places", member.name));
+        }
+    }
+    if found.undecidable > 0 {
+        words.push(format!("undecidable in {} places", found.undecidable));
+    }
+    words
 }
 
 /// What there is to say of an array that is seen for the first time.

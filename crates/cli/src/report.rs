@@ -3,8 +3,8 @@
 
 use mdspace_engine::balance::Load;
 use mdspace_engine::status::{
-    ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, MemberState, MemberStatus, Skipped,
-    SyncStatus,
+    ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, MemberState, MemberStatus, Mismatch,
+    Skipped, SyncStatus,
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,9 @@ pub(crate) struct ArrayReport {
     pub(crate) write_behind: Option<WriteBehindReport>,
     pub(crate) sync: SyncReport,
     pub(crate) mismatch_cnt: u64,
+    /// Where the last check or repair found mismatches, and who lies.
+    #[serde(default)]
+    pub(crate) mismatches: MismatchesReport,
     /// Sectors of the array that nobody can give any more, for bad blocks of members.
     #[serde(default)]
     pub(crate) lost: SkippedReport,
@@ -111,6 +114,71 @@ pub(crate) struct SyncReport {
     /// How the last task ended, in a word of [`SyncEnd`]; null before the first has.
     pub(crate) last_end: Option<String>,
     pub(crate) skipped: SkippedReport,
+}
+
+/// [`Mismatches`](mdspace_engine::status::Mismatches).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MismatchesReport {
+    pub(crate) places: u64,
+    /// Those of which nobody can tell who lies.
+    pub(crate) undecidable: u64,
+    /// The first places.
+    pub(crate) first: Vec<MismatchReport>,
+}
+
+/// One place, in sectors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MismatchReport {
+    pub(crate) array_sector: u64,
+    pub(crate) member_sector: u64,
+    pub(crate) sectors: u64,
+    pub(crate) row: Option<u64>,
+    pub(crate) slots: Vec<u32>,
+    /// The member that lies; null where nobody can tell.
+    pub(crate) liar: Option<String>,
+    pub(crate) liar_slot: Option<u32>,
+}
+
+impl From<&ArrayStatus> for MismatchesReport {
+    fn from(status: &ArrayStatus) -> Self {
+        let found = &status.mismatches;
+        let place = |place: &Mismatch| MismatchReport {
+            array_sector: place.array_sector,
+            member_sector: place.member_sectors.start,
+            sectors: place.member_sectors.end - place.member_sectors.start,
+            row: place.row,
+            slots: place.slots.clone(),
+            liar: place.liar.and_then(|slot| Some(status.member_at(slot)?.name.clone())),
+            liar_slot: place.liar,
+        };
+        Self {
+            places: found.places,
+            undecidable: found.undecidable,
+            first: found.first.iter().map(place).collect(),
+        }
+    }
+}
+
+impl MismatchReport {
+    /// For people.
+    pub(crate) fn words(&self, array: &ArrayReport) -> String {
+        let Self { array_sector, member_sector, sectors, .. } = self;
+        let at = format!(
+            "sector {array_sector} of the array, {sectors} from {member_sector} of members' data"
+        );
+        let row = self.row.map_or(String::new(), |row| format!(", row {row}"));
+        let member_in = |slot: &u32| {
+            let held = array.members.iter().find(|member| member.slot == Some(*slot));
+            held.map_or_else(|| format!("slot {slot}"), |member| member.member.clone())
+        };
+        match &self.liar {
+            Some(liar) => format!("{at}{row}: {liar} differs from what all others say"),
+            None => {
+                let members: Vec<String> = self.slots.iter().map(member_in).collect();
+                format!("{at}{row}: undecidable between {}", members.join(" "))
+            }
+        }
+    }
 }
 
 /// [`Skipped`], ranges as pairs of the first sector and the one behind the last.
@@ -199,6 +267,7 @@ impl From<&ArrayStatus> for ArrayReport {
             }),
             sync: (&status.sync).into(),
             mismatch_cnt: status.mismatch_sectors,
+            mismatches: MismatchesReport::from(status),
             lost: SkippedReport::from(&status.lost),
             members: member_reports(&status.members),
         }

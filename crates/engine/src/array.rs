@@ -43,7 +43,7 @@ use settings::{SettingError, Settings};
 use view::Views;
 
 pub use array_lane::ArrayLane;
-pub use command::{Action, Command, CommandError, Reply};
+pub use command::{Action, Command, CommandError, Reply, Undecided};
 pub use start::{Start, StartMember};
 
 /// One array, shared by its lanes and by whoever steers it.

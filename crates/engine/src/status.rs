@@ -51,6 +51,8 @@ pub struct ArrayStatus {
     pub sync: SyncStatus,
     /// Sectors that the last check or repair found different.
     pub mismatch_sectors: u64,
+    /// Where they are, and who lies.
+    pub mismatches: Mismatches,
     /// Sectors of the array that nobody can give any more, for bad blocks of members.
     pub lost: Skipped,
     /// Every member, spares and faulty ones too. A slot that no member names is missing.
@@ -220,6 +222,45 @@ impl From<&Ranges> for Skipped {
             ranges: all.iter().count() as u64,
             sectors: all.sectors(),
             first: all.iter().take(Self::LISTED_MAX).collect(),
+        }
+    }
+}
+
+/// A place where redundancy and data contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Where it is in the array: what the liar holds, else the first data block of the row.
+    pub array_sector: u64,
+    /// Where it is on its members, from their data offset; on the liar, or the first, where that differs.
+    pub member_sectors: Range<u64>,
+    /// The chunk row, on parity levels.
+    pub row: Option<u64>,
+    /// Who is concerned.
+    pub slots: Vec<u32>,
+    /// Whose bytes all the others contradict; none where that cannot be told.
+    pub liar: Option<u32>,
+}
+
+/// The mismatches that a check or repair has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mismatches {
+    /// The first of them, at most [`Mismatches::LISTED_MAX`]; neighbours are one.
+    pub first: Vec<Mismatch>,
+    /// All of them.
+    pub places: u64,
+    /// Those of which nobody can tell who lies.
+    pub undecidable: u64,
+}
+
+impl Mismatches {
+    /// Places that are listed one by one.
+    pub const LISTED_MAX: usize = 64;
+
+    pub(crate) fn add(&mut self, new: Mismatch) {
+        self.places += 1;
+        self.undecidable += u64::from(new.liar.is_none());
+        if self.first.len() < Self::LISTED_MAX {
+            self.first.push(new);
         }
     }
 }

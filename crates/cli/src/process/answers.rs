@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use mdspace_engine::array::{Action, CommandError, Reply as Done};
+use mdspace_engine::array::{Action, CommandError, Reply as Done, Undecided};
 use mdspace_engine::paths::Paths;
 use mdspace_front::Address;
 use mdspace_io::{OpenMode, RunningArray};
@@ -53,7 +53,9 @@ impl ServingProcess {
             Request::Fail { members, force } => self.fail(&members, force),
             Request::Readonly => self.simple("cannot stop writes", Action::ReadOnly),
             Request::Readwrite => self.simple("cannot allow writes", Action::ReadWrite),
-            Request::Action { action } => self.sync_action(&action),
+            Request::Action { action, force_parity, trust } => {
+                self.sync_action(&action, force_parity, trust.as_deref())
+            }
             Request::Get { key } => self.get(key.as_deref()),
             Request::Set { key, value } => self.set(&key, &value),
             Request::Serve { front } => {
@@ -167,12 +169,36 @@ impl ServingProcess {
         Ok(Reply::done())
     }
 
-    fn sync_action(&self, word: &str) -> Result<Reply, Failure> {
+    /// What a repair is to do where nobody can tell who lies.
+    fn undecided(&self, force_parity: bool, trust: Option<&str>) -> Result<Undecided, Failure> {
+        let Some(word) = trust else {
+            return Ok(if force_parity { Undecided::ByData } else { Undecided::Leave });
+        };
+        let member = self.array.members().find(word);
+        member.map(Undecided::ByMember).ok_or_else(|| {
+            refused(&format!("cannot trust {word} in {}", self.name), &CommandError::NotAMember)
+        })
+    }
+
+    fn sync_action(
+        &self,
+        word: &str,
+        force_parity: bool,
+        trust: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        if word != "repair" && (force_parity || trust.is_some()) {
+            let cure = "give --force-parity and --trust with `repair` only";
+            return Err(Failure::new(
+                "nothing was started",
+                "only a repair changes anything",
+                cure,
+            ));
+        }
         let action = match word {
             "idle" => Action::Idle,
             "frozen" => Action::Freeze,
             "check" => Action::Check,
-            "repair" => Action::Repair,
+            "repair" => Action::Repair(self.undecided(force_parity, trust)?),
             other => {
                 let why = format!("{other:?} is no action");
                 return Err(Failure::new(
@@ -201,7 +227,7 @@ impl ServingProcess {
 
     fn set(&self, key: &str, value: &str) -> Result<Reply, Failure> {
         match (key, value) {
-            ("sync_action", action) => self.sync_action(action),
+            ("sync_action", action) => self.sync_action(action, false, None),
             ("array_state", "readonly") => self.act(Request::Readonly),
             ("array_state", "active" | "clean") => self.act(Request::Readwrite),
             ("array_state", _) => Err(Failure::new(
@@ -253,6 +279,7 @@ fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::DoesNotFit(_) => "give a larger device",
         CommandError::NotBack(_) => "`mdspace add` rebuilds it from the others",
         CommandError::NoRedundancy => "use a level with redundancy",
+        CommandError::NoCopies => "use --force-parity, which believes the data",
         CommandError::Busy(_) => {
             "wait for it with `mdspace wait`, or end it: `mdspace action NAME idle`"
         }

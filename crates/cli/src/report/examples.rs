@@ -118,6 +118,7 @@ fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
             skipped: Skipped::default(),
         },
         mismatch_sectors: 0,
+        mismatches: Default::default(),
         lost: Skipped::default(),
         members,
     }

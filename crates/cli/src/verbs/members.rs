@@ -70,7 +70,7 @@ pub(crate) fn absolute(members: &[MemberSpec]) -> Result<Vec<String>, Failure> {
 
 /// A path from the root, links kept (`/dev/disk/by-id/...` says more than `/dev/sdb`): the member
 /// may be gone, and the process has another working directory.
-fn as_absolute(member: &MemberSpec) -> Result<String, Failure> {
+pub(crate) fn as_absolute(member: &MemberSpec) -> Result<String, Failure> {
     match member {
         MemberSpec::Path(path) => std::path::absolute(path)
             .map(|path| path.display().to_string())

@@ -57,9 +57,48 @@ fn a_check_counts_what_differs_and_repair_mends_it() {
     user.expect(0, "assemble data a b");
     user.expect(0, "action data check --wait");
     assert_ne!(user.expect(0, "get data mismatch_cnt").trim(), "0");
+    // Two copies do not tell which of them is right.
+    user.expect(3, "action data repair --wait");
+    assert!(user.expect(0, "action data check --wait").contains("undecidable between"));
+    assert_ne!(user.expect(0, "get data mismatch_cnt").trim(), "0");
+    user.expect(0, "action data repair --trust=a --wait");
+    user.expect(0, "action data check --wait");
+    assert_eq!(user.expect(0, "get data mismatch_cnt").trim(), "0");
+    user.expect(1, "action data check --force-parity");
+    user.expect(0, "stop data");
+}
+
+/// Bytes of one member of a stopped RAID6 are flipped: a check names it and the place, a repair mends it.
+#[test]
+fn the_member_that_lies_is_named_in_detail_and_mended_by_repair() {
+    use std::os::unix::fs::FileExt;
+    let user = User::with_members(&["a", "b", "c", "d", "e"]);
+    user.expect(0, "create data --level=6 --raid-devices=5 --run a b c d e");
+    user.run("wait data");
+    user.expect(0, "stop data");
+    let file =
+        std::fs::File::options().read(true).write(true).open(user.path("c")).expect("a file");
+    let at = (6 << 20) + 1234;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("inside the member");
+    file.write_all_at(&[byte[0] ^ 0x55], at).expect("room in the member");
+    user.expect(0, "assemble data a b c d e");
+    assert!(
+        user.expect(0, "action data check --wait").contains("differs from what all others say")
+    );
+    let detail: serde_json::Value =
+        serde_json::from_str(&user.expect(0, "detail data --json")).expect("JSON");
+    let array = &detail["array"];
+    let place = &array["mismatches"]["first"][0];
+    assert!(place["liar"].as_str().is_some_and(|liar| liar.ends_with('c')), "{place}");
+    let data_offset = array["members"][2]["data_offset_bytes"].as_u64().expect("a number");
+    assert_eq!(place["member_sector"].as_u64(), Some((at - data_offset) / 512), "{place}");
     user.expect(0, "action data repair --wait");
     user.expect(0, "action data check --wait");
     assert_eq!(user.expect(0, "get data mismatch_cnt").trim(), "0");
+    let mut mended = [0];
+    file.read_exact_at(&mut mended, at).expect("inside the member");
+    assert_eq!(mended, byte);
     user.expect(0, "stop data");
 }
 

@@ -43,14 +43,26 @@ pub enum Action {
     ReadWrite,
     /// Read all redundancy and compare.
     Check,
-    /// Read all redundancy, compare, and make it right.
-    Repair,
+    /// Read all redundancy, compare, and make it right: by the evidence, and where that cannot decide
+    /// as the user says.
+    Repair(Undecided),
     /// End a check or repair, and let what is needed run (`idle`).
     Idle,
     /// End whatever runs, and start nothing (`frozen`).
     Freeze,
     /// Mark the array clean and end.
     Stop,
+}
+
+/// What a repair does where the evidence does not tell who lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undecided {
+    /// Nothing: it is told.
+    Leave,
+    /// It believes the data, and makes parity agree; of mirrors, the copy that is believed first.
+    ByData,
+    /// It believes this member's copy.
+    ByMember(MemberId),
 }
 
 /// What the controller answers.
@@ -88,6 +100,9 @@ pub enum CommandError {
     /// Levels without redundancy.
     #[error("the level has no redundancy to do this with")]
     NoRedundancy,
+    /// Parity levels have no copy to believe.
+    #[error("a single member decides nothing on a level with parity")]
+    NoCopies,
     /// Another sync task runs.
     #[error("{0} is under way")]
     Busy(&'static str),

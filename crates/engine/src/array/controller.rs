@@ -34,6 +34,7 @@ use super::array_lane::ArrayLane;
 use super::command::{Action, Command, CommandError, Reply};
 use super::mailbox::Mail;
 use super::start::Start;
+use super::sync::SyncKind;
 use super::view::{ArrayView, MemberView, WriteMode};
 
 use bad_blocks::ReadErrors;
@@ -238,8 +239,8 @@ impl Controller {
                 return;
             }
             Action::ReadWrite => self.go_read_write(),
-            Action::Check => self.request_check(false),
-            Action::Repair => self.request_check(true),
+            Action::Check => self.request_check(SyncKind::Check),
+            Action::Repair(undecided) => self.request_check(SyncKind::Repair(undecided)),
             Action::Idle => self.idle(false),
             Action::Freeze => self.idle(true),
             Action::Stop => {

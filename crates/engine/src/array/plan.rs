@@ -105,6 +105,11 @@ pub struct RowState {
 }
 
 impl RowState {
+    /// Whether every place can be read.
+    pub fn is_whole(&self) -> bool {
+        self.readable.count() == self.data_count + self.parity_count
+    }
+
     /// A row of an array that is whole.
     pub fn whole(data_count: usize, parity_count: usize) -> Self {
         let all = Places::first(data_count + parity_count);

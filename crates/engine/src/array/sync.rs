@@ -6,6 +6,7 @@
 
 mod mirror_window;
 mod row_window;
+mod suspect;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -15,9 +16,10 @@ use std::time::Duration;
 
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
-use crate::status::SyncEnd;
+use crate::status::{Mismatch, Mismatches, SyncEnd};
 
 use super::array_lane::ArrayLane;
+use super::command::Undecided;
 
 /// Windows in flight at once.
 const WINDOWS: usize = 4;
@@ -40,8 +42,8 @@ pub(super) enum SyncKind {
     Recover(Vec<Slot>),
     /// Counts where redundancy disagrees.
     Check,
-    /// Counts, and makes it agree.
-    Repair,
+    /// Counts, and makes it agree as far as it can tell how.
+    Repair(Undecided),
 }
 
 /// The whole blocks around `todo`: members take no others. What lies behind the last whole block
@@ -52,6 +54,21 @@ fn whole_blocks(port: &ArrayLane, todo: &Ranges, end: u64) -> Ranges {
     let grown =
         |range: Range<u64>| range.start / block * block..range.end.next_multiple_of(block).min(end);
     todo.iter().map(grown).collect()
+}
+
+/// What a window found wrong.
+#[derive(Default)]
+pub(super) struct Found {
+    /// As md counts.
+    sectors: u64,
+    places: Vec<Mismatch>,
+}
+
+impl Found {
+    fn add(&mut self, other: Self) {
+        self.sectors += other.sectors;
+        self.places.extend(other.places);
+    }
 }
 
 /// Why a window was not done.
@@ -73,7 +90,7 @@ async fn run_once(
     geometry: &Geometry,
     kind: &SyncKind,
     window: &Range<u64>,
-) -> Result<u64, WindowError> {
+) -> Result<Found, WindowError> {
     match geometry {
         Geometry::Parity(map) => row_window::run(port, map, kind, window).await,
         geometry => mirror_window::run(port, geometry, kind, window).await,
@@ -123,6 +140,7 @@ pub(super) struct SyncTask {
     skipped: RefCell<Ranges>,
     no_space: Cell<bool>,
     mismatch_sectors: Cell<u64>,
+    mismatches: RefCell<Mismatches>,
 }
 
 impl SyncTask {
@@ -141,6 +159,7 @@ impl SyncTask {
             skipped: RefCell::default(),
             no_space: Cell::new(false),
             mismatch_sectors: Cell::new(0),
+            mismatches: RefCell::default(),
         });
         for _ in 0..WINDOWS {
             let (task, port) = (task.clone(), port.clone());
@@ -184,6 +203,11 @@ impl SyncTask {
         self.mismatch_sectors.get()
     }
 
+    /// Where they are, and who lies.
+    pub(super) fn mismatches(&self) -> Mismatches {
+        self.mismatches.borrow().clone()
+    }
+
     /// Asks it to end after the windows that are under way.
     pub(super) fn cancel(&self) {
         self.cancelled.set(true);
@@ -211,11 +235,11 @@ impl SyncTask {
         port: &ArrayLane,
         geometry: &Geometry,
         window: &Range<u64>,
-    ) -> Result<u64, WindowError> {
+    ) -> Result<Found, WindowError> {
         loop {
             let result = match (run_once(port, geometry, &self.kind, window).await, &self.kind) {
                 (Err(WindowError::Unreadable), SyncKind::Recover(slots)) => {
-                    recover_around(port, geometry, slots, window).await.map(|()| 0)
+                    recover_around(port, geometry, slots, window).await.map(|()| Found::default())
                 }
                 (Err(WindowError::Unreadable), _) => Err(WindowError::Failed),
                 (result, _) => result,
@@ -232,9 +256,11 @@ impl SyncTask {
         while let Some(window) = self.next_window(&geometry) {
             self.in_flight.borrow_mut().insert(window.start);
             match self.run(port, &geometry, &window).await {
-                Ok(mismatches) => {
+                Ok(found) => {
                     self.in_flight.borrow_mut().remove(&window.start);
-                    self.mismatch_sectors.set(self.mismatch_sectors.get() + mismatches);
+                    self.mismatch_sectors.set(self.mismatch_sectors.get() + found.sectors);
+                    let mut mismatches = self.mismatches.borrow_mut();
+                    found.places.into_iter().for_each(|place| mismatches.add(place));
                 }
                 Err(WindowError::Failed) if !matches!(self.kind, SyncKind::Recover(_)) => {
                     self.skipped.borrow_mut().insert(window.clone());

@@ -1,6 +1,6 @@
 //! Check, repair, resync and recovery: what they find, what they mend, and what they leave alone.
 
-use mdspace_engine::array::Action;
+use mdspace_engine::array::{Action, CommandError, Undecided};
 use mdspace_engine::assembly::Options;
 use mdspace_engine::geometry::{Geometry, Level, Shape as Map};
 use mdspace_engine::request::Request;
@@ -54,7 +54,7 @@ fn a_flipped_byte_of_redundancy_is_counted_and_repaired() {
             assert_eq!(counted, 8, "one unit of 4 KiB ({world})");
         }
         assert_eq!(world.check(), counted, "a check changes nothing ({world})");
-        assert_eq!(world.repair(), counted, "{world}");
+        assert_eq!(world.repair_by(Undecided::ByData), counted, "{world}");
         assert_eq!(world.check(), 0, "{world}");
         world.verify();
     }
@@ -62,10 +62,8 @@ fn a_flipped_byte_of_redundancy_is_counted_and_repaired() {
 
 /// md's way: data are taken for right, and parity follows.
 #[test]
-fn a_flipped_byte_of_data_is_counted_and_becomes_the_truth() {
-    for (seed, shape) in
-        (100..).zip([shapes::RAID5, shapes::RAID6, Shape::new(Level::Raid4, 0, 3, 8)])
-    {
+fn a_flipped_byte_of_data_is_counted_and_becomes_the_truth_where_the_user_says_so() {
+    for (seed, shape) in (100..).zip([shapes::RAID5, Shape::new(Level::Raid4, 0, 3, 8)]) {
         let mut world = World::synced(Setup::new(shape, seed));
         let data = world.disks.data();
         // Where these layouts begin: RAID6 has Q on the first member.
@@ -74,10 +72,98 @@ fn a_flipped_byte_of_data_is_counted_and_becomes_the_truth() {
         world.model[5] ^= 1;
         assert_eq!(world.check(), 8, "{world}");
         assert_eq!(world.repair(), 8, "{world}");
+        let status = world.status();
+        assert_eq!((status.mismatches.places, status.mismatches.undecidable), (1, 1), "{world}");
+        assert_eq!(world.check(), 8, "it changed nothing ({world})");
+        assert_eq!(world.repair_by(Undecided::ByData), 8, "{world}");
         assert_eq!(world.check(), 0, "{world}");
         world.fail(0);
         world.verify();
     }
+}
+
+/// Every member in turn, on every level that can tell, in places all over: named, mended, and nothing
+/// else is touched.
+#[test]
+fn the_member_that_lies_is_named_and_mended() {
+    let mirrors = [shapes::RAID1, Shape::new(Level::Raid10, 0x103, 4, 16)];
+    let raid6 = shapes::redundant().into_iter().filter(|shape| shape.level == Level::Raid6);
+    for (seed, shape) in (110..).zip(raid6.chain(mirrors)) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(5);
+        for disk in 0..usize::from(shape.disks) {
+            let data = world.disks.data();
+            let at = 16 * SECTOR as u64 + 7 + world.random.below(100 * SECTOR as u64);
+            let sector = at / SECTOR as u64;
+            world.disks.disk(disk).bytes[data.start as usize * SECTOR + at as usize] ^= 0x40;
+            assert!(world.check() > 0, "{world}");
+            let found = world.status().mismatches;
+            assert_eq!((found.places, found.undecidable), (1, 0), "{world}, disk {disk}");
+            let place = &found.first[0];
+            assert_eq!(place.liar, Some(disk as u32), "{world}");
+            assert!(place.slots.contains(&(disk as u32)), "{world}");
+            assert!(place.member_sectors.contains(&sector), "{place:?}, {sector} ({world})");
+            assert!(world.repair() > 0, "{world}");
+            assert_eq!(world.check(), 0, "{world}");
+            world.verify();
+        }
+    }
+}
+
+#[test]
+fn two_liars_are_not_told_and_nothing_is_changed() {
+    let mirror = Shape { disks: 4, ..shapes::RAID1 };
+    for (seed, shape) in (130..).zip([shapes::RAID6, mirror, shapes::RAID10, shapes::RAID5]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(5);
+        let data = world.disks.data().start as usize * SECTOR;
+        for disk in [0, 1] {
+            world.disks.disk(disk).bytes[data + 20 * SECTOR + 3] ^= 0x11 << disk;
+        }
+        let before: Vec<Vec<u8>> = (0..usize::from(shape.disks))
+            .map(|disk| world.disks.disk(disk).bytes[data..].to_vec())
+            .collect();
+        assert!(world.repair() > 0, "{world}");
+        let found = world.status().mismatches;
+        assert_eq!((found.places, found.undecidable), (1, 1), "{world}");
+        for (disk, before) in before.iter().enumerate() {
+            assert!(world.disks.disk(disk).bytes[data..] == before[..], "disk {disk} ({world})");
+        }
+        world.repair_by(Undecided::ByData);
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+#[test]
+fn the_user_decides_which_of_two_mirrors_is_right() {
+    for trusted in [0, 1] {
+        let mut world = World::synced(Setup::shuffled(Shape { disks: 2, ..shapes::RAID1 }, 140));
+        world.write_many(5);
+        let data = world.disks.data().start as usize * SECTOR;
+        world.disks.disk(1 - trusted).bytes[data + 20 * SECTOR + 3] ^= 1;
+        assert!(world.repair() > 0);
+        assert!(world.check() > 0, "it cannot tell");
+        let member = world.disks.id(trusted);
+        world.repair_by(Undecided::ByMember(member));
+        assert_eq!(world.check(), 0);
+        world.verify();
+    }
+    let mut world = World::synced(Setup::new(shapes::RAID6, 141));
+    let order = Action::Repair(Undecided::ByMember(world.disks.id(0)));
+    assert_eq!(world.command(order).unwrap_err(), CommandError::NoCopies);
+}
+
+/// A row that lacks a member, or that resync has not reached, proves nothing.
+#[test]
+fn nobody_is_named_on_a_row_that_is_not_whole() {
+    let mut world = World::synced(Setup::new(shapes::RAID6, 150));
+    world.fail(4);
+    let data = world.disks.data().start as usize * SECTOR;
+    world.disks.disk(1).bytes[data + 5] ^= 1;
+    assert!(world.repair() > 0, "{world}");
+    let found = world.status().mismatches;
+    assert_eq!((found.places, found.undecidable), (1, 1), "{world}");
+    assert!(world.check() > 0, "{world}");
 }
 
 #[test]

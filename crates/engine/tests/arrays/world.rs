@@ -9,7 +9,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
+use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply, Undecided};
 use mdspace_engine::assembly::{self, LeftOut, Options, Reason, Refusal};
 use mdspace_engine::create::{self, CreateError, NewDevice};
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
@@ -589,7 +589,11 @@ impl World {
     }
 
     pub(crate) fn repair(&mut self) -> u64 {
-        self.check_or_repair(Action::Repair, SyncAction::Repair)
+        self.check_or_repair(Action::Repair(Undecided::Leave), SyncAction::Repair)
+    }
+
+    pub(crate) fn repair_by(&mut self, undecided: Undecided) -> u64 {
+        self.check_or_repair(Action::Repair(undecided), SyncAction::Repair)
     }
 
     fn check_or_repair(&mut self, action: Action, word: SyncAction) -> u64 {

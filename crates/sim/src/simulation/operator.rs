@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mdspace_engine::array::{Action, CommandError, Reply};
+use mdspace_engine::array::{Action, CommandError, Reply, Undecided};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
 use mdspace_engine::time::Time;
 
@@ -266,7 +266,7 @@ impl Simulation {
     }
 
     pub(super) fn repair(&mut self) {
-        self.order(What::Repair, Action::Repair);
+        self.order(What::Repair, Action::Repair(Undecided::Leave));
     }
 
     /// Stops the array and waits until it is stopped.

@@ -40,6 +40,7 @@ impl Controller {
             write_behind: self.write_behind_status(),
             sync: self.sync_status(),
             mismatch_sectors: self.sync.mismatch_sectors,
+            mismatches: self.sync.mismatches(),
             lost: Skipped::from(&self.lost_to_bad_blocks()),
             members: self.members.iter().map(|member| self.member_status(member)).collect(),
         }

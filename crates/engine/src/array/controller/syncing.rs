@@ -8,9 +8,10 @@ use std::time::Duration;
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
-use crate::status::{Skipped, SyncAction, SyncEnd};
+use crate::status::{Mismatches, Skipped, SyncAction, SyncEnd};
 use crate::time::Time;
 
+use super::super::command::Undecided;
 use super::super::mirror::{copies, regions};
 use super::super::sync::{SyncKind, SyncTask};
 use super::{CommandError, Controller, MemberState, Reply, WriteMode};
@@ -20,8 +21,8 @@ pub(super) struct Syncing {
     task: Option<Running>,
     /// Nothing is to start by itself.
     frozen: bool,
-    /// A check (false) or repair (true) that a user asked for.
-    requested: Option<bool>,
+    /// A check or repair that a user asked for.
+    requested: Option<SyncKind>,
     /// Members that only need what the bitmap marks.
     pub(super) by_bitmap: BTreeSet<MemberId>,
     /// A recovery or resync ended with an error: not again before membership changes.
@@ -33,6 +34,8 @@ pub(super) struct Syncing {
     /// What the last task left undone.
     last_skipped: Ranges,
     pub(super) mismatch_sectors: u64,
+    /// Those of the last check or repair.
+    last_mismatches: Mismatches,
 }
 
 struct Running {
@@ -69,6 +72,7 @@ impl Syncing {
             last_end: None,
             last_skipped: Ranges::default(),
             mismatch_sectors: 0,
+            last_mismatches: Mismatches::default(),
         }
     }
 
@@ -87,6 +91,16 @@ impl Syncing {
         }
     }
 
+    /// What a check or repair has found: the one that runs, or the last.
+    pub(super) fn mismatches(&self) -> Mismatches {
+        let counts =
+            |run: &&Running| matches!(run.task.kind(), SyncKind::Check | SyncKind::Repair(_));
+        match self.task.as_ref().filter(counts) {
+            Some(run) => run.task.mismatches(),
+            None => self.last_mismatches.clone(),
+        }
+    }
+
     /// What the task, or the last one where none runs, could not do.
     pub(super) fn skipped(&self) -> Skipped {
         match &self.task {
@@ -101,7 +115,7 @@ fn action_of(kind: &SyncKind) -> SyncAction {
         SyncKind::Resync => SyncAction::Resync,
         SyncKind::Recover(_) => SyncAction::Recover,
         SyncKind::Check => SyncAction::Check,
-        SyncKind::Repair => SyncAction::Repair,
+        SyncKind::Repair(_) => SyncAction::Repair,
     }
 }
 
@@ -127,8 +141,7 @@ impl Controller {
             self.start_recovery(&recovering).await;
         } else if let Some(todo) = self.to_resync().filter(|_| !self.sync.stuck) {
             self.start(SyncKind::Resync, Vec::new(), todo);
-        } else if let Some(repair) = self.sync.requested.take() {
-            let kind = if repair { SyncKind::Repair } else { SyncKind::Check };
+        } else if let Some(kind) = self.sync.requested.take() {
             self.sync.mismatch_sectors = 0;
             self.start(kind, Vec::new(), Ranges::of(0..self.sync_sectors()));
         }
@@ -321,7 +334,7 @@ impl Controller {
                     }
                 }
             }
-            SyncKind::Check | SyncKind::Repair => return,
+            SyncKind::Check | SyncKind::Repair(_) => return,
         }
         self.publish();
         self.array.views.settle();
@@ -353,8 +366,9 @@ impl Controller {
         match (task.kind(), ended) {
             (SyncKind::Recover(_), SyncEnd::Complete) => self.recovered(&run.members).await,
             (SyncKind::Resync, SyncEnd::Complete) => self.resynced().await,
-            (SyncKind::Check | SyncKind::Repair, _) => {
+            (SyncKind::Check | SyncKind::Repair(_), _) => {
                 self.sync.mismatch_sectors = task.mismatch_sectors();
+                self.sync.last_mismatches = task.mismatches();
             }
             (_, SyncEnd::Interrupted) => {}
             (SyncKind::Resync, SyncEnd::Incomplete) => {
@@ -415,10 +429,18 @@ impl Controller {
         self.array.views.settle();
     }
 
-    pub(super) fn request_check(&mut self, repair: bool) -> Result<Reply, CommandError> {
+    pub(super) fn request_check(&mut self, kind: SyncKind) -> Result<Reply, CommandError> {
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
+        if let SyncKind::Repair(Undecided::ByMember(id)) = kind {
+            let slot = self.index_of(id).and_then(|index| self.members[index].slot());
+            slot.ok_or(CommandError::NotAMember)?;
+            if matches!(*self.geometry, Geometry::Parity(_)) {
+                return Err(CommandError::NoCopies);
+            }
+        }
+        let repair = kind != SyncKind::Check;
         if self.mode == WriteMode::Broken || (repair && self.read_only) {
             return Err(CommandError::ReadOnly);
         }
@@ -426,7 +448,7 @@ impl Controller {
             return Err(CommandError::Busy(action_of(run.task.kind()).word()));
         }
         self.sync.frozen = false;
-        self.sync.requested = Some(repair);
+        self.sync.requested = Some(kind);
         Ok(Reply::Done)
     }
 

@@ -6,15 +6,18 @@ use crate::backend::ReadInto;
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::join_all;
 use crate::memory::Buffer;
+use crate::status::Mismatch;
 
-use super::super::array_lane::{ArrayLane, byte_range};
+use super::super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range};
 use super::super::claims::Mode;
+use super::super::command::Undecided;
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::{believed, region_sectors};
 use super::super::unread::Cause;
 use super::super::view::MemberView;
 use super::row_window::WindowWrites;
-use super::{SyncKind, WindowError};
+use super::suspect::{Suspicion, Votes};
+use super::{Found, SyncKind, WindowError};
 
 /// Does one window; gives the sectors in which copies differed.
 pub(super) async fn run(
@@ -22,10 +25,10 @@ pub(super) async fn run(
     geometry: &Geometry,
     kind: &SyncKind,
     window: &Range<u64>,
-) -> Result<u64, WindowError> {
+) -> Result<Found, WindowError> {
     let sectors = window.end - window.start;
     let SyncKind::Recover(slots) = kind else {
-        return compare_all(port, geometry, window, *kind != SyncKind::Check).await;
+        return compare_all(port, geometry, window, kind).await;
     };
     for slot in slots {
         // Recovery counts member sectors; what the array does not use there needs nothing.
@@ -33,7 +36,7 @@ pub(super) async fn run(
             recover(port, geometry, sector, sectors, *slot, window.start).await?;
         }
     }
-    Ok(0)
+    Ok(Found::default())
 }
 
 /// Claims the array range in its region.
@@ -76,17 +79,17 @@ async fn compare_all(
     port: &ArrayLane,
     geometry: &Geometry,
     window: &Range<u64>,
-    mend: bool,
-) -> Result<u64, WindowError> {
+    kind: &SyncKind,
+) -> Result<Found, WindowError> {
     let block = u64::from(port.with_view(|view| view.block_sectors));
-    let (mut left, mut differ, mut failed) = (vec![window.clone()], 0, None);
+    let (mut left, mut all, mut failed) = (vec![window.clone()], Found::default(), None);
     while let Some(range) = left.pop() {
         let sectors = range.end - range.start;
         let half = (sectors / 2).next_multiple_of(block);
         // Without write-behind every copy has what was flushed, and it is all the same who is believed.
         let is_block = half == 0 || half >= sectors || port.array.behind.limit() == 0;
-        match compare(port, geometry, range.start, sectors, mend, is_block).await {
-            Ok(Some(sectors)) => differ += sectors,
+        match compare(port, geometry, range.start, sectors, kind, is_block).await {
+            Ok(Some(found)) => all.add(found),
             Ok(None) => {
                 let middle = range.start + half;
                 left.extend([middle..range.end, range.start..middle]);
@@ -95,7 +98,7 @@ async fn compare_all(
             Err(error) => return Err(error),
         }
     }
-    failed.map_or(Ok(differ), Err)
+    failed.map_or(Ok(all), Err)
 }
 
 /// Compares all copies with the first; with `mend`, makes them the same as it, those that could not
@@ -105,61 +108,145 @@ async fn compare(
     geometry: &Geometry,
     sector: u64,
     sectors: u64,
-    mend: bool,
+    kind: &SyncKind,
     is_block: bool,
-) -> Result<Option<u64>, WindowError> {
+) -> Result<Option<Found>, WindowError> {
+    let mend = *kind != SyncKind::Check;
     let mode = if mend { Mode::Exclusive } else { Mode::Shared };
     let _claim = claim(port, geometry, sector, sectors, mode).await;
     let pieces = believed(&port.view(), sector, sectors);
     let mut found = join_all(pieces.iter().map(|piece| read(port, piece))).await;
-    if found.iter().any(|copy| matches!(copy, Found::Late)) {
+    if found.iter().any(|copy| matches!(copy, Copied::Late)) {
         // Nobody answers for it here.
         found.into_iter().for_each(|copy| copy.recycle(port));
         return Err(WindowError::Late);
     }
-    if !is_block && found.iter().any(|copy| matches!(copy, Found::Unreadable(_))) {
+    if !is_block && found.iter().any(|copy| matches!(copy, Copied::Unreadable(_))) {
         found.into_iter().for_each(|copy| copy.recycle(port));
         return Ok(None);
     }
-    let model = found.iter().position(|copy| matches!(copy, Found::Block(..)));
-    let model = found.swap_remove(model.ok_or(WindowError::Failed)?);
-    let Found::Block(_, model) = model else { unreachable!("just found") };
+    let first = found.iter().position(|copy| matches!(copy, Copied::Block(..)));
+    let first = first.ok_or(WindowError::Failed)?;
+    // What resync is there to make right proves nothing against anybody.
+    let judges = *kind != SyncKind::Resync
+        && port.with_view(|view| view.trusted(&(sector..sector + sectors)));
+    let (places, votes) =
+        if judges { judge(port, sector, kind, &found) } else { Default::default() };
+    let left: Vec<Range<usize>> = match kind {
+        SyncKind::Repair(Undecided::Leave) => {
+            places.iter().filter_map(undecided_at(sector)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let model = found.swap_remove(first);
+    let Copied::Block(first, mut model) = model else { unreachable!("just found") };
+    let first_outvoted = (!votes.is_empty()).then_some((first, true));
+    for (at, right) in votes {
+        model[at].copy_from_slice(&right);
+    }
     let mut writes = WindowWrites::default();
     let mut differs = false;
+    if mend && let Some((piece, from)) = first_outvoted {
+        let view = port.view();
+        if let Some(member) = view.member(piece.slot) {
+            let mut copy = port.lane.backend().allocate(model.len());
+            copy.copy_from_slice(&model);
+            writes.start(port, member, piece.member_sector, whole_buffer(copy));
+        }
+        differs |= from;
+    }
     for copy in found {
         let place = match copy {
-            Found::None | Found::Late => continue,
-            Found::Unreadable(piece) => {
+            Copied::None | Copied::Late => continue,
+            Copied::Unreadable(piece) => {
                 let view = port.view();
                 if mend && let Some(member) = view.member(piece.slot) {
                     port.rewrite(member, piece.member_sector, &model).await;
                 }
                 continue;
             }
-            Found::Block(piece, block) => {
-                let same = *block == *model;
-                port.recycle(Some(block));
-                if same {
-                    continue;
-                }
-                differs = true;
-                piece
-            }
+            Copied::Block(piece, block) => (piece, block),
         };
+        let (place, block) = place;
+        differs |= *block != *model;
+        // Each copy keeps what nobody can tell to be wrong.
+        let mut copy = port.lane.backend().allocate(model.len());
+        copy.copy_from_slice(&model);
+        for at in &left {
+            copy[at.clone()].copy_from_slice(&block[at.clone()]);
+        }
+        let same = *copy == *block;
+        port.recycle(Some(block));
         let view = port.view();
-        if mend && let Some(member) = view.member(place.slot) {
-            let mut copy = port.lane.backend().allocate(model.len());
-            copy.copy_from_slice(&model);
+        if mend
+            && !same
+            && let Some(member) = view.member(place.slot)
+        {
             writes.start(port, member, place.member_sector, whole_buffer(copy));
         }
     }
     port.recycle(Some(model));
     writes.finish(port).await?;
-    Ok(Some(if differs { sectors } else { 0 }))
+    Ok(Some(Found { sectors: if differs || !places.is_empty() { sectors } else { 0 }, places }))
+}
+
+/// What most copies say where one differs from all others.
+type Outvoted = Vec<(Range<usize>, Vec<u8>)>;
+
+/// Where in the window a mismatch lies of which nobody can tell who lies.
+fn undecided_at(sector: u64) -> impl Fn(&Mismatch) -> Option<Range<usize>> {
+    move |place| {
+        let length = place.member_sectors.end - place.member_sectors.start;
+        place.liar.is_none().then(|| byte_range(place.array_sector - sector, length))
+    }
+}
+
+/// Where copies contradict each other, and what is right where that can be told.
+fn judge(
+    port: &ArrayLane,
+    sector: u64,
+    kind: &SyncKind,
+    found: &[Copied],
+) -> (Vec<Mismatch>, Outvoted) {
+    let copies = found.iter().filter_map(|copy| match copy {
+        Copied::Block(piece, block) => Some((piece, &**block)),
+        _ => None,
+    });
+    let copies: Vec<(&Piece, &[u8])> = copies.collect();
+    let unit = port.with_view(|view| view.block_sectors) as usize * SECTOR_BYTES;
+    let votes = Votes(copies.iter().map(|(_, block)| *block).collect());
+    let (mut places, mut outvoted) = (Vec::new(), Vec::new());
+    for Suspicion { bytes, liar } in votes.suspicions(unit) {
+        let first = (bytes.start / SECTOR_BYTES) as u64;
+        let (shown, _) = copies[liar.unwrap_or(0)];
+        let start = shown.member_sector + first;
+        places.push(Mismatch {
+            array_sector: sector + first,
+            member_sectors: start..start + (bytes.len() / SECTOR_BYTES) as u64,
+            row: None,
+            slots: copies.iter().map(|(piece, _)| piece.slot.0.into()).collect(),
+            liar: liar.map(|liar| copies[liar].0.slot.0.into()),
+        });
+        // Others than the first copy need no word: it is what all are made to follow.
+        let right = match (liar, kind) {
+            (Some(0), _) => Some(1),
+            (None, SyncKind::Repair(Undecided::ByMember(id))) => {
+                let is_it = |piece: &Piece| {
+                    port.with_view(|view| view.member(piece.slot).is_some_and(|m| m.id == *id))
+                };
+                copies.iter().position(|(piece, _)| is_it(piece))
+            }
+            _ => None,
+        };
+        if let Some(right) = right {
+            outvoted.push((bytes.clone(), copies[right].1[bytes].to_vec()));
+        }
+    }
+    (places, outvoted)
 }
 
 /// What a copy turned out to be.
-enum Found {
+enum Copied {
     /// No member may be read for it now.
     None,
     /// Its member is late.
@@ -170,7 +257,7 @@ enum Found {
     Block(Piece, Buffer),
 }
 
-impl Found {
+impl Copied {
     fn recycle(self, port: &ArrayLane) {
         if let Self::Block(_, block) = self {
             port.recycle(Some(block));
@@ -186,26 +273,26 @@ async fn first_readable(
     let mut why = WindowError::Failed;
     for piece in pieces {
         match read(port, &piece).await {
-            Found::Block(_, block) => return Ok(block),
-            Found::Late if trusted => why = WindowError::Late,
+            Copied::Block(_, block) => return Ok(block),
+            Copied::Late if trusted => why = WindowError::Late,
             // Users were answered from this copy, and others may differ.
-            Found::Late => return Err(WindowError::Late),
-            Found::None => {}
-            Found::Unreadable(_) => why = WindowError::Unreadable,
+            Copied::Late => return Err(WindowError::Late),
+            Copied::None => {}
+            Copied::Unreadable(_) => why = WindowError::Unreadable,
         }
     }
     Err(why)
 }
 
-async fn read(port: &ArrayLane, piece: &Piece) -> Found {
+async fn read(port: &ArrayLane, piece: &Piece) -> Copied {
     let view = port.view();
     let Some(member) = view.reader(piece.slot, piece.member_sector, piece.sectors) else {
         let waits = |member: &MemberView| member.can_wait_for(piece.member_sector, piece.sectors);
         let range = piece.member_sector..piece.member_sector + piece.sectors;
         return match view.member(piece.slot) {
-            Some(member) if waits(member) => Found::Late,
-            Some(member) if member.bad.overlaps(&range) => Found::Unreadable(*piece),
-            _ => Found::None,
+            Some(member) if waits(member) => Copied::Late,
+            Some(member) if member.bad.overlaps(&range) => Copied::Unreadable(*piece),
+            _ => Copied::None,
         };
     };
     let bytes = byte_range(0, piece.sectors);
@@ -213,12 +300,12 @@ async fn read(port: &ArrayLane, piece: &Piece) -> Found {
     let into = ReadInto::Buffer(buffer, bytes);
     let done = port.read_member(member, piece.member_sector, into).await;
     let Err(error) = done.result else {
-        return Found::Block(*piece, done.buffer.expect("a finished read returns its buffer"));
+        return Copied::Block(*piece, done.buffer.expect("a finished read returns its buffer"));
     };
     port.recycle(done.buffer);
     match port.report_read(member.id, error) {
-        Cause::Unreadable => Found::Unreadable(*piece),
-        Cause::Late => Found::Late,
-        Cause::Lost => Found::None,
+        Cause::Unreadable => Copied::Unreadable(*piece),
+        Cause::Late => Copied::Late,
+        Cause::Lost => Copied::None,
     }
 }

@@ -4,16 +4,20 @@ use std::ops::Range;
 
 use crate::backend::{MemberId, WriteFrom};
 use crate::geometry::{ParityGeometry, Position, Row, Slot};
+use crate::memory::Buffer;
+use crate::status::Mismatch;
 
 use super::super::array_lane::{ArrayLane, MemberWrite, SECTOR_BYTES};
 use super::super::blocks::Blocks;
 use super::super::claims::{Columns, Mode};
+use super::super::command::Undecided;
 use super::super::member_writes::whole_buffer;
-use super::super::plan::{Place, Span};
+use super::super::plan::{Place, RowState, Span};
 use super::super::reconstruct::{by_exponent, columns_bytes, row_state, slot_of};
 use super::super::unread::Unread;
 use super::super::view::{ArrayView, MemberView};
-use super::{SyncKind, WindowError};
+use super::suspect::{Suspicion, TwoParities, Votes};
+use super::{Found, SyncKind, WindowError};
 
 /// Does one window; gives the sectors of parity that were wrong.
 pub(super) async fn run(
@@ -21,7 +25,7 @@ pub(super) async fn run(
     map: &ParityGeometry,
     kind: &SyncKind,
     window: &Range<u64>,
-) -> Result<u64, WindowError> {
+) -> Result<Found, WindowError> {
     let chunk = u64::from(map.chunk_sectors());
     let row = map.row(window.start / chunk);
     let start = (window.start % chunk) as u32;
@@ -32,9 +36,10 @@ pub(super) async fn run(
         port.array.cache.forget(row.index(), port.units_of(map, &columns));
     }
     match kind {
-        SyncKind::Recover(slots) => recover(port, map, &row, &columns, slots).await.map(|()| 0),
-        SyncKind::Resync | SyncKind::Repair => compare(port, map, &row, &columns, true).await,
-        SyncKind::Check => compare(port, map, &row, &columns, false).await,
+        SyncKind::Recover(slots) => {
+            recover(port, map, &row, &columns, slots).await.map(|()| Found::default())
+        }
+        kind => compare(port, map, &row, &columns, kind).await,
     }
 }
 
@@ -82,12 +87,13 @@ async fn compare(
     map: &ParityGeometry,
     row: &Row,
     columns: &Columns,
-    mend: bool,
-) -> Result<u64, WindowError> {
+    kind: &SyncKind,
+) -> Result<Found, WindowError> {
+    let mend = *kind != SyncKind::Check;
     let mut unread = Unread::of_sync();
     let mut blocks = read_whole(port, map, row, columns, &mut unread).await?;
     let state = row_state(&port.view(), map, row, columns, &unread);
-    let (p, q) = {
+    let (mut p, mut q) = {
         let length = columns_bytes(columns);
         port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length)
     };
@@ -102,6 +108,39 @@ async fn compare(
     };
     let mut wrong = vec![false; (columns.end - columns.start).div_ceil(8) as usize];
     let view = port.view();
+    // What resync is there to make right proves nothing against anybody.
+    let judges = *kind != SyncKind::Resync && state.parity_trusted && state.is_whole();
+    let leaves = *kind == SyncKind::Repair(Undecided::Leave);
+    let mut places = Vec::new();
+    if judges {
+        for suspicion in suspicions(port, row, &state, &blocks, [Some(&p), q.as_ref()]) {
+            wrong[suspicion.bytes.start / 4096..suspicion.bytes.end.div_ceil(4096)].fill(true);
+            places.push(mismatch(map, row, columns, &state, &suspicion));
+            let at = suspicion.bytes;
+            let known = |nth: usize| blocks.get(state.data_count + nth).expect("the row is whole");
+            let liar = match suspicion.liar {
+                None if !leaves => continue,
+                Some(parity) if parity >= state.data_count => continue,
+                liar => liar.filter(|_| mend),
+            };
+            // The parity that members have stands: it is the data that is mended, or nothing.
+            let wrong_p = p[at.clone()].to_vec();
+            p[at.clone()].copy_from_slice(&known(0)[at.clone()]);
+            if let Some(q) = &mut q {
+                q[at.clone()].copy_from_slice(&known(1)[at.clone()]);
+            }
+            if let Some(liar) = liar
+                && let Some(member) = view.member(member_of(liar))
+            {
+                let mut right = port.lane.backend().allocate(at.len());
+                let old = &blocks.get(liar).expect("the row is whole")[at.clone()];
+                let known = &known(0)[at.clone()];
+                mdspace_parity::kernels().xor(&[old, &wrong_p, known], &mut right);
+                let sector = start + (at.start / SECTOR_BYTES) as u64;
+                writes.start(port, member, sector, whole_buffer(right));
+            }
+        }
+    }
     for (place, fresh) in [(state.data_count, Some(p)), (state.data_count + 1, q)] {
         // Without Q there is no place for it either.
         let Some(fresh) = fresh else { continue };
@@ -123,12 +162,21 @@ async fn compare(
             wrong[page] |= page_differs;
             differs |= page_differs;
         }
-        if differs && let Some(member) = member {
+        // Without some of the row nobody can tell.
+        let may_write = judges || !leaves || !state.parity_trusted;
+        if differs
+            && may_write
+            && let Some(member) = member
+        {
             writes.start(port, member, sector, whole_buffer(fresh));
         } else {
             port.recycle(Some(fresh));
         }
         port.recycle(known);
+    }
+    if !judges && *kind != SyncKind::Resync && wrong.contains(&true) {
+        let whole = Suspicion { bytes: 0..columns_bytes(columns), liar: None };
+        places.push(mismatch(map, row, columns, &state, &whole));
     }
     for place in 0..state.data_count {
         let block = blocks.take(place);
@@ -145,7 +193,50 @@ async fn compare(
     }
     writes.finish(port).await?;
     // md counts in its 4 KiB stripes.
-    Ok(wrong.iter().filter(|page| **page).count() as u64 * 8)
+    Ok(Found { sectors: wrong.iter().filter(|page| **page).count() as u64 * 8, places })
+}
+
+/// Where parity and data of a whole row contradict each other, and who is to blame, by place.
+fn suspicions(
+    port: &ArrayLane,
+    row: &Row,
+    state: &RowState,
+    blocks: &Blocks,
+    [p, q]: [Option<&Buffer>; 2],
+) -> Vec<Suspicion> {
+    let unit = port.with_view(|view| view.block_sectors) as usize * SECTOR_BYTES;
+    let known = |nth: usize| &**blocks.get(state.data_count + nth).expect("the row is whole");
+    match (p, q) {
+        (Some(p), Some(q)) => {
+            let exponents = (0..state.data_count).map(|place| row.exponent(place as u16));
+            let (p, q) = ([known(0), &**p], [known(1), &**q]);
+            TwoParities { p, q, exponents: exponents.collect() }.suspicions(unit)
+        }
+        (Some(p), None) => Votes(vec![known(0), &**p]).suspicions(unit),
+        _ => Vec::new(),
+    }
+}
+
+/// A suspicion as users read it.
+fn mismatch(
+    map: &ParityGeometry,
+    row: &Row,
+    columns: &Columns,
+    state: &RowState,
+    suspicion: &Suspicion,
+) -> Mismatch {
+    let sector =
+        |byte: usize| row.member_sector() + u64::from(columns.start) + (byte / SECTOR_BYTES) as u64;
+    let slot = |place| slot_of(row, state.data_count, place);
+    let shown = suspicion.liar.filter(|&liar| liar < state.data_count).unwrap_or(0);
+    let start = sector(suspicion.bytes.start);
+    Mismatch {
+        array_sector: map.inverse(slot(shown), start).unwrap_or(0),
+        member_sectors: start..sector(suspicion.bytes.end),
+        row: Some(row.index()),
+        slots: (0..state.data_count + state.parity_count).map(|at| slot(at).0.into()).collect(),
+        liar: suspicion.liar.map(|liar| slot(liar).0.into()),
+    }
 }
 
 /// Reads every block of the row; what has no member any more is left out, and what cannot be read is
