@@ -163,7 +163,7 @@ impl RowShape {
     pub(super) fn round(&self, row: u64, pieces: SmallVec<[Piece; 1]>) -> Round {
         let units = |piece: &Piece| self.units(&piece.columns);
         let columns = pieces.iter().map(units).reduce(|one, other| hull(&one, &other));
-        Round { row, columns: columns.expect("a round has pieces"), pieces }
+        Round { row, columns: columns.expect("a round has pieces"), pieces, given: None }
     }
 
     fn begins_row(&self, round: &Round) -> bool {
@@ -348,8 +348,14 @@ impl ArrayLane {
         }
     }
 
-    /// Answers for every piece of a round that has ended here or on a worker.
+    /// Answers for every piece of a round that has ended here or on a worker. A worker sends the answer
+    /// home.
     pub(super) fn end_round(self: &Rc<Self>, round: Round, results: Results) {
+        if let Some((home, slot)) = round.given {
+            // Home may use the memory again as soon as it hears.
+            drop(round);
+            return self.handover.worker.end(home, (slot, results));
+        }
         for (piece, result) in round.pieces.into_iter().zip(results) {
             piece.ending.expect("it was gathered here").end(result);
         }

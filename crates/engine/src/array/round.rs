@@ -14,6 +14,7 @@ use mdspace_parity::Change;
 
 use crate::backend::WriteFrom;
 use crate::geometry::{Geometry, ParityGeometry, Row};
+use crate::lane::LaneId;
 use crate::memory::{Buffer, Source};
 use crate::request::RequestError;
 
@@ -35,6 +36,8 @@ pub(super) struct Round {
     pub(super) columns: Columns,
     /// In the order of arrival.
     pub(super) pieces: SmallVec<[Piece; 1]>,
+    /// On a worker: whose it is, and its slot there.
+    pub(super) given: Option<(LaneId, u32)>,
 }
 
 /// Why a round came to nothing.

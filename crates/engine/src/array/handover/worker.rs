@@ -29,7 +29,7 @@ impl WorkerSide {
         self.under_way.set(self.under_way.get() + 1);
     }
 
-    fn end(&self, home: LaneId, end: End) {
+    pub(in crate::array) fn end(&self, home: LaneId, end: End) {
         self.ended.borrow_mut().push((home, end));
         if let Some(waker) = self.waiting.take() {
             waker.wake();
@@ -88,16 +88,9 @@ impl ArrayLane {
 
     fn run_given(self: &Rc<Self>, given: GivenRound) {
         self.side().begin();
-        let this = self.clone();
-        self.lane.spawn(async move {
-            let GivenRound { home, slot, row, columns, pieces } = given;
-            let pieces = pieces.into_iter().map(|given| Piece::given(row, given)).collect();
-            let round = Round { row, columns, pieces };
-            let results = this.run_round(&round).await;
-            // Home may use the memory again as soon as it hears.
-            drop(round);
-            this.side().end(home, (slot, results));
-        });
+        let GivenRound { home, slot, row, columns, pieces } = given;
+        let pieces = pieces.into_iter().map(|given| Piece::given(row, given)).collect();
+        self.run_here(Round { row, columns, pieces, given: Some((home, slot)) });
     }
 
     /// Waits for rounds to serve; `None` when it is time to leave.
