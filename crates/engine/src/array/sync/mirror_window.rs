@@ -140,23 +140,21 @@ async fn compare(
     };
     let model = found.swap_remove(first);
     let Copied::Block(first, mut model) = model else { unreachable!("just found") };
-    let first_outvoted = (!votes.is_empty()).then_some((first, true));
+    let outvoted = !votes.is_empty();
     for (at, right) in votes {
         model[at].copy_from_slice(&right);
     }
     let mut writes = WindowWrites::default();
     let mut differs = false;
-    if mend && let Some((piece, from)) = first_outvoted {
+    if mend && outvoted {
         let view = port.view();
-        if let Some(member) = view.member(piece.slot) {
-            let mut copy = port.lane.backend().allocate(model.len());
-            copy.copy_from_slice(&model);
-            writes.start(port, member, piece.member_sector, whole_buffer(copy));
+        if let Some(member) = view.member(first.slot) {
+            let copy = copy_of(port, &model);
+            writes.start(port, member, first.member_sector, whole_buffer(copy));
         }
-        differs |= from;
     }
     for copy in found {
-        let place = match copy {
+        let (piece, block) = match copy {
             Copied::None | Copied::Late => continue,
             Copied::Unreadable(piece) => {
                 let view = port.view();
@@ -167,27 +165,34 @@ async fn compare(
             }
             Copied::Block(piece, block) => (piece, block),
         };
-        let (place, block) = place;
-        differs |= *block != *model;
-        // Each copy keeps what nobody can tell to be wrong.
-        let mut copy = port.lane.backend().allocate(model.len());
-        copy.copy_from_slice(&model);
-        for at in &left {
-            copy[at.clone()].copy_from_slice(&block[at.clone()]);
-        }
-        let same = *copy == *block;
-        port.recycle(Some(block));
+        let is_other = *block != *model;
+        differs |= is_other;
         let view = port.view();
         if mend
-            && !same
-            && let Some(member) = view.member(place.slot)
+            && is_other
+            && let Some(member) = view.member(piece.slot)
         {
-            writes.start(port, member, place.member_sector, whole_buffer(copy));
+            // Each copy keeps what nobody can tell to be wrong.
+            let mut copy = copy_of(port, &model);
+            for at in &left {
+                copy[at.clone()].copy_from_slice(&block[at.clone()]);
+            }
+            match *copy == *block {
+                true => port.recycle(Some(copy)),
+                false => writes.start(port, member, piece.member_sector, whole_buffer(copy)),
+            }
         }
+        port.recycle(Some(block));
     }
     port.recycle(Some(model));
     writes.finish(port).await?;
     Ok(Some(Found { sectors: if differs || !places.is_empty() { sectors } else { 0 }, places }))
+}
+
+fn copy_of(port: &ArrayLane, block: &Buffer) -> Buffer {
+    let mut copy = port.lane.backend().allocate(block.len());
+    copy.copy_from_slice(block);
+    copy
 }
 
 /// What most copies say where one differs from all others.
