@@ -1,15 +1,14 @@
 //! Blocks of one row's columns, in memory.
 
-use smallvec::SmallVec;
-
 use crate::memory::Buffer;
 
+use super::cache::Stripe;
 use super::plan::{Place, Places};
 
 /// The blocks of some places of a row, all of the same columns. Few are known at a time: most rounds
 /// touch three.
 #[derive(Debug, Default)]
-pub(super) struct Blocks(SmallVec<[(Place, Buffer); 4]>);
+pub(super) struct Blocks(Stripe);
 
 impl Blocks {
     /// Adds the block of a place that has none.
@@ -31,20 +30,19 @@ impl Blocks {
         self.iter().map(|(place, _)| place).collect()
     }
 
+    /// As the cache keeps them.
+    pub(super) fn into_stripe(self) -> Stripe {
+        self.0
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Buffer)> {
         self.0.iter().map(|(place, block)| (*place, block))
     }
 }
 
-impl FromIterator<(Place, Buffer)> for Blocks {
-    fn from_iter<I: IntoIterator<Item = (Place, Buffer)>>(blocks: I) -> Self {
-        Self(blocks.into_iter().collect())
-    }
-}
-
 impl IntoIterator for Blocks {
     type Item = (Place, Buffer);
-    type IntoIter = smallvec::IntoIter<[(Place, Buffer); 4]>;
+    type IntoIter = <Stripe as IntoIterator>::IntoIter;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()

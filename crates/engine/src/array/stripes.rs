@@ -125,7 +125,7 @@ impl ArrayLane {
         let (row, columns) = (work.row.index(), &work.cover.columns);
         let units = self.units_of(work.map, columns);
         if units.end - units.start == 1 {
-            return self.keep_stripe(row, units.start, blocks.into_iter().collect());
+            return self.keep_stripe(row, units.start, blocks.into_stripe());
         }
         let unit = (columns.end - columns.start) / (units.end - units.start);
         for number in units {
