@@ -45,48 +45,50 @@ struct Load {
     published: &'static str,
 }
 
-const fn load(name: &'static str, words: &'static str, published: &'static str) -> Load {
-    Load { name, words, published }
+/// Random read, read, random write and write of solid state drives, with what was published of each.
+const fn drives(published: [&'static str; 4]) -> [Load; 4] {
+    loads(
+        [
+            "--rw=randread --bs=4k --iodepth=128",
+            "--rw=read --bs=128k --iodepth=32",
+            "--rw=randwrite --bs=4k --iodepth=128",
+            "--rw=write --bs=128k --iodepth=32",
+        ],
+        published,
+    )
 }
 
-const RANDOM_READ: &str = "--rw=randread --bs=4k --iodepth=128";
-const READ: &str = "--rw=read --bs=128k --iodepth=32";
-const RANDOM_WRITE: &str = "--rw=randwrite --bs=4k --iodepth=128";
-const WRITE: &str = "--rw=write --bs=128k --iodepth=32";
+/// The same of disks, which bear less depth.
+const fn disks(published: [&'static str; 4]) -> [Load; 4] {
+    loads(
+        [
+            "--rw=randread --bs=4k --iodepth=32",
+            "--rw=read --bs=64k --iodepth=16",
+            "--rw=randwrite --bs=4k --iodepth=32",
+            "--rw=write --bs=64k --iodepth=16",
+        ],
+        published,
+    )
+}
 
-const UNEQUAL: [Load; 4] = [
-    load("random read", RANDOM_READ, "-"),
-    load("read", READ, "-"),
-    load("random write", RANDOM_WRITE, "-"),
-    load("write", WRITE, "-"),
-];
+const fn loads(words: [&'static str; 4], published: [&'static str; 4]) -> [Load; 4] {
+    [
+        Load { name: "random read", words: words[0], published: published[0] },
+        Load { name: "read", words: words[1], published: published[1] },
+        Load { name: "random write", words: words[2], published: published[2] },
+        Load { name: "write", words: words[3], published: published[3] },
+    ]
+}
+
+const UNEQUAL: [Load; 4] = drives(["-"; 4]);
 
 /// As published of the fast pair: before and after.
-const FAST_PAIR: [Load; 4] = [
-    load("random read", RANDOM_READ, "208 K, then 602 K"),
-    load("read", READ, "-"),
-    load("random write", RANDOM_WRITE, "82.2 K"),
-    load("write", WRITE, "-"),
-];
+const FAST_PAIR: [Load; 4] = drives(["208 K, then 602 K", "-", "82.2 K", "-"]);
 
-const DISKS_READ: &str = "--rw=read --bs=64k --iodepth=16";
-const DISKS_RANDOM_READ: &str = "--rw=randread --bs=4k --iodepth=32";
-const DISKS_RANDOM_WRITE: &str = "--rw=randwrite --bs=4k --iodepth=32";
-const DISKS_WRITE: &str = "--rw=write --bs=64k --iodepth=16";
+const DISKS_1: [Load; 4] = disks(["501", "198 MiB/s", "25", "18 MiB/s"]);
 
-const DISKS_1: [Load; 4] = [
-    load("random read", DISKS_RANDOM_READ, "501"),
-    load("read", DISKS_READ, "198 MiB/s"),
-    load("random write", DISKS_RANDOM_WRITE, "25"),
-    load("write", DISKS_WRITE, "18 MiB/s"),
-];
-
-const DISKS_10: [Load; 4] = [
-    load("random read", DISKS_RANDOM_READ, "501, then 487"),
-    load("read", DISKS_READ, "188, 211 MiB/s"),
-    load("random write", DISKS_RANDOM_WRITE, "21, then 71"),
-    load("write", DISKS_WRITE, "19, 19 MiB/s"),
-];
+const DISKS_10: [Load; 4] =
+    disks(["501, then 487", "188, 211 MiB/s", "21, then 71", "19, 19 MiB/s"]);
 
 const BENCHES: [Bench; 5] = [
     Bench {
