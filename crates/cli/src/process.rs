@@ -5,8 +5,7 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mdspace_front::listener::Listener as FrontListener;
@@ -25,6 +24,7 @@ mod answers;
 mod array;
 mod claim;
 mod created;
+mod ending;
 mod fronts;
 pub(crate) mod launch;
 mod log;
@@ -35,6 +35,7 @@ mod systemd;
 
 use array::ServedArray;
 pub(crate) use array::cure_of;
+use ending::{Ending, Phase, Served};
 use fronts::Fronts;
 use launch::Readiness;
 use recorder::Recorder;
@@ -83,24 +84,13 @@ pub(crate) enum Seat {
     Detached,
 }
 
-/// How far the process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Serving,
-    /// The array is stopped; who asked for it is still to be told.
-    Stopped,
-    /// Nothing is left to say.
-    Ending,
-}
-
 /// One array, served.
 pub(crate) struct ServingProcess {
     name: ArrayName,
     array: ServedArray,
     fronts: Fronts,
     recorder: Recorder,
-    phase: Mutex<Phase>,
-    end_comes: Condvar,
+    ending: Ending,
 }
 
 /// Serves until someone stops it. Nothing is left running when it returns.
@@ -137,8 +127,8 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         process.stop(true)?;
         return Ok(ExitCode::FAILURE);
     }
-    process.stop_on(signals).map_err(system)?;
-    process.wait_for_the_end();
+    ending::stop_on(process.clone(), signals).map_err(system)?;
+    process.ending.wait();
     // Held to the very end of the process: whoever waits for the lock waits for that.
     std::mem::forget(lock);
     Ok(ExitCode::SUCCESS)
@@ -170,8 +160,7 @@ impl ServingProcess {
             recorder: Recorder::default(),
             fronts: Fronts::default(),
             array,
-            phase: Mutex::new(Phase::Serving),
-            end_comes: Condvar::new(),
+            ending: Ending::default(),
         };
         Ok((Arc::new(process), notes))
     }
@@ -216,10 +205,23 @@ impl ServingProcess {
             pid: std::process::id(),
         })
     }
+}
 
-    /// Closes the fronts and stops the array. Without `force` not while a client is connected.
+impl Served for ServingProcess {
+    fn name(&self) -> &ArrayName {
+        &self.name
+    }
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
     fn stop(&self, force: bool) -> Result<(), Failure> {
-        let mut phase = self.phase();
+        let mut phase = self.ending.phase();
         if *phase != Phase::Serving {
             return Ok(());
         }
@@ -228,36 +230,5 @@ impl ServingProcess {
         *phase = Phase::Stopped;
         tracing::info!("{} is stopped", self.name);
         Ok(())
-    }
-
-    /// Lets the process end, once what a stop had to say is said.
-    fn let_end(&self) {
-        self.recorder.close();
-        *self.phase() = Phase::Ending;
-        self.end_comes.notify_all();
-    }
-
-    fn stop_on(self: &Arc<Self>, mut signals: Signals) -> io::Result<()> {
-        let process = Arc::clone(self);
-        thread::Builder::new().name("signals".into()).spawn(move || {
-            for signal in signals.forever() {
-                tracing::info!("signal {signal}: stopping {}", process.name);
-                drop(systemd::stopping());
-                match process.stop(true) {
-                    Ok(()) => return process.let_end(),
-                    Err(failure) => tracing::error!("{failure}"),
-                }
-            }
-        })?;
-        Ok(())
-    }
-
-    fn wait_for_the_end(&self) {
-        let ended = self.end_comes.wait_while(self.phase(), |phase| *phase != Phase::Ending);
-        drop(ended.unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn phase(&self) -> MutexGuard<'_, Phase> {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

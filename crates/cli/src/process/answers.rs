@@ -8,6 +8,7 @@ use mdspace_engine::paths::Paths;
 use mdspace_front::Address;
 use mdspace_io::{OpenMode, RunningArray};
 
+use super::ending::Served;
 use super::{ServingProcess, fronts};
 use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
@@ -18,15 +19,7 @@ impl Answer for ServingProcess {
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
         match request {
             Request::Events { follow } => self.recorder.tell(follow, replies),
-            Request::Stop { force } => {
-                let stopped = self.stop(force);
-                let is_stopped = stopped.is_ok();
-                let sent = replies.send(&reply(stopped.map(|()| Reply::done())));
-                if is_stopped {
-                    self.let_end();
-                }
-                sent
-            }
+            Request::Stop { force } => self.stop_and_tell(force, replies),
             other => {
                 let answer = self.act(other);
                 if let Ok(status) = self.array.status() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::process::ExitCode;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,10 @@ use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::ending::{self, Ending, Phase, Served};
 use super::fronts::{self, Fronts};
 use super::recorder::Recorder;
-use super::{Phase, STOP_PATIENCE, Seat, answers, log, systemd};
+use super::{STOP_PATIENCE, Seat, answers, log};
 use crate::args::{ArrayName, MultipathArgs};
 use crate::control::server::{Answer, Listener, Replies};
 use crate::control::{Reply, Request};
@@ -40,8 +41,7 @@ struct MultipathProcess {
     device: Mutex<Option<Device>>,
     fronts: Fronts,
     recorder: Recorder,
-    phase: Mutex<Phase>,
-    end_comes: Condvar,
+    ending: Ending,
 }
 
 /// Serves until someone stops it.
@@ -74,8 +74,8 @@ pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failur
         process.stop(true)?;
         return Ok(ExitCode::FAILURE);
     }
-    process.clone().stop_on(signals).map_err(system)?;
-    process.wait_for_the_end();
+    ending::stop_on(process.clone(), signals).map_err(system)?;
+    process.ending.wait();
     // Held to the very end of the process: whoever waits for the lock waits for that.
     std::mem::forget(lock);
     Ok(ExitCode::SUCCESS)
@@ -132,8 +132,7 @@ impl MultipathProcess {
             device: Mutex::new(Some(device)),
             fronts: Fronts::default(),
             recorder: Recorder::default(),
-            phase: Mutex::new(Phase::Serving),
-            end_comes: Condvar::new(),
+            ending: Ending::default(),
         });
         process.wait_for_proofs(member, what)?;
         Ok(process)
@@ -203,54 +202,6 @@ impl MultipathProcess {
         DeviceReport::new(self.name.as_str(), size_bytes, self.paths.status(), fronts)
     }
 
-    fn stop(&self, force: bool) -> Result<(), Failure> {
-        let mut phase = self.phase();
-        if *phase != Phase::Serving {
-            return Ok(());
-        }
-        self.fronts.close_all(&self.name, force)?;
-        let status = self.paths.status();
-        for (range, path) in status.unproved {
-            tracing::warn!("a write to sectors {range:?}, sent over {path}, may still appear");
-        }
-        if let Some(device) = self.device().take() {
-            device.lanes.members().close(device.member);
-            if let Some(Err(error)) =
-                Arc::into_inner(device.lanes).map(|lanes| lanes.stop(STOP_PATIENCE))
-            {
-                tracing::warn!("{error}");
-            }
-        }
-        *phase = Phase::Stopped;
-        tracing::info!("{} is stopped", self.name);
-        Ok(())
-    }
-
-    fn let_end(&self) {
-        self.recorder.close();
-        *self.phase() = Phase::Ending;
-        self.end_comes.notify_all();
-    }
-
-    fn stop_on(self: Arc<Self>, mut signals: Signals) -> io::Result<()> {
-        thread::Builder::new().name("signals".into()).spawn(move || {
-            for signal in signals.forever() {
-                tracing::info!("signal {signal}: stopping {}", self.name);
-                drop(systemd::stopping());
-                match self.stop(true) {
-                    Ok(()) => return self.let_end(),
-                    Err(failure) => tracing::error!("{failure}"),
-                }
-            }
-        })?;
-        Ok(())
-    }
-
-    fn wait_for_the_end(&self) {
-        let ended = self.end_comes.wait_while(self.phase(), |phase| *phase != Phase::Ending);
-        drop(ended.unwrap_or_else(PoisonError::into_inner));
-    }
-
     fn watch_events(self: Arc<Self>) -> io::Result<()> {
         thread::Builder::new().name("events".into()).spawn(move || {
             let mut last = 0;
@@ -295,9 +246,42 @@ impl MultipathProcess {
     fn device(&self) -> MutexGuard<'_, Option<Device>> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn phase(&self) -> MutexGuard<'_, Phase> {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+impl Served for MultipathProcess {
+    fn name(&self) -> &ArrayName {
+        &self.name
+    }
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    fn stop(&self, force: bool) -> Result<(), Failure> {
+        let mut phase = self.ending.phase();
+        if *phase != Phase::Serving {
+            return Ok(());
+        }
+        self.fronts.close_all(&self.name, force)?;
+        let status = self.paths.status();
+        for (range, path) in status.unproved {
+            tracing::warn!("a write to sectors {range:?}, sent over {path}, may still appear");
+        }
+        if let Some(device) = self.device().take() {
+            device.lanes.members().close(device.member);
+            if let Some(Err(error)) =
+                Arc::into_inner(device.lanes).map(|lanes| lanes.stop(STOP_PATIENCE))
+            {
+                tracing::warn!("{error}");
+            }
+        }
+        *phase = Phase::Stopped;
+        tracing::info!("{} is stopped", self.name);
+        Ok(())
     }
 }
 
@@ -305,15 +289,7 @@ impl Answer for MultipathProcess {
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
         match request {
             Request::Events { follow } => self.recorder.tell(follow, replies),
-            Request::Stop { force } => {
-                let stopped = self.stop(force);
-                let is_stopped = stopped.is_ok();
-                let sent = replies.send(&answers::reply(stopped.map(|()| Reply::done())));
-                if is_stopped {
-                    self.let_end();
-                }
-                sent
-            }
+            Request::Stop { force } => self.stop_and_tell(force, replies),
             other => replies.send(&answers::reply(self.act(other))),
         }
     }

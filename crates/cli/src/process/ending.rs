@@ -1,0 +1,93 @@
+//! How a serving process comes to its end: by order or by signal, and not before who ordered it has
+//! been told.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use signal_hook::iterator::Signals;
+
+use crate::args::ArrayName;
+use crate::control::Reply;
+use crate::control::server::Replies;
+use crate::failure::Failure;
+
+use super::recorder::Recorder;
+use super::{answers, systemd};
+
+/// How far the process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Serving,
+    /// Everything is stopped; who asked for it is still to be told.
+    Stopped,
+    /// Nothing is left to say.
+    Ending,
+}
+
+/// The process's phase, and the wait for the last one.
+pub(super) struct Ending {
+    phase: Mutex<Phase>,
+    comes: Condvar,
+}
+
+impl Default for Ending {
+    fn default() -> Self {
+        Self { phase: Mutex::new(Phase::Serving), comes: Condvar::new() }
+    }
+}
+
+impl Ending {
+    /// The phase, held while somebody changes it.
+    pub(super) fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wait(&self) {
+        let ended = self.comes.wait_while(self.phase(), |phase| *phase != Phase::Ending);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What a process serves.
+pub(super) trait Served: Send + Sync + 'static {
+    fn name(&self) -> &ArrayName;
+    fn recorder(&self) -> &Recorder;
+    fn ending(&self) -> &Ending;
+
+    /// Closes the fronts and stops what they serve. Without `force` not while a client is connected.
+    fn stop(&self, force: bool) -> Result<(), Failure>;
+
+    /// Lets the process end, once what a stop had to say is said.
+    fn let_end(&self) {
+        self.recorder().close();
+        *self.ending().phase() = Phase::Ending;
+        self.ending().comes.notify_all();
+    }
+
+    /// Stops as ordered, tells who ordered it, and lets the process end.
+    fn stop_and_tell(&self, force: bool, replies: &mut Replies<'_>) -> io::Result<()> {
+        let stopped = self.stop(force);
+        let is_stopped = stopped.is_ok();
+        let sent = replies.send(&answers::reply(stopped.map(|()| Reply::done())));
+        if is_stopped {
+            self.let_end();
+        }
+        sent
+    }
+}
+
+/// Stops and ends at a signal.
+pub(super) fn stop_on(process: Arc<impl Served>, mut signals: Signals) -> io::Result<()> {
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            tracing::info!("signal {signal}: stopping {}", process.name());
+            drop(systemd::stopping());
+            match process.stop(true) {
+                Ok(()) => return process.let_end(),
+                Err(failure) => tracing::error!("{failure}"),
+            }
+        }
+    })?;
+    Ok(())
+}
