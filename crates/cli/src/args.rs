@@ -220,7 +220,7 @@ pub(crate) struct ActionArgs {
     pub(crate) name: ArrayName,
     /// What to do, as written to md's sync_action.
     pub(crate) action: Action,
-    /// Wait for the end of the check or repair; exit 2 when it did not do all, 3 when a repair left
+    /// Wait for the end of the check or repair; exit 2 when it did not do all, 3 when there are
     /// places of which nobody can tell who lies.
     #[arg(long)]
     pub(crate) wait: bool,

@@ -6,7 +6,7 @@ use mdspace_engine::paths::PathEvent;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus, SyncAction, SyncEnd};
 use serde::{Deserialize, Serialize};
 
-use crate::report::SkippedReport;
+use crate::report::{ArrayReport, MismatchReport, SkippedReport};
 
 /// Events kept for those who ask later.
 const EVENTS_KEPT: usize = 1000;
@@ -123,6 +123,24 @@ fn mismatch_words(status: &ArrayStatus) -> Vec<String> {
     words
 }
 
+/// The places that a check or repair has found since; mdadm has no word for them.
+fn mismatches_found(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
+    let scrubs = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
+    let (was, is) = (before.sync.action, after.sync.action);
+    if !scrubs(was) && !scrubs(is) {
+        return Vec::new();
+    }
+    // One that began since has found all of its places since.
+    let known = if scrubs(was) { before.mismatches.first.len() } else { 0 };
+    let report = ArrayReport::from(after);
+    let happened = |place: &MismatchReport| Happened {
+        event: "Mismatch".into(),
+        member: place.liar.clone(),
+        note: Some(place.words(&report)),
+    };
+    report.mismatches.first.iter().skip(known).map(happened).collect()
+}
+
 /// What there is to say of an array that is seen for the first time.
 pub(crate) fn at_start(status: &ArrayStatus) -> Vec<Happened> {
     let mut happened = vec![Happened::to_array("NewArray")];
@@ -200,6 +218,7 @@ fn limping_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
 fn sync_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
     let (was, is) = (before.sync.action, after.sync.action);
     let mut happened = Vec::new();
+    happened.extend(mismatches_found(before, after));
     if was.runs() && was != is {
         happened.push(Happened::finished(was, after));
     }

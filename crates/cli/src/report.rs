@@ -137,6 +137,9 @@ pub(crate) struct MismatchReport {
     /// The member that lies; null where nobody can tell.
     pub(crate) liar: Option<String>,
     pub(crate) liar_slot: Option<u32>,
+    /// On mirrors: what is written while it changes, swap above all, may differ without harm.
+    #[serde(default)]
+    pub(crate) may_be_harmless: bool,
 }
 
 impl From<&ArrayStatus> for MismatchesReport {
@@ -150,6 +153,7 @@ impl From<&ArrayStatus> for MismatchesReport {
             slots: place.slots.clone(),
             liar: place.liar.and_then(|slot| Some(status.member_at(slot)?.name.clone())),
             liar_slot: place.liar,
+            may_be_harmless: place.row.is_none(),
         };
         Self {
             places: found.places,
@@ -167,15 +171,16 @@ impl MismatchReport {
             "sector {array_sector} of the array, {sectors} from {member_sector} of members' data"
         );
         let row = self.row.map_or(String::new(), |row| format!(", row {row}"));
+        let harmless = if self.may_be_harmless { " (may be harmless)" } else { "" };
         let member_in = |slot: &u32| {
             let held = array.members.iter().find(|member| member.slot == Some(*slot));
             held.map_or_else(|| format!("slot {slot}"), |member| member.member.clone())
         };
         match &self.liar {
-            Some(liar) => format!("{at}{row}: {liar} differs from what all others say"),
+            Some(liar) => format!("{at}{row}: {liar} differs from what all others say{harmless}"),
             None => {
                 let members: Vec<String> = self.slots.iter().map(member_in).collect();
-                format!("{at}{row}: undecidable between {}", members.join(" "))
+                format!("{at}{row}: undecidable between {}{harmless}", members.join(" "))
             }
         }
     }

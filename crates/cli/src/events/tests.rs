@@ -1,4 +1,5 @@
 use mdspace_engine::ranges::Ranges;
+use mdspace_engine::status::Mismatch;
 
 use super::*;
 use crate::report::examples::{clean_status, mirror_status, rebuilding_status};
@@ -46,6 +47,34 @@ fn the_end_of_a_check_says_what_it_found() {
     let expect =
         "mismatches found: 8; incomplete; not done: 2 ranges (136 sectors): 64-71, 128-255";
     assert_eq!(happened[0].note.as_deref(), Some(expect));
+}
+
+#[test]
+fn each_mismatch_is_told_once_with_its_place_and_the_liar() {
+    let place = |sector, liar| Mismatch {
+        array_sector: sector,
+        member_sectors: sector..sector + 1,
+        row: Some(3),
+        slots: (0..6).collect(),
+        liar,
+    };
+    let mut one = clean_status();
+    one.sync.action = SyncAction::Check;
+    one.mismatches.first = vec![place(40, Some(2))];
+    let mut two = one.clone();
+    two.mismatches.first.push(place(90, None));
+    let found = between(&clean_status(), &one);
+    assert_eq!(words(&clean_status(), &one), ["Mismatch", "RebuildStarted"]);
+    assert_eq!(found[0].member.as_deref(), Some("/none/m2"));
+    let note = found[0].note.as_deref().expect("a note");
+    assert!(note.starts_with("sector 40 of the array, 1 from 40") && note.contains("row 3"));
+    assert_eq!(words(&one, &two), ["Mismatch"]);
+    let note = between(&one, &two).remove(0).note.expect("a note");
+    assert!(note.contains("undecidable between /none/m0 /none/m1"), "{note}");
+    let mut ended = two.clone();
+    ended.sync.action = SyncAction::Idle;
+    assert_eq!(words(&two, &ended), ["RebuildFinished"]);
+    assert!(words(&ended, &ended).is_empty());
 }
 
 #[test]

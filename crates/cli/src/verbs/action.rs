@@ -15,7 +15,7 @@ use crate::report::ArrayReport;
 use crate::run_dir::RunDir;
 
 /// Writes md's `sync_action`; with `--wait` returns at the end and says what was found; exit 2 when
-/// something was left undone.
+/// something was left undone, 3 when nobody can tell who lies.
 pub(crate) fn run(args: &ActionArgs) -> Outcome {
     let mut client = Client::connect(&RunDir::open()?, &args.name)?;
     client.ask(&Request::Action {
@@ -25,16 +25,13 @@ pub(crate) fn run(args: &ActionArgs) -> Outcome {
     })?;
     if args.wait {
         wait::until_idle(&mut client)?;
-        let found = client.report()?.array.mismatch_cnt;
-        output::print_line(&format!("{}: mismatch_cnt {found}", args.name))?;
+        let array = client.report()?.array;
+        output::print_line(&format!("{}: mismatch_cnt {}", args.name, array.mismatch_cnt))?;
         if matches!(args.action, Action::Check | Action::Repair) {
+            tell(args, &array)?;
             wait::expect_done(&mut client, &["incomplete", "no-space", "interrupted"])?;
-            let array = client.report()?.array;
-            for place in &array.mismatches.first {
-                output::print_line(&format!("{}: {}", args.name, place.words(&array)))?;
-            }
             let decided = args.force_parity || args.trust.is_some();
-            if args.action == Action::Repair && array.mismatches.undecidable > 0 && !decided {
+            if array.mismatches.undecidable > 0 && !decided {
                 return Err(undecidable(args, &array));
             }
         }
@@ -42,21 +39,55 @@ pub(crate) fn run(args: &ActionArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints what a check or repair found, place by place.
+fn tell(args: &ActionArgs, array: &ArrayReport) -> Result<(), Failure> {
+    let found = &array.mismatches;
+    for place in &found.first {
+        output::print_line(&format!("{}: {}", args.name, place.words(array)))?;
+    }
+    let more = found.places.saturating_sub(found.first.len() as u64);
+    if more > 0 {
+        output::print_line(&format!("{}: and {more} places more", args.name))?;
+    }
+    Ok(())
+}
+
 /// Where nobody can tell who lies, nothing was changed; the user may know better.
 fn undecidable(args: &ActionArgs, array: &ArrayReport) -> Failure {
-    let (name, places) = (&args.name, array.mismatches.undecidable);
+    let places = array.mismatches.undecidable;
+    let noun = if places == 1 { "place" } else { "places" };
     let what =
-        format!("undecidable in {places} places: nobody can tell who lies, nothing was changed");
-    let parity = matches!(array.level.as_str(), "raid4" | "raid5" | "raid6");
-    let why = match parity {
-        true => "one parity, or several liars, do not show which block is wrong",
-        false => {
-            "no copy is outvoted by two others; swap and other short-lived data may differ without harm"
+        format!("undecidable in {places} {noun}: nobody can tell who lies, nothing was changed");
+    let repair = format!("mdspace action {} repair", args.name);
+    let (why, cure) = match array.level.as_str() {
+        "raid4" | "raid5" | "raid6" => (
+            "one parity, or several liars, do not show which block is wrong",
+            format!("believe the data, as md does: {repair} --force-parity"),
+        ),
+        _ => {
+            let trust = concerned(array).into_iter();
+            let trust: Vec<String> = trust.map(|who| format!("{repair} --trust={who}")).collect();
+            (
+                "no copy is outvoted by two others; swap and other short-lived data may differ \
+                 without harm",
+                format!(
+                    "believe one copy: {}; or the first: {repair} --force-parity",
+                    trust.join(", or ")
+                ),
+            )
         }
     };
-    let trust = if parity { "" } else { ", or believe one: --trust=MEMBER" };
-    let cure = format!("believe the data: mdspace action {name} repair --force-parity{trust}");
     Failure::new(what, why, cure).with_exit_code(EXIT_UNDECIDABLE)
+}
+
+/// Who is concerned by the places that nobody can decide, in the order of slots.
+fn concerned(array: &ArrayReport) -> Vec<String> {
+    let open = || array.mismatches.first.iter().filter(|place| place.liar.is_none());
+    let is_concerned = |slot| open().any(|place| place.slots.contains(&slot));
+    let members = array.members.iter().filter(|member| member.slot.is_some_and(is_concerned));
+    let mut members: Vec<_> = members.map(|member| (member.slot, member.member.clone())).collect();
+    members.sort();
+    members.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Exit code where the evidence does not tell what is right.

@@ -13,7 +13,7 @@ mod write_log;
 
 pub(crate) use guest::Guest;
 pub(crate) use images::{Images, flip, path_text};
-pub(crate) use mdspace::Mdspace;
+pub(crate) use mdspace::{Done, Mdspace, UNDECIDABLE};
 pub(crate) use model::Model;
 pub(crate) use nbd::{Nbd, Request};
 pub(crate) use pattern::{Pattern, Stream, seed};

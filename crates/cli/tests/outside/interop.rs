@@ -8,6 +8,7 @@ mod cases;
 mod controls;
 mod intent;
 mod kernel_side;
+mod liars;
 mod our_side;
 mod states;
 mod stress;
