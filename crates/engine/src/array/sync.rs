@@ -4,9 +4,13 @@
 //! that a user's request waits for one window at most. It decides nothing: it reports to the
 //! controller how far everything before is done, and how it ended.
 
+mod mirror_compare;
 mod mirror_window;
+mod row_compare;
 mod row_window;
 mod suspect;
+mod window;
+mod writes;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -14,12 +18,14 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::geometry::{Geometry, Slot};
+use crate::geometry::Geometry;
 use crate::ranges::Ranges;
-use crate::status::{Mismatch, Mismatches, SyncEnd};
+use crate::status::{Mismatches, SyncEnd};
 
 use super::array_lane::ArrayLane;
-use super::command::Undecided;
+
+pub(super) use window::SyncKind;
+use window::{Found, WindowError};
 
 /// Windows in flight at once.
 const WINDOWS: usize = 4;
@@ -33,19 +39,6 @@ const REPORT_EVERY: u64 = 64;
 /// Between two looks whether a late member answers again.
 const LATE_MEMBER_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a sync task does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SyncKind {
-    /// Makes redundancy agree with data.
-    Resync,
-    /// Fills the members in these slots.
-    Recover(Vec<Slot>),
-    /// Counts where redundancy disagrees.
-    Check,
-    /// Counts, and makes it agree as far as it can tell how.
-    Repair(Undecided),
-}
-
 /// The whole blocks around `todo`: members take no others. What lies behind the last whole block
 /// before `end` no request can reach.
 fn whole_blocks(port: &ArrayLane, todo: &Ranges, end: u64) -> Ranges {
@@ -54,74 +47,6 @@ fn whole_blocks(port: &ArrayLane, todo: &Ranges, end: u64) -> Ranges {
     let grown =
         |range: Range<u64>| range.start / block * block..range.end.next_multiple_of(block).min(end);
     todo.iter().map(grown).collect()
-}
-
-/// What a window found wrong.
-#[derive(Default)]
-pub(super) struct Found {
-    /// As md counts.
-    sectors: u64,
-    places: Vec<Mismatch>,
-}
-
-impl Found {
-    fn add(&mut self, other: Self) {
-        self.sectors += other.sectors;
-        self.places.extend(other.places);
-    }
-}
-
-/// Why a window was not done.
-pub(super) enum WindowError {
-    /// Something could not be read or written.
-    Failed,
-    /// What it needs lies in sectors that nobody can read.
-    Unreadable,
-    /// There was no space behind a member.
-    NoSpace,
-    /// A member is late that is needed for it.
-    Late,
-    /// What it lacks could only be computed from parity that a failed write or a crash left in doubt.
-    Doubted,
-}
-
-async fn run_once(
-    port: &ArrayLane,
-    geometry: &Geometry,
-    kind: &SyncKind,
-    window: &Range<u64>,
-) -> Result<Found, WindowError> {
-    match geometry {
-        Geometry::Parity(map) => row_window::run(port, map, kind, window).await,
-        geometry => mirror_window::run(port, geometry, kind, window).await,
-    }
-}
-
-/// Recovers a window block by block and slot by slot. What nobody can read is listed as bad on the
-/// member that should have got it, and everything else is there.
-async fn recover_around(
-    port: &ArrayLane,
-    geometry: &Geometry,
-    slots: &[Slot],
-    window: &Range<u64>,
-) -> Result<(), WindowError> {
-    let block = port.with_view(|view| view.block_sectors) as usize;
-    for start in window.clone().step_by(block) {
-        let part = start..(start + block as u64).min(window.end);
-        for slot in slots {
-            let kind = SyncKind::Recover(vec![*slot]);
-            match run_once(port, geometry, &kind, &part).await {
-                Ok(_) => {}
-                Err(WindowError::Unreadable) => {
-                    let member = port.with_view(|view| view.member(*slot).map(|member| member.id));
-                    let Some(member) = member else { return Err(WindowError::Failed) };
-                    port.list_as_bad(member, part.clone()).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
 }
 
 /// One run over a set of ranges.
@@ -237,13 +162,7 @@ impl SyncTask {
         window: &Range<u64>,
     ) -> Result<Found, WindowError> {
         loop {
-            let result = match (run_once(port, geometry, &self.kind, window).await, &self.kind) {
-                (Err(WindowError::Unreadable), SyncKind::Recover(slots)) => {
-                    recover_around(port, geometry, slots, window).await.map(|()| Found::default())
-                }
-                (Err(WindowError::Unreadable), _) => Err(WindowError::Failed),
-                (result, _) => result,
-            };
+            let result = window::run(port, geometry, &self.kind, window).await;
             if !matches!(result, Err(WindowError::Late)) || self.cancelled.get() {
                 return result;
             }

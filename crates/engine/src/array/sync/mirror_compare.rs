@@ -1,0 +1,218 @@
+//! Copies against each other: one window of a check, a repair or a resync of RAID1 or RAID10.
+
+use std::ops::Range;
+
+use crate::geometry::{Geometry, Piece};
+use crate::lane::join_all;
+use crate::memory::Buffer;
+use crate::status::Mismatch;
+
+use super::super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range};
+use super::super::claims::Mode;
+use super::super::command::Undecided;
+use super::super::member_writes::whole_buffer;
+use super::super::mirror::believed;
+use super::mirror_window::{Copied, claim, read};
+use super::suspect::{Suspicion, Votes};
+use super::window::{Found, SyncKind, WindowError};
+use super::writes::WindowWrites;
+
+/// Compares all copies of a window. With write-behind, where one cannot be read it is looked for in
+/// halves: what can be read of the copy that is believed counts, not what a late one has there.
+pub(super) async fn compare_all(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    window: &Range<u64>,
+    kind: &SyncKind,
+) -> Result<Found, WindowError> {
+    let block = u64::from(port.with_view(|view| view.block_sectors));
+    let (mut left, mut all, mut failed) = (vec![window.clone()], Found::default(), None);
+    while let Some(range) = left.pop() {
+        let sectors = range.end - range.start;
+        let half = (sectors / 2).next_multiple_of(block);
+        // Without write-behind every copy has what was flushed, and it is all the same who is believed.
+        let is_block = half == 0 || half >= sectors || port.array.behind.limit() == 0;
+        match compare(port, geometry, range.start, sectors, kind, is_block).await {
+            Ok(Some(found)) => all.add(found),
+            Ok(None) => {
+                let middle = range.start + half;
+                left.extend([middle..range.end, range.start..middle]);
+            }
+            Err(WindowError::Failed) => failed = Some(WindowError::Failed),
+            Err(error) => return Err(error),
+        }
+    }
+    failed.map_or(Ok(all), Err)
+}
+
+/// Compares all copies with the first; but for a check, makes them the same as it, those that could
+/// not be read as well. None where one cannot be read, and only parts of it may be to blame.
+async fn compare(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    sector: u64,
+    sectors: u64,
+    kind: &SyncKind,
+    is_block: bool,
+) -> Result<Option<Found>, WindowError> {
+    let mends = *kind != SyncKind::Check;
+    let mode = if mends { Mode::Exclusive } else { Mode::Shared };
+    let _claim = claim(port, geometry, sector, sectors, mode).await;
+    let Some(mut copies) = read_all(port, sector, sectors, is_block).await? else {
+        return Ok(None);
+    };
+    let first = copies.iter().position(|copy| matches!(copy, Copied::Block(..)));
+    let first = first.ok_or(WindowError::Failed)?;
+    // What resync is there to make right proves nothing against anybody.
+    let judges = *kind != SyncKind::Resync
+        && port.with_view(|view| view.trusted(&(sector..sector + sectors)));
+    let verdict = if judges { judge(port, sector, kind, &copies) } else { Verdict::default() };
+    let Copied::Block(first, mut model) = copies.swap_remove(first) else {
+        unreachable!("just found")
+    };
+    let mut writes = WindowWrites::default();
+    if verdict.correct(&mut model) && mends {
+        write_copy(port, &mut writes, &first, copy_of(port, &model));
+    }
+    let mut differs = !verdict.places.is_empty();
+    for copy in copies {
+        match copy {
+            Copied::Unreadable(piece) if mends => rewrite(port, &piece, &model).await,
+            Copied::Block(piece, block) => {
+                let is_other = *block != *model;
+                differs |= is_other;
+                if is_other && mends {
+                    let wanted = verdict.wanted(port, kind, sector, &model, &block);
+                    match *wanted == *block {
+                        true => port.recycle(Some(wanted)),
+                        false => write_copy(port, &mut writes, &piece, wanted),
+                    }
+                }
+                port.recycle(Some(block));
+            }
+            Copied::Unreadable(_) | Copied::None | Copied::Late => {}
+        }
+    }
+    port.recycle(Some(model));
+    writes.finish(port).await?;
+    let sectors = if differs { sectors } else { 0 };
+    Ok(Some(Found { sectors, places: verdict.places }))
+}
+
+/// Reads every copy. None where one cannot be read, and `is_block` does not say that this is all there
+/// is to know.
+async fn read_all(
+    port: &ArrayLane,
+    sector: u64,
+    sectors: u64,
+    is_block: bool,
+) -> Result<Option<Vec<Copied>>, WindowError> {
+    let pieces = believed(&port.view(), sector, sectors);
+    let copies = join_all(pieces.iter().map(|piece| read(port, piece))).await;
+    let any = |is_it: fn(&Copied) -> bool| copies.iter().any(is_it);
+    // Nobody answers for a late one here.
+    let late = any(|copy| matches!(copy, Copied::Late));
+    if !late && (is_block || !any(|copy| matches!(copy, Copied::Unreadable(_)))) {
+        return Ok(Some(copies));
+    }
+    copies.into_iter().for_each(|copy| copy.recycle(port));
+    if late { Err(WindowError::Late) } else { Ok(None) }
+}
+
+async fn rewrite(port: &ArrayLane, piece: &Piece, model: &Buffer) {
+    let view = port.view();
+    if let Some(member) = view.member(piece.slot) {
+        port.rewrite(member, piece.member_sector, model).await;
+    }
+}
+
+fn write_copy<'a>(port: &'a ArrayLane, writes: &mut WindowWrites<'a>, piece: &Piece, copy: Buffer) {
+    let view = port.view();
+    match view.member(piece.slot) {
+        Some(member) => writes.start(port, member, piece.member_sector, whole_buffer(copy)),
+        None => port.recycle(Some(copy)),
+    }
+}
+
+fn copy_of(port: &ArrayLane, block: &Buffer) -> Buffer {
+    let mut copy = port.lane.backend().allocate(block.len());
+    copy.copy_from_slice(block);
+    copy
+}
+
+/// Who lies where copies contradict each other.
+#[derive(Default)]
+struct Verdict {
+    places: Vec<Mismatch>,
+    /// What is right where the first copy is not.
+    outvoted: Vec<(Range<usize>, Vec<u8>)>,
+}
+
+impl Verdict {
+    /// Makes the first copy right. False where it was.
+    fn correct(&self, model: &mut Buffer) -> bool {
+        for (at, right) in &self.outvoted {
+            model[at.clone()].copy_from_slice(right);
+        }
+        !self.outvoted.is_empty()
+    }
+
+    /// What a copy is to hold: each keeps what nobody can tell to be wrong.
+    fn wanted(
+        &self,
+        port: &ArrayLane,
+        kind: &SyncKind,
+        sector: u64,
+        model: &Buffer,
+        block: &Buffer,
+    ) -> Buffer {
+        let mut copy = copy_of(port, model);
+        if *kind == SyncKind::Repair(Undecided::Leave) {
+            for place in self.places.iter().filter(|place| place.liar.is_none()) {
+                let length = place.member_sectors.end - place.member_sectors.start;
+                let at = byte_range(place.array_sector - sector, length);
+                copy[at.clone()].copy_from_slice(&block[at]);
+            }
+        }
+        copy
+    }
+}
+
+/// Where copies contradict each other, and what is right where that can be told.
+fn judge(port: &ArrayLane, sector: u64, kind: &SyncKind, found: &[Copied]) -> Verdict {
+    let copies = found.iter().filter_map(|copy| match copy {
+        Copied::Block(piece, block) => Some((piece, &**block)),
+        _ => None,
+    });
+    let copies: Vec<(&Piece, &[u8])> = copies.collect();
+    let unit = port.with_view(|view| view.block_sectors) as usize * SECTOR_BYTES;
+    let votes = Votes(copies.iter().map(|(_, block)| *block).collect());
+    let mut verdict = Verdict::default();
+    for Suspicion { bytes, liar } in votes.suspicions(unit) {
+        let first = (bytes.start / SECTOR_BYTES) as u64;
+        let (shown, _) = copies[liar.unwrap_or(0)];
+        let start = shown.member_sector + first;
+        verdict.places.push(Mismatch {
+            array_sector: sector + first,
+            member_sectors: start..start + (bytes.len() / SECTOR_BYTES) as u64,
+            row: None,
+            slots: copies.iter().map(|(piece, _)| piece.slot.0.into()).collect(),
+            liar: liar.map(|liar| copies[liar].0.slot.0.into()),
+        });
+        // Others than the first copy need no word: it is what all are made to follow.
+        let right = match (liar, kind) {
+            (Some(0), _) => Some(1),
+            (None, SyncKind::Repair(Undecided::ByMember(id))) => {
+                let is_it = |piece: &Piece| {
+                    port.with_view(|view| view.member(piece.slot).is_some_and(|m| m.id == *id))
+                };
+                copies.iter().position(|(piece, _)| is_it(piece))
+            }
+            _ => None,
+        };
+        if let Some(right) = right {
+            verdict.outvoted.push((bytes.clone(), copies[right].1[bytes].to_vec()));
+        }
+    }
+    verdict
+}

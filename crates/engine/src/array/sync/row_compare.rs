@@ -1,0 +1,301 @@
+//! Parity against data: one window of a check, a repair or a resync of a parity array.
+
+use std::ops::Range;
+
+use crate::geometry::{ParityGeometry, Row, Slot};
+use crate::memory::Buffer;
+use crate::status::Mismatch;
+
+use super::super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
+use super::super::blocks::Blocks;
+use super::super::claims::Columns;
+use super::super::command::Undecided;
+use super::super::member_writes::whole_buffer;
+use super::super::plan::{Place, RowState, Span};
+use super::super::reconstruct::{by_exponent, columns_bytes, row_state, slot_of};
+use super::super::unread::Unread;
+use super::super::view::{ArrayView, MemberView};
+use super::suspect::{Suspicion, TwoParities, Votes};
+use super::window::{Found, SyncKind, WindowError};
+use super::writes::WindowWrites;
+
+/// md counts in its stripes.
+const PAGE_BYTES: usize = 4096;
+
+/// Compares parity with data; but for a check, writes what is wrong.
+pub(super) async fn compare(
+    port: &ArrayLane,
+    map: &ParityGeometry,
+    row: &Row,
+    columns: &Columns,
+    kind: &SyncKind,
+) -> Result<Found, WindowError> {
+    let mut comparison = Comparison::read(port, map, row, columns, kind).await?;
+    if !comparison.agrees() {
+        if comparison.judges() {
+            comparison.judge();
+        }
+        comparison.compare_parity().await;
+        comparison.mend_data().await;
+    }
+    comparison.end().await
+}
+
+/// Some columns of a row, as members have them and as they should be.
+struct Comparison<'a> {
+    port: &'a ArrayLane,
+    map: &'a ParityGeometry,
+    row: &'a Row,
+    columns: &'a Columns,
+    kind: &'a SyncKind,
+    view: LaneView,
+    state: RowState,
+    unread: Unread,
+    blocks: Blocks,
+    /// P and Q as all data make them; as they shall be, once it is judged who lies.
+    fresh: [Option<Buffer>; 2],
+    /// Pages of the window in which something is wrong.
+    wrong: Vec<bool>,
+    places: Vec<Mismatch>,
+    writes: WindowWrites<'a>,
+}
+
+impl<'a> Comparison<'a> {
+    async fn read(
+        port: &'a ArrayLane,
+        map: &'a ParityGeometry,
+        row: &'a Row,
+        columns: &'a Columns,
+        kind: &'a SyncKind,
+    ) -> Result<Self, WindowError> {
+        let mut unread = Unread::of_sync();
+        let blocks = read_whole(port, map, row, columns, &mut unread).await?;
+        let view = port.view();
+        let state = row_state(&view, map, row, columns, &unread);
+        let length = columns_bytes(columns);
+        let (p, q) = port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length);
+        Ok(Self {
+            port,
+            map,
+            row,
+            columns,
+            kind,
+            view,
+            state,
+            unread,
+            blocks,
+            fresh: [Some(p), q],
+            wrong: vec![false; length.div_ceil(PAGE_BYTES)],
+            places: Vec::new(),
+            writes: WindowWrites::default(),
+        })
+    }
+
+    /// Whether all of the row was read, and nothing is wrong.
+    fn agrees(&self) -> bool {
+        let same = |nth: usize| match &self.fresh[nth] {
+            Some(fresh) => **self.known(nth) == **fresh,
+            None => true,
+        };
+        self.state.is_whole() && same(0) && same(1)
+    }
+
+    /// What resync is there to make right proves nothing against anybody.
+    fn judges(&self) -> bool {
+        *self.kind != SyncKind::Resync && self.state.parity_trusted && self.state.is_whole()
+    }
+
+    fn mends(&self) -> bool {
+        *self.kind != SyncKind::Check
+    }
+
+    fn leaves(&self) -> bool {
+        *self.kind == SyncKind::Repair(Undecided::Leave)
+    }
+
+    /// Parity of a whole row, as its member has it.
+    fn known(&self, nth: usize) -> &Buffer {
+        self.blocks.get(self.state.data_count + nth).expect("the row is whole")
+    }
+
+    /// The first sector of the window on every member.
+    fn start(&self) -> u64 {
+        self.row.member_sector() + u64::from(self.columns.start)
+    }
+
+    fn slot(&self, place: Place) -> Slot {
+        slot_of(self.row, self.state.data_count, place)
+    }
+
+    /// Whether sectors of the place cannot be read, or are listed so.
+    fn is_bad(&self, place: Place) -> bool {
+        let range = self.start()..self.start() + u64::from(self.columns.end - self.columns.start);
+        let listed = |member: &MemberView| member.bad.overlaps(&range);
+        let lists = |view: &ArrayView| view.member(self.slot(place)).is_some_and(listed);
+        self.unread.is_unreadable(place) || self.port.with_view(lists)
+    }
+
+    /// Tells where members of a whole row contradict each other, and who lies.
+    fn judge(&mut self) {
+        for suspicion in self.suspicions() {
+            let pages =
+                suspicion.bytes.start / PAGE_BYTES..suspicion.bytes.end.div_ceil(PAGE_BYTES);
+            self.wrong[pages].fill(true);
+            self.places.push(self.mismatch(&suspicion));
+            match suspicion.liar {
+                Some(place) if place >= self.state.data_count => {}
+                None if !self.leaves() => {}
+                liar => self.believe_parity(suspicion.bytes, liar),
+            }
+        }
+    }
+
+    /// Where parity and data contradict each other, and who is to blame, by place.
+    fn suspicions(&self) -> Vec<Suspicion> {
+        let unit = self.port.with_view(|view| view.block_sectors) as usize * SECTOR_BYTES;
+        match &self.fresh {
+            [Some(p), Some(q)] => {
+                let exponents = (0..self.state.data_count).map(|at| self.row.exponent(at as u16));
+                let (p, q) = ([&**self.known(0), &**p], [&**self.known(1), &**q]);
+                TwoParities { p, q, exponents: exponents.collect() }.suspicions(unit)
+            }
+            [Some(p), None] => Votes(vec![&**self.known(0), &**p]).suspicions(unit),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The parity that members have stands: it is the data that is mended, or nothing.
+    fn believe_parity(&mut self, at: Range<usize>, liar: Option<Place>) {
+        let fresh_p = self.fresh[0].as_ref().map(|p| p[at.clone()].to_vec());
+        for nth in 0..self.state.parity_count {
+            let known = self.blocks.get(self.state.data_count + nth).expect("the row is whole");
+            if let Some(fresh) = &mut self.fresh[nth] {
+                fresh[at.clone()].copy_from_slice(&known[at.clone()]);
+            }
+        }
+        let (Some(liar), Some(fresh_p)) = (liar.filter(|_| self.mends()), fresh_p) else { return };
+        let Some(member) = self.view.member(self.slot(liar)) else { return };
+        let mut right = self.port.lane.backend().allocate(at.len());
+        let old = &self.blocks.get(liar).expect("the row is whole")[at.clone()];
+        mdspace_parity::kernels().xor(&[old, &fresh_p, &self.known(0)[at.clone()]], &mut right);
+        let sector = self.start() + (at.start / SECTOR_BYTES) as u64;
+        self.writes.start(self.port, member, sector, whole_buffer(right));
+    }
+
+    /// Compares each parity with what it shall be.
+    async fn compare_parity(&mut self) {
+        for nth in 0..2 {
+            // Without Q there is no place for it either.
+            let Some(fresh) = self.fresh[nth].take() else { continue };
+            let place = self.state.data_count + nth;
+            let known = self.blocks.take(place);
+            match known {
+                // What could not be read is written again; it is not known to be wrong.
+                None if self.is_bad(place) => {
+                    self.rewrite(place, &fresh).await;
+                    self.port.recycle(Some(fresh));
+                }
+                known => self.compare_one(place, fresh, known),
+            }
+        }
+        let undecided = !self.judges() && *self.kind != SyncKind::Resync;
+        if undecided && self.wrong.contains(&true) {
+            let whole = Suspicion { bytes: 0..columns_bytes(self.columns), liar: None };
+            self.places.push(self.mismatch(&whole));
+        }
+    }
+
+    fn compare_one(&mut self, place: Place, fresh: Buffer, known: Option<Buffer>) {
+        let mut differs = false;
+        let old = known.iter().flat_map(|known| known.chunks(PAGE_BYTES));
+        let pages = fresh.chunks(PAGE_BYTES).zip(old).map(|(new, old)| new != old);
+        for (page, page_differs) in pages.enumerate() {
+            self.wrong[page] |= page_differs;
+            differs |= page_differs;
+        }
+        self.port.recycle(known);
+        // Without some of the row nobody can tell.
+        let may_write = self.judges() || !self.leaves() || !self.state.parity_trusted;
+        let member = self.view.member(self.slot(place)).filter(|_| self.mends());
+        match member.filter(|_| differs && may_write) {
+            Some(member) => {
+                self.writes.start(self.port, member, self.start(), whole_buffer(fresh));
+            }
+            None => self.port.recycle(Some(fresh)),
+        }
+    }
+
+    /// Writes data again that could not be read, computed from the parity of a row that was in sync.
+    async fn mend_data(&mut self) {
+        for place in 0..self.state.data_count {
+            let Some(block) = self.blocks.take(place) else { continue };
+            if self.state.parity_trusted && self.is_bad(place) {
+                self.rewrite(place, &block).await;
+            }
+            self.port.recycle(Some(block));
+        }
+    }
+
+    async fn rewrite(&self, place: Place, block: &[u8]) {
+        if self.mends()
+            && let Some(member) = self.view.member(self.slot(place))
+        {
+            self.port.rewrite(member, self.start(), block).await;
+        }
+    }
+
+    async fn end(self) -> Result<Found, WindowError> {
+        self.port.recycle_all(self.blocks);
+        self.fresh.into_iter().for_each(|left| self.port.recycle(left));
+        self.writes.finish(self.port).await?;
+        let pages = self.wrong.iter().filter(|page| **page).count();
+        Ok(Found { sectors: (pages * PAGE_BYTES / SECTOR_BYTES) as u64, places: self.places })
+    }
+
+    /// A suspicion as users read it.
+    fn mismatch(&self, suspicion: &Suspicion) -> Mismatch {
+        let sector = |byte: usize| self.start() + (byte / SECTOR_BYTES) as u64;
+        let shown = suspicion.liar.filter(|&liar| liar < self.state.data_count).unwrap_or(0);
+        let start = sector(suspicion.bytes.start);
+        let places = 0..self.state.data_count + self.state.parity_count;
+        Mismatch {
+            array_sector: self.map.inverse(self.slot(shown), start).unwrap_or(0),
+            member_sectors: start..sector(suspicion.bytes.end),
+            row: Some(self.row.index()),
+            slots: places.map(|at| self.slot(at).0.into()).collect(),
+            liar: suspicion.liar.map(|liar| self.slot(liar).0.into()),
+        }
+    }
+}
+
+/// Reads every block of the row; what has no member any more is left out, and what cannot be read is
+/// computed where parity can be trusted.
+async fn read_whole(
+    port: &ArrayLane,
+    map: &ParityGeometry,
+    row: &Row,
+    columns: &Columns,
+    unread: &mut Unread,
+) -> Result<Blocks, WindowError> {
+    loop {
+        // What is compared must be read: nobody answers for a late member here.
+        if unread.any_late() || port.with_view(ArrayView::any_late) {
+            return Err(WindowError::Late);
+        }
+        let state = row_state(&port.view(), map, row, columns, unread);
+        let places = 0..state.data_count + state.parity_count;
+        let readable = places.filter(|&place| state.readable.has(place));
+        let spans: Vec<_> =
+            readable.map(|place| Span { place, columns: columns.clone() }).collect();
+        let lost_data = (0..state.data_count).filter(|&place| !state.readable.has(place)).count();
+        let parity = spans.len() - (state.data_count - lost_data);
+        if lost_data > parity || (lost_data > 0 && !state.parity_usable) {
+            return Err(WindowError::Failed);
+        }
+        let mut blocks = Blocks::default();
+        if port.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
+            port.solve_all(row, &state, columns, &mut blocks);
+            return Ok(blocks);
+        }
+    }
+}
