@@ -8,7 +8,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -92,8 +92,12 @@ pub trait Sink: Any {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Lets `fill` write all bytes of `range`. What stood there is no zeroes, and means nothing.
+    fn fill(&self, range: Range<usize>, fill: &mut dyn FnMut(&mut [u8]));
     /// Copies `bytes` to `offset`.
-    fn put(&self, offset: usize, bytes: &[u8]);
+    fn put(&self, offset: usize, bytes: &[u8]) {
+        self.fill(offset..offset + bytes.len(), &mut |to| to.copy_from_slice(bytes));
+    }
     /// The concrete type, for a backend that knows it.
     fn as_any(&self) -> &dyn Any;
 }
@@ -123,8 +127,8 @@ impl Sink for RefCell<Vec<u8>> {
     fn len(&self) -> usize {
         self.borrow().len()
     }
-    fn put(&self, offset: usize, bytes: &[u8]) {
-        self.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    fn fill(&self, range: Range<usize>, fill: &mut dyn FnMut(&mut [u8])) {
+        fill(&mut self.borrow_mut()[range]);
     }
     fn as_any(&self) -> &dyn Any {
         self

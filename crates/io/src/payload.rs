@@ -176,15 +176,18 @@ impl Sink for Payload {
         self.len()
     }
 
-    fn put(&self, offset: usize, bytes: &[u8]) {
+    fn fill(&self, range: Range<usize>, fill: &mut dyn FnMut(&mut [u8])) {
         assert!(!self.frozen.get(), "a payload is not filled once its bytes have been shown");
         if self.is_left.get() {
             self.leave();
         }
-        let to = self.at(&(offset..offset + bytes.len()));
-        // SAFETY: `to` has room for the bytes, nobody holds a slice of them (not frozen), and the
-        // payload never leaves its thread.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        // Whoever looks at the bytes meanwhile finds them incomplete.
+        self.filling();
+        // SAFETY: the range lies within the buffer, whose bytes are initialised. Nobody holds a slice
+        // of them (not frozen) or gets one before `filled`, no transfer under way was given these
+        // bytes, and the payload never leaves its thread.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.at(&range), range.len()) });
+        self.filled();
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use mdspace_engine::memory::{Sink, Source};
 
@@ -38,9 +39,9 @@ impl Sink for LentSink {
         self.bytes.borrow().len()
     }
 
-    fn put(&self, offset: usize, bytes: &[u8]) {
+    fn fill(&self, range: Range<usize>, fill: &mut dyn FnMut(&mut [u8])) {
         assert!(!self.answered.get(), "a read that was answered still writes to its memory");
-        self.bytes.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+        fill(&mut self.bytes.borrow_mut()[range]);
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -7,6 +7,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use crate::backend::{IoDone, IoError, IoOp, MemberId, MemberIo};
 use crate::balance::Started;
 use crate::geometry::{Geometry, Piece, Slot};
@@ -80,6 +82,9 @@ pub(super) struct Part {
 
 /// A part under way; without an I/O where no healthy member holds it.
 type UnderWay<'a> = (Part, Option<(Slot, MemberId, Io<'a>)>);
+
+/// Most reads that are not direct have one part, lost.
+type AllUnderWay<'a> = SmallVec<[UnderWay<'a>; 1]>;
 
 /// Where a direct read goes: the slot, its member, and the sector of the device.
 type DirectPlace = (Slot, MemberId, u64);
@@ -192,7 +197,7 @@ impl ArrayLane {
         {
             return self.read_mirrored(sector, sectors, into).await;
         }
-        let mut started: Vec<UnderWay<'_>> = Vec::new();
+        let mut started = AllUnderWay::new();
         let mut first = 0;
         while first < sectors {
             let view = self.view();
@@ -211,10 +216,10 @@ impl ArrayLane {
 
     async fn finish_reads(
         &self,
-        started: Vec<UnderWay<'_>>,
+        started: AllUnderWay<'_>,
         into: &Rc<dyn Sink>,
     ) -> Result<(), RequestError> {
-        let mut hard = Vec::new();
+        let mut hard: SmallVec<[_; 1]> = SmallVec::new();
         for (part, io) in started {
             match io {
                 None => hard.push((part, None)),
@@ -268,15 +273,15 @@ impl ArrayLane {
                 let units = RowShape::new(map, view.unit_sectors).units(&columns);
                 let _claim = self.array.claims.acquire(at.row, units, mode).await;
                 let place = usize::from(at.data_index);
-                let mut unread = Unread::default();
-                if !mend && let Some((_, cause)) = failed {
-                    unread.insert(place, cause);
+                if mend {
+                    let block = self.read_and_mend(map, &row, &columns, place).await?;
+                    self.put(into, out, &block);
+                    self.recycle(Some(block));
+                    return Ok(());
                 }
-                let bytes =
-                    self.read_or_rebuild(map, &row, columns, place, &mut unread, mend).await?;
-                self.put(into, out, &bytes);
-                self.recycle(Some(bytes));
-                Ok(())
+                let mut unread = Unread::default();
+                failed.inspect(|&(_, cause)| unread.insert(place, cause));
+                self.give_block(map, &row, &columns, place, &mut unread, (into, out)).await
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Blocks of a parity row that are computed because they cannot be read.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 
 use crate::backend::{IoDone, IoError, IoErrorKind, MemberId, ReadInto};
 use crate::geometry::{ParityGeometry, Row, Slot};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Sink};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
@@ -59,43 +60,60 @@ pub(super) fn row_state(
 }
 
 impl ArrayLane {
-    /// Reads one block under the caller's claim on its units, or takes it from the stripe cache or
-    /// computes it when it cannot be read. With `mend` (and an exclusive claim) the cache is not asked:
-    /// a block that was unreadable is written back where it belongs.
-    pub(super) async fn read_or_rebuild(
+    /// Gives one block to a front end, under the caller's claim on its units: from the stripe cache, from
+    /// its member, or computed straight into the front end's memory.
+    pub(super) async fn give_block(
         &self,
         map: &ParityGeometry,
         row: &Row,
-        columns: Columns,
+        columns: &Columns,
         place: Place,
         unread: &mut Unread,
-        mend: bool,
+        (into, out): (&Rc<dyn Sink>, usize),
+    ) -> Result<(), RequestError> {
+        if let Some(block) = self.cached_block(map, row.index(), columns, place) {
+            self.put(into, out, &block);
+            self.recycle(Some(block));
+            return Ok(());
+        }
+        let (state, mut blocks) = self.read_for(map, row, columns, place, unread).await?;
+        let lost = Places::first(state.data_count).without(&blocks.places());
+        let at = 0..columns_bytes(columns);
+        if blocks.get(place).is_none() && lost.count() == 1 {
+            into.fill(out..out + at.len(), &mut |to| {
+                solve_lost(row, &state, &blocks, &at, &mut [(place, to)]);
+            });
+        } else {
+            self.compute_wanted(row, &state, columns, place, &mut blocks);
+            self.put(into, out, blocks.get(place).expect("just read or computed"));
+        }
+        self.recycle_all(blocks);
+        Ok(())
+    }
+
+    /// Reads one block under the caller's exclusive claim on its units, or computes it and writes it back
+    /// where it belongs. The cache is not asked.
+    pub(super) async fn read_and_mend(
+        &self,
+        map: &ParityGeometry,
+        row: &Row,
+        columns: &Columns,
+        place: Place,
     ) -> Result<Buffer, RequestError> {
-        let state = row_state(&self.view(), map, row, &columns, unread);
-        if state.readable.has(place) {
-            let mut blocks = Blocks::default();
-            let reads = [plan::Span { place, columns: columns.clone() }];
-            if self.read_spans(row, &state, &columns, &reads, &mut blocks, unread).await {
-                return Ok(blocks.take(place).expect("just read"));
-            }
-        }
-        if !mend && let Some(block) = self.cached_block(map, row.index(), &columns, place) {
-            return Ok(block);
-        }
-        let mut blocks = self.read_for_rebuild(map, row, &columns, place, unread).await?;
-        let block = blocks.take(place).expect("just rebuilt");
+        let mut unread = Unread::default();
+        let mut blocks = self.read_for_rebuild(map, row, columns, place, &mut unread).await?;
+        let block = blocks.take(place).expect("just read or computed");
         self.recycle_all(blocks);
         // Before the first resync parity is right only where something was written since: it answers for
         // a block that is lost, but what was there before the array must not be written over with it.
-        let trusted = || row_state(&self.view(), map, row, &columns, unread).parity_trusted;
-        if mend && unread.is_unreadable(place) && trusted() {
-            self.mend(map, row, &columns, place, &block).await;
+        let trusted = || row_state(&self.view(), map, row, columns, &unread).parity_trusted;
+        if unread.is_unreadable(place) && trusted() {
+            self.mend(map, row, columns, place, &block).await;
         }
         Ok(block)
     }
 
-    /// Reads what it takes to compute `wanted`, and computes it. Members that fail on the way are
-    /// done without as long as the rest suffices.
+    /// Reads `wanted`, or what it takes to compute it, and computes it.
     pub(super) async fn read_for_rebuild(
         &self,
         map: &ParityGeometry,
@@ -104,9 +122,23 @@ impl ArrayLane {
         wanted: Place,
         unread: &mut Unread,
     ) -> Result<Blocks, RequestError> {
+        let (state, mut blocks) = self.read_for(map, row, columns, wanted, unread).await?;
+        self.compute_wanted(row, &state, columns, wanted, &mut blocks);
+        Ok(blocks)
+    }
+
+    /// Reads `wanted`, or where it cannot be read what it takes to compute it. Members that fail on the way
+    /// are done without as long as the rest suffices.
+    async fn read_for(
+        &self,
+        map: &ParityGeometry,
+        row: &Row,
+        columns: &Columns,
+        wanted: Place,
+        unread: &mut Unread,
+    ) -> Result<(RowState, Blocks), RequestError> {
         loop {
             let state = row_state(&self.view(), map, row, columns, unread);
-            // One that is waited for may be the very one that is wanted.
             let reads = match state.readable.has(wanted) {
                 true => Some([wanted].into_iter().collect()),
                 false => plan::rebuild_reads(&state, wanted),
@@ -121,13 +153,23 @@ impl ArrayLane {
             let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
             let mut blocks = Blocks::default();
             if self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
-                if blocks.get(wanted).is_some() {
-                    return Ok(blocks);
-                }
-                self.solve_all(row, &state, columns, &mut blocks);
-                self.compute_parity(row, &state, columns, wanted, &mut blocks);
-                return Ok(blocks);
+                return Ok((state, blocks));
             }
+        }
+    }
+
+    /// Computes `wanted` from what was read for it, unless it was read itself.
+    fn compute_wanted(
+        &self,
+        row: &Row,
+        state: &RowState,
+        columns: &Columns,
+        wanted: Place,
+        blocks: &mut Blocks,
+    ) {
+        if blocks.get(wanted).is_none() {
+            self.solve_all(row, state, columns, blocks);
+            self.compute_parity(row, state, columns, wanted, blocks);
         }
     }
 
@@ -205,14 +247,15 @@ impl ArrayLane {
         blocks: &mut Blocks,
     ) {
         let at = within(columns, part);
-        let mut out: SmallVec<[(Place, Buffer); 2]> = SmallVec::new();
+        let mut solved: SmallVec<[(Place, Buffer); 2]> = SmallVec::new();
         for place in lost.iter() {
             let known = blocks.take(place);
             let new = || self.lane.backend().allocate(columns_bytes(columns));
-            out.push((place, known.unwrap_or_else(new)));
+            solved.push((place, known.unwrap_or_else(new)));
         }
-        solve_lost(row, state, blocks, &at, &mut out);
-        for (place, block) in out {
+        let parts = solved.iter_mut().map(|(place, block)| (*place, &mut block[at.clone()]));
+        solve_lost(row, state, blocks, &at, &mut parts.collect::<SmallVec<[_; 2]>>());
+        for (place, block) in solved {
             blocks.put(place, block);
         }
     }
@@ -356,7 +399,7 @@ fn solve_lost(
     state: &RowState,
     known: &Blocks,
     at: &Range<usize>,
-    lost: &mut [(Place, Buffer)],
+    lost: &mut [(Place, &mut [u8])],
 ) {
     let mut data = by_exponent(row, state, known, at);
     let parity = |nth: usize| known.get(state.data_count + nth).map(|block| &block[at.clone()]);
@@ -366,14 +409,13 @@ fn solve_lost(
         ([], ..) => {}
         ([(_, one)], Some(p), _) => {
             data.push(p);
-            kernels.xor(&data, &mut one[at.clone()]);
+            kernels.xor(&data, one);
         }
         ([(place, one)], None, Some(q)) => {
-            kernels.recover_from_q(&data, exponent(*place), q, &mut one[at.clone()]);
+            kernels.recover_from_q(&data, exponent(*place), q, one);
         }
         ([(first, one), (second, other)], Some(p), Some(q)) => {
-            let out = [&mut one[at.clone()], &mut other[at.clone()]];
-            kernels.recover_two(&data, [*first, *second].map(exponent), p, q, out);
+            kernels.recover_two(&data, [*first, *second].map(exponent), p, q, [one, other]);
         }
         _ => panic!("a plan never reads less than it needs"),
     }

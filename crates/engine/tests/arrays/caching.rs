@@ -269,3 +269,17 @@ fn sizes_that_it_cannot_have_are_refused_with_those_it_can() {
     world.array().set("stripe_cache_size", "262144").unwrap();
     assert_eq!(value(&world, "stripe_cache_size"), 262_144);
 }
+
+#[test]
+fn a_lost_block_is_computed_where_it_was_asked_for() {
+    let mut world = world(5);
+    world.write_many(4);
+    world.fail(DATA_DISK);
+    let before = world.copied_bytes();
+    world.verify();
+    assert_eq!(world.copied_bytes(), before);
+    // With two blocks of a row lost, the other one is in the way.
+    world.fail(DATA_DISK + 1);
+    world.verify();
+    assert!(world.copied_bytes() > before);
+}
