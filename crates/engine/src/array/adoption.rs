@@ -9,12 +9,14 @@ use super::gather::Piece;
 use super::handover::Results;
 use super::round::Round;
 
+/// Most bytes of a round that takes others along: the first to be answered waits for all of them.
+const TAKEN_BYTES_MAX: usize = 1 << 20;
+
 impl ArrayLane {
     /// What a round that must wait writes, for the lane that may take it along.
     pub(super) fn offer(&self, round: &Round) -> Offer {
         let pieces = round.pieces.iter().map(|piece| self.to_give_piece(piece)).collect();
-        let most_bytes = self.row_shape().most_bytes();
-        Offer { pieces, bytes: round.bytes(), most_bytes }
+        Offer { pieces, bytes: round.bytes(), most_bytes: TAKEN_BYTES_MAX }
     }
 
     /// Runs a round with the writes that it takes along, which come after it. Their lanes hear what
