@@ -98,6 +98,16 @@ impl Patience {
         Self { micros }
     }
 
+    /// Doubled so many times, but no longer than `most`, unless that is shorter from the start.
+    pub(crate) fn doubled(self, times: u32, most: Self) -> Self {
+        if self == Self::FOREVER {
+            return self;
+        }
+        let micros = self.micros.saturating_mul(1 << times.min(31));
+        let most = if most == Self::FOREVER { u32::MAX } else { most.micros };
+        Self { micros: micros.min(most).max(self.micros) }
+    }
+
     /// When it is over for an I/O that starts `now`; `None` when it never is.
     #[inline]
     pub fn deadline(self, now: Time) -> Option<Time> {

@@ -63,7 +63,7 @@ fn replay(seed: u64, options: &Options) -> bool {
 }
 
 fn run_many(options: &Options) -> bool {
-    let (mut runs, mut failures, mut answered, mut refused) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let (mut runs, mut failures, mut answered, mut refused, mut lies) = (0_u64, 0_u64, 0, 0, 0);
     for seed in options.first.. {
         if !options.until_failure && runs == options.seeds {
             break;
@@ -73,6 +73,7 @@ fn run_many(options: &Options) -> bool {
             Some(outcome) => {
                 answered += outcome.answered;
                 refused += outcome.failed;
+                lies += outcome.lies;
             }
             None => failures += 1,
         }
@@ -80,7 +81,9 @@ fn run_many(options: &Options) -> bool {
             break;
         }
     }
-    println!("{runs} seeds, {failures} failed; {answered} requests, {refused} ended in errors");
+    println!(
+        "{runs} seeds, {failures} failed; {answered} requests, {refused} ended in errors; {lies} lies"
+    );
     failures == 0
 }
 

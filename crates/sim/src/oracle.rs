@@ -15,7 +15,8 @@ use crate::world::World;
 pub use layout::{Place, Row, Shape};
 pub use superblock::RawSuperblock;
 
-type Sector = [u8; SECTOR_BYTES];
+/// The bytes of a sector.
+pub type Sector = [u8; SECTOR_BYTES];
 
 /// A whole array, as its disks tell it.
 #[derive(Debug)]
@@ -148,7 +149,25 @@ impl<'a> RawArray<'a> {
         Ok(())
     }
 
-    fn read(&self, place: Place) -> Sector {
+    /// What each slot's member holds of the array.
+    pub fn content(&self) -> Vec<Vec<u8>> {
+        let content = |slot: usize| {
+            let (disk, start) = self.slots[slot];
+            let mut bytes = vec![0; self.shape.member_sectors[slot] as usize * SECTOR_BYTES];
+            self.world.disk(disk, |disk| disk.store.read(start, &mut bytes));
+            bytes
+        };
+        (0..self.slots.len()).map(content).collect()
+    }
+
+    /// Puts bytes in a place, behind everybody's back.
+    pub fn put(&self, place: Place, bytes: &[u8]) {
+        let (disk, sector) = self.raw(place);
+        self.world.change_disk(disk, |disk| disk.store.overwrite(sector, bytes));
+    }
+
+    /// What lies in a place.
+    pub fn read(&self, place: Place) -> Sector {
         let (disk, sector) = self.raw(place);
         let mut bytes = [0; SECTOR_BYTES];
         self.world.disk(disk, |disk| disk.store.read(sector, &mut bytes));

@@ -23,6 +23,18 @@ pub enum Trouble {
     Beyond,
 }
 
+/// How members lie and repair judges them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scrubs {
+    /// By the evidence, which no two liars agree to forge.
+    #[default]
+    ByEvidence,
+    /// Two members tell the same lie, so that the evidence names the wrong one.
+    ByForgedEvidence,
+    /// Data are always right, as md has it.
+    ByData,
+}
+
 /// What happens to the array besides requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
@@ -60,11 +72,13 @@ pub enum Happening {
     PowerCut,
     /// The wall clock is set.
     SetClock,
+    /// Members lie: bytes change behind everybody's back, and a scrub has to find out.
+    Lie,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -82,6 +96,7 @@ impl Happening {
         Self::Kill,
         Self::PowerCut,
         Self::SetClock,
+        Self::Lie,
     ];
 
     /// Whether it is bad for a member.
@@ -147,6 +162,8 @@ pub struct Settings {
     pub paths: u16,
     /// Fences of paths lie: the oracle must notice.
     pub lying_fences: bool,
+    /// How repair goes about lies: but for the first way, the oracle must notice.
+    pub scrubs: Scrubs,
     /// Keys that are set whenever the array has started.
     pub tuning: Vec<(&'static str, &'static str)>,
     /// Write-mostly and failfast, disk by disk; none where there are fewer.
@@ -200,6 +217,7 @@ impl Settings {
             happenings: [0; Happening::ALL.len()],
             paths: draw_paths(seed),
             lying_fences: false,
+            scrubs: Scrubs::ByEvidence,
             tuning: Vec::new(),
             flags: Vec::new(),
             write_behind: 0,
@@ -257,6 +275,10 @@ impl Settings {
 
     fn draw_happenings(&mut self, random: &mut Random) {
         for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
+            if happening == Happening::Lie {
+                *weight = draw_lies(self.seed, self.trouble);
+                continue;
+            }
             let share = if random.coin() { 0 } else { random.below(20) as u32 };
             let beyond = self.trouble == Trouble::Beyond;
             *weight = match happening {
@@ -301,6 +323,12 @@ fn draw_workers(seed: u64) -> u16 {
 /// Drawn apart, as workers are.
 fn draw_paths(seed: u64) -> u16 {
     *Random::new(seed ^ 0x7061_7468_7321_2121).pick(&[0, 0, 0, 2, 3])
+}
+
+/// Drawn apart, as workers are. Where members may be lost as well, nobody knows what is right.
+fn draw_lies(seed: u64, trouble: Trouble) -> u32 {
+    let weight = *Random::new(seed ^ 0x6c69_6172_7321_2121).pick(&[0, 0, 5, 20]);
+    if trouble == Trouble::Bearable { weight } else { 0 }
 }
 
 /// Drawn apart, as workers are. No write deadline is so short that a slow disk misses it.

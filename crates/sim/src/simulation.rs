@@ -5,6 +5,7 @@
 
 mod atlas;
 mod finale;
+mod lies;
 mod operator;
 mod requests;
 mod restart;
@@ -58,6 +59,8 @@ pub struct Simulation {
     thinking_until: Time,
     /// The array has lost more than it bears, and said so.
     broken: bool,
+    /// Places where members lied so far.
+    lies: u64,
 }
 
 /// What a run was, when nothing was wrong.
@@ -73,6 +76,8 @@ pub struct Outcome {
     pub failed: u64,
     /// Whether the oracle saw the array whole at the end.
     pub judged: bool,
+    /// Places where members lied.
+    pub lies: u64,
 }
 
 /// What is wrong.
@@ -121,6 +126,9 @@ pub enum Failure {
         /// How many.
         sectors: u64,
     },
+    /// A check does not name the liars, or a repair does not mend them and nothing else.
+    #[error("a scrub {0}")]
+    Scrub(String),
     /// The engine calls a member bad that is not.
     #[error("{disk} was failed without cause")]
     Kicked {
@@ -195,6 +203,7 @@ impl Simulation {
             random,
             thinking_until: Time::ZERO,
             broken: false,
+            lies: 0,
             settings,
             world,
         };

@@ -27,10 +27,12 @@ fn beyond_it_requests_fail_and_what_is_read_is_right() {
 }
 
 /// Seeds that found something once, and what. A change to what a seed draws makes them ordinary ones.
-const FOUND: [(u64, &str); 4] = [
+const FOUND: [(u64, &str); 6] = [
     (1575, "a write planned anew for ever, for views moved faster than a slow member read"),
     (2207, "a discard left garbage on a member that came after the start and reads no zeroes"),
     (3839, "as 1575"),
+    (5193, "a member that got late after a check had read it made the row look less than whole"),
+    (5227, "a member slower than the read deadline kept a rebuild from its end"),
     (4796, "a lane read the old block from a failed member that another lane had passed over"),
 ];
 

@@ -41,6 +41,8 @@ pub struct ArrayLane {
     pub(super) direct_reads: DirectReads,
     pub(super) gather: Gather,
     pub(super) handover: LaneHandover,
+    /// How often the sync task on this lane has doubled its patience.
+    sync_doublings: Cell<u32>,
     left: Cell<bool>,
 }
 
@@ -74,6 +76,7 @@ impl ArrayLane {
             direct_reads: DirectReads::default(),
             gather: Gather::default(),
             handover: LaneHandover::on_node(node),
+            sync_doublings: Cell::new(0),
             left: Cell::new(false),
         });
         let follower = this.clone();
@@ -275,6 +278,33 @@ impl ArrayLane {
         self.lane.io(MemberIo { member: member.id, op, patience })
     }
 
+    /// How long a sync task waits for a read under its claim.
+    pub(super) fn sync_read_patience(&self) -> Patience {
+        let settings = &self.array.settings;
+        settings.read_patience().doubled(self.sync_doublings.get(), settings.write_patience())
+    }
+
+    /// Sets how often that is doubled: a member that always answers, and always late, must not keep a
+    /// sync task from its end.
+    pub(super) fn set_sync_doublings(&self, doublings: u32) {
+        self.sync_doublings.set(doublings);
+    }
+
+    pub(super) fn sync_doublings(&self) -> u32 {
+        self.sync_doublings.get()
+    }
+
+    /// Reads a member for a sync task, which waits under its claim.
+    pub(super) fn read_member_for_sync(
+        &self,
+        member: &MemberView,
+        sector: u64,
+        into: ReadInto,
+    ) -> Io<'_> {
+        let op = IoOp::Read { sector: member.data_offset + sector, into };
+        self.lane.io(MemberIo { member: member.id, op, patience: self.sync_read_patience() })
+    }
+
     /// Reads a member for as long as that takes, or until the array does without it: nothing then.
     pub(super) async fn read_patiently(
         &self,
@@ -336,9 +366,9 @@ impl ArrayLane {
         member: &MemberView,
         sector: u64,
         into: ReadInto,
+        patience: Patience,
     ) -> Result<IoDone, Io<'_>> {
         let op = IoOp::Read { sector: member.data_offset + sector, into };
-        let patience = self.array.settings.read_patience();
         self.try_io(MemberIo { member: member.id, op, patience })
     }
 

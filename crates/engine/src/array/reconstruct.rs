@@ -187,6 +187,10 @@ impl ArrayLane {
         let view = self.view();
         let length = columns_bytes(columns);
         let waits = unread.waits();
+        let patience = match unread.is_of_sync() {
+            true => self.sync_read_patience(),
+            false => self.array.settings.read_patience(),
+        };
         let mut complete = true;
         let mut ended = |place: Place, member: MemberId, done: IoDone, blocks: &mut Blocks| {
             if let Err(error) = done.result {
@@ -213,7 +217,7 @@ impl ArrayLane {
                 ended(span.place, member.id, done.unwrap_or_else(gone), blocks);
                 continue;
             }
-            match self.try_read_member(member, sector, into) {
+            match self.try_read_member(member, sector, into, patience) {
                 Ok(done) => ended(span.place, member.id, done, blocks),
                 Err(io) => under_way.push((span.place, member.id, io)),
             }

@@ -86,6 +86,7 @@ impl SyncTask {
             mismatch_sectors: Cell::new(0),
             mismatches: RefCell::default(),
         });
+        port.set_sync_doublings(0);
         for _ in 0..WINDOWS {
             let (task, port) = (task.clone(), port.clone());
             port.lane.clone().spawn(async move { task.work(&port).await });
@@ -162,9 +163,15 @@ impl SyncTask {
         window: &Range<u64>,
     ) -> Result<Found, WindowError> {
         loop {
+            let doublings = port.sync_doublings();
+            let given_up = port.sync_read_patience().deadline(port.lane.backend().now());
             let result = window::run(port, geometry, &self.kind, window).await;
             if !matches!(result, Err(WindowError::Late)) || self.cancelled.get() {
                 return result;
+            }
+            let waited = given_up.is_some_and(|when| port.lane.backend().now() >= when);
+            if waited && port.sync_doublings() == doublings {
+                port.set_sync_doublings(doublings + 1);
             }
             port.lane.sleep_until(port.lane.backend().now() + LATE_MEMBER_AGAIN).await;
         }

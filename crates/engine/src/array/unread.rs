@@ -61,6 +61,11 @@ impl Unread {
         Self { waiting: Waiting::Never, ..Self::default() }
     }
 
+    /// Whether it is a sync task that asks.
+    pub(super) fn is_of_sync(&self) -> bool {
+        self.waiting == Waiting::Never
+    }
+
     /// Whether members that let reads pass their deadlines are asked all the same.
     pub(super) fn waits(&self) -> bool {
         self.waiting == Waiting::Now

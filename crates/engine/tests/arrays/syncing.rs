@@ -153,6 +153,27 @@ fn the_user_decides_which_of_two_mirrors_is_right() {
     assert_eq!(world.command(order).unwrap_err(), CommandError::NoCopies);
 }
 
+/// Members 0 and 1 of this RAID10 have the same chunks, members 2 and 3 others: of those the user said
+/// nothing.
+#[test]
+fn a_trusted_member_decides_only_where_it_has_a_copy() {
+    let mut world = World::synced(Setup::new(shapes::RAID10, 145));
+    world.write_many(5);
+    let data = world.disks.data().start as usize * SECTOR;
+    for liar in [1, 3] {
+        world.disks.disk(liar).bytes[data + 4 * SECTOR + 3] ^= 1;
+    }
+    let other: Vec<Vec<u8>> =
+        [2, 3].map(|disk| world.disks.disk(disk).bytes[data..].to_vec()).into();
+    let member = world.disks.id(0);
+    world.repair_by(Undecided::ByMember(member));
+    let bytes = |disk: usize| world.disks.disk(disk).bytes[data..].to_vec();
+    assert!(bytes(0) == bytes(1), "the trusted copy is believed");
+    assert!([bytes(2), bytes(3)] == other[..], "nobody said what is right there");
+    world.check();
+    assert_eq!(world.status().mismatches.undecidable, 1);
+}
+
 /// A row that lacks a member, or that resync has not reached, proves nothing.
 #[test]
 fn nobody_is_named_on_a_row_that_is_not_whole() {

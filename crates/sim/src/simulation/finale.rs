@@ -3,6 +3,7 @@
 use mdspace_engine::status::{MemberStatus, SyncAction};
 
 use crate::oracle::RawArray;
+use crate::settings::Happening;
 
 use super::{Failure, Outcome, Simulation};
 
@@ -21,6 +22,7 @@ impl Simulation {
             answered: self.pending.answered,
             failed: self.pending.failed,
             judged,
+            lies: self.lies,
         })
     }
 
@@ -28,6 +30,9 @@ impl Simulation {
     fn end_whole(&mut self) -> Result<(), Failure> {
         self.drain()?;
         self.make_whole()?;
+        if self.settings.happenings[Happening::Lie as usize] > 0 {
+            self.lie()?;
+        }
         self.read_everything()?;
         self.check_everything()?;
         self.shut_down()?;
@@ -90,7 +95,7 @@ impl Simulation {
 
     /// Whether the log of a member that takes part lists bad blocks: mended disks take what a repair
     /// writes there.
-    fn lists_bad_blocks(&self) -> bool {
+    pub(super) fn lists_bad_blocks(&self) -> bool {
         let status = self.operator.status.as_ref();
         let lists = |member: &MemberStatus| member.slot.is_some() && member.bad_ranges > 0;
         status.is_none_or(|status| status.members.iter().any(lists))

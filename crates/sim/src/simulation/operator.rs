@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError, Reply, Undecided};
-use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction, SyncEnd};
 use mdspace_engine::time::Time;
 
 use crate::disk::DiskIndex;
@@ -267,6 +267,32 @@ impl Simulation {
 
     pub(super) fn repair(&mut self) {
         self.order(What::Repair, Action::Repair(Undecided::Leave));
+    }
+
+    /// Has everything checked or repaired, whatever is found, and waits until that has ended. None
+    /// where it did not run to its end.
+    pub(super) fn scrub(&mut self, action: Action) -> Result<Option<ArrayStatus>, Failure> {
+        let (what, word) = match action {
+            Action::Check => (What::Check, SyncAction::Check),
+            _ => (What::Repair, SyncAction::Repair),
+        };
+        (self.operator.expects_none, self.operator.checking) = (false, None);
+        self.order(what, action);
+        let ordered = |this: &mut Self| this.operator.orders.iter().any(|o| o.what == what);
+        self.step_until("the order to scrub", |this| !ordered(this))?;
+        let status = self.idle_status()?;
+        let ended = (status.sync.last_action, status.sync.last_end);
+        Ok(Some(status).filter(|_| ended == (word, Some(SyncEnd::Complete))))
+    }
+
+    /// The status at a moment from now on at which no sync task runs.
+    pub(super) fn idle_status(&mut self) -> Result<ArrayStatus, Failure> {
+        let since = self.world.now();
+        let idle = |status: &ArrayStatus| !status.sync.action.runs();
+        self.step_until("the end of all sync", |this| {
+            this.operator.status_asked > since && this.operator.status.as_ref().is_some_and(idle)
+        })?;
+        Ok(self.operator.status.clone().expect("just seen"))
     }
 
     /// Stops the array and waits until it is stopped.

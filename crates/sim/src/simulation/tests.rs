@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::disk::Mishap;
+use crate::settings::{Happening, Scrubs};
 
 /// A run without troubles, in which something is written and read.
 fn calm(seed: u64, level: i32) -> Settings {
@@ -110,4 +111,55 @@ fn writes_that_land_late_are_noticed_if_nothing_holds_newer_ones_back() {
     let noticed = seeds.filter(|&seed| run(over_paths(seed, true)).is_err()).count();
     assert!(noticed > 0, "an oracle that cannot fail proves nothing");
     println!("{noticed} of 40 runs with lying fences were noticed");
+}
+
+/// Late and answering, late and answering: what needs that member goes on all the same.
+#[test]
+fn a_member_slower_than_the_read_deadline_keeps_no_check_from_its_end() {
+    for level in [1, 5, 6, 10] {
+        let mut settings = calm(9, level);
+        settings.tuning = vec![("read_deadline", "0.001"), ("write_deadline", "10")];
+        settings.habits.depth = 1;
+        settings.disks[1].latency.least = Duration::from_millis(20);
+        let outcome = run(settings).unwrap_or_else(|failure| panic!("{level}: {failure}"));
+        assert!(outcome.judged, "{outcome:?}");
+    }
+}
+
+/// A run in which members lie all the time.
+fn lying(seed: u64, level: i32, scrubs: Scrubs) -> Settings {
+    let mut settings = calm(seed, level);
+    settings.happenings[Happening::Lie as usize] = 1;
+    settings.calm_requests = 20;
+    settings.scrubs = scrubs;
+    settings
+}
+
+#[test]
+fn members_that_lie_are_named_and_mended_or_left_alone() {
+    for level in [1, 4, 5, 6, 10] {
+        for seed in 0..8 {
+            let outcome = run(lying(seed, level, Scrubs::ByEvidence));
+            let outcome =
+                outcome.unwrap_or_else(|failure| panic!("level {level}, seed {seed}: {failure}"));
+            assert!(outcome.judged && outcome.lies > 0, "level {level}, seed {seed}: {outcome:?}");
+        }
+    }
+}
+
+/// The negative controls of the rule of evidence: two members that agree on a lie, and md's rule, by
+/// which what lies in the place of data is true.
+#[test]
+fn a_repair_by_other_rules_than_the_evidence_is_noticed() {
+    for scrubs in [Scrubs::ByForgedEvidence, Scrubs::ByData] {
+        for level in [1, 6] {
+            let noticed = (0..8).filter(|&seed| {
+                let result = run(lying(seed, level, scrubs));
+                assert!(matches!(result, Ok(_) | Err(Failure::Scrub(_))), "{result:?}");
+                result.is_err()
+            });
+            let noticed = noticed.count();
+            assert!(noticed > 3, "level {level}, {scrubs:?}: only {noticed} of 8 were noticed");
+        }
+    }
 }

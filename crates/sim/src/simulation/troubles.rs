@@ -57,6 +57,7 @@ impl Simulation {
             Happening::PowerCut if self.may_crash() => return self.cut_power(),
             Happening::Kill | Happening::PowerCut => {}
             Happening::SetClock => self.set_clock(),
+            Happening::Lie => return self.lie(),
         }
         Ok(())
     }

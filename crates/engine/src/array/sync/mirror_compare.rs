@@ -7,7 +7,7 @@ use crate::lane::join_all;
 use crate::memory::Buffer;
 use crate::status::Mismatch;
 
-use super::super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range};
+use super::super::array_lane::{ArrayLane, SECTOR_BYTES};
 use super::super::claims::Mode;
 use super::super::command::Undecided;
 use super::super::member_writes::whole_buffer;
@@ -82,7 +82,7 @@ async fn compare(
                 let is_other = *block != *model;
                 differs |= is_other;
                 if is_other && mends {
-                    let wanted = verdict.wanted(port, kind, sector, &model, &block);
+                    let wanted = verdict.wanted(port, &model, &block);
                     match *wanted == *block {
                         true => port.recycle(Some(wanted)),
                         false => write_copy(port, &mut writes, &piece, wanted),
@@ -146,6 +146,8 @@ struct Verdict {
     places: Vec<Mismatch>,
     /// What is right where the first copy is not.
     outvoted: Vec<(Range<usize>, Vec<u8>)>,
+    /// Where nobody can tell what is right, nor has the user.
+    left: Vec<Range<usize>>,
 }
 
 impl Verdict {
@@ -158,21 +160,10 @@ impl Verdict {
     }
 
     /// What a copy is to hold: each keeps what nobody can tell to be wrong.
-    fn wanted(
-        &self,
-        port: &ArrayLane,
-        kind: &SyncKind,
-        sector: u64,
-        model: &Buffer,
-        block: &Buffer,
-    ) -> Buffer {
+    fn wanted(&self, port: &ArrayLane, model: &Buffer, block: &Buffer) -> Buffer {
         let mut copy = copy_of(port, model);
-        if *kind == SyncKind::Repair(Undecided::Leave) {
-            for place in self.places.iter().filter(|place| place.liar.is_none()) {
-                let length = place.member_sectors.end - place.member_sectors.start;
-                let at = byte_range(place.array_sector - sector, length);
-                copy[at.clone()].copy_from_slice(&block[at]);
-            }
+        for at in &self.left {
+            copy[at.clone()].copy_from_slice(&block[at.clone()]);
         }
         copy
     }
@@ -210,8 +201,13 @@ fn judge(port: &ArrayLane, sector: u64, kind: &SyncKind, found: &[Copied]) -> Ve
             }
             _ => None,
         };
-        if let Some(right) = right {
-            verdict.outvoted.push((bytes.clone(), copies[right].1[bytes].to_vec()));
+        match right {
+            Some(right) => verdict.outvoted.push((bytes.clone(), copies[right].1[bytes].to_vec())),
+            // A member that has no copy here decides nothing.
+            None if liar.is_none() && *kind != SyncKind::Repair(Undecided::ByData) => {
+                verdict.left.push(bytes);
+            }
+            None => {}
         }
     }
     verdict

@@ -123,7 +123,7 @@ pub(super) async fn read(port: &ArrayLane, piece: &Piece) -> Copied {
     let bytes = byte_range(0, piece.sectors);
     let buffer = port.lane.backend().allocate(bytes.len());
     let into = ReadInto::Buffer(buffer, bytes);
-    let done = port.read_member(member, piece.member_sector, into).await;
+    let done = port.read_member_for_sync(member, piece.member_sector, into).await;
     let Err(error) = done.result else {
         return Copied::Block(*piece, done.buffer.expect("a finished read returns its buffer"));
     };

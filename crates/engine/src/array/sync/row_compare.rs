@@ -69,9 +69,9 @@ impl<'a> Comparison<'a> {
         kind: &'a SyncKind,
     ) -> Result<Self, WindowError> {
         let mut unread = Unread::of_sync();
-        let blocks = read_whole(port, map, row, columns, &mut unread).await?;
+        // It is judged by what was read, whoever is late or lost by now.
+        let (blocks, state) = read_whole(port, map, row, columns, &mut unread).await?;
         let view = port.view();
-        let state = row_state(&view, map, row, columns, &unread);
         let length = columns_bytes(columns);
         let (p, q) = port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length);
         Ok(Self {
@@ -276,7 +276,7 @@ async fn read_whole(
     row: &Row,
     columns: &Columns,
     unread: &mut Unread,
-) -> Result<Blocks, WindowError> {
+) -> Result<(Blocks, RowState), WindowError> {
     loop {
         // What is compared must be read: nobody answers for a late member here.
         if unread.any_late() || port.with_view(ArrayView::any_late) {
@@ -295,7 +295,7 @@ async fn read_whole(
         let mut blocks = Blocks::default();
         if port.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
             port.solve_all(row, &state, columns, &mut blocks);
-            return Ok(blocks);
+            return Ok((blocks, state));
         }
     }
 }
