@@ -26,6 +26,7 @@ use crate::backend::{Backend, IoDone, IoError, MemberIo, Submitted, Ticket};
 use crate::time::Time;
 
 pub(crate) use join::{first_of, join_all};
+pub(crate) use ops::Passage;
 pub use ops::{Io, OpOwner};
 pub use remote::{Notify, Remote};
 pub use timers::Sleep;
@@ -190,15 +191,10 @@ impl Lane {
         }
     }
 
-    /// For a backend that answers an I/O with others of this lane: keeps the ticket of the one that is
-    /// being submitted, before the first of them is started.
-    pub(crate) fn hold(&self, ticket: Ticket) {
-        self.ops.borrow_mut().hold(ticket);
-    }
-
-    /// The I/O whose ticket was held is done at once after all.
-    pub(crate) fn let_go(&self, ticket: Ticket) {
-        self.ops.borrow_mut().let_go(ticket);
+    /// For a backend that answers an I/O by another one under the same ticket, just started: its end
+    /// goes through `passage` first.
+    pub(crate) fn passes(&self, ticket: Ticket, passage: Rc<dyn Passage>, tag: u64) {
+        self.ops.borrow_mut().add_passage(ticket, passage, tag);
     }
 
     /// A future that ends at `when`.
@@ -233,8 +229,16 @@ impl Lane {
     }
 
     /// Takes the end of an I/O from the backend's driver.
-    pub fn complete(&self, ticket: Ticket, done: IoDone) {
-        let finished = self.ops.borrow_mut().finish(ticket, done);
+    pub fn complete(&self, ticket: Ticket, mut done: IoDone) {
+        let finished = loop {
+            let mut ops = self.ops.borrow_mut();
+            let Some((passage, tag)) = ops.take_passage(ticket) else {
+                break ops.finish(ticket, done);
+            };
+            drop(ops);
+            let Some(passed) = passage.pass(tag, done) else { return };
+            done = passed;
+        };
         match finished {
             ops::Finished::Wake(task) => self.tasks.borrow_mut().wake(task),
             ops::Finished::Direct { owner, tag, done } => owner.done(tag, done),

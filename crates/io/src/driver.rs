@@ -326,8 +326,9 @@ impl Backend for Driver {
         };
         let ended = at_once::answer(self, &device.member, &mut io.op);
         if ended.is_none()
-            && let Some(paths) = device.paths().cloned()
+            && let Some(paths) = device.paths().filter(|paths| paths.may_be_at_once())
         {
+            let paths = paths.clone();
             drop(devices);
             return paths.at_once(io);
         }
@@ -335,13 +336,21 @@ impl Backend for Driver {
     }
 
     fn submit(&self, ticket: Ticket, mut io: MemberIo) -> Submitted {
-        if let Some(result) = self.at_once(&mut io) {
-            return Submitted::Done(IoDone { result, buffer: io.op.into_buffer() });
-        }
         let mut devices = self.devices.borrow_mut();
-        let device = devices.find(io.member, &self.queue, &self.lane);
-        let device = device.expect("what is not refused is known").clone();
+        let ended = match devices.find(io.member, &self.queue, &self.lane) {
+            Some(device) => match at_once::answer(self, &device.member, &mut io.op) {
+                Some(result) => Err(result),
+                None => Ok(device.clone()),
+            },
+            None => Err(Err(io_error(libc::ENODEV))),
+        };
         drop(devices);
+        let device = match ended {
+            Ok(device) => device,
+            Err(result) => {
+                return Submitted::Done(IoDone { result, buffer: io.op.into_buffer() });
+            }
+        };
         if let Some(paths) = device.paths() {
             return paths.submit(ticket, io);
         }

@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use smallvec::SmallVec;
+
 use crate::backend::{IoDone, Ticket};
 use crate::memory::Buffer;
 
@@ -17,10 +19,22 @@ pub trait OpOwner {
     fn done(self: Rc<Self>, tag: u64, done: IoDone);
 }
 
+/// Sees the end of an I/O before whoever asked for it: what answers it by another one.
+pub(crate) trait Passage {
+    /// The I/O that was passed on with `tag` ended so. `None`: it goes on, and will end again.
+    fn pass(self: Rc<Self>, tag: u64, done: IoDone) -> Option<IoDone>;
+}
+
+/// Usually one: a device over paths whose paths are such devices has more.
+type Passages = SmallVec<[(Rc<dyn Passage>, u64); 1]>;
+
 #[derive(Default)]
 pub(super) struct Ops {
     slots: Vec<OpSlot>,
     free: Vec<u32>,
+    /// By slot, what an I/O's end goes through first, the innermost in front. Empty where nothing ever
+    /// is passed on.
+    passages: Vec<Passages>,
 }
 
 struct OpSlot {
@@ -30,8 +44,6 @@ struct OpSlot {
 
 enum OpState {
     Free,
-    /// Taken for an I/O that is made of others, which its backend starts first.
-    Held,
     Waiting(Option<TaskSlot>),
     Done(IoDone),
     Direct(Rc<dyn OpOwner>, u64),
@@ -59,34 +71,28 @@ impl Ops {
 
     /// Takes note that the I/O with the next ticket is under way.
     pub(super) fn begin(&mut self, ticket: Ticket) {
-        if ticket != self.next() {
-            return self.begin_held(ticket);
-        }
+        assert!(ticket == self.next(), "nothing is started in between");
         if self.free.pop().is_none() {
             self.slots.push(OpSlot { generation: 0, state: OpState::Free });
         }
         self.slots[ticket.slot as usize].state = OpState::Waiting(None);
     }
 
-    #[cold]
-    fn begin_held(&mut self, ticket: Ticket) {
-        let entry = self.slot(ticket);
-        assert!(matches!(entry.state, OpState::Held), "nothing was started in between");
-        entry.state = OpState::Waiting(None);
+    /// The end of an I/O goes through `passage` before whatever it goes through already.
+    #[inline]
+    pub(super) fn add_passage(&mut self, ticket: Ticket, passage: Rc<dyn Passage>, tag: u64) {
+        let slot = ticket.slot as usize;
+        if self.passages.len() <= slot {
+            self.passages.resize_with(slot + 1, SmallVec::new);
+        }
+        self.passages[slot].push((passage, tag));
     }
 
-    /// Keeps the next ticket for the I/O that is being submitted: its backend will start others.
-    pub(super) fn hold(&mut self, ticket: Ticket) {
-        self.begin(ticket);
-        self.slot(ticket).state = OpState::Held;
-    }
-
-    /// That I/O was done at once.
-    pub(super) fn let_go(&mut self, ticket: Ticket) {
-        let entry = self.slot(ticket);
-        assert!(matches!(entry.state, OpState::Held), "only what is held is let go");
-        entry.state = OpState::Free;
-        self.free.push(ticket.slot);
+    /// What the end of an I/O goes through next.
+    #[inline]
+    pub(super) fn take_passage(&mut self, ticket: Ticket) -> Option<(Rc<dyn Passage>, u64)> {
+        let passages = self.passages.get_mut(ticket.slot as usize)?;
+        if passages.len() < 2 { passages.pop() } else { Some(passages.remove(0)) }
     }
 
     /// As [`begin`](Self::begin), with an owner who takes the end.
@@ -121,7 +127,7 @@ impl Ops {
                 self.release(ticket);
                 Finished::Abandoned(done.buffer)
             }
-            OpState::Free | OpState::Held | OpState::Done(_) => panic!("a ticket completes once"),
+            OpState::Free | OpState::Done(_) => panic!("a ticket completes once"),
         }
     }
 
@@ -147,8 +153,10 @@ impl Ops {
         None
     }
 
-    /// Leaves every direct I/O in flight to the backend, and gives the owners.
+    /// Leaves every direct I/O in flight to the backend, and gives the owners. What passes ends on hears
+    /// of none any more.
     pub(super) fn disown(&mut self) -> Vec<Rc<dyn OpOwner>> {
+        self.passages.clear();
         let mut owners = Vec::new();
         for entry in &mut self.slots {
             if matches!(entry.state, OpState::Direct(..))

@@ -57,46 +57,45 @@ impl Kept {
     /// Keeps what is needed of `op` to ask again. A path behind a network (`remote`) may hold a
     /// write's memory for longer than the request lasts: it shares it.
     #[inline]
-    pub(super) fn of(op: IoOp, remote: bool) -> (IoOp, Self) {
+    pub(super) fn of(op: &mut IoOp, remote: bool) -> Self {
         match op {
-            IoOp::Read { sector, into: ReadInto::Buffer(buffer, range) } => {
-                let kept = Self::ReadBuffer { sector, range: range.clone() };
-                (IoOp::Read { sector, into: ReadInto::Buffer(buffer, range) }, kept)
+            IoOp::Read { sector, into: ReadInto::Buffer(_, range) } => {
+                Self::ReadBuffer { sector: *sector, range: range.clone() }
             }
             IoOp::Read { sector, into: ReadInto::Sink(sink, range) } => {
-                let kept = Self::ReadSink { sector, sink: sink.clone(), range: range.clone() };
-                (IoOp::Read { sector, into: ReadInto::Sink(sink, range) }, kept)
+                Self::ReadSink { sector: *sector, sink: sink.clone(), range: range.clone() }
             }
-            IoOp::Write { sector, from, fua } => Self::of_write(sector, from, fua, remote),
-            IoOp::Flush => (IoOp::Flush, Self::Flush),
+            IoOp::Write { sector, from, fua } => Self::of_write(*sector, from, *fua, remote),
+            IoOp::Flush => Self::Flush,
             IoOp::Discard { sector, sectors } => {
-                (IoOp::Discard { sector, sectors }, Self::Discard { sector, sectors })
+                Self::Discard { sector: *sector, sectors: *sectors }
             }
             IoOp::WriteZeroes { sector, sectors, fua } => {
-                let kept = Self::WriteZeroes { sector, sectors, fua };
-                (IoOp::WriteZeroes { sector, sectors, fua }, kept)
+                Self::WriteZeroes { sector: *sector, sectors: *sectors, fua: *fua }
             }
         }
     }
 
-    fn of_write(sector: u64, from: WriteFrom, fua: bool, remote: bool) -> (IoOp, Self) {
-        let kept = match from {
-            WriteFrom::Buffer(buffer, range) if !remote => {
-                let kept = Self::WriteBuffer { sector, range: range.clone(), fua };
-                let from = WriteFrom::Buffer(buffer, range);
-                return (IoOp::Write { sector, from, fua }, kept);
+    fn of_write(sector: u64, from: &mut WriteFrom, fua: bool, remote: bool) -> Self {
+        match from {
+            WriteFrom::Buffer(_, range) if !remote => {
+                Self::WriteBuffer { sector, range: range.clone(), fua }
             }
-            WriteFrom::Buffer(buffer, range) => {
-                Self::WriteShared { sector, buffer: Rc::new(buffer), range, fua, owned: true }
+            WriteFrom::Buffer(..) => {
+                let WriteFrom::Buffer(buffer, range) = take(from) else { unreachable!("seen") };
+                let buffer = Rc::new(buffer);
+                *from = WriteFrom::Shared(buffer.clone(), range.clone());
+                Self::WriteShared { sector, buffer, range, fua, owned: true }
             }
             WriteFrom::Shared(buffer, range) => {
+                let (buffer, range) = (buffer.clone(), range.clone());
                 Self::WriteShared { sector, buffer, range, fua, owned: false }
             }
-            WriteFrom::Source(source, range) => Self::WriteSource { sector, source, range, fua },
-            WriteFrom::Gather(parts) => Self::WriteGather { sector, parts, fua },
-        };
-        let op = kept.again(None).expect("shared memory can be written from again");
-        (op, kept)
+            WriteFrom::Source(source, range) => {
+                Self::WriteSource { sector, source: source.clone(), range: range.clone(), fua }
+            }
+            WriteFrom::Gather(parts) => Self::WriteGather { sector, parts: parts.clone(), fua },
+        }
     }
 
     /// The same request once more. `buffer` is what came back of a request with a buffer of its own;
@@ -174,7 +173,13 @@ impl Kept {
     }
 }
 
+/// Leaves a write of nothing behind.
+fn take(from: &mut WriteFrom) -> WriteFrom {
+    std::mem::replace(from, WriteFrom::Gather(Vec::new()))
+}
+
 /// The sectors that an operation changes.
+#[inline]
 pub(super) fn written_by(op: &IoOp) -> Option<Range<u64>> {
     match op {
         IoOp::Read { .. } | IoOp::Flush => None,

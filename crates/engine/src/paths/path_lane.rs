@@ -1,32 +1,29 @@
 //! A multipath device on one lane: requests in, I/Os of its paths out.
 
+mod request;
+
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use crate::backend::{
     IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, Submitted, Ticket,
 };
-use crate::lane::{Lane, LaneId, OpOwner, first_of};
+use crate::lane::{Lane, LaneId, Passage};
 use crate::memory::Buffer;
 use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
+use request::Request;
+
 use super::kept::{Kept, written_by};
-use super::late::LateId;
-use super::selector::{Chooser, Counted, LaneCounters};
+use super::selector::{Began, Chooser, LaneCounters};
 use super::table::Selector;
 use super::view::{Usable, View};
 use super::{Paths, watch};
 
-/// How often a request is tried over each path at most: one that fails over all of them, again and
-/// again as they come back, is what is wrong itself.
-const TRIES_A_PATH: usize = 3;
-
-/// Errno of a device that is gone (ENODEV), and of a request that took too long (ETIMEDOUT).
+/// Errno of a device that is gone.
 const ENODEV: i32 = 19;
-const ETIMEDOUT: i32 = 110;
 
 /// The device's part on one lane.
 pub struct PathLane {
@@ -36,8 +33,10 @@ pub struct PathLane {
     view: RefCell<Arc<View>>,
     chooser: Chooser,
     counters: Arc<LaneCounters>,
-    /// Requests that went straight to a path, by tag.
-    direct: RefCell<Slots>,
+    /// Requests that went straight to a path, by their tickets' slots.
+    direct: RefCell<Vec<Option<Direct>>>,
+    /// When these began, where the selector wants to know.
+    began: RefCell<Vec<Option<Began>>>,
     /// Requests without an answer.
     in_flight: Cell<usize>,
     /// Those of them that need more than one path, or time.
@@ -50,12 +49,6 @@ pub struct PathLane {
     waits: Cell<bool>,
 }
 
-#[derive(Default)]
-struct Slots {
-    slots: Vec<Option<Direct>>,
-    free: Vec<usize>,
-}
-
 /// A request that a path has.
 struct Direct {
     ticket: Ticket,
@@ -64,27 +57,24 @@ struct Direct {
     chosen: Chosen,
 }
 
+/// A path for a request of so many bytes.
 #[derive(Clone, Copy)]
 struct Chosen {
     path: usize,
     member: MemberId,
     remote: bool,
-    selector: Selector,
-    counted: Counted,
+    bytes: u64,
+    /// The selector, if it chooses by times.
+    timed_by: Option<Selector>,
 }
 
-/// A request that needs more than one path, or time.
-struct Request {
-    ticket: Ticket,
-    deadline: Option<Time>,
-    kept: Kept,
-    /// The buffer that came with it, unless a path has it.
-    buffer: Option<Buffer>,
-    /// Writes of its own that were not answered.
-    own: Vec<LateId>,
-    /// Paths that said that the device cannot do it.
-    answered: Vec<usize>,
-    error: IoError,
+impl Chosen {
+    #[inline]
+    fn new(selector: Selector, usable: &Usable, bytes: u64) -> Self {
+        let &Usable { path, member, remote, .. } = usable;
+        let timed_by = selector.takes_times().then_some(selector);
+        Self { path, member, remote, bytes, timed_by }
+    }
 }
 
 /// What an error says.
@@ -110,6 +100,7 @@ impl PathLane {
             chooser: Chooser::new(lane.id(), count),
             counters,
             direct: RefCell::default(),
+            began: RefCell::default(),
             in_flight: Cell::new(0),
             slow: RefCell::default(),
             cancelled: RefCell::default(),
@@ -125,19 +116,28 @@ impl PathLane {
         self.in_flight.get()
     }
 
+    /// Whether its paths may do an I/O on the spot.
+    #[inline]
+    pub fn may_be_at_once(&self) -> bool {
+        !self.waits.get()
+    }
+
     /// Does an I/O of the device on the spot, where its paths need no waiting. `None`, with nothing
     /// done: it must be submitted.
     pub fn at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
-        if self.waits.get() || self.is_barred(&io.op) {
-            return None;
-        }
         let lane = self.lane.upgrade()?;
-        let bytes = io.op.bytes() as u64;
-        let (device, chosen) = (io.member, self.choose(&lane, bytes, &[])?);
-        io.member = chosen.member;
+        let chosen = self.choose_for(&lane, &io.op)?;
+        let timed = chosen.timed_by.is_some();
+        let began = if timed { self.count_begin(&lane, &chosen) } else { None };
+        let device = std::mem::replace(&mut io.member, chosen.member);
         let ended = lane.backend().at_once(io);
         io.member = device;
-        self.count_end(&lane, &chosen, ended == Some(Ok(())));
+        let good = ended == Some(Ok(()));
+        match timed {
+            true => self.count_end(&lane, &chosen, began, good),
+            false if good => self.chooser.count_done(chosen.path, chosen.bytes, &self.counters),
+            false => {}
+        }
         // Paths that are files or networks never answer on the spot: not asked again.
         self.waits.set(ended.is_none());
         // An error is for a task to deal with.
@@ -150,29 +150,28 @@ impl PathLane {
             return Submitted::Done(refused(io.op));
         };
         self.in_flight.set(self.in_flight.get() + 1);
-        let MemberIo { op, patience, .. } = io;
-        let chosen = match self.is_barred(&op) {
-            true => None,
-            false => self.choose(&lane, op.bytes() as u64, &[]),
-        };
-        let Some(chosen) = chosen else {
+        let MemberIo { mut op, patience, .. } = io;
+        let Some(chosen) = self.choose_for(&lane, &op) else {
             return self.submit_slowly(&lane, ticket, patience, op);
         };
+        let began = self.count_begin(&lane, &chosen);
         let for_path = self.patience(&chosen, &op, patience);
-        let (op, kept) = Kept::of(op, chosen.remote);
+        let kept = Kept::of(&mut op, chosen.remote);
         let direct = Direct { ticket, patience, kept, chosen };
-        let tag = self.direct.borrow_mut().add(direct);
-        let owner: Rc<dyn OpOwner> = self.clone();
         let io = MemberIo { member: chosen.member, op, patience: for_path };
-        // The path's I/O has a ticket of its own.
-        lane.hold(ticket);
-        let Some(done) = lane.io_direct(io, &owner, tag) else { return Submitted::Pending };
-        match self.end_direct(&lane, tag, done) {
-            Some((_, done)) => {
-                lane.let_go(ticket);
-                Submitted::Done(done)
+        match lane.backend().submit(ticket, io) {
+            Submitted::Pending => {
+                put(&self.direct, ticket, direct);
+                if let Some(began) = began {
+                    put(&self.began, ticket, began);
+                }
+                lane.passes(ticket, self.clone(), ticket.slot.into());
+                Submitted::Pending
             }
-            None => Submitted::Pending,
+            Submitted::Done(done) => match self.end_direct(&lane, direct, began, done) {
+                Some(done) => Submitted::Done(done),
+                None => Submitted::Pending,
+            },
         }
     }
 
@@ -191,39 +190,52 @@ impl PathLane {
         }
     }
 
-    fn is_barred(&self, op: &IoOp) -> bool {
+    /// The path for a request that comes in; none where it has to wait.
+    #[inline]
+    fn choose_for(&self, lane: &Lane, op: &IoOp) -> Option<Chosen> {
         self.refresh();
         let view = self.view.borrow();
-        !view.late.is_empty() && written_by(op).is_some_and(|range| view.is_barred(&range, &[]))
+        let is_barred = || written_by(op).is_some_and(|range| view.is_barred(&range, &[]));
+        if view.usable.is_empty() || !view.late.is_empty() && is_barred() {
+            return None;
+        }
+        let (bytes, clock) = (op.bytes() as u64, || lane.backend().now());
+        let at = self.chooser.choose(view.selector, &view.usable, &self.counters, bytes, clock);
+        Some(Chosen::new(view.selector, &view.usable[at], bytes))
     }
 
-    /// A path for an I/O, and counts it there. Not one of `but`.
-    fn choose(&self, lane: &Lane, bytes: u64, but: &[usize]) -> Option<Chosen> {
+    /// A path for a request that has been told an error by some, if there is one.
+    fn choose_but(&self, lane: &Lane, bytes: u64, but: &[usize]) -> Option<Chosen> {
         let view = self.view.borrow();
+        if !but.is_empty() {
+            let mut all = view.usable.iter().chain(&view.others);
+            let usable = all.find(|usable| !but.contains(&usable.path))?;
+            return Some(Chosen::new(view.selector, usable, bytes));
+        }
+        if view.usable.is_empty() {
+            return None;
+        }
         let clock = || lane.backend().now();
-        let (selector, usable) = match but {
-            [] => {
-                if view.usable.is_empty() {
-                    return None;
-                }
-                let selector = view.selector;
-                let chosen =
-                    self.chooser.choose(selector, &view.usable, &self.counters, bytes, clock);
-                (selector, &view.usable[chosen])
-            }
-            _ => {
-                let mut all = view.usable.iter().chain(&view.others);
-                (view.selector, all.find(|usable| !but.contains(&usable.path))?)
-            }
-        };
-        let &Usable { path, member, remote, .. } = usable;
-        let counted = self.chooser.begin(selector, path, bytes, &self.counters, clock);
-        Some(Chosen { path, member, remote, selector, counted })
+        let at = self.chooser.choose(view.selector, &view.usable, &self.counters, bytes, clock);
+        Some(Chosen::new(view.selector, &view.usable[at], bytes))
     }
 
-    fn count_end(&self, lane: &Lane, chosen: &Chosen, good: bool) {
+    /// Counts an I/O that begins; its time goes where its end will look for it.
+    #[inline]
+    fn count_begin(&self, lane: &Lane, chosen: &Chosen) -> Option<Began> {
+        self.chooser.begin(chosen.path, chosen.bytes, &self.counters);
+        let selector = chosen.timed_by?;
         let clock = || lane.backend().now();
-        self.chooser.end(chosen.selector, chosen.counted, good, &self.counters, clock);
+        self.chooser.begin_timed(selector, chosen.path, chosen.bytes, clock)
+    }
+
+    #[inline]
+    fn count_end(&self, lane: &Lane, chosen: &Chosen, began: Option<Began>, good: bool) {
+        self.chooser.end(chosen.path, chosen.bytes, &self.counters);
+        if let Some(began) = began {
+            let clock = || lane.backend().now();
+            self.chooser.end_timed(chosen.path, began, good, &self.counters, clock);
+        }
     }
 
     /// How long a path may take. Only one behind a network gives memory back that is overdue.
@@ -245,15 +257,16 @@ impl PathLane {
     fn end_direct(
         self: &Rc<Self>,
         lane: &Rc<Lane>,
-        tag: u64,
+        direct: Direct,
+        began: Option<Began>,
         done: IoDone,
-    ) -> Option<(Ticket, IoDone)> {
-        let Direct { ticket, patience, kept, chosen } = self.direct.borrow_mut().remove(tag);
-        self.count_end(lane, &chosen, done.result.is_ok());
+    ) -> Option<IoDone> {
+        let Direct { ticket, patience, kept, chosen } = direct;
+        self.count_end(lane, &chosen, began, done.result.is_ok());
         let error = match done.result {
             Ok(()) => {
                 let buffer = kept.into_buffer(done.buffer, lane.backend());
-                return Some((ticket, self.answer(Ok(()), buffer)));
+                return Some(self.answer(Ok(()), buffer));
             }
             Err(error) => error,
         };
@@ -266,8 +279,7 @@ impl PathLane {
             lane.spawn(async move { this.serve(request).await });
             return None;
         }
-        let done = self.end(lane, request, Err(error));
-        Some((ticket, done))
+        Some(self.end(lane, request, Err(error)))
     }
 
     /// Learns from an error of a path. Whether another path is to be asked.
@@ -307,151 +319,6 @@ impl PathLane {
             && request.kept.again(request.buffer.take()).map(|op| put_back(op, request)).is_some()
     }
 
-    /// Starts a request that no path can have at once.
-    fn submit_slowly(
-        self: &Rc<Self>,
-        lane: &Rc<Lane>,
-        ticket: Ticket,
-        patience: Patience,
-        op: IoOp,
-    ) -> Submitted {
-        let (op, kept) = Kept::of(op, true);
-        let buffer = op.into_buffer();
-        let deadline = patience.deadline(lane.backend().now());
-        let error = IoError { kind: IoErrorKind::Gone, errno: ENODEV };
-        let (own, answered) = (Vec::new(), Vec::new());
-        let request = Request { ticket, deadline, kept, buffer, own, answered, error };
-        let this = self.clone();
-        lane.spawn(async move { this.serve(request).await });
-        Submitted::Pending
-    }
-
-    /// Serves a request by whatever path there is, until it is done or there is no hope.
-    async fn serve(self: Rc<Self>, mut request: Request) {
-        let Some(lane) = self.lane.upgrade() else { return };
-        self.slow.borrow_mut().push(request.ticket);
-        let wait_until = lane.backend().now() + self.paths.wait_max();
-        let mut tries = TRIES_A_PATH * self.counters.paths.len();
-        let result = loop {
-            if let Some(error) = self.is_to_end(&lane, &request) {
-                break Err(error);
-            }
-            let barred = request
-                .kept
-                .written()
-                .is_some_and(|range| self.view.borrow().is_barred(&range, &request.own));
-            let chosen = match barred {
-                true => None,
-                false => self.choose(&lane, written_bytes(&request.kept), &request.answered),
-            };
-            let Some(chosen) = chosen else {
-                // Every path has said that the device cannot do it.
-                if !barred && !request.answered.is_empty() {
-                    break Err(request.error);
-                }
-                if !self.wait(&lane, &request, barred, wait_until).await {
-                    break Err(self.given_up(&request, barred));
-                }
-                continue;
-            };
-            tries -= 1;
-            match self.try_path(&lane, &mut request, chosen).await {
-                Ok(()) => break Ok(()),
-                Err(error) if tries == 0 => {
-                    self.goes_on(&lane, &mut request, &chosen, error);
-                    break Err(error);
-                }
-                Err(error) if !self.goes_on(&lane, &mut request, &chosen, error) => {
-                    break Err(error);
-                }
-                Err(_) => {}
-            }
-        };
-        self.blame_those_that_answered_wrongly(&lane, &request, result);
-        let ticket = request.ticket;
-        self.slow.borrow_mut().retain(|other| *other != ticket);
-        self.cancelled.borrow_mut().retain(|other| *other != ticket);
-        let done = self.end(&lane, request, result);
-        lane.complete(ticket, done);
-    }
-
-    async fn try_path(
-        &self,
-        lane: &Rc<Lane>,
-        request: &mut Request,
-        chosen: Chosen,
-    ) -> Result<(), IoError> {
-        let op = request.kept.again(request.buffer.take()).expect("seen to be possible");
-        let now = lane.backend().now();
-        let left =
-            request.deadline.map_or(Patience::FOREVER, |until| Patience::of(until.since(now)));
-        let patience = self.patience(&chosen, &op, left);
-        let done = lane.io(MemberIo { member: chosen.member, op, patience }).await;
-        self.count_end(lane, &chosen, done.result.is_ok());
-        request.buffer = done.buffer;
-        done.result
-    }
-
-    /// Whether a request ends now, whatever paths there are.
-    fn is_to_end(&self, lane: &Lane, request: &Request) -> Option<IoError> {
-        self.refresh();
-        if self.view.borrow().closed {
-            return Some(IoError { kind: IoErrorKind::Gone, errno: ENODEV });
-        }
-        if self.cancelled.borrow().contains(&request.ticket) {
-            return Some(IoError { kind: IoErrorKind::Cancelled, errno: 125 });
-        }
-        let overdue = request.deadline.is_some_and(|deadline| deadline <= lane.backend().now());
-        overdue.then_some(IoError { kind: IoErrorKind::Deadline, errno: ETIMEDOUT })
-    }
-
-    /// Waits for another view. False: it has waited long enough, or is not to wait.
-    async fn wait(&self, lane: &Rc<Lane>, request: &Request, barred: bool, until: Time) -> bool {
-        let (seen, waits) = {
-            let view = self.view.borrow();
-            (view.generation, view.waits)
-        };
-        // A barred write waits whether or not requests wait for paths, but no longer.
-        let may_wait = if barred { lane.backend().now() < until } else { waits };
-        if !may_wait {
-            return false;
-        }
-        let until = if barred { Some(until) } else { None };
-        let ends = [until, request.deadline].into_iter().flatten().min();
-        let news = self.paths.changed.until(|| {
-            let moved = self.paths.generation.load(Ordering::Acquire) != seen;
-            (moved || self.cancelled.borrow().contains(&request.ticket)).then_some(())
-        });
-        match ends {
-            Some(ends) => first_of(news, lane.sleep_until(ends)).await,
-            None => news.await,
-        }
-        true
-    }
-
-    fn given_up(&self, request: &Request, barred: bool) -> IoError {
-        match barred {
-            true => IoError { kind: IoErrorKind::Deadline, errno: ETIMEDOUT },
-            false => request.error,
-        }
-    }
-
-    /// A path that said "cannot" where another one could is at fault itself.
-    fn blame_those_that_answered_wrongly(
-        &self,
-        lane: &Lane,
-        request: &Request,
-        result: Result<(), IoError>,
-    ) {
-        if result.is_err() {
-            return;
-        }
-        for &path in &request.answered {
-            let why = "it said an error where another path could";
-            self.paths.fail(path, None, why, false, lane.backend().now());
-        }
-    }
-
     fn end(&self, lane: &Lane, request: Request, result: Result<(), IoError>) -> IoDone {
         let buffer = request.kept.into_buffer(request.buffer, lane.backend());
         self.answer(result, buffer)
@@ -473,49 +340,41 @@ impl PathLane {
     }
 }
 
-impl OpOwner for PathLane {
-    fn done(self: Rc<Self>, tag: u64, done: IoDone) {
-        let Some(lane) = self.lane.upgrade() else { return };
-        if let Some((ticket, done)) = self.end_direct(&lane, tag, done) {
-            lane.complete(ticket, done);
+impl Passage for PathLane {
+    fn pass(self: Rc<Self>, tag: u64, done: IoDone) -> Option<IoDone> {
+        let direct = self.direct.borrow_mut()[tag as usize].take();
+        let direct = direct.expect("an I/O ends once");
+        let began = match direct.chosen.timed_by {
+            Some(_) => self.began.borrow_mut()[tag as usize].take(),
+            None => None,
+        };
+        match self.lane.upgrade() {
+            Some(lane) => self.end_direct(&lane, direct, began, done),
+            None => Some(done),
         }
     }
 }
 
-impl Slots {
-    fn add(&mut self, direct: Direct) -> u64 {
-        match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot] = Some(direct);
-                slot as u64
-            }
-            None => {
-                self.slots.push(Some(direct));
-                self.slots.len() as u64 - 1
-            }
-        }
+/// Keeps what belongs to an I/O under way.
+#[inline]
+fn put<T>(all: &RefCell<Vec<Option<T>>>, ticket: Ticket, one: T) {
+    let (mut all, slot) = (all.borrow_mut(), ticket.slot as usize);
+    if all.len() <= slot {
+        all.resize_with(slot + 1, || None);
     }
-
-    fn remove(&mut self, tag: u64) -> Direct {
-        self.free.push(tag as usize);
-        self.slots[tag as usize].take().expect("an I/O ends once")
-    }
+    all[slot] = Some(one);
 }
 
 fn meaning(error: IoError, remote: bool) -> Meaning {
     match error.kind {
+        // Somebody has asked for that end.
+        IoErrorKind::Cancelled => Meaning::OfTheDevice,
         IoErrorKind::NoSpace | IoErrorKind::Unsupported => Meaning::OfTheDevice,
         // A server says EIO for its own troubles too.
         IoErrorKind::Medium if remote => Meaning::Unclear,
         IoErrorKind::Medium => Meaning::Unclear,
-        IoErrorKind::Gone | IoErrorKind::Deadline | IoErrorKind::Cancelled | IoErrorKind::Other => {
-            Meaning::OfThePath
-        }
+        IoErrorKind::Gone | IoErrorKind::Deadline | IoErrorKind::Other => Meaning::OfThePath,
     }
-}
-
-fn written_bytes(kept: &Kept) -> u64 {
-    kept.written().map_or(0, |range: Range<u64>| (range.end - range.start) * 512)
 }
 
 fn put_back(op: IoOp, request: &mut Request) {

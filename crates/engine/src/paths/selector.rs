@@ -73,14 +73,11 @@ pub(super) struct Chooser {
     gauges: Gauges,
 }
 
-/// An I/O under way over a path, as the chooser counts it.
+/// When an I/O under way began, for selectors that choose by times.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
-    path: usize,
-    bytes: u64,
-    /// Only where the selector asks for times.
-    began: Option<Time>,
-    gauge: Option<Started>,
+pub(super) enum Began {
+    Historical { at: Time, base_weight: u32 },
+    Expected(Started),
 }
 
 impl Chooser {
@@ -105,104 +102,137 @@ impl Chooser {
     ) -> usize {
         let first = self.turn.get();
         let first = if first < usable.len() { first } else { 0 };
-        let in_turn = (first..usable.len()).chain(0..first);
         let of = |at: usize| &counters.paths[usable[at].path];
         let chosen = match selector {
-            _ if usable.len() == 1 => Some(0),
-            Selector::RoundRobin => Some(first),
-            Selector::QueueLength => in_turn.min_by_key(|&at| of(at).in_flight.get()),
-            Selector::ServiceTime => in_turn.min_by(|&one, &other| {
-                let cost = |at: usize| ahead(of(at), usable[at].relative_throughput, bytes);
-                cost(one).total_cmp(&cost(other))
-            }),
+            _ if usable.len() == 1 => 0,
+            Selector::RoundRobin => first,
+            Selector::QueueLength => {
+                let queue = |at: usize| of(at).in_flight.get();
+                best(first, usable.len(), |one, other| queue(one) < queue(other))
+            }
+            Selector::ServiceTime => {
+                let load = |at: usize| {
+                    let ahead = of(at).in_flight_bytes.get() + bytes;
+                    (ahead, usable[at].relative_throughput)
+                };
+                best(first, usable.len(), |one, other| ends_sooner(load(one), load(other)))
+            }
             Selector::HistoricalServiceTime { threshold_multiplier, .. } => {
                 let now = clock();
-                in_turn.reduce(|best, other| {
-                    let beats = is_better(of(other), of(best), threshold_multiplier, now);
-                    if beats { other } else { best }
+                best(first, usable.len(), |one, other| {
+                    is_better(of(one), of(other), threshold_multiplier, now)
                 })
             }
             Selector::IoAffinity => {
                 let bit = 1u128 << (self.lane.0 % 128);
-                let mut own = in_turn.clone().filter(|&at| usable[at].lanes & bit != 0);
-                own.next().or(Some(first))
+                let is_own = |at: usize| usable[at].lanes & bit != 0;
+                best(first, usable.len(), |one, other| is_own(one) && !is_own(other))
             }
             Selector::Expected => {
+                let in_turn = (first..usable.len()).chain(0..first);
                 let work = |at: usize| (usable[at].path, Work::of(bytes));
                 let place = self.gauges().first_to_end(in_turn.map(work), clock);
-                place.and_then(|place| usable.iter().position(|usable| usable.path == place))
+                usable.iter().position(|usable| Some(usable.path) == place).unwrap_or(first)
             }
         };
-        let chosen = chosen.unwrap_or(first);
         self.turn.set(chosen + 1);
         chosen
     }
 
+    /// Counts an I/O that was done on the spot. It was never in flight when another one was to be
+    /// chosen for.
+    #[inline]
+    pub(super) fn count_done(&self, path: usize, bytes: u64, counters: &LaneCounters) {
+        let counter = &counters.paths[path];
+        counter.ios.add(1);
+        counter.bytes.add(bytes);
+    }
+
     /// Counts an I/O that begins.
     #[inline]
-    pub(super) fn begin(
+    pub(super) fn begin(&self, path: usize, bytes: u64, counters: &LaneCounters) {
+        self.count_done(path, bytes, counters);
+        let counter = &counters.paths[path];
+        counter.in_flight.add(1);
+        counter.in_flight_bytes.add(bytes);
+    }
+
+    /// Takes the time of one that begins.
+    pub(super) fn begin_timed(
         &self,
         selector: Selector,
         path: usize,
         bytes: u64,
-        counters: &LaneCounters,
         clock: impl Fn() -> Time,
-    ) -> Counted {
-        let counter = &counters.paths[path];
-        counter.ios.add(1);
-        counter.bytes.add(bytes);
-        counter.in_flight.add(1);
-        counter.in_flight_bytes.add(bytes);
-        let mut counted = Counted { path, bytes, began: None, gauge: None };
+    ) -> Option<Began> {
         match selector {
-            Selector::HistoricalServiceTime { .. } => counted.began = Some(clock()),
-            Selector::Expected => {
-                let started = self.gauges().begin(path, path as u64, Work::of(bytes), bytes, clock);
-                counted.gauge = Some(started);
+            Selector::HistoricalServiceTime { base_weight, .. } => {
+                Some(Began::Historical { at: clock(), base_weight })
             }
-            _ => {}
+            Selector::Expected => {
+                let work = Work::of(bytes);
+                let started = self.gauges().begin(path, path as u64, work, bytes, clock);
+                Some(Began::Expected(started))
+            }
+            _ => None,
         }
-        counted
     }
 
-    /// Counts its end.
+    /// Counts an I/O that ends.
     #[inline]
-    pub(super) fn end(
+    pub(super) fn end(&self, path: usize, bytes: u64, counters: &LaneCounters) {
+        let counter = &counters.paths[path];
+        counter.in_flight.sub(1);
+        counter.in_flight_bytes.sub(bytes);
+    }
+
+    /// Takes the time of one that ends.
+    pub(super) fn end_timed(
         &self,
-        selector: Selector,
-        counted: Counted,
+        path: usize,
+        began: Began,
         good: bool,
         counters: &LaneCounters,
         clock: impl Fn() -> Time,
     ) {
-        let Counted { path, bytes, began, gauge } = counted;
-        let counter = &counters.paths[path];
-        counter.in_flight.sub(1);
-        counter.in_flight_bytes.sub(bytes);
-        if let Some(gauge) = gauge {
-            self.gauges().end(path, gauge, good, &clock);
-        }
-        if let (Some(began), Selector::HistoricalServiceTime { base_weight, .. }) =
-            (began, selector)
-        {
-            let now = clock();
-            let span = now.since(began).as_nanos() as u64;
-            let before = match counter.service_nanos.get() {
-                0 => span,
-                before => before,
-            };
-            let weight = u64::from(base_weight);
-            counter.service_nanos.set((before * weight + span * (1024 - weight)) / 1024);
-            counter.measured_nanos.set(now.as_nanos());
-        }
+        let (at, base_weight) = match began {
+            Began::Expected(started) => return self.gauges().end(path, started, good, &clock),
+            Began::Historical { at, base_weight } => (at, base_weight),
+        };
+        let (now, counter) = (clock(), &counters.paths[path]);
+        let span = now.since(at).as_nanos() as u64;
+        let before = match counter.service_nanos.get() {
+            0 => span,
+            before => before,
+        };
+        let weight = u64::from(base_weight);
+        counter.service_nanos.set((before * weight + span * (1024 - weight)) / 1024);
+        counter.measured_nanos.set(now.as_nanos());
     }
 }
 
-/// Bytes ahead of the end of an I/O, measured by what the path can do.
-fn ahead(path: &PathCounters, relative_throughput: u32, bytes: u64) -> f64 {
-    match relative_throughput {
-        0 => f64::INFINITY,
-        share => (path.in_flight_bytes.get() + bytes) as f64 / f64::from(share),
+/// The best of `count` places, searched from `first` on: of equals the first one met.
+#[inline]
+fn best(first: usize, count: usize, beats: impl Fn(usize, usize) -> bool) -> usize {
+    let (mut best, mut at) = (first, first);
+    for _ in 1..count {
+        at = if at + 1 == count { 0 } else { at + 1 };
+        if beats(at, best) {
+            best = at;
+        }
+    }
+    best
+}
+
+/// Whether one path is done with the bytes ahead of it before another one, each as fast as its share
+/// says. A share of 0 is for when there is no other.
+#[inline]
+fn ends_sooner((one, its_share): (u64, u32), (other, others_share): (u64, u32)) -> bool {
+    match (its_share, others_share) {
+        (0, _) => false,
+        (_, 0) => true,
+        // Shares are at most 100.
+        _ => one * u64::from(others_share) < other * u64::from(its_share),
     }
 }
 

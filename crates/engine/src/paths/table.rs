@@ -123,6 +123,12 @@ impl Selector {
         }
     }
 
+    /// Whether it chooses by the time that I/Os take.
+    #[inline]
+    pub(super) fn takes_times(self) -> bool {
+        matches!(self, Self::HistoricalServiceTime { .. } | Self::Expected)
+    }
+
     /// The selector of a name and its arguments.
     pub fn new(name: &str, args: &[u32]) -> Result<Self, String> {
         let plain = match name {

@@ -12,6 +12,9 @@ fn usable(count: usize) -> Vec<Usable> {
     (0..count).map(one).collect()
 }
 
+/// An I/O under way: its path, its bytes, and its time where the selector wants it.
+type Begun = (usize, u64, Option<Began>);
+
 /// A lane with a clock of its own, and I/Os that end when told to.
 struct Bench {
     selector: Selector,
@@ -36,16 +39,20 @@ impl Bench {
         Time::from_nanos(self.now.get())
     }
 
-    fn begin(&self, bytes: u64) -> (usize, Counted) {
+    fn begin(&self, bytes: u64) -> (usize, Begun) {
         let clock = || self.clock();
         let at = self.chooser.choose(self.selector, &self.usable, &self.counters, bytes, clock);
         let path = self.usable[at].path;
-        (path, self.chooser.begin(self.selector, path, bytes, &self.counters, clock))
+        self.chooser.begin(path, bytes, &self.counters);
+        (path, (path, bytes, self.chooser.begin_timed(self.selector, path, bytes, clock)))
     }
 
-    fn end(&self, counted: Counted, after_nanos: u64) {
+    fn end(&self, (path, bytes, began): Begun, after_nanos: u64) {
         self.now.set(self.now.get() + after_nanos);
-        self.chooser.end(self.selector, counted, true, &self.counters, || self.clock());
+        self.chooser.end(path, bytes, &self.counters);
+        if let Some(began) = began {
+            self.chooser.end_timed(path, began, true, &self.counters, || self.clock());
+        }
     }
 
     /// Which paths take so many I/Os that all stay under way.
