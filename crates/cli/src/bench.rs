@@ -6,6 +6,7 @@ mod limits;
 mod load;
 mod machine;
 mod measure;
+mod paths_bed;
 mod peers;
 mod published;
 mod run;
@@ -16,6 +17,10 @@ pub(crate) use limits::limits;
 pub(crate) use peers::peers;
 pub(crate) use published::published;
 pub(crate) use run::run;
+
+use std::time::Duration;
+
+use mdspace_io::Lanes;
 
 use crate::failure::Failure;
 
@@ -39,6 +44,11 @@ impl std::str::FromStr for Pattern {
             _ => Err(format!("{word:?} is none of read, write, rw, randread, randwrite, randrw")),
         }
     }
+}
+
+/// Ends the lanes of something that was measured.
+fn stop_lanes(lanes: Lanes) -> Result<(), Failure> {
+    lanes.stop(Duration::from_secs(10)).map_err(|error| failed("stop the lanes", error))
 }
 
 /// A failure of something that a benchmark needs.

@@ -75,6 +75,13 @@ pub(crate) struct BenchRunArgs {
     /// Send only so many requests on each lane, once and to the array alone: for instruction counts.
     #[arg(long, value_name = "N")]
     pub(crate) number_ios: Option<u64>,
+    /// Measure no array but a multipath device, whose paths all lead to the one member, by this
+    /// selector.
+    #[arg(long, value_name = "SELECTOR", value_parser = ["round-robin", "queue-length", "service-time", "historical-service-time", "expected"])]
+    pub(crate) multipath: Option<String>,
+    /// Paths of the multipath device.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) paths: u8,
     /// Fail the member in this slot first.
     #[arg(long, value_name = "SLOT")]
     pub(crate) fail: Vec<usize>,
@@ -106,18 +113,20 @@ impl fmt::Display for BenchRunArgs {
             pure @ Pattern { reads_percent: 0 | 100, .. } => pure.to_string(),
             mixed => format!("{mixed} with {} % reads,", mixed.reads_percent),
         };
-        write!(
-            f,
-            "{} of {}, members {}, chunk {}, bitmap {}, {pattern} {}, depth {}, {} lanes",
-            self.level,
-            self.raid_devices,
-            self.member.join(" "),
-            short(self.chunk.bytes),
-            self.bitmap,
-            short(self.bs.bytes() as u64),
-            self.iodepth,
-            self.lanes,
-        )?;
+        let members = self.member.join(" ");
+        match &self.multipath {
+            Some(selector) => write!(f, "{} paths to {members} by {selector}", self.paths)?,
+            None => write!(
+                f,
+                "{} of {}, members {members}, chunk {}, bitmap {}",
+                self.level,
+                self.raid_devices,
+                short(self.chunk.bytes),
+                self.bitmap,
+            )?,
+        }
+        let block = short(self.bs.bytes() as u64);
+        write!(f, ", {pattern} {block}, depth {}, {} lanes", self.iodepth, self.lanes)?;
         self.set.iter().try_for_each(|(key, value)| write!(f, ", {key}={value}"))
     }
 }

@@ -17,20 +17,14 @@ use crate::failure::Failure;
 
 use super::load::Pattern;
 use super::measure::{Load, Outcome, RawMember, Until, array_load, raw_load};
-use super::{failed, machine};
+use super::workload::{Side, Subject};
+use super::{failed, machine, stop_lanes};
 
 use setup::{create_array, member_names, raw_members, split_settings};
 
 /// Requests after which an array counts as warm: every stripe of the largest stripe cache of the tables
 /// was written to a few times by then.
 const WARM_REQUESTS_MAX: u64 = 1 << 16;
-
-/// Which side of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Raw,
-    Array,
-}
 
 /// An array made for measuring, on its own lanes.
 pub(super) struct Bed {
@@ -244,11 +238,6 @@ impl Bed {
         sum
     }
 
-    /// One repetition of what `args` ask for.
-    pub(super) fn load(&self, args: &BenchRunArgs, until: Until, side: Side) -> Outcome {
-        self.measure(args.pattern(), args.bs.bytes(), args.iodepth.into(), until, side)
-    }
-
     /// Runs a load until it has touched much of the array, so that no repetition is the one that finds
     /// the stripe cache empty.
     pub(super) fn warm(&self, args: &BenchRunArgs) -> Result<(), Failure> {
@@ -283,16 +272,16 @@ impl Bed {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
 
-    pub(super) fn stop(self) -> Result<(), Failure> {
+impl Subject for Bed {
+    fn load(&self, args: &BenchRunArgs, until: Until, side: Side) -> Outcome {
+        self.measure(args.pattern(), args.bs.bytes(), args.iodepth.into(), until, side)
+    }
+
+    fn stop(self) -> Result<(), Failure> {
         let lanes = self.array.lanes().clone();
         self.array.stop().map_err(|error| failed("stop the array", error))?;
-        match Arc::into_inner(lanes) {
-            Some(lanes) => {
-                let stopped = lanes.stop(Duration::from_secs(10));
-                stopped.map_err(|error| failed("stop the lanes", error))
-            }
-            None => Ok(()),
-        }
+        Arc::into_inner(lanes).map_or(Ok(()), stop_lanes)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mdspace_engine::array::ArrayLane;
@@ -264,6 +265,17 @@ pub(super) async fn raw_load(
     io: LaneIo,
     load: Load,
 ) -> Outcome {
+    raw_load_behind(None, members, lane, io, load).await
+}
+
+/// As [`raw_load`], with a lock that every request takes while it is handed over.
+pub(super) async fn raw_load_behind(
+    lock: Option<Arc<Mutex<()>>>,
+    members: Vec<RawMember>,
+    lane: Rc<Lane>,
+    io: LaneIo,
+    load: Load,
+) -> Outcome {
     let sectors = members.iter().map(|member| member.sectors).min().unwrap_or(0);
     let meter = Rc::new(Meter::new(&lane, &io, load, sectors));
     let raw = Rc::new(Raw { meter: meter.clone(), waiting: Cell::new(None) });
@@ -277,7 +289,11 @@ pub(super) async fn raw_load(
             turn = if turn + 1 == members.len() { 0 } else { turn + 1 };
             let op = raw_op(target.write, member.first_sector + target.sector, payload);
             let io = MemberIo { member: member.id, op, patience: Patience::FOREVER };
-            if let Some(done) = lane.io_direct(io, &owner, tag) {
+            let held =
+                lock.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+            let done = lane.io_direct(io, &owner, tag);
+            drop(held);
+            if let Some(done) = done {
                 meter.end(tag, done.result.is_ok());
             }
             over = meter.is_over();

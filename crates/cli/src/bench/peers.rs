@@ -19,7 +19,7 @@ use super::figures::Ratio;
 use super::machine;
 use super::measure::Outcome;
 use super::table::{count, range};
-use super::workload::parse;
+use super::workload::{Subject, parse};
 
 use guest::Guest;
 use sync::Task;

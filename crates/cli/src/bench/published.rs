@@ -4,6 +4,7 @@
 //! counts only when all repetitions agree on its sign.
 
 mod balance;
+mod multipath;
 mod stress;
 mod tables;
 mod text;
@@ -16,14 +17,15 @@ use crate::args::BenchPublishedArgs;
 use crate::failure::Failure;
 use crate::output;
 
-use super::bed::{Bed, Side};
+use super::bed::Bed;
 use super::figures::{Figures, Ratio, figures, ratio};
 use super::limits::Bare;
 use super::measure::{Outcome, Until};
-use super::workload::parse;
+use super::workload::{Side, Subject, parse};
 use super::{REPETITIONS, machine};
 
 use balance::MeasuredBalance;
+use multipath::MeasuredMultipath;
 use stress::Stress;
 use tables::{Row, TABLES, Table};
 
@@ -34,6 +36,8 @@ struct Report {
     tables: Vec<MeasuredTable>,
     /// Which member a mirror reads.
     balance: Option<MeasuredBalance>,
+    /// Which path a request takes.
+    multipath: Option<MeasuredMultipath>,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,9 +107,10 @@ pub(crate) fn published(args: &BenchPublishedArgs) -> Result<(), Failure> {
     let span = Duration::from_secs_f64(runtime / REPETITIONS as f64);
     let tables = TABLES.iter().filter(|table| args.table.is_none_or(|year| year == table.year));
     let tables = tables.map(|table| measure_table(table, span)).collect::<Result<_, _>>()?;
-    let wanted = args.table.is_none_or(|year| year == balance::YEAR);
-    let balance = wanted.then(|| balance::measure(span)).transpose()?;
-    let report = Report { schema: 1, machine: machine::describe(), tables, balance };
+    let wanted = |table| args.table.is_none_or(|year| year == table);
+    let balance = wanted(balance::YEAR).then(|| balance::measure(span)).transpose()?;
+    let multipath = wanted(multipath::YEAR).then(|| multipath::measure(span)).transpose()?;
+    let report = Report { schema: 1, machine: machine::describe(), tables, balance, multipath };
     match args.json {
         true => output::print_json(&report),
         false => output::print(&text::text(&report)),

@@ -1,4 +1,4 @@
-//! `mdspace bench run`: an array and its raw members, in turns, in one run.
+//! `mdspace bench run`: an array or a multipath device and its raw members, in turns, in one run.
 
 use serde::Serialize;
 
@@ -6,11 +6,12 @@ use crate::args::BenchRunArgs;
 use crate::failure::Failure;
 use crate::output;
 
-use super::bed::{Bed, Side};
+use super::bed::Bed;
 use super::figures::{Figures, Ratio, figures, ratio};
 use super::measure::{Outcome, Until};
+use super::paths_bed::PathsBed;
 use super::table;
-use super::workload::Comparison;
+use super::workload::{Comparison, Side, Subject};
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -31,14 +32,21 @@ struct Report {
 
 /// Runs the benchmark and prints what it found.
 pub(crate) fn run(args: &BenchRunArgs) -> Result<(), Failure> {
-    let bed = Bed::ready(args)?;
+    match args.multipath {
+        Some(_) => measure(args, PathsBed::new(args)?),
+        None => measure(args, Bed::ready(args)?),
+    }
+}
+
+fn measure(args: &BenchRunArgs, subject: impl Subject) -> Result<(), Failure> {
     if let Some(number) = args.number_ios {
-        let Outcome { requests, errors, .. } = bed.load(args, Until::Requests(number), Side::Array);
-        bed.stop()?;
+        let outcome = subject.load(args, Until::Requests(number), Side::Array);
+        let Outcome { requests, errors, .. } = outcome;
+        subject.stop()?;
         return output::print_line(&format!("{requests} requests, {errors} errors"));
     }
-    let report = report(args, bed.compare(args, args.runtime));
-    bed.stop()?;
+    let report = report(args, subject.compare(args, args.runtime));
+    subject.stop()?;
     match args.json {
         true => output::print_json(&report),
         false => {

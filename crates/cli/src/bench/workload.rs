@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::args::BenchRunArgs;
+use crate::failure::Failure;
 
 use super::REPETITIONS;
-use super::bed::{Bed, Side};
 use super::limits::Bare;
 use super::measure::{Outcome, Until};
 
@@ -24,6 +24,13 @@ pub(super) fn parse(words: &str) -> BenchRunArgs {
     Words::try_parse_from(words).expect("tables hold good words").args
 }
 
+/// Which side of a comparison: the members, or what is made of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Raw,
+    Array,
+}
+
 /// Both sides, repetition by repetition, in turns.
 pub(super) struct Comparison {
     pub(super) raw: Vec<Outcome>,
@@ -32,9 +39,15 @@ pub(super) struct Comparison {
     pub(super) bare: Vec<Outcome>,
 }
 
-impl Bed {
-    /// Raw members and the array in turns; `runtime` seconds for each of them.
-    pub(super) fn compare(&self, args: &BenchRunArgs, runtime: f64) -> Comparison {
+/// What is measured beside its raw members.
+pub(super) trait Subject {
+    /// One repetition of what `args` ask for.
+    fn load(&self, args: &BenchRunArgs, until: Until, side: Side) -> Outcome;
+
+    fn stop(self) -> Result<(), Failure>;
+
+    /// Both sides in turns; `runtime` seconds for each of them.
+    fn compare(&self, args: &BenchRunArgs, runtime: f64) -> Comparison {
         let span = Duration::from_secs_f64(runtime / REPETITIONS as f64);
         let until = Until::Elapsed(span);
         let mut copies = Bare::of(args);

@@ -13,30 +13,40 @@ const TOLERANCE: f64 = 0.03;
 /// A row of the document's table, and the load that it stands for.
 struct Operation {
     name: &'static str,
+    device: &'static str,
     words: &'static str,
     /// Requests of the shorter run, and of the longer one.
     requests: [u64; 2],
 }
 
-const OPERATIONS: [Operation; 3] = [
+const OPERATIONS: [Operation; 4] = [
     Operation {
         name: "4 KiB random read",
+        device: ARRAY,
         words: "--rw=randread --bs=4k --iodepth=32",
         requests: [2_000, 12_000],
     },
     Operation {
         name: "4 KiB random write",
+        device: ARRAY,
         words: "--rw=randwrite --bs=4k --iodepth=32",
         requests: [1_000, 6_000],
     },
     Operation {
         name: "full row of 4 x 64 KiB",
+        device: ARRAY,
         words: "--rw=write --bs=256k --iodepth=1",
         requests: [20, 120],
     },
+    Operation {
+        name: "4 KiB random read over 2 paths",
+        device: "--multipath=service-time --paths=2 --member=ram:16M",
+        words: "--rw=randread --bs=4k --iodepth=32",
+        requests: [2_000, 12_000],
+    },
 ];
 
-/// The array of all operations: healthy, in memory, on one lane.
+/// The array of most operations: healthy, in memory, on one lane.
 const ARRAY: &str = "--level=6 --raid-devices=6 --chunk=64K --member=ram:16M";
 
 #[test]
@@ -126,7 +136,7 @@ impl Counter {
             .arg(format!("--callgrind-out-file={}", counts.display()))
             .arg(&self.mdspace)
             .args(["bench", "run", &format!("--number-ios={requests}")])
-            .args(ARRAY.split(' ').chain(operation.words.split(' ')))
+            .args(operation.device.split(' ').chain(operation.words.split(' ')))
             .env("MDSPACE_SIMD", "avx2")
             .env("MDSPACE_IO", "preadv")
             .output()

@@ -7,7 +7,7 @@ use mdspace_engine::array::Action;
 use super::MEMBER_MIB;
 use crate::bench::REPETITIONS;
 use crate::bench::bed::Bed;
-use crate::bench::workload::parse;
+use crate::bench::workload::{Subject, parse};
 use crate::failure::Failure;
 
 /// Which task.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::args::BenchRunArgs;
-use crate::bench::bed::{Bed, Side};
+use crate::bench::bed::Bed;
 use crate::bench::failed;
 use crate::bench::figures::{Figures, figures};
 use crate::bench::measure::{Outcome, Until};
 use crate::bench::table::count;
-use crate::bench::workload::parse;
+use crate::bench::workload::{Side, Subject, parse};
 use crate::failure::Failure;
 
 /// The year of the table.

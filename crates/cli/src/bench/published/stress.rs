@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::bench::bed::Bed;
 use crate::bench::load::Pattern;
 use crate::bench::measure::{Load, Outcome, Until, array_load};
-use crate::bench::workload::parse;
+use crate::bench::workload::{Subject, parse};
 use crate::failure::Failure;
 
 const SIZES: [usize; 7] = [1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];

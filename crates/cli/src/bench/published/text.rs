@@ -13,6 +13,9 @@ pub(super) fn text(report: &Report) -> String {
     if let Some(balance) = &report.balance {
         text += &balance.text();
     }
+    if let Some(multipath) = &report.multipath {
+        text += &multipath.text();
+    }
     let _ = writeln!(
         text,
         "\nA change is the median of five pairs of neighbouring repetitions, with its spread; where they \
