@@ -71,10 +71,13 @@ pub(super) fn region_sectors(geometry: &Geometry) -> u64 {
     }
 }
 
+/// The regions of a range: one, for most.
+pub(super) type Regions = SmallVec<[Region; 1]>;
+
 /// Cuts a range at the borders of regions.
-pub(super) fn regions(geometry: &Geometry, sector: u64, sectors: u64) -> Vec<Region> {
+pub(super) fn regions(geometry: &Geometry, sector: u64, sectors: u64) -> Regions {
     let size = region_sectors(geometry);
-    let mut regions = Vec::new();
+    let mut regions = Regions::new();
     let mut first = 0;
     while first < sectors {
         let at = sector + first;
@@ -132,6 +135,9 @@ impl ArrayLane {
                 .into_iter()
                 .map(|region| self.write_region_behind(region, from.clone(), fua));
             return join_all(writes).await.into_iter().collect();
+        }
+        if let [region] = &regions[..] {
+            return self.write_region(&geometry, region, &from, fua).await;
         }
         let writes = regions.iter().map(|region| self.write_region(&geometry, region, &from, fua));
         join_all(writes).await.into_iter().collect()
