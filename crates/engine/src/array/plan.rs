@@ -27,6 +27,13 @@ impl Places {
         Self(std::array::from_fn(below))
     }
 
+    /// Just this place.
+    pub fn of(place: Place) -> Self {
+        let mut set = Self::default();
+        set.insert(place);
+        set
+    }
+
     /// Whether `place` is in the set.
     pub fn has(&self, place: Place) -> bool {
         self.0[place / 64] >> (place % 64) & 1 == 1
@@ -122,10 +129,6 @@ impl RowState {
             parity_trusted,
             parity_usable,
         }
-    }
-
-    fn p(&self) -> Place {
-        self.data_count
     }
 
     fn parities(&self) -> std::ops::Range<Place> {
@@ -251,12 +254,7 @@ pub fn recover_reads(row: &RowState) -> Option<Places> {
     Some(row.data().without(&lost).with(&parity))
 }
 
-/// The places to read so that `wanted` can be computed; `wanted` itself is not read.
-pub fn rebuild_reads(row: &RowState, wanted: Place) -> Option<Places> {
-    if wanted >= row.p() {
-        return recover_reads(row);
-    }
-    let mut without = *row;
-    without.readable.remove(wanted);
-    recover_reads(&without)
+/// The places to read so that all of `wanted` can be computed; none of them is read.
+pub fn rebuild_reads(row: &RowState, wanted: &Places) -> Option<Places> {
+    recover_reads(&RowState { readable: row.readable.without(wanted), ..*row })
 }

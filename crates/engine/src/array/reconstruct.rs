@@ -76,7 +76,8 @@ impl ArrayLane {
             self.recycle(Some(block));
             return Ok(());
         }
-        let (state, mut blocks) = self.read_for(map, row, columns, place, unread).await?;
+        let wanted = Places::of(place);
+        let (state, mut blocks) = self.read_for(map, row, columns, &wanted, unread).await?;
         let lost = Places::first(state.data_count).without(&blocks.places());
         let at = 0..columns_bytes(columns);
         if blocks.get(place).is_none() && lost.count() == 1 {
@@ -84,7 +85,7 @@ impl ArrayLane {
                 solve_lost(row, &state, &blocks, &at, &mut [(place, to)]);
             });
         } else {
-            self.compute_wanted(row, &state, columns, place, &mut blocks);
+            self.compute_wanted(row, &state, columns, &wanted, &mut blocks);
             self.put(into, out, blocks.get(place).expect("just read or computed"));
         }
         self.recycle_all(blocks);
@@ -101,7 +102,8 @@ impl ArrayLane {
         place: Place,
     ) -> Result<Buffer, RequestError> {
         let mut unread = Unread::default();
-        let mut blocks = self.read_for_rebuild(map, row, columns, place, &mut unread).await?;
+        let wanted = Places::of(place);
+        let mut blocks = self.read_for_rebuild(map, row, columns, &wanted, &mut unread).await?;
         let block = blocks.take(place).expect("just read or computed");
         self.recycle_all(blocks);
         // Before the first resync parity is right only where something was written since: it answers for
@@ -113,13 +115,14 @@ impl ArrayLane {
         Ok(block)
     }
 
-    /// Reads `wanted`, or what it takes to compute it, and computes it.
+    /// Reads all of `wanted`, or what it takes to compute it, each block of the row once at most, and
+    /// computes it.
     pub(super) async fn read_for_rebuild(
         &self,
         map: &ParityGeometry,
         row: &Row,
         columns: &Columns,
-        wanted: Place,
+        wanted: &Places,
         unread: &mut Unread,
     ) -> Result<Blocks, RequestError> {
         let (state, mut blocks) = self.read_for(map, row, columns, wanted, unread).await?;
@@ -134,14 +137,15 @@ impl ArrayLane {
         map: &ParityGeometry,
         row: &Row,
         columns: &Columns,
-        wanted: Place,
+        wanted: &Places,
         unread: &mut Unread,
     ) -> Result<(RowState, Blocks), RequestError> {
         loop {
             let state = row_state(&self.view(), map, row, columns, unread);
-            let reads = match state.readable.has(wanted) {
-                true => Some([wanted].into_iter().collect()),
-                false => plan::rebuild_reads(&state, wanted),
+            let lost = wanted.without(&state.readable);
+            let reads = match lost.is_empty() {
+                true => Some(*wanted),
+                false => plan::rebuild_reads(&state, &lost),
             };
             let Some(reads) = reads else {
                 match unread.wait_for_late() {
@@ -158,18 +162,19 @@ impl ArrayLane {
         }
     }
 
-    /// Computes `wanted` from what was read for it, unless it was read itself.
+    /// Computes what of `wanted` was not read from what was read for it.
     fn compute_wanted(
         &self,
         row: &Row,
         state: &RowState,
         columns: &Columns,
-        wanted: Place,
+        wanted: &Places,
         blocks: &mut Blocks,
     ) {
-        if blocks.get(wanted).is_none() {
+        let lost = wanted.without(&blocks.places());
+        if !lost.is_empty() {
             self.solve_all(row, state, columns, blocks);
-            self.compute_parity(row, state, columns, wanted, blocks);
+            self.compute_parity(row, state, columns, &lost, blocks);
         }
     }
 
@@ -264,28 +269,27 @@ impl ArrayLane {
         }
     }
 
-    /// Computes `wanted`, if it is parity, from all data.
+    /// Computes the parities among `wanted` from all data.
     fn compute_parity(
         &self,
         row: &Row,
         state: &RowState,
         columns: &Columns,
-        wanted: Place,
+        wanted: &Places,
         blocks: &mut Blocks,
     ) {
-        let (p, q) = (state.data_count, state.data_count + 1);
-        if wanted < p {
+        let [p, q] = [state.data_count, state.data_count + 1];
+        if wanted.without(&Places::first(p)).is_empty() {
             return;
         }
         let length = columns_bytes(columns);
         let (new_p, new_q) =
             self.parity_of(row, &by_exponent(row, state, blocks, &(0..length)), length);
-        if wanted == p {
-            blocks.put(p, new_p);
-            self.recycle(new_q);
-        } else {
-            blocks.put(q, new_q.expect("place D + 1 exists only with Q"));
-            self.recycle(Some(new_p));
+        for (place, new) in [(p, Some(new_p)), (q, new_q)] {
+            match new {
+                Some(new) if wanted.has(place) => blocks.put(place, new),
+                new => self.recycle(new),
+            }
         }
     }
 

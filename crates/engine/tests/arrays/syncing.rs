@@ -377,3 +377,75 @@ fn an_array_stopped_twice_in_a_row_and_read_only_is_as_it_was() {
         assert!(world.disks.disk(disk).bytes == *bytes, "disk {disk} changed");
     }
 }
+
+/// However many members are missing, what is left is read once and each new member is written once.
+#[test]
+fn several_failed_members_are_rebuilt_in_one_pass() {
+    let mirror = Shape { disks: 4, ..shapes::RAID1 };
+    // Near copies, two and three; slots that hold the same, and slots that do not.
+    let near2 = Shape::new(Level::Raid10, 0x102, 4, 16);
+    let near3 = Shape::new(Level::Raid10, 0x103, 6, 16);
+    let cases: [(Shape, &[usize], u64); 6] = [
+        (shapes::RAID6, &[1, 3], 1),
+        (Shape { bitmap: false, ..shapes::RAID6 }, &[0, 4], 1),
+        (mirror, &[0, 2, 3], 1),
+        (mirror, &[1, 2], 1),
+        (near2, &[0, 2], 1),
+        (near3, &[0, 1, 5], 1),
+    ];
+    for (seed, (shape, lost, passes)) in (1200..).zip(cases) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(10);
+        world.command(Action::Freeze).unwrap();
+        for &disk in lost {
+            world.fail(disk);
+            world.remove(disk);
+        }
+        let spares = usize::from(shape.disks)..usize::from(shape.disks) + lost.len();
+        spares.clone().for_each(|spare| drop(world.add(spare).unwrap()));
+        world.disks.reset_counts();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("a whole array", |status| status.degraded() == 0);
+        let data = world.disks.data();
+        let sectors = data.end - data.start;
+        let left = (0..usize::from(shape.disks)).filter(|disk| !lost.contains(disk));
+        for disk in left {
+            let read = world.disks.disk(disk).sectors_read_in(data.clone());
+            assert!(read <= passes * sectors, "disk {disk}: {read} of {sectors} ({world})");
+        }
+        for disk in spares {
+            let written = world.disks.disk(disk).sectors_written(data.clone());
+            assert_eq!(written, sectors, "disk {disk} ({world})");
+            assert_eq!(world.disks.disk(disk).sectors_read_in(data.clone()), 0, "{world}");
+        }
+        assert_eq!(world.check(), 0, "{world}");
+        world.verify();
+    }
+}
+
+/// The one that is rebuilt already is left alone as far as it has come.
+#[test]
+fn a_spare_that_comes_late_joins_the_rebuild() {
+    let mut joined = 0;
+    let shape = Shape { member_sectors: 8192, ..shapes::RAID6 };
+    for seed in 1300..1310 {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(5);
+        world.fail(0);
+        world.fail(1);
+        world.add(5).unwrap();
+        world.wait_status("a rebuild half done", |status| {
+            status.sync.completed_sectors > 4096 || status.degraded() == 1
+        });
+        let data = world.disks.data();
+        joined += usize::from(world.status().sync.action == SyncAction::Recover);
+        world.add(6).unwrap();
+        world.wait_status("a whole array", |status| status.degraded() == 0);
+        world.verify();
+        let written = world.disks.disk(5).sectors_written(data.clone());
+        let all = data.end - data.start;
+        assert!(written >= all && written <= all + all / 4, "{written} of {all} ({world})");
+        assert_eq!(world.check(), 0, "{world}");
+    }
+    assert!(joined > 3, "only {joined} rebuilds were under way when the second spare came");
+}

@@ -451,11 +451,17 @@ fn the_level_says_which_writes_read_old_data_and_parity() {
 
 #[test]
 fn what_is_rebuilt_is_not_read() {
-    let reads = |row: &RowState, wanted| {
-        rebuild_reads(row, wanted).map(|places| places.iter().collect::<Vec<_>>())
+    let reads_of = |row: &RowState, wanted: &[Place]| {
+        let wanted = wanted.iter().copied().collect();
+        rebuild_reads(row, &wanted).map(|places| places.iter().collect::<Vec<_>>())
     };
+    let reads = |row: &RowState, wanted| reads_of(row, &[wanted]);
     let mut row = Case::new(&[Health::Good; 5], Trust::Full, &one_of(3)).row;
     assert_eq!(reads(&row, 1), Some(vec![0, 2, 3]));
+    assert_eq!(reads_of(&row, &[0, 1]), Some(vec![2, 3, 4]));
+    assert_eq!(reads_of(&row, &[1, 3]), Some(vec![0, 2, 4]), "two at once, from Q");
+    assert_eq!(reads_of(&row, &[3, 4]), Some(vec![0, 1, 2]), "both parities from all data");
+    assert_eq!(reads_of(&row, &[0, 1, 3]), None);
     assert_eq!(reads(&row, 3), Some(vec![0, 1, 2]));
     row.readable.remove(0);
     assert_eq!(reads(&row, 1), Some(vec![2, 3, 4]));

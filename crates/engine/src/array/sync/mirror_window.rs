@@ -1,14 +1,16 @@
 //! One window of RAID1 or RAID10: a range that lies in one claim region.
 
 use std::ops::Range;
+use std::rc::Rc;
 
-use crate::backend::ReadInto;
+use smallvec::SmallVec;
+
+use crate::backend::{ReadInto, WriteFrom};
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::memory::Buffer;
 
 use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::claims::{Claim, Mode};
-use super::super::member_writes::whole_buffer;
 use super::super::mirror::{believed, region_sectors};
 use super::super::unread::Cause;
 use super::super::view::MemberView;
@@ -23,17 +25,42 @@ pub(super) async fn run(
     kind: &SyncKind,
     window: &Range<u64>,
 ) -> Result<Found, WindowError> {
-    let sectors = window.end - window.start;
     let SyncKind::Recover(slots) = kind else {
         return compare_all(port, geometry, window, kind).await;
     };
-    for slot in slots {
-        // Recovery counts member sectors; what the array does not use there needs nothing.
-        if let Some(sector) = geometry.inverse(*slot, window.start) {
-            recover(port, geometry, sector, sectors, *slot, window.start).await?;
-        }
+    for (sector, slots) in by_content(port, geometry, slots, window) {
+        recover(port, geometry, sector, &slots, window).await?;
     }
     Ok(Found::default())
+}
+
+/// Slots that hold the same range of the array.
+type Alike = SmallVec<[Slot; 2]>;
+
+/// What members in `slots` lack of a range of theirs, by the array's sector. Recovery counts member
+/// sectors: one range of all members may be one of the array, or as many as there are members; what the
+/// array does not use there needs nothing.
+fn by_content(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    slots: &[Slot],
+    window: &Range<u64>,
+) -> SmallVec<[(u64, Alike); 2]> {
+    let view = port.view();
+    let sectors = window.end - window.start;
+    let mut contents: SmallVec<[(u64, Alike); 2]> = SmallVec::new();
+    for slot in slots {
+        let lacks = |member: &MemberView| !member.can_read(window.start, sectors);
+        let Some(sector) = geometry.inverse(*slot, window.start) else { continue };
+        if !view.member(*slot).is_some_and(lacks) {
+            continue;
+        }
+        match contents.iter_mut().find(|(known, _)| *known == sector) {
+            Some((_, alike)) => alike.push(*slot),
+            None => contents.push((sector, Alike::from_slice(&[*slot]))),
+        }
+    }
+    contents
 }
 
 /// Claims the array range in its region.
@@ -49,25 +76,29 @@ pub(super) async fn claim<'a>(
     port.array.claims.acquire(sector / size, start..start + sectors as u32, mode).await
 }
 
-/// Copies a range to one member from the first other copy that can be read.
+/// Copies a range from the first copy that can be read to all members that lack it.
 async fn recover(
     port: &ArrayLane,
     geometry: &Geometry,
     sector: u64,
-    sectors: u64,
-    slot: Slot,
-    member_sector: u64,
+    slots: &[Slot],
+    window: &Range<u64>,
 ) -> Result<(), WindowError> {
+    let sectors = window.end - window.start;
     let _claim = claim(port, geometry, sector, sectors, Mode::Exclusive).await;
     let others = believed(&port.view(), sector, sectors);
-    let others = others.into_iter().filter(|piece| piece.slot != slot);
+    let others = others.into_iter().filter(|piece| !slots.contains(&piece.slot));
     let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
-    let block = first_readable(port, others, trusted).await?;
+    let block = Rc::new(first_readable(port, others, trusted).await?);
     let view = port.view();
-    let Some(member) = view.member(slot) else { return Ok(()) };
     let mut writes = WindowWrites::default();
-    writes.start(port, member, member_sector, whole_buffer(block));
-    writes.finish(port).await
+    for member in slots.iter().filter_map(|slot| view.member(*slot)) {
+        let from = WriteFrom::Shared(block.clone(), 0..block.len());
+        writes.start(port, member, window.start, from);
+    }
+    let done = writes.finish(port).await;
+    port.recycle(Rc::into_inner(block));
+    done
 }
 
 /// What a copy turned out to be.

@@ -7,7 +7,8 @@ use crate::geometry::{ParityGeometry, Position, Row, Slot};
 use super::super::array_lane::ArrayLane;
 use super::super::claims::{Columns, Mode};
 use super::super::member_writes::whole_buffer;
-use super::super::plan::Place;
+use super::super::plan::{Place, Places};
+use super::super::reconstruct::slot_of;
 use super::super::unread::Unread;
 use super::super::view::ArrayView;
 use super::row_compare::compare;
@@ -38,7 +39,8 @@ pub(super) async fn run(
     }
 }
 
-/// Computes what the members in `slots` should hold, and writes it there.
+/// Computes what the members in `slots` should hold, all from one reading, and writes it there. What
+/// one of them has already is not written again.
 async fn recover(
     port: &ArrayLane,
     map: &ParityGeometry,
@@ -46,19 +48,29 @@ async fn recover(
     columns: &Columns,
     slots: &[Slot],
 ) -> Result<(), WindowError> {
-    let mut unread = Unread::of_sync();
-    let mut writes = WindowWrites::default();
-    for slot in slots {
-        let place = place_of(map, row, *slot);
-        let rebuilt = port.read_for_rebuild(map, row, columns, place, &mut unread).await;
-        let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns, &unread))?;
-        let block = blocks.take(place).expect("just rebuilt");
-        port.recycle_all(blocks);
-        let view = port.view();
-        let Some(member) = view.member(*slot) else { continue };
-        let sector = row.member_sector() + u64::from(columns.start);
-        writes.start(port, member, sector, whole_buffer(block));
+    let start = row.member_sector() + u64::from(columns.start);
+    let sectors = u64::from(columns.end - columns.start);
+    let view = port.view();
+    let lacks =
+        |slot: &&Slot| view.member(**slot).is_some_and(|member| !member.can_read(start, sectors));
+    let lacking: Places =
+        slots.iter().filter(lacks).map(|slot| place_of(map, row, *slot)).collect();
+    if lacking.is_empty() {
+        return Ok(());
     }
+    let mut unread = Unread::of_sync();
+    let rebuilt = port.read_for_rebuild(map, row, columns, &lacking, &mut unread).await;
+    let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns, &unread))?;
+    let view = port.view();
+    let mut writes = WindowWrites::default();
+    for place in lacking.iter() {
+        let block = blocks.take(place).expect("just rebuilt");
+        match view.member(slot_of(row, usize::from(map.data_disks()), place)) {
+            Some(member) => writes.start(port, member, start, whole_buffer(block)),
+            None => port.recycle(Some(block)),
+        }
+    }
+    port.recycle_all(blocks);
     writes.finish(port).await
 }
 
