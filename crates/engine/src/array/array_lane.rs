@@ -454,6 +454,9 @@ impl ArrayLane {
         if view.mode == WriteMode::Broken {
             return Err(RequestError::Lost);
         }
+        // Where a flush fails, what was written there counts as lost: until that is known the array is
+        // not marked clean, nor stopped with that member in it.
+        let _under_way = UnderWay::begin(self);
         let members = view.present().map(|(_, member)| member);
         let flushes = members.map(|member| MemberWrite {
             member: member.id,
