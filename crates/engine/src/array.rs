@@ -40,6 +40,7 @@ use intent::Intent;
 use mailbox::Mailbox;
 use mirror::Behind;
 use settings::{SettingError, Settings};
+use sync::SyncSpan;
 use view::Views;
 
 pub use array_lane::ArrayLane;
@@ -58,6 +59,7 @@ pub struct Array {
     /// Only of mirrors, by slot.
     pub(crate) gauges: Gauges,
     pub(crate) behind: Behind,
+    pub(crate) sync_span: SyncSpan,
 }
 
 impl Array {
@@ -71,6 +73,9 @@ impl Array {
         let mut values = self.settings.values();
         if self.has_parity() {
             values.push((cache::ACTIVE, self.cache.active().to_string()));
+        }
+        if self.views.current().geometry.max_failures() > 0 {
+            values.extend(self.sync_span.values());
         }
         values
     }
@@ -95,6 +100,14 @@ impl Array {
     pub fn set(&self, key: &str, value: &str) -> Result<(), SettingError> {
         if key == cache::ACTIVE && self.has_parity() {
             return Err(SettingError::ReadOnly { key: cache::ACTIVE });
+        }
+        let view = self.views.current();
+        let geometry = &view.geometry;
+        if geometry.max_failures() > 0
+            && let chunk = geometry.chunk_sectors().unwrap_or(view.block_sectors.into())
+            && let Some(set) = self.sync_span.set(key, value, chunk, geometry.sync_sectors())
+        {
+            return set;
         }
         self.settings.set(key, value)?;
         self.cache.resize(self.settings.stripe_cache_size());

@@ -127,6 +127,24 @@ impl Geometry {
         }
     }
 
+    /// The redundancy to walk, as resync counts it: sectors of the array for RAID10, of a member
+    /// otherwise.
+    pub fn sync_sectors(&self) -> u64 {
+        match self {
+            Geometry::Parity(map) => map.rows() * u64::from(map.chunk_sectors()),
+            geometry => geometry.array_sectors(),
+        }
+    }
+
+    /// What a claim of a sync window lies in: a chunk. RAID1 has none.
+    pub(crate) fn chunk_sectors(&self) -> Option<u64> {
+        match self {
+            Geometry::Parity(map) => Some(map.chunk_sectors().into()),
+            Geometry::Raid10(map) => Some(map.chunk_sectors().into()),
+            Geometry::Linear(_) | Geometry::Raid0(_) | Geometry::Raid1(_) => None,
+        }
+    }
+
     /// Members that make the array whole.
     #[inline]
     pub fn raid_disks(&self) -> u16 {

@@ -224,6 +224,7 @@ impl Settings {
         };
         if settings.redundancy() > 0 {
             settings.tuning = draw_tuning(seed);
+            settings.tuning.extend(draw_sync(seed));
         }
         if matches!(level, 1 | 10) {
             settings.draw_mirror(seed);
@@ -337,6 +338,16 @@ fn draw_tuning(seed: u64) -> Vec<(&'static str, &'static str)> {
     vec![
         ("read_deadline", *random.pick(&["1", "1", "0.001", "0.02", "0"])),
         ("write_deadline", *random.pick(&["10", "10", "4", "0"])),
+    ]
+}
+
+/// Drawn apart, as workers are: how many windows of a sync task, and how fast.
+fn draw_sync(seed: u64) -> [(&'static str, &'static str); 3] {
+    let random = &mut Random::new(seed ^ 0x7379_6e63_7761_7921);
+    [
+        ("sync_io_depth", *random.pick(&["0", "0", "1", "3", "64"])),
+        ("sync_speed_min", *random.pick(&["system", "1", "1000"])),
+        ("sync_speed_max", *random.pick(&["none", "none", "none", "60000", "200000"])),
     ]
 }
 

@@ -55,6 +55,24 @@ pub enum SettingError {
         /// What it takes.
         words: &'static [&'static str],
     },
+    /// Not a sector where it may be.
+    #[error(
+        "{key} takes whole chunks of {chunk_sectors} sectors from {} to {}{or}, not {value:?}",
+        range.start(),
+        range.end()
+    )]
+    NotASector {
+        /// The key.
+        key: &'static str,
+        /// As given.
+        value: String,
+        /// What it takes, in sectors as resync counts them.
+        range: RangeInclusive<u64>,
+        /// Multiples of this.
+        chunk_sectors: u64,
+        /// What else it takes.
+        or: &'static str,
+    },
     /// A number inside the range that is not a power of two.
     #[error("{key} takes a power of two from {} to {}, not {value}", range.start(), range.end())]
     NotAPowerOfTwo {
@@ -190,6 +208,9 @@ pub struct Settings {
     read_deadline_ms: AtomicU32,
     write_deadline_ms: AtomicU32,
     max_read_errors: AtomicU32,
+    sync_io_depth: AtomicU32,
+    sync_speed_min: AtomicU32,
+    sync_speed_max: AtomicU32,
 }
 
 /// One key that may change.
@@ -206,6 +227,8 @@ enum Takes {
     /// So many seconds, with at most three digits behind the point, as md writes `safe_mode_delay`;
     /// kept as milliseconds.
     Seconds(RangeInclusive<u32>),
+    /// KiB/s, or the word for what is kept as 0.
+    Speed(RangeInclusive<u32>, &'static str),
     /// One of these; its place among them is what is kept.
     Word(&'static [&'static str]),
 }
@@ -237,6 +260,8 @@ impl Key {
                 };
                 millis(value.trim()).filter(inside).ok_or_else(refused)
             }
+            Takes::Speed(_, word) if value.trim() == *word => Ok(0),
+            Takes::Speed(range, _) => in_range(self.name, value, range.clone()),
             Takes::Word(words) => {
                 let place = words.iter().position(|word| *word == value.trim());
                 let refused =
@@ -250,6 +275,8 @@ impl Key {
         match &self.takes {
             Takes::Number(_) => value.to_string(),
             Takes::Seconds(_) => seconds(value),
+            Takes::Speed(_, word) if value == 0 => (*word).to_owned(),
+            Takes::Speed(..) => value.to_string(),
             Takes::Word(words) => words[value as usize].to_owned(),
         }
     }
@@ -297,7 +324,37 @@ const KEYS: &[Key] = &[
         takes: Takes::Number(0..=i32::MAX as u32),
         value: |settings| &settings.max_read_errors,
     },
+    Key {
+        name: "sync_io_depth",
+        levels: REDUNDANT,
+        takes: Takes::Number(0..=SYNC_IO_DEPTH_MAX),
+        value: |settings| &settings.sync_io_depth,
+    },
+    Key {
+        name: SYNC_SPEED_MIN,
+        levels: REDUNDANT,
+        takes: Takes::Speed(1..=SYNC_SPEED_MOST, "system"),
+        value: |settings| &settings.sync_speed_min,
+    },
+    Key {
+        name: SYNC_SPEED_MAX,
+        levels: REDUNDANT,
+        takes: Takes::Speed(1..=SYNC_SPEED_MOST, "none"),
+        value: |settings| &settings.sync_speed_max,
+    },
 ];
+
+const SYNC_SPEED_MIN: &str = "sync_speed_min";
+const SYNC_SPEED_MAX: &str = "sync_speed_max";
+
+/// 4 TiB/s: no member is faster.
+const SYNC_SPEED_MOST: u32 = u32::MAX;
+
+/// `sync_speed_min` unless it is set, in KiB/s.
+const SYNC_SPEED_MIN_DEFAULT: u32 = 50 << 10;
+
+/// Windows of 128 KiB on each member: 32 MiB of memory for each.
+const SYNC_IO_DEPTH_MAX: u32 = 256;
 
 impl Settings {
     /// The values of an array that starts.
@@ -317,6 +374,9 @@ impl Settings {
             read_deadline_ms: deadline(MILLIS),
             write_deadline_ms: deadline(10 * MILLIS),
             max_read_errors: AtomicU32::new(read_errors),
+            sync_io_depth: AtomicU32::new(0),
+            sync_speed_min: AtomicU32::new(SYNC_SPEED_MIN_DEFAULT),
+            sync_speed_max: AtomicU32::new(0),
         }
     }
 
@@ -334,9 +394,25 @@ impl Settings {
         }
         let found = self.keys().find(|known| known.name == key);
         let key = found.ok_or_else(|| SettingError::Unknown { key: key.to_owned() })?;
-        let number = key.parse(value)?;
+        let number = self.between_speeds(key, key.parse(value)?)?;
         (key.value)(self).store(number, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Neither of the two speeds goes past the other.
+    fn between_speeds(&self, key: &Key, value: u32) -> Result<u32, SettingError> {
+        let range = match (key.name, self.sync_speed_max()) {
+            (SYNC_SPEED_MIN, most) => 1..=most.unwrap_or(SYNC_SPEED_MOST),
+            (SYNC_SPEED_MAX, _) if value > 0 => self.sync_speed_min()..=SYNC_SPEED_MOST,
+            _ => return Ok(value),
+        };
+        let value = if value == 0 { SYNC_SPEED_MIN_DEFAULT } else { value };
+        let refused = || SettingError::OutOfRange {
+            key: key.name,
+            value: value.to_string(),
+            range: range.clone(),
+        };
+        range.contains(&value).then_some(value).ok_or_else(refused)
     }
 
     /// The keys of the array's level that may change.
@@ -371,6 +447,21 @@ impl Settings {
     /// Read errors within an hour that a member may have mended.
     pub(super) fn max_read_errors(&self) -> u32 {
         self.max_read_errors.load(Ordering::Relaxed)
+    }
+
+    /// Windows of a sync task side by side; 0: as many as makes the members faster.
+    pub(super) fn sync_io_depth(&self) -> usize {
+        self.sync_io_depth.load(Ordering::Relaxed) as usize
+    }
+
+    /// Below this speed, in KiB/s of a member, a sync task heeds no user.
+    pub(super) fn sync_speed_min(&self) -> u32 {
+        self.sync_speed_min.load(Ordering::Relaxed)
+    }
+
+    /// The most that a sync task may do, in KiB/s of a member.
+    pub(super) fn sync_speed_max(&self) -> Option<u32> {
+        Some(self.sync_speed_max.load(Ordering::Relaxed)).filter(|&most| most > 0)
     }
 
     /// How the copy to read is chosen.

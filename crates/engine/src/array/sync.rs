@@ -1,13 +1,17 @@
 //! The sync task: resync, recovery, check and repair over windows of the array.
 //!
 //! It walks what is to be done in order, several windows at once, each under an ordinary claim, so
-//! that a user's request waits for one window at most. It decides nothing: it reports to the
-//! controller how far everything before is done, and how it ended.
+//! that a user's request waits for one window at most. How many and how wide they are is a matter of
+//! its [`pace`]. It decides nothing: it reports to the controller how far everything before is done,
+//! and how it ended.
 
+mod depth;
 mod mirror_compare;
 mod mirror_window;
+mod pace;
 mod row_compare;
 mod row_window;
+mod span;
 mod suspect;
 mod window;
 mod writes;
@@ -19,25 +23,27 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::geometry::Geometry;
+use crate::lane::first_of;
 use crate::ranges::Ranges;
+use crate::signal::Signal;
 use crate::status::{Mismatches, SyncEnd};
+use crate::time::Time;
 
 use super::array_lane::ArrayLane;
 
+use pace::Pace;
+pub(crate) use span::SyncSpan;
 pub(super) use window::SyncKind;
 use window::{Found, WindowError};
-
-/// Windows in flight at once.
-const WINDOWS: usize = 4;
-
-/// Most sectors of one window on one member: 128 KiB, so that a row of it stays in a core's cache.
-const WINDOW_SECTORS: u64 = 256;
 
 /// Windows between two reports to the controller.
 const REPORT_EVERY: u64 = 64;
 
 /// Between two looks whether a late member answers again.
 const LATE_MEMBER_AGAIN: Duration = Duration::from_millis(50);
+
+/// Between two looks whether a task that must wait may go on: what it waits for can be set anew.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The whole blocks around `todo`: members take no others. What lies behind the last whole block
 /// before `end` no request can reach.
@@ -47,6 +53,16 @@ fn whole_blocks(port: &ArrayLane, todo: &Ranges, end: u64) -> Ranges {
     let grown =
         |range: Range<u64>| range.start / block * block..range.end.next_multiple_of(block).min(end);
     todo.iter().map(grown).collect()
+}
+
+/// What the task does next.
+enum Next {
+    /// This window.
+    Window(Range<u64>),
+    /// Nothing before `sync_max` is moved.
+    Pause,
+    /// Nothing more.
+    End,
 }
 
 /// One run over a set of ranges.
@@ -59,7 +75,9 @@ pub(super) struct SyncTask {
     in_flight: RefCell<BTreeSet<u64>>,
     workers: Cell<usize>,
     windows: Cell<u64>,
+    pace: RefCell<Pace>,
     cancelled: Cell<bool>,
+    told: Signal,
     failed: Cell<bool>,
     /// Windows that could not be done and were left for another time.
     skipped: RefCell<Ranges>,
@@ -77,9 +95,11 @@ impl SyncTask {
             end,
             todo: RefCell::new(whole_blocks(port, &todo, end)),
             in_flight: RefCell::default(),
-            workers: Cell::new(WINDOWS),
+            workers: Cell::new(0),
             windows: Cell::new(0),
+            pace: RefCell::new(Pace::new(port.lane.backend().now())),
             cancelled: Cell::new(false),
+            told: Signal::default(),
             failed: Cell::new(false),
             skipped: RefCell::default(),
             no_space: Cell::new(false),
@@ -87,10 +107,7 @@ impl SyncTask {
             mismatches: RefCell::default(),
         });
         port.set_sync_doublings(0);
-        for _ in 0..WINDOWS {
-            let (task, port) = (task.clone(), port.clone());
-            port.lane.clone().spawn(async move { task.work(&port).await });
-        }
+        task.hire(port);
         task
     }
 
@@ -134,25 +151,46 @@ impl SyncTask {
         self.mismatches.borrow().clone()
     }
 
+    /// Speed over the last half a minute, in KiB/s of a member.
+    pub(super) fn speed_kib_s(&self, now: Time) -> u64 {
+        self.pace.borrow().speed_kib_s(now)
+    }
+
     /// Asks it to end after the windows that are under way.
     pub(super) fn cancel(&self) {
         self.cancelled.set(true);
+        self.told.notify();
     }
 
-    fn next_window(&self, geometry: &Geometry) -> Option<Range<u64>> {
-        if self.cancelled.get() || self.failed.get() || self.no_space.get() {
-            return None;
+    fn is_over(&self) -> bool {
+        self.cancelled.get() || self.failed.get() || self.no_space.get()
+    }
+
+    /// Takes on workers, one for each window that may be in flight.
+    fn hire(self: &Rc<Self>, port: &Rc<ArrayLane>) {
+        if self.is_over() {
+            return;
         }
-        let range = self.todo.borrow().next_from(self.cursor.get())?;
+        let wanted = self.pace.borrow().flight(&port.array.settings).windows;
+        while self.workers.get() < wanted {
+            self.workers.set(self.workers.get() + 1);
+            let (task, port) = (self.clone(), port.clone());
+            port.lane.clone().spawn(async move { task.work(&port).await });
+        }
+    }
+
+    fn next(&self, port: &ArrayLane, geometry: &Geometry) -> Next {
+        let range = self.todo.borrow().next_from(self.cursor.get());
+        let Some(range) = range.filter(|_| !self.is_over()) else { return Next::End };
+        let bound = port.array.sync_span.max();
+        if range.start >= bound {
+            return Next::Pause;
+        }
+        let most = self.pace.borrow().flight(&port.array.settings).window_sectors;
         // A window lies in one chunk: one row, one claim.
-        let border = match geometry {
-            Geometry::Parity(map) => u64::from(map.chunk_sectors()).min(WINDOW_SECTORS),
-            Geometry::Raid10(map) => u64::from(map.chunk_sectors()).min(WINDOW_SECTORS),
-            _ => WINDOW_SECTORS,
-        };
+        let border = geometry.chunk_sectors().map_or(most, |chunk| chunk.min(most));
         let end = range.end.min((range.start / border + 1) * border);
-        self.cursor.set(end);
-        Some(range.start..end)
+        Next::Window(range.start..end.min(bound))
     }
 
     /// Does one window. A late member is waited for without a claim, until the task is told to end.
@@ -173,40 +211,43 @@ impl SyncTask {
             if waited && port.sync_doublings() == doublings {
                 port.set_sync_doublings(doublings + 1);
             }
-            port.lane.sleep_until(port.lane.backend().now() + LATE_MEMBER_AGAIN).await;
+            self.sleep(port, LATE_MEMBER_AGAIN).await;
         }
     }
 
-    async fn work(&self, port: &ArrayLane) {
+    /// Sleeps for so long, or until it is told to end.
+    async fn sleep(&self, port: &ArrayLane, span: Duration) {
+        let lane = &port.lane;
+        let told = self.told.until(|| self.cancelled.get().then_some(()));
+        first_of(lane.sleep_until(lane.backend().now() + span), told).await;
+    }
+
+    async fn work(self: &Rc<Self>, port: &Rc<ArrayLane>) {
         let geometry = port.with_view(|view| view.geometry.clone());
-        while let Some(window) = self.next_window(&geometry) {
+        let settings = &port.array.settings;
+        let now = || port.lane.backend().now();
+        while self.workers.get() <= self.pace.borrow().flight(settings).windows {
+            let wait = self.pace.borrow_mut().wait(now(), settings);
+            let window = match (self.next(port, &geometry), wait) {
+                (Next::End, _) => break,
+                (Next::Window(window), None) => window,
+                (Next::Window(_), Some(wait)) => {
+                    self.sleep(port, wait.min(LOOK_AGAIN)).await;
+                    continue;
+                }
+                (Next::Pause, _) => {
+                    self.sleep(port, LOOK_AGAIN).await;
+                    continue;
+                }
+            };
+            let (began, sectors) = (now(), window.end - window.start);
+            self.cursor.set(window.end);
             self.in_flight.borrow_mut().insert(window.start);
-            match self.run(port, &geometry, &window).await {
-                Ok(found) => {
-                    self.in_flight.borrow_mut().remove(&window.start);
-                    self.mismatch_sectors.set(self.mismatch_sectors.get() + found.sectors);
-                    let mut mismatches = self.mismatches.borrow_mut();
-                    found.places.into_iter().for_each(|place| mismatches.add(place));
-                }
-                Err(WindowError::Failed) if !matches!(self.kind, SyncKind::Recover(_)) => {
-                    self.skipped.borrow_mut().insert(window.clone());
-                    self.in_flight.borrow_mut().remove(&window.start);
-                }
-                // It stays in flight: nothing from here on counts as done.
-                Err(WindowError::Failed) => {
-                    self.skipped.borrow_mut().insert(window);
-                    self.failed.set(true);
-                }
-                // It is gone round: what is computed from good parity need not wait for it.
-                Err(WindowError::Doubted) => {
-                    self.in_flight.borrow_mut().remove(&window.start);
-                    self.skipped.borrow_mut().insert(window);
-                }
-                Err(WindowError::NoSpace) => self.no_space.set(true),
-                Err(WindowError::Unreadable) => unreachable!("gone round, or failed"),
-                // It stays in flight, and all ends here: only who was told to end stops waiting.
-                Err(WindowError::Late) => {}
-            }
+            self.pace.borrow_mut().begins(sectors);
+            let ended = self.run(port, &geometry, &window).await;
+            self.note(window, ended);
+            self.pace.borrow_mut().ended(now(), sectors, now().since(began), settings);
+            self.hire(port);
             self.windows.set(self.windows.get() + 1);
             if self.windows.get().is_multiple_of(REPORT_EVERY) {
                 port.array.mailbox.sync_moved();
@@ -216,6 +257,36 @@ impl SyncTask {
         self.workers.set(self.workers.get() - 1);
         if self.workers.get() == 0 {
             port.array.mailbox.sync_moved();
+        }
+    }
+
+    /// Takes the end of a window.
+    fn note(&self, window: Range<u64>, ended: Result<Found, WindowError>) {
+        match ended {
+            Ok(found) => {
+                self.in_flight.borrow_mut().remove(&window.start);
+                self.mismatch_sectors.set(self.mismatch_sectors.get() + found.sectors);
+                let mut mismatches = self.mismatches.borrow_mut();
+                found.places.into_iter().for_each(|place| mismatches.add(place));
+            }
+            Err(WindowError::Failed) if !matches!(self.kind, SyncKind::Recover(_)) => {
+                self.in_flight.borrow_mut().remove(&window.start);
+                self.skipped.borrow_mut().insert(window);
+            }
+            // It stays in flight: nothing from here on counts as done.
+            Err(WindowError::Failed) => {
+                self.skipped.borrow_mut().insert(window);
+                self.failed.set(true);
+            }
+            // It is gone round: what is computed from good parity need not wait for it.
+            Err(WindowError::Doubted) => {
+                self.in_flight.borrow_mut().remove(&window.start);
+                self.skipped.borrow_mut().insert(window);
+            }
+            Err(WindowError::NoSpace) => self.no_space.set(true),
+            Err(WindowError::Unreadable) => unreachable!("gone round, or failed"),
+            // It stays in flight, and all ends here: only who was told to end stops waiting.
+            Err(WindowError::Late) => {}
         }
     }
 }

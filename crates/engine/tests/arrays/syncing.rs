@@ -449,3 +449,85 @@ fn a_spare_that_comes_late_joins_the_rebuild() {
     }
     assert!(joined > 3, "only {joined} rebuilds were under way when the second spare came");
 }
+
+fn value(world: &World, key: &str) -> String {
+    let values = world.array().setting_values();
+    values.into_iter().find(|(name, _)| *name == key).expect("a key of the array").1
+}
+
+/// As md's: `sync_max` is a place to pause, `sync_min` one to begin, and a check that is ended goes on
+/// where it was.
+#[test]
+fn a_check_walks_from_sync_min_and_pauses_at_sync_max() {
+    for (seed, shape) in (1400..).zip([shapes::RAID6, shapes::RAID10, shapes::RAID1]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let data = world.disks.data();
+        let pause = |world: &mut World, at: u64| {
+            world.wait_status("a pause", |status| status.sync.completed_sectors == at);
+            world.sleep_ms(1000);
+            let sync = world.status().sync;
+            assert_eq!((sync.action, sync.completed_sectors), (SyncAction::Check, at), "{world}");
+        };
+        world.set("sync_max", "128");
+        world.disks.reset_counts();
+        world.command(Action::Check).unwrap();
+        pause(&mut world, 128);
+        let beyond = data.start + 128..data.end;
+        let read = world.disks.disk(1).sectors_read_in(beyond.clone());
+        assert!(
+            shape.level == Level::Raid10 || read == 0,
+            "{read} sectors behind the pause ({world})"
+        );
+        world.set("sync_max", "192");
+        pause(&mut world, 192);
+        world.command(Action::Idle).unwrap();
+        world.wait_status("the end", |status| status.sync.action == SyncAction::Idle);
+        assert_eq!(value(&world, "sync_min"), "192", "{world}");
+        assert!(world.array().set("sync_max", "128").is_err(), "before sync_min ({world})");
+        world.set("sync_max", "max");
+        world.disks.reset_counts();
+        assert_eq!(world.check(), 0, "{world}");
+        let before = data.start..data.start + 96;
+        assert_eq!(world.disks.disk(1).sectors_read_in(before), 0, "{world}");
+        assert!(world.disks.disk(1).sectors_read() > 0, "{world}");
+        let keys = ["sync_min", "sync_max"].map(|key| value(&world, key));
+        assert_eq!(keys, ["0", "max"], "it ran to its end ({world})");
+    }
+}
+
+#[test]
+fn a_rebuild_is_no_faster_than_sync_speed_max() {
+    for (seed, shape) in (1420..).zip([shapes::RAID6, shapes::RAID10, shapes::RAID1]) {
+        let shape = Shape { member_sectors: 1024, ..shape };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("sync_speed_min", "1");
+        world.set("sync_speed_max", "256");
+        world.fail(1);
+        let began = world.now_ms();
+        world.add(usize::from(shape.disks)).unwrap();
+        world.wait_status("a whole array", |status| status.degraded() == 0);
+        let (took, wanted) = (world.now_ms() - began, 1024 / 2 * 1000 / 256);
+        // The first window, of a quarter of the member at most, begins at once.
+        assert!((wanted * 3 / 4 - 100..=wanted + 200).contains(&took), "{took} ms ({world})");
+        world.verify();
+    }
+}
+
+/// Whoever waits for the largest speed, or at `sync_max`, ends at once when told to.
+#[test]
+fn a_stop_is_quick_at_any_pace() {
+    for (key, slow) in [("sync_speed_max", "1"), ("sync_max", "16")] {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, 1440));
+        world.set("sync_speed_min", "1");
+        world.set(key, slow);
+        world.command(Action::Check).unwrap();
+        world.sleep_ms(500);
+        assert_eq!(world.status().sync.action, SyncAction::Check);
+        let began = world.now_ms();
+        world.stop();
+        assert!(world.now_ms() - began < 10, "{} ms", world.now_ms() - began);
+        world.assemble_all().unwrap();
+        world.set("sync_max", "max");
+        assert_eq!(world.check(), 0);
+    }
+}

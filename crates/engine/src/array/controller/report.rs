@@ -63,15 +63,13 @@ impl Controller {
     }
 
     fn sync_status(&self) -> SyncStatus {
-        let (action, completed_sectors, total_sectors, started) = self.sync.progress();
-        let elapsed_ms = self.lane.backend().now().since(started).as_millis().max(1);
-        let kib = u128::from(completed_sectors / 2);
+        let (action, completed_sectors, total_sectors) = self.sync.progress();
         SyncStatus {
             action,
             last_action: self.sync.last_action,
             completed_sectors,
             total_sectors,
-            speed_kib_s: (kib * 1000 / elapsed_ms) as u64,
+            speed_kib_s: self.sync.speed_kib_s(self.lane.backend().now()),
             last_end: self.sync.last_end,
             skipped: self.sync.skipped(),
         }

@@ -41,7 +41,6 @@ pub(super) struct Syncing {
 struct Running {
     task: Rc<SyncTask>,
     members: Vec<MemberId>,
-    started: Time,
     total_sectors: u64,
     /// Progress at the last checkpoint on the members.
     recorded: u64,
@@ -80,15 +79,18 @@ impl Syncing {
         self.task.is_some()
     }
 
-    /// What runs, for status: action, sectors done, sectors in all, since when.
-    pub(super) fn progress(&self) -> (SyncAction, u64, u64, Time) {
+    /// What runs, for status: action, sectors done, sectors in all.
+    pub(super) fn progress(&self) -> (SyncAction, u64, u64) {
         match &self.task {
-            Some(run) => {
-                (action_of(run.task.kind()), run.task.done(), run.total_sectors, run.started)
-            }
-            None if self.frozen => (SyncAction::Frozen, 0, 0, Time::ZERO),
-            None => (SyncAction::Idle, 0, 0, Time::ZERO),
+            Some(run) => (action_of(run.task.kind()), run.task.done(), run.total_sectors),
+            None if self.frozen => (SyncAction::Frozen, 0, 0),
+            None => (SyncAction::Idle, 0, 0),
         }
+    }
+
+    /// Speed of what runs, in KiB/s of a member.
+    pub(super) fn speed_kib_s(&self, now: Time) -> u64 {
+        self.task.as_ref().map_or(0, |run| run.task.speed_kib_s(now))
     }
 
     /// What a check or repair has found: the one that runs, or the last.
@@ -143,17 +145,14 @@ impl Controller {
             self.start(SyncKind::Resync, Vec::new(), todo);
         } else if let Some(kind) = self.sync.requested.take() {
             self.sync.mismatch_sectors = 0;
-            self.start(kind, Vec::new(), Ranges::of(0..self.sync_sectors()));
+            let all = self.array.sync_span.min()..self.sync_sectors();
+            self.start(kind, Vec::new(), Ranges::of(all));
         }
     }
 
-    /// Sectors as resync counts them: of the array for RAID10, of a member otherwise.
+    /// Sectors as resync counts them.
     pub(super) fn sync_sectors(&self) -> u64 {
-        match &*self.geometry {
-            Geometry::Raid10(map) => map.array_sectors(),
-            Geometry::Parity(map) => map.rows() * u64::from(map.chunk_sectors()),
-            geometry => geometry.array_sectors(),
-        }
+        self.geometry.sync_sectors()
     }
 
     /// Sectors as recovery counts them: of a member.
@@ -277,8 +276,7 @@ impl Controller {
             todo.iter().for_each(|range| left.remove(&range));
         }
         let task = SyncTask::start(&self.port, kind, todo, total_sectors);
-        let started = self.lane.backend().now();
-        self.sync.task = Some(Running { task, members, started, total_sectors, recorded, left });
+        self.sync.task = Some(Running { task, members, total_sectors, recorded, left });
     }
 
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
@@ -363,6 +361,7 @@ impl Controller {
         self.sync.last_action = action_of(task.kind());
         self.sync.last_end = Some(ended);
         self.sync.last_skipped = task.skipped();
+        self.keep_span(task, ended);
         match (task.kind(), ended) {
             (SyncKind::Recover(_), SyncEnd::Complete) => self.recovered(&run.members).await,
             (SyncKind::Resync, SyncEnd::Complete) => self.resynced().await,
@@ -382,6 +381,22 @@ impl Controller {
                 self.sync.again = Some(self.lane.backend().now() + AGAIN_AFTER);
             }
         }
+    }
+
+    /// As md: what ran to its end needs no bounds any more, and a check or repair that was told to end
+    /// goes on there the next time.
+    fn keep_span(&self, task: &SyncTask, ended: SyncEnd) {
+        let (span, interrupted) = (&self.array.sync_span, ended == SyncEnd::Interrupted);
+        if !interrupted {
+            span.forget_max();
+        }
+        if matches!(task.kind(), SyncKind::Check | SyncKind::Repair(_)) {
+            span.go_on_at(if interrupted { self.whole_chunks(task.done()) } else { 0 });
+        }
+    }
+
+    fn whole_chunks(&self, sector: u64) -> u64 {
+        sector - sector % self.geometry.chunk_sectors().unwrap_or(1)
     }
 
     /// Recovered members hold all their data now, once those are flushed: a superblock that calls

@@ -130,7 +130,7 @@ impl Case {
             for parity in 0..self.row.parity_count {
                 for column in 0..COLUMNS {
                     let data = bytes.data(&self.row, column);
-                    bytes.blocks[self.row.p() + parity][column] = parity_of(parity, &data);
+                    bytes.blocks[self.row.data_count + parity][column] = parity_of(parity, &data);
                 }
             }
         }
@@ -167,7 +167,7 @@ fn carry_out(case: &Case, plan: &WritePlan, members: &mut Bytes, fresh: &[u8]) -
             }
         }
         for place in row.parities().filter(|&place| row.writable.has(place)) {
-            after.blocks[place][column] = parity[place - row.p()];
+            after.blocks[place][column] = parity[place - row.data_count];
         }
     }
     *members = after;
@@ -210,7 +210,8 @@ fn rewrite(
     let row = &case.row;
     let mut old: Vec<Option<u8>> = (0..row.data_count).map(read).collect();
     if plan.method == Method::Recover {
-        let parity = row.parities().filter_map(|place| Some((place - row.p(), read(place)?)));
+        let parity =
+            row.parities().filter_map(|place| Some((place - row.data_count, read(place)?)));
         solve(&mut old, &parity.collect::<Vec<_>>());
     }
     let known = |(place, old): (Place, Option<u8>)| {
@@ -270,7 +271,7 @@ fn check(case: &Case, before: &Bytes, members: &Bytes, worth: &Bytes, fresh: &[u
         for place in row.parities() {
             let now = members.blocks[place][column];
             if row.writable.has(place) {
-                let index = place - row.p();
+                let index = place - row.data_count;
                 assert_eq!(
                     now,
                     parity_of(index, &worth.data(row, column)),
@@ -333,7 +334,7 @@ fn judge(case: &Case, rmw: RmwLevel, random: &mut impl FnMut() -> u8) -> bool {
         return false;
     };
     assert!(plan.reads.without(&case.row.readable).is_empty(), "only what is readable is read");
-    let parity = plan.reads.iter().any(|place| place >= case.row.p());
+    let parity = plan.reads.iter().any(|place| place >= case.row.data_count);
     assert!(!parity || case.trust != Trust::None, "parity that says nothing is not read");
     judge_price(case, rmw, &plan);
     let fresh: Vec<u8> = (0..case.row.data_count * COLUMNS).map(|_| random()).collect();

@@ -49,8 +49,9 @@ fn what_is_fixed_is_refused_while_the_array_runs() {
 fn every_key_that_may_change_takes_its_range_and_nothing_beyond() {
     let settings = parity(StartSettings::default());
     for key in settings.keys() {
-        let (Takes::Number(range) | Takes::Seconds(range)) = &key.takes else {
-            panic!("parity levels have numbers only")
+        let range = match &key.takes {
+            Takes::Number(range) | Takes::Seconds(range) => range,
+            Takes::Speed(..) | Takes::Word(_) => continue,
         };
         let (first, last) = (*range.start(), *range.end());
         assert!(range.contains(&value(&settings, key.name)), "the default of {}", key.name);
@@ -64,6 +65,29 @@ fn every_key_that_may_change_takes_its_range_and_nothing_beyond() {
         }
         assert_eq!(value(&settings, key.name), last, "a refusal changes nothing");
     }
+}
+
+#[test]
+fn the_two_speeds_keep_their_order() {
+    let settings = parity(StartSettings::default());
+    let both = || ["sync_speed_min", "sync_speed_max"].map(|key| word(&settings, key));
+    assert_eq!(both(), ["51200", "none"]);
+    settings.set("sync_speed_max", "100000").unwrap();
+    for (key, bad, range) in [
+        ("sync_speed_min", "100001", "from 1 to 100000"),
+        ("sync_speed_min", "0", "from 1 to 4294967295"),
+        ("sync_speed_max", "51199", "from 51200 to 4294967295"),
+        ("sync_speed_max", "fast", "from 1 to 4294967295"),
+    ] {
+        let refused = settings.set(key, bad).unwrap_err().to_string();
+        assert!(refused.contains(range), "{refused}");
+    }
+    assert_eq!(both(), ["51200", "100000"], "a refusal changes nothing");
+    settings.set("sync_speed_min", "1").unwrap();
+    settings.set("sync_speed_max", "1").unwrap();
+    settings.set("sync_speed_max", "none").unwrap();
+    settings.set("sync_speed_min", "system").unwrap();
+    assert_eq!(both(), ["51200", "none"]);
 }
 
 #[test]
