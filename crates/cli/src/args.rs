@@ -60,6 +60,8 @@ pub(crate) enum Verb {
     Remove(RemoveArgs),
     /// Mark members as failed.
     Fail(FailArgs),
+    /// Replace a member that still works, without a moment in which the array is degraded.
+    Replace(ReplaceArgs),
     /// Show what md's superblocks on members say, as `mdadm --examine` does.
     Examine(ExamineArgs),
     /// Say in words what members are to each other, whether they assemble, and what to type.
@@ -176,6 +178,21 @@ pub(crate) struct FailArgs {
     /// Fail a member also when the array cannot do without it.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplaceArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// The member that is to go.
+    pub(crate) member: MemberSpec,
+    /// The member that takes its place: a spare, or one that is added first. The next spare that is not
+    /// needed more, without it.
+    #[arg(long, value_name = "MEMBER")]
+    pub(crate) with: Option<MemberSpec>,
+    /// Answer yes to every question.
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
 }
 
 #[derive(Args, Debug)]

@@ -45,6 +45,10 @@ pub(crate) enum Request {
         members: Vec<String>,
         force: bool,
     },
+    Replace {
+        member: String,
+        with: Option<String>,
+    },
     Readonly,
     Readwrite,
     Action {

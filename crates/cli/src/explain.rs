@@ -11,7 +11,7 @@ use std::time::Duration;
 use mdspace_engine::assembly::{self, Assembly, Candidate, LeftOut, Options, Refusal};
 use mdspace_engine::lane::LaneId;
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{Role, Superblock, Uuid};
+use mdspace_format::{Features, Role, Superblock, Uuid};
 use mdspace_io::{Lanes, LanesConfig, MemberTable, OpenMode};
 use serde::Serialize;
 
@@ -197,6 +197,9 @@ fn notes(candidate: &Candidate, model: &Superblock) -> Vec<String> {
     let known = model.roles.get(superblock.dev_number as usize);
     if let (Role::Slot(_), Some(Role::Faulty)) = (superblock.own_role(), known) {
         notes.push("the freshest member says that it failed".to_owned());
+    }
+    if superblock.features.contains(Features::REPLACEMENT) {
+        notes.push("is to replace the member in its slot".to_owned());
     }
     if let Some(sectors) = superblock.recovery_offset_sectors {
         notes.push(format!("was being rebuilt: its first {} MiB are good", sectors >> 11));

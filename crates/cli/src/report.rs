@@ -423,6 +423,8 @@ fn state_words(member: &MemberStatus) -> Vec<String> {
         (member.write_mostly, "write_mostly"),
         (member.failfast, "failfast"),
         (member.late, "late"),
+        (member.want_replacement, "want_replacement"),
+        (member.replacement, "replacement"),
     ];
     let flags = flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word);
     std::iter::once(state).chain(flags).map(str::to_owned).collect()

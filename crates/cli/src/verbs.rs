@@ -44,6 +44,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::ReAdd(args) => members::re_add(&args),
         Verb::Remove(args) => members::remove(&args),
         Verb::Fail(args) => members::fail(&args),
+        Verb::Replace(args) => members::replace(&args),
         Verb::Examine(args) => examine::run(&args),
         Verb::Explain(args) => explain::run(&args),
         Verb::ZeroSuperblock(args) => zero_superblock::run(&args),

@@ -222,6 +222,20 @@ impl WriteFrom {
         self.len() == 0
     }
 
+    /// The same bytes for another member: those of an owned buffer in a new one.
+    pub(crate) fn again(&self, allocate: &dyn Fn(usize) -> Buffer) -> Self {
+        match self {
+            Self::Buffer(buffer, range) => {
+                let mut copy = allocate(range.len());
+                copy.copy_from_slice(&buffer[range.clone()]);
+                Self::Buffer(copy, 0..range.len())
+            }
+            Self::Shared(buffer, range) => Self::Shared(buffer.clone(), range.clone()),
+            Self::Source(source, range) => Self::Source(source.clone(), range.clone()),
+            Self::Gather(parts) => Self::Gather(parts.clone()),
+        }
+    }
+
     /// Copies the bytes to write into `out`, which is as long as they are.
     pub fn take(&self, out: &mut [u8]) {
         match self {

@@ -326,6 +326,10 @@ pub struct MemberStatus {
     pub corrected_errors: u32,
     /// Member sectors known good; valid while `state` is `Recovering`.
     pub recovery_offset_sectors: u64,
+    /// It is to take its slot over from another member, which still does its work.
+    pub replacement: bool,
+    /// A spare is to take its place while it still works.
+    pub want_replacement: bool,
     /// Ranges in its bad-block list.
     pub bad_ranges: u32,
     /// Where its data starts.

@@ -44,6 +44,7 @@ impl ServingProcess {
             Request::ReAdd { members } => self.add(&members, true),
             Request::Remove { members } => self.remove(&members),
             Request::Fail { members, force } => self.fail(&members, force),
+            Request::Replace { member, with } => self.replace(&member, with.as_deref()),
             Request::Readonly => self.simple("cannot stop writes", Action::ReadOnly),
             Request::Readwrite => self.simple("cannot allow writes", Action::ReadWrite),
             Request::Action { action, force_parity, trust } => {
@@ -156,6 +157,31 @@ impl ServingProcess {
         Ok(Reply::done())
     }
 
+    /// Has a member replaced, by a spare of the array or by a member that becomes one first.
+    fn replace(&self, word: &str, with: Option<&str>) -> Result<Reply, Failure> {
+        let what = format!("cannot replace {word} in {}", self.name);
+        let find = |word| self.array.members().find(word);
+        let no_member = || refused(&what, &CommandError::NotAMember);
+        let member = find(word).ok_or_else(no_member)?;
+        let spare = match with {
+            None => None,
+            Some(with) => match find(with) {
+                Some(spare) => Some(spare),
+                None => {
+                    self.add(&[with.to_owned()], false)?;
+                    Some(find(with).ok_or_else(no_member)?)
+                }
+            },
+        };
+        let order = Action::Replace { member, with: spare };
+        self.array.order(order).map_err(|error| refused(&what, &error))?;
+        let note = match with {
+            Some(with) => format!("{with} takes the place of {word}"),
+            None => format!("the next spare takes the place of {word}"),
+        };
+        Ok(Reply::Done { notes: vec![note] })
+    }
+
     fn simple(&self, what: &str, action: Action) -> Result<Reply, Failure> {
         let what = format!("{what} on {}", self.name);
         self.array.order(action).map_err(|error| refused(&what, &error))?;
@@ -228,6 +254,7 @@ impl ServingProcess {
                 "no such value",
                 "it takes readonly, active",
             )),
+            ("want_replacement", member) => self.replace(member, None),
             _ => self.set_kept(key, value),
         }
     }
@@ -270,6 +297,7 @@ fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::Active => "`mdspace fail` it first",
         CommandError::Needed => "replace another member first, or use --force and lose data",
         CommandError::DoesNotFit(_) => "give a larger device",
+        CommandError::NotReplaceable(_) => "see `mdspace detail` for what each member is",
         CommandError::NotBack(_) => "`mdspace add` rebuilds it from the others",
         CommandError::NoRedundancy => "use a level with redundancy",
         CommandError::NoCopies => "use --force-parity, which believes the data",

@@ -119,10 +119,13 @@ fn write_identity(out: &mut String, array: &ArrayReport) -> fmt::Result {
 fn write_members(out: &mut String, array: &ArrayReport) -> fmt::Result {
     writeln!(out, "\n    Number   Major   Minor   RaidDevice State")?;
     for slot in 0..array.raid_disks {
-        match array.members.iter().find(|member| member.slot == Some(slot)) {
-            Some(member) => write_member(out, member)?,
-            None => writeln!(out, "       -       0        0     {slot:>4}      removed")?,
+        let mut holders: Vec<_> =
+            array.members.iter().filter(|member| member.slot == Some(slot)).collect();
+        holders.sort_by_key(|member| member.is("replacement"));
+        if holders.is_empty() {
+            writeln!(out, "       -       0        0     {slot:>4}      removed")?;
         }
+        holders.into_iter().try_for_each(|member| write_member(out, member))?;
     }
     let others: Vec<_> = array.members.iter().filter(|member| member.slot.is_none()).collect();
     if !others.is_empty() {

@@ -65,6 +65,8 @@ fn member_word(member: &MemberReport) -> String {
         word.push_str("(F)");
     } else if member.is_spare() && member.slot.is_none() {
         word.push_str("(S)");
+    } else if member.is("replacement") {
+        word.push_str("(R)");
     }
     word
 }

@@ -136,6 +136,8 @@ fn member(number: u32, state: MemberState, slot: Option<u32>) -> MemberStatus {
         failfast: false,
         corrected_errors: 0,
         recovery_offset_sectors: if state == MemberState::Recovering { 51_200 } else { 0 },
+        replacement: false,
+        want_replacement: false,
         bad_ranges: 0,
         data_offset_sectors: 4096,
         size_sectors: 208_896,

@@ -1,4 +1,4 @@
-//! `mdspace add`, `re-add`, `remove` and `fail`.
+//! `mdspace add`, `re-add`, `remove`, `fail` and `replace`.
 
 use std::fs;
 use std::path::Path;
@@ -6,11 +6,12 @@ use std::path::Path;
 use mdspace_format::Superblock;
 
 use super::{Outcome, ask};
-use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs};
+use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs, ReplaceArgs};
 use crate::control::Request;
 use crate::control::client::Client;
 use crate::failure::Failure;
 use crate::member_probe;
+use crate::report::ArrayReport;
 use crate::run_dir::RunDir;
 
 /// Adds members, after a look at what they hold. One that was in this array is no surprise.
@@ -20,20 +21,48 @@ pub(crate) fn add(args: &AddArgs) -> Outcome {
     let array = Client::connect(&run_dir, name)?.report()?.array;
     let what = format!("cannot add to {name}");
     for member in members {
-        if let MemberSpec::Nbd(_) | MemberSpec::Multipath(_) = member {
-            let name = as_absolute(member)?;
-            if !array.members.iter().any(|known| known.member == name) {
-                member_probe::check_remote(std::iter::once(&*name), args.run, &what)?;
-            }
-        }
-        let MemberSpec::Path(path) = member else { continue };
-        let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
-        if !was_here {
-            let own = |sb: &Superblock| sb.set_uuid.to_string() == array.uuid;
-            member_probe::check_unless(path, &run_dir, args.run, &what, own)?;
-        }
+        look_at(member, &array, &run_dir, args.run, &what)?;
     }
     ask(name, &Request::Add { members: absolute(members)? })
+}
+
+/// Asks before a new member is overwritten that holds something else.
+fn look_at(
+    member: &MemberSpec,
+    array: &ArrayReport,
+    run_dir: &RunDir,
+    run: bool,
+    what: &str,
+) -> Result<(), Failure> {
+    match member {
+        MemberSpec::Nbd(_) | MemberSpec::Multipath(_) => {
+            let name = as_absolute(member)?;
+            if !array.members.iter().any(|known| known.member == name) {
+                member_probe::check_remote(std::iter::once(&*name), run, what)?;
+            }
+        }
+        MemberSpec::Path(path) => {
+            let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
+            if !was_here {
+                let own = |sb: &Superblock| sb.set_uuid.to_string() == array.uuid;
+                member_probe::check_unless(path, run_dir, run, what, own)?;
+            }
+        }
+        MemberSpec::Ram { .. } | MemberSpec::Null(_) => {}
+    }
+    Ok(())
+}
+
+/// Has a member replaced that still works.
+pub(crate) fn replace(args: &ReplaceArgs) -> Outcome {
+    if let Some(with) = &args.with {
+        let run_dir = RunDir::open()?;
+        let array = Client::connect(&run_dir, &args.name)?.report()?.array;
+        let what = format!("cannot replace {} in {}", args.member, args.name);
+        look_at(with, &array, &run_dir, args.run, &what)?;
+    }
+    let with = args.with.as_ref().map(as_absolute).transpose()?;
+    ask(&args.name, &Request::Replace { member: as_absolute(&args.member)?, with })
 }
 
 fn is_same_place(member: &str, path: &Path) -> bool {
@@ -82,7 +111,7 @@ pub(crate) fn as_absolute(member: &MemberSpec) -> Result<String, Failure> {
     }
 }
 
-fn not_a_member<E: ToString>(word: &str) -> impl FnOnce(E) -> Failure {
+pub(super) fn not_a_member<E: ToString>(word: &str) -> impl FnOnce(E) -> Failure {
     move |error| {
         Failure::new(format!("{word:?} is no member"), error, "give a file or a block device")
     }

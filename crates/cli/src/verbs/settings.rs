@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use super::members::{as_absolute, not_a_member};
 use super::{Outcome, ask};
 use crate::args::{GetArgs, SetArgs};
 use crate::control::client::Client;
@@ -26,6 +27,9 @@ pub(crate) fn get(args: &GetArgs) -> Outcome {
 
 /// Changes one value.
 pub(crate) fn set(args: &SetArgs) -> Outcome {
-    let (key, value) = args.setting.clone();
+    let (key, mut value) = args.setting.clone();
+    if key == "want_replacement" {
+        value = as_absolute(&value.parse().map_err(not_a_member(&value))?)?;
+    }
     ask(&args.name, &Request::Set { key, value })
 }

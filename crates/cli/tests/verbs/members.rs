@@ -156,3 +156,47 @@ fn mdstat_shows_every_array_and_detail_test_tells_an_absent_one() {
     user.expect(0, "stop data");
     user.expect(0, "stop more");
 }
+
+#[test]
+fn a_member_that_works_hands_over_to_another() {
+    let user = User::with_members(&["a", "b", "s", "t"]);
+    mirror(&user);
+    std::fs::write(user.path("note"), "nothing").expect("a file");
+    user.refused("replace data a --with note", &["note"]);
+    user.refused("replace data a --with b", &["no spare"]);
+    user.refused("replace data s", &["not a member"]);
+    user.expect(0, "action data frozen");
+    user.expect(0, "replace data a --with s");
+    let detail = user.expect(0, "detail data");
+    let slot_0: Vec<&str> = detail.lines().filter(|line| line.contains("  0      ")).collect();
+    assert_eq!(slot_0.len(), 2, "{detail}");
+    assert!(slot_0[0].contains("active sync") && slot_0[0].ends_with("/a"), "{detail}");
+    assert!(slot_0[1].contains("spare rebuilding") && slot_0[1].ends_with("/s"), "{detail}");
+    let mdstat = user.expect(0, "mdstat");
+    assert!(mdstat.contains(" a[0] b[1] s[2](R)\n") && mdstat.contains("[2/2] [UU]"), "{mdstat}");
+    let state = |at: usize| user.detail("data")["array"]["members"][at]["state"].to_string();
+    assert!(state(0).contains("want_replacement"), "{}", state(0));
+    assert!(state(2).contains("\"replacement\""), "{}", state(2));
+    user.expect(0, "detail data --test");
+    let examined = user.expect(0, "examine s");
+    assert!(examined.contains("Device Role : Replacement device 0"), "{examined}");
+    assert!(examined.contains("Array State : RA "), "{examined}");
+    // A restart goes on with it.
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data a b s");
+    let waited = user.run("wait data").status;
+    assert!(waited <= 1, "{waited}");
+    let detail = user.expect(0, "detail data");
+    assert!(detail.lines().any(|line| line.contains("active sync") && line.ends_with("/s")));
+    assert!(detail.lines().any(|line| line.contains("faulty") && line.ends_with("/a")));
+    user.expect(0, "detail data --test");
+    user.expect(0, "remove data failed");
+    user.expect(0, "set data want_replacement=b");
+    assert!(state(0).contains("want_replacement"), "{}", state(0));
+    user.expect(0, "add data t");
+    user.run("wait data");
+    user.expect(0, "action data check --wait");
+    assert_eq!(user.expect(0, "get data mismatch_cnt").trim(), "0");
+    user.expect(0, "stop data");
+    assert!(user.expect(0, "examine t").contains("Device Role : Active device 1"));
+}

@@ -457,8 +457,7 @@ impl ArrayLane {
         // Where a flush fails, what was written there counts as lost: until that is known the array is
         // not marked clean, nor stopped with that member in it.
         let _under_way = UnderWay::begin(self);
-        let members = view.present().map(|(_, member)| member);
-        let flushes = members.map(|member| MemberWrite {
+        let flushes = view.devices().map(|member| MemberWrite {
             member: member.id,
             io: self.member_io(member, IoOp::Flush),
         });

@@ -37,6 +37,13 @@ pub enum Action {
         /// Refuse what cannot go back by the bitmap (`re-add`).
         only_back: bool,
     },
+    /// Have a member replaced that still works, without a moment in which the slot is empty.
+    Replace {
+        /// The device.
+        member: MemberId,
+        /// The spare that takes its place; the next one that is not needed more, where none is given.
+        with: Option<MemberId>,
+    },
     /// Refuse writes from now on.
     ReadOnly,
     /// Take writes again.
@@ -94,6 +101,9 @@ pub enum CommandError {
     /// Too small or wrongly placed.
     #[error("the device does not fit: {0}")]
     DoesNotFit(String),
+    /// The member cannot be replaced, or not so.
+    #[error("the member cannot be replaced: {0}")]
+    NotReplaceable(&'static str),
     /// No way back by the bitmap.
     #[error("the device cannot go back by the bitmap: {0}")]
     NotBack(String),

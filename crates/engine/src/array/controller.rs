@@ -13,6 +13,7 @@ mod late;
 mod lost;
 mod membership;
 mod metadata;
+mod replacement;
 mod report;
 mod stop;
 mod syncing;
@@ -21,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mdspace_format::{Role, Superblock};
+use mdspace_format::{Features, Role, Superblock};
 
 use crate::backend::{MemberId, MemberInfo};
 use crate::geometry::{Geometry, Slot};
@@ -89,6 +90,8 @@ struct Member {
     /// It let a read pass its deadline, and has not answered since.
     is_late: bool,
     read_errors: ReadErrors,
+    /// A spare is to take its place while it still works; md's word for it is `want_replacement`.
+    wants_replacement: bool,
 }
 
 /// What a device is to the array.
@@ -98,6 +101,9 @@ enum MemberState {
     InSync(Slot),
     /// Data up to this member sector are there to be read; not all of them may be flushed yet.
     Recovering(Slot, u64),
+    /// It is to take this slot over from a member that still works; that one's data are here up to this
+    /// member sector. It is written and not read.
+    Replacing(Slot, u64),
     /// It waits for a slot.
     Spare,
     /// It failed.
@@ -111,8 +117,16 @@ impl Member {
     fn slot(&self) -> Option<Slot> {
         match self.state {
             MemberState::InSync(slot) | MemberState::Recovering(slot, _) => Some(slot),
-            MemberState::Spare | MemberState::Faulty | MemberState::Lost(_) => None,
+            MemberState::Replacing(..)
+            | MemberState::Spare
+            | MemberState::Faulty
+            | MemberState::Lost(_) => None,
         }
+    }
+
+    /// Whether it gets what users write.
+    fn is_written(&self) -> bool {
+        self.slot().is_some() || matches!(self.state, MemberState::Replacing(..))
     }
 
     /// Whether its superblock is kept up to date.
@@ -126,6 +140,7 @@ impl Member {
             MemberState::Faulty => Role::Faulty,
             MemberState::InSync(slot)
             | MemberState::Recovering(slot, _)
+            | MemberState::Replacing(slot, _)
             | MemberState::Lost(slot) => Role::Slot(slot.0),
         }
     }
@@ -136,19 +151,14 @@ impl Controller {
         let members = start.members.into_iter().map(|member| Member {
             id: member.id,
             info: member.info,
-            state: match member.superblock.own_role() {
-                Role::Slot(slot) => match member.superblock.recovery_offset_sectors {
-                    Some(done) => MemberState::Recovering(Slot(slot), done),
-                    None => MemberState::InSync(Slot(slot)),
-                },
-                _ => MemberState::Spare,
-            },
+            state: first_state(&member.superblock),
             flushed_sectors: member.superblock.recovery_offset_sectors.unwrap_or(0),
             superblock: member.superblock,
             bad: Arc::new(member.bad),
             holes: Arc::default(),
             is_late: false,
             read_errors: ReadErrors::default(),
+            wants_replacement: false,
         });
         let view = array.views.current();
         Self {
@@ -232,6 +242,7 @@ impl Controller {
             Action::Fail { member, force } => self.fail(member, force).await,
             Action::Remove { member } => self.remove(member).await,
             Action::Add { member, info, only_back } => self.add(member, info, only_back).await,
+            Action::Replace { member, with } => self.replace(member, with).await,
             Action::ReadOnly if self.mode == WriteMode::Broken => Err(CommandError::ReadOnly),
             Action::ReadOnly => {
                 self.read_only = true;
@@ -392,13 +403,18 @@ impl Controller {
     fn publish(&self) -> u64 {
         let old = self.array.views.current();
         let mut slots = vec![None; usize::from(self.geometry.raid_disks())];
+        let mut replacements = Vec::new();
         for member in &self.members {
             if let Some(slot) = member.slot() {
                 slots[usize::from(slot.0)] = Some(member_view(member));
             }
+            if let MemberState::Replacing(slot, _) = member.state {
+                replacements.push((slot, member_view(member)));
+            }
         }
         let view = ArrayView {
             slots,
+            replacements,
             mode: self.mode,
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
@@ -418,9 +434,21 @@ impl Controller {
     }
 }
 
+/// What a member is at the start, by its superblock.
+fn first_state(superblock: &Superblock) -> MemberState {
+    let Role::Slot(slot) = superblock.own_role() else { return MemberState::Spare };
+    let slot = Slot(slot);
+    let replaces = superblock.features.contains(Features::REPLACEMENT);
+    match superblock.recovery_offset_sectors {
+        done if replaces => MemberState::Replacing(slot, done.unwrap_or(0)),
+        Some(done) => MemberState::Recovering(slot, done),
+        None => MemberState::InSync(slot),
+    }
+}
+
 fn member_view(member: &Member) -> MemberView {
     let filled_sectors = match member.state {
-        MemberState::Recovering(_, done) => done,
+        MemberState::Recovering(_, done) | MemberState::Replacing(_, done) => done,
         _ => u64::MAX,
     };
     MemberView {

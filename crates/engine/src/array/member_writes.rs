@@ -12,6 +12,10 @@ use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, Finished, LaneView, MemberWrite, SECTOR_BYTES};
 use super::plan::Place;
+use super::view::MemberView;
+
+/// What writes to replacements are called.
+const REPLACEMENT: Place = Place::MAX;
 
 /// Writes under way, made under one view.
 pub(super) struct MemberWrites<'a> {
@@ -38,7 +42,18 @@ impl<'a> MemberWrites<'a> {
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
     /// passed over.
     pub(super) fn start(&mut self, place: Place, slot: Slot, sector: u64, from: WriteFrom) {
-        let Some(member) = self.view.member(slot) else { return };
+        let view = self.view.clone();
+        if let Some(replacement) = view.replacement(slot) {
+            let again = from.again(&|length| self.lane.lane.backend().allocate(length));
+            self.start_on(REPLACEMENT, replacement, sector, again);
+        }
+        if let Some(member) = view.member(slot) {
+            self.start_on(place, member, sector, from);
+        }
+    }
+
+    #[inline]
+    fn start_on(&mut self, place: Place, member: &MemberView, sector: u64, from: WriteFrom) {
         let sectors = (from.len() / SECTOR_BYTES) as u64;
         if member.bad.overlaps(&(sector..sector + sectors)) {
             self.listed.push((member.id, sector..sector + sectors));
@@ -53,6 +68,11 @@ impl<'a> MemberWrites<'a> {
     }
 
     fn ended(&mut self, place: Place, member: MemberId, done: IoDone) {
+        if place == REPLACEMENT {
+            // What it lacks is no reason to refuse a write: it goes, whatever is wrong with it.
+            self.finished.failed.extend(done.result.err().map(|error| (member, error)));
+            return self.lane.recycle(done.buffer);
+        }
         self.finished.note(member, done.result);
         self.returned.extend(done.buffer.map(|buffer| (place, buffer)));
     }

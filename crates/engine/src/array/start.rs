@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mdspace_format::{BitmapSuperblock, DirtyMap, Superblock};
+use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Superblock};
 
 use crate::backend::{MemberId, MemberInfo};
 use crate::balance::Gauges;
@@ -107,20 +107,12 @@ fn write_behind(start: &Start) -> u32 {
 
 fn first_view(start: &Start) -> ArrayView {
     let mut slots = vec![None; usize::from(start.geometry.raid_disks())];
+    let mut replacements = Vec::new();
     for member in &start.members {
-        if let Some(slot) = member.superblock.own_role().slot() {
-            let filled_sectors = member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX);
-            slots[usize::from(Slot(slot).0)] = Some(MemberView {
-                id: member.id,
-                data_offset: member.superblock.data_offset_sectors,
-                readable_sectors: filled_sectors,
-                filled_sectors,
-                bad: Arc::new(member.bad.clone()),
-                holes: Arc::default(),
-                write_mostly: member.superblock.flags.write_mostly(),
-                failfast: member.superblock.flags.fail_fast(),
-                rotational: member.info.rotational,
-            });
+        let Some(slot) = member.superblock.own_role().slot() else { continue };
+        match member.superblock.features.contains(Features::REPLACEMENT) {
+            true => replacements.push((Slot(slot), first_member_view(member))),
+            false => slots[usize::from(slot)] = Some(first_member_view(member)),
         }
     }
     let infos = || start.members.iter().map(|member| &member.info);
@@ -137,6 +129,7 @@ fn first_view(start: &Start) -> ArrayView {
         taken_out: 0,
         whole: false,
         slots,
+        replacements,
         mode,
         unsynced: Arc::new(start.unsynced.clone()),
         doubted: Arc::new(if start.crashed { start.unsynced.clone() } else { Ranges::default() }),
@@ -146,5 +139,20 @@ fn first_view(start: &Start) -> ArrayView {
         intent_epoch: 0,
         discard: infos().all(|info| info.discard_zeroes),
         geometry: Arc::new(start.geometry.clone()),
+    }
+}
+
+fn first_member_view(member: &StartMember) -> MemberView {
+    let filled_sectors = member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX);
+    MemberView {
+        id: member.id,
+        data_offset: member.superblock.data_offset_sectors,
+        readable_sectors: filled_sectors,
+        filled_sectors,
+        bad: Arc::new(member.bad.clone()),
+        holes: Arc::default(),
+        write_mostly: member.superblock.flags.write_mostly(),
+        failfast: member.superblock.flags.fail_fast(),
+        rotational: member.info.rotational,
     }
 }

@@ -187,14 +187,15 @@ impl ArrayLane {
         let view = self.view();
         let mut ops = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            let Some(member) = view.member(piece.slot) else { continue };
-            let (sector, sectors) = (member.data_offset + piece.member_sector, piece.sectors);
-            // A member that came meanwhile may keep what it is told to discard.
-            let op = match discard && view.discard {
-                true => IoOp::Discard { sector, sectors },
-                false => IoOp::WriteZeroes { sector, sectors, fua: false },
-            };
-            ops.push(MemberWrite { member: member.id, io: self.member_io(member, op) });
+            for member in view.writers(piece.slot) {
+                let (sector, sectors) = (member.data_offset + piece.member_sector, piece.sectors);
+                // A member that came meanwhile may keep what it is told to discard.
+                let op = match discard && view.discard {
+                    true => IoOp::Discard { sector, sectors },
+                    false => IoOp::WriteZeroes { sector, sectors, fua: false },
+                };
+                ops.push(MemberWrite { member: member.id, io: self.member_io(member, op) });
+            }
         }
         let finished = self.finish_writes(ops).await;
         match self.do_without(&view, &finished.failed).await {

@@ -9,6 +9,7 @@ mod depth;
 mod mirror_compare;
 mod mirror_window;
 mod pace;
+mod replace_window;
 mod row_compare;
 mod row_window;
 mod span;
@@ -269,7 +270,7 @@ impl SyncTask {
                 let mut mismatches = self.mismatches.borrow_mut();
                 found.places.into_iter().for_each(|place| mismatches.add(place));
             }
-            Err(WindowError::Failed) if !matches!(self.kind, SyncKind::Recover(_)) => {
+            Err(WindowError::Failed) if !self.kind.fills_members() => {
                 self.in_flight.borrow_mut().remove(&window.start);
                 self.skipped.borrow_mut().insert(window);
             }

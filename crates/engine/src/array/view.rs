@@ -27,6 +27,9 @@ pub struct ArrayView {
     pub geometry: Arc<Geometry>,
     /// The member in each slot; `None` where it is missing or faulty.
     pub slots: Vec<Option<MemberView>>,
+    /// Members that are to take a slot over from the member in it, which still does its work. They get
+    /// every write of the slot and are never read.
+    pub replacements: Vec<(Slot, MemberView)>,
     /// The first view without the member, or the range of one, that was taken out of reading last. A
     /// write that passes over them is acknowledged only when that view is settled.
     pub taken_out: u64,
@@ -141,6 +144,24 @@ impl ArrayView {
     #[inline]
     pub fn member(&self, slot: Slot) -> Option<&MemberView> {
         self.slots[usize::from(slot.0)].as_ref()
+    }
+
+    /// The member that is to replace the one in `slot`.
+    #[inline]
+    pub fn replacement(&self, slot: Slot) -> Option<&MemberView> {
+        // None, on nearly every array.
+        self.replacements.iter().find(|(replaced, _)| *replaced == slot).map(|(_, member)| member)
+    }
+
+    /// The members that get what is written to `slot`.
+    pub fn writers(&self, slot: Slot) -> impl Iterator<Item = &MemberView> {
+        self.member(slot).into_iter().chain(self.replacement(slot))
+    }
+
+    /// All members that are written to: those in slots, and those that replace them.
+    pub fn devices(&self) -> impl Iterator<Item = &MemberView> {
+        let replacements = self.replacements.iter().map(|(_, member)| member);
+        self.present().map(|(_, member)| member).chain(replacements)
     }
 
     /// The member in `slot`, when these sectors of it may be read.
@@ -327,7 +348,7 @@ impl Views {
         self.moved
             .until(|| {
                 let view = self.current();
-                let gone = view.present().all(|(_, member)| !members.contains(&member.id));
+                let gone = view.devices().all(|member| !members.contains(&member.id));
                 let broken = matches!(
                     view.mode,
                     WriteMode::Broken | WriteMode::ReadOnly | WriteMode::Stopped
@@ -344,9 +365,8 @@ impl Views {
             .until(|| {
                 let view = self.current();
                 let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
-                let found = view.present().find(|(_, other)| other.id == member);
-                let done =
-                    view.mode == WriteMode::Stopped || found.is_none_or(|(_, member)| says(member));
+                let found = view.devices().find(|other| other.id == member);
+                let done = view.mode == WriteMode::Stopped || found.is_none_or(&says);
                 (settled && done).then_some(())
             })
             .await;

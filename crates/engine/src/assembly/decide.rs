@@ -1,11 +1,12 @@
 //! Which devices make the array, and whether it may start.
 
 mod lineage;
+mod replacement;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use mdspace_format::bad_blocks::BadBlocks;
@@ -79,6 +80,9 @@ pub enum Reason {
         /// The array's.
         freshest: u64,
     },
+    /// Another member holds all that it held, and takes its slot.
+    #[error("is replaced by {0}, which has all its data")]
+    Replaced(String),
     /// The array says that it failed.
     #[error("is marked as failed")]
     Faulty,
@@ -202,6 +206,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let freshest = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
     let members = sort_out(candidates, &model, &mut left_out);
+    let mut members = replacement::pair_up(members, &model, &mut left_out)?;
     refuse_crowding(&members)?;
     let geometry = geometry(&model, &members)?;
     let in_sync = |slot: Slot| members.iter().any(|member| in_sync_at(member, slot));
@@ -220,6 +225,10 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let bitmap = bitmap(&members, &model);
     refuse_short_bitmap(bitmap.as_ref(), &geometry)?;
     let mut unsynced = unsynced(&model, &geometry, bitmap.as_ref());
+    if !clean {
+        replacement::distrust(&mut members, &geometry, &unsynced);
+    }
+    replacement::fill_slots(&mut members);
     let mut crashed = !clean && model.events > 0 && model.resync_offset_sectors == 0;
     if degraded > 0 && has_parity {
         // Forced: lost blocks are computed from parity as it is. What parity is left beyond that is
@@ -435,18 +444,21 @@ fn take_role(superblock: &mut Superblock, model: &Superblock, role: Role) {
     }
     if !at_home {
         superblock.features = superblock.features.with(Features::RECOVERY_BITMAP, false);
+        let with_role = model.roles.iter().filter(|other| role.slot().is_some() && **other == role);
+        superblock.features =
+            superblock.features.with(Features::REPLACEMENT, with_role.count() > 1);
     }
     superblock.roles.clone_from(&model.roles);
     superblock.utime = model.utime;
     superblock.resync_offset_sectors = model.resync_offset_sectors;
 }
 
-/// A slot has one member.
+/// A slot has one member, and perhaps one that replaces it.
 fn refuse_crowding(members: &[Candidate]) -> Result<(), Refusal> {
-    let mut holders: BTreeMap<u16, &Candidate> = BTreeMap::new();
+    let mut holders: BTreeMap<(u16, bool), &Candidate> = BTreeMap::new();
     for member in members {
         let Some(slot) = member.superblock.own_role().slot() else { continue };
-        if let Some(first) = holders.insert(slot, member) {
+        if let Some(first) = holders.insert((slot, replaces(member)), member) {
             let (first, other) = (first.info.name.clone(), member.info.name.clone());
             return Err(Refusal::OneSlot { slot, first, other });
         }
@@ -489,6 +501,11 @@ fn shape(model: &Superblock, member_sizes: Vec<u64>) -> Result<Shape, Refusal> {
     })
 }
 
+/// Whether it is to take its slot over from another member.
+fn replaces(member: &Candidate) -> bool {
+    member.superblock.features.contains(Features::REPLACEMENT)
+}
+
 fn in_sync_at(member: &Candidate, slot: Slot) -> bool {
     member.superblock.own_role() == Role::Slot(slot.0)
         && member.superblock.recovery_offset_sectors.is_none()
@@ -501,10 +518,12 @@ fn refuse_surprise(
     members: &[Candidate],
     options: &Options,
 ) -> Result<(), Refusal> {
-    let slots = model.roles.iter().filter(|role| role.slot().is_some()).count();
-    let there =
-        members.iter().filter(|member| member.superblock.own_role().slot().is_some()).count();
-    let missing = slots.saturating_sub(there);
+    let listed: BTreeSet<u16> = model.roles.iter().filter_map(|role| role.slot()).collect();
+    // A replacement holds no slot: where the member is missing that it replaces, so is that.
+    let there = members.iter().filter(|member| !replaces(member));
+    let there: BTreeSet<u16> =
+        there.filter_map(|member| member.superblock.own_role().slot()).collect();
+    let missing = listed.difference(&there).count();
     if missing > 0 && !options.run && !options.force {
         return Err(Refusal::Missing { missing });
     }

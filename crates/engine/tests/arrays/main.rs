@@ -17,6 +17,7 @@ mod listed;
 mod lost;
 mod members;
 mod power;
+mod replacing;
 mod rough;
 mod rounds;
 mod shapes;

@@ -37,11 +37,11 @@ fn unknown_padding_and_features_survive_and_are_named() {
     let mut specimen = Specimen::raid6(MetadataVersion::V1_2);
     assert_eq!(specimen.superblock.unsupported_features(), []);
     specimen.superblock.padding.pad3[5] = 1;
-    specimen.superblock.features |= Features::from_bits(1 << 20 | 16);
+    specimen.superblock.features |= Features::from_bits(1 << 20 | 4);
     let parsed = specimen.parse().unwrap();
     assert_eq!(parsed, specimen.superblock);
     let reasons = [
-        Unsupported::Feature { name: "REPLACEMENT" },
+        Unsupported::Feature { name: "RESHAPE_ACTIVE" },
         Unsupported::UnknownFeature { bit: 1 << 20 },
         Unsupported::Padding { field: "pad3" },
     ];
@@ -50,7 +50,7 @@ fn unknown_padding_and_features_survive_and_are_named() {
 
 #[test]
 fn every_feature_is_either_served_or_refused_by_name() {
-    let served = [0, 1, 3, 7, 12];
+    let served = [0, 1, 3, 4, 7, 12];
     for bit in 0..32 {
         let mut superblock = Specimen::raid6(MetadataVersion::V1_2).superblock;
         superblock.features = Features::from_bits(1 << bit);

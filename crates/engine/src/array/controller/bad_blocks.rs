@@ -60,7 +60,10 @@ impl Controller {
             if self.record_bad_blocks(index, &bad).await.is_err() {
                 self.members[index].bad = before;
                 failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
+                continue;
             }
+            // It does its work, and another is to take it over as soon as there is one.
+            self.members[index].wants_replacement = true;
         }
         if !failed.is_empty() {
             self.take_out(&failed).await;
@@ -111,7 +114,11 @@ impl Controller {
             member.read_errors.add(errors, now);
             member.superblock.corrected_reads =
                 member.superblock.corrected_reads.saturating_add(errors);
-            if member.is_live() && member.read_errors.count > most {
+            if !member.is_live() || member.read_errors.count <= most {
+                continue;
+            }
+            member.wants_replacement = true;
+            if !self.can_replace(index) {
                 failed.push((id, IoError { kind: IoErrorKind::Medium, errno: 0 }));
             }
         }

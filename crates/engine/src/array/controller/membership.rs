@@ -86,6 +86,7 @@ impl Controller {
         if !enough {
             self.mode = WriteMode::Broken;
         }
+        self.promote_replacements();
         self.trust_initial_parity();
         self.end_sync();
         enough
@@ -163,7 +164,7 @@ impl Controller {
         let by_bitmap = state != MemberState::Spare;
         self.forget_twin(&superblock);
         let (flushed_sectors, bad, holes) = (0, Arc::default(), Arc::default());
-        let (is_late, read_errors) = Default::default();
+        let (is_late, read_errors, wants_replacement) = Default::default();
         let member = Member {
             id,
             info,
@@ -174,6 +175,7 @@ impl Controller {
             holes,
             is_late,
             read_errors,
+            wants_replacement,
         };
         self.prepare(&member, by_bitmap).await?;
         self.members.push(member);
@@ -280,9 +282,10 @@ impl Controller {
         let mut device_uuid = [0; 16];
         device_uuid[..8].copy_from_slice(&random());
         device_uuid[8..].copy_from_slice(&random());
+        let of_one = Features::BAD_BLOCKS | Features::RECOVERY_BITMAP | Features::REPLACEMENT;
         Ok(Superblock {
             place: parts.place,
-            features: model.features.with(Features::BAD_BLOCKS | Features::RECOVERY_BITMAP, false),
+            features: model.features.with(of_one, false),
             data_offset_sectors: parts.data_offset_sectors,
             data_size_sectors: parts.data_size_sectors,
             bad_block_log: parts.bad_block_log,
@@ -331,7 +334,7 @@ impl Controller {
             MemberState::InSync(held)
             | MemberState::Recovering(held, _)
             | MemberState::Lost(held) => held == slot,
-            MemberState::Spare | MemberState::Faulty => false,
+            MemberState::Replacing(..) | MemberState::Spare | MemberState::Faulty => false,
         })
     }
 

@@ -78,9 +78,13 @@ impl Controller {
             superblock.roles.clone_from(&roles);
             superblock.recovery_offset_sectors = match member.state {
                 // What is done and not flushed would be missing after a power cut.
-                MemberState::Recovering(..) => Some(member.flushed_sectors),
+                MemberState::Recovering(..) | MemberState::Replacing(..) => {
+                    Some(member.flushed_sectors)
+                }
                 _ => None,
             };
+            let replaces = matches!(member.state, MemberState::Replacing(..));
+            superblock.features = superblock.features.with(Features::REPLACEMENT, replaces);
             // Whoever goes on with the recovery copies only what the bitmap marks.
             let by_bitmap = superblock.recovery_offset_sectors.is_some()
                 && self.sync.by_bitmap.contains(&member.id);
@@ -163,7 +167,7 @@ impl Controller {
     /// Makes durable what all members were given. A member that fails is taken out; false when the
     /// array broke over it.
     pub(super) async fn flush_members(&mut self) -> bool {
-        let live = self.members.iter().filter(|member| member.slot().is_some());
+        let live = self.members.iter().filter(|member| member.is_written());
         let flushes = live.map(|member| self.ask(member, IoOp::Flush));
         let failed = failures(join_all(flushes).await);
         failed.is_empty() || self.take_out(&failed).await

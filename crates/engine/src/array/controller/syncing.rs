@@ -14,7 +14,7 @@ use crate::time::Time;
 use super::super::command::Undecided;
 use super::super::mirror::{copies, regions};
 use super::super::sync::{SyncKind, SyncTask};
-use super::{CommandError, Controller, MemberState, Reply, WriteMode};
+use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 /// The sync task and what surrounds it.
 pub(super) struct Syncing {
@@ -27,6 +27,8 @@ pub(super) struct Syncing {
     pub(super) by_bitmap: BTreeSet<MemberId>,
     /// A recovery or resync ended with an error: not again before membership changes.
     stuck: bool,
+    /// As much of a replacement; that does not keep others from anything.
+    replacing_stuck: bool,
     /// When to try again what found no space behind a member.
     pub(super) again: Option<Time>,
     pub(super) last_action: SyncAction,
@@ -66,6 +68,7 @@ impl Syncing {
             requested: None,
             by_bitmap: by_bitmap.into_iter().collect(),
             stuck: false,
+            replacing_stuck: false,
             again: None,
             last_action: SyncAction::Idle,
             last_end: None,
@@ -115,7 +118,7 @@ impl Syncing {
 fn action_of(kind: &SyncKind) -> SyncAction {
     match kind {
         SyncKind::Resync => SyncAction::Resync,
-        SyncKind::Recover(_) => SyncAction::Recover,
+        SyncKind::Recover(_) | SyncKind::Replace(_) => SyncAction::Recover,
         SyncKind::Check => SyncAction::Check,
         SyncKind::Repair(_) => SyncAction::Repair,
     }
@@ -126,7 +129,7 @@ impl Controller {
     /// where redundancy is not to be trusted, a check that was asked for.
     pub(super) async fn start_needed_sync(&mut self) {
         if self.sync.again.is_some_and(|when| self.lane.backend().now() >= when) {
-            (self.sync.again, self.sync.stuck) = (None, false);
+            self.try_again();
         }
         let writable = !self.read_only && self.mode != WriteMode::Broken && self.stop.is_none();
         if self.sync.is_running() || self.sync.frozen || !writable || !self.is_redundant() {
@@ -141,6 +144,8 @@ impl Controller {
         let recovering = self.recovering();
         if !recovering.is_empty() && !self.sync.stuck {
             self.start_recovery(&recovering).await;
+        } else if !self.sync.replacing_stuck && self.start_replacement() {
+            // A member that is to go may go soon: it comes before resync.
         } else if let Some(todo) = self.to_resync().filter(|_| !self.sync.stuck) {
             self.start(SyncKind::Resync, Vec::new(), todo);
         } else if let Some(kind) = self.sync.requested.take() {
@@ -156,7 +161,7 @@ impl Controller {
     }
 
     /// Sectors as recovery counts them: of a member.
-    fn member_sectors(&self) -> u64 {
+    pub(super) fn member_sectors(&self) -> u64 {
         match &*self.geometry {
             Geometry::Raid10(map) => map.used_sectors(),
             _ => self.sync_sectors(),
@@ -181,8 +186,10 @@ impl Controller {
     fn go_back_to_holes(&mut self) {
         let mut went_back = false;
         for member in self.members.iter_mut().filter(|member| !member.holes.is_empty()) {
-            if let (MemberState::Recovering(_, done), Some(hole)) =
-                (&mut member.state, member.holes.iter().next())
+            if let (
+                MemberState::Recovering(_, done) | MemberState::Replacing(_, done),
+                Some(hole),
+            ) = (&mut member.state, member.holes.iter().next())
             {
                 *done = hole.start.min(*done);
             }
@@ -215,16 +222,28 @@ impl Controller {
             member.flushed_sectors = 0;
             given = true;
         }
-        if given {
-            let epoch = self.publish();
-            self.array.views.adopted(epoch).await;
-            self.array.views.settle();
-            if let Some(bitmap) = &mut self.bitmap {
-                // Nobody promises that a spare has any of it.
-                bitmap.copies_differ = true;
-            }
-            self.update_superblocks().await;
+        let wanting = self.to_replace();
+        let spares = self.members.iter_mut().filter(|member| member.state == MemberState::Spare);
+        for (member, slot) in spares.zip(wanting) {
+            member.state = MemberState::Replacing(slot, 0);
+            member.flushed_sectors = 0;
+            given = true;
         }
+        if given {
+            self.spares_got_slots().await;
+        }
+    }
+
+    /// Makes every lane write to them before anything is copied, and the superblocks say so.
+    pub(super) async fn spares_got_slots(&mut self) {
+        let epoch = self.publish();
+        self.array.views.adopted(epoch).await;
+        self.array.views.settle();
+        if let Some(bitmap) = &mut self.bitmap {
+            // Nobody promises that a spare has any of it.
+            bitmap.copies_differ = true;
+        }
+        self.update_superblocks().await;
     }
 
     async fn start_recovery(&mut self, recovering: &[(MemberId, Slot, u64)]) {
@@ -264,9 +283,9 @@ impl Controller {
         on_members
     }
 
-    fn start(&mut self, kind: SyncKind, members: Vec<MemberId>, todo: Ranges) {
+    pub(super) fn start(&mut self, kind: SyncKind, members: Vec<MemberId>, todo: Ranges) {
         let total_sectors = match kind {
-            SyncKind::Recover(_) => self.member_sectors(),
+            SyncKind::Recover(_) | SyncKind::Replace(_) => self.member_sectors(),
             _ => self.sync_sectors(),
         };
         let recorded = todo.iter().next().map_or(total_sectors, |first| first.start);
@@ -282,10 +301,16 @@ impl Controller {
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
     /// for the controller: so nobody waits for it here.
     pub(super) fn end_sync(&mut self) {
-        (self.sync.again, self.sync.stuck) = (None, false);
+        self.try_again();
         if let Some(run) = &self.sync.task {
             run.task.cancel();
         }
+    }
+
+    /// What ended with an error may go better now.
+    fn try_again(&mut self) {
+        self.sync.again = None;
+        (self.sync.stuck, self.sync.replacing_stuck) = (false, false);
     }
 
     /// Takes news of the sync task: how far it is, or how it ended.
@@ -320,15 +345,21 @@ impl Controller {
                     self.doubted.remove(&range);
                 }
             }
-            SyncKind::Recover(_) => {
+            SyncKind::Recover(_) | SyncKind::Replace(_) => {
                 // By member, not by slot: another may have come into it since.
                 let run = self.sync.task.as_ref();
+                let mut holes = task.skipped();
+                if let (SyncKind::Replace(_), Some(run)) = (task.kind(), run) {
+                    self.on_any_member(&run.left).iter().for_each(|range| holes.insert(range));
+                }
+                let holes = Arc::new(holes);
                 for member in &mut self.members {
-                    if let MemberState::Recovering(_, known) = &mut member.state
+                    if let MemberState::Recovering(_, known) | MemberState::Replacing(_, known) =
+                        &mut member.state
                         && run.is_some_and(|run| run.members.contains(&member.id))
                     {
                         *known = done.max(*known);
-                        member.holes = Arc::new(task.skipped());
+                        member.holes = holes.clone();
                     }
                 }
             }
@@ -339,18 +370,27 @@ impl Controller {
     }
 
     /// Records progress on the members, after a flush: a recovery offset promises data.
-    async fn checkpoint(&mut self, done: u64) {
+    pub(super) async fn checkpoint(&mut self, done: u64) {
         if let Some(run) = &mut self.sync.task {
             run.recorded = done;
         }
-        if self.recovering().is_empty() || !self.flush_members().await {
+        let is_filled = |member: &Member| {
+            matches!(member.state, MemberState::Recovering(..) | MemberState::Replacing(..))
+        };
+        if !self.members.iter().any(is_filled) || !self.flush_members().await {
             return;
         }
+        let end = self.member_sectors();
         for member in &mut self.members {
-            if let MemberState::Recovering(_, done) = member.state {
+            if let MemberState::Recovering(_, done) | MemberState::Replacing(_, done) = member.state
+            {
                 // On disk there is but one offset, and all below it is promised.
                 let hole = member.holes.iter().next().map_or(done, |hole| hole.start);
-                member.flushed_sectors = done.min(hole);
+                member.flushed_sectors = match done.min(hole) {
+                    // What the array does not use is as good as there.
+                    done if done >= end => member.superblock.size_sectors,
+                    done => done,
+                };
             }
         }
         self.update_superblocks().await;
@@ -364,6 +404,7 @@ impl Controller {
         self.keep_span(task, ended);
         match (task.kind(), ended) {
             (SyncKind::Recover(_), SyncEnd::Complete) => self.recovered(&run.members).await,
+            (SyncKind::Replace(_), SyncEnd::Complete) => self.replaced(&run.members).await,
             (SyncKind::Resync, SyncEnd::Complete) => self.resynced().await,
             (SyncKind::Check | SyncKind::Repair(_), _) => {
                 self.sync.mismatch_sectors = task.mismatch_sectors();
@@ -376,8 +417,12 @@ impl Controller {
                 self.sync.stuck = true;
             }
             (SyncKind::Recover(_), SyncEnd::Incomplete) => self.sync.stuck = true,
-            (_, SyncEnd::NoSpace) => {
-                self.sync.stuck = true;
+            (SyncKind::Replace(_), SyncEnd::Incomplete) => self.sync.replacing_stuck = true,
+            (kind, SyncEnd::NoSpace) => {
+                match kind {
+                    SyncKind::Replace(_) => self.sync.replacing_stuck = true,
+                    _ => self.sync.stuck = true,
+                }
                 self.sync.again = Some(self.lane.backend().now() + AGAIN_AFTER);
             }
         }
@@ -418,6 +463,8 @@ impl Controller {
     }
 
     async fn resynced(&mut self) {
+        // What a replacement could not copy may be computed now.
+        self.sync.replacing_stuck = false;
         self.publish();
         self.array.views.settle();
         if self.flush_members().await {
@@ -439,6 +486,7 @@ impl Controller {
             self.doubted.insert(range.clone());
             self.unsynced.insert(range);
         }
+        self.distrust_replacements(ranges);
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
         self.array.views.settle();

@@ -121,7 +121,7 @@ impl Copied {
     }
 }
 
-async fn first_readable(
+pub(super) async fn first_readable(
     port: &ArrayLane,
     pieces: impl Iterator<Item = Piece>,
     trusted: bool,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::geometry::{ParityGeometry, Position, Row, Slot};
+use crate::memory::Buffer;
 
 use super::super::array_lane::ArrayLane;
 use super::super::claims::{Columns, Mode};
@@ -22,10 +23,7 @@ pub(super) async fn run(
     kind: &SyncKind,
     window: &Range<u64>,
 ) -> Result<Found, WindowError> {
-    let chunk = u64::from(map.chunk_sectors());
-    let row = map.row(window.start / chunk);
-    let start = (window.start % chunk) as u32;
-    let columns = start..start + (window.end - window.start) as u32;
+    let (row, columns) = place(map, window);
     let mode = if *kind == SyncKind::Check { Mode::Shared } else { Mode::Exclusive };
     let _claim = port.array.claims.acquire(row.index(), columns.clone(), mode).await;
     if mode == Mode::Exclusive {
@@ -37,6 +35,13 @@ pub(super) async fn run(
         }
         kind => compare(port, map, &row, &columns, kind).await,
     }
+}
+
+/// The row and the columns of a window.
+pub(super) fn place(map: &ParityGeometry, window: &Range<u64>) -> (Row, Columns) {
+    let chunk = u64::from(map.chunk_sectors());
+    let start = (window.start % chunk) as u32;
+    (map.row(window.start / chunk), start..start + (window.end - window.start) as u32)
 }
 
 /// Computes what the members in `slots` should hold, all from one reading, and writes it there. What
@@ -74,6 +79,23 @@ async fn recover(
     writes.finish(port).await
 }
 
+/// Computes what belongs at `place`.
+pub(super) async fn rebuild(
+    port: &ArrayLane,
+    map: &ParityGeometry,
+    row: &Row,
+    columns: &Columns,
+    place: Place,
+    unread: &mut Unread,
+) -> Result<Buffer, WindowError> {
+    let wanted = [place].into_iter().collect();
+    let rebuilt = port.read_for_rebuild(map, row, columns, &wanted, unread).await;
+    let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns, unread))?;
+    let block = blocks.take(place).expect("just rebuilt");
+    port.recycle_all(blocks);
+    Ok(block)
+}
+
 fn why_not(port: &ArrayLane, row: &Row, columns: &Columns, unread: &Unread) -> WindowError {
     if unread.any_late() || port.with_view(ArrayView::any_late) {
         return WindowError::Late;
@@ -88,7 +110,7 @@ fn why_not(port: &ArrayLane, row: &Row, columns: &Columns, unread: &Unread) -> W
     }
 }
 
-fn place_of(map: &ParityGeometry, row: &Row, slot: Slot) -> Place {
+pub(super) fn place_of(map: &ParityGeometry, row: &Row, slot: Slot) -> Place {
     match row.position(slot) {
         Position::Data(index) => usize::from(index),
         Position::P => usize::from(map.data_disks()),

@@ -5,12 +5,14 @@
 
 use std::ops::Range;
 
+use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
 use crate::status::Mismatch;
 
 use super::super::array_lane::ArrayLane;
 use super::super::command::Undecided;
-use super::{mirror_window, row_window};
+use super::super::view::ArrayView;
+use super::{mirror_window, replace_window, row_window};
 
 /// What a sync task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +21,44 @@ pub(in crate::array) enum SyncKind {
     Resync,
     /// Fills the members in these slots.
     Recover(Vec<Slot>),
+    /// Copies the members in these slots to those that replace them.
+    Replace(Vec<Slot>),
     /// Counts where redundancy disagrees.
     Check,
     /// Counts, and makes it agree as far as it can tell how.
     Repair(Undecided),
+}
+
+impl SyncKind {
+    /// Whether it is members that it makes whole, from their front to their end.
+    pub(super) fn fills_members(&self) -> bool {
+        matches!(self, Self::Recover(_) | Self::Replace(_))
+    }
+
+    /// The slots that it fills.
+    fn slots(&self) -> &[Slot] {
+        match self {
+            Self::Recover(slots) | Self::Replace(slots) => slots,
+            Self::Resync | Self::Check | Self::Repair(_) => &[],
+        }
+    }
+
+    /// The same for one slot alone.
+    fn of_slot(&self, slot: Slot) -> Self {
+        match self {
+            Self::Replace(_) => Self::Replace(vec![slot]),
+            _ => Self::Recover(vec![slot]),
+        }
+    }
+
+    /// Whom it fills in `slot`.
+    fn filled(&self, view: &ArrayView, slot: Slot) -> Option<MemberId> {
+        let member = match self {
+            Self::Replace(_) => view.replacement(slot),
+            _ => view.member(slot),
+        };
+        member.map(|member| member.id)
+    }
 }
 
 /// What a window found wrong.
@@ -61,12 +97,12 @@ pub(super) async fn run(
     kind: &SyncKind,
     window: &Range<u64>,
 ) -> Result<Found, WindowError> {
-    match (run_once(port, geometry, kind, window).await, kind) {
-        (Err(WindowError::Unreadable), SyncKind::Recover(slots)) => {
-            recover_around(port, geometry, slots, window).await.map(|()| Found::default())
+    match run_once(port, geometry, kind, window).await {
+        Err(WindowError::Unreadable) if kind.fills_members() => {
+            fill_around(port, geometry, kind, window).await.map(|()| Found::default())
         }
-        (Err(WindowError::Unreadable), _) => Err(WindowError::Failed),
-        (result, _) => result,
+        Err(WindowError::Unreadable) => Err(WindowError::Failed),
+        result => result,
     }
 }
 
@@ -76,29 +112,32 @@ async fn run_once(
     kind: &SyncKind,
     window: &Range<u64>,
 ) -> Result<Found, WindowError> {
+    if let SyncKind::Replace(slots) = kind {
+        return replace_window::run(port, geometry, slots, window).await;
+    }
     match geometry {
         Geometry::Parity(map) => row_window::run(port, map, kind, window).await,
         geometry => mirror_window::run(port, geometry, kind, window).await,
     }
 }
 
-/// Recovers a window block by block and slot by slot. What nobody can read is listed as bad on the
+/// Fills a window block by block and slot by slot. What nobody can read is listed as bad on the
 /// member that should have got it, and everything else is there.
-async fn recover_around(
+async fn fill_around(
     port: &ArrayLane,
     geometry: &Geometry,
-    slots: &[Slot],
+    kind: &SyncKind,
     window: &Range<u64>,
 ) -> Result<(), WindowError> {
     let block = port.with_view(|view| view.block_sectors) as usize;
     for start in window.clone().step_by(block) {
         let part = start..(start + block as u64).min(window.end);
-        for slot in slots {
-            let kind = SyncKind::Recover(vec![*slot]);
+        for slot in kind.slots() {
+            let kind = kind.of_slot(*slot);
             match run_once(port, geometry, &kind, &part).await {
                 Ok(_) => {}
                 Err(WindowError::Unreadable) => {
-                    let member = port.with_view(|view| view.member(*slot).map(|member| member.id));
+                    let member = port.with_view(|view| kind.filled(view, *slot));
                     let Some(member) = member else { return Err(WindowError::Failed) };
                     port.list_as_bad(member, part.clone()).await;
                 }

@@ -17,6 +17,7 @@ pub(super) struct WindowWrites<'a> {
 }
 
 impl<'a> WindowWrites<'a> {
+    /// Starts a write to a member, and the same to the one that replaces it.
     pub(super) fn start(
         &mut self,
         port: &'a ArrayLane,
@@ -24,6 +25,16 @@ impl<'a> WindowWrites<'a> {
         sector: u64,
         from: WriteFrom,
     ) {
+        let view = port.view();
+        let slot = view.present().find(|(_, other)| other.id == member.id).map(|(slot, _)| slot);
+        if let Some(replacement) = slot.and_then(|slot| view.replacement(slot)) {
+            let again = from.again(&|length| port.lane.backend().allocate(length));
+            self.start_on(port, replacement, sector, again);
+        }
+        self.start_on(port, member, sector, from);
+    }
+
+    fn start_on(&mut self, port: &'a ArrayLane, member: &MemberView, sector: u64, from: WriteFrom) {
         let range = sector..sector + (from.len() / SECTOR_BYTES) as u64;
         if member.bad.overlaps(&range) {
             self.listed.push((member.id, range));

@@ -42,6 +42,7 @@ fn view_of(level: Level, layout: u32, disks: u16, change: impl Fn(&mut MemberVie
         taken_out: 0,
         geometry: Arc::new(Geometry::new(&shape).unwrap()),
         slots: (0..disks).map(member).collect(),
+        replacements: Vec::new(),
         mode: WriteMode::Open,
         unsynced: Arc::default(),
         doubted: Arc::default(),

@@ -1,0 +1,157 @@
+//! Members that take a slot over from one that still does its work.
+//!
+//! A replacement gets every write of the slot, and what was there before is copied to it. When it has
+//! all, the old member is faulty to the array, though nothing is wrong with it: it must not come back
+//! with what is old by then. Both have the slot in the table of roles until that moment; the feature
+//! bit in its own superblock tells which one is the replacement.
+
+use std::sync::Arc;
+
+use crate::backend::MemberId;
+use crate::geometry::{Geometry, Slot};
+use crate::ranges::Ranges;
+
+use super::super::sync::SyncKind;
+use super::{CommandError, Controller, MemberState, Reply, WriteMode};
+
+impl Controller {
+    /// Orders that a member is replaced: by this spare, or by the next one that is not needed more.
+    pub(super) async fn replace(
+        &mut self,
+        id: MemberId,
+        with: Option<MemberId>,
+    ) -> Result<Reply, CommandError> {
+        let index = self.index_of(id).ok_or(CommandError::NotAMember)?;
+        if !self.is_redundant() {
+            return Err(CommandError::NoRedundancy);
+        }
+        if self.read_only || self.mode == WriteMode::Broken {
+            return Err(CommandError::ReadOnly);
+        }
+        let MemberState::InSync(slot) = self.members[index].state else {
+            return Err(CommandError::NotReplaceable("it does not hold all data of a slot"));
+        };
+        if self.is_being_replaced(slot) {
+            return Err(CommandError::NotReplaceable("another member is taking its place already"));
+        }
+        if let Some(with) = with {
+            let index = self.index_of(with).ok_or(CommandError::NotAMember)?;
+            if self.members[index].state != MemberState::Spare {
+                return Err(CommandError::NotReplaceable("what is to replace it is no spare"));
+            }
+            self.members[index].state = MemberState::Replacing(slot, 0);
+            self.spares_got_slots().await;
+        }
+        self.members[index].wants_replacement = true;
+        Ok(Reply::Done)
+    }
+
+    fn is_being_replaced(&self, slot: Slot) -> bool {
+        let replaces =
+            |state| matches!(state, MemberState::Replacing(replaced, _) if replaced == slot);
+        self.members.iter().any(|member| replaces(member.state))
+    }
+
+    /// Whether someone takes the place of a member that wants to be replaced, or will.
+    pub(super) fn can_replace(&self, index: usize) -> bool {
+        let MemberState::InSync(slot) = self.members[index].state else { return false };
+        let vacant = (0..self.geometry.raid_disks()).filter(|slot| !self.is_held(Slot(*slot)));
+        let spares = self.members.iter().filter(|member| member.state == MemberState::Spare);
+        self.is_being_replaced(slot) || spares.count() >= vacant.count() + self.to_replace().len()
+    }
+
+    /// Slots whose members are to be replaced, and nobody does it yet.
+    pub(super) fn to_replace(&self) -> Vec<Slot> {
+        let wanting = self.members.iter().filter(|member| member.wants_replacement);
+        let slots = wanting.filter_map(|member| match member.state {
+            MemberState::InSync(slot) => Some(slot),
+            _ => None,
+        });
+        slots.filter(|slot| !self.is_being_replaced(*slot)).collect()
+    }
+
+    fn replacing(&self) -> Vec<(MemberId, Slot, u64)> {
+        let members = self.members.iter().filter_map(|member| match member.state {
+            MemberState::Replacing(slot, done) => Some((member.id, slot, done)),
+            _ => None,
+        });
+        members.collect()
+    }
+
+    /// Goes on with the replacements; false where there are none.
+    pub(super) fn start_replacement(&mut self) -> bool {
+        let replacing = self.replacing();
+        let Some(start) = replacing.iter().map(|(_, _, done)| *done).min() else { return false };
+        let end = self.member_sectors();
+        let slots = replacing.iter().map(|(_, slot, _)| *slot).collect();
+        let members = replacing.iter().map(|(id, ..)| *id).collect();
+        self.start(SyncKind::Replace(slots), members, Ranges::of(start.min(end)..end));
+        true
+    }
+
+    /// Where a member is lost that was being replaced, its replacement is a member that lacks some data.
+    pub(super) fn promote_replacements(&mut self) {
+        for (id, slot, done) in self.replacing() {
+            if !self.is_held(slot)
+                && let Some(index) = self.index_of(id)
+            {
+                self.members[index].state = MemberState::Recovering(slot, done);
+            }
+        }
+    }
+
+    /// Where a write may have come to one of the two only: that is copied again.
+    pub(super) fn distrust_replacements(&mut self, range: &Ranges) {
+        let doubted = self.on_any_member(range);
+        for member in &mut self.members {
+            if matches!(member.state, MemberState::Replacing(..)) {
+                let mut holes = Ranges::clone(&member.holes);
+                doubted.iter().for_each(|range| holes.insert(range));
+                member.holes = Arc::new(holes);
+            }
+        }
+    }
+
+    /// Member sectors for ranges as resync counts them: everything, where those are of the array.
+    pub(super) fn on_any_member(&self, ranges: &Ranges) -> Ranges {
+        match &*self.geometry {
+            Geometry::Raid10(_) if !ranges.is_empty() => Ranges::of(0..self.member_sectors()),
+            _ => ranges.clone(),
+        }
+    }
+
+    /// Replacements that have all data of their slots take them over. That they have all is recorded
+    /// before any superblock gives up the old member: else a crash between the superblocks of one update
+    /// could leave an array that counts on neither.
+    pub(super) async fn replaced(&mut self, members: &[MemberId]) {
+        self.checkpoint(u64::MAX).await;
+        if self.mode == WriteMode::Broken {
+            return;
+        }
+        let mut done = Vec::new();
+        for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
+            if let MemberState::Replacing(slot, _) | MemberState::Recovering(slot, _) = member.state
+                && member.holes.is_empty()
+            {
+                member.state = MemberState::InSync(slot);
+                done.push((member.id, slot));
+            }
+        }
+        for member in &mut self.members {
+            let other = |&(id, slot): &(MemberId, Slot)| {
+                member.id != id && member.state == MemberState::InSync(slot)
+            };
+            if done.iter().any(other) {
+                member.state = MemberState::Faulty;
+                member.wants_replacement = false;
+            }
+        }
+        // Lanes that still read the old member and lanes that no longer write it: a write is answered
+        // only when there are none of the former any more.
+        let epoch = self.publish();
+        self.update_superblocks().await;
+        self.array.views.adopted(epoch).await;
+        self.array.views.settle();
+        self.set_clearing_alarm();
+    }
+}

@@ -1,0 +1,126 @@
+//! One window of a replacement: what a member holds is copied to the one that is to take its slot.
+
+use std::ops::Range;
+
+use crate::backend::ReadInto;
+use crate::geometry::{Geometry, ParityGeometry, Slot};
+use crate::memory::Buffer;
+
+use super::super::array_lane::{ArrayLane, byte_range};
+use super::super::claims::Mode;
+use super::super::member_writes::whole_buffer;
+use super::super::mirror::believed;
+use super::super::unread::{Cause, Unread};
+use super::super::view::MemberView;
+use super::window::{Found, WindowError};
+use super::writes::WindowWrites;
+use super::{mirror_window, row_window};
+
+/// Does one window, in member sectors, for each of these slots.
+pub(super) async fn run(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    slots: &[Slot],
+    window: &Range<u64>,
+) -> Result<Found, WindowError> {
+    for slot in slots {
+        match geometry {
+            Geometry::Parity(map) => copy_row(port, map, *slot, window).await?,
+            geometry => copy_mirrored(port, geometry, *slot, window).await?,
+        }
+    }
+    Ok(Found::default())
+}
+
+async fn copy_row(
+    port: &ArrayLane,
+    map: &ParityGeometry,
+    slot: Slot,
+    window: &Range<u64>,
+) -> Result<(), WindowError> {
+    let (row, columns) = row_window::place(map, window);
+    let _claim = port.array.claims.acquire(row.index(), columns.clone(), Mode::Exclusive).await;
+    let block = match read(port, slot, window).await? {
+        Some(block) => block,
+        None => {
+            let place = row_window::place_of(map, &row, slot);
+            let mut unread = Unread::of_sync();
+            unread.insert(place, Cause::Unreadable);
+            row_window::rebuild(port, map, &row, &columns, place, &mut unread).await?
+        }
+    };
+    write(port, slot, window, block).await
+}
+
+async fn copy_mirrored(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    slot: Slot,
+    window: &Range<u64>,
+) -> Result<(), WindowError> {
+    // What the array does not use there needs nothing.
+    let Some(sector) = geometry.inverse(slot, window.start) else { return Ok(()) };
+    let sectors = window.end - window.start;
+    let _claim = mirror_window::claim(port, geometry, sector, sectors, Mode::Exclusive).await;
+    let block = match read(port, slot, window).await? {
+        Some(block) => block,
+        None => {
+            let others = believed(&port.view(), sector, sectors);
+            let others = others.into_iter().filter(|piece| piece.slot != slot);
+            let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
+            let found = mirror_window::first_readable(port, others, trusted).await;
+            found.map_err(|error| match error {
+                // What is left has no more to say than this member, which could not be read.
+                WindowError::Failed => WindowError::Unreadable,
+                error => error,
+            })?
+        }
+    };
+    write(port, slot, window, block).await
+}
+
+/// What the member in `slot` has there: it is what the array counts on, whether parity and other copies
+/// agree or not. None where it cannot be read.
+async fn read(
+    port: &ArrayLane,
+    slot: Slot,
+    window: &Range<u64>,
+) -> Result<Option<Buffer>, WindowError> {
+    let view = port.view();
+    // Without it there is nothing to copy; the controller knows already and ends this task.
+    let member = view.member(slot).ok_or(WindowError::Failed)?;
+    let sectors = window.end - window.start;
+    if !member.can_read(window.start, sectors) {
+        let waits = |member: &MemberView| member.can_wait_for(window.start, sectors);
+        return if waits(member) { Err(WindowError::Late) } else { Ok(None) };
+    }
+    let bytes = byte_range(0, sectors);
+    let buffer = port.lane.backend().allocate(bytes.len());
+    let done = port.read_member(member, window.start, ReadInto::Buffer(buffer, bytes)).await;
+    let Err(error) = done.result else {
+        return Ok(done.buffer);
+    };
+    port.recycle(done.buffer);
+    match port.report_read(member.id, error) {
+        Cause::Unreadable => Ok(None),
+        Cause::Late => Err(WindowError::Late),
+        Cause::Lost => Err(WindowError::Failed),
+    }
+}
+
+async fn write(
+    port: &ArrayLane,
+    slot: Slot,
+    window: &Range<u64>,
+    block: Buffer,
+) -> Result<(), WindowError> {
+    let view = port.view();
+    // It failed, or the slot is its own by now: this window is not done.
+    let Some(member) = view.replacement(slot) else {
+        port.recycle(Some(block));
+        return Err(WindowError::Failed);
+    };
+    let mut writes = WindowWrites::default();
+    writes.start(port, member, window.start, whole_buffer(block));
+    writes.finish(port).await
+}

@@ -1,0 +1,359 @@
+//! Members that are replaced while they still work.
+
+use mdspace_engine::array::{Action, CommandError};
+use mdspace_engine::assembly::{LeftOut, Options, Reason};
+use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::geometry::Level;
+use mdspace_engine::request::Request;
+use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction};
+use mdspace_format::{Features, Role};
+
+use crate::shapes::{self, Shape};
+use crate::world::{SECTOR, Setup, World};
+
+/// Large enough to be caught half-way. Windows of RAID1 are larger.
+fn long(shape: Shape) -> Shape {
+    let member_sectors = if shape.level == Level::Raid1 { 65_536 } else { 16_384 };
+    Shape { member_sectors, ..shape }
+}
+
+fn some_of_every_level() -> impl Iterator<Item = (u64, Shape)> {
+    (1..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10].map(long))
+}
+
+fn order(world: &mut World, disk: usize, with: usize) -> Result<(), CommandError> {
+    let (member, with) = (world.disks.id(disk), world.disks.id(with));
+    world.command(Action::Replace { member, with: Some(with) }).map(drop)
+}
+
+/// Adds the first disk beyond the shape's as a spare and has it replace `disk`.
+fn begin(world: &mut World, disk: usize) -> usize {
+    let spare = usize::from(world.shape().disks);
+    world.add(spare).unwrap();
+    order(world, disk, spare).unwrap();
+    spare
+}
+
+fn replacement_offset(status: &ArrayStatus) -> Option<u64> {
+    let found = status.members.iter().find(|member| member.replacement);
+    found.map(|member| member.recovery_offset_sectors)
+}
+
+/// Goes on until the replacement has some of its data.
+fn half_way(world: &mut World) {
+    let part = world.shape().member_sectors / 8;
+    world.wait_status("half of a replacement", |status| {
+        replacement_offset(status).is_some_and(|done| done > part)
+    });
+    assert!(replacement_offset(&world.status()).is_some(), "{world}");
+}
+
+fn finish(world: &mut World) {
+    world.wait_status("the end of a replacement", |status| {
+        status.members.iter().all(|member| !member.replacement)
+            && status.sync.action == SyncAction::Idle
+    });
+}
+
+/// All redundancy is right, and the data are there without as many others as may be lost.
+fn judge(world: &mut World, but: usize) {
+    assert_eq!(world.status().degraded(), 0, "{world}");
+    assert_eq!(world.check(), 0, "{world}");
+    let others = (0..usize::from(world.shape().disks)).filter(|disk| *disk != but);
+    let gone: Vec<usize> = others.take(world.shape().can_lose()).collect();
+    gone.into_iter().for_each(|disk| world.fail(disk));
+    world.verify();
+}
+
+#[test]
+fn a_member_is_replaced_without_a_degraded_moment() {
+    for (seed, shape) in (1..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let new = begin(&mut world, 0);
+        for _ in 0..10 {
+            world.write_many(2);
+            assert_eq!(world.status().degraded(), 0, "{world}");
+        }
+        finish(&mut world);
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        world.disks.reset_counts();
+        world.write_many(5);
+        assert!(world.disks.disk(0).writes.is_empty(), "{world}");
+        world.stop();
+        let left_out = world.assemble_all().unwrap();
+        assert!(matches!(&*left_out, [LeftOut { member, .. }] if member == "disk0"), "{world}");
+        judge(&mut world, 0);
+    }
+}
+
+/// The check that the other tests go by sees what a replacement has wrong.
+#[test]
+fn a_flipped_byte_on_a_replacement_is_counted() {
+    for (_, shape) in some_of_every_level() {
+        let mut world = World::synced(Setup::shuffled(shape, 40));
+        let new = begin(&mut world, 0);
+        finish(&mut world);
+        let at = world.disks.data().start as usize * SECTOR + 700;
+        world.disks.disk(new).bytes[at] ^= 1;
+        assert!(world.check() > 0, "{world}");
+    }
+}
+
+#[test]
+fn sectors_that_cannot_be_read_are_computed() {
+    for (seed, shape) in some_of_every_level() {
+        let mut world = World::synced(Setup::shuffled(shape, 60 + seed));
+        let start = world.disks.data().start;
+        for sector in [3, 700, 701, 5000] {
+            world.disks.disk(0).unreadable.insert(start + sector);
+            // Not in the same rows: there one member alone may be unreadable.
+            world.disks.disk(1).unreadable.insert(start + sector + 8000);
+        }
+        world.disks.disk(0).unreadable_for_good = true;
+        begin(&mut world, 0);
+        finish(&mut world);
+        judge(&mut world, 0);
+    }
+}
+
+/// What nobody can read is listed as bad on the replacement; everything else is there.
+#[test]
+fn what_nobody_can_read_does_not_end_a_replacement() {
+    let mut world = World::synced(Setup::shuffled(long(shapes::RAID5), 80));
+    let start = world.disks.data().start;
+    for disk in [0, 1] {
+        world.disks.disk(disk).unreadable.insert(start + 700);
+    }
+    let new = begin(&mut world, 0);
+    finish(&mut world);
+    assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+    let name = world.disks.info(new).name;
+    let listed = world.status().members.into_iter().find(|member| member.name == name);
+    assert_eq!(listed.unwrap().bad_ranges, 1, "{world}");
+}
+
+#[test]
+fn a_member_that_fails_leaves_its_replacement_what_it_has() {
+    for (seed, shape) in some_of_every_level() {
+        let mut world = World::synced(Setup::shuffled(shape, 100 + seed));
+        let new = begin(&mut world, 0);
+        half_way(&mut world);
+        world.write_many(3);
+        world.disks.reset_counts();
+        world.disks.disk(0).unplug();
+        world.write_many(6);
+        let status = world.status();
+        assert_eq!((status.degraded(), replacement_offset(&status)), (1, None), "{world}");
+        world.wait_idle();
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        let data = world.disks.data();
+        let first = world.shape().member_sectors / 16;
+        let written = world.disks.disk(new).sectors_written(data.start..data.start + first);
+        assert!(written < first, "all of it was copied again: {written} ({world})");
+        judge(&mut world, 0);
+    }
+}
+
+#[test]
+fn a_replacement_that_fails_costs_nothing() {
+    for (seed, shape) in some_of_every_level() {
+        let mut world = World::synced(Setup::shuffled(shape, 140 + seed));
+        let new = begin(&mut world, 0);
+        half_way(&mut world);
+        world.disks.disk(new).unplug();
+        world.write_many(6);
+        world.wait_idle();
+        assert_eq!(world.member_state(new), Some(MemberState::Faulty), "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+        judge(&mut world, 0);
+    }
+}
+
+#[test]
+fn a_replacement_without_space_is_given_up_and_the_write_is_not() {
+    let mut world = World::synced(Setup::shuffled(long(shapes::RAID5), 160));
+    let new = begin(&mut world, 0);
+    world.disks.disk(new).write_error = Some(IoErrorKind::NoSpace);
+    world.write_many(20);
+    assert_eq!(world.status().degraded(), 0, "{world}");
+    judge(&mut world, 0);
+}
+
+#[test]
+fn a_stopped_replacement_goes_on_where_it_was() {
+    for (seed, shape) in some_of_every_level() {
+        let mut world = World::synced(Setup::shuffled(shape, 180 + seed));
+        let new = begin(&mut world, 0);
+        half_way(&mut world);
+        world.write_many(3);
+        world.stop();
+        let superblock = world.disks.superblock(new).unwrap();
+        assert!(superblock.features.contains(Features::REPLACEMENT), "{world}");
+        assert_eq!(superblock.own_role(), Role::Slot(0), "{world}");
+        assert!(superblock.recovery_offset_sectors.is_some_and(|done| done > 0), "{world}");
+        world.disks.reset_counts();
+        assert_eq!(world.assemble_all().unwrap(), [], "{world}");
+        finish(&mut world);
+        let data = world.disks.data();
+        let written = world.disks.disk(new).sectors_written(data);
+        assert!(written < shape.member_sectors, "{world}");
+        world.write_many(3);
+        let superblock = world.disks.superblock(new).unwrap();
+        assert!(!superblock.features.contains(Features::REPLACEMENT), "{superblock:?}");
+        judge(&mut world, 0);
+    }
+}
+
+/// What a disk was not told to flush is gone, and what was under way may be on one of the two only.
+#[test]
+fn power_cuts_leave_a_replacement_nothing_old() {
+    for (seed, shape) in some_of_every_level() {
+        for rounds in (40..400).step_by(30) {
+            let shape = Shape { member_sectors: shape.member_sectors / 8, ..shape };
+            let mut world = World::synced(Setup::shuffled(shape, 1000 * seed + rounds));
+            let new = begin(&mut world, 0);
+            world.rounds(rounds as usize);
+            world.write_many(4);
+            world.serve(0, Request::Flush).unwrap();
+            // Under way: it comes to some members and not to others.
+            let (sector, sectors) = world.random_range();
+            let torn = Request::Write {
+                sector,
+                from: std::rc::Rc::new(world.random.bytes(sectors as usize * SECTOR)),
+                fua: false,
+            };
+            world.start(1, torn);
+            world.rounds(rounds as usize % 11);
+            world.power_cut([new]);
+            world.assemble_all().unwrap();
+            world.learn();
+            world.write_many(2);
+            finish(&mut world);
+            world.wait_idle();
+            judge(&mut world, 0);
+        }
+    }
+}
+
+/// After every one of the superblocks of the last update.
+#[test]
+fn a_crash_in_the_hand_over_leaves_one_of_the_two() {
+    let mut seen = [false, false];
+    for rounds in 0..200 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, 300 + rounds));
+        world.fail(3);
+        let new = begin_frozen(&mut world);
+        world.order(Action::Idle);
+        world.rounds(rounds as usize);
+        world.crash();
+        let all: Vec<usize> = (0..world.disks.count()).collect();
+        let force = Options { run: true, force: true, ..Options::default() };
+        world.assemble(&all, &force).unwrap_or_else(|error| panic!("{error} ({world})"));
+        let has_taken_over = world.member_state(new) == Some(MemberState::InSync);
+        world.verify();
+        seen[usize::from(has_taken_over)] = true;
+    }
+    assert_eq!(seen, [true, true], "both ends were met");
+}
+
+/// As [`begin`], but nothing is copied yet, and a spare takes no slot by itself.
+fn begin_frozen(world: &mut World) -> usize {
+    world.command(Action::Freeze).unwrap();
+    let spare = usize::from(world.shape().disks);
+    world.add(spare).unwrap();
+    order(world, 0, spare).unwrap();
+    spare
+}
+
+#[test]
+fn a_spare_that_comes_later_replaces_who_wants_it() {
+    let mut world = World::synced(Setup::shuffled(long(shapes::RAID6), 400));
+    let member = world.disks.id(2);
+    world.command(Action::Replace { member, with: None }).unwrap();
+    let wants = |status: &ArrayStatus| status.members.iter().any(|member| member.want_replacement);
+    assert!(wants(&world.status()), "{world}");
+    let new = usize::from(world.shape().disks);
+    world.add(new).unwrap();
+    world.write_many(5);
+    finish(&mut world);
+    assert_eq!(world.member_state(2), Some(MemberState::Faulty), "{world}");
+    assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+    assert!(!wants(&world.status()), "{world}");
+    judge(&mut world, 2);
+}
+
+/// A drive that cannot mend a sector is on its way out.
+#[test]
+fn who_lists_bad_blocks_is_replaced() {
+    let mut world = World::synced(Setup::shuffled(long(shapes::RAID5), 410));
+    let new = usize::from(world.shape().disks);
+    world.add(new).unwrap();
+    let start = world.disks.data().start;
+    world.disks.disk(1).unreadable.insert(start + 700);
+    world.disks.disk(1).unreadable_for_good = true;
+    world.verify();
+    finish(&mut world);
+    assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+    assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+    judge(&mut world, 1);
+}
+
+#[test]
+fn what_cannot_be_replaced_is_refused_with_its_reason() {
+    let mut world = World::synced(Setup::new(long(shapes::RAID5), 420));
+    world.add(4).unwrap();
+    world.add(5).unwrap();
+    assert_eq!(order(&mut world, 0, 6), Err(CommandError::NotAMember));
+    assert!(matches!(order(&mut world, 0, 1), Err(CommandError::NotReplaceable(_))));
+    assert!(matches!(order(&mut world, 4, 5), Err(CommandError::NotReplaceable(_))));
+    order(&mut world, 0, 4).unwrap();
+    assert!(matches!(order(&mut world, 0, 5), Err(CommandError::NotReplaceable(_))));
+    let member = world.disks.id(4);
+    assert_eq!(world.command(Action::Remove { member }).unwrap_err(), CommandError::Active);
+    let mut striped = World::created(Setup::new(Shape::new(Level::Raid0, 0, 3, 16), 421));
+    let member = striped.disks.id(0);
+    let refused = striped.command(Action::Replace { member, with: None }).unwrap_err();
+    assert_eq!(refused, CommandError::NoRedundancy);
+}
+
+/// Two members take the place of two at once, while a third fails.
+#[test]
+fn several_members_are_replaced_at_once() {
+    let mut world = World::synced(Setup::shuffled(long(shapes::RAID6), 430));
+    for (old, new) in [(0, 5), (2, 6)] {
+        world.add(new).unwrap();
+        order(&mut world, old, new).unwrap();
+        world.write_many(2);
+    }
+    half_way(&mut world);
+    world.fail(1);
+    world.write_many(5);
+    finish(&mut world);
+    assert_eq!(world.member_state(5), Some(MemberState::InSync), "{world}");
+    assert_eq!(world.member_state(6), Some(MemberState::InSync), "{world}");
+    assert_eq!(world.check(), 0, "{world}");
+    world.fail(3);
+    world.verify();
+}
+
+#[test]
+fn a_replaced_member_is_left_out_by_name() {
+    let mut world = World::synced(Setup::new(shapes::RAID1, 440));
+    let new = begin_frozen(&mut world);
+    world.stop();
+    // As if the copy had ended and power had failed right then.
+    let mut superblock = world.disks.superblock(new).unwrap();
+    superblock.recovery_offset_sectors = Some(superblock.size_sectors);
+    let data = world.disks.data();
+    let data = data.start as usize * SECTOR..data.end as usize * SECTOR;
+    let copy = world.disks.disk(0).bytes[data.clone()].to_vec();
+    world.disks.disk(new).bytes[data].copy_from_slice(&copy);
+    let (at, encoded) = (superblock.place.sector as usize * SECTOR, superblock.encode());
+    world.disks.disk(new).bytes[at..at + encoded.len()].copy_from_slice(&encoded);
+    let left_out = world.assemble_all().unwrap();
+    let name = world.disks.info(new).name;
+    let expected = LeftOut { member: "disk0".to_owned(), reason: Reason::Replaced(name) };
+    assert_eq!(left_out, [expected], "{world}");
+    judge(&mut world, 0);
+}
