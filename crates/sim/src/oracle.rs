@@ -63,7 +63,8 @@ impl<'a> RawArray<'a> {
         let (mut slots, mut member_sectors) = (Vec::new(), Vec::new());
         for slot in 0..freshest.raid_disks {
             let current = found.iter().find(|(_, sb)| {
-                sb.events == freshest.events && freshest.role_of(sb.dev_number) == Some(slot)
+                let holds = freshest.role_of(sb.dev_number) == Some(slot) && !sb.replaces;
+                sb.events == freshest.events && holds
             });
             let &(disk, ref sb) = current.ok_or(NotWhole::Missing(slot))?;
             if sb.recovering {

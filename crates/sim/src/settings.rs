@@ -74,11 +74,13 @@ pub enum Happening {
     SetClock,
     /// Members lie: bytes change behind everybody's back, and a scrub has to find out.
     Lie,
+    /// The operator has a member replaced that works.
+    Replace,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -97,6 +99,7 @@ impl Happening {
         Self::PowerCut,
         Self::SetClock,
         Self::Lie,
+        Self::Replace,
     ];
 
     /// Whether it is bad for a member.
@@ -283,6 +286,7 @@ impl Settings {
             let share = if random.coin() { 0 } else { random.below(20) as u32 };
             let beyond = self.trouble == Trouble::Beyond;
             *weight = match happening {
+                Happening::Replace => draw_replacing(self.seed),
                 Happening::Tend => 5 + share,
                 _ if beyond && happening.hurts() => 4 * share,
                 _ => share,
@@ -314,6 +318,11 @@ impl Settings {
         let beyond = if self.trouble == Trouble::Beyond { " --trouble=beyond" } else { "" };
         format!("cargo run -p mdspace-sim -- {}{level}{beyond}", self.seed)
     }
+}
+
+/// Drawn apart, as workers are.
+fn draw_replacing(seed: u64) -> u32 {
+    *Random::new(seed ^ 0x7265_706c_6163_6521).pick(&[0, 0, 5, 20])
 }
 
 /// Drawn apart, so that a seed is otherwise what it was before there were workers.

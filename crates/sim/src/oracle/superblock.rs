@@ -24,6 +24,8 @@ pub struct RawSuperblock {
     pub clean: bool,
     /// It holds good data up to an offset only.
     pub recovering: bool,
+    /// It is to take its slot over from another member.
+    pub replaces: bool,
     /// Its place in the table of roles.
     pub dev_number: usize,
     size: u64,
@@ -33,6 +35,7 @@ pub struct RawSuperblock {
 
 const MAGIC: u32 = 0xa92b_4efc;
 const RECOVERY_OFFSET: u32 = 2;
+const REPLACEMENT: u32 = 16;
 const BYTES: usize = 4096;
 
 impl RawSuperblock {
@@ -62,6 +65,7 @@ impl RawSuperblock {
             events: u64_at(200),
             clean: u64_at(208) == u64::MAX,
             recovering: u32_at(8) & RECOVERY_OFFSET != 0,
+            replaces: u32_at(8) & REPLACEMENT != 0,
             dev_number: u32_at(160) as usize,
             size: u64_at(80),
             data_size: u64_at(136),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use mdspace_engine::status::{ArrayStatus, MemberState};
+use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_engine::time::Time;
 
 use crate::disk::DiskIndex;
@@ -30,6 +30,8 @@ pub(super) struct Atlas {
     /// Disks that gave the engine a reason to fail them.
     blamed: BTreeSet<DiskIndex>,
     in_sync: Vec<DiskIndex>,
+    /// Disks that take a slot over from a member in sync, or may be about to.
+    heirs: Vec<DiskIndex>,
     /// A crash left redundancy in doubt, at this time.
     crashed: Option<Time>,
     /// The first resync is through, or nothing needed one.
@@ -47,6 +49,7 @@ impl Atlas {
             hurt: BTreeMap::new(),
             blamed: BTreeSet::new(),
             in_sync,
+            heirs: Vec::new(),
             crashed: None,
             agrees: !settings.noisy_disks,
             full: BTreeSet::new(),
@@ -56,8 +59,8 @@ impl Atlas {
 
     /// Whether the array bears it that `disk` is hurt, too.
     pub(super) fn bears(&self, disk: DiskIndex) -> bool {
-        let hurt_in_sync =
-            self.in_sync.iter().filter(|&&d| d == disk || self.hurt.contains_key(&d));
+        let members = self.in_sync.iter().chain(&self.heirs);
+        let hurt_in_sync = members.filter(|&&d| d == disk || self.hurt.contains_key(&d));
         let out_of_sync = self.slots - self.in_sync.len();
         let sure = self.crashed.is_none() && self.full.is_empty();
         sure && hurt_in_sync.count() + out_of_sync <= self.redundancy
@@ -91,6 +94,17 @@ impl Atlas {
     pub(super) fn hurt(&mut self, disk: DiskIndex) {
         self.hurt.insert(disk, None);
         self.blamed.insert(disk);
+    }
+
+    /// Whether nothing is wrong with `disk`.
+    pub(super) fn is_well(&self, disk: DiskIndex) -> bool {
+        !self.hurt.contains_key(&disk) && !self.full.contains(&disk)
+    }
+
+    /// `old` is to be replaced by `new`: it is faulty then, with nothing wrong about it.
+    pub(super) fn replace(&mut self, old: DiskIndex, new: DiskIndex) {
+        self.blamed.insert(old);
+        self.heirs.push(new);
     }
 
     /// `disk` goes back into the array, mended.
@@ -132,6 +146,12 @@ impl Atlas {
     /// Takes what the engine said when it was asked at `asked`.
     pub(super) fn learn(&mut self, world: &World, asked: Time, status: &ArrayStatus) {
         self.in_sync = with_state(status, MemberState::InSync);
+        let wants = status.members.iter().any(|member| member.want_replacement);
+        let is_heir = |member: &&MemberStatus| {
+            member.replacement || wants && member.state == MemberState::Spare
+        };
+        let heirs = status.members.iter().filter(is_heir);
+        self.heirs = heirs.map(|member| disk_named(&member.name)).collect();
         self.hurt.retain(|disk, over_since| {
             if world.disk(*disk, |disk| disk.faults.any()) {
                 *over_since = None;

@@ -40,6 +40,7 @@ enum What {
     Fail(DiskIndex),
     Remove(DiskIndex),
     Add(DiskIndex),
+    Replace(DiskIndex),
     Check,
     Repair,
     Stop,
@@ -120,6 +121,12 @@ impl Simulation {
             (What::Check | What::Repair, CommandError::Busy(_) | CommandError::ReadOnly)
                 | (What::Remove(_), CommandError::Active | CommandError::NotAMember)
                 | (What::Fail(_), CommandError::NotAMember | CommandError::Needed)
+                | (
+                    What::Replace(_),
+                    CommandError::NotAMember
+                        | CommandError::NotReplaceable(_)
+                        | CommandError::ReadOnly
+                )
                 | (_, CommandError::Stopped)
         );
         match what {
@@ -175,6 +182,21 @@ impl Simulation {
             self.atlas.hurt(disk);
             self.order(What::Fail(disk), Action::Fail { member, force: false });
         }
+    }
+
+    /// Has a member replaced that works, by a spare with nothing wrong about it.
+    pub(super) fn replace_member(&mut self) {
+        let Some(status) = &self.operator.status else { return };
+        let spares = with_state(status, MemberState::Spare);
+        let old = *self.random.pick(&self.disks);
+        let new = spares.into_iter().find(|&disk| self.atlas.is_well(disk));
+        let in_sync = with_state(status, MemberState::InSync).contains(&old);
+        let (Some(new), true) = (new, in_sync) else { return };
+        let process = self.process();
+        let (Some(member), Some(with)) = (process.member(old), process.member(new)) else { return };
+        self.world.note(format_args!("-- {new} is to replace {old}"));
+        self.atlas.replace(old, new);
+        self.order(What::Replace(old), Action::Replace { member, with: Some(with) });
     }
 
     /// Removes what failed, and brings back what is missing.

@@ -50,7 +50,8 @@ impl Simulation {
             Happening::AddSpare if self.has_room_for_spares() => self.add_spare(),
             Happening::Check if self.settings.redundancy() > 0 => self.check(),
             Happening::Repair if self.settings.redundancy() > 0 => self.repair(),
-            Happening::AddSpare | Happening::Check | Happening::Repair => {}
+            Happening::Replace if self.settings.redundancy() > 0 => self.replace_member(),
+            Happening::AddSpare | Happening::Check | Happening::Repair | Happening::Replace => {}
             Happening::ReadAll => self.read_all(),
             Happening::Restart => return self.restart(),
             Happening::Kill if self.may_crash() => return self.kill(),
