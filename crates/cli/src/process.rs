@@ -31,7 +31,9 @@ mod log;
 mod members;
 pub(crate) mod multipath;
 mod recorder;
+mod state_dir;
 mod systemd;
+mod unproved;
 
 use array::ServedArray;
 pub(crate) use array::cure_of;

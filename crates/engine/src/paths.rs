@@ -98,6 +98,10 @@ pub trait Host: Send + Sync {
 
     /// Sees to it that nothing sent over a path can be done any more. False: it cannot.
     fn fence(&self, paths: &Arc<Paths>, path: usize) -> bool;
+
+    /// Keeps the sectors where writes that were sent over a path may still appear, in the place of those
+    /// kept before, for [`Paths::recall`] by a later process.
+    fn keep(&self, _path: usize, _unproved: Vec<Range<u64>>) {}
 }
 
 /// A multipath device, shared by all lanes.
@@ -133,6 +137,8 @@ struct Owner {
     /// The group to use next, if it can be.
     wanted: Option<usize>,
     late: LateWrites,
+    /// What the host keeps of these, by path.
+    kept: Vec<Vec<Range<u64>>>,
     /// What the device's last proved path said.
     known: Option<Identity>,
     no_path_since: Option<Time>,
@@ -235,6 +241,7 @@ impl Paths {
             current: None,
             wanted: Some(table.initial_group - 1),
             late: LateWrites::default(),
+            kept: vec![Vec::new(); group_of.len()],
             known: None,
             no_path_since: None,
             gave_up: false,
@@ -256,6 +263,31 @@ impl Paths {
         });
         this.publish(&mut this.owner.lock(), Time::ZERO);
         Ok(this)
+    }
+
+    /// Takes up what the host kept of a path, before the first request: what an earlier process sent over
+    /// it may still appear.
+    pub fn recall(&self, path: usize, unproved: Vec<Range<u64>>) {
+        if unproved.is_empty() {
+            return;
+        }
+        let mut owner = self.owner.lock();
+        unproved.iter().for_each(|range| owner.late.recall(path, range.clone()));
+        let note = format!("{} writes of an earlier process may still appear", unproved.len());
+        owner.kept[path] = unproved;
+        self.tell(&mut owner, "LateWritesRecalled", Some(path), note);
+        self.publish(&mut owner, Time::ZERO);
+    }
+
+    /// Has the host keep which writes may still appear, where that has changed.
+    fn keep_late_writes(&self, owner: &mut Owner) {
+        for (path, kept) in owner.kept.iter_mut().enumerate() {
+            let now = owner.late.ranges(path);
+            if *kept != now {
+                kept.clone_from(&now);
+                self.host.keep(path, now);
+            }
+        }
     }
 
     /// What it can do.
@@ -443,6 +475,7 @@ impl Paths {
     /// Chooses the group to use, and shows lanes how things are now.
     fn publish(&self, owner: &mut Owner, now: Time) {
         self.choose_group(owner, now);
+        self.keep_late_writes(owner);
         let usable = |group: Option<usize>| {
             let here = move |path: &usize| Some(self.group_of[*path]) == group;
             let paths = (0..owner.paths.len()).filter(here);

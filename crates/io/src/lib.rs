@@ -26,8 +26,8 @@ pub use clock::now;
 pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{
-    KeyHelp, MemberTable, MultipathSpec, OpenError, OpenMode, check_name, is_remote, null_keys,
-    null_presets,
+    KeyHelp, MemberTable, MultipathSpec, OpenError, OpenMode, UnprovedWrites, check_name,
+    is_remote, null_keys, null_presets,
 };
 pub use payload::Payload;
 pub use queue::IoChoice;

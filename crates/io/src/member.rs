@@ -10,6 +10,7 @@ mod probe;
 mod ram;
 mod spec;
 mod table;
+mod unproved;
 
 use std::fs::File;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use null::{KeyHelp, null_keys, null_presets};
 pub use open::{OpenError, OpenMode};
 pub use spec::{check_name, is_remote};
 pub use table::MemberTable;
+pub use unproved::UnprovedWrites;
 
 pub(crate) use nbd::{Export, Nbd};
 pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};

@@ -144,7 +144,15 @@ impl RunningArray {
 
     /// What each worker has done since it started.
     pub fn worker_traffic(&self) -> Vec<(LaneId, Traffic)> {
-        self.workers.traffic()
+        self.workers.ask(Lane::traffic)
+    }
+
+    /// Whether a member may still do something that it was asked and has not answered, on any lane.
+    pub fn owes_answers(&self, member: MemberId) -> bool {
+        let owed =
+            move |lane: &Lane| lane.backend().in_flight(member) + lane.backend().unanswered(member);
+        let own = self.lane_ids().map(|id| self.lanes.call(id, async move |lane, _| owed(&lane)));
+        own.sum::<usize>() + self.workers.ask(owed).iter().map(|(_, owed)| owed).sum::<usize>() > 0
     }
 
     /// Runs `setup` on a lane with the array's part there; it may spawn tasks and submit requests.

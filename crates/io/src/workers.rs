@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::array::settings::SettingError;
 use mdspace_engine::array::{Array, ArrayLane};
-use mdspace_engine::lane::{LaneId, Traffic};
+use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::sync::Mutex;
 
 use crate::lanes::{Lanes, StartError, WorkerThread, cpu_list};
@@ -120,11 +120,17 @@ impl Workers {
         WorkerCounts { asked: array.workers_asked(), running }
     }
 
-    /// What every worker has done since it started.
-    pub(crate) fn traffic(&self) -> Vec<(LaneId, Traffic)> {
+    /// Asks the lane of every worker.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(&Lane) -> T + Clone + Send + 'static,
+    ) -> Vec<(LaneId, T)> {
         let state = self.0.lock();
-        let workers = state.serving.iter();
-        workers.map(|worker| (worker.id, worker.thread.call(|lane, _| lane.traffic()))).collect()
+        let answer = |worker: &Worker| {
+            let question = question.clone();
+            (worker.id, worker.thread.call(move |lane, _| question(lane)))
+        };
+        state.serving.iter().map(answer).collect()
     }
 
     /// Ends all workers. Says whether they have ended in time; else they are left to themselves.

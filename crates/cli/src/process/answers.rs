@@ -70,6 +70,15 @@ impl ServingProcess {
     /// Sends a message to a multipath member: the one named, else the only one, else the one that has
     /// the path that the message names.
     fn message(&self, member: Option<&str>, words: &[String]) -> Result<Reply, Failure> {
+        if let [verb, rest @ ..] = words
+            && verb == "fail_path"
+            && rest.len() == 2
+            && let Some(named) = rest.iter().find(|word| *word != "--fenced")
+            && rest.iter().any(|word| word == "--fenced")
+            && self.array.fenced(named)
+        {
+            return Ok(Reply::done());
+        }
         let all = self.array.members().paths();
         let has_path = |paths: &Paths| {
             let named = words.get(1).filter(|_| words[0].ends_with("_path"));
@@ -114,7 +123,9 @@ impl ServingProcess {
 
     /// A member that failed and comes back is still held open under its old handle.
     fn forget_old_self(&self, word: &str) {
+        self.array.keep_unproved();
         if let Some(old) = self.array.members().find(word)
+            && self.array.members().refuse_unproved(word, "").is_ok()
             && self.array.order(Action::Remove { member: old }).is_ok()
         {
             self.array.members().close(old);
@@ -122,6 +133,7 @@ impl ServingProcess {
     }
 
     fn remove(&self, words: &[String]) -> Result<Reply, Failure> {
+        self.array.keep_unproved();
         for word in self.with_failed(words)? {
             let what = format!("cannot remove {word} from {}", self.name);
             let Some(member) = self.array.members().find(&word) else {

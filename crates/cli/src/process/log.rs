@@ -1,6 +1,5 @@
 //! The log of a serving process: standard error in the foreground, else a file that is rotated.
 
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,6 +12,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::args::ArrayName;
 use crate::run_dir::RunDir;
 
+use super::state_dir::state_dir;
+
 /// A log file that has this many bytes becomes `NAME.log.1`, the one before it `NAME.log.2`.
 const ROTATE_AT_BYTES: u64 = 4 << 20;
 
@@ -21,12 +22,10 @@ const OLD_KEPT: u32 = 2;
 
 /// Where an array's log is.
 pub(crate) fn path(name: &ArrayName, run_dir: &RunDir) -> PathBuf {
-    let made = std::path::absolute(state_dir()).and_then(|folder| {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        Ok(folder)
-    });
+    let folder = state_dir();
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     // A user without a home still has a run directory.
-    made.unwrap_or_else(|_| run_dir.path().to_owned()).join(format!("{name}.log"))
+    made.map_or_else(|_| run_dir.path().to_owned(), |()| folder).join(format!("{name}.log"))
 }
 
 /// The log, to append to.
@@ -50,23 +49,6 @@ pub(crate) fn to_file(name: &ArrayName, run_dir: &RunDir) -> io::Result<()> {
 /// `$MDSPACE_LOG`, else what an administrator should read.
 fn filter() -> EnvFilter {
     EnvFilter::try_from_env("MDSPACE_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
-}
-
-/// `$MDSPACE_STATE_DIR`; beside the sockets where those have a place of their own; else the usual
-/// place for this user.
-fn state_dir() -> PathBuf {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(folder) = set("MDSPACE_STATE_DIR").or_else(|| set("MDSPACE_RUN_DIR")) {
-        return folder;
-    }
-    if rustix::process::geteuid().is_root() {
-        return "/var/lib/mdspace".into();
-    }
-    match (set("XDG_STATE_HOME"), set("HOME")) {
-        (Some(state), _) => state.join("mdspace"),
-        (None, Some(home)) => home.join(".local/state/mdspace"),
-        (None, None) => env::temp_dir().join("mdspace-state"),
-    }
 }
 
 /// A file that makes way for a fresh one when it is large.

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
-use mdspace_io::{MemberTable, OpenError, OpenMode};
+use mdspace_io::{MemberTable, OpenError, OpenMode, is_remote};
 
 use crate::failure::Failure;
 use crate::member_probe::{self, refused};
 use crate::report::PathsReport;
+
+use super::state_dir;
 
 /// Time between two looks whether a member is closed.
 const CLOSE_LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -23,6 +25,8 @@ pub(super) struct OpenMembers {
     table: Arc<MemberTable>,
     open: Mutex<Vec<(String, MemberId)>>,
     files: Mutex<Vec<OpenFile>>,
+    /// Those of which this process has kept that they owe answers.
+    pub(super) owing: Mutex<Vec<MemberId>>,
 }
 
 /// A member that is a regular file, as it was when it was opened.
@@ -41,7 +45,10 @@ impl OpenFile {
 
 impl OpenMembers {
     pub(super) fn new() -> Self {
-        Self { table: MemberTable::new(), open: Mutex::default(), files: Mutex::default() }
+        let table = MemberTable::new();
+        table.keep_unproved(state_dir::unproved());
+        let (open, files, owing) = Default::default();
+        Self { table, open, files, owing }
     }
 
     pub(super) fn table(&self) -> &Arc<MemberTable> {
@@ -55,11 +62,19 @@ impl OpenMembers {
         mode: OpenMode,
         what: &str,
     ) -> Result<(MemberId, MemberInfo), Failure> {
+        if !mode.read_only {
+            self.refuse_unproved(name, what)?;
+        }
         let (id, info) =
             member_probe::open(&self.table, name, mode).map_err(|error| refused(error, what))?;
         self.list().push((name.to_owned(), id));
         self.files().extend(OpenFile::of(name, id));
         Ok((id, info))
+    }
+
+    /// Members behind a network that are open.
+    pub(super) fn remote(&self) -> Vec<(String, MemberId)> {
+        self.list().iter().filter(|(name, _)| is_remote(name)).cloned().collect()
     }
 
     /// Closes a member.

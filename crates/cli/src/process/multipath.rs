@@ -19,7 +19,7 @@ use signal_hook::iterator::Signals;
 use super::ending::{self, Ending, Phase, Served};
 use super::fronts::{self, Fronts};
 use super::recorder::Recorder;
-use super::{STOP_PATIENCE, Seat, answers, log};
+use super::{STOP_PATIENCE, Seat, answers, log, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
 use crate::control::server::{Answer, Listener, Replies};
 use crate::control::{Reply, Request};
@@ -33,6 +33,9 @@ const PROOF_PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Time between two looks for events.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
+
+/// Events that whoever starts the device is told at once.
+const NOTED: [&str; 3] = ["PathUnproved", "PathTwice", "LateWritesRecalled"];
 
 /// One device, served.
 struct MultipathProcess {
@@ -113,6 +116,7 @@ impl MultipathProcess {
         let members = config.members.clone();
         let lanes = Lanes::start(config)
             .map_err(|error| Failure::new(what, error, "see `mdspace doctor`"))?;
+        members.keep_unproved(state_dir::unproved());
         let mode = OpenMode { read_only: args.readonly, ..OpenMode::RUN };
         let (member, paths) = members
             .open_multipath(args.name.as_str(), &spec, mode)
@@ -170,7 +174,7 @@ impl MultipathProcess {
         let active = paths.iter().filter(|path| path.state == "active").count();
         let started = format!("{}: started with {active} of {} paths", self.name, paths.len());
         let told = self.paths.events_after(0).into_iter();
-        let told = told.filter(|event| event.event == "PathUnproved" || event.event == "PathTwice");
+        let told = told.filter(|event| NOTED.contains(&event.event));
         let told =
             told.map(|event| format!("{}: {}", event.member.unwrap_or_default(), event.note));
         std::iter::once(started).chain(told).collect()

@@ -118,6 +118,7 @@ fn watch(process: &ServingProcess) {
             process.recorder.record(events.into_iter().map(Happened::from).collect());
         }
         process.array.fail_cut_members();
+        process.array.keep_unproved();
         let time = if status.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
         process.recorder.look(status);
         if !process.recorder.pause(time) {

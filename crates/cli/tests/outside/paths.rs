@@ -211,8 +211,44 @@ fn a_stopped_server_never_overwrites_what_is_newer(program: Program, tcp: bool) 
     assert!(user.read(late, BLOCK as u32) == block(7, 9), "{program:?}");
 }
 
+/// The process ends while a write lies in a stopped server's socket: the next one still knows of it, and
+/// a newer write waits, also when the server goes on, until somebody vouches for the old one.
+fn a_restart_does_not_forget_what_may_appear(program: Program, tcp: bool) {
+    let device = Device::new(program, tcp);
+    let mut user = device.mdspace.connect("top");
+    user.write(0, &block(0, 1));
+    device.servers[0].signal(Signal::STOP);
+    user.write(0, &block(0, 2));
+    user.write(BLOCK as u64, &block(1, 2));
+    let late = device.unproved();
+    assert_eq!(late.len(), 1, "{program:?}: {late:?}");
+    let kept = device.mdspace.run_dir().join("unproved");
+    let is_kept = || std::fs::read_dir(&kept).is_ok_and(|mut files| files.next().is_some());
+    until("it is kept", is_kept);
+    drop(user);
+    device.mdspace.kill();
+
+    device.serve();
+    assert_eq!(device.unproved(), late, "{program:?}: after a restart");
+    let (mut user, mut other) = (device.mdspace.connect("top"), device.mdspace.connect("top"));
+    let at = late[0];
+    let newer = thread::spawn(move || other.write(at, &block(7, 9)));
+    user.write(16 * BLOCK as u64, &block(16, 3));
+    device.servers[0].signal(Signal::CONT);
+    for _ in 0..50 {
+        assert!(user.read(at, BLOCK as u32) != block(7, 9), "{program:?}: the newer one waits");
+    }
+    let path = device.servers[0].place.uri();
+    device.mdspace.succeed(&["message", "top", "fail_path", &path, "--fenced"]);
+    newer.join().expect("the newer one is written");
+    assert!(user.read(at, BLOCK as u32) == block(7, 9), "{program:?}");
+    assert_eq!(device.unproved(), [0; 0]);
+    until("it is forgotten", || !is_kept());
+}
+
 #[test]
 fn nbdkit_may_be_killed_and_stopped_on_unix_sockets() {
+    a_restart_does_not_forget_what_may_appear(Program::Nbdkit, false);
     a_killed_server_is_not_noticed(Program::Nbdkit, false);
     a_stopped_server_never_overwrites_what_is_newer(Program::Nbdkit, false);
 }
@@ -231,6 +267,7 @@ fn qemu_nbd_may_be_killed_and_stopped_on_unix_sockets() {
 
 #[test]
 fn qemu_nbd_may_be_killed_and_stopped_over_tcp() {
+    a_restart_does_not_forget_what_may_appear(Program::QemuNbd, true);
     a_killed_server_is_not_noticed(Program::QemuNbd, true);
     a_stopped_server_never_overwrites_what_is_newer(Program::QemuNbd, true);
 }

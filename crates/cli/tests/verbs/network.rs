@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use crate::client::Client;
 use crate::user::User;
 
 /// Serves a file as `NAME` at the socket `NAME.sock`; returns the member over it.
@@ -42,6 +43,48 @@ fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() 
         user.expect(0, &format!("stop {name}"));
     }
     assert!(user.processes().is_empty());
+}
+
+/// A write lies in the socket of a stopped server: its member is not taken back before the answer has
+/// come, and after a restart not before somebody vouches for it.
+#[test]
+fn a_member_that_owes_the_answer_to_a_write_does_not_come_back() {
+    let user = User::with_members(&["a", "b"]);
+    let (one, other) = (serve(&user, "a"), serve(&user, "b"));
+    let socket = user.path("top.sock");
+    let front = format!("--serve=nbd:unix:{}", socket.display());
+    let words = "--level=1 --raid-devices=2 --assume-clean";
+    user.expect(0, &format!("create top {words} {front} {one} {other}"));
+    let lose = || {
+        user.expect(0, "set top write_deadline=0.5");
+        user.signal(Signal::STOP, pid_of(&user, "b"));
+        assert_eq!(Client::connect(&socket).write(0, &[1; 4096]), Ok(()));
+        assert_eq!(user.expect(0, "get top degraded").trim(), "1");
+    };
+    let b = pid_of(&user, "b");
+    lose();
+    user.refused(&format!("re-add top {other}"), &["may still appear", "--fenced"]);
+    user.signal(Signal::CONT, b);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while user.run(&format!("re-add top {other}")).status != 0 {
+        assert!(std::time::Instant::now() < until, "its answers have come");
+    }
+    user.run("wait top");
+
+    lose();
+    user.refused(&format!("re-add top {other}"), &["may still appear"]);
+    user.signal(Signal::KILL, pid_of(&user, "top"));
+    user.signal(Signal::CONT, b);
+    user.refused(&format!("assemble top {one} {other}"), &["may still appear", "--run"]);
+    user.expect(0, &format!("assemble top --run {front} {one}"));
+    user.refused(&format!("re-add top {other}"), &["may still appear"]);
+    user.expect(0, &format!("message top fail_path {other} --fenced"));
+    user.expect(0, &format!("re-add top {other}"));
+    user.run("wait top");
+    assert_eq!(user.expect(0, "get top degraded").trim(), "0");
+    for name in ["top", "a", "b"] {
+        user.expect(0, &format!("stop {name}"));
+    }
 }
 
 #[test]

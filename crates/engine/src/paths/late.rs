@@ -18,9 +18,9 @@ pub(super) struct LateId(u64);
 pub(super) struct Late {
     pub(super) id: LateId,
     pub(super) path: usize,
-    /// The connection over which it went, and the lane whose connection it was.
-    pub(super) member: MemberId,
-    pub(super) lane: LaneId,
+    /// The connection over which it went, and the lane whose connection it was. None: an earlier process
+    /// sent it.
+    sent: Option<(MemberId, LaneId)>,
     /// Sectors of the device.
     pub(super) range: Range<u64>,
     /// The connection is lost: no answer will come.
@@ -45,8 +45,20 @@ impl LateWrites {
     ) -> LateId {
         self.last += 1;
         let id = LateId(self.last);
-        self.writes.push(Late { id, path, member, lane, range, lost });
+        self.writes.push(Late { id, path, sent: Some((member, lane)), range, lost });
         id
+    }
+
+    /// Takes up what an earlier process has sent over a path.
+    pub(super) fn recall(&mut self, path: usize, range: Range<u64>) {
+        self.last += 1;
+        self.writes.push(Late { id: LateId(self.last), path, sent: None, range, lost: true });
+    }
+
+    /// Where writes that were sent over a path may still appear.
+    pub(super) fn ranges(&self, path: usize) -> Vec<Range<u64>> {
+        let of_it = self.writes.iter().filter(|late| late.path == path);
+        of_it.map(|late| late.range.clone()).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Late> {
@@ -55,8 +67,9 @@ impl LateWrites {
 
     /// Connections of a lane whose answers may still come.
     pub(super) fn awaited(&self, lane: LaneId) -> Vec<MemberId> {
-        let open = self.writes.iter().filter(|late| late.lane == lane && !late.lost);
-        let mut members: Vec<MemberId> = open.map(|late| late.member).collect();
+        let open = self.writes.iter().filter(|late| !late.lost).filter_map(|late| late.sent);
+        let mut members: Vec<MemberId> =
+            open.filter(|sent| sent.1 == lane).map(|(member, _)| member).collect();
         members.sort_unstable();
         members.dedup();
         members
@@ -70,13 +83,13 @@ impl LateWrites {
     /// Everything that a lane sent over a connection was answered. True if that proves something.
     pub(super) fn answered(&mut self, member: MemberId, lane: LaneId) -> bool {
         let before = self.writes.len();
-        self.writes.retain(|late| late.member != member || late.lane != lane || late.lost);
+        self.writes.retain(|late| late.sent != Some((member, lane)) || late.lost);
         self.writes.len() < before
     }
 
     /// A lane's connection is lost.
     pub(super) fn lost(&mut self, member: MemberId, lane: LaneId) {
-        let of_it = |late: &&mut Late| late.member == member && late.lane == lane;
+        let of_it = |late: &&mut Late| late.sent == Some((member, lane));
         self.writes.iter_mut().filter(of_it).for_each(|late| late.lost = true);
     }
 

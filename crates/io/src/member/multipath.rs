@@ -2,8 +2,10 @@
 
 mod file;
 
+use std::ops::Range;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Weak};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
@@ -11,7 +13,7 @@ use mdspace_engine::paths::{Host, Paths, Policy, Table};
 
 use crate::clock;
 
-use super::{MemberTable, OpenError, OpenMode, is_remote};
+use super::{MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote};
 
 /// A multipath device as its user describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,11 +73,22 @@ impl MultipathSpec {
         let remote: Vec<bool> = names.iter().map(|name| is_remote(name)).collect();
         let ids: Vec<MemberId> = opened.iter().flatten().map(|(id, _)| *id).collect();
         let fences = self.fences.clone();
-        let host = Box::new(PathHost { members: Arc::downgrade(members), names, fences, mode });
-        Paths::new(name, table, self.policy.clone(), opened, &remote, host).map_err(|error| {
+        let unproved = members.unproved().cloned();
+        let recalled = names.iter().map(|path| match &unproved {
+            Some(unproved) if is_remote(path) => unproved.of(path),
+            _ => Vec::new(),
+        });
+        let recalled: Vec<_> = recalled.collect();
+        let keeper = unproved.map(|unproved| Keeper::new(unproved, names.clone()));
+        let host = PathHost { members: Arc::downgrade(members), names, fences, mode, keeper };
+        let policy = self.policy.clone();
+        let paths = Paths::new(name, table, policy, opened, &remote, Box::new(host));
+        let paths = paths.map_err(|error| {
             ids.into_iter().for_each(|id| members.close(id));
             OpenError::Name { name: name.into(), why: error.to_string() }
-        })
+        })?;
+        recalled.into_iter().enumerate().for_each(|(path, ranges)| paths.recall(path, ranges));
+        Ok(paths)
     }
 }
 
@@ -85,6 +98,43 @@ struct PathHost {
     names: Vec<String>,
     fences: Vec<Option<String>>,
     mode: OpenMode,
+    keeper: Option<Keeper>,
+}
+
+/// Writes what is to be kept, on a thread of its own and in its order: lanes do not wait for a disk.
+struct Keeper {
+    unproved: UnprovedWrites,
+    names: Vec<String>,
+    thread: OnceLock<Sender<(usize, Vec<Range<u64>>)>>,
+}
+
+impl Keeper {
+    fn new(unproved: UnprovedWrites, names: Vec<String>) -> Self {
+        Self { unproved, names, thread: OnceLock::new() }
+    }
+
+    fn keep(&self, path: usize, ranges: Vec<Range<u64>>) {
+        let sender = self.thread.get_or_init(|| {
+            let (sender, receiver) = channel::<(usize, Vec<Range<u64>>)>();
+            let (unproved, names) = (self.unproved.clone(), self.names.clone());
+            let started = on_thread("path-keep", move || {
+                for (path, ranges) in receiver {
+                    if let Err(error) = unproved.keep(&names[path], &ranges) {
+                        tracing::error!(
+                            "{}: what may still appear is not kept: {error}",
+                            names[path]
+                        );
+                    }
+                }
+            });
+            if let Err(why) = started {
+                tracing::error!("writes that may still appear are not kept: {why}");
+            }
+            sender
+        });
+        // Without its thread, which has said so, nothing is kept.
+        let _ = sender.send((path, ranges));
+    }
 }
 
 impl Host for PathHost {
@@ -120,6 +170,12 @@ impl Host for PathHost {
             theirs.fenced(path, done, clock::now());
         });
         started.is_ok()
+    }
+
+    fn keep(&self, path: usize, unproved: Vec<Range<u64>>) {
+        if let Some(keeper) = &self.keeper {
+            keeper.keep(path, unproved);
+        }
     }
 }
 

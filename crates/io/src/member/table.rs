@@ -1,7 +1,7 @@
 //! The members that are open, by index, for all lanes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
@@ -10,7 +10,7 @@ use mdspace_engine::sync::Mutex;
 use crate::lanes::EventFd;
 
 use super::open::{self, OpenError, OpenMode, Opened};
-use super::{Device, Member, MultipathSpec};
+use super::{Device, Member, MultipathSpec, UnprovedWrites};
 
 /// All open members. Shared by the lanes; they ask it once per member and then remember.
 pub struct MemberTable {
@@ -23,6 +23,8 @@ pub struct MemberTable {
     closed: AtomicU64,
     /// Counts members as they are opened.
     opened: AtomicU64,
+    /// Where writes that may still appear are kept over a restart.
+    unproved: OnceLock<UnprovedWrites>,
 }
 
 #[derive(Default)]
@@ -42,7 +44,19 @@ impl MemberTable {
             lanes: Mutex::default(),
             closed: AtomicU64::new(0),
             opened: AtomicU64::new(0),
+            unproved: OnceLock::new(),
         })
+    }
+
+    /// Keeps there, over a restart, which writes over paths may still appear; once, before members are
+    /// opened.
+    pub fn keep_unproved(&self, place: UnprovedWrites) {
+        self.unproved.get_or_init(|| place);
+    }
+
+    /// Where writes that may still appear are kept, if anywhere.
+    pub fn unproved(&self) -> Option<&UnprovedWrites> {
+        self.unproved.get()
     }
 
     /// Opens the member that `name` means: a path, `ram:SIZE`, `null:SIZE?key=value` or
