@@ -10,6 +10,7 @@ mod intent;
 mod kernel_side;
 mod liars;
 mod our_side;
+mod replacing;
 mod states;
 mod stress;
 

@@ -13,7 +13,7 @@ const LEVELS: [(&str, &str); 4] = [
 /// Options of arrays whose bitmap has many bits.
 const SIZES: &str = "--run --size=8M --data-offset=1M --bitmap=internal --bitmap-chunk=64";
 
-fn for_every_level(script: &str) -> String {
+pub(super) fn for_every_level(script: &str) -> String {
     for_levels(&["1", "5", "6", "10"], script)
 }
 
