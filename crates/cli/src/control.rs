@@ -49,6 +49,11 @@ pub(crate) enum Request {
         member: String,
         with: Option<String>,
     },
+    /// From another array's process: hand over a spare of at least so many bytes, blank and free.
+    GiveSpare {
+        group: String,
+        bytes: u64,
+    },
     Readonly,
     Readwrite,
     Action {

@@ -1,6 +1,7 @@
 //! What happened to an array, in the words of `mdadm --monitor`.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use mdspace_engine::paths::PathEvent;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus, SyncAction, SyncEnd};
@@ -99,6 +100,11 @@ impl Happened {
         );
         let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
         Self { event: "RebuildFinished".into(), member: None, note }
+    }
+
+    /// A spare came from another array.
+    pub(crate) fn moved(member: &str, giver: &impl fmt::Display) -> Self {
+        Self { note: Some(format!("from {giver}")), ..Self::to_member("MoveSpare", member) }
     }
 
     fn to_member(event: &str, member: &str) -> Self {

@@ -31,6 +31,7 @@ mod log;
 mod members;
 pub(crate) mod multipath;
 mod recorder;
+mod spares;
 mod state_dir;
 mod systemd;
 mod unproved;
@@ -41,6 +42,7 @@ use ending::{Ending, Phase, Served};
 use fronts::Fronts;
 use launch::Readiness;
 use recorder::Recorder;
+use spares::SpareGroup;
 
 /// How long clients and members may take to finish what is under way at a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -93,6 +95,7 @@ pub(crate) struct ServingProcess {
     fronts: Fronts,
     recorder: Recorder,
     ending: Ending,
+    spares: SpareGroup,
 }
 
 /// Serves until someone stops it. Nothing is left running when it returns.
@@ -114,7 +117,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         .fronts()
         .map(|front| fronts::listen(&front))
         .collect::<Result<Vec<_>, _>>()?;
-    let (process, mut notes) = ServingProcess::start(task)?;
+    let (process, mut notes) = ServingProcess::start(task, &run_dir)?;
     let _listener = match process.open_doors(fronts, &run_dir, &mut notes) {
         Ok(listener) => listener,
         Err(failure) => {
@@ -155,7 +158,7 @@ impl Seat {
 }
 
 impl ServingProcess {
-    fn start(task: &Task) -> Result<(Arc<Self>, Vec<String>), Failure> {
+    fn start(task: &Task, run_dir: &RunDir) -> Result<(Arc<Self>, Vec<String>), Failure> {
         let (array, notes) = ServedArray::start(task)?;
         let process = Self {
             name: task.name().clone(),
@@ -163,6 +166,7 @@ impl ServingProcess {
             fronts: Fronts::default(),
             array,
             ending: Ending::default(),
+            spares: SpareGroup::new(run_dir.clone()),
         };
         Ok((Arc::new(process), notes))
     }

@@ -28,6 +28,7 @@ mod wait;
 mod zero_superblock;
 
 pub(crate) use members::absolute;
+pub(crate) use zero_superblock::erase as erase_superblocks;
 
 /// Exit code of a verb that did its work and says so by it.
 type Outcome = Result<ExitCode, Failure>;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
@@ -20,9 +21,30 @@ pub(crate) struct Client {
 impl Client {
     /// Connects to a running array; a failure says whether it does not run or does not answer.
     pub(crate) fn connect(run_dir: &RunDir, name: &ArrayName) -> Result<Self, Failure> {
+        Self::connect_as(run_dir, name, None)
+    }
+
+    /// As [`Client::connect`], for one who has other things to do: every answer comes within `patience`.
+    pub(crate) fn connect_within(
+        run_dir: &RunDir,
+        name: &ArrayName,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
+        Self::connect_as(run_dir, name, Some(patience))
+    }
+
+    fn connect_as(
+        run_dir: &RunDir,
+        name: &ArrayName,
+        patience: Option<Duration>,
+    ) -> Result<Self, Failure> {
         let Ok(stream) = UnixStream::connect(run_dir.socket(name)) else {
             return Err(absent(run_dir, name));
         };
+        let timed = stream.set_read_timeout(patience);
+        timed
+            .and_then(|()| stream.set_write_timeout(patience))
+            .map_err(|error| Failure::new(format!("cannot ask {name}"), error, "report it"))?;
         let mut client = Self { name: name.clone(), stream: BufReader::new(stream) };
         let hello: Hello = client.read()?;
         if hello.protocol != PROTOCOL {

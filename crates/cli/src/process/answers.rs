@@ -45,6 +45,7 @@ impl ServingProcess {
             Request::Remove { members } => self.remove(&members),
             Request::Fail { members, force } => self.fail(&members, force),
             Request::Replace { member, with } => self.replace(&member, with.as_deref()),
+            Request::GiveSpare { group, bytes } => self.give_spare(&group, bytes),
             Request::Readonly => self.simple("cannot stop writes", Action::ReadOnly),
             Request::Readwrite => self.simple("cannot allow writes", Action::ReadWrite),
             Request::Action { action, force_parity, trust } => {
@@ -101,7 +102,7 @@ impl ServingProcess {
         }
     }
 
-    fn add(&self, words: &[String], only_back: bool) -> Result<Reply, Failure> {
+    pub(super) fn add(&self, words: &[String], only_back: bool) -> Result<Reply, Failure> {
         let mut notes = Vec::new();
         for word in words {
             let what = format!("cannot add {word} to {}", self.name);
@@ -246,6 +247,7 @@ impl ServingProcess {
         let mut values = settings::values(&self.report()?.array);
         let kept = self.array.with_running(RunningArray::setting_values).unwrap_or_default();
         values.extend(kept.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        values.push(("spare_group".to_owned(), self.spares.name().unwrap_or_default()));
         if let Some(key) = key {
             values.retain(|(name, _)| name == key);
             if values.is_empty() {
@@ -266,6 +268,10 @@ impl ServingProcess {
                 "no such value",
                 "it takes readonly, active",
             )),
+            ("spare_group", word) => {
+                self.spares.set_name(word);
+                Ok(Reply::done())
+            }
             ("want_replacement", member) => self.replace(member, None),
             _ => self.set_kept(key, value),
         }

@@ -106,14 +106,31 @@ impl OpenMembers {
         open.iter().for_each(|(_, id)| self.table.close(*id));
         let until = Instant::now() + patience;
         for (name, id) in open {
-            while !self.table.is_closed(id) || !self.is_free(&name) {
-                if Instant::now() >= until {
-                    tracing::warn!("{name} has requests under way still");
-                    return;
-                }
-                thread::sleep(CLOSE_LOOK_EVERY);
+            if !self.is_let_go(&name, id, until) {
+                return;
             }
         }
+    }
+
+    /// Closes one member, and waits until the kernel has let go of it, but no longer than `patience`.
+    pub(super) fn close_and_wait(&self, id: MemberId, patience: Duration) {
+        let name = self.list().iter().find(|(_, open)| *open == id).map(|(name, _)| name.clone());
+        self.close(id);
+        if let Some(name) = name {
+            self.is_let_go(&name, id, Instant::now() + patience);
+        }
+    }
+
+    /// Waits until nobody has a closed member any more, or until `until`; true for the former.
+    fn is_let_go(&self, name: &str, id: MemberId, until: Instant) -> bool {
+        while !self.table.is_closed(id) || !self.is_free(name) {
+            if Instant::now() >= until {
+                tracing::warn!("{name} has requests under way still");
+                return false;
+            }
+            thread::sleep(CLOSE_LOOK_EVERY);
+        }
+        true
     }
 
     /// Whether the kernel has let go of a member that every lane has let go of: a ring gives a file

@@ -108,7 +108,7 @@ pub(super) fn spawn(process: &Arc<ServingProcess>) -> io::Result<()> {
     Ok(())
 }
 
-fn watch(process: &ServingProcess) {
+fn watch(process: &Arc<ServingProcess>) {
     let mut told = BTreeMap::new();
     while let Ok(status) = process.array.status() {
         for (member, paths) in process.array.members().paths() {
@@ -119,6 +119,7 @@ fn watch(process: &ServingProcess) {
         }
         process.array.fail_cut_members();
         process.array.keep_unproved();
+        process.look_for_spare(&status);
         let time = if status.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
         process.recorder.look(status);
         if !process.recorder.pause(time) {

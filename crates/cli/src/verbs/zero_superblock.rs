@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
 }
 
 /// The number of superblocks erased, durably.
-fn erase(member: &Path) -> io::Result<usize> {
+pub(crate) fn erase(member: &Path) -> io::Result<usize> {
     let file = File::options().read(true).write(true).open(member)?;
     let found = member_probe::superblocks(&file)?;
     for superblock in &found {

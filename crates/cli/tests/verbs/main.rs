@@ -11,4 +11,5 @@ mod multipath;
 mod network;
 mod rescue;
 mod safety;
+mod spares;
 mod user;

@@ -1,0 +1,191 @@
+//! Spares that arrays of one user give to each other: those whose `spare_group` is the same word.
+//!
+//! The process that needs a spare and has none asks the others over their control sockets. A spare goes
+//! over only so: removed from the one array, its superblock erased and flushed, its lock released, added to
+//! the other. Whoever dies on the way, the worst that comes of it is a device that is nobody's spare.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mdspace_engine::array::Action;
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, MemberStatus};
+
+use super::ServingProcess;
+use crate::args::ArrayName;
+use crate::control::client::Client;
+use crate::control::{Reply, Request};
+use crate::events::Happened;
+use crate::failure::Failure;
+use crate::run_dir::RunDir;
+use crate::verbs::erase_superblocks;
+
+/// Between two rounds through the group.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+
+/// How long another process may take for one answer: it flushes a device and waits for its lock.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The group of an array, and the search for a spare in it.
+pub(super) struct SpareGroup {
+    run_dir: RunDir,
+    name: Mutex<Option<String>>,
+    asked: Mutex<Option<Instant>>,
+    asking: AtomicBool,
+}
+
+impl SpareGroup {
+    pub(super) fn new(run_dir: RunDir) -> Self {
+        let (name, asked, asking) = Default::default();
+        Self { run_dir, name, asked, asking }
+    }
+
+    /// The group; none for an array that stands alone.
+    pub(super) fn name(&self) -> Option<String> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Joins a group; the empty word leaves it.
+    pub(super) fn set_name(&self, word: &str) {
+        let name = Some(word.to_owned()).filter(|word| !word.is_empty());
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        // Whoever waits for a spare need not wait for the next round.
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether it is time to ask, and nobody does.
+    fn begin(&self) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = asked.is_none_or(|when| when.elapsed() >= ASK_EVERY);
+        if !due || self.asking.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        *asked = Some(Instant::now());
+        true
+    }
+
+    fn end(&self) {
+        self.asking.store(false, Ordering::Release);
+    }
+}
+
+/// Places of an array that a spare should take: slots without a member, and members that are to be
+/// replaced.
+fn places(status: &ArrayStatus) -> usize {
+    let held = |slot: u32, member: &MemberStatus| member.slot == Some(slot) && !member.replacement;
+    let vacant = (0..status.raid_disks)
+        .filter(|slot| !status.members.iter().any(|member| held(*slot, member)));
+    let is_replaced = |slot| status.members.iter().any(|m| m.slot == slot && m.replacement);
+    let wanting = status.members.iter().filter(|member| {
+        member.want_replacement && member.state == MemberState::InSync && !is_replaced(member.slot)
+    });
+    vacant.count() + wanting.count()
+}
+
+fn spares(status: &ArrayStatus) -> impl Iterator<Item = &MemberStatus> {
+    status.members.iter().filter(|member| member.state == MemberState::Spare)
+}
+
+/// Whether the array lacks a spare that it could use now.
+fn lacks(status: &ArrayStatus) -> bool {
+    let works = !matches!(status.state, ArrayState::Readonly | ArrayState::Broken);
+    works && places(status) > spares(status).count()
+}
+
+/// The smallest spare that is large enough, if the array needs none of its own.
+fn to_give(status: &ArrayStatus, bytes: u64) -> Option<&MemberStatus> {
+    if places(status) > 0 || status.state == ArrayState::Broken {
+        return None;
+    }
+    // What is no path exists in its own process alone.
+    let fits = |member: &&MemberStatus| {
+        member.size_sectors * 512 >= bytes && Path::new(&member.name).is_absolute()
+    };
+    spares(status).filter(fits).min_by_key(|member| member.size_sectors)
+}
+
+/// What a member must have at least to become one of the array.
+fn needed_bytes(status: &ArrayStatus) -> u64 {
+    let data_offset = status.members.iter().map(|member| member.data_offset_sectors).max();
+    (data_offset.unwrap_or(0) + status.member_sectors) * 512
+}
+
+impl ServingProcess {
+    /// Gives a spare away, if there is one that is large enough and not needed here.
+    pub(super) fn give_spare(&self, group: &str, bytes: u64) -> Result<Reply, Failure> {
+        let what = format!("{} gives no spare", self.name);
+        let no = |why: &str| Failure::new(&what, why, "add a spare to an array of the group");
+        if self.spares.name().as_deref() != Some(group) {
+            return Err(no("it is of another spare group"));
+        }
+        let status = self.array.status()?;
+        let spare = to_give(&status, bytes)
+            .ok_or_else(|| no("it has none that it does not need and that is large enough"))?;
+        let name = spare.name.clone();
+        let member = self.array.members().find(&name).ok_or_else(|| no("its spare is not open"))?;
+        // Between the look and this order it may have got a slot; then it is not removed.
+        self.array
+            .order(Action::Remove { member })
+            .map_err(|error| Failure::new(&what, error, "try again"))?;
+        // Still locked: nobody takes it for a member of this array, nor for one of another.
+        let erased = erase_superblocks(Path::new(&name));
+        self.array.members().close_and_wait(member, PATIENCE / 2);
+        erased.map_err(|error| Failure::new(&what, format!("{name}: {error}"), "look at it"))?;
+        tracing::info!("{name} is given away, to an array of the spare group {group}");
+        Ok(Reply::Done { notes: vec![name] })
+    }
+
+    /// Asks the group for a spare, on a thread of its own, if the array needs one.
+    pub(super) fn look_for_spare(self: &Arc<Self>, status: &ArrayStatus) {
+        let Some(group) = self.spares.name().filter(|_| lacks(status)) else { return };
+        if !self.spares.begin() {
+            return;
+        }
+        let (process, bytes) = (self.clone(), needed_bytes(status));
+        let asked = thread::Builder::new().name("spares".into()).spawn(move || {
+            process.ask_group(&group, bytes);
+            process.spares.end();
+        });
+        if let Err(error) = asked {
+            tracing::warn!("cannot ask for a spare: {error}");
+            self.spares.end();
+        }
+    }
+
+    fn ask_group(&self, group: &str, bytes: u64) {
+        let running = self.spares.run_dir.running().unwrap_or_default();
+        for giver in running.iter().filter(|name| **name != self.name) {
+            let ask = |mut client: Client| {
+                client.ask(&Request::GiveSpare { group: group.to_owned(), bytes })
+            };
+            let given = Client::connect_within(&self.spares.run_dir, giver, PATIENCE).and_then(ask);
+            if let Ok(Reply::Done { notes }) = given
+                && let Some(member) = notes.into_iter().next()
+            {
+                return self.take_spare(giver, member);
+            }
+        }
+    }
+
+    fn take_spare(&self, giver: &ArrayName, member: String) {
+        match self.add(std::slice::from_ref(&member), false) {
+            Ok(_) => {
+                tracing::info!("{member} came from {giver}, as a spare");
+                self.recorder.record(vec![Happened::moved(&member, giver)]);
+            }
+            Err(failure) => {
+                tracing::warn!("{member} goes back to {giver}: {failure}");
+                let back = Request::Add { members: vec![member] };
+                let client = Client::connect_within(&self.spares.run_dir, giver, PATIENCE);
+                if let Err(failure) = client.and_then(|mut client| client.ask(&back)) {
+                    tracing::error!("it is nobody's spare now: {failure}");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

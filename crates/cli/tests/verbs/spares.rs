@@ -1,0 +1,140 @@
+//! Spares that go from one array to another of the same group, with real processes that die meanwhile.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::user::User;
+
+/// `one` is a mirror of a and b; `two` is a mirror of c and d, and has the spare s.
+fn two_mirrors() -> User {
+    let user = User::with_members(&["a", "b", "c", "d", "s"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean a b");
+    let spare = "--level=1 --raid-devices=2 --spare-devices=1 --assume-clean c d s";
+    user.expect(0, &format!("create two {spare}"));
+    user
+}
+
+fn until(user: &User, what: &str, done: impl Fn() -> bool) {
+    let late = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < late, "{what}: {}", user.expect(0, "mdstat"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_whole(user: &User, name: &str) -> bool {
+    user.run(&format!("detail {name} --test")).status == 0
+}
+
+fn has(user: &User, name: &str, member: &str) -> bool {
+    let detail = user.expect(0, &format!("detail {name}"));
+    detail.lines().any(|line| line.ends_with(&format!("/{member}")))
+}
+
+#[test]
+fn a_spare_goes_to_the_array_of_its_group_that_needs_it() {
+    let user = two_mirrors();
+    user.expect(0, "set one spare_group=shelf");
+    user.expect(0, "set two spare_group=other");
+    user.expect(0, "fail one a");
+    // Another group gives nothing: the answer is a refusal, however often it is asked.
+    let refused = ask_for_spare(&user, "two", "shelf", 1 << 20);
+    assert!(refused.contains("another spare group"), "{refused}");
+    assert_eq!(user.run("detail one --test").status, 1);
+    user.expect(0, "set two spare_group=shelf");
+    assert_eq!(user.expect(0, "get two spare_group"), "shelf\n");
+    until(&user, "the spare takes the place", || is_whole(&user, "one"));
+    assert!(has(&user, "one", "s") && !has(&user, "two", "s"));
+    let events = user.expect(0, "events one");
+    assert!(events.contains("MoveSpare") && events.contains("from two"), "{events}");
+    assert!(is_whole(&user, "two"));
+    user.expect(0, "stop one");
+    user.expect(0, "stop two");
+    // Its superblock is the new array's.
+    user.expect(0, "assemble one b s");
+    assert!(is_whole(&user, "one"));
+    user.expect(0, "action one check --wait");
+    assert_eq!(user.expect(0, "get one mismatch_cnt").trim(), "0");
+}
+
+#[test]
+fn a_member_that_is_to_be_replaced_is_a_reason_to_ask_too() {
+    let user = two_mirrors();
+    user.expect(0, "set one spare_group=shelf");
+    user.expect(0, "set two spare_group=shelf");
+    user.expect(0, "replace one a");
+    until(&user, "the spare takes over", || {
+        let detail = user.expect(0, "detail one");
+        detail.lines().any(|line| line.contains("active sync") && line.ends_with("/s"))
+    });
+    assert!(is_whole(&user, "one") && is_whole(&user, "two"));
+}
+
+/// Asks as another process would; gives its answer, and hangs up.
+fn ask_for_spare(user: &User, name: &str, group: &str, bytes: u64) -> String {
+    let socket = UnixStream::connect(user.run_dir().join(format!("{name}.sock")));
+    let mut socket = BufReader::new(socket.expect("it runs"));
+    let request = format!(r#"{{"request":"give-spare","group":"{group}","bytes":{bytes}}}"#);
+    writeln!(socket.get_mut(), "{request}").expect("it listens");
+    let (mut hello, mut answer) = (String::new(), String::new());
+    socket.read_line(&mut hello).expect("it speaks first");
+    socket.read_line(&mut answer).expect("it answers");
+    answer
+}
+
+#[test]
+fn a_spare_too_small_or_needed_at_home_is_not_given() {
+    let user = two_mirrors();
+    user.expect(0, "set two spare_group=shelf");
+    let refused = ask_for_spare(&user, "two", "shelf", 1 << 40);
+    assert!(refused.contains("large enough"), "{refused}");
+    // Frozen, the spare stands by while a slot is empty.
+    user.expect(0, "action two frozen");
+    user.expect(0, "fail two c");
+    let refused = ask_for_spare(&user, "two", "shelf", 1 << 20);
+    assert!(refused.contains("does not need"), "{refused}");
+    assert!(has(&user, "two", "s"));
+    user.expect(0, "action two idle");
+    until(&user, "its own spare takes the slot", || is_whole(&user, "two"));
+}
+
+/// Who asked is gone when the spare is given: it is nobody's, blank and free, and nothing else is lost.
+#[test]
+fn a_taker_that_dies_costs_the_spare_its_membership_and_no_more() {
+    let user = two_mirrors();
+    user.expect(0, "set two spare_group=shelf");
+    let given = ask_for_spare(&user, "two", "shelf", 1 << 20);
+    assert!(given.contains("/s\""), "{given}");
+    assert!(!has(&user, "two", "s") && is_whole(&user, "two"));
+    user.expect(1, "examine s");
+    user.expect(0, "fail one a");
+    user.expect(0, "add one s");
+    until(&user, "it serves elsewhere", || is_whole(&user, "one"));
+    user.expect(0, "stop two");
+    user.expect(0, "assemble two c d");
+    assert!(is_whole(&user, "two"));
+}
+
+/// The giver is killed while the taker waits for its answer.
+#[test]
+fn a_giver_that_dies_keeps_its_data_and_the_taker_goes_on() {
+    let user = two_mirrors();
+    user.expect(0, "set one spare_group=shelf");
+    user.expect(0, "set two spare_group=shelf");
+    let pid = user.detail("two")["pid"].as_u64().expect("a process number") as u32;
+    user.signal(Signal::STOP, pid);
+    user.expect(0, "fail one a");
+    // Orders are answered while it waits for the stopped one.
+    user.expect(0, "events one");
+    user.signal(Signal::KILL, pid);
+    until(&user, "it is gone", || !user.processes().contains(&pid));
+    assert_eq!(user.run("detail one --test").status, 1);
+    user.expect(0, "assemble two c d s");
+    assert!(is_whole(&user, "two") && has(&user, "two", "s"));
+    user.expect(0, "set two spare_group=shelf");
+    until(&user, "the spare comes after all", || is_whole(&user, "one"));
+    assert!(has(&user, "one", "s"));
+}
