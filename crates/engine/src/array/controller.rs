@@ -278,7 +278,9 @@ impl Controller {
     /// Marks the array dirty on the members, then lets writes go. After a crash from here on,
     /// assembly knows that parity may not agree with data.
     async fn open(&mut self) {
-        if self.mode != WriteMode::Clean || self.read_only || self.stop.is_some() {
+        // The sync task that is to end first may wait for the claim of the very write that asks.
+        let closes = (self.read_only || self.stop.is_some()) && !self.sync.is_running();
+        if self.mode != WriteMode::Clean || closes {
             return;
         }
         self.mode = WriteMode::Open;

@@ -7,18 +7,19 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::backend::{IoDone, IoError, IoOp, MemberId, MemberIo};
 use crate::balance::Started;
-use crate::geometry::{Geometry, Piece, Slot};
+use crate::geometry::{Geometry, ParityGeometry, Piece, Row, Slot};
 use crate::lane::{Io, OpOwner};
 use crate::memory::Sink;
 use crate::request::{Queue, RequestError};
 
 use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range, sink_part, whole_sectors};
-use super::claims::Mode;
+use super::claims::{Columns, Mode};
 use super::gather::RowShape;
+use super::plan::Place;
 use super::unread::{Cause, Unread};
 use super::view::{ArrayView, MemberView, WriteMode};
 
@@ -273,17 +274,52 @@ impl ArrayLane {
                 let units = RowShape::new(map, view.unit_sectors).units(&columns);
                 let _claim = self.array.claims.acquire(at.row, units, mode).await;
                 let place = usize::from(at.data_index);
-                if mend {
-                    let block = self.read_and_mend(map, &row, &columns, place).await?;
-                    self.put(into, out, &block);
-                    self.recycle(Some(block));
-                    return Ok(());
-                }
-                let mut unread = Unread::default();
-                failed.inspect(|&(_, cause)| unread.insert(place, cause));
-                self.give_block(map, &row, &columns, place, &mut unread, (into, out)).await
+                let cause = failed.map(|(_, cause)| cause);
+                self.read_row(map, &row, columns, place, cause, (into, out)).await
             }
         }
+    }
+
+    /// Reads some columns of a place that its member did not give, for the cause that is known, under a
+    /// claim. What cannot be computed as a whole may be in parts: one member lacks sectors here, and
+    /// another one there.
+    async fn read_row(
+        &self,
+        map: &ParityGeometry,
+        row: &Row,
+        columns: Columns,
+        place: Place,
+        cause: Option<Cause>,
+        (into, out): (&Rc<dyn Sink>, usize),
+    ) -> Result<(), RequestError> {
+        let block = self.with_view(|view| view.block_sectors);
+        let mut left: SmallVec<[Columns; 1]> = smallvec![columns.clone()];
+        while let Some(part) = left.pop() {
+            let at = out + (part.start - columns.start) as usize * SECTOR_BYTES;
+            let read = match cause {
+                Some(Cause::Unreadable) => {
+                    let block = self.read_and_mend(map, row, &part, place).await;
+                    block.map(|block| {
+                        self.put(into, at, &block);
+                        self.recycle(Some(block));
+                    })
+                }
+                cause => {
+                    let mut unread = Unread::default();
+                    cause.inspect(|&cause| unread.insert(place, cause));
+                    self.give_block(map, row, &part, place, &mut unread, (into, at)).await
+                }
+            };
+            let half = ((part.end - part.start) / 2).next_multiple_of(block);
+            match read {
+                Err(RequestError::Lost) if half > 0 && half < part.end - part.start => {
+                    let middle = part.start + half;
+                    left.extend([middle..part.end, part.start..middle]);
+                }
+                result => result?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, SECTOR_BYTES};
 use super::blocks::Blocks;
+use super::cache::Stripe;
 use super::claims::{Claim, Columns, Mode, WriteClaim};
 use super::cover::{Cover, Cut, New, Part, Segment};
 use super::gather::{Piece, RowShape};
@@ -27,6 +28,7 @@ use super::handover::Results;
 use super::member_writes::{MemberWrites, whole_buffer};
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::reconstruct::{by_exponent, columns_bytes, parity_index, row_state, slot_of, within};
+use super::stripes::Taken;
 use super::unread::Unread;
 
 /// Pieces of one row that are written together.
@@ -114,26 +116,43 @@ impl ArrayLane {
             Ok(permit) => permit,
             Err(error) => return smallvec![Err(error); pieces.len()],
         };
-        match self.write_pieces(map, row, pieces).await {
-            Err(Stopped::Unplanned) if pieces.len() > 1 => {
-                // What cannot be written for one piece may be for another.
-                let mut results = Results::new();
-                for piece in pieces {
-                    let alone = self.write_pieces(map, row, std::slice::from_ref(piece)).await;
-                    results.push(alone.map_err(Stopped::error));
-                }
-                results
-            }
+        match self.write_pieces(map, row, pieces, Taken::new()).await {
+            // Boxed, for it is rare, and the task of a round is moved.
+            Err(Stopped::Unplanned) => Box::pin(self.write_apart(map, row, pieces)).await,
             result => smallvec![result.map_err(Stopped::error); pieces.len()],
         }
     }
 
-    /// Reads, computes and writes, under the round's claim and permit.
+    /// Writes pieces one by one: what cannot be written for one of them may be for another. What a piece
+    /// needs of the row and cannot be read as a whole may be in parts.
+    async fn write_apart(&self, map: &ParityGeometry, row: Row, pieces: &[Piece]) -> Results {
+        let mut results = Results::new();
+        for piece in pieces {
+            let piece = std::slice::from_ref(piece);
+            let mut result = Err(Stopped::Unplanned);
+            if pieces.len() > 1 {
+                result = self.write_pieces(map, row, piece, Taken::new()).await;
+            }
+            if let Err(Stopped::Unplanned) = result {
+                let unit_sectors = self.with_view(|view| view.unit_sectors);
+                let columns = RowShape::new(map, unit_sectors).units(&piece[0].columns);
+                if let Some(stripe) = self.read_in_parts(map, &row, &columns).await {
+                    result = self.write_pieces(map, row, piece, vec![(columns, stripe)]).await;
+                }
+            }
+            results.push(result.map_err(Stopped::error));
+        }
+        results
+    }
+
+    /// Reads, computes and writes, under the round's claim and permit. `known` stands for what the cache
+    /// has.
     async fn write_pieces(
         &self,
         map: &ParityGeometry,
         row: Row,
         pieces: &[Piece],
+        known: Taken,
     ) -> Result<(), Stopped> {
         let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
         let new = pieces.iter().map(|piece| (piece.place, piece.columns.clone()));
@@ -141,7 +160,10 @@ impl ArrayLane {
         let columns = &work.cover.columns;
         let mut unread = Unread::default();
         let worth_keeping = self.is_worth_keeping(&work, unit);
-        let mut stripes = self.take_stripes(map, row.index(), columns);
+        let mut stripes = known;
+        if stripes.is_empty() {
+            stripes = self.take_stripes(map, row.index(), columns);
+        }
         let new_blocks = loop {
             let view = self.view();
             let mut state = row_state(&view, map, &row, columns, &unread);
@@ -170,6 +192,35 @@ impl ArrayLane {
         let range = start + u64::from(columns.start)..start + u64::from(columns.end);
         let written = self.write_row(&work, new_blocks).await;
         self.doubt_if_failed(written, range).await.map_err(Stopped::Failed)
+    }
+
+    /// The old data of a row that cannot be read as a whole, block by block: one member lacks sectors here,
+    /// and another one there. None where some are lost.
+    async fn read_in_parts(
+        &self,
+        map: &ParityGeometry,
+        row: &Row,
+        columns: &Columns,
+    ) -> Option<Stripe> {
+        let wanted = Places::first(usize::from(map.data_disks()));
+        let new = |place| (place, self.lane.backend().allocate(columns_bytes(columns)));
+        let mut stripe: Stripe = wanted.iter().map(new).collect();
+        let block = self.with_view(|view| view.block_sectors);
+        for start in columns.clone().step_by(block as usize) {
+            let part = start..(start + block).min(columns.end);
+            let mut unread = Unread::default();
+            let read = self.read_for_rebuild(map, row, &part, &wanted, &mut unread).await;
+            let Ok(read) = read else {
+                stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
+                return None;
+            };
+            for (place, whole) in &mut stripe {
+                let known = read.get(*place).expect("just read or computed");
+                self.copy(&mut whole[within(columns, &part)], known);
+            }
+            self.recycle_all(read);
+        }
+        Some(stripe)
     }
 
     /// Whether the same members take writes, with the same trust, as in the view that was planned for.

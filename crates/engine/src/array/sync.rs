@@ -265,6 +265,8 @@ impl SyncTask {
     fn note(&self, window: Range<u64>, ended: Result<Found, WindowError>) {
         match ended {
             Ok(found) => {
+                let mut skipped = self.skipped.borrow_mut();
+                found.skipped.into_iter().for_each(|range| skipped.insert(range));
                 self.in_flight.borrow_mut().remove(&window.start);
                 self.mismatch_sectors.set(self.mismatch_sectors.get() + found.sectors);
                 let mut mismatches = self.mismatches.borrow_mut();
@@ -285,7 +287,7 @@ impl SyncTask {
                 self.skipped.borrow_mut().insert(window);
             }
             Err(WindowError::NoSpace) => self.no_space.set(true),
-            Err(WindowError::Unreadable) => unreachable!("gone round, or failed"),
+            Err(WindowError::Unreadable) => unreachable!("gone round"),
             // It stays in flight, and all ends here: only who was told to end stops waiting.
             Err(WindowError::Late) => {}
         }

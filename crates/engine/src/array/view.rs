@@ -200,6 +200,11 @@ impl ArrayView {
         })
     }
 
+    /// Whether any member lists sectors of `range`, as members count, as bad.
+    pub fn lists_as_bad(&self, range: &Range<u64>) -> bool {
+        self.present().any(|(_, member)| member.bad.overlaps(range))
+    }
+
     /// Slots that hold a member.
     pub fn present(&self) -> impl Iterator<Item = (Slot, &MemberView)> {
         (0..).map(Slot).zip(&self.slots).filter_map(|(slot, member)| Some((slot, member.as_ref()?)))

@@ -3,9 +3,9 @@
 
 use mdspace_engine::array::Action;
 use mdspace_engine::backend::IoErrorKind;
-use mdspace_engine::geometry::Level;
+use mdspace_engine::geometry::{Geometry, Level, Slot};
 use mdspace_engine::request::RequestError;
-use mdspace_engine::status::MemberState;
+use mdspace_engine::status::{MemberState, SyncEnd};
 use mdspace_format::{BadBlocks, Features};
 
 use crate::shapes::{self, Shape};
@@ -303,5 +303,121 @@ fn a_listed_member_is_resynced_around_its_list() {
         world.command(Action::Check).unwrap();
         world.wait_idle();
         assert_eq!(world.status().mismatch_sectors, 0, "{world}");
+    }
+}
+
+/// Each member lacks a sector of the same unit, and none of them lacks one that another lacks.
+fn spoil_each_elsewhere(world: &World, shape: &Shape) {
+    for disk in 0..usize::from(shape.disks) {
+        let at = disk as u64 * u64::from(shape.block_bytes / 512);
+        spoil(world, disk, [at, at + 40, at + 104]);
+    }
+}
+
+#[test]
+fn what_one_member_lacks_here_and_another_there_is_all_read() {
+    for (seed, shape) in (600..).zip(shapes::redundant()) {
+        for length in [1, 8, 24, 200] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.set("max_read_errors", "100000");
+            world.write_many(5);
+            let block = u64::from(shape.block_bytes / 512);
+            spoil_each_elsewhere(&world, &shape);
+            let mut at = 0;
+            while at < world.sectors() {
+                let sectors = (length * block).min(world.sectors() - at);
+                let found = world.read(at, sectors);
+                let found = found.unwrap_or_else(|e| panic!("{at}+{sectors}: {e} ({world})"));
+                world.compare(at, &found);
+                at += sectors;
+            }
+            assert_eq!(world.check(), 0, "{world}");
+            assert_eq!(world.status().sync.last_end, Some(SyncEnd::Complete), "{world}");
+            assert_eq!(world.repair(), 0, "{world}");
+            assert_eq!(world.status().sync.last_end, Some(SyncEnd::Complete), "{world}");
+            assert_eq!(world.status().degraded(), 0, "{world}");
+            assert_eq!(world.status().lost.sectors, 0, "{world}");
+            world.verify();
+        }
+    }
+}
+
+/// Writes smaller than a unit need its old bytes.
+#[test]
+fn writes_go_round_what_one_member_lacks_here_and_another_there() {
+    for (seed, shape) in (700..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("max_read_errors", "100000");
+        spoil_each_elsewhere(&world, &shape);
+        let block = u64::from(shape.block_bytes / 512);
+        for at in (0..world.sectors() / block).step_by(5) {
+            world.write_random(at * block, block);
+        }
+        world.verify();
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        (0..usize::from(shape.disks)).for_each(|disk| world.disks.disk(disk).unreadable.clear());
+        world.repair();
+        assert_eq!(world.check(), 0, "{world}");
+        (0..shape.can_lose()).for_each(|disk| world.fail(disk));
+        world.verify();
+    }
+}
+
+/// A degraded array, each of whose members lacks a sector: what is lost is what the arithmetic says, and
+/// neighbours in the same unit are not.
+#[test]
+fn an_error_is_for_what_is_lost_and_for_nothing_beside_it() {
+    for (seed, shape) in (800..).zip([shapes::RAID5, shapes::RAID6]) {
+        let shape = Shape { block_bytes: 512, ..shape };
+        let mut world = World::synced(Setup::new(shape, seed));
+        world.write_many(5);
+        world.set("max_read_errors", "100000");
+        let gone = shape.can_lose();
+        (0..gone).for_each(|disk| world.fail(disk));
+        for disk in gone..usize::from(shape.disks) {
+            spoil(&world, disk, [2 * disk as u64]);
+        }
+        let mut lost = Vec::new();
+        for sector in 0..world.sectors() {
+            match world.read(sector, 1) {
+                Ok(bytes) => world.compare(sector, &bytes),
+                Err(RequestError::Lost) => lost.push(sector),
+                Err(error) => panic!("{error} ({world})"),
+            }
+        }
+        // All of it in row 0: what it lacks, and what those that are gone had beside it.
+        let Geometry::Parity(map) = Geometry::new(&world.map()).unwrap() else {
+            panic!("a parity level")
+        };
+        let row = map.row(0);
+        let expected: std::collections::BTreeSet<u64> = (gone..usize::from(shape.disks))
+            .flat_map(|disk| {
+                let lacking = (0..gone).chain([disk]).map(|slot| Slot(slot as u16));
+                lacking.map(move |slot| (slot, 2 * disk as u64)).collect::<Vec<_>>()
+            })
+            .filter(|(slot, _)| *slot != row.p() && Some(*slot) != row.q())
+            .filter_map(|(slot, sector)| map.inverse(slot, sector))
+            .collect();
+        assert!(lost.iter().copied().eq(expected.iter().copied()), "{lost:?}, not {expected:?}");
+    }
+}
+
+/// The count of an hour is half of the next one's: errors that are far apart fail nobody.
+#[test]
+fn read_errors_that_are_hours_apart_fail_no_member() {
+    for (hours, state) in [(2, MemberState::InSync), (0, MemberState::Faulty)] {
+        let mut world = World::synced(Setup::new(shapes::RAID6, 900));
+        world.set("max_read_errors", "6");
+        for turn in 0..4 {
+            let start = world.disks.data().start;
+            let errors = [0, 16, 32].map(|sector| start + 64 * turn + sector);
+            world.disks.disk(0).unreadable.extend(errors);
+            world.repair();
+            world.rounds(50);
+            world.sleep_ms(hours * 3_600_000);
+        }
+        assert!(world.status().members[0].corrected_errors > 6, "{world}");
+        assert_eq!(world.member_state(0), Some(state), "{hours} hours");
+        world.verify();
     }
 }

@@ -2,7 +2,7 @@
 
 use mdspace_engine::array::{Action, CommandError, Undecided};
 use mdspace_engine::assembly::Options;
-use mdspace_engine::geometry::{Geometry, Level, Shape as Map};
+use mdspace_engine::geometry::{Geometry, Level};
 use mdspace_engine::request::Request;
 use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
 use mdspace_format::superblock::RESYNC_NONE;
@@ -15,15 +15,7 @@ use crate::world::{SECTOR, Setup, World};
 fn redundant_byte(world: &World) -> (usize, usize) {
     let superblock = world.disks.superblock(0).unwrap();
     let shape = world.shape();
-    let map = Map {
-        level: shape.level,
-        layout: shape.layout,
-        raid_disks: shape.disks,
-        chunk_sectors: shape.chunk_sectors,
-        member_sectors: superblock.size_sectors,
-        member_sizes: Vec::new(),
-    };
-    let (slot, sector) = match Geometry::new(&map).unwrap() {
+    let (slot, sector) = match Geometry::new(&world.map()).unwrap() {
         Geometry::Parity(map) => (map.row(1).p().0, map.row(1).member_sector() + 3),
         Geometry::Raid10(map) => {
             let (slot, sector) = map.copies_of(1).nth(1).unwrap();

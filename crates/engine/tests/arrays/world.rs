@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply, Undecided};
 use mdspace_engine::assembly::{self, LeftOut, Options, Reason, Refusal};
 use mdspace_engine::create::{self, CreateError, NewDevice};
+use mdspace_engine::geometry::Shape as Map;
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
@@ -273,6 +274,19 @@ impl World {
 
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.get() / 1_000_000
+    }
+
+    /// The shape, as geometry takes it.
+    pub(crate) fn map(&self) -> Map {
+        let shape = self.shape();
+        Map {
+            level: shape.level,
+            layout: shape.layout,
+            raid_disks: shape.disks,
+            chunk_sectors: shape.chunk_sectors,
+            member_sectors: self.disks.superblock(0).expect("a member").size_sectors,
+            member_sizes: Vec::new(),
+        }
     }
 
     /// Lets so much time pass on the clock.

@@ -17,52 +17,21 @@ use super::suspect::{Suspicion, Votes};
 use super::window::{Found, SyncKind, WindowError};
 use super::writes::WindowWrites;
 
-/// Compares all copies of a window. With write-behind, where one cannot be read it is looked for in
-/// halves: what can be read of the copy that is believed counts, not what a late one has there.
-pub(super) async fn compare_all(
+/// Compares all copies with the first; but for a check, makes them the same as it, those that could
+/// not be read as well.
+pub(super) async fn compare(
     port: &ArrayLane,
     geometry: &Geometry,
     window: &Range<u64>,
     kind: &SyncKind,
 ) -> Result<Found, WindowError> {
-    let block = u64::from(port.with_view(|view| view.block_sectors));
-    let (mut left, mut all, mut failed) = (vec![window.clone()], Found::default(), None);
-    while let Some(range) = left.pop() {
-        let sectors = range.end - range.start;
-        let half = (sectors / 2).next_multiple_of(block);
-        // Without write-behind every copy has what was flushed, and it is all the same who is believed.
-        let is_block = half == 0 || half >= sectors || port.array.behind.limit() == 0;
-        match compare(port, geometry, range.start, sectors, kind, is_block).await {
-            Ok(Some(found)) => all.add(found),
-            Ok(None) => {
-                let middle = range.start + half;
-                left.extend([middle..range.end, range.start..middle]);
-            }
-            Err(WindowError::Failed) => failed = Some(WindowError::Failed),
-            Err(error) => return Err(error),
-        }
-    }
-    failed.map_or(Ok(all), Err)
-}
-
-/// Compares all copies with the first; but for a check, makes them the same as it, those that could
-/// not be read as well. None where one cannot be read, and only parts of it may be to blame.
-async fn compare(
-    port: &ArrayLane,
-    geometry: &Geometry,
-    sector: u64,
-    sectors: u64,
-    kind: &SyncKind,
-    is_block: bool,
-) -> Result<Option<Found>, WindowError> {
+    let (sector, sectors) = (window.start, window.end - window.start);
     let mends = *kind != SyncKind::Check;
     let mode = if mends { Mode::Exclusive } else { Mode::Shared };
     let _claim = claim(port, geometry, sector, sectors, mode).await;
-    let Some(mut copies) = read_all(port, sector, sectors, is_block).await? else {
-        return Ok(None);
-    };
+    let mut copies = read_all(port, sector, sectors).await?;
     let first = copies.iter().position(|copy| matches!(copy, Copied::Block(..)));
-    let first = first.ok_or(WindowError::Failed)?;
+    let first = first.expect("one was read");
     // What resync is there to make right proves nothing against anybody.
     let judges = *kind != SyncKind::Resync
         && port.with_view(|view| view.trusted(&(sector..sector + sectors)));
@@ -96,27 +65,28 @@ async fn compare(
     port.recycle(Some(model));
     writes.finish(port).await?;
     let sectors = if differs { sectors } else { 0 };
-    Ok(Some(Found { sectors, places: verdict.places }))
+    Ok(Found { sectors, places: verdict.places, ..Found::default() })
 }
 
-/// Reads every copy. None where one cannot be read, and `is_block` does not say that this is all there
-/// is to know.
-async fn read_all(
-    port: &ArrayLane,
-    sector: u64,
-    sectors: u64,
-    is_block: bool,
-) -> Result<Option<Vec<Copied>>, WindowError> {
+/// Reads every copy. With write-behind, where one cannot be read it is looked for in parts: what can be
+/// read of the copy that is believed counts, not what a late one has there.
+async fn read_all(port: &ArrayLane, sector: u64, sectors: u64) -> Result<Vec<Copied>, WindowError> {
     let pieces = believed(&port.view(), sector, sectors);
     let copies = join_all(pieces.iter().map(|piece| read(port, piece))).await;
     let any = |is_it: fn(&Copied) -> bool| copies.iter().any(is_it);
-    // Nobody answers for a late one here.
-    let late = any(|copy| matches!(copy, Copied::Late));
-    if !late && (is_block || !any(|copy| matches!(copy, Copied::Unreadable(_)))) {
-        return Ok(Some(copies));
-    }
+    // Without write-behind every copy has what was flushed, and it is all the same who is believed.
+    let has_parts = port.array.behind.limit() > 0
+        && sectors > port.with_view(|view| u64::from(view.block_sectors));
+    let why = match () {
+        // Nobody answers for a late one here.
+        () if any(|copy| matches!(copy, Copied::Late)) => WindowError::Late,
+        () if any(|copy| matches!(copy, Copied::Block(..))) && !has_parts => return Ok(copies),
+        () if any(|copy| matches!(copy, Copied::Unreadable(_))) => WindowError::Unreadable,
+        () if any(|copy| matches!(copy, Copied::Block(..))) => return Ok(copies),
+        () => WindowError::Failed,
+    };
     copies.into_iter().for_each(|copy| copy.recycle(port));
-    if late { Err(WindowError::Late) } else { Ok(None) }
+    Err(why)
 }
 
 async fn rewrite(port: &ArrayLane, piece: &Piece, model: &Buffer) {

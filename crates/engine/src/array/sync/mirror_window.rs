@@ -14,7 +14,7 @@ use super::super::claims::{Claim, Mode};
 use super::super::mirror::{believed, region_sectors};
 use super::super::unread::Cause;
 use super::super::view::MemberView;
-use super::mirror_compare::compare_all;
+use super::mirror_compare::compare;
 use super::window::{Found, SyncKind, WindowError};
 use super::writes::WindowWrites;
 
@@ -26,7 +26,7 @@ pub(super) async fn run(
     window: &Range<u64>,
 ) -> Result<Found, WindowError> {
     let SyncKind::Recover(slots) = kind else {
-        return compare_all(port, geometry, window, kind).await;
+        return compare(port, geometry, window, kind).await;
     };
     for (sector, slots) in by_content(port, geometry, slots, window) {
         recover(port, geometry, sector, &slots, window).await?;

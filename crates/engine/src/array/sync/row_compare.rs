@@ -249,7 +249,11 @@ impl<'a> Comparison<'a> {
         self.fresh.into_iter().for_each(|left| self.port.recycle(left));
         self.writes.finish(self.port).await?;
         let pages = self.wrong.iter().filter(|page| **page).count();
-        Ok(Found { sectors: (pages * PAGE_BYTES / SECTOR_BYTES) as u64, places: self.places })
+        Ok(Found {
+            sectors: (pages * PAGE_BYTES / SECTOR_BYTES) as u64,
+            places: self.places,
+            ..Found::default()
+        })
     }
 
     /// A suspicion as users read it.
@@ -290,7 +294,13 @@ async fn read_whole(
         let lost_data = (0..state.data_count).filter(|&place| !state.readable.has(place)).count();
         let parity = spans.len() - (state.data_count - lost_data);
         if lost_data > parity || (lost_data > 0 && !state.parity_usable) {
-            return Err(WindowError::Failed);
+            let start = row.member_sector() + u64::from(columns.start);
+            let range = start..start + u64::from(columns.end - columns.start);
+            let listed = |view: &ArrayView| view.lists_as_bad(&range);
+            return Err(match unread.any_unreadable() || port.with_view(listed) {
+                true => WindowError::Unreadable,
+                false => WindowError::Failed,
+            });
         }
         let mut blocks = Blocks::default();
         if port.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {

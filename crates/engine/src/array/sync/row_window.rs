@@ -102,7 +102,7 @@ fn why_not(port: &ArrayLane, row: &Row, columns: &Columns, unread: &Unread) -> W
     }
     let start = row.member_sector();
     let range = start + u64::from(columns.start)..start + u64::from(columns.end);
-    let listed = |view: &ArrayView| view.present().any(|(_, member)| member.bad.overlaps(&range));
+    let listed = |view: &ArrayView| view.lists_as_bad(&range);
     match () {
         () if port.with_view(|view| view.doubted.overlaps(&range)) => WindowError::Doubted,
         () if unread.any_unreadable() || port.with_view(listed) => WindowError::Unreadable,

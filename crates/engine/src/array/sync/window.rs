@@ -67,12 +67,15 @@ pub(super) struct Found {
     /// As md counts.
     pub(super) sectors: u64,
     pub(super) places: Vec<Mismatch>,
+    /// What of it could be neither read nor computed.
+    pub(super) skipped: Vec<Range<u64>>,
 }
 
 impl Found {
     pub(super) fn add(&mut self, other: Self) {
         self.sectors += other.sectors;
         self.places.extend(other.places);
+        self.skipped.extend(other.skipped);
     }
 }
 
@@ -90,7 +93,7 @@ pub(super) enum WindowError {
     Doubted,
 }
 
-/// Does one window. What nobody can read of a recovery is gone round.
+/// Does one window. What nobody can read is gone round.
 pub(super) async fn run(
     port: &ArrayLane,
     geometry: &Geometry,
@@ -101,9 +104,36 @@ pub(super) async fn run(
         Err(WindowError::Unreadable) if kind.fills_members() => {
             fill_around(port, geometry, kind, window).await.map(|()| Found::default())
         }
-        Err(WindowError::Unreadable) => Err(WindowError::Failed),
+        Err(WindowError::Unreadable) => run_in_halves(port, geometry, kind, window).await,
         result => result,
     }
+}
+
+/// Compares the two halves of a window, and theirs: what one member lacks here and another one there is
+/// not lost, and what is lost is no more than that.
+async fn run_in_halves(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    kind: &SyncKind,
+    window: &Range<u64>,
+) -> Result<Found, WindowError> {
+    let block = port.with_view(|view| u64::from(view.block_sectors));
+    let (mut left, mut all) = (vec![window.clone()], Found::default());
+    while let Some(range) = left.pop() {
+        match run_once(port, geometry, kind, &range).await {
+            Ok(found) => all.add(found),
+            Err(WindowError::Unreadable) => {
+                let half = ((range.end - range.start) / 2).next_multiple_of(block);
+                let middle = range.start + half;
+                match half > 0 && middle < range.end {
+                    true => left.extend([middle..range.end, range.start..middle]),
+                    false => all.skipped.push(range),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
 }
 
 async fn run_once(
