@@ -284,3 +284,6 @@ impl World {
         wires.wires.iter_mut().for_each(|wire| wire.frozen = false);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! How long requests take when a path goes away, on the simulated clock.
+
+use std::cell::RefCell;
+
+use mdspace_engine::backend::{
+    IoError, IoErrorKind, IoOp, MemberIo, Patience, ReadInto, WriteFrom,
+};
+use mdspace_engine::lane::Lane;
+use mdspace_engine::memory::Buffer;
+use mdspace_engine::time::Time;
+
+use super::*;
+use crate::disk::DiskSpec;
+use crate::random::Random;
+use crate::trace::Trace;
+
+const MILLI: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+/// What the disk itself may take, and the path that is asked next.
+const SLACK: Duration = Duration::from_millis(50);
+
+/// How long a request took, and how it ended.
+type Ended = (Duration, Result<(), IoError>);
+type Begun = Rc<RefCell<Option<Ended>>>;
+
+/// A disk behind two servers, and a user.
+struct TwoPaths {
+    world: Rc<World>,
+    lane: Rc<Lane>,
+    member: MemberId,
+    wires: Vec<WireIndex>,
+    next_sector: u64,
+}
+
+impl TwoPaths {
+    fn new(seed: u64) -> Self {
+        let world = World::new(Random::new(seed), Trace::default());
+        let disk = world.add_disk(DiskSpec::plain(1 << 16));
+        world.add_wires(disk, 2);
+        let wires = world.wires_of(disk);
+        let (member, _) = world.open_over(disk, &wires);
+        let lane = world.start_lanes(1).remove(0);
+        let mut paths = Self { world, lane, member, wires, next_sector: 0 };
+        assert!(paths.requests(true, 4).iter().all(|(_, result)| result.is_ok()));
+        paths
+    }
+
+    /// So many requests, one after the other, each to sectors of its own.
+    fn requests(&mut self, writes: bool, count: u64) -> Vec<Ended> {
+        (0..count).map(|_| self.request(writes)).collect()
+    }
+
+    fn request(&mut self, writes: bool) -> Ended {
+        let begun = self.begin(writes);
+        self.end(&begun)
+    }
+
+    fn begin(&mut self, writes: bool) -> Begun {
+        self.next_sector += 8;
+        let (sector, buffer) = (self.next_sector, Buffer::zeroed(4096));
+        let op = match writes {
+            true => IoOp::Write { sector, from: WriteFrom::Buffer(buffer, 0..4096), fua: false },
+            false => IoOp::Read { sector, into: ReadInto::Buffer(buffer, 0..4096) },
+        };
+        let io = MemberIo { member: self.member, op, patience: Patience::FOREVER };
+        let (began, ended) = (self.world.now(), Rc::new(RefCell::new(None)));
+        let (lane, slot) = (self.lane.clone(), ended.clone());
+        self.lane.spawn(async move {
+            let done = lane.io(io).await;
+            *slot.borrow_mut() = Some((lane.backend().now().since(began), done.result));
+        });
+        self.world.poke(self.lane.id());
+        ended
+    }
+
+    fn end(&self, begun: &Begun) -> Ended {
+        assert!(self.world.run_until(|| begun.borrow().is_some()), "the request is stuck");
+        begun.take().expect("it has ended")
+    }
+
+    fn freeze(&self, path: usize, frozen: bool) {
+        match frozen {
+            true => {
+                let wire = usize::from(self.wires[path].0);
+                self.world.wires.borrow_mut().wires[wire].frozen = true;
+            }
+            false => self.world.thaw(self.wires[path]),
+        }
+    }
+
+    fn wait(&self, span: Duration) {
+        let until = self.world.now() + span;
+        self.world.set_alarm(until, 0);
+        self.world.run_until(|| self.world.now() >= until);
+    }
+}
+
+fn longest(ended: &[Ended]) -> Duration {
+    assert!(ended.iter().all(|(_, result)| result.is_ok()), "no error reaches the user: {ended:?}");
+    ended.iter().map(|(took, _)| *took).max().expect("there were requests")
+}
+
+#[test]
+fn the_pause_after_a_path_was_cut_is_under_a_second() {
+    for (seed, writes) in (0..20).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut paths = TwoPaths::new(seed);
+        let begun: Vec<Begun> = (0..8).map(|_| paths.begin(writes)).collect();
+        paths.world.step();
+        paths.world.cut(paths.wires[seed as usize % 2]);
+        let under_way: Vec<Ended> = begun.iter().map(|begun| paths.end(begun)).collect();
+        let pause = longest(&under_way).max(longest(&paths.requests(writes, 50)));
+        assert!(pause < SECOND, "seed {seed}, writes {writes}: {pause:?}");
+    }
+}
+
+#[test]
+fn with_a_stopped_server_reads_take_their_deadline_and_writes_theirs_and_no_more() {
+    for seed in 0..20 {
+        for (writes, deadline) in [(false, policy().read_deadline), (true, policy().write_deadline)]
+        {
+            let mut paths = TwoPaths::new(seed);
+            paths.freeze(0, true);
+            let ended = paths.requests(writes, 50);
+            let pause = longest(&ended);
+            assert!(pause < deadline + SLACK, "seed {seed}, writes {writes}: {pause:?}");
+            // The control: the stopped server was asked, once.
+            assert!(pause >= deadline, "seed {seed}, writes {writes}: {pause:?}");
+            assert_eq!(ended.iter().filter(|(took, _)| *took >= deadline).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn without_a_path_requests_wait_as_long_as_they_are_told_then_fail_and_service_goes_on() {
+    let bound = policy().polling_interval * policy().no_path_retry.expect("it is bounded");
+    for (seed, writes) in (0..5).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut paths = TwoPaths::new(seed);
+        for path in 0..2 {
+            paths.freeze(path, true);
+            paths.world.cut(paths.wires[path]);
+        }
+        let (took, result) = paths.request(writes);
+        assert_eq!(result.map_err(|error| error.kind), Err(IoErrorKind::Gone), "seed {seed}");
+        assert!(took > bound / 2 && took < bound + SECOND, "seed {seed}: {took:?}");
+        let (took, result) = paths.request(writes);
+        assert!(result.is_err() && took < MILLI, "seed {seed}: it has waited long enough");
+        paths.freeze(1, false);
+        paths.wait(3 * SECOND);
+        assert!(longest(&paths.requests(writes, 10)) < SECOND, "seed {seed}");
+        assert!(paths.world.now() > Time::ZERO);
+    }
+}
