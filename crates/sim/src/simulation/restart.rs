@@ -91,11 +91,15 @@ impl Simulation {
         Ok(())
     }
 
-    /// Events of the freshest disk in the machine, whether it answers or not.
+    /// Events of the freshest member in the machine, whether it answers or not. A spare does not count: an
+    /// update that a kill kept from all but the spares was never finished, and nothing was written
+    /// under it.
     fn newest_events(&self) -> u64 {
         let superblocks =
             self.disks.iter().filter_map(|&disk| self.world.disk(disk, RawSuperblock::find));
-        superblocks.map(|superblock| superblock.events).max().unwrap_or(0)
+        let members =
+            superblocks.filter(|superblock| superblock.role_of(superblock.dev_number).is_some());
+        members.map(|superblock| superblock.events).max().unwrap_or(0)
     }
 
     /// Tells the trace what the disks say of themselves.
