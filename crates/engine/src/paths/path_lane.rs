@@ -291,7 +291,7 @@ impl PathLane {
         error: IoError,
     ) -> bool {
         request.error = error;
-        match meaning(error, chosen.remote) {
+        match meaning(error, &request.kept) {
             Meaning::OfTheDevice => return false,
             Meaning::Unclear => request.answered.push(chosen.path),
             Meaning::OfThePath => {
@@ -365,13 +365,17 @@ fn put<T>(all: &RefCell<Vec<Option<T>>>, ticket: Ticket, one: T) {
     all[slot] = Some(one);
 }
 
-fn meaning(error: IoError, remote: bool) -> Meaning {
+fn meaning(error: IoError, kept: &Kept) -> Meaning {
     match error.kind {
         // Somebody has asked for that end.
         IoErrorKind::Cancelled => Meaning::OfTheDevice,
         IoErrorKind::NoSpace | IoErrorKind::Unsupported => Meaning::OfTheDevice,
+        // What it was to make durable may be lost: one more flush would find nothing to do, over whatever
+        // path, and say that all is well.
+        IoErrorKind::Medium | IoErrorKind::Other if matches!(kept, Kept::Flush) => {
+            Meaning::OfTheDevice
+        }
         // A server says EIO for its own troubles too.
-        IoErrorKind::Medium if remote => Meaning::Unclear,
         IoErrorKind::Medium => Meaning::Unclear,
         IoErrorKind::Gone | IoErrorKind::Deadline | IoErrorKind::Other => Meaning::OfThePath,
     }

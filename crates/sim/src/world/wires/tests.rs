@@ -62,7 +62,10 @@ impl TwoPaths {
             true => IoOp::Write { sector, from: WriteFrom::Buffer(buffer, 0..4096), fua: false },
             false => IoOp::Read { sector, into: ReadInto::Buffer(buffer, 0..4096) },
         };
-        let io = MemberIo { member: self.member, op, patience: Patience::FOREVER };
+        self.start(MemberIo { member: self.member, op, patience: Patience::FOREVER })
+    }
+
+    fn start(&self, io: MemberIo) -> Begun {
         let (began, ended) = (self.world.now(), Rc::new(RefCell::new(None)));
         let (lane, slot) = (self.lane.clone(), ended.clone());
         self.lane.spawn(async move {
@@ -149,4 +152,20 @@ fn without_a_path_requests_wait_as_long_as_they_are_told_then_fail_and_service_g
         assert!(longest(&paths.requests(writes, 10)) < SECOND, "seed {seed}");
         assert!(paths.world.now() > Time::ZERO);
     }
+}
+
+/// A second flush would succeed over the other path, and what the first one lost would count as durable.
+#[test]
+fn a_flush_that_a_path_answers_with_an_error_is_not_tried_again() {
+    let mut paths = TwoPaths::new(3);
+    let flush = |paths: &TwoPaths| {
+        let io = MemberIo { member: paths.member, op: IoOp::Flush, patience: Patience::FOREVER };
+        let begun = paths.start(io);
+        paths.end(&begun).1
+    };
+    assert_eq!(flush(&paths), Ok(()));
+    paths.world.change_disk(DiskIndex(0), |disk| disk.faults.flush_errors += 1);
+    assert!(flush(&paths).is_err());
+    assert_eq!(flush(&paths), Ok(()));
+    assert!(longest(&paths.requests(true, 4)) < SLACK, "both paths are as good as before");
 }
