@@ -48,6 +48,10 @@ pub(crate) enum Verb {
     Assemble(Box<AssembleArgs>),
     /// Stop an array cleanly; exit 1 while clients are connected.
     Stop(StopArgs),
+    /// Stop an array and start it again, by a new process: the same members, fronts and settings.
+    Restart(RestartArgs),
+    /// Write the configuration of an array, for the next `assemble NAME`.
+    Save(SaveArgs),
     /// Show an array as `mdadm --detail` does.
     Detail(DetailArgs),
     /// Show every array of this user as /proc/mdstat does.
@@ -127,6 +131,24 @@ pub(crate) struct StopArgs {
     /// Disconnect the clients.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RestartArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// Disconnect the clients.
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SaveArgs {
+    /// Name of the array.
+    pub(crate) name: ArrayName,
+    /// The configuration's file; default NAME.toml in the folder of configurations.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -279,6 +301,9 @@ pub(crate) struct SetArgs {
     /// `get` lists.
     #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) setting: (String, String),
+    /// Write the array's configuration, for the next `assemble NAME`.
+    #[arg(long)]
+    pub(crate) save: bool,
 }
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::report::{DeviceReport, Report};
 
@@ -54,6 +55,8 @@ pub(crate) enum Request {
         group: String,
         bytes: u64,
     },
+    /// What to write into the array's configuration.
+    Configuration,
     Readonly,
     Readwrite,
     Action {
@@ -96,6 +99,8 @@ pub(crate) enum Reply {
     Detail { report: Box<Report> },
     /// The multipath device. The last reply.
     Device { report: Box<DeviceReport> },
+    /// The array's configuration, and whether its process stays where it was started. The last reply.
+    Configuration { config: Box<Config>, foreground: bool },
     /// Keys and values in order. The last reply.
     Values { values: Vec<(String, String)> },
     /// One event; more may follow.

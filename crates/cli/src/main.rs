@@ -6,6 +6,7 @@ use clap::Parser;
 
 mod args;
 mod bench;
+mod config;
 mod control;
 mod demo;
 mod doctor;

@@ -19,14 +19,12 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     if !args.members.is_empty() {
         return Ok(());
     }
-    let what = format!("cannot assemble {}", args.name);
+    let what = format!("cannot assemble {}", args.name());
     let failed = |why: String| Failure::new(&what, why, "name the members");
-    let partitions =
-        fs::read_to_string(PARTITIONS).map_err(|error| failed(format!("{PARTITIONS}: {error}")))?;
     let (mut found, mut closed) = (Vec::new(), 0);
-    for device in devices(&partitions) {
+    for device in block_devices().map_err(|error| failed(format!("{PARTITIONS}: {error}")))? {
         match superblock(&device) {
-            Ok(Some(superblock)) if is_wanted(&superblock, &args.name, args.uuid) => {
+            Ok(Some(superblock)) if is_wanted(&superblock, args.name(), args.uuid) => {
                 found.push(MemberSpec::Path(device));
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed += 1,
@@ -49,6 +47,11 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The block devices of this host.
+pub(crate) fn block_devices() -> io::Result<Vec<PathBuf>> {
+    fs::read_to_string(PARTITIONS).map(|partitions| devices(&partitions))
+}
+
 /// `/proc/partitions` as paths: the fourth column, `!` standing for `/`.
 fn devices(partitions: &str) -> Vec<PathBuf> {
     let lines = partitions.lines().skip(2);
@@ -56,7 +59,8 @@ fn devices(partitions: &str) -> Vec<PathBuf> {
     names.map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect()
 }
 
-fn superblock(device: &Path) -> io::Result<Option<Superblock>> {
+/// The superblock that counts on a device.
+pub(crate) fn superblock(device: &Path) -> io::Result<Option<Superblock>> {
     let found = member_probe::superblocks(&File::open(device)?)?;
     Ok(latest(found.into_iter().filter_map(|found| found.superblock)))
 }

@@ -31,6 +31,7 @@ mod log;
 mod members;
 pub(crate) mod multipath;
 mod recorder;
+mod saved;
 mod spares;
 mod state_dir;
 mod systemd;
@@ -42,6 +43,7 @@ use ending::{Ending, Phase, Served};
 use fronts::Fronts;
 use launch::Readiness;
 use recorder::Recorder;
+use saved::Saved;
 use spares::SpareGroup;
 
 /// How long clients and members may take to finish what is under way at a stop.
@@ -59,7 +61,7 @@ impl Task {
     pub(crate) fn name(&self) -> &ArrayName {
         match self {
             Self::Create(args) => &args.name,
-            Self::Assemble(args) => &args.name,
+            Self::Assemble(args) => args.name(),
         }
     }
 
@@ -74,7 +76,7 @@ impl Task {
     fn what(&self) -> String {
         match self {
             Self::Create(args) => format!("cannot create {}", args.name),
-            Self::Assemble(args) => format!("cannot assemble {}", args.name),
+            Self::Assemble(args) => format!("cannot assemble {}", args.name()),
         }
     }
 }
@@ -96,6 +98,7 @@ pub(crate) struct ServingProcess {
     recorder: Recorder,
     ending: Ending,
     spares: SpareGroup,
+    saved: Saved,
 }
 
 /// Serves until someone stops it. Nothing is left running when it returns.
@@ -125,6 +128,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
+    notes.extend(process.set_all(&task.serving().settings));
     notes.iter().for_each(|note| tracing::info!("{note}"));
     process.claim_members(&run_dir);
     if let Err(error) = seat.say_ready(notes) {
@@ -167,6 +171,7 @@ impl ServingProcess {
             array,
             ending: Ending::default(),
             spares: SpareGroup::new(run_dir.clone()),
+            saved: Saved::new(task.serving()),
         };
         Ok((Arc::new(process), notes))
     }

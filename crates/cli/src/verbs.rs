@@ -22,6 +22,8 @@ mod help;
 mod mdstat;
 mod members;
 mod message;
+mod save;
+mod scan;
 mod settings;
 mod stop;
 mod wait;
@@ -39,6 +41,8 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Create(args) => create::create(args),
         Verb::Assemble(args) => create::assemble(args),
         Verb::Stop(args) => stop::run(&args),
+        Verb::Restart(args) => save::restart(&args),
+        Verb::Save(args) => save::run(&args),
         Verb::Detail(args) => detail::run(&args),
         Verb::Mdstat => mdstat::run(),
         Verb::Add(args) => members::add(&args),

@@ -1,5 +1,8 @@
 //! Options of `create` and `assemble`.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use mdspace_engine::array::settings::{SettingError, StartSettings};
 use mdspace_format::{Level, MetadataVersion, Uuid};
@@ -8,6 +11,7 @@ use mdspace_front::Address;
 use super::member::{MemberOrMissing, MemberSpec};
 use super::name::ArrayName;
 use super::size::Size;
+use crate::config::Config;
 
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
@@ -84,11 +88,19 @@ pub(crate) struct CreateArgs {
 #[derive(Args, Debug)]
 pub(crate) struct AssembleArgs {
     /// Name of the array on this host.
-    pub(crate) name: ArrayName,
-    /// Its members, in any order; without any, they are looked for among the block devices, by
-    /// --uuid or else by NAME.
+    #[arg(required_unless_present = "scan")]
+    pub(crate) name: Option<ArrayName>,
+    /// Its members, in any order; without any, those that its configuration names, or else they are
+    /// looked for among the block devices, by --uuid or else by NAME.
     #[arg(value_name = "MEMBER")]
     pub(crate) members: Vec<MemberSpec>,
+    /// Every array that is found: those of the configurations, and those whose members are among the
+    /// block devices.
+    #[arg(long, short = 's', conflicts_with_all = ["name", "members", "uuid", "prefer", "serve", "foreground", "config", "save"])]
+    pub(crate) scan: bool,
+    /// With --scan: look here, not among the block devices. Again for more.
+    #[arg(long, value_name = "PATH", requires = "scan")]
+    pub(crate) device: Vec<PathBuf>,
     /// Take only members of the array with this UUID.
     #[arg(long, short = 'u')]
     pub(crate) uuid: Option<Uuid>,
@@ -103,6 +115,13 @@ pub(crate) struct AssembleArgs {
     pub(crate) prefer: Option<MemberSpec>,
     #[command(flatten)]
     pub(crate) serving: ServingArgs,
+}
+
+impl AssembleArgs {
+    /// Whom to assemble; `--scan` asks for several, each by a command of its own.
+    pub(crate) fn name(&self) -> &ArrayName {
+        self.name.as_ref().expect("the command line names an array, but for --scan")
+    }
 }
 
 /// What `create` and `assemble` have in common.
@@ -130,6 +149,15 @@ pub(crate) struct ServingArgs {
     /// Stay in the foreground and log on stderr.
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// Write the configuration, for the next `assemble NAME`.
+    #[arg(long, conflicts_with = "foreground")]
+    pub(crate) save: bool,
+    /// The configuration's file; default NAME.toml in the folder of configurations.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// What the configuration sets.
+    #[arg(skip)]
+    pub(crate) settings: BTreeMap<String, String>,
 }
 
 impl ServingArgs {
@@ -138,8 +166,26 @@ impl ServingArgs {
         self.serve.iter().map(|front| allowed(front, self.insecure))
     }
 
+    /// Takes what the configuration says where the command line has the default.
+    pub(crate) fn take(&mut self, config: &Config) -> Result<(), String> {
+        if let Some(lanes) = config.lanes.filter(|_| self.lanes == 1) {
+            let known = (1..=256).contains(&lanes);
+            self.lanes = Some(lanes).filter(|_| known).ok_or("lanes are 1 to 256")?;
+        }
+        if let Some(bytes) = config.stripe_size.filter(|_| self.stripe_size.bytes == 4096) {
+            let known = start_settings(&[("stripe_size", bytes)]);
+            known.map_err(|error| format!("stripe_size: {error}"))?;
+            self.stripe_size = Size { bytes };
+        }
+        if let Some(locks) = config.stripe_hash_locks.filter(|_| self.stripe_hash_locks == 32) {
+            let locks = stripe_hash_locks(&locks.to_string());
+            self.stripe_hash_locks = locks.map_err(|why| format!("stripe_hash_locks: {why}"))?;
+        }
+        Ok(())
+    }
+
     /// What is fixed as long as the array runs.
-    pub(crate) fn settings(&self) -> StartSettings {
+    pub(crate) fn start_settings(&self) -> StartSettings {
         let locks = u64::from(self.stripe_hash_locks);
         let values = [("stripe_size", self.stripe_size.bytes), ("stripe_hash_locks", locks)];
         start_settings(&values).expect("checked when the words were parsed")

@@ -1,5 +1,6 @@
 //! What the serving process does for each request on its control socket.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -46,6 +47,10 @@ impl ServingProcess {
             Request::Fail { members, force } => self.fail(&members, force),
             Request::Replace { member, with } => self.replace(&member, with.as_deref()),
             Request::GiveSpare { group, bytes } => self.give_spare(&group, bytes),
+            Request::Configuration => Ok(Reply::Configuration {
+                config: Box::new(self.configuration()?),
+                foreground: self.saved.foreground(),
+            }),
             Request::Readonly => self.simple("cannot stop writes", Action::ReadOnly),
             Request::Readwrite => self.simple("cannot allow writes", Action::ReadWrite),
             Request::Action { action, force_parity, trust } => {
@@ -258,6 +263,12 @@ impl ServingProcess {
         Ok(Reply::Values { values })
     }
 
+    /// Sets what a configuration says; gives a line for each key that could not be.
+    pub(super) fn set_all(&self, settings: &BTreeMap<String, String>) -> Vec<String> {
+        let failed = |(key, value): (&String, &String)| self.set(key, value).err();
+        settings.iter().filter_map(failed).map(|failure| failure.to_string()).collect()
+    }
+
     fn set(&self, key: &str, value: &str) -> Result<Reply, Failure> {
         match (key, value) {
             ("sync_action", action) => self.sync_action(action, false, None),
@@ -270,6 +281,7 @@ impl ServingProcess {
             )),
             ("spare_group", word) => {
                 self.spares.set_name(word);
+                self.saved.note(key, word);
                 Ok(Reply::done())
             }
             ("want_replacement", member) => self.replace(member, None),
@@ -281,7 +293,10 @@ impl ServingProcess {
     fn set_kept(&self, key: &str, value: &str) -> Result<Reply, Failure> {
         let set = self.array.with_running(|running| running.set(key, value));
         let refused = match set {
-            Some(Ok(())) => return Ok(Reply::done()),
+            Some(Ok(())) => {
+                self.saved.note(key, value);
+                return Ok(Reply::done());
+            }
             Some(Err(error)) => error.to_string(),
             None => CommandError::Stopped.to_string(),
         };

@@ -193,8 +193,11 @@ fn assemble(
 
 fn options(task: &Task) -> Result<Options, Failure> {
     let serving = task.serving();
-    let common =
-        Options { read_only: serving.readonly, settings: serving.settings(), ..Options::default() };
+    let common = Options {
+        read_only: serving.readonly,
+        settings: serving.start_settings(),
+        ..Options::default()
+    };
     Ok(match task {
         // What was just made may start, whatever slots are empty.
         Task::Create(_) => Options { run: true, ..common },

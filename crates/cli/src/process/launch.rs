@@ -41,6 +41,15 @@ pub(crate) enum Readiness {
 
 /// Starts a serving process with this command's own words; returns its notes when it is ready.
 pub(crate) fn launch(name: &ArrayName, run_dir: &RunDir) -> Result<Vec<String>, Failure> {
+    launch_with(name, run_dir, env::args_os().skip(1).collect())
+}
+
+/// Starts a serving process with the words of another command.
+pub(crate) fn launch_with(
+    name: &ArrayName,
+    run_dir: &RunDir,
+    words: Vec<OsString>,
+) -> Result<Vec<String>, Failure> {
     let cannot = |error: io::Error| {
         Failure::new(
             format!("cannot start a process for {name}"),
@@ -51,7 +60,7 @@ pub(crate) fn launch(name: &ArrayName, run_dir: &RunDir) -> Result<Vec<String>, 
     let spinner = spinner(name);
     let mut child = Command::new(env::current_exe().map_err(cannot)?)
         .arg(SERVING_VERB)
-        .args(env::args_os().skip(1).collect::<Vec<OsString>>())
+        .args(words)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log::open(name, run_dir).map_or_else(|_| Stdio::null(), Stdio::from))

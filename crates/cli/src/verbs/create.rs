@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use mdspace_io::OpenMode;
 
-use super::Outcome;
+use super::{Outcome, save, scan};
 use crate::args::member::MemberOrMissing;
 use crate::args::{AssembleArgs, CommandLine, CreateArgs, MemberSpec, MultipathArgs, Verb};
 use crate::failure::Failure;
 use crate::process::launch::{self, Readiness};
 use crate::process::{self, Seat, Task};
 use crate::run_dir::RunDir;
-use crate::{member_probe, member_search, output};
+use crate::{config, member_probe, member_search, output};
 
 /// Makes an array, after a look at what its members hold.
 pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
@@ -38,9 +38,13 @@ pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
 
 /// Assembles an array from free members.
 pub(crate) fn assemble(mut args: Box<AssembleArgs>) -> Outcome {
+    if args.scan {
+        return scan::run(&args);
+    }
+    config::complete(&mut args)?;
     member_search::complete(&mut args)?;
     let run_dir = RunDir::open()?;
-    let what = format!("cannot assemble {}", args.name);
+    let what = format!("cannot assemble {}", args.name());
     let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
     for member in &args.members {
         if let MemberSpec::Path(path) = member {
@@ -64,6 +68,7 @@ fn task_of(verb: Verb) -> Result<Task, Failure> {
     match verb {
         Verb::Create(args) => Ok(Task::Create(args)),
         Verb::Assemble(mut args) => {
+            config::complete(&mut args)?;
             member_search::complete(&mut args)?;
             Ok(Task::Assemble(args))
         }
@@ -77,6 +82,9 @@ fn serve(task: Task) -> Outcome {
     }
     let notes = launch::launch(task.name(), &RunDir::open()?)?;
     notes.iter().try_for_each(|note| output::print_line(note))?;
+    if task.serving().save {
+        return save::write(task.name(), task.serving().config.as_deref());
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::members::{as_absolute, not_a_member};
-use super::{Outcome, ask};
+use super::{Outcome, ask, save};
 use crate::args::{GetArgs, SetArgs};
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
@@ -31,5 +31,6 @@ pub(crate) fn set(args: &SetArgs) -> Outcome {
     if key == "want_replacement" {
         value = as_absolute(&value.parse().map_err(not_a_member(&value))?)?;
     }
-    ask(&args.name, &Request::Set { key, value })
+    let done = ask(&args.name, &Request::Set { key, value })?;
+    if args.save { save::write(&args.name, None) } else { Ok(done) }
 }

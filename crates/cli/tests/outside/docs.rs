@@ -82,6 +82,7 @@ fn environment(mut command: Command, mdspace: &Mdspace) -> Command {
     let binary = Path::new(env!("CARGO_BIN_EXE_mdspace")).parent().expect("a folder");
     let path = format!("{}:{}", binary.display(), Tools::find().path());
     command.env("PATH", path).env("PROJECT", project()).env("MDSPACE_RUN_DIR", mdspace.run_dir());
+    command.env("MDSPACE_CONFIG_DIR", mdspace.run_dir().join("etc"));
     command
 }
 

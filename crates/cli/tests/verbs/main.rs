@@ -2,6 +2,7 @@
 //! Needs no root, no network and no other program.
 
 mod client;
+mod config;
 mod life;
 mod load;
 mod members;

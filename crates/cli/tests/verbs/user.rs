@@ -58,6 +58,7 @@ impl User {
             .args(words)
             .current_dir(self.folder.path())
             .env("MDSPACE_RUN_DIR", self.run_dir())
+            .env("MDSPACE_CONFIG_DIR", self.path("etc"))
             .env_remove("MDSPACE_STATE_DIR")
             .stdin(Stdio::null());
         command

@@ -46,6 +46,7 @@ impl Mdspace {
         let output = Command::new(env!("CARGO_BIN_EXE_mdspace"))
             .args(arguments)
             .env("MDSPACE_RUN_DIR", self.run_dir.path())
+            .env("MDSPACE_CONFIG_DIR", self.run_dir.path().join("etc"))
             .stdin(Stdio::null())
             .output()
             .expect("mdspace starts");

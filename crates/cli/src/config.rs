@@ -1,0 +1,131 @@
+//! The configuration of an array: a file `NAME.toml` that says of whom it is made, where it is served and
+//! what its user set. A convenience: an array assembles without it all the same.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::{ArrayName, AssembleArgs, MemberSpec};
+use crate::failure::Failure;
+
+/// What the file says. A word that is not known is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Of the array; members of others are left out.
+    pub(crate) uuid: Option<String>,
+    /// In the words of the command line, paths from the root.
+    pub(crate) members: Vec<String>,
+    /// Fronts.
+    pub(crate) serve: Vec<String>,
+    pub(crate) readonly: bool,
+    pub(crate) lanes: Option<u16>,
+    /// Bytes.
+    pub(crate) stripe_size: Option<u64>,
+    pub(crate) stripe_hash_locks: Option<u32>,
+    /// Keys of `set`, with the values that they were set to.
+    pub(crate) settings: BTreeMap<String, String>,
+}
+
+impl Config {
+    /// Reads a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let failed = |why: String| {
+            let what = format!("cannot use the configuration {}", path.display());
+            Failure::new(what, why, "mend it, or write it anew with `mdspace save NAME`")
+        };
+        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Writes a file: there is the old one or the new one, whatever happens.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(folder)?;
+            let text = toml::to_string(self).map_err(io::Error::other)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            file.write_all(HEADING.as_bytes())?;
+            file.write_all(text.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            fs::File::open(folder)?.sync_all()
+        };
+        write().map_err(|error| {
+            let what = format!("cannot write the configuration {}", path.display());
+            Failure::new(what, error, "say where it may be written: --config=FILE")
+        })
+    }
+}
+
+const HEADING: &str = "# Written by `mdspace save`; `mdspace assemble NAME` reads it.\n";
+
+/// The folder of configurations: `$MDSPACE_CONFIG_DIR`, else the usual place for this user.
+pub(crate) fn folder() -> PathBuf {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(folder) = set("MDSPACE_CONFIG_DIR") {
+        return folder;
+    }
+    if rustix::process::geteuid().is_root() {
+        return "/etc/mdspace".into();
+    }
+    match (set("XDG_CONFIG_HOME"), set("HOME")) {
+        (Some(config), _) => config.join("mdspace"),
+        (None, Some(home)) => home.join(".config/mdspace"),
+        (None, None) => env::temp_dir().join("mdspace-config"),
+    }
+}
+
+/// Where an array's configuration is, unless the user says otherwise.
+pub(crate) fn path(name: &ArrayName) -> PathBuf {
+    folder().join(format!("{name}.toml"))
+}
+
+/// Gives `assemble` what the configuration says and the command line does not. It is read where
+/// `--config` names it, and where no member is named and there is one.
+pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
+    let path = match &args.serving.config {
+        Some(path) if args.serving.save && !path.exists() => return Ok(()),
+        Some(path) => path.clone(),
+        None if args.members.is_empty() && path(args.name()).exists() => path(args.name()),
+        None => return Ok(()),
+    };
+    let config = Config::read(&path)?;
+    let failed = |why: String| {
+        Failure::new(format!("cannot use the configuration {}", path.display()), why, "mend it")
+    };
+    if args.members.is_empty() {
+        let members = config.members.iter().map(|word| word.parse::<MemberSpec>());
+        let members: Vec<_> = members.collect::<Result<_, _>>().map_err(failed)?;
+        args.members = members.into_iter().filter(is_there).collect();
+    }
+    if let (None, Some(uuid)) = (args.uuid, &config.uuid) {
+        args.uuid = Some(uuid.parse().map_err(|_| failed(format!("{uuid} is no UUID")))?);
+    }
+    let serving = &mut args.serving;
+    if serving.serve.is_empty() {
+        let fronts = config.serve.iter().map(|front| front.parse());
+        let fronts = fronts.collect::<Result<_, mdspace_front::AddressError>>();
+        serving.serve = fronts.map_err(|error| failed(error.to_string()))?;
+    }
+    serving.readonly |= config.readonly;
+    serving.take(&config).map_err(failed)?;
+    serving.settings = config.settings;
+    Ok(())
+}
+
+/// What is not there counts as missing, and whether it can be done without is assembly's to say.
+fn is_there(member: &MemberSpec) -> bool {
+    match member {
+        MemberSpec::Path(path) => path.exists(),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

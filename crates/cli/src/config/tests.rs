@@ -1,0 +1,38 @@
+use super::*;
+
+fn full() -> Config {
+    Config {
+        uuid: Some("01234567:89abcdef:01234567:89abcdef".to_owned()),
+        members: vec!["/dev/disk/by-id/a \"b\"".to_owned(), "ram:8M".to_owned()],
+        serve: vec!["nbd:unix:/run/data.sock?ro".to_owned()],
+        readonly: false,
+        lanes: Some(4),
+        stripe_size: Some(16384),
+        stripe_hash_locks: None,
+        settings: BTreeMap::from([("stripe_cache_size".to_owned(), "1024".to_owned())]),
+    }
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("below/data.toml");
+    for config in [full(), Config::default()] {
+        config.write(&path).unwrap();
+        assert_eq!(Config::read(&path).unwrap(), config);
+    }
+    let left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
+    assert_eq!(left.len(), 1, "no other file is left: {left:?}");
+}
+
+#[test]
+fn unknown_words_and_damage_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.toml");
+    for (text, word) in [("memebrs = []", "memebrs"), ("lanes = \"x\"", "lanes"), ("[", "TOML")] {
+        fs::write(&path, text).unwrap();
+        let failure = Config::read(&path).unwrap_err();
+        assert!(failure.to_string().contains("data.toml"), "{failure}");
+        assert!(failure.to_string().contains(word), "{text}: {failure}");
+    }
+}

@@ -1,0 +1,59 @@
+//! What a process knows of itself for the array's configuration.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::ServingProcess;
+use crate::args::create::ServingArgs;
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// What was said at the start, and what was set since.
+pub(super) struct Saved {
+    lanes: u16,
+    stripe_size: u64,
+    stripe_hash_locks: u32,
+    foreground: bool,
+    settings: Mutex<BTreeMap<String, String>>,
+}
+
+impl Saved {
+    pub(super) fn new(serving: &ServingArgs) -> Self {
+        Self {
+            lanes: serving.lanes,
+            stripe_size: serving.stripe_size.bytes,
+            stripe_hash_locks: serving.stripe_hash_locks,
+            foreground: serving.foreground,
+            settings: Mutex::default(),
+        }
+    }
+
+    pub(super) fn foreground(&self) -> bool {
+        self.foreground
+    }
+
+    /// A key was set.
+    pub(super) fn note(&self, key: &str, value: &str) {
+        let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        settings.insert(key.to_owned(), value.to_owned());
+    }
+}
+
+impl ServingProcess {
+    /// The array as it is now, for the next time that it is assembled.
+    pub(super) fn configuration(&self) -> Result<Config, Failure> {
+        let report = self.report()?;
+        let members = report.array.members.iter().filter(|member| !member.is("faulty"));
+        let settings = self.saved.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Config {
+            uuid: Some(report.array.uuid.clone()),
+            members: members.map(|member| member.member.clone()).collect(),
+            serve: report.fronts.into_iter().map(|front| front.address).collect(),
+            readonly: report.array.array_state == "readonly",
+            lanes: Some(self.saved.lanes),
+            stripe_size: Some(self.saved.stripe_size),
+            stripe_hash_locks: Some(self.saved.stripe_hash_locks),
+            settings: settings.clone(),
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! `mdspace save`, `restart` and `release`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::{Outcome, stop};
+use crate::args::{ArrayName, RestartArgs, SaveArgs, StopArgs};
+use crate::config::{self, Config};
+use crate::control::client::Client;
+use crate::control::{Reply, Request};
+use crate::failure::Failure;
+use crate::output;
+use crate::process::launch;
+use crate::run_dir::RunDir;
+
+/// Writes the configuration of an array as it is now.
+pub(crate) fn run(args: &SaveArgs) -> Outcome {
+    write(&args.name, args.config.as_deref())
+}
+
+/// Writes it to `path`, or where `assemble` looks for it.
+pub(crate) fn write(name: &ArrayName, path: Option<&Path>) -> Outcome {
+    let (config, _) = ask(&RunDir::open()?, name)?;
+    let path = path.map_or_else(|| config::path(name), Path::to_path_buf);
+    config.write(&path)?;
+    output::print_line(&format!("{name}: saved to {}", path.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<(Config, bool), Failure> {
+    match Client::connect(run_dir, name)?.ask(&Request::Configuration)? {
+        Reply::Configuration { config, foreground } => Ok((*config, foreground)),
+        other => Err(Failure::new(
+            format!("{name} does not say what it is"),
+            format!("it answered {other:?}"),
+            "use the mdspace that started it",
+        )),
+    }
+}
+
+/// Stops an array and starts it again, with a new process: the same members, fronts and settings.
+pub(crate) fn restart(args: &RestartArgs) -> Outcome {
+    let name = &args.name;
+    let run_dir = RunDir::open()?;
+    let (config, foreground) = ask(&run_dir, name)?;
+    if foreground {
+        let why = "its process stays in the foreground, and who started it would miss it";
+        return Err(Failure::new(format!("cannot restart {name}"), why, "restart it there"));
+    }
+    // Left behind only where the array does not come up again: then it says how it was.
+    let file = run_dir.path().join(format!("{name}.restart.toml"));
+    config.write(&file)?;
+    stop::run(&StopArgs { name: name.clone(), force: args.force })?;
+    let mut words: Vec<OsString> = ["assemble", name.as_str(), "--run"].map(OsString::from).into();
+    words.extend(["--config".into(), file.clone().into_os_string()]);
+    let notes = launch::launch_with(name, &run_dir, words).map_err(|failure| {
+        let cure = format!("then `mdspace assemble {name} --config={}`", file.display());
+        Failure { cure: format!("{}; {cure}", failure.cure), ..failure }
+    })?;
+    // It has done its work.
+    drop(fs::remove_file(&file));
+    notes.iter().try_for_each(|note| output::print_line(note))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,111 @@
+//! `mdspace assemble --scan`: every array that is found, each by a command of its own.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use mdspace_format::Uuid;
+
+use super::Outcome;
+use crate::args::{ArrayName, AssembleArgs};
+use crate::config::{self, Config};
+use crate::failure::Failure;
+use crate::member_search::{block_devices, superblock};
+use crate::output;
+use crate::run_dir::RunDir;
+
+/// An array that was found.
+#[derive(Default)]
+struct Found {
+    /// As its configuration calls it, else as its members do.
+    name: Option<ArrayName>,
+    config: Option<PathBuf>,
+    members: Vec<PathBuf>,
+}
+
+/// Assembles all that is found and does not run. Exit 1 where some array could not be.
+pub(crate) fn run(args: &AssembleArgs) -> Outcome {
+    let run_dir = RunDir::open()?;
+    let mut found: BTreeMap<Uuid, Found> = BTreeMap::new();
+    let mut places = match args.device.is_empty() {
+        true => block_devices().unwrap_or_default(),
+        false => args.device.clone(),
+    };
+    for (name, file) in configurations() {
+        let config = Config::read(&file)?;
+        places.extend(config.members.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
+        if let Some(uuid) = config.uuid.and_then(|uuid| uuid.parse().ok()) {
+            let configured = Found { name: Some(name), config: Some(file), members: Vec::new() };
+            found.insert(uuid, configured);
+        }
+    }
+    for place in places {
+        // What is no member, or cannot be read, is not ours to complain about.
+        let Ok(Some(superblock)) = superblock(&place) else { continue };
+        let array = found.entry(superblock.set_uuid).or_default();
+        if array.name.is_none() {
+            array.name = superblock.set_name.short().parse().ok();
+        }
+        if !array.members.iter().any(|known| is_same(known, &place)) {
+            array.members.push(place);
+        }
+    }
+    found.retain(|_, array| !array.members.is_empty());
+    if found.is_empty() {
+        let cure = "name where to look: --device=PATH";
+        return Err(Failure::new("no array was assembled", "no member was found", cure));
+    }
+    let mut all = true;
+    for (uuid, array) in &found {
+        all &= assemble(args, &run_dir, *uuid, array)?;
+    }
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (fs::canonicalize(one), fs::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+/// The configurations that there are, in the order of their names.
+fn configurations() -> BTreeMap<ArrayName, PathBuf> {
+    let files = fs::read_dir(config::folder()).into_iter().flatten().flatten();
+    let files = files.map(|file| file.path());
+    let named = files.filter(|path| path.extension().is_some_and(|word| word == "toml"));
+    named.filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path))).collect()
+}
+
+/// Runs the command that assembles one array; it prints for itself. True when the array runs.
+fn assemble(
+    args: &AssembleArgs,
+    run_dir: &RunDir,
+    uuid: Uuid,
+    array: &Found,
+) -> Result<bool, Failure> {
+    let Some(name) = &array.name else {
+        output::print_line(&format!("{uuid}: its name is none for us; assemble it by --uuid"))?;
+        return Ok(false);
+    };
+    if run_dir.is_running(name).unwrap_or(false) {
+        output::print_line(&format!("{name}: runs already"))?;
+        return Ok(true);
+    }
+    let program = env::current_exe().unwrap_or_else(|_| "mdspace".into());
+    let mut command = Command::new(program);
+    command.args(["assemble", name.as_str(), "--uuid", &uuid.to_string()]);
+    let serving = &args.serving;
+    let flags = [("--run", args.run), ("--force", args.force), ("--readonly", serving.readonly)];
+    command.args(flags.iter().filter(|(_, on)| *on).map(|(flag, _)| flag));
+    if let Some(config) = &array.config {
+        command.arg("--config").arg(config);
+    }
+    let ended = command.args(&array.members).status();
+    let ended = ended.map_err(|error| {
+        Failure::new(format!("cannot assemble {name}"), error, "assemble it by its name")
+    })?;
+    Ok(ended.success())
+}

@@ -1,0 +1,133 @@
+//! Configurations: what an array comes back with, and arrays that are found.
+
+use crate::client::Client;
+use crate::user::User;
+
+fn pid(user: &User) -> u64 {
+    user.detail("data")["pid"].as_u64().expect("a process number")
+}
+
+/// A RAID5 that is served, with settings of its own.
+fn served() -> (User, String) {
+    let user = User::with_members(&["a", "b", "c"]);
+    let socket = user.path("data.nbd").display().to_string();
+    let words = "--level=5 --raid-devices=3 --run --lanes=2 --stripe-size=16K";
+    user.expect(0, &format!("create data {words} --serve=nbd:unix:{socket}?ro --save a b c"));
+    (user, socket)
+}
+
+#[test]
+fn an_array_comes_back_as_it_was_saved() {
+    let (user, socket) = served();
+    user.expect(0, "set data stripe_cache_size=512");
+    user.expect(0, "set data spare_group=shelf --save");
+    user.expect(0, "set data stripe_cache_size=700");
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data");
+    let detail = user.detail("data");
+    assert_eq!(detail["fronts"][0]["address"], format!("nbd:unix:{socket}?ro"));
+    assert_eq!(detail["array"]["members"].as_array().map(Vec::len), Some(3));
+    assert_eq!(user.expect(0, "get data stripe_cache_size"), "512\n", "saved before the last word");
+    assert_eq!(user.expect(0, "get data spare_group"), "shelf\n");
+    assert_eq!(user.expect(0, "get data stripe_size"), "16384\n");
+    // It knows what it was told, and saves it again.
+    user.expect(0, "save data --config=other.toml");
+    let same = |one: &str, other: &str| {
+        let text = |path| std::fs::read_to_string(user.path(path)).expect("a configuration");
+        assert_eq!(text(one), text(other));
+    };
+    same("etc/data.toml", "other.toml");
+    user.expect(0, "stop data");
+    // What the command line says counts more.
+    user.expect(0, "assemble data --config=other.toml --stripe-size=8K a b c");
+    assert_eq!(user.expect(0, "get data stripe_size"), "8192\n");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn without_a_member_of_its_configuration_an_array_starts_only_when_told_to() {
+    let (user, _) = served();
+    user.run("wait data");
+    user.expect(0, "stop data");
+    std::fs::rename(user.path("b"), user.path("elsewhere")).expect("it moves");
+    user.refused("assemble data", &["missing", "--run"]);
+    user.expect(0, "assemble data --run");
+    assert_eq!(user.run("detail data --test").status, 1);
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_configuration_that_says_nonsense_is_refused_and_nothing_runs() {
+    let (user, _) = served();
+    user.expect(0, "stop data");
+    let path = user.path("etc/data.toml");
+    let good = std::fs::read_to_string(&path).expect("a configuration");
+    for (nonsense, why) in [
+        ("members = 3", "members"),
+        ("colour = \"red\"", "colour"),
+        ("lanes = 0", "1 to 256"),
+        ("uuid = \"no\"", "UUID"),
+        ("serve = [\"pigeon\"]", "pigeon"),
+        ("stripe_size = 5000", "stripe_size"),
+    ] {
+        let key = nonsense.split(' ').next().expect("a word");
+        let others = good.lines().filter(|line| !line.starts_with(key));
+        let text = format!("{nonsense}\n{}\n", others.collect::<Vec<_>>().join("\n"));
+        std::fs::write(&path, text).expect("room");
+        user.refused("assemble data", &["data.toml", why]);
+    }
+    assert!(user.processes().is_empty());
+    user.refused("assemble data --config=nothing.toml", &["nothing.toml"]);
+}
+
+#[test]
+fn a_restart_keeps_data_fronts_and_settings() {
+    let user = User::with_members(&["a", "b"]);
+    let socket = user.path("data.nbd");
+    let serve = format!("--serve=nbd:unix:{}", socket.display());
+    user.expect(0, &format!("create data --level=1 --raid-devices=2 --assume-clean {serve} a b"));
+    user.expect(0, "set data max_read_errors=7");
+    let before = pid(&user);
+    {
+        let mut client = Client::connect(&socket);
+        client.write(4096, &[0x5a; 8192]).expect("a write");
+        user.refused("restart data", &["connected"]);
+        assert_eq!(pid(&user), before);
+    }
+    user.expect(0, "restart data");
+    assert_ne!(pid(&user), before);
+    assert_eq!(Client::connect(&socket).read(4096, 8192), Ok(vec![0x5a; 8192]));
+    assert_eq!(user.expect(0, "get data max_read_errors"), "7\n");
+    let _client = Client::connect(&socket);
+    user.expect(0, "restart data --force");
+    assert_eq!(user.expect(0, "get data max_read_errors"), "7\n");
+    user.expect(0, "stop data");
+    let left = std::fs::read_dir(user.run_dir()).expect("a folder").flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("restart")), "{left:?}");
+    user.refused("restart data", &["no array runs"]);
+}
+
+#[test]
+fn a_scan_assembles_every_array_that_it_finds() {
+    let user = User::with_members(&["a", "b", "c", "d", "x"]);
+    user.refused("assemble --scan --device=a --device=x", &["no member"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "create two --level=0 --raid-devices=2 c d");
+    user.expect(0, "set one max_read_errors=5 --save");
+    user.expect(0, "stop one");
+    user.expect(0, "stop two");
+    // The members of one stand in its configuration.
+    let said = user.expect(0, "assemble --scan --device=d --device=c --device=x");
+    assert!(said.contains("one: started with 2 of 2") && said.contains("two: started"), "{said}");
+    assert_eq!(user.expect(0, "get one max_read_errors"), "5\n");
+    let said = user.expect(0, "assemble --scan --device=c --device=d");
+    assert_eq!(said.matches("runs already").count(), 2, "{said}");
+    user.expect(0, "stop two");
+    let said = user.run("assemble --scan --device=c");
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.err.contains("only 1 of 2 members"), "{said:?}");
+    user.expect(2, "assemble --scan data");
+    user.expect(2, "assemble");
+    user.expect(0, "stop one");
+}
