@@ -12,6 +12,7 @@ pub(crate) mod member;
 pub(crate) mod multipath;
 pub(crate) mod name;
 pub(crate) mod size;
+mod span;
 
 pub(crate) use bench::{
     BenchArgs, BenchLimitsArgs, BenchPeersArgs, BenchPublishedArgs, BenchRunArgs, BenchVerb,
@@ -20,6 +21,7 @@ pub(crate) use create::{AssembleArgs, CreateArgs};
 pub(crate) use member::MemberSpec;
 pub(crate) use multipath::{MessageArgs, MultipathArgs};
 pub(crate) use name::ArrayName;
+use span::Span;
 
 /// Linux software RAID (md) in user space.
 ///
@@ -263,6 +265,9 @@ pub(crate) struct ActionArgs {
     /// places of which nobody can tell who lies.
     #[arg(long)]
     pub(crate) wait: bool,
+    /// End a check or repair after so long, as 2h, 90m or 30s; the next one with --for goes on there.
+    #[arg(long = "for", value_name = "SPAN")]
+    pub(crate) budget: Option<Span>,
     /// With repair, where nobody can tell who lies: believe the data, and make parity (or the other
     /// copies) agree, as md does.
     #[arg(long, conflicts_with = "trust")]

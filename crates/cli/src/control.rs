@@ -65,6 +65,9 @@ pub(crate) enum Request {
         force_parity: bool,
         #[serde(default)]
         trust: Option<String>,
+        /// Seconds to spend; the next one goes on where this one ends.
+        #[serde(default)]
+        for_s: Option<u64>,
     },
     Get {
         key: Option<String>,

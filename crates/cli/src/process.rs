@@ -32,6 +32,7 @@ mod members;
 pub(crate) mod multipath;
 mod recorder;
 mod saved;
+mod scrub;
 mod spares;
 mod state_dir;
 mod systemd;
@@ -44,6 +45,7 @@ use fronts::Fronts;
 use launch::Readiness;
 use recorder::Recorder;
 use saved::Saved;
+use scrub::Scrub;
 use spares::SpareGroup;
 
 /// How long clients and members may take to finish what is under way at a stop.
@@ -99,6 +101,7 @@ pub(crate) struct ServingProcess {
     ending: Ending,
     spares: SpareGroup,
     saved: Saved,
+    scrub: Scrub,
 }
 
 /// Serves until someone stops it. Nothing is left running when it returns.
@@ -172,6 +175,7 @@ impl ServingProcess {
             ending: Ending::default(),
             spares: SpareGroup::new(run_dir.clone()),
             saved: Saved::new(task.serving()),
+            scrub: Scrub::new(log::path(task.name(), run_dir).with_extension("scrub")),
         };
         Ok((Arc::new(process), notes))
     }
@@ -237,6 +241,7 @@ impl Served for ServingProcess {
             return Ok(());
         }
         self.fronts.close_all(&self.name, force)?;
+        self.keep_scrub();
         self.array.stop()?;
         *phase = Phase::Stopped;
         tracing::info!("{} is stopped", self.name);

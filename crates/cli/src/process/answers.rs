@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError, Reply as Done, Undecided};
 use mdspace_engine::paths::Paths;
@@ -53,8 +54,8 @@ impl ServingProcess {
             }),
             Request::Readonly => self.simple("cannot stop writes", Action::ReadOnly),
             Request::Readwrite => self.simple("cannot allow writes", Action::ReadWrite),
-            Request::Action { action, force_parity, trust } => {
-                self.sync_action(&action, force_parity, trust.as_deref())
+            Request::Action { action, force_parity, trust, for_s } => {
+                self.sync_action_for(&action, force_parity, trust.as_deref(), for_s)
             }
             Request::Get { key } => self.get(key.as_deref()),
             Request::Set { key, value } => self.set(&key, &value),
@@ -215,6 +216,25 @@ impl ServingProcess {
         member.map(Undecided::ByMember).ok_or_else(|| {
             refused(&format!("cannot trust {word} in {}", self.name), &CommandError::NotAMember)
         })
+    }
+
+    /// As [`sync_action`](Self::sync_action), for so many seconds and from where the last such one ended.
+    fn sync_action_for(
+        &self,
+        word: &str,
+        force_parity: bool,
+        trust: Option<&str>,
+        for_s: Option<u64>,
+    ) -> Result<Reply, Failure> {
+        let Some(for_s) = for_s else { return self.sync_action(word, force_parity, trust) };
+        if !matches!(word, "check" | "repair") {
+            let why = "only a check or repair has a time to spend";
+            return Err(Failure::new("nothing was started", why, "give --for with one of them"));
+        }
+        self.go_on_with_scrub();
+        let reply = self.sync_action(word, force_parity, trust)?;
+        self.give_scrub(Duration::from_secs(for_s));
+        Ok(reply)
     }
 
     fn sync_action(

@@ -120,6 +120,7 @@ fn watch(process: &Arc<ServingProcess>) {
         process.array.fail_cut_members();
         process.array.keep_unproved();
         process.look_for_spare(&status);
+        process.look_after_scrub(&status);
         let time = if status.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
         process.recorder.look(status);
         if !process.recorder.pause(time) {

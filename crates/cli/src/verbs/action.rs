@@ -7,8 +7,8 @@ use clap::ValueEnum;
 use super::members::as_absolute;
 use super::{Outcome, wait};
 use crate::args::{Action, ActionArgs};
-use crate::control::Request;
 use crate::control::client::Client;
+use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::output;
 use crate::report::{ArrayReport, MismatchReport};
@@ -23,6 +23,7 @@ pub(crate) fn run(args: &ActionArgs) -> Outcome {
         action: word(args.action),
         force_parity: args.force_parity,
         trust: trust.clone(),
+        for_s: args.budget.map(|span| span.0.as_secs()),
     })?;
     if args.wait {
         wait::until_idle(&mut client)?;
@@ -30,7 +31,12 @@ pub(crate) fn run(args: &ActionArgs) -> Outcome {
         output::print_line(&format!("{}: mismatch_cnt {}", args.name, array.mismatch_cnt))?;
         if matches!(args.action, Action::Check | Action::Repair) {
             tell(args, &array)?;
-            wait::expect_done(&mut client, &["incomplete", "no-space", "interrupted"])?;
+            match args.budget.filter(|_| array.sync.last_end.as_deref() == Some("interrupted")) {
+                Some(_) => tell_place(args, &mut client)?,
+                None => {
+                    wait::expect_done(&mut client, &["incomplete", "no-space", "interrupted"])?;
+                }
+            }
             if !args.force_parity && is_open(&array, trust.as_deref()) {
                 return Err(undecidable(args, &array));
             }
@@ -50,6 +56,18 @@ fn tell(args: &ActionArgs, array: &ArrayReport) -> Result<(), Failure> {
         output::print_line(&format!("{}: and {more} places more", args.name))?;
     }
     Ok(())
+}
+
+/// Prints where the time was over, which is no failure.
+fn tell_place(args: &ActionArgs, client: &mut Client) -> Result<(), Failure> {
+    let reply = client.ask(&Request::Get { key: Some("sync_min".into()) })?;
+    let Reply::Values { values } = reply else { return Ok(()) };
+    let sector = values.first().map_or("0", |(_, value)| value);
+    output::print_line(&format!(
+        "{}: ended at sector {sector}; the next {} with --for goes on there",
+        args.name,
+        word(args.action)
+    ))
 }
 
 /// Whether there are places of which nobody can tell who lies, nor the trusted member decides.

@@ -102,6 +102,58 @@ fn the_member_that_lies_is_named_in_detail_and_mended_by_repair() {
     user.expect(0, "stop data");
 }
 
+/// Byte 777 of a sector of member `c`'s data is flipped.
+fn flip(user: &User, data_offset: u64, sector: u64) {
+    use std::os::unix::fs::FileExt;
+    let file =
+        std::fs::File::options().read(true).write(true).open(user.path("c")).expect("a file");
+    let (at, mut byte) = (data_offset + sector * 512 + 77, [0]);
+    file.read_exact_at(&mut byte, at).expect("inside the member");
+    file.write_all_at(&[byte[0] ^ 0x55], at).expect("room in the member");
+}
+
+/// One sector lies before the place where the time is over, one behind it.
+#[test]
+fn a_check_with_a_time_to_spend_goes_on_where_it_ended_also_in_another_process() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create data --level=1 --raid-devices=3 --assume-clean --run a b c");
+    let array = user.detail("data")["array"].clone();
+    let data_offset = array["members"][2]["data_offset_bytes"].as_u64().expect("a number");
+    user.expect(0, "stop data");
+    [100, 9000].into_iter().for_each(|sector| flip(&user, data_offset, sector));
+    let found = |words: &str| {
+        let printed = user.expect(0, words);
+        [100, 9000].map(|sector: u64| printed.contains(&format!("sector {sector} of the array")))
+    };
+    let begin = || user.expect(0, "assemble data a b c");
+    begin();
+    user.refused("action data idle --for=1h", &["time to spend"]);
+    user.expect(2, "action data check --for=2");
+    // It comes no further than this, and its second goes by.
+    user.expect(0, "set data sync_max=4096");
+    let first = user.expect(0, "action data check --for=1s --wait");
+    assert!(first.contains("ended at sector 4096"), "{first}");
+    assert!(first.contains("sector 100 ") && !first.contains("sector 9000"), "{first}");
+    user.expect(0, "stop data");
+    let kept = user.path("run").join("data.scrub");
+    let text = std::fs::read_to_string(&kept).expect("the place is kept");
+    assert!(text.ends_with(" 4096\n"), "{text}");
+
+    begin();
+    assert_eq!(found("action data check --for=1h --wait"), [false, true], "from there to the end");
+    user.expect(0, "stop data");
+    assert!(!kept.exists(), "it has come to the end");
+    begin();
+    assert_eq!(found("action data check --for=1h --wait"), [true, true], "and begins anew");
+    user.expect(0, "stop data");
+    // Another array's place is none of ours.
+    std::fs::write(&kept, text.replace(text.split(' ').next().expect("a word"), "0"))
+        .expect("room");
+    begin();
+    assert_eq!(found("action data check --for=1h --wait"), [true, true]);
+    user.expect(0, "stop data");
+}
+
 #[test]
 fn wait_ends_with_1_when_there_is_nothing_to_wait_for() {
     let user = User::with_members(&["a", "b"]);
