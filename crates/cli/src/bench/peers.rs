@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::args::BenchPeersArgs;
+use crate::args::{BenchPeersArgs, BenchRunArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -18,10 +18,11 @@ use super::bed::Bed;
 use super::figures::Ratio;
 use super::machine;
 use super::measure::Outcome;
+use super::paths_bed::PathsBed;
 use super::table::{count, range};
 use super::workload::{Subject, parse};
 
-use guest::Guest;
+use guest::{Guest, Printed};
 use sync::Task;
 
 /// What stands beside every ratio.
@@ -82,13 +83,23 @@ const SHAPES: [Shape; 4] = [
     },
 ];
 
+/// Of two paths to one member.
+const SELECTORS: [&str; 3] = ["service-time", "queue-length", "round-robin"];
+
+fn multipath_name(selector: &str) -> String {
+    format!("2 paths, {selector}, 4 KiB random read")
+}
+
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
     machine: String,
     peer: &'static str,
     caveat: &'static str,
+    /// The last ones are of dm-multipath.
     loads: Vec<Row>,
+    /// What the guest could not do, and why.
+    absent: Vec<(String, String)>,
     syncs: Vec<SyncRow>,
 }
 
@@ -126,24 +137,26 @@ struct SyncRow {
 pub(crate) fn peers(args: &BenchPeersArgs) -> Result<(), Failure> {
     let repetitions = if args.quick { 3 } else { 5 };
     let theirs = Guest::find()?.measure(repetitions, if args.quick { 0.5 } else { 1.0 })?;
+    let runtime = if args.quick { 0.5 } else { 2.0 };
     let mut rows = Vec::new();
     for shape in &SHAPES {
         for load in shape.loads {
             let words =
                 format!("{} {} {} --member=ram:{MEMBER_MIB}M", shape.array, load.words, load.lost);
             let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-            let ours = ours(&words, if args.quick { 0.5 } else { 2.0 })?;
             let name = format!("{}, {}", shape.name, load.name);
-            let md = side(theirs.load(&name, "raw")?, theirs.load(&name, "md")?);
-            let ours_over_md = ours.iops / md.iops;
-            rows.push(Row {
-                name,
-                command: format!("mdspace bench run {words}"),
-                ours,
-                md,
-                ours_over_md,
-            });
+            rows.push(row(name, &words, &theirs, runtime)?);
         }
+    }
+    let mut absent = Vec::new();
+    for selector in SELECTORS {
+        let name = multipath_name(selector);
+        if let Some(why) = theirs.why_not(&name) {
+            absent.push((name, why.to_owned()));
+            continue;
+        }
+        let words = format!("--multipath={selector} {RANDOM_READ} --member=ram:{MEMBER_MIB}M");
+        rows.push(row(name, &words, &theirs, runtime)?);
     }
     let mut syncs = Vec::new();
     for task in Task::ALL {
@@ -153,19 +166,28 @@ pub(crate) fn peers(args: &BenchPeersArgs) -> Result<(), Failure> {
         syncs.push(SyncRow { name, ours_mib_s, md_mib_s, ours_over_md });
     }
     let machine = machine::describe();
-    let report =
-        Report { schema: 1, machine, peer: "Linux md", caveat: CAVEAT, loads: rows, syncs };
+    let (peer, caveat) = ("Linux md and dm-multipath", CAVEAT);
+    let report = Report { schema: 1, machine, peer, caveat, loads: rows, absent, syncs };
     match args.json {
         true => output::print_json(&report),
         false => output::print(&text(&report)),
     }
 }
 
-fn ours(words: &str, runtime: f64) -> Result<Side, Failure> {
+fn row(name: String, words: &str, theirs: &Printed, runtime: f64) -> Result<Row, Failure> {
     let args = parse(words);
-    let bed = Bed::ready(&args)?;
-    let found = bed.compare(&args, runtime);
-    bed.stop()?;
+    let ours = match args.multipath {
+        Some(_) => ours(&args, PathsBed::new(&args)?, runtime)?,
+        None => ours(&args, Bed::ready(&args)?, runtime)?,
+    };
+    let md = side(theirs.load(&name, "raw")?, theirs.load(&name, "md")?);
+    let ours_over_md = ours.iops / md.iops;
+    Ok(Row { name, command: format!("mdspace bench run {words}"), ours, md, ours_over_md })
+}
+
+fn ours(args: &BenchRunArgs, subject: impl Subject, runtime: f64) -> Result<Side, Failure> {
+    let found = subject.compare(args, runtime);
+    subject.stop()?;
     let iops = |outcomes: &[Outcome]| outcomes.iter().map(Outcome::iops).collect();
     Ok(side(iops(&found.raw), iops(&found.array)))
 }
@@ -190,6 +212,9 @@ fn text(report: &Report) -> String {
     for Row { name, ours, md, ours_over_md, .. } in &report.loads {
         let _ =
             writeln!(text, "{name:40} {}   {}   {ours_over_md:>9.1}", columns(ours), columns(md));
+    }
+    for (name, why) in &report.absent {
+        let _ = writeln!(text, "{name:40} not measured: {why}");
     }
     let _ = writeln!(
         text,

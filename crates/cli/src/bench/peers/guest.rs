@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::doctor::find_program;
 use crate::failure::Failure;
 
-use super::{Load, MEMBER_MIB, SHAPES, Shape};
+use super::{Load, MEMBER_MIB, RANDOM_READ, SELECTORS, SHAPES, Shape, multipath_name};
 use crate::bench::workload::parse;
 
 /// Boots User-Mode Linux for a script.
@@ -67,10 +67,10 @@ impl Guest {
 
     fn command(&self, boot: &Path, script: &Path) -> Command {
         let mut command = Command::new("bash");
-        let memory = format!("{}M", GUEST_MIB + 7 * MEMBER_MIB);
+        let memory = format!("{}M", GUEST_MIB + 8 * MEMBER_MIB);
         command
             .arg(boot)
-            .args(["-t", &LIMIT_S.to_string(), "-m", &memory, "-k", "brd"])
+            .args(["-t", &LIMIT_S.to_string(), "-m", &memory, "-k", "brd dm-multipath"])
             .arg(script);
         command.env("UML_NICE", "0").stdin(Stdio::null());
         if let Some(tools) = &self.tools {
@@ -83,8 +83,12 @@ impl Guest {
 fn script_text(repetitions: u32, seconds: f64) -> String {
     let millis = (seconds * 1000.0) as u32;
     let shapes: String = SHAPES.iter().map(shape_text).collect();
+    let paths = SELECTORS.map(|selector| {
+        format!("multipath {selector} '{}' {RANDOM_READ}\n", multipath_name(selector))
+    });
     format!(
-        "MEMBER_MIB={MEMBER_MIB} REPETITIONS={repetitions} SECONDS_EACH={millis}ms\n{FUNCTIONS}\n{shapes}"
+        "MEMBER_MIB={MEMBER_MIB} REPETITIONS={repetitions} SECONDS_EACH={millis}ms\n{FUNCTIONS}\n{}{shapes}",
+        paths.concat()
     )
 }
 
@@ -114,6 +118,12 @@ impl Printed {
     /// IOPS of a load on one side, repetition by repetition.
     pub(super) fn load(&self, name: &str, side: &str) -> Result<Vec<f64>, Failure> {
         self.numbers(&format!("load {name}|{side}|"))
+    }
+
+    /// Why there is no such load.
+    pub(super) fn why_not(&self, name: &str) -> Option<&str> {
+        let start = format!("nothing of {name}|");
+        self.0.lines().find_map(|line| line.strip_prefix(start.as_str()))
     }
 
     /// MiB/s of one member.

@@ -27,13 +27,26 @@ iops() {
     --output-format=terse --terse-version=3 "$@" 2>>/run/quiet.log | awk -F';' '{ print $8 + $49 }'
 }
 
-# load NAME FIO_WORDS... - raw member and array in turns.
+# load NAME FIO_WORDS... - raw member and array, or $DEVICE, in turns.
 load() {
   local name=$1 turn; shift
   for ((turn = 0; turn < REPETITIONS; turn++)); do
     echo "load $name|raw|$(iops /dev/ram15 "$@")"
-    echo "load $name|md|$(iops /dev/md0 "$@")"
+    echo "load $name|md|$(iops "${DEVICE:-/dev/md0}" "$@")"
   done
+}
+
+# multipath SELECTOR NAME FIO_WORDS... - the same of dm-multipath, two paths to a RAM disk; bio-based,
+# for RAM disks take no requests. Where there is none it says so.
+multipath() {
+  local selector=$1 table; shift
+  table="0 $((MEMBER_MIB * 2048)) multipath 2 queue_mode bio 0 1 1 $selector 0 2 0 /dev/ram15 /dev/ram14"
+  if ! quietly modprobe -a dm-multipath "dm-$selector" || ! quietly dmsetup create paths --table "$table"; then
+    echo "nothing of $1|this kernel or dmsetup makes no such device"
+    return
+  fi
+  DEVICE=/dev/mapper/paths load "$@"
+  quietly dmsetup remove paths
 }
 
 lose() { quietly mdadm /dev/md0 --fail "$1"; }
@@ -61,5 +74,8 @@ back() { quietly mdadm --zero-superblock "$1"; quietly mdadm /dev/md0 --add "$1"
 exec 9<> <(:)
 pause() { read -rt 0.005 -u 9 || true; }
 echo 1000000000 >/proc/sys/dev/raid/speed_limit_max; echo 1000000000 >/proc/sys/dev/raid/speed_limit_min
+# It may be there already, with members of another size.
+quietly modprobe -r brd || true
 modprobe brd rd_nr=16 rd_size=$((MEMBER_MIB * 1024))
 fill /dev/ram15
+fill /dev/ram14

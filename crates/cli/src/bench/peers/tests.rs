@@ -13,6 +13,13 @@ fn every_row_of_the_table_is_a_load_that_bench_run_takes() {
 }
 
 #[test]
+fn every_selector_is_one_that_bench_run_takes() {
+    for selector in SELECTORS {
+        assert!(parse(&format!("--multipath={selector} {RANDOM_READ}")).rw.random);
+    }
+}
+
+#[test]
 fn a_side_is_judged_by_its_own_raw_member() {
     let side = side(vec![1e6, 2e6, 1e6], vec![5e5, 5e5, 2e5]);
     assert_eq!((side.raw_iops, side.iops, side.above_raw_ns), (1e6, 5e5, 1500.0));
@@ -35,8 +42,10 @@ fn the_caveat_stands_with_the_ratios() {
         peer: "Linux md",
         caveat: CAVEAT,
         loads: vec![row],
+        absent: vec![("paths".into(), "no such module".into())],
         syncs: Vec::new(),
     };
     let text = text(&report);
     assert!(text.contains("10.0") && text.matches(CAVEAT).count() == 2, "{text}");
+    assert!(text.contains("not measured: no such module"), "{text}");
 }
