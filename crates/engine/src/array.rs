@@ -29,6 +29,7 @@ mod striped;
 mod stripes;
 mod sync;
 mod unread;
+mod users;
 pub mod view;
 
 use crate::balance::Gauges;
@@ -41,6 +42,7 @@ use mailbox::Mailbox;
 use mirror::Behind;
 use settings::{SettingError, Settings};
 use sync::SyncSpan;
+use users::Users;
 use view::Views;
 
 pub use array_lane::ArrayLane;
@@ -60,6 +62,7 @@ pub struct Array {
     pub(crate) gauges: Gauges,
     pub(crate) behind: Behind,
     pub(crate) sync_span: SyncSpan,
+    pub(crate) users: Users,
 }
 
 impl Array {

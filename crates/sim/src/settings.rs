@@ -350,13 +350,15 @@ fn draw_tuning(seed: u64) -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// Drawn apart, as workers are: how many windows of a sync task, and how fast.
-fn draw_sync(seed: u64) -> [(&'static str, &'static str); 3] {
+/// Drawn apart, as workers are: how many windows of a sync task, how fast, and what users are left.
+fn draw_sync(seed: u64) -> [(&'static str, &'static str); 5] {
     let random = &mut Random::new(seed ^ 0x7379_6e63_7761_7921);
     [
         ("sync_io_depth", *random.pick(&["0", "0", "1", "3", "64"])),
         ("sync_speed_min", *random.pick(&["system", "1", "1000"])),
         ("sync_speed_max", *random.pick(&["none", "none", "none", "60000", "200000"])),
+        ("sync_cache_share", *random.pick(&["25", "25", "1", "100"])),
+        ("sync_latency_target", *random.pick(&["2", "2", "1", "0"])),
     ]
 }
 

@@ -25,6 +25,7 @@ use super::handover::LaneHandover;
 use super::intent::LaneIntent;
 use super::read::DirectReads;
 use super::unread::Cause;
+use super::users::LaneUsers;
 use super::view::{ArrayView, MemberView, WriteMode};
 
 /// Bytes of a sector.
@@ -41,6 +42,7 @@ pub struct ArrayLane {
     pub(super) direct_reads: DirectReads,
     pub(super) gather: Gather,
     pub(super) handover: LaneHandover,
+    pub(super) users: LaneUsers,
     /// How often the sync task on this lane has doubled its patience.
     sync_doublings: Cell<u32>,
     left: Cell<bool>,
@@ -76,6 +78,7 @@ impl ArrayLane {
             direct_reads: DirectReads::default(),
             gather: Gather::default(),
             handover: LaneHandover::on_node(node),
+            users: LaneUsers::default(),
             sync_doublings: Cell::new(0),
             left: Cell::new(false),
         });
@@ -85,8 +88,18 @@ impl ArrayLane {
     }
 
     /// Starts a request; its end will stand in `queue` with `tag`.
+    #[inline]
     pub fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         queue.begin();
+        match self.counts_and_times() {
+            false => self.begin(queue, tag, request),
+            true => self.submit_timed(queue, tag, request),
+        }
+    }
+
+    /// Starts a request that its queue has counted.
+    #[inline]
+    pub(super) fn begin(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         let request = match request {
             Request::Read { sector, into } if self.read_direct(queue, tag, sector, &into) => return,
             Request::Write { sector, from, fua } if self.gathers() => {

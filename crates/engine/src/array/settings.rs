@@ -211,6 +211,8 @@ pub struct Settings {
     sync_io_depth: AtomicU32,
     sync_speed_min: AtomicU32,
     sync_speed_max: AtomicU32,
+    sync_cache_share: AtomicU32,
+    sync_latency_target: AtomicU32,
 }
 
 /// One key that may change.
@@ -227,6 +229,8 @@ enum Takes {
     /// So many seconds, with at most three digits behind the point, as md writes `safe_mode_delay`;
     /// kept as milliseconds.
     Seconds(RangeInclusive<u32>),
+    /// So many times as much, with at most three digits behind the point, kept as thousandths; or 0.
+    Factor(RangeInclusive<u32>),
     /// KiB/s, or the word for what is kept as 0.
     Speed(RangeInclusive<u32>, &'static str),
     /// One of these; its place among them is what is kept.
@@ -250,16 +254,9 @@ impl Key {
     fn parse(&self, value: &str) -> Result<u32, SettingError> {
         match &self.takes {
             Takes::Number(range) => in_range(self.name, value, range.clone()),
-            Takes::Seconds(range) => {
-                let inside =
-                    |ms: &u32| *ms <= range.end() * MILLIS && *ms >= range.start() * MILLIS;
-                let refused = || SettingError::OutOfRange {
-                    key: self.name,
-                    value: value.to_owned(),
-                    range: range.clone(),
-                };
-                millis(value.trim()).filter(inside).ok_or_else(refused)
-            }
+            Takes::Seconds(range) => self.thousandths(value, range),
+            Takes::Factor(_) if value.trim() == "0" => Ok(0),
+            Takes::Factor(range) => self.thousandths(value, range),
             Takes::Speed(_, word) if value.trim() == *word => Ok(0),
             Takes::Speed(range, _) => in_range(self.name, value, range.clone()),
             Takes::Word(words) => {
@@ -271,10 +268,20 @@ impl Key {
         }
     }
 
+    fn thousandths(&self, value: &str, range: &RangeInclusive<u32>) -> Result<u32, SettingError> {
+        let inside = |kept: &u32| *kept <= range.end() * MILLIS && *kept >= range.start() * MILLIS;
+        let refused = || SettingError::OutOfRange {
+            key: self.name,
+            value: value.to_owned(),
+            range: range.clone(),
+        };
+        millis(value.trim()).filter(inside).ok_or_else(refused)
+    }
+
     fn text(&self, value: u32) -> String {
         match &self.takes {
             Takes::Number(_) => value.to_string(),
-            Takes::Seconds(_) => seconds(value),
+            Takes::Seconds(_) | Takes::Factor(_) => seconds(value),
             Takes::Speed(_, word) if value == 0 => (*word).to_owned(),
             Takes::Speed(..) => value.to_string(),
             Takes::Word(words) => words[value as usize].to_owned(),
@@ -342,6 +349,18 @@ const KEYS: &[Key] = &[
         takes: Takes::Speed(1..=SYNC_SPEED_MOST, "none"),
         value: |settings| &settings.sync_speed_max,
     },
+    Key {
+        name: "sync_cache_share",
+        levels: REDUNDANT,
+        takes: Takes::Number(1..=100),
+        value: |settings| &settings.sync_cache_share,
+    },
+    Key {
+        name: "sync_latency_target",
+        levels: REDUNDANT,
+        takes: Takes::Factor(1..=1000),
+        value: |settings| &settings.sync_latency_target,
+    },
 ];
 
 const SYNC_SPEED_MIN: &str = "sync_speed_min";
@@ -377,6 +396,8 @@ impl Settings {
             sync_io_depth: AtomicU32::new(0),
             sync_speed_min: AtomicU32::new(SYNC_SPEED_MIN_DEFAULT),
             sync_speed_max: AtomicU32::new(0),
+            sync_cache_share: AtomicU32::new(25),
+            sync_latency_target: AtomicU32::new(2 * MILLIS),
         }
     }
 
@@ -462,6 +483,22 @@ impl Settings {
     /// The most that a sync task may do, in KiB/s of a member.
     pub(super) fn sync_speed_max(&self) -> Option<u32> {
         Some(self.sync_speed_max.load(Ordering::Relaxed)).filter(|&most| most > 0)
+    }
+
+    /// In a hundred of what may be in flight, so much is for a sync task while users are there.
+    pub(super) fn sync_cache_share(&self) -> u32 {
+        self.sync_cache_share.load(Ordering::Relaxed)
+    }
+
+    /// By how much slow requests of users may get slower over a sync task.
+    pub(super) fn sync_latency_target(&self) -> Option<f64> {
+        let thousandths = self.sync_latency_target.load(Ordering::Relaxed);
+        (thousandths > 0).then(|| f64::from(thousandths) / f64::from(MILLIS))
+    }
+
+    /// Sectors of each member that the stripe cache has room for.
+    pub(super) fn stripe_cache_sectors(&self) -> u64 {
+        u64::from(self.stripe_cache_size()) * u64::from(self.start.unit_sectors())
     }
 
     /// How the copy to read is chosen.

@@ -82,6 +82,7 @@ impl Array {
             gauges: Gauges::new(lanes, mirrors),
             behind: super::Behind::new(write_behind(start)),
             sync_span: super::SyncSpan::default(),
+            users: super::Users::new(lanes),
         })
     }
 

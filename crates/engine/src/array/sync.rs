@@ -5,6 +5,7 @@
 //! its [`pace`]. It decides nothing: it reports to the controller how far everything before is done,
 //! and how it ended.
 
+mod courtesy;
 mod depth;
 mod mirror_compare;
 mod mirror_window;
@@ -228,7 +229,7 @@ impl SyncTask {
         let settings = &port.array.settings;
         let now = || port.lane.backend().now();
         while self.workers.get() <= self.pace.borrow().flight(settings).windows {
-            let wait = self.pace.borrow_mut().wait(now(), settings);
+            let wait = self.pace.borrow_mut().wait(now(), settings, &port.array.users);
             let window = match (self.next(port, &geometry), wait) {
                 (Next::End, _) => break,
                 (Next::Window(window), None) => window,
@@ -253,7 +254,12 @@ impl SyncTask {
             if self.windows.get().is_multiple_of(REPORT_EVERY) {
                 port.array.mailbox.sync_moved();
             }
-            port.lane.pause().await;
+            let yields = self.pace.borrow().yields(settings);
+            match yields {
+                // Whatever is ready goes first, over and over, and not just once.
+                true => port.lane.next_turn().await,
+                false => port.lane.pause().await,
+            }
         }
         self.workers.set(self.workers.get() - 1);
         if self.workers.get() == 0 {

@@ -324,6 +324,10 @@ impl World {
         }
     }
 
+    pub(crate) fn lane(&self, lane: usize) -> Rc<Lane> {
+        self.lanes[lane].0.clone()
+    }
+
     /// Starts a task of a lane; its end is the caller's to see.
     pub(crate) fn spawn_on(&self, lane: usize, task: impl Future<Output = ()> + 'static) {
         self.lanes[lane].0.spawn(task);

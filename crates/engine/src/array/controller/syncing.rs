@@ -294,6 +294,7 @@ impl Controller {
             left = self.unsynced.clone();
             todo.iter().for_each(|range| left.remove(&range));
         }
+        self.array.users.watch(true);
         let task = SyncTask::start(&self.port, kind, todo, total_sectors);
         self.sync.task = Some(Running { task, members, total_sectors, recorded, left });
     }
@@ -398,6 +399,7 @@ impl Controller {
 
     async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
         let Some(run) = self.sync.task.take() else { return };
+        self.array.users.watch(false);
         self.sync.last_action = action_of(task.kind());
         self.sync.last_end = Some(ended);
         self.sync.last_skipped = task.skipped();

@@ -51,7 +51,7 @@ fn every_key_that_may_change_takes_its_range_and_nothing_beyond() {
     for key in settings.keys() {
         let range = match &key.takes {
             Takes::Number(range) | Takes::Seconds(range) => range,
-            Takes::Speed(..) | Takes::Word(_) => continue,
+            Takes::Factor(_) | Takes::Speed(..) | Takes::Word(_) => continue,
         };
         let (first, last) = (*range.start(), *range.end());
         assert!(range.contains(&value(&settings, key.name)), "the default of {}", key.name);
@@ -64,6 +64,23 @@ fn every_key_that_may_change_takes_its_range_and_nothing_beyond() {
             assert!(refused.contains(&format!("from {first} to {last}")), "{refused}");
         }
         assert_eq!(value(&settings, key.name), last, "a refusal changes nothing");
+    }
+}
+
+#[test]
+fn a_factor_is_none_or_at_least_one() {
+    let settings = parity(StartSettings::default());
+    assert_eq!(settings.sync_latency_target(), Some(2.0));
+    for (good, factor) in
+        [("1", Some(1.0)), ("1.25", Some(1.25)), ("1000", Some(1000.0)), ("0", None)]
+    {
+        settings.set("sync_latency_target", good).unwrap();
+        assert_eq!(settings.sync_latency_target(), factor);
+        assert_eq!(word(&settings, "sync_latency_target"), good);
+    }
+    for bad in ["0.5", "1000.001", "-2", "twice", ""] {
+        let refused = settings.set("sync_latency_target", bad).unwrap_err().to_string();
+        assert!(refused.contains("from 1 to 1000"), "{refused}");
     }
 }
 

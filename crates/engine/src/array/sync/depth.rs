@@ -27,8 +27,8 @@ const ENOUGH: f64 = 0.95;
 const TOO_LONG: f64 = 2.0;
 
 /// Least time of one measurement, and measurements before more is tried again.
-const EPOCH: Duration = Duration::from_millis(1);
-const REST: u32 = 64;
+const EPOCH: Duration = Duration::from_millis(4);
+const REST: u32 = 32;
 
 /// Pieces in flight, found by trying.
 pub(super) struct Depth {
@@ -36,8 +36,6 @@ pub(super) struct Depth {
     epoch: Epoch,
     /// What is being tried, and what the depth before it brought.
     trial: Option<(Trial, Measured)>,
-    /// What is tried next.
-    next: Trial,
     /// What it brought when it was settled.
     settled: Option<Measured>,
     /// The last response was too long: half of it was perhaps from before whatever changed.
@@ -71,8 +69,8 @@ struct Measured {
 
 impl Default for Depth {
     fn default() -> Self {
-        let (epoch, next) = (Epoch::after(0), Trial::Twice);
-        Self { pieces: FIRST, epoch, trial: None, next, settled: None, slow: false, rest: 0 }
+        let epoch = Epoch::after(0);
+        Self { pieces: FIRST, epoch, trial: None, settled: None, slow: false, rest: 0 }
     }
 }
 
@@ -102,11 +100,11 @@ impl Depth {
         match (self.trial.take(), self.settled) {
             (Some((Trial::Twice, before)), _) if measured.speed < before.speed * WORTH => {
                 self.change(self.pieces / 2);
-                self.settle(before, Trial::Half);
+                self.settle(before);
             }
             (Some((Trial::Half, before)), _) if measured.speed < before.speed * ENOUGH => {
                 self.change(self.pieces * 2);
-                self.settle(before, Trial::Twice);
+                self.settle(before);
             }
             (Some((trial, _)), _) => self.begin(trial, measured),
             (None, Some(settled)) if measured.is_too_long(&settled) => {
@@ -115,7 +113,7 @@ impl Depth {
                 }
             }
             (None, _) if self.rest > 0 => self.rest -= 1,
-            (None, _) => self.begin(self.next, measured),
+            (None, _) => self.begin(Trial::Twice, measured),
         }
     }
 
@@ -123,15 +121,14 @@ impl Depth {
         match trial {
             Trial::Twice if self.pieces < MOST => self.change(self.pieces * 2),
             Trial::Half if self.pieces > LEAST => self.change(self.pieces / 2),
-            Trial::Twice => return self.settle(before, Trial::Half),
-            Trial::Half => return self.settle(before, Trial::Twice),
+            _ => return self.settle(before),
         }
         self.trial = Some((trial, before));
     }
 
-    fn settle(&mut self, measured: Measured, next: Trial) {
+    fn settle(&mut self, measured: Measured) {
         (self.settled, self.slow) = (Some(measured), false);
-        (self.next, self.rest) = (next, REST);
+        self.rest = REST;
     }
 
     fn change(&mut self, pieces: u64) {

@@ -18,6 +18,8 @@ use super::{Disks, Random, SECTOR};
 pub(crate) enum Answers {
     AtOnce,
     Shuffled,
+    /// In order, each disk one after another at so many nanoseconds a byte.
+    Slow(u64),
 }
 
 pub(crate) struct RamBackend {
@@ -34,6 +36,8 @@ struct Held {
     ticket: Ticket,
     io: MemberIo,
     deadline: Option<Time>,
+    /// Not before this time.
+    due: Time,
     /// Nobody waits for it any more: its deadline has answered it.
     is_late: bool,
 }
@@ -53,13 +57,17 @@ impl RamBackend {
     pub(super) fn answer(&self, lane: &Lane) -> bool {
         let late = self.pass_deadlines(lane);
         let all = std::mem::take(&mut *self.held.borrow_mut());
+        let now = self.now();
         let (hung, mut ready): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|held| self.hangs(&held.io));
+            all.into_iter().partition(|held| held.due > now || self.hangs(&held.io));
         self.held.borrow_mut().extend(hung);
         if ready.is_empty() {
             return late;
         }
-        let count = self.random.borrow_mut().below(ready.len() as u64 + 1);
+        let count = match self.answers {
+            Answers::Slow(_) => ready.len() as u64,
+            _ => self.random.borrow_mut().below(ready.len() as u64 + 1),
+        };
         for _ in 0..count {
             let at = self.random.borrow_mut().below(ready.len() as u64) as usize;
             let held = ready.swap_remove(at);
@@ -103,10 +111,21 @@ impl RamBackend {
         !late.is_empty()
     }
 
-    /// When the next I/O that hangs is to be given up.
+    /// When the next I/O ends, or one that hangs is to be given up.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let held = self.held.borrow();
-        held.iter().filter(|held| !held.is_late).filter_map(|held| held.deadline).min()
+        let given_up = held.iter().filter(|held| !held.is_late).filter_map(|held| held.deadline);
+        let now = self.now();
+        given_up.chain(held.iter().map(|held| held.due).filter(|due| *due > now)).min()
+    }
+
+    /// When the disk is through with all that it has, this I/O included.
+    fn due(&self, io: &MemberIo) -> Time {
+        let Answers::Slow(nanos) = self.answers else { return self.now() };
+        let mut disk = self.disks.disk(usize::from(io.member.index));
+        let took = std::time::Duration::from_nanos(io.op.bytes() as u64 * nanos);
+        disk.busy_until = disk.busy_until.max(self.now()) + took;
+        disk.busy_until
     }
 
     /// Drops what is under way, as a crash does.
@@ -156,9 +175,9 @@ impl Backend for RamBackend {
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
         match self.answers {
             Answers::AtOnce if !self.hangs(&io) => Submitted::Done(self.run(io, false)),
-            Answers::AtOnce | Answers::Shuffled => {
-                let deadline = io.patience.deadline(self.now());
-                self.held.borrow_mut().push(Held { ticket, io, deadline, is_late: false });
+            Answers::AtOnce | Answers::Shuffled | Answers::Slow(_) => {
+                let (deadline, due) = (io.patience.deadline(self.now()), self.due(&io));
+                self.held.borrow_mut().push(Held { ticket, io, deadline, due, is_late: false });
                 Submitted::Pending
             }
         }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use mdspace_engine::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
+use mdspace_engine::time::Time;
 use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace};
 
 use crate::shapes::Shape;
@@ -42,6 +43,8 @@ pub(crate) struct Disk {
     pub(crate) error_once: bool,
     /// A discard changes nothing.
     pub(crate) keeps_discarded: bool,
+    /// Where disks take their time: it is through with all that it has.
+    pub(super) busy_until: Time,
     /// I/Os that begin here are not answered as long as this stands.
     pub(crate) hangs_in: Option<Range<u64>>,
 }
