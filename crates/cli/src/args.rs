@@ -15,7 +15,8 @@ pub(crate) mod size;
 mod span;
 
 pub(crate) use bench::{
-    BenchArgs, BenchLimitsArgs, BenchPeersArgs, BenchPublishedArgs, BenchRunArgs, BenchVerb,
+    BenchArgs, BenchLimitsArgs, BenchPeersArgs, BenchPublishedArgs, BenchRebuildArgs, BenchRunArgs,
+    BenchVerb,
 };
 pub(crate) use create::{AssembleArgs, CreateArgs};
 pub(crate) use member::MemberSpec;

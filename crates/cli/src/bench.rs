@@ -9,13 +9,16 @@ mod measure;
 mod paths_bed;
 mod peers;
 mod published;
+mod rebuild;
 mod run;
+mod sync;
 mod table;
 mod workload;
 
 pub(crate) use limits::limits;
 pub(crate) use peers::peers;
 pub(crate) use published::published;
+pub(crate) use rebuild::rebuild;
 pub(crate) use run::run;
 
 use std::time::Duration;

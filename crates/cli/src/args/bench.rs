@@ -29,6 +29,8 @@ pub(crate) enum BenchVerb {
     Published(BenchPublishedArgs),
     /// Measure Linux md under User-Mode Linux by the same loads, and compare.
     Peers(BenchPeersArgs),
+    /// Measure checks and rebuilds, alone and beside users.
+    Rebuild(BenchRebuildArgs),
 }
 
 #[derive(Args, Debug)]
@@ -165,6 +167,16 @@ pub(crate) struct BenchPublishedArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchPeersArgs {
+    /// Fewer and shorter repetitions.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchRebuildArgs {
     /// Fewer and shorter repetitions.
     #[arg(long)]
     pub(crate) quick: bool,

@@ -2,7 +2,9 @@
 
 mod setup;
 
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::array::{Action, Reply};
@@ -33,6 +35,13 @@ pub(super) struct Bed {
     ids: Vec<MemberId>,
     /// The members answer at times of a model, also while nobody has the CPU.
     modelled: bool,
+}
+
+/// A load that was started on every lane.
+pub(super) struct Running {
+    lanes: Receiver<Outcome>,
+    left: Cell<usize>,
+    sum: RefCell<Outcome>,
 }
 
 impl Bed {
@@ -124,9 +133,18 @@ impl Bed {
         self.array.command(action).map_err(|error| failed("order something of the array", error))
     }
 
-    /// Lets go of a failed member.
-    pub(super) fn remove_member(&self, slot: usize) -> Result<(), Failure> {
-        self.order(Action::Remove { member: self.ids[slot] }).map(drop)
+    /// Sets a key of the array.
+    pub(super) fn set(&self, key: &str, value: &str) -> Result<(), Failure> {
+        self.array.set(key, value).map_err(|error| failed("set a key", error))
+    }
+
+    /// Fails a member and lets go of it.
+    pub(super) fn lose_member(&self, slot: usize) -> Result<(), Failure> {
+        self.fail_members(&[slot])?;
+        let member = self.ids[slot];
+        self.order(Action::Remove { member })?;
+        self.array.lanes().members().close(member);
+        Ok(())
     }
 
     /// Gives an empty slot a new member; its rebuild begins.
@@ -158,8 +176,51 @@ impl Bed {
         until: Until,
         side: Side,
     ) -> Outcome {
-        let lanes = self.array.lanes().count();
         let before = self.worker_traffic();
+        let running = self.start_load(pattern, block_bytes, depth, until, side);
+        let mut sum = Outcome::default();
+        running.iter().for_each(|outcome| sum.add(outcome));
+        let after = self.worker_traffic();
+        sum.traffic.member_ios += after.member_ios - before.member_ios;
+        sum.traffic.member_bytes += after.member_bytes - before.member_bytes;
+        sum.traffic.copied_bytes += after.copied_bytes - before.copied_bytes;
+        if self.modelled {
+            sum.count_whole();
+        }
+        sum
+    }
+
+    /// Starts what `args` ask of the array, and does not wait for its end.
+    pub(super) fn begin(&self, args: &BenchRunArgs, until: Until) -> Running {
+        let (block_bytes, depth) = (args.bs.bytes(), args.iodepth.into());
+        let lanes = self.start_load(args.pattern(), block_bytes, depth, until, Side::Array);
+        Running { lanes, left: Cell::new(self.array.lanes().count()), sum: RefCell::default() }
+    }
+
+    /// What a load gave that was started, once all lanes are through.
+    pub(super) fn ended(&self, running: &Running) -> Option<Outcome> {
+        for outcome in running.lanes.try_iter() {
+            running.left.set(running.left.get() - 1);
+            running.sum.borrow_mut().add(outcome);
+        }
+        (running.left.get() == 0).then(|| {
+            let mut sum = running.sum.take();
+            if self.modelled {
+                sum.count_whole();
+            }
+            sum
+        })
+    }
+
+    fn start_load(
+        &self,
+        pattern: Pattern,
+        block_bytes: usize,
+        depth: usize,
+        until: Until,
+        side: Side,
+    ) -> Receiver<Outcome> {
+        let lanes = self.array.lanes().count();
         let (sender, receiver) = std::sync::mpsc::channel();
         for lane in 0..lanes {
             let load = Load {
@@ -179,21 +240,12 @@ impl Bed {
                         Side::Array => array_load(port, lane, io, load).await,
                         Side::Raw => raw_load(members, lane, io, load).await,
                     };
+                    // Who gave up waiting is not there to hear.
                     let _ = sender.send(outcome);
                 });
             });
         }
-        drop(sender);
-        let mut sum = Outcome::default();
-        receiver.iter().for_each(|outcome| sum.add(outcome));
-        let after = self.worker_traffic();
-        sum.traffic.member_ios += after.member_ios - before.member_ios;
-        sum.traffic.member_bytes += after.member_bytes - before.member_bytes;
-        sum.traffic.copied_bytes += after.copied_bytes - before.copied_bytes;
-        if self.modelled {
-            sum.count_whole();
-        }
-        sum
+        receiver
     }
 
     /// Runs one load straight to some members at once, each with a depth of its own, on one lane.

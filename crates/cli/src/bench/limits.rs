@@ -76,6 +76,14 @@ fn on_rings(args: &BenchLimitsArgs, span: Duration) -> Result<Vec<Row>, Failure>
     Ok(rows.collect())
 }
 
+/// GiB/s of a bare loop, by the beginning of its name; none where there is no memory for it.
+pub(super) fn bare_gib_s(name: &str, span: Duration, repetitions: usize) -> Option<f64> {
+    let work = LOOPS.iter().find(|work| work.name.starts_with(name))?;
+    let mut members = Members::new(MEMBER_BYTES).ok()?;
+    let outcomes = (0..repetitions).map(|_| work.run(&mut members, 1, span));
+    Some(figures(outcomes.collect(), work.block_bytes).mib_s / 1024.0)
+}
+
 /// The bare copies that raw members in memory cannot do without, to judge a raw figure by.
 pub(super) struct Bare {
     members: Members,

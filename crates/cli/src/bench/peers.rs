@@ -4,7 +4,6 @@
 //! the block device. Each side is compared with its own raw member first.
 
 mod guest;
-mod sync;
 
 use std::fmt::Write;
 
@@ -14,16 +13,17 @@ use crate::args::{BenchPeersArgs, BenchRunArgs};
 use crate::failure::Failure;
 use crate::output;
 
+use super::REPETITIONS;
 use super::bed::Bed;
 use super::figures::Ratio;
 use super::machine;
 use super::measure::Outcome;
 use super::paths_bed::PathsBed;
+use super::sync::Task;
 use super::table::{count, range};
 use super::workload::{Subject, parse};
 
 use guest::{Guest, Printed};
-use sync::Task;
 
 /// What stands beside every ratio.
 const CAVEAT: &str = "User-Mode Linux gives md one CPU, no SIMD parity and dear system calls";
@@ -161,7 +161,9 @@ pub(crate) fn peers(args: &BenchPeersArgs) -> Result<(), Failure> {
     let mut syncs = Vec::new();
     for task in Task::ALL {
         let name = task.word();
-        let (ours_mib_s, md_mib_s) = (Ratio::of(task.measure()?), Ratio::of(theirs.sync(name)?));
+        let words = format!("--level=6 --raid-devices=6 --chunk=512K --member=ram:{MEMBER_MIB}M");
+        let ours_mib_s = Ratio::of(task.measure(&words, REPETITIONS)?);
+        let md_mib_s = Ratio::of(theirs.sync(name)?);
         let ours_over_md = ours_mib_s.median / md_mib_s.median;
         syncs.push(SyncRow { name, ours_mib_s, md_mib_s, ours_over_md });
     }

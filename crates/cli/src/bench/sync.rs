@@ -1,13 +1,11 @@
-//! Our check and rebuild.
+//! How fast a check or a rebuild is that nobody disturbs.
 
 use std::time::Instant;
 
 use mdspace_engine::array::Action;
 
-use super::MEMBER_MIB;
-use crate::bench::REPETITIONS;
-use crate::bench::bed::Bed;
-use crate::bench::workload::{Subject, parse};
+use super::bed::Bed;
+use super::workload::{Subject, parse};
 use crate::failure::Failure;
 
 /// Which task.
@@ -16,6 +14,9 @@ pub(super) enum Task {
     Check,
     Rebuild,
 }
+
+/// The slot that is rebuilt.
+pub(super) const LOST: usize = 1;
 
 impl Task {
     pub(super) const ALL: [Self; 2] = [Self::Check, Self::Rebuild];
@@ -27,21 +28,25 @@ impl Task {
         }
     }
 
-    /// MiB/s of one member, five times.
-    pub(super) fn measure(self) -> Result<Vec<f64>, Failure> {
-        let words = format!("--level=6 --raid-devices=6 --chunk=512K --member=ram:{MEMBER_MIB}M");
-        let mut bed = Bed::ready(&parse(&words))?;
+    /// MiB/s of one member of the array that `bench run` makes of these words, so many times.
+    pub(super) fn measure(self, words: &str, repetitions: usize) -> Result<Vec<f64>, Failure> {
+        let args = parse(words);
+        let member = args.member[0].clone();
+        // What a model does not keep need not be written.
+        let mut bed = match member.starts_with("null:") {
+            true => Bed::new(&args)?,
+            false => Bed::ready(&args)?,
+        };
         let mib = bed.status()?.member_sectors as f64 / 2048.0;
         let mut rates = Vec::new();
-        for _ in 0..REPETITIONS {
+        for _ in 0..repetitions {
             if self == Self::Rebuild {
-                bed.fail_members(&[1])?;
-                bed.remove_member(1)?;
+                bed.lose_member(LOST)?;
             }
             let began = Instant::now();
             match self {
                 Self::Check => bed.order(Action::Check).map(drop)?,
-                Self::Rebuild => bed.add_member(1, &format!("ram:{MEMBER_MIB}M"))?,
+                Self::Rebuild => bed.add_member(LOST, &member)?,
             }
             bed.wait_for_sync()?;
             rates.push(mib / began.elapsed().as_secs_f64());
