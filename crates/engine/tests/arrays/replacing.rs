@@ -236,6 +236,31 @@ fn power_cuts_leave_a_replacement_nothing_old() {
     }
 }
 
+/// A crash catches a write that has landed on the member, and not on its replacement.
+#[test]
+fn a_write_that_came_to_the_member_alone_is_copied_again() {
+    for (seed, shape) in some_of_every_level() {
+        let mut world = World::synced(Setup::shuffled(shape, 200 + seed));
+        world.set("write_deadline", "0");
+        let new = begin(&mut world, 0);
+        half_way(&mut world);
+        let start = world.disks.data().start;
+        world.disks.disk(new).hangs_in = Some(start..start + 8);
+        let from = std::rc::Rc::new(world.random.bytes(8 * SECTOR));
+        let write = world.start(0, Request::Write { sector: 0, from, fua: false });
+        world.rounds(60);
+        assert!(!write.has_ended(), "{world}");
+        world.crash();
+        world.disks.disk(new).hangs_in = None;
+        world.assemble_all().unwrap();
+        world.learn();
+        finish(&mut world);
+        world.wait_idle();
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        judge(&mut world, 0);
+    }
+}
+
 /// After every one of the superblocks of the last update.
 #[test]
 fn a_crash_in_the_hand_over_leaves_one_of_the_two() {
