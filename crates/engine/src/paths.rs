@@ -14,6 +14,7 @@
 //!
 //! `late` holds the rule on writes that were sent and not answered; `watch` how paths come back.
 
+mod group;
 mod identity;
 mod kept;
 mod late;
@@ -514,57 +515,6 @@ impl Paths {
         })
     }
 
-    fn choose_group(&self, owner: &mut Owner, now: Time) {
-        let has_path = |group: usize| {
-            let mut paths = owner.paths.iter().zip(&self.group_of);
-            paths.any(|(path, of)| *of == group && path.health == Health::Active)
-        };
-        let alive = |group: &usize| has_path(*group);
-        let enabled = |group: &usize| !owner.disabled[*group];
-        let all = 0..self.table.groups.len();
-        let first = all.clone().filter(enabled).find(alive).or_else(|| all.clone().find(alive));
-        let keeps = owner.current.filter(alive).filter(|group| enabled(group) || first.is_none());
-        let wanted = owner.wanted.filter(alive);
-        let chosen = wanted.or(keeps).or(first);
-        if wanted.is_some() {
-            owner.wanted = None;
-        }
-        let lost_all = chosen.is_none();
-        match (lost_all, owner.no_path_since) {
-            (true, None) => owner.no_path_since = Some(now),
-            (false, _) => (owner.no_path_since, owner.gave_up) = (None, false),
-            _ => {}
-        }
-        if chosen != owner.current {
-            if let (Some(group), Some(_)) = (chosen, owner.current) {
-                let note = format!("group {} is used now", group + 1);
-                self.tell(owner, "GroupSwitched", None, note);
-            }
-            if lost_all && owner.current.is_some() {
-                let note = self.queueing(owner);
-                self.tell(owner, "AllPathsLost", None, note);
-            }
-            // A group that was left for want of paths stays the last one used, as dm's.
-            owner.current = chosen;
-        }
-        self.plan_failback(owner, first, now);
-    }
-
-    fn plan_failback(&self, owner: &mut Owner, best: Option<usize>, now: Time) {
-        let better = matches!((best, owner.current), (Some(best), Some(used)) if best < used);
-        match (better, self.policy.failback) {
-            (false, _) | (_, Failback::Manual) => owner.failback_at = None,
-            (true, Failback::Immediate) => {
-                let group = best.expect("a better group");
-                owner.current = Some(group);
-                self.tell(owner, "GroupSwitched", None, format!("back to group {}", group + 1));
-            }
-            (true, Failback::After(span)) => {
-                owner.failback_at = owner.failback_at.or(Some(now + span));
-            }
-        }
-    }
-
     /// What happens to requests without a path, in words.
     fn queueing(&self, owner: &Owner) -> String {
         match self.policy.no_path_retry.filter(|_| self.has(flag::QUEUE_IF_NO_PATH)) {
@@ -588,85 +538,6 @@ impl Paths {
         let counters = Arc::new(LaneCounters::new(self.group_of.len()));
         self.counters.lock().push(counters.clone());
         counters
-    }
-
-    /// How it is now.
-    pub fn status(&self) -> PathsStatus {
-        let owner = self.owner.lock();
-        let lanes = self.counters.lock();
-        let path_status = |path: usize| {
-            let sum = |of: fn(&selector::PathCounters) -> &selector::Count| {
-                lanes.iter().map(|lane| of(&lane.paths[path]).get()).sum()
-            };
-            let own = &owner.paths[path];
-            PathStatus {
-                member: self.name_of(path).to_owned(),
-                state: own.health.word(),
-                reason: own.reason.clone(),
-                failures: own.failures,
-                ios: sum(|counters| &counters.ios),
-                bytes: sum(|counters| &counters.bytes),
-                in_flight: sum(|counters| &counters.in_flight),
-                in_flight_bytes: sum(|counters| &counters.in_flight_bytes),
-            }
-        };
-        let group_status = |(at, group): (usize, &table::Group)| GroupStatus {
-            state: match owner.disabled[at] {
-                true => "disabled",
-                false if owner.current == Some(at) => "active",
-                false => "enabled",
-            },
-            selector: group.selector.name(),
-            paths: (0..self.group_of.len())
-                .filter(|path| self.group_of[*path] == at)
-                .map(path_status)
-                .collect(),
-        };
-        let groups: Vec<GroupStatus> =
-            self.table.groups.iter().enumerate().map(group_status).collect();
-        let unproved = |late: &late::Late| (late.range.clone(), self.name_of(late.path).to_owned());
-        let mut table = self.table.clone();
-        table.features.queue_if_no_path = self.has(flag::QUEUE_IF_NO_PATH);
-        PathsStatus {
-            table: table.to_string(),
-            status: self.status_line(&groups, owner.current),
-            queueing: self.queueing(&owner),
-            unproved: owner.late.iter().map(unproved).collect(),
-            groups,
-        }
-    }
-
-    /// dm's status line.
-    fn status_line(&self, groups: &[GroupStatus], current: Option<usize>) -> String {
-        let used = current.map_or(1, |group| group + 1);
-        let mut line =
-            format!("0 {} multipath 2 0 0 0 {} {used}", self.table.sectors, groups.len());
-        for (group, status) in self.table.groups.iter().zip(groups) {
-            let letter = match status.state {
-                "disabled" => 'D',
-                "active" => 'A',
-                _ => 'E',
-            };
-            let info_args = match group.selector {
-                table::Selector::QueueLength => 1,
-                table::Selector::ServiceTime => 2,
-                _ => 0,
-            };
-            line += &format!(" {letter} 0 {} {info_args}", status.paths.len());
-            for (path, spec) in status.paths.iter().zip(&group.paths) {
-                let state = if path.state == "active" { 'A' } else { 'F' };
-                line += &format!(" {} {state} {}", path.member, path.failures);
-                match group.selector {
-                    table::Selector::QueueLength => line += &format!(" {}", path.in_flight),
-                    table::Selector::ServiceTime => {
-                        let share = spec.relative_throughput;
-                        line += &format!(" {} {share}", path.in_flight_bytes);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        line
     }
 }
 

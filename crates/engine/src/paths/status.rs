@@ -2,6 +2,11 @@
 
 use std::ops::Range;
 
+use super::late::Late;
+use super::selector::{Count, PathCounters};
+use super::table::{Group, Selector};
+use super::{Paths, flag};
+
 /// The device as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathsStatus {
@@ -60,4 +65,85 @@ pub struct PathEvent {
     pub member: Option<String>,
     /// More, for people.
     pub note: String,
+}
+
+impl Paths {
+    /// How it is now.
+    pub fn status(&self) -> PathsStatus {
+        let owner = self.owner.lock();
+        let lanes = self.counters.lock();
+        let path_status = |path: usize| {
+            let sum = |of: fn(&PathCounters) -> &Count| {
+                lanes.iter().map(|lane| of(&lane.paths[path]).get()).sum()
+            };
+            let own = &owner.paths[path];
+            PathStatus {
+                member: self.name_of(path).to_owned(),
+                state: own.health.word(),
+                reason: own.reason.clone(),
+                failures: own.failures,
+                ios: sum(|counters| &counters.ios),
+                bytes: sum(|counters| &counters.bytes),
+                in_flight: sum(|counters| &counters.in_flight),
+                in_flight_bytes: sum(|counters| &counters.in_flight_bytes),
+            }
+        };
+        let group_status = |(at, group): (usize, &Group)| GroupStatus {
+            state: match owner.disabled[at] {
+                true => "disabled",
+                false if owner.current == Some(at) => "active",
+                false => "enabled",
+            },
+            selector: group.selector.name(),
+            paths: (0..self.group_of.len())
+                .filter(|path| self.group_of[*path] == at)
+                .map(path_status)
+                .collect(),
+        };
+        let groups: Vec<GroupStatus> =
+            self.table.groups.iter().enumerate().map(group_status).collect();
+        let unproved = |late: &Late| (late.range.clone(), self.name_of(late.path).to_owned());
+        let mut table = self.table.clone();
+        table.features.queue_if_no_path = self.has(flag::QUEUE_IF_NO_PATH);
+        PathsStatus {
+            table: table.to_string(),
+            status: self.status_line(&groups, owner.current),
+            queueing: self.queueing(&owner),
+            unproved: owner.late.iter().map(unproved).collect(),
+            groups,
+        }
+    }
+
+    /// dm's status line.
+    fn status_line(&self, groups: &[GroupStatus], current: Option<usize>) -> String {
+        let used = current.map_or(1, |group| group + 1);
+        let mut line =
+            format!("0 {} multipath 2 0 0 0 {} {used}", self.table.sectors, groups.len());
+        for (group, status) in self.table.groups.iter().zip(groups) {
+            let letter = match status.state {
+                "disabled" => 'D',
+                "active" => 'A',
+                _ => 'E',
+            };
+            let info_args = match group.selector {
+                Selector::QueueLength => 1,
+                Selector::ServiceTime => 2,
+                _ => 0,
+            };
+            line += &format!(" {letter} 0 {} {info_args}", status.paths.len());
+            for (path, spec) in status.paths.iter().zip(&group.paths) {
+                let state = if path.state == "active" { 'A' } else { 'F' };
+                line += &format!(" {} {state} {}", path.member, path.failures);
+                match group.selector {
+                    Selector::QueueLength => line += &format!(" {}", path.in_flight),
+                    Selector::ServiceTime => {
+                        let share = spec.relative_throughput;
+                        line += &format!(" {} {share}", path.in_flight_bytes);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        line
+    }
 }
