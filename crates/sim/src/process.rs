@@ -136,6 +136,11 @@ impl Process {
         answer
     }
 
+    /// Has the next check or repair begin at the first sector, wherever one was cut short.
+    pub fn check_from_the_start(&self) {
+        self.array.set("sync_min", "0").expect("every array has a first sector");
+    }
+
     /// The member that a disk is, while it is open.
     pub fn member(&self, disk: DiskIndex) -> Option<MemberId> {
         self.members.get(&disk).copied()

@@ -232,7 +232,11 @@ fn a_restart_does_not_forget_what_may_appear(program: Program, tcp: bool) {
     let late = device.unproved();
     assert_eq!(late.len(), 1, "{program:?}: {late:?}");
     let kept = device.mdspace.run_dir().join("unproved");
-    let is_kept = || std::fs::read_dir(&kept).is_ok_and(|mut files| files.next().is_some());
+    // A file that is being written counts from its last name on.
+    let is_whole = |file: std::io::Result<std::fs::DirEntry>| {
+        file.is_ok_and(|file| file.path().extension().is_none())
+    };
+    let is_kept = || std::fs::read_dir(&kept).is_ok_and(|mut files| files.any(is_whole));
     until("it is kept", is_kept);
     drop(user);
     device.mdspace.kill();

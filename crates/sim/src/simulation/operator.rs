@@ -299,6 +299,7 @@ impl Simulation {
             _ => (What::Repair, SyncAction::Repair),
         };
         (self.operator.expects_none, self.operator.checking) = (false, None);
+        self.process().check_from_the_start();
         self.order(what, action);
         let ordered = |this: &mut Self| this.operator.orders.iter().any(|o| o.what == what);
         self.step_until("the order to scrub", |this| !ordered(this))?;
