@@ -1,12 +1,13 @@
 //! Sockets that wait for clients.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
@@ -15,6 +16,12 @@ use crate::address::{Address, Socket};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
+
+/// How long who answers at a socket may be silent: an NBD server speaks first.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How often a socket is asked whose owner hangs up.
+const DYING_MAX: usize = 3;
 
 /// A listening socket. Whoever accepts does so on a duplicate of its descriptor.
 ///
@@ -167,13 +174,29 @@ fn make_way(path: &Path) -> Result<(), ListenError> {
     if !metadata.file_type().is_socket() {
         return Err(ListenError::NotASocket(path.to_path_buf()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            // What goes wrong here goes wrong again, and is told, when the socket is bound.
-            let _ = fs::remove_file(path);
-            Ok(())
+    for _ in 0..DYING_MAX {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // What goes wrong here goes wrong again, and is told, when the socket is bound.
+                let _ = fs::remove_file(path);
+                return Ok(());
+            }
+            Ok(stream) if hangs_up(&stream) => {}
+            _ => break,
         }
-        _ => Err(ListenError::InUse(path.to_path_buf())),
+    }
+    Err(ListenError::InUse(path.to_path_buf()))
+}
+
+/// Whether nobody is at the other end: the kernel lets go of a killed process's sockets a moment after
+/// the process has gone, and takes connections until then.
+fn hangs_up(mut stream: &UnixStream) -> bool {
+    if stream.set_read_timeout(Some(ANSWERS_WITHIN)).is_err() {
+        return false;
+    }
+    match stream.read(&mut [0]) {
+        Ok(bytes) => bytes == 0,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
     }
 }
 

@@ -42,6 +42,18 @@ fn a_live_socket_is_not_replaced_and_a_dead_one_is() {
     assert_eq!(second.address(), &unix(&path));
 }
 
+/// As the kernel does after the process was killed: it takes connections, and lets go of them later.
+#[test]
+fn a_socket_that_dies_while_it_is_asked_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let dying = UnixListener::bind(&path).expect("listening");
+    let dies = std::thread::spawn(move || drop(dying.accept().expect("whoever asks")));
+    let second = Listener::bind(&unix(&path)).expect("replaced");
+    assert_eq!(second.address(), &unix(&path));
+    dies.join().expect("it died");
+}
+
 #[test]
 fn other_files_are_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
