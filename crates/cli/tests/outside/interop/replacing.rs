@@ -1,10 +1,12 @@
-//! Members that are replaced while they still work: what one side began the other finishes.
+//! Members that are replaced while they still work: what one side began the other finishes. Every level
+//! has its turn in one test or another: each takes the guest a while.
 
-use super::states::for_every_level;
+use super::states::for_levels;
 
 #[test]
 fn a_replacement_that_md_began_is_finished_by_mdspace() {
-    for_every_level(
+    for_levels(
+        &["5"],
         "fresh 5
          quietly mdadm --create /dev/md0 $OPTIONS ${LOOPS[@]:0:4}
          settle md0; put md0 $SHARE/one 0 2097152
@@ -34,7 +36,8 @@ fn a_replacement_that_md_began_is_finished_by_mdspace() {
 /// Negative control: what is wrong on the member that took over is counted.
 #[test]
 fn a_replacement_that_mdspace_began_is_finished_by_md() {
-    for_every_level(
+    for_levels(
+        &["1", "10"],
         "fresh 5
          quietly mdspace create a $OPTIONS --serve=$FRONT ${LOOPS[@]:0:4}
          quietly mdspace wait a || true
@@ -64,7 +67,8 @@ fn a_replacement_that_mdspace_began_is_finished_by_md() {
 /// The member that is being replaced is lost half-way: on the side that did not begin it.
 #[test]
 fn a_replacement_half_done_is_all_that_is_left_of_its_member() {
-    for_every_level(
+    for_levels(
+        &["6"],
         "fresh 5
          quietly mdspace create a $OPTIONS --serve=$FRONT ${LOOPS[@]:0:4}
          quietly mdspace wait a || true

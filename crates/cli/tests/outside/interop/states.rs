@@ -19,7 +19,7 @@ pub(super) fn for_every_level(script: &str) -> String {
 
 /// Runs a script for some levels; in it `$OPTIONS` are those of create, `$SHARE/one` and
 /// `$SHARE/two` hold 2 and 1 MiB, and `fresh N` attaches N empty members.
-fn for_levels(levels: &[&str], script: &str) -> String {
+pub(super) fn for_levels(levels: &[&str], script: &str) -> String {
     let images = Images::new();
     for (name, mib) in [("one", 2), ("two", 1)] {
         let seed = 50 + mib;
