@@ -172,19 +172,13 @@ impl ArrayLane {
             true => TIMED_WATCHED - 1,
         });
         self.seat().count_waiting(1);
-        let own = Queue::new();
-        own.begin();
-        self.begin(&own, 0, request);
-        if let Some(done) = own.pop() {
-            self.note_time(began);
-            return queue.end(tag, done.result);
-        }
-        let (this, queue) = (self.clone(), queue.clone());
-        self.lane.spawn(async move {
-            let done = own.next().await;
+        // The answer goes its way in the same turn as others: a stream must not fall apart by being timed.
+        let (this, asks) = (self.clone(), queue.clone());
+        let timed = Queue::heard_by(move |result| {
             this.note_time(began);
-            queue.end(tag, done.result);
+            asks.end(tag, result);
         });
+        self.begin(&timed, 0, request);
     }
 
     fn note_time(&self, began: Time) {
