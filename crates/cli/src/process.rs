@@ -40,7 +40,7 @@ mod unproved;
 
 use array::ServedArray;
 pub(crate) use array::cure_of;
-use ending::{Ending, Phase, Served};
+use ending::{Ending, Served};
 use fronts::Fronts;
 use launch::Readiness;
 use recorder::Recorder;
@@ -235,16 +235,12 @@ impl Served for ServingProcess {
         &self.ending
     }
 
-    fn stop(&self, force: bool) -> Result<(), Failure> {
-        let mut phase = self.ending.phase();
-        if *phase != Phase::Serving {
-            return Ok(());
-        }
-        self.fronts.close_all(&self.name, force)?;
+    fn fronts(&self) -> &Fronts {
+        &self.fronts
+    }
+
+    fn stop_served(&self) -> Result<(), Failure> {
         self.keep_scrub();
-        self.array.stop()?;
-        *phase = Phase::Stopped;
-        tracing::info!("{} is stopped", self.name);
-        Ok(())
+        self.array.stop()
     }
 }

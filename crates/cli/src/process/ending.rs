@@ -12,6 +12,7 @@ use crate::control::Reply;
 use crate::control::server::Replies;
 use crate::failure::Failure;
 
+use super::fronts::Fronts;
 use super::recorder::Recorder;
 use super::{answers, systemd};
 
@@ -55,8 +56,23 @@ pub(super) trait Served: Send + Sync + 'static {
     fn recorder(&self) -> &Recorder;
     fn ending(&self) -> &Ending;
 
+    fn fronts(&self) -> &Fronts;
+
+    /// Stops what the fronts serve, once they are closed.
+    fn stop_served(&self) -> Result<(), Failure>;
+
     /// Closes the fronts and stops what they serve. Without `force` not while a client is connected.
-    fn stop(&self, force: bool) -> Result<(), Failure>;
+    fn stop(&self, force: bool) -> Result<(), Failure> {
+        let mut phase = self.ending().phase();
+        if *phase != Phase::Serving {
+            return Ok(());
+        }
+        self.fronts().close_all(self.name(), force)?;
+        self.stop_served()?;
+        *phase = Phase::Stopped;
+        tracing::info!("{} is stopped", self.name());
+        Ok(())
+    }
 
     /// Lets the process end, once what a stop had to say is said.
     fn let_end(&self) {

@@ -16,7 +16,7 @@ use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::ending::{self, Ending, Phase, Served};
+use super::ending::{self, Ending, Served};
 use super::fronts::{self, Fronts};
 use super::recorder::Recorder;
 use super::{STOP_PATIENCE, Seat, answers, log, state_dir};
@@ -265,12 +265,11 @@ impl Served for MultipathProcess {
         &self.ending
     }
 
-    fn stop(&self, force: bool) -> Result<(), Failure> {
-        let mut phase = self.ending.phase();
-        if *phase != Phase::Serving {
-            return Ok(());
-        }
-        self.fronts.close_all(&self.name, force)?;
+    fn fronts(&self) -> &Fronts {
+        &self.fronts
+    }
+
+    fn stop_served(&self) -> Result<(), Failure> {
         let status = self.paths.status();
         for (range, path) in status.unproved {
             tracing::warn!("a write to sectors {range:?}, sent over {path}, may still appear");
@@ -283,8 +282,6 @@ impl Served for MultipathProcess {
                 tracing::warn!("{error}");
             }
         }
-        *phase = Phase::Stopped;
-        tracing::info!("{} is stopped", self.name);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Images, MIB, Mdspace, Tools, path_text, until};
+use crate::harness::{Images, MIB, Mdspace, Nbd, Tools, path_text, until};
 
 const BYTES: u64 = 8 * MIB;
 const BLOCK: usize = 4096;
@@ -153,6 +153,19 @@ impl Device {
         let ranges = report["multipath"]["unproved"].as_array().expect("ranges").clone();
         ranges.iter().map(|range| range["first_sector"].as_u64().expect("a sector") * 512).collect()
     }
+
+    /// Stops the first server while two blocks are written: one of the writes lies in its socket, and is
+    /// done over the other path. Where on the device that one goes.
+    fn stop_with_a_late_write(&self, user: &mut Nbd) -> u64 {
+        user.write(0, &block(0, 1));
+        self.servers[0].signal(Signal::STOP);
+        user.write(0, &block(0, 2));
+        user.write(BLOCK as u64, &block(1, 2));
+        assert!(user.read(0, BLOCK as u32) == block(0, 2), "reads go on");
+        let unproved = self.unproved();
+        assert_eq!(unproved.len(), 1, "{unproved:?}");
+        unproved[0]
+    }
 }
 
 fn free_port() -> u16 {
@@ -196,14 +209,7 @@ fn a_killed_server_is_not_noticed(program: Program, tcp: bool) {
 fn a_stopped_server_never_overwrites_what_is_newer(program: Program, tcp: bool) {
     let device = Device::new(program, tcp);
     let mut user = device.mdspace.connect("top");
-    user.write(0, &block(0, 1));
-    device.servers[0].signal(Signal::STOP);
-    user.write(0, &block(0, 2));
-    user.write(BLOCK as u64, &block(1, 2));
-    assert!(user.read(0, BLOCK as u32) == block(0, 2), "reads go on");
-    let unproved = device.unproved();
-    assert_eq!(unproved.len(), 1, "{program:?}: {unproved:?}");
-    let late = unproved[0];
+    let late = device.stop_with_a_late_write(&mut user);
     let mut other = device.mdspace.connect("top");
     let newer = thread::spawn(move || other.write(late, &block(7, 9)));
     user.write(16 * BLOCK as u64, &block(16, 3));
@@ -225,12 +231,7 @@ fn a_stopped_server_never_overwrites_what_is_newer(program: Program, tcp: bool) 
 fn a_restart_does_not_forget_what_may_appear(program: Program, tcp: bool) {
     let device = Device::new(program, tcp);
     let mut user = device.mdspace.connect("top");
-    user.write(0, &block(0, 1));
-    device.servers[0].signal(Signal::STOP);
-    user.write(0, &block(0, 2));
-    user.write(BLOCK as u64, &block(1, 2));
-    let late = device.unproved();
-    assert_eq!(late.len(), 1, "{program:?}: {late:?}");
+    let late = device.stop_with_a_late_write(&mut user);
     let kept = device.mdspace.run_dir().join("unproved");
     // A file that is being written counts from its last name on.
     let is_whole = |file: std::io::Result<std::fs::DirEntry>| {
@@ -242,19 +243,18 @@ fn a_restart_does_not_forget_what_may_appear(program: Program, tcp: bool) {
     device.mdspace.kill();
 
     device.serve();
-    assert_eq!(device.unproved(), late, "{program:?}: after a restart");
+    assert_eq!(device.unproved(), [late], "{program:?}: after a restart");
     let (mut user, mut other) = (device.mdspace.connect("top"), device.mdspace.connect("top"));
-    let at = late[0];
-    let newer = thread::spawn(move || other.write(at, &block(7, 9)));
+    let newer = thread::spawn(move || other.write(late, &block(7, 9)));
     user.write(16 * BLOCK as u64, &block(16, 3));
     device.servers[0].signal(Signal::CONT);
     for _ in 0..50 {
-        assert!(user.read(at, BLOCK as u32) != block(7, 9), "{program:?}: the newer one waits");
+        assert!(user.read(late, BLOCK as u32) != block(7, 9), "{program:?}: the newer one waits");
     }
     let path = device.servers[0].place.uri();
     device.mdspace.succeed(&["message", "top", "fail_path", &path, "--fenced"]);
     newer.join().expect("the newer one is written");
-    assert!(user.read(at, BLOCK as u32) == block(7, 9), "{program:?}");
+    assert!(user.read(late, BLOCK as u32) == block(7, 9), "{program:?}");
     assert_eq!(device.unproved(), [0; 0]);
     until("it is forgotten", || !is_kept());
 }
