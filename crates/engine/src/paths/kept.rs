@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::backend::{Backend, IoOp, ReadInto, WriteFrom};
+use crate::lane::Lane;
 use crate::memory::{Buffer, Sink, Source};
 
 /// A request without the memory that comes back with its end.
@@ -57,7 +58,10 @@ impl Kept {
     /// Keeps what is needed of `op` to ask again. A path behind a network (`remote`) may hold a
     /// write's memory for longer than the request lasts: it shares it.
     #[inline]
-    pub(super) fn of(op: &mut IoOp, remote: bool) -> Self {
+    pub(super) fn of(op: &mut IoOp, remote: bool, lane: &Lane) -> Self {
+        if remote {
+            make_stable(op, lane);
+        }
         match op {
             IoOp::Read { sector, into: ReadInto::Buffer(_, range) } => {
                 Self::ReadBuffer { sector: *sector, range: range.clone() }
@@ -170,6 +174,20 @@ impl Kept {
             }
             _ => came,
         }
+    }
+}
+
+/// Copies what a write's user may change meanwhile: what is sent again over another path must be the same,
+/// for the first one may still be done after it.
+fn make_stable(op: &mut IoOp, lane: &Lane) {
+    if let IoOp::Write { from, .. } = op
+        && let WriteFrom::Source(source, range) = from
+        && source.stable().is_none()
+    {
+        let mut copy = lane.backend().allocate(range.len());
+        source.take(range.start, &mut copy);
+        lane.count_copy(copy.len());
+        *from = WriteFrom::Shared(Rc::new(copy), 0..range.len());
     }
 }
 

@@ -156,7 +156,7 @@ impl PathLane {
         };
         let began = self.count_begin(&lane, &chosen);
         let for_path = self.patience(&chosen, &op, patience);
-        let kept = Kept::of(&mut op, chosen.remote);
+        let kept = Kept::of(&mut op, chosen.remote, &lane);
         let direct = Direct { ticket, patience, kept, chosen };
         let io = MemberIo { member: chosen.member, op, patience: for_path };
         match lane.backend().submit(ticket, io) {

@@ -50,7 +50,7 @@ impl PathLane {
         patience: Patience,
         mut op: IoOp,
     ) -> Submitted {
-        let kept = Kept::of(&mut op, true);
+        let kept = Kept::of(&mut op, true, lane);
         let buffer = op.into_buffer();
         let deadline = patience.deadline(lane.backend().now());
         let error = IoError { kind: IoErrorKind::Gone, errno: ENODEV };

@@ -11,7 +11,9 @@ use mdspace_engine::time::Time;
 
 use super::*;
 use crate::disk::DiskSpec;
+use crate::lent::ShiftingSource;
 use crate::random::Random;
+use crate::stamp::Version;
 use crate::trace::Trace;
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -168,4 +170,32 @@ fn a_flush_that_a_path_answers_with_an_error_is_not_tried_again() {
     assert!(flush(&paths).is_err());
     assert_eq!(flush(&paths), Ok(()));
     assert!(longest(&paths.requests(true, 4)) < SLACK, "both paths are as good as before");
+}
+
+/// A user may change the memory of a write under way, as a guest does. Two paths have the write then, and
+/// the one that does it last must not take back what has been read since.
+#[test]
+fn a_write_that_is_done_twice_writes_the_same_though_its_memory_changes() {
+    for seed in 0..10 {
+        let paths = TwoPaths::new(seed);
+        paths.freeze(0, true);
+        let (sector, versions) = (64, vec![Version(1), Version(2)]);
+        // One of them meets the stopped server.
+        for sector in [sector, sector + 32] {
+            let memory = ShiftingSource::new(sector, 32, versions.clone(), Random::new(seed));
+            let from = WriteFrom::Source(Rc::new(memory), 0..32 * 512);
+            let op = IoOp::Write { sector, from, fua: false };
+            let io = MemberIo { member: paths.member, op, patience: Patience::FOREVER };
+            assert_eq!(paths.end(&paths.start(io)).1, Ok(()), "seed {seed}");
+        }
+        let on_disk = || {
+            let mut bytes = vec![0; 64 * 512];
+            paths.world.disk(DiskIndex(0), |disk| disk.store.read(sector, &mut bytes));
+            bytes
+        };
+        let once = on_disk();
+        paths.freeze(0, false);
+        paths.wait(SECOND);
+        assert!(on_disk() == once, "seed {seed}: the late write has changed something");
+    }
 }
