@@ -34,7 +34,9 @@ impl Simulation {
         self.idle_status()?;
         let world = self.world.clone();
         let Ok((array, _)) = RawArray::find(&world, &self.disks) else { return Ok(()) };
-        let at_rest = self.atlas.is_sound() && !self.lists_bad_blocks();
+        // What a server still has to write would take a lie back.
+        let late = self.world.has_late_writes();
+        let at_rest = self.atlas.is_sound() && !self.lists_bad_blocks() && !late;
         if !at_rest || array.mismatches(self.model.len()) > 0 {
             return Ok(());
         }

@@ -322,6 +322,12 @@ impl World {
         self.flights.borrow().flying.len()
     }
 
+    /// Whether writes may still be done that nobody waits for any more.
+    pub(crate) fn has_late_writes(&self) -> bool {
+        let flights = self.flights.borrow();
+        flights.flying.values().any(|flight| flight.overtaken && writes(&flight.op))
+    }
+
     /// I/Os that one disk holds.
     pub(crate) fn flights_on(&self, disk: DiskIndex) -> usize {
         self.flights.borrow().flying.values().filter(|flight| flight.disk == disk).count()
