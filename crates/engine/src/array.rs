@@ -23,6 +23,7 @@ pub mod plan;
 mod read;
 mod reconstruct;
 mod round;
+mod rules;
 pub mod settings;
 mod start;
 mod striped;
@@ -40,6 +41,7 @@ use handover::Handover;
 use intent::Intent;
 use mailbox::Mailbox;
 use mirror::Behind;
+use rules::Rules;
 use settings::{SettingError, Settings};
 use sync::SyncSpan;
 use users::Users;
@@ -47,6 +49,8 @@ use view::Views;
 
 pub use array_lane::ArrayLane;
 pub use command::{Action, Command, CommandError, Reply, Undecided};
+#[cfg(feature = "controls")]
+pub use rules::Rule;
 pub use start::{Start, StartMember};
 
 /// One array, shared by its lanes and by whoever steers it.
@@ -61,6 +65,7 @@ pub struct Array {
     /// Only of mirrors, by slot.
     pub(crate) gauges: Gauges,
     pub(crate) behind: Behind,
+    pub(crate) rules: Rules,
     pub(crate) sync_span: SyncSpan,
     pub(crate) users: Users,
 }

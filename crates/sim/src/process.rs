@@ -141,6 +141,12 @@ impl Process {
         self.array.set("sync_min", "0").expect("every array has a first sector");
     }
 
+    /// Breaks a rule of the engine, until the process ends.
+    #[cfg(test)]
+    pub fn break_rule(&self, rule: mdspace_engine::array::Rule) {
+        self.array.break_rule(rule);
+    }
+
     /// The member that a disk is, while it is open.
     pub fn member(&self, disk: DiskIndex) -> Option<MemberId> {
         self.members.get(&disk).copied()

@@ -81,6 +81,7 @@ impl Array {
             handover: super::Handover::new(lanes, nodes),
             gauges: Gauges::new(lanes, mirrors),
             behind: super::Behind::new(write_behind(start)),
+            rules: super::Rules::default(),
             sync_span: super::SyncSpan::default(),
             users: super::Users::new(lanes),
         })

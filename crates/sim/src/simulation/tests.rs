@@ -1,8 +1,12 @@
 //! The judge judges: runs are what their seeds say, and sabotage is always noticed.
 
+use mdspace_engine::array::Rule;
+use mdspace_format::superblock::MemberFlags;
+
 use super::*;
-use crate::disk::Mishap;
+use crate::disk::{Latency, Mishap};
 use crate::settings::{Happening, Scrubs};
+use crate::stamp::Version;
 
 /// A run without troubles, in which something is written and read.
 fn calm(seed: u64, level: i32) -> Settings {
@@ -161,5 +165,86 @@ fn a_repair_by_other_rules_than_the_evidence_is_noticed() {
             let noticed = noticed.count();
             assert!(noticed > 3, "level {level}, {scrubs:?}: only {noticed} of 8 were noticed");
         }
+    }
+}
+
+/// Mirrors of which all but the first are write-mostly, on which writes may be left behind.
+fn with_writes_behind(seed: u64) -> Settings {
+    let mut settings = calm(seed, 1);
+    settings.bitmap_chunk_bytes = Some(4096);
+    settings.write_behind = 256;
+    settings.paths = 0;
+    settings.tuning = vec![("read_deadline", "0"), ("write_deadline", "0")];
+    settings.flags = vec![MemberFlags(MemberFlags::WRITE_MOSTLY); settings.disks.len()];
+    settings.flags[0] = MemberFlags::default();
+    settings.disks.iter_mut().for_each(|disk| disk.instant_one_in = 0);
+    settings
+}
+
+type Happens = fn(&mut Simulation) -> Result<(), Failure>;
+
+/// Leaves a write behind for a minute, without a rule if one is given, and lets something happen meanwhile.
+fn leave_a_write_behind(
+    seed: u64,
+    broken: Option<Rule>,
+    happens: Happens,
+) -> Result<Outcome, Failure> {
+    let mut simulation = Simulation::new(with_writes_behind(seed), Trace::default())?;
+    broken.iter().for_each(|rule| simulation.process().break_rule(*rule));
+    while simulation.requests_left > 0 {
+        simulation.pump();
+        simulation.step()?;
+    }
+    // Twice: the first one has its intent written on all members.
+    let block = simulation.process().block_sectors();
+    for (version, least) in [(1 << 20, Duration::ZERO), (1 << 20 | 1, Duration::from_secs(60))] {
+        simulation.drain()?;
+        for index in 1..simulation.settings.slots {
+            let latency = Latency { least, tail_one_in: 0, ..Latency::default() };
+            simulation.world.change_disk(DiskIndex(index), |disk| disk.spec.latency = latency);
+        }
+        let versions = vec![Version(version)];
+        simulation.backlog.push_back(Ask::Write { range: 0..block, versions, fua: false });
+        simulation.submit_next();
+    }
+    simulation.drain()?;
+    for disk in simulation.disks.clone() {
+        simulation.world.change_disk(disk, |disk| disk.spec.latency = Latency::default());
+    }
+    happens(&mut simulation)?;
+    simulation.finish()
+}
+
+/// Only members are left that may not have it yet.
+fn fail_the_first(simulation: &mut Simulation) -> Result<(), Failure> {
+    simulation.fail_member(DiskIndex(0));
+    simulation.wait(Duration::from_secs(1))?;
+    simulation.read_all();
+    while simulation.submit_next() {}
+    simulation.drain()
+}
+
+/// The bitmap's daemon has gone by twice, and the write lands or not.
+fn kill_later(simulation: &mut Simulation) -> Result<(), Failure> {
+    simulation.wait(Duration::from_secs(12))?;
+    simulation.kill()
+}
+
+/// The negative controls of the rules on writes behind.
+#[test]
+fn what_is_left_behind_is_noticed_if_reads_do_not_wait_for_it_or_its_intent_goes() {
+    let rules: [(Rule, Happens); 2] = [
+        (Rule::ReadsWaitForWritesBehind, fail_the_first),
+        (Rule::IntentStaysForWritesBehind, kill_later),
+    ];
+    for (rule, happens) in rules {
+        for seed in 0..10 {
+            let outcome = leave_a_write_behind(seed, None, happens);
+            let outcome = outcome.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+            assert!(outcome.judged && outcome.failed == 0, "seed {seed}: {outcome:?}");
+        }
+        let results = (0..10).map(|seed| leave_a_write_behind(seed, Some(rule), happens));
+        let noticed = results.filter(Result::is_err).count();
+        assert!(noticed > 3, "{rule:?}: only {noticed} of 10 were noticed");
     }
 }

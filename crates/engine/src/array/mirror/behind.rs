@@ -18,6 +18,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use super::super::array_lane::{ArrayLane, byte_range, source_part};
 use super::super::claims::Mode;
 use super::super::member_writes::MemberWrites;
+use super::super::rules::Rule;
 use super::super::view::ArrayView;
 use super::{Copies, Region, copies};
 
@@ -111,7 +112,7 @@ impl ArrayLane {
         let claims = &self.array.claims;
         let _claim = claims.acquire(region.index, region.columns.clone(), Mode::Exclusive).await;
         let range = region.sector..region.sector + region.sectors();
-        let _permit = match self.permit(range.clone()).await {
+        let permit = match self.permit(range.clone()).await {
             Ok(permit) => permit,
             Err(error) => return answer.give(Err(error)),
         };
@@ -152,6 +153,8 @@ impl ArrayLane {
         if early {
             answer.give(Ok(()));
         }
+        // The intent stays until all has landed: a crash may keep it from some of them.
+        let _permit = self.array.rules.keep(Rule::IntentStaysForWritesBehind).then_some(permit);
         let rest = rest.end(|_, buffer| self.recycle(Some(buffer))).await;
         let written = landed.and(rest).map(drop);
         let written = self.doubt_if_failed(written, range).await;

@@ -11,6 +11,7 @@ use crate::geometry::{Geometry, Piece, Slot};
 use crate::time::Time;
 
 use super::super::array_lane::{ArrayLane, SECTOR_BYTES};
+use super::super::rules::Rule;
 use super::super::settings::ReadPolicy;
 use super::super::view::{ArrayView, MemberView};
 use super::{believed, copies};
@@ -150,7 +151,10 @@ impl ArrayLane {
         sectors: u64,
     ) -> Option<Reader<'v>> {
         let chosen = self.chooser(view).choose(sector, sectors)?;
-        (!chosen.1.write_mostly || !self.array.has_writes_behind()).then_some(chosen)
+        let may_lack = chosen.1.write_mostly
+            && self.array.has_writes_behind()
+            && self.array.rules.keep(Rule::ReadsWaitForWritesBehind);
+        (!may_lack).then_some(chosen)
     }
 
     /// As [`choose`](Self::choose), and none where several members together would be sooner.
