@@ -5,6 +5,7 @@
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// What no array does without, but for such a test.
+#[cfg_attr(not(feature = "controls"), expect(unreachable_pub, reason = "only tests name them"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The intent of a write stays until the last write behind has landed.
