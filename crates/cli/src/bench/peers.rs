@@ -1,7 +1,7 @@
 //! `mdspace bench peers`: the same loads on Linux md under User-Mode Linux.
 //!
-//! The guest's members are `brd` ramdisks, its load is fio's io_uring engine in batches, straight to
-//! the block device. Each side is compared with its own raw member first.
+//! The guest's members are `brd` ramdisks, its load is fio's io_uring engine in batches (libaio for
+//! dm-multipath, which it serves better), straight to the block device. Each side is compared with its own raw member first.
 
 mod guest;
 

@@ -22,7 +22,7 @@ gone() { quietly mdadm --stop /dev/md0; for m in /dev/ram?; do quietly mdadm --z
 # iops DEVICE FIO_WORDS... - what fio reaches there; its 8th and 49th fields are IOPS.
 iops() {
   local device=$1; shift
-  fio --name=load --filename="$device" --ioengine=io_uring --direct=1 --time_based --runtime="$SECONDS_EACH" \
+  fio --name=load --filename="$device" --ioengine="${ENGINE:-io_uring}" --direct=1 --time_based --runtime="$SECONDS_EACH" \
     --iodepth_batch_submit=32 --iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32 --randrepeat=0 \
     --output-format=terse --terse-version=3 "$@" 2>>/run/quiet.log | awk -F';' '{ print $8 + $49 }'
 }
@@ -37,7 +37,8 @@ load() {
 }
 
 # multipath SELECTOR NAME FIO_WORDS... - the same of dm-multipath, two paths to a RAM disk; bio-based,
-# for RAM disks take no requests. Where there is none it says so.
+# for RAM disks take no requests. It refuses I/O that must not wait, for which io_uring goes to another
+# thread each time; libaio asks the device itself. Where there is no dm-multipath it says so.
 multipath() {
   local selector=$1 table; shift
   table="0 $((MEMBER_MIB * 2048)) multipath 2 queue_mode bio 0 1 1 $selector 0 2 0 /dev/ram15 /dev/ram14"
@@ -45,7 +46,7 @@ multipath() {
     echo "nothing of $1|this kernel or dmsetup makes no such device"
     return
   fi
-  DEVICE=/dev/mapper/paths load "$@"
+  ENGINE=libaio DEVICE=/dev/mapper/paths load "$@"
   quietly dmsetup remove paths
 }
 
