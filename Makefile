@@ -71,7 +71,7 @@ clients:
 	@$(GROUP) clients 120 $(OUTSIDE) clients::
 
 members:
-	@$(GROUP) members 120 $(OUTSIDE) members::
+	@$(GROUP) members 120 $(OUTSIDE) members:: systemd::
 
 # Multipath over nbdkit and qemu-nbd, killed and stopped.
 paths:

@@ -26,6 +26,7 @@ mod save;
 mod scan;
 mod settings;
 mod stop;
+mod unit;
 mod wait;
 mod zero_superblock;
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use mdspace_io::OpenMode;
 
-use super::{Outcome, save, scan};
+use super::{Outcome, save, scan, unit};
 use crate::args::member::MemberOrMissing;
 use crate::args::{AssembleArgs, CommandLine, CreateArgs, MemberSpec, MultipathArgs, Verb};
 use crate::failure::Failure;
@@ -82,10 +82,12 @@ fn serve(task: Task) -> Outcome {
     }
     let notes = launch::launch(task.name(), &RunDir::open()?)?;
     notes.iter().try_for_each(|note| output::print_line(note))?;
-    if task.serving().save {
-        return save::write(task.name(), task.serving().config.as_deref());
+    if !task.serving().save {
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(ExitCode::SUCCESS)
+    save::write(task.name(), task.serving().config.as_deref())?;
+    // The unit reads the configuration only where `assemble NAME` looks for it.
+    if task.serving().config.is_none() { unit::give(task.name()) } else { Ok(ExitCode::SUCCESS) }
 }
 
 /// The other side of [`launch::launch`]: this process is the one that serves.

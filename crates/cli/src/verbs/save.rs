@@ -1,4 +1,4 @@
-//! `mdspace save`, `restart` and `release`.
+//! `mdspace save` and `restart`.
 
 use std::ffi::OsString;
 use std::fs;

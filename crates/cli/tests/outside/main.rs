@@ -13,4 +13,5 @@ mod kills;
 mod matrix;
 mod members;
 mod paths;
+mod systemd;
 mod tree;

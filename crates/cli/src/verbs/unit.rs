@@ -1,0 +1,62 @@
+//! `mdspace@NAME`, the systemd unit that owns one array.
+
+use std::env;
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitCode, Output};
+
+use super::{Outcome, stop};
+use crate::args::{ArrayName, StopArgs};
+use crate::failure::Failure;
+use crate::output;
+
+/// Exists where systemd is the system's manager (`sd_booted(3)`).
+const SYSTEMD_RUNS: &str = "/run/systemd/system";
+
+/// Gives an array that is saved, and that nobody uses yet, to systemd, where there is one that would look
+/// for the array where we do. Without the unit it stays in the process that it has.
+pub(super) fn give(name: &ArrayName) -> Outcome {
+    if !systemd_would_find_it() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let unit = format!("mdspace@{name}");
+    if !systemctl("cat", &unit).is_ok_and(|output| output.status.success()) {
+        output::print_line(&format!(
+            "{name}: stays in a process of its own, since systemd knows no {unit}: \
+             copy packaging/systemd/mdspace@.service to /etc/systemd/system"
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    stop::run(&StopArgs { name: name.clone(), force: false })?;
+    start(name, &unit)?;
+    output::print_line(&format!(
+        "{name}: runs as {unit}; `systemctl enable {unit}` starts it at every boot"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn systemd_would_find_it() -> bool {
+    let elsewhere =
+        ["MDSPACE_CONFIG_DIR", "MDSPACE_RUN_DIR"].iter().any(|name| env::var_os(name).is_some());
+    Path::new(SYSTEMD_RUNS).exists() && rustix::process::geteuid().is_root() && !elsewhere
+}
+
+/// Returns when the array answers: the unit's type is `notify`.
+fn start(name: &ArrayName, unit: &str) -> Result<(), Failure> {
+    let cannot = |why: String| {
+        Failure::new(
+            format!("systemd does not start {name}"),
+            why,
+            format!("read `journalctl -u {unit}`; `mdspace assemble {name}` starts it without"),
+        )
+    };
+    let output = systemctl("start", unit).map_err(|error| cannot(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(cannot(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+fn systemctl(verb: &str, unit: &str) -> io::Result<Output> {
+    Command::new("systemctl").args([verb, unit]).output()
+}
