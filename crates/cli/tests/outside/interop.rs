@@ -1,8 +1,9 @@
 //! Linux md and mdspace on the same members: what one writes the other reads, what one degrades the
 //! other rebuilds, and `check` counts nothing on either side.
 //!
-//! Two boots serve all cases. In the first md makes every array. Then mdspace takes those over, and
-//! makes every array itself. In the second boot md takes both over; mdspace reads them a last time.
+//! Three boots serve all cases, and while a guest works mdspace does its part on the other half: md makes
+//! its arrays while mdspace makes its own; md takes those over while mdspace takes over md's; then md
+//! gets its own back, and mdspace reads all of them a last time.
 
 mod cases;
 mod controls;
@@ -16,6 +17,8 @@ mod stress;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::resume_unwind;
+use std::thread;
 
 use crate::harness::{Guest, Images, MIB, Pattern, SECTOR};
 use cases::CASES;
@@ -43,35 +46,44 @@ pub(crate) fn take_over_each_others(cases: &[Case]) {
         })
         .collect();
     let guest = Guest::new().share(images.folder()).limit_s(400);
-
+    let beside = |script: &str, ours: &mut dyn FnMut()| {
+        thread::scope(|scope| {
+            let md = scope.spawn(|| guest.succeed(script));
+            ours();
+            md.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    };
     let theirs = images_of("k", cases, &images);
-    let script: String = cases.iter().map(kernel_side::makes).collect();
-    let printed = guest.succeed(&in_folder("k", &script));
+    let own = images_of("u", cases, &images);
+
+    let makes: String = cases.iter().map(kernel_side::makes).collect();
+    let printed = beside(&in_folder("k", &makes), &mut || {
+        for (index, ours) in own.iter().enumerate() {
+            let content = |bytes: u64| fills[0][..bytes as usize].to_vec();
+            let expected = ours.make(&content, Pattern { seed: 200 + index as u64 });
+            expect_in_guest(&images, "u", ours.case, &expected);
+        }
+    });
     let sizes = sizes(&printed);
     assert_eq!(sizes.len(), cases.len(), "md must say every size:\n{printed}");
-    for (index, ours) in theirs.iter().enumerate() {
-        let bytes = sizes[&*ours.case.name];
-        let mut expected = fills[0][..bytes].to_vec();
-        let third = bytes / 3 / 65536 * 65536;
-        expected[third..2 * third].copy_from_slice(&fills[1][..third]);
-        let expected = ours.take_over(expected, Pattern { seed: 100 + index as u64 });
-        expect_in_guest(&images, "k", ours.case, &expected);
-    }
 
-    let own = images_of("u", cases, &images);
-    for (index, ours) in own.iter().enumerate() {
-        let content = |bytes: u64| fills[0][..bytes as usize].to_vec();
-        let expected = ours.make(&content, Pattern { seed: 200 + index as u64 });
-        expect_in_guest(&images, "u", ours.case, &expected);
-    }
-
-    let whole: String = cases.iter().map(|case| kernel_side::takes_over(case, true)).collect();
     let degraded: String =
         cases.iter().map(|case| kernel_side::takes_over(case, case.failed.is_empty())).collect();
-    guest.succeed(&(in_folder("k", &whole) + &in_folder("u", &degraded)));
-    for ours in theirs.iter().chain(&own) {
-        ours.verify(&fills[2][..sizes[&*ours.case.name]]);
-    }
+    beside(&in_folder("u", &degraded), &mut || {
+        for (index, ours) in theirs.iter().enumerate() {
+            let bytes = sizes[&*ours.case.name];
+            let mut expected = fills[0][..bytes].to_vec();
+            let third = bytes / 3 / 65536 * 65536;
+            expected[third..2 * third].copy_from_slice(&fills[1][..third]);
+            let expected = ours.take_over(expected, Pattern { seed: 100 + index as u64 });
+            expect_in_guest(&images, "k", ours.case, &expected);
+        }
+    });
+
+    let whole: String = cases.iter().map(|case| kernel_side::takes_over(case, true)).collect();
+    let verify = |ours: &Ours<'_>| ours.verify(&fills[2][..sizes[&*ours.case.name]]);
+    beside(&in_folder("k", &whole), &mut || own.iter().for_each(verify));
+    theirs.iter().for_each(verify);
 }
 
 /// Empty images for every case, in a folder below `images`.

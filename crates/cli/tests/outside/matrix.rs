@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crate::interop::{Case, take_over_each_others};
 
-/// Cases in two boots: more would not fit in the guest's time.
+/// Cases in one round of boots: more would not fit in the guest's time.
 const CASES_A_BOOT: usize = 30;
 /// Chunks in KiB: md's smallest, one between, and the default.
 const CHUNKS_KIB: [u32; 3] = [4, 64, 512];

@@ -57,10 +57,13 @@ whole() {
   settle "$1"
 }
 
-# unmarked MD - waits until the bitmap marks nothing.
+# unmarked MD - waits until the bitmap marks nothing. md clears marks in three rounds, 5 s apart; the time
+# is put back since md keeps it on the members, in whole seconds.
 unmarked() {
   local members=("/sys/block/$1/slaves/"*)
-  until mdadm --examine-bitmap "/dev/${members[0]##*/}" | grep -q ' 0 dirty '; do pause; done
+  echo 0.1 >"/sys/block/$1/md/bitmap/time_base"
+  until mdadm --examine-bitmap "/dev/${members[0]##*/}" | grep -q ' 0 dirty '; do sleep 0.1; done
+  echo 5 >"/sys/block/$1/md/bitmap/time_base"
 }
 
 # stay_dirty MD - from now on a write leaves its marks: md neither calls the array clean nor clears
@@ -116,10 +119,13 @@ clean() {
 # our_put FILE - writes a whole file to the start of the array that mdspace serves.
 our_put() { quietly nbdcopy --flush "$1" "$URI"; }
 
-# our_same FILE [OFFSET] - whether that array holds a file's bytes at an offset.
+# our_same FILE [OFFSET [FILE OFFSET]...] - whether that array holds files' bytes at their offsets.
 our_same() {
   quietly nbdcopy "$URI" /run/copy
-  cmp -n "$(stat -c %s "$1")" -i "${2:-0}:0" /run/copy "$1"
+  while [ $# -gt 0 ]; do
+    cmp -n "$(stat -c %s "$1")" -i "${2:-0}:0" /run/copy "$1"
+    shift; [ $# -eq 0 ] || shift
+  done
 }
 
 # our_clean NAME - whether a check by mdspace counts nothing on a whole array.

@@ -7,6 +7,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use crate::harness::{Guest, Images, MIB, Mdspace, Pattern, SECTOR, flip, path_text, until};
 
@@ -244,11 +245,16 @@ fn a_full_resync_would_be_noticed() {
 #[test]
 fn md_resyncs_what_mdspace_left_marked_and_no_more() {
     let images = Images::new();
+    let sets: Vec<Vec<PathBuf>> = SHAPES.iter().map(|shape| shape.images(&images)).collect();
+    // Side by side: each waits ten seconds for its bitmap to become clean.
+    thread::scope(|scope| {
+        for (shape, members) in SHAPES.iter().zip(&sets) {
+            scope.spawn(|| crash_ours(shape, members));
+        }
+    });
     let (mut script, mut planted) = (String::new(), Vec::new());
-    for shape in &SHAPES {
-        let members = shape.images(&images);
-        crash_ours(shape, &members);
-        planted.push(shape.plant(&members));
+    for (shape, members) in SHAPES.iter().zip(&sets) {
+        planted.push(shape.plant(members));
         let paths: Vec<String> =
             members.iter().map(|member| format!("$SHARE/{}", file_name(member))).collect();
         // Marked data, superblocks and what mdadm reads ahead, against all of the data.

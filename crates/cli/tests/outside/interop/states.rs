@@ -37,7 +37,7 @@ pub(super) fn for_levels(levels: &[&str], script: &str) -> String {
           dd if=/dev/md0 bs=1M count=2 iflag=direct status=none | cmp - $SHARE/one
           dd if=/dev/md0 bs=1M skip=4 count=1 iflag=direct status=none | cmp - $SHARE/two
         }
-        our_both() { our_same $SHARE/one; our_same $SHARE/two 4194304; }
+        our_both() { our_same $SHARE/one 0 $SHARE/two 4194304; }
         our_two_at_4m() {
           quietly qemu-io -f raw -c \"write -q -s $SHARE/two 4M 1M\" -c flush $URI
         }
