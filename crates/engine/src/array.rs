@@ -22,6 +22,7 @@ mod mirror;
 pub mod plan;
 mod read;
 mod reconstruct;
+mod refused;
 mod round;
 mod rules;
 pub mod settings;

@@ -367,12 +367,6 @@ impl ArrayLane {
         self.lane.io(MemberIo { member: member.id, op, patience })
     }
 
-    /// As [`member_io`](Self::member_io), and gives the end where it came at once.
-    pub(super) fn try_member_io(&self, member: &MemberView, op: IoOp) -> Result<IoDone, Io<'_>> {
-        let patience = self.array.settings.write_patience();
-        self.try_io(MemberIo { member: member.id, op, patience })
-    }
-
     /// As [`read_member`](Self::read_member), and gives the end where it came at once.
     pub(super) fn try_read_member(
         &self,
@@ -449,11 +443,11 @@ impl ArrayLane {
     /// After a write that failed half-way some members have the new bytes and some the old: resync
     /// decides. Called under the write's claim: nobody may read or change the row before no lane
     /// trusts its redundancy, or a lost block would be computed from parity that is not its own.
-    pub(super) async fn doubt_if_failed(
+    pub(super) async fn doubt_if_failed<T>(
         &self,
-        written: Result<(), RequestError>,
+        written: Result<T, RequestError>,
         range: Range<u64>,
-    ) -> Result<(), RequestError> {
+    ) -> Result<T, RequestError> {
         if written.is_err() && self.with_view(|view| view.geometry.max_failures() > 0) {
             self.array.mailbox.suspect(range.clone());
             self.array.views.settled_doubting(&range).await;

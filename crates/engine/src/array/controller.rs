@@ -38,7 +38,7 @@ use super::start::Start;
 use super::sync::SyncKind;
 use super::view::{ArrayView, MemberView, WriteMode};
 
-use bad_blocks::ReadErrors;
+use bad_blocks::{ReadErrors, Why};
 use bitmap::Bitmap;
 use syncing::Syncing;
 
@@ -211,9 +211,9 @@ impl Controller {
             self.blocks_written(&mail.written).await;
         }
         // After what was written: where news of one range crossed, it stays listed.
-        if !mail.unmended.is_empty() {
-            self.blocks_failed(&mail.unmended).await;
-        }
+        self.blocks_failed(&mail.unreadable, Why::Unreadable).await;
+        self.blocks_failed(&mail.unfilled, Why::Unfilled).await;
+        self.blocks_failed(&mail.refused, Why::Refused).await;
         if !mail.corrected.is_empty() {
             self.reads_corrected(&mail.corrected).await;
         }

@@ -47,8 +47,12 @@ pub(crate) struct Mail {
     pub(crate) want_intent: bool,
     /// Members that failed, each once.
     pub(crate) failures: Vec<Failure>,
-    /// What could not be mended by a rewrite, by member.
-    pub(crate) unmended: Vec<BlockNews>,
+    /// What members did not take, by member.
+    pub(crate) refused: Vec<BlockNews>,
+    /// What nobody could tell members to hold, by member.
+    pub(crate) unfilled: Vec<BlockNews>,
+    /// What could neither be read nor computed, by member.
+    pub(crate) unreadable: Vec<BlockNews>,
     /// What was listed as bad and took a write, by member.
     pub(crate) written: Vec<BlockNews>,
     /// Read errors that were mended, by member.
@@ -71,7 +75,9 @@ impl Mail {
             && !self.want_intent
             && !self.sync_moved
             && self.failures.is_empty()
-            && self.unmended.is_empty()
+            && self.refused.is_empty()
+            && self.unfilled.is_empty()
+            && self.unreadable.is_empty()
             && self.written.is_empty()
             && self.corrected.is_empty()
             && self.late.is_empty()
@@ -128,9 +134,19 @@ impl Mailbox {
         self.post(|inside| failures(&mut inside.mail));
     }
 
-    /// Ranges of a member that cannot be read and that a rewrite did not mend.
-    pub(crate) fn unmended(&self, member: MemberId, ranges: &Ranges) {
-        self.post(|inside| BlockNews::add(&mut inside.mail.unmended, member, ranges));
+    /// Ranges that a member did not take, or took and cannot read.
+    pub(crate) fn refused(&self, member: MemberId, ranges: &Ranges) {
+        self.post(|inside| BlockNews::add(&mut inside.mail.refused, member, ranges));
+    }
+
+    /// Ranges of a member that lacks them, and nobody can tell what belongs there.
+    pub(crate) fn unfilled(&self, member: MemberId, ranges: &Ranges) {
+        self.post(|inside| BlockNews::add(&mut inside.mail.unfilled, member, ranges));
+    }
+
+    /// Ranges of a member that cannot be read, and that the others cannot answer for.
+    pub(crate) fn unreadable(&self, member: MemberId, ranges: &Ranges) {
+        self.post(|inside| BlockNews::add(&mut inside.mail.unreadable, member, ranges));
     }
 
     /// Ranges of a member that its log lists, and that took a write.

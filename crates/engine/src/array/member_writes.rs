@@ -4,15 +4,16 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoDone, IoOp, MemberId, WriteFrom};
+use crate::backend::{IoDone, IoErrorKind, IoOp, MemberId, MemberIo, WriteFrom};
 use crate::geometry::Slot;
+use crate::lane::Io;
 use crate::memory::Buffer;
-use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, Finished, LaneView, MemberWrite, SECTOR_BYTES};
+use super::array_lane::{ArrayLane, Finished, LaneView, SECTOR_BYTES};
 use super::plan::Place;
-use super::view::MemberView;
+use super::refused::Refused;
+use super::view::{MemberView, WriteMode};
 
 /// What writes to replacements are called.
 const REPLACEMENT: Place = Place::MAX;
@@ -22,21 +23,55 @@ pub(super) struct MemberWrites<'a> {
     lane: &'a ArrayLane,
     view: LaneView,
     fua: bool,
-    under_way: SmallVec<[(Place, MemberWrite<'a>); 4]>,
+    under_way: SmallVec<[(Write, Io<'a>); 4]>,
     /// Buffers of writes that have ended, by what their starter called them.
     returned: SmallVec<[(Place, Buffer); 4]>,
     finished: Finished,
-    /// Those that write into what their members' logs list as bad.
+    /// What members that answer otherwise did not take.
+    refused: Vec<Refused>,
+    /// Writes that went well into what their members' logs list as bad.
     listed: Vec<(MemberId, Range<u64>)>,
     any: bool,
+}
+
+/// One of them.
+struct Write {
+    place: Place,
+    member: MemberId,
+    /// From the member's data offset.
+    sectors: Range<u64>,
+    bytes: Written,
+}
+
+/// Where the bytes of a write are, should it have to be made again.
+enum Written {
+    /// They come back with its end, all of a buffer.
+    ComeBack,
+    Lent(WriteFrom),
+    Zeroes,
+    /// Given up, which is no proof that the sectors can be written.
+    Discarded,
+}
+
+/// How writes ended that the array can do with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Landed {
+    /// Everywhere.
+    Whole,
+    /// But for members that were failed.
+    Without,
+    /// But for sectors that their members' logs list as bad now: whether what was to be written can be
+    /// read again is the caller's to see.
+    Listed,
 }
 
 impl<'a> MemberWrites<'a> {
     /// None yet, under the lane's view of now.
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
         let (under_way, returned, finished) = Default::default();
-        let listed = Vec::new();
-        Self { lane, view: lane.view(), fua, under_way, returned, finished, listed, any: false }
+        let (refused, listed) = Default::default();
+        let view = lane.view();
+        Self { lane, view, fua, under_way, returned, finished, refused, listed, any: false }
     }
 
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
@@ -45,62 +80,174 @@ impl<'a> MemberWrites<'a> {
         let view = self.view.clone();
         if let Some(replacement) = view.replacement(slot) {
             let again = from.again(&|length| self.lane.lane.backend().allocate(length));
-            self.start_on(REPLACEMENT, replacement, sector, again);
+            self.write_on(REPLACEMENT, replacement, sector, again);
         }
         if let Some(member) = view.member(slot) {
-            self.start_on(place, member, sector, from);
+            self.write_on(place, member, sector, from);
+        }
+    }
+
+    /// Starts a write to a member that the caller has found, and to its replacement; it waits for space
+    /// behind either.
+    pub(super) fn start_on_member(&mut self, member: &MemberView, sector: u64, from: WriteFrom) {
+        let view = self.view.clone();
+        let slot = view.present().find(|(_, other)| other.id == member.id).map(|(slot, _)| slot);
+        if let Some(replacement) = slot.and_then(|slot| view.replacement(slot)) {
+            let again = from.again(&|length| self.lane.lane.backend().allocate(length));
+            self.write_on(0, replacement, sector, again);
+        }
+        self.write_on(0, member, sector, from);
+    }
+
+    /// Starts to zero sectors of the member in `slot`, and of its replacement.
+    pub(super) fn start_zeroes(&mut self, slot: Slot, range: Range<u64>, discard: bool) {
+        let view = self.view.clone();
+        for member in view.writers(slot) {
+            let (sector, sectors) = (member.data_offset + range.start, range.end - range.start);
+            // A member that came meanwhile may keep what it is told to discard.
+            let (op, bytes) = match discard && view.discard {
+                true => (IoOp::Discard { sector, sectors }, Written::Discarded),
+                false => (IoOp::WriteZeroes { sector, sectors, fua: false }, Written::Zeroes),
+            };
+            let write = Write { place: 0, member: member.id, sectors: range.clone(), bytes };
+            self.start_on(write, op);
         }
     }
 
     #[inline]
-    fn start_on(&mut self, place: Place, member: &MemberView, sector: u64, from: WriteFrom) {
-        let sectors = (from.len() / SECTOR_BYTES) as u64;
-        if member.bad.overlaps(&(sector..sector + sectors)) {
-            self.listed.push((member.id, sector..sector + sectors));
-        }
+    fn write_on(&mut self, place: Place, member: &MemberView, sector: u64, from: WriteFrom) {
+        let sectors = sector..sector + (from.len() / SECTOR_BYTES) as u64;
+        let bytes = Written::ComeBack;
+        let write = Write { place, member: member.id, sectors, bytes };
+        self.start_on(
+            write,
+            IoOp::Write { sector: member.data_offset + sector, from, fua: self.fua },
+        );
+    }
+
+    #[inline]
+    fn start_on(&mut self, mut write: Write, op: IoOp) {
         self.any = true;
-        let op = IoOp::Write { sector: member.data_offset + sector, from, fua: self.fua };
-        let member_id = member.id;
-        match self.lane.try_member_io(member, op) {
-            Ok(done) => self.ended(place, member_id, done),
-            Err(io) => self.under_way.push((place, MemberWrite { member: member_id, io })),
+        let patience = self.lane.array.settings.write_patience();
+        let mut io = MemberIo { member: write.member, op, patience };
+        match self.lane.lane.io_at_once(&mut io) {
+            Some(result) => {
+                if result.is_err() {
+                    write.keep(&io.op);
+                }
+                let done = IoDone { result, buffer: io.op.into_buffer() };
+                self.ended(write, done);
+            }
+            None => {
+                write.keep(&io.op);
+                self.under_way.push((write, self.lane.lane.io_later(io)));
+            }
         }
     }
 
-    fn ended(&mut self, place: Place, member: MemberId, done: IoDone) {
-        if place == REPLACEMENT {
+    #[inline]
+    fn ended(&mut self, write: Write, done: IoDone) {
+        match done.result {
+            Ok(()) => self.went_well(&write),
             // What it lacks is no reason to refuse a write: it goes, whatever is wrong with it.
-            self.finished.failed.extend(done.result.err().map(|error| (member, error)));
-            return self.lane.recycle(done.buffer);
+            Err(error) if write.place == REPLACEMENT => {
+                self.finished.failed.push((write.member, error));
+            }
+            Err(error) if error.kind == IoErrorKind::Medium && self.may_list(write.member) => {
+                let bytes = self.bytes_of(&write, done.buffer.as_ref());
+                let Write { member, sectors, .. } = write;
+                self.refused.push(Refused { member, sector: sectors.start, bytes, fua: self.fua });
+            }
+            Err(error) => self.finished.note(write.member, Err(error)),
         }
-        self.finished.note(member, done.result);
-        self.returned.extend(done.buffer.map(|buffer| (place, buffer)));
+        match write.place {
+            REPLACEMENT => self.lane.recycle(done.buffer),
+            place => self.returned.extend(done.buffer.map(|buffer| (place, buffer))),
+        }
+    }
+
+    #[inline]
+    fn went_well(&mut self, write: &Write) {
+        if self.view.whole || matches!(write.bytes, Written::Discarded) {
+            return;
+        }
+        let member = self.view.devices().find(|member| member.id == write.member);
+        if member.is_some_and(|member| member.bad.overlaps(&write.sectors)) {
+            self.listed.push((write.member, write.sectors.clone()));
+        }
+    }
+
+    /// Whether a member keeps its place though it takes some sectors no more. As with md, one that is to
+    /// fail fast does not, as long as others have what it has, nor one that is to replace another.
+    fn may_list(&self, member: MemberId) -> bool {
+        let found = self.view.present().find(|(_, other)| other.id == member);
+        found.is_some_and(|(slot, member)| !member.failfast || !self.view.does_without(slot))
+    }
+
+    fn bytes_of(&self, write: &Write, buffer: Option<&Buffer>) -> Buffer {
+        let sectors = (write.sectors.end - write.sectors.start) as usize;
+        let mut bytes = self.lane.lane.backend().allocate(sectors * SECTOR_BYTES);
+        match &write.bytes {
+            Written::Lent(from) => from.take(&mut bytes),
+            Written::ComeBack => bytes.copy_from_slice(buffer.expect("a write returns its buffer")),
+            Written::Zeroes | Written::Discarded => bytes.fill(0),
+        }
+        bytes
     }
 
     /// Waits for all, and gives `keep` the buffers that come back. It is well when one landed and the
-    /// array does without the members that failed; true when none did.
+    /// array does without the members that failed.
     pub(super) async fn end(
         &mut self,
         mut keep: impl FnMut(Place, Buffer),
-    ) -> Result<bool, RequestError> {
+    ) -> Result<Landed, RequestError> {
         if !self.any {
             return Err(RequestError::Lost);
         }
-        for (place, mut write) in std::mem::take(&mut self.under_way) {
-            let done = (&mut write.io).await;
-            self.ended(place, write.member, done);
+        while let Some((_, io)) = self.under_way.last_mut() {
+            let done = io.await;
+            let (write, _) = self.under_way.pop().expect("the one that has just ended");
+            self.ended(write, done);
         }
         self.returned.drain(..).for_each(|(place, buffer)| keep(place, buffer));
+        let listed = match self.refused.is_empty() {
+            true => false,
+            // Boxed, for it is rare, and the task of a round is moved.
+            false => Box::pin(self.settle_refused()).await,
+        };
         if self.finished.no_space {
             return Err(RequestError::NoSpace);
         }
-        match self.lane.do_without(&self.view, &self.finished.failed).await {
-            true => {
-                self.take_off_lists().await;
-                Ok(self.finished.failed.is_empty())
-            }
-            false => Err(RequestError::Lost),
+        let does_without = self.lane.do_without(&self.view, &self.finished.failed).await;
+        // A needed member whose log has no room is not to be believed, nor is parity.
+        let broken = || listed && self.lane.with_view(|view| view.mode == WriteMode::Broken);
+        if !does_without || broken() {
+            return Err(RequestError::Lost);
         }
+        self.take_off_lists().await;
+        match self.finished.failed.is_empty() {
+            _ if listed => Ok(Landed::Listed),
+            true => Ok(Landed::Whole),
+            false => Ok(Landed::Without),
+        }
+    }
+
+    /// Makes members take what they refused as a whole, as far as they do, and has the rest listed as
+    /// bad. True when something was.
+    async fn settle_refused(&mut self) -> bool {
+        let mut any = false;
+        for refused in std::mem::take(&mut self.refused) {
+            let member = refused.member;
+            match self.lane.write_in_pieces(refused).await {
+                Ok(bad) if bad.is_empty() => {}
+                Ok(bad) => {
+                    any = true;
+                    self.lane.list_refused(member, &bad).await;
+                }
+                Err(error) => self.finished.note(member, Err(error)),
+            }
+        }
+        any
     }
 
     /// What was listed as bad and took the write is so no more, before anyone is told that it did: it
@@ -114,17 +261,16 @@ impl<'a> MemberWrites<'a> {
     }
 }
 
-impl ArrayLane {
-    /// Has a range taken off a member's bad-block log that was written whole.
-    pub(super) async fn take_off_list(&self, member: MemberId, range: Range<u64>) {
-        self.array.mailbox.written(member, &Ranges::of(range.clone()));
-        self.array.views.settled_with(member, |member| !member.bad.overlaps(&range)).await;
-    }
-
-    /// Puts a range on a member's bad-block log. Where that cannot be, the member is failed.
-    pub(super) async fn list_as_bad(&self, member: MemberId, range: Range<u64>) {
-        self.array.mailbox.unmended(member, &Ranges::of(range.clone()));
-        self.array.views.settled_with(member, |member| member.bad.contains(&range)).await;
+impl Write {
+    /// Keeps the bytes of a write whose memory does not come back.
+    #[inline]
+    fn keep(&mut self, op: &IoOp) {
+        if let IoOp::Write { from, .. } = op {
+            self.bytes = match from {
+                WriteFrom::Buffer(..) => Written::ComeBack,
+                from => Written::Lent(from.again(&|_| unreachable!("no owned buffer"))),
+            };
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -20,7 +21,7 @@ use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, source_part};
 use super::claims::Mode;
-use super::member_writes::MemberWrites;
+use super::member_writes::{Landed, MemberWrites};
 use super::view::ArrayView;
 
 pub(crate) use behind::Behind;
@@ -34,7 +35,7 @@ pub(super) const REGION_SECTORS: u64 = 2048;
 pub(super) struct Region {
     pub(super) index: u64,
     /// Sectors inside the region.
-    pub(super) columns: std::ops::Range<u32>,
+    pub(super) columns: Range<u32>,
     /// Sectors from the start of the request.
     pub(super) first: u64,
     pub(super) sector: u64,
@@ -155,8 +156,22 @@ impl ArrayLane {
         let range = region.sector..region.sector + region.sectors();
         let _permit = self.permit(range.clone()).await?;
         let copies = copies(geometry, region.sector, region.sectors());
-        let result = self.write_copies(&copies, from, region.first, fua).await;
-        self.doubt_if_failed(result, range).await
+        let written = self.write_copies(&copies, from, region.first, fua).await;
+        self.judge_copies(geometry, written, range).await
+    }
+
+    /// What a write of one range comes to: one that every member refused in part is an error too.
+    pub(super) async fn judge_copies(
+        &self,
+        geometry: &Geometry,
+        written: Result<Landed, RequestError>,
+        range: Range<u64>,
+    ) -> Result<(), RequestError> {
+        let landed = self.doubt_if_failed(written, range.clone()).await?;
+        match landed == Landed::Listed && !self.holds_copies(geometry, &range) {
+            true => Err(RequestError::Lost),
+            false => Ok(()),
+        }
     }
 
     /// Writes one range to every copy that is there; one that lands is enough.
@@ -166,14 +181,14 @@ impl ArrayLane {
         from: &Rc<dyn Source>,
         first: u64,
         fua: bool,
-    ) -> Result<(), RequestError> {
+    ) -> Result<Landed, RequestError> {
         let mut writes = MemberWrites::new(self, fua);
         for piece in copies {
             let from = source_part(from, first, piece.sectors);
             writes.start(0, piece.slot, piece.member_sector, from);
         }
         let _counted = self.count_writes(copies);
-        writes.end(|_, buffer| self.recycle(Some(buffer))).await.map(drop)
+        writes.end(|_, buffer| self.recycle(Some(buffer))).await
     }
 }
 

@@ -148,16 +148,34 @@ impl ArrayLane {
                 false => plan::rebuild_reads(&state, &lost),
             };
             let Some(reads) = reads else {
-                match unread.wait_for_late() {
-                    true => continue,
-                    false => return Err(RequestError::Lost),
+                if unread.wait_for_late() {
+                    continue;
                 }
+                self.report_lost(row, &state, columns, unread);
+                return Err(RequestError::Lost);
             };
             let span = |place| plan::Span { place, columns: columns.clone() };
             let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
             let mut blocks = Blocks::default();
             if self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
                 return Ok((state, blocks));
+            }
+        }
+    }
+
+    /// Has a block listed on the members that could not read it: the others cannot answer for it, so that
+    /// it is lost. With late members that a sync task does not wait for nobody can tell.
+    fn report_lost(&self, row: &Row, state: &RowState, columns: &Columns, unread: &Unread) {
+        let view = self.view();
+        let is_block = columns.end - columns.start == view.block_sectors;
+        if !is_block || unread.any_late() || unread.is_of_sync() && view.any_late() {
+            return;
+        }
+        let start = row.member_sector() + u64::from(columns.start);
+        let range = Ranges::of(start..start + u64::from(view.block_sectors));
+        for place in unread.unreadable() {
+            if let Some(member) = view.member(slot_of(row, state.data_count, place)) {
+                self.array.mailbox.unreadable(member.id, &range);
             }
         }
     }
@@ -351,7 +369,7 @@ impl ArrayLane {
             self.take_off_list(member.id, range).await;
         }
         if !unmended.is_empty() {
-            self.array.mailbox.unmended(member.id, &unmended);
+            self.array.mailbox.refused(member.id, &unmended);
         }
     }
 

@@ -25,7 +25,7 @@ use super::claims::{Claim, Columns, Mode, WriteClaim};
 use super::cover::{Cover, Cut, New, Part, Segment};
 use super::gather::{Piece, RowShape};
 use super::handover::Results;
-use super::member_writes::{MemberWrites, whole_buffer};
+use super::member_writes::{Landed, MemberWrites, whole_buffer};
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::reconstruct::{by_exponent, columns_bytes, parity_index, row_state, slot_of, within};
 use super::stripes::Taken;
@@ -116,50 +116,70 @@ impl ArrayLane {
             Ok(permit) => permit,
             Err(error) => return smallvec![Err(error); pieces.len()],
         };
-        match self.write_pieces(map, row, pieces, Taken::new()).await {
+        let unit = RowShape::new(map, view.unit_sectors).unit;
+        match self.write_pieces(map, row, pieces, unit, Taken::new()).await {
             // Boxed, for it is rare, and the task of a round is moved.
             Err(Stopped::Unplanned) => Box::pin(self.write_apart(map, row, pieces)).await,
-            result => smallvec![result.map_err(Stopped::error); pieces.len()],
+            Err(stopped) => smallvec![Err(stopped.error()); pieces.len()],
+            Ok(landed) => {
+                pieces.iter().map(|piece| self.judge_piece(map, &row, piece, landed)).collect()
+            }
         }
     }
 
-    /// Writes pieces one by one: what cannot be written for one of them may be for another. What a piece
-    /// needs of the row and cannot be read as a whole may be in parts.
+    /// What a written piece comes to: one that its member refused in part, and that parity does not
+    /// make up for, is an error.
+    fn judge_piece(
+        &self,
+        map: &ParityGeometry,
+        row: &Row,
+        piece: &Piece,
+        landed: Landed,
+    ) -> Result<(), RequestError> {
+        let held = || self.holds_columns(map, row, piece.place, &piece.columns);
+        match landed == Landed::Listed && !held() {
+            true => Err(RequestError::Lost),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes pieces one by one, and no more of their units than what is new: what cannot be written for
+    /// one of them, or beside it, may be for another. What a piece needs of the row and cannot be read as
+    /// a whole may be in parts.
     async fn write_apart(&self, map: &ParityGeometry, row: Row, pieces: &[Piece]) -> Results {
         let mut results = Results::new();
+        let block = self.with_view(|view| view.block_sectors);
         for piece in pieces {
-            let piece = std::slice::from_ref(piece);
-            let mut result = Err(Stopped::Unplanned);
-            if pieces.len() > 1 {
-                result = self.write_pieces(map, row, piece, Taken::new()).await;
+            let alone = std::slice::from_ref(piece);
+            let mut result = self.write_pieces(map, row, alone, block, Taken::new()).await;
+            if let Err(Stopped::Unplanned) = result
+                && let Some(stripe) = self.read_in_parts(map, &row, &piece.columns).await
+            {
+                let known = vec![(piece.columns.clone(), stripe)];
+                result = self.write_pieces(map, row, alone, block, known).await;
             }
-            if let Err(Stopped::Unplanned) = result {
-                let unit_sectors = self.with_view(|view| view.unit_sectors);
-                let columns = RowShape::new(map, unit_sectors).units(&piece[0].columns);
-                if let Some(stripe) = self.read_in_parts(map, &row, &columns).await {
-                    result = self.write_pieces(map, row, piece, vec![(columns, stripe)]).await;
-                }
-            }
-            results.push(result.map_err(Stopped::error));
+            let landed = result.map_err(Stopped::error);
+            results.push(landed.and_then(|landed| self.judge_piece(map, &row, piece, landed)));
         }
         results
     }
 
-    /// Reads, computes and writes, under the round's claim and permit. `known` stands for what the cache
-    /// has.
+    /// Reads, computes and writes, under the round's claim and permit: whole units, as a rule. `known`
+    /// stands for what the cache has.
     async fn write_pieces(
         &self,
         map: &ParityGeometry,
         row: Row,
         pieces: &[Piece],
+        unit: u32,
         known: Taken,
-    ) -> Result<(), Stopped> {
-        let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
+    ) -> Result<Landed, Stopped> {
         let new = pieces.iter().map(|piece| (piece.place, piece.columns.clone()));
         let work = Work { map, row, pieces, cover: Cover::new(new, unit) };
         let columns = &work.cover.columns;
         let mut unread = Unread::default();
-        let worth_keeping = self.is_worth_keeping(&work, unit);
+        let is_whole = unit == RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
+        let worth_keeping = is_whole && self.is_worth_keeping(&work, unit);
         let mut stripes = known;
         if stripes.is_empty() {
             stripes = self.take_stripes(map, row.index(), columns);
@@ -327,7 +347,11 @@ impl ArrayLane {
     }
 
     /// Writes the new bytes to every member that is there, and answers for what failed.
-    async fn write_row(&self, work: &Work<'_>, new_blocks: NewBlocks) -> Result<(), RequestError> {
+    async fn write_row(
+        &self,
+        work: &Work<'_>,
+        new_blocks: NewBlocks,
+    ) -> Result<Landed, RequestError> {
         let fua = work.pieces.iter().any(|piece| piece.fua);
         let mut writes = MemberWrites::new(self, fua);
         let data_count = usize::from(work.map.data_disks());
@@ -344,17 +368,18 @@ impl ArrayLane {
             writes.start(place, slot, sector(&work.cover.columns), whole_buffer(block));
         }
         let Some(mut kept) = kept else {
-            return writes.end(|_, buffer| self.recycle(Some(buffer))).await.map(drop);
+            return writes.end(|_, buffer| self.recycle(Some(buffer))).await;
         };
         let written = writes.end(|place, buffer| match place < data_count {
             true => self.recycle(Some(buffer)),
             false => kept.put(place, buffer),
         });
         // Nothing of a round is cached unless every member has it.
-        if written.await? {
+        let landed = written.await?;
+        if landed == Landed::Whole {
             self.keep_stripes(work, kept);
         }
-        Ok(())
+        Ok(landed)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, MemberWrite, SECTOR_BYTES, source_part};
 use super::claims::Mode;
+use super::member_writes::{Landed, MemberWrites};
 use super::mirror;
 use super::view::WriteMode;
 
@@ -121,7 +122,7 @@ impl ArrayLane {
             let _permit = self.permit(range.clone()).await?;
             let copies = mirror::copies(geometry, region.sector, region.sectors());
             let zeroed = self.zero_pieces(&copies, true).await;
-            self.doubt_if_failed(zeroed, range).await?;
+            self.judge_copies(geometry, zeroed, range).await?;
         }
         Ok(())
     }
@@ -180,28 +181,22 @@ impl ArrayLane {
             .map(|slot| Piece { slot, member_sector: start, sectors: u64::from(chunk) })
             .collect();
         let zeroed = self.zero_pieces(&pieces, discard).await;
-        self.doubt_if_failed(zeroed, range).await
+        let landed = self.doubt_if_failed(zeroed, range).await?;
+        let row = map.row(row);
+        let held = |place| self.holds_columns(map, &row, place, &(0..chunk));
+        match landed == Landed::Listed && !(0..usize::from(map.data_disks())).all(held) {
+            true => Err(RequestError::Lost),
+            false => Ok(()),
+        }
     }
 
-    async fn zero_pieces(&self, pieces: &[Piece], discard: bool) -> Result<(), RequestError> {
-        let view = self.view();
-        let mut ops = Vec::with_capacity(pieces.len());
+    /// Zeroes pieces that belong together on every member that has one.
+    async fn zero_pieces(&self, pieces: &[Piece], discard: bool) -> Result<Landed, RequestError> {
+        let mut writes = MemberWrites::new(self, false);
         for piece in pieces {
-            for member in view.writers(piece.slot) {
-                let (sector, sectors) = (member.data_offset + piece.member_sector, piece.sectors);
-                // A member that came meanwhile may keep what it is told to discard.
-                let op = match discard && view.discard {
-                    true => IoOp::Discard { sector, sectors },
-                    false => IoOp::WriteZeroes { sector, sectors, fua: false },
-                };
-                ops.push(MemberWrite { member: member.id, io: self.member_io(member, op) });
-            }
+            let range = piece.member_sector..piece.member_sector + piece.sectors;
+            writes.start_zeroes(piece.slot, range, discard);
         }
-        let finished = self.finish_writes(ops).await;
-        match self.do_without(&view, &finished.failed).await {
-            _ if finished.no_space => Err(RequestError::NoSpace),
-            true => Ok(()),
-            false => Err(RequestError::Lost),
-        }
+        writes.end(|_, buffer| self.recycle(Some(buffer))).await
     }
 }

@@ -56,6 +56,12 @@ impl Unread {
         self.places.contains(&(place, Cause::Unreadable))
     }
 
+    /// Places with sectors that cannot be read.
+    pub(super) fn unreadable(&self) -> impl Iterator<Item = Place> {
+        let unreadable = self.places.iter().filter(|(_, cause)| *cause == Cause::Unreadable);
+        unreadable.map(|(place, _)| *place)
+    }
+
     /// Of a sync task, which holds no claim while it waits for a member.
     pub(super) fn of_sync() -> Self {
         Self { waiting: Waiting::Never, ..Self::default() }

@@ -170,6 +170,13 @@ impl ArrayView {
         self.member(slot).filter(|member| member.can_read(sector, sectors))
     }
 
+    /// Whether the members in the other slots have all data.
+    pub fn does_without(&self, slot: Slot) -> bool {
+        let whole = |member: &MemberView| member.filled_sectors == u64::MAX;
+        let has_all = |other: Slot| other != slot && self.member(other).is_some_and(whole);
+        self.geometry.max_failures() > 0 && self.geometry.enough(&has_all)
+    }
+
     /// Whether some member is late.
     pub fn any_late(&self) -> bool {
         self.present().any(|(_, member)| member.is_late())
@@ -364,14 +371,15 @@ impl Views {
             .await
     }
 
-    /// Waits until the settled view says so of `member`, or is without it.
+    /// Waits until the settled view says so of `member`, is without it, or is broken.
     pub(crate) async fn settled_with(&self, member: MemberId, says: impl Fn(&MemberView) -> bool) {
         self.moved
             .until(|| {
                 let view = self.current();
                 let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
                 let found = view.devices().find(|other| other.id == member);
-                let done = view.mode == WriteMode::Stopped || found.is_none_or(&says);
+                let over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
+                let done = over || found.is_none_or(&says);
                 (settled && done).then_some(())
             })
             .await;

@@ -230,7 +230,8 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     }
     replacement::fill_slots(&mut members);
     let mut crashed = !clean && model.events > 0 && model.resync_offset_sectors == 0;
-    if degraded > 0 && has_parity {
+    let lists = |member: &Candidate| member.superblock.features.contains(Features::BAD_BLOCKS);
+    if has_parity && (degraded > 0 || options.force && members.iter().any(lists)) {
         // Forced: lost blocks are computed from parity as it is. What parity is left beyond that is
         // still to be made right.
         crashed = false;

@@ -18,6 +18,7 @@ mod listed;
 mod lost;
 mod members;
 mod power;
+mod refused;
 mod replacing;
 mod rough;
 mod rounds;

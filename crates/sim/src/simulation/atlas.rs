@@ -152,8 +152,15 @@ impl Atlas {
         };
         let heirs = status.members.iter().filter(is_heir);
         self.heirs = heirs.map(|member| disk_named(&member.name)).collect();
+        // What its log lists it lacks, though nothing may be wrong with the disk any more.
+        let lists = |member: &&MemberStatus| member.slot.is_some() && member.bad_ranges > 0;
+        let listing = status.members.iter().filter(lists).map(|member| disk_named(&member.name));
+        let listing: BTreeSet<DiskIndex> = listing.collect();
+        for &disk in &listing {
+            self.hurt.entry(disk).or_insert(None);
+        }
         self.hurt.retain(|disk, over_since| {
-            if world.disk(*disk, |disk| disk.faults.any()) {
+            if listing.contains(disk) || world.disk(*disk, |disk| disk.faults.any()) {
                 *over_since = None;
                 return true;
             }

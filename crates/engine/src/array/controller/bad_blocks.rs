@@ -41,9 +41,13 @@ impl Controller {
         self.array.views.settle();
     }
 
-    /// Lists what members could not be made to hold. No lane reads it from there once this is settled.
-    /// A member without a log, or with one that is full, is failed.
-    pub(super) async fn blocks_failed(&mut self, news: &[BlockNews]) {
+    /// Lists what members do not hold. No lane reads it from there once this is settled. A member
+    /// without a log, or with one that is full, is failed; but not where what it cannot read is lost
+    /// anyway, for the rest of it is needed.
+    pub(super) async fn blocks_failed(&mut self, news: &[BlockNews], why: Why) {
+        if news.is_empty() {
+            return;
+        }
         let mut failed = Vec::new();
         for BlockNews { member, ranges } in news {
             let Some(index) = self.index_of(*member) else { continue };
@@ -52,18 +56,23 @@ impl Controller {
             }
             let mut bad = Ranges::clone(&self.members[index].bad);
             ranges.iter().for_each(|range| bad.insert(range));
+            // What is listed and yet refused may not have found room in the log the first time.
+            if bad == *self.members[index].bad && why != Why::Refused {
+                continue;
+            }
             let before = std::mem::replace(&mut self.members[index].bad, Arc::new(bad));
             // Before anyone can hear of it: what is not listed may be read.
             let epoch = self.publish();
             self.array.views.adopted(epoch).await;
             let bad = self.members[index].bad.clone();
-            if self.record_bad_blocks(index, &bad).await.is_err() {
+            let recorded = self.record_bad_blocks(index, &bad).await;
+            if recorded.is_err() && why != Why::Unreadable {
                 self.members[index].bad = before;
                 failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
                 continue;
             }
             // It does its work, and another is to take it over as soon as there is one.
-            self.members[index].wants_replacement = true;
+            self.members[index].wants_replacement |= why == Why::Refused;
         }
         if !failed.is_empty() {
             self.take_out(&failed).await;
@@ -129,6 +138,17 @@ impl Controller {
             self.take_out(&failed).await;
         }
     }
+}
+
+/// Why sectors of a member are listed as bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It did not take them, or took them and cannot read them.
+    Refused,
+    /// It lacks them, and nobody can tell what belongs there: nothing is wrong with the member.
+    Unfilled,
+    /// It cannot read them, and nobody else can answer for them.
+    Unreadable,
 }
 
 /// The log could not be written, or has no room.

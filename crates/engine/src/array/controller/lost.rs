@@ -37,7 +37,9 @@ fn lost_with(view: &ArrayView, slot: Slot, sector: u64) -> Vec<std::ops::Range<u
         Geometry::Parity(map) => {
             let slots = (0..geometry.raid_disks()).map(Slot);
             let lacking: Vec<Slot> = slots.filter(|slot| lacks(*slot, sector)).collect();
-            match lacking.len() > usize::from(map.parity_disks()) {
+            let too_many = lacking.len() > usize::from(map.parity_disks());
+            // Parity that a crash left in doubt makes up for nothing.
+            match too_many || view.doubted.overlaps(&(sector..sector + 1)) {
                 true => lacking.into_iter().filter_map(of).collect(),
                 false => Vec::new(),
             }

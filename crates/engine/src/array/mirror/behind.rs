@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::array_lane::{ArrayLane, byte_range, source_part};
 use super::super::claims::Mode;
-use super::super::member_writes::MemberWrites;
+use super::super::member_writes::{Landed, MemberWrites};
 use super::super::rules::Rule;
 use super::super::view::ArrayView;
 use super::{Copies, Region, copies};
@@ -129,7 +129,7 @@ impl ArrayLane {
         };
         let Some(_counted) = counted else {
             let written = self.write_copies(&all, &from, region.first, fua).await;
-            return answer.give(self.doubt_if_failed(written, range).await);
+            return answer.give(self.judge_copies(&view.geometry, written, range).await);
         };
         let _gauged = self.count_writes(&all);
         let bytes = Rc::new(self.copy_of(&from, &region));
@@ -149,15 +149,16 @@ impl ArrayLane {
         drop(from);
         let landed = first.end(|_, buffer| self.recycle(Some(buffer))).await;
         // Whatever went wrong, nothing is left behind that is not there already.
-        let early = landed == Ok(true);
+        let early = landed == Ok(Landed::Whole);
         if early {
             answer.give(Ok(()));
         }
         // The intent stays until all has landed: a crash may keep it from some of them.
         let _permit = self.array.rules.keep(Rule::IntentStaysForWritesBehind).then_some(permit);
         let rest = rest.end(|_, buffer| self.recycle(Some(buffer))).await;
-        let written = landed.and(rest).map(drop);
-        let written = self.doubt_if_failed(written, range).await;
+        let listed = [landed, rest].contains(&Ok(Landed::Listed));
+        let written = landed.and(rest).map(|last| if listed { Landed::Listed } else { last });
+        let written = self.judge_copies(&view.geometry, written, range).await;
         if !early {
             answer.give(written);
         }

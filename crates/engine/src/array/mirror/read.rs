@@ -6,6 +6,7 @@ use crate::backend::{IoDone, ReadInto};
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::join_all;
 use crate::memory::{Buffer, Sink};
+use crate::ranges::Ranges;
 use crate::request::RequestError;
 
 use super::super::array_lane::{ArrayLane, byte_range, sink_part};
@@ -174,7 +175,10 @@ impl ArrayLane {
                 }
             }
         }
-        let Some(block) = found else { return false };
+        let Some(block) = found else {
+            self.report_lost_copies(&unreadable);
+            return false;
+        };
         self.put(into, out, &block);
         if mode == Mode::Exclusive {
             for piece in &unreadable {
@@ -183,6 +187,18 @@ impl ArrayLane {
         }
         self.recycle(Some(block));
         true
+    }
+
+    /// Has a block listed on the members that could not read their copy of it, since there is no other.
+    pub(in super::super) fn report_lost_copies(&self, unreadable: &[Piece]) {
+        let view = self.view();
+        let block = u64::from(view.block_sectors);
+        for piece in unreadable.iter().filter(|piece| piece.sectors == block) {
+            if let Some(member) = view.member(piece.slot) {
+                let range = Ranges::of(piece.member_sector..piece.member_sector + block);
+                self.array.mailbox.unreadable(member.id, &range);
+            }
+        }
     }
 
     /// Reads one copy if it can be read; with `waits` also one of a member that is late.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn region(columns: std::ops::Range<u32>) -> Region {
+fn region(columns: Range<u32>) -> Region {
     Region { index: 3, columns, first: 10, sector: 1000 }
 }
 

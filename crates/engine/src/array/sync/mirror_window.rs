@@ -127,6 +127,7 @@ pub(super) async fn first_readable(
     trusted: bool,
 ) -> Result<Buffer, WindowError> {
     let mut why = WindowError::Failed;
+    let mut unreadable = Vec::new();
     for piece in pieces {
         match read(port, &piece).await {
             Copied::Block(_, block) => return Ok(block),
@@ -134,10 +135,14 @@ pub(super) async fn first_readable(
             // Users were answered from this copy, and others may differ.
             Copied::Late => return Err(WindowError::Late),
             Copied::None => {}
-            Copied::Unreadable(_) => why = WindowError::Unreadable,
+            Copied::Unreadable(piece) => unreadable.push(piece),
         }
     }
-    Err(why)
+    if unreadable.is_empty() || matches!(why, WindowError::Late) {
+        return Err(why);
+    }
+    port.report_lost_copies(&unreadable);
+    Err(WindowError::Unreadable)
 }
 
 pub(super) async fn read(port: &ArrayLane, piece: &Piece) -> Copied {

@@ -39,6 +39,9 @@ pub(crate) struct Disk {
     pub(crate) grace: u64,
     /// Where `write_error` holds; everywhere without it.
     pub(crate) errors_in: Option<Range<u64>>,
+    /// Writes that touch this sector, or one that is so many further on, or twice as many, are medium
+    /// errors.
+    pub(crate) refuses_every: Option<(u64, u64)>,
     /// `write_error` is over after its first time.
     pub(crate) error_once: bool,
     /// A discard changes nothing.
@@ -170,6 +173,13 @@ impl Disk {
         let sectors = (bytes.len() / SECTOR) as u64;
         self.check_place(sector, bytes.len());
         let here = |range: &Range<u64>| sector < range.end && range.start < sector + sectors;
+        let refuses = |&(first, step): &(u64, u64)| {
+            sector + sectors > first
+                && (sector.max(first) - first).next_multiple_of(step) < sector + sectors - first
+        };
+        if self.refuses_every.as_ref().is_some_and(refuses) {
+            return fails(Some(IoErrorKind::Medium));
+        }
         self.spend(self.write_error.filter(|_| self.errors_in.as_ref().is_none_or(here)))?;
         for sector in sector..sector + sectors {
             let old = || self.bytes[byte(sector)..byte(sector + 1)].to_vec();
