@@ -104,6 +104,8 @@ pub struct RowState {
     pub readable: Places,
     /// Places whose member takes writes.
     pub writable: Places,
+    /// Whether some that cannot be read are only late.
+    pub any_late: bool,
     /// Whether parity agrees with data: false before resync, and after a crash.
     pub parity_trusted: bool,
     /// Whether lost blocks may be computed from parity: also before the first resync, where P, or Q
@@ -126,6 +128,7 @@ impl RowState {
             parity_count,
             readable: all,
             writable: all,
+            any_late: false,
             parity_trusted,
             parity_usable,
         }
@@ -242,8 +245,13 @@ fn reconstruct(row: &RowState, touched: &Touched) -> Option<WritePlan> {
     usable.then_some(WritePlan { method: Method::Reconstruct, reads })
 }
 
-/// Reads every data block that is left, and as much parity as blocks are lost.
+/// Reads every data block that is left, and as much parity as blocks are lost. Where parity is not
+/// trusted it may say of a block what was never there: new parity by that is wrong when the block is
+/// read again, as that of a late member will be.
 fn recover(row: &RowState) -> Option<WritePlan> {
+    if row.any_late && !row.parity_trusted {
+        return None;
+    }
     Some(WritePlan { method: Method::Recover, reads: recover_reads(row)? })
 }
 

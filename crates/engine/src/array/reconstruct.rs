@@ -16,7 +16,7 @@ use super::blocks::Blocks;
 use super::claims::Columns;
 use super::plan::{self, Place, Places, RowState};
 use super::unread::{Cause, Unread};
-use super::view::{ArrayView, MemberView};
+use super::view::{ArrayView, MemberView, WriteMode};
 
 /// Where the place lies: its slot.
 pub(super) fn slot_of(row: &Row, data_count: usize, place: Place) -> Slot {
@@ -43,6 +43,7 @@ pub(super) fn row_state(
         return RowState::whole(data_count, parity_count);
     }
     let (mut readable, mut writable) = (Places::default(), Places::default());
+    let mut any_late = false;
     for place in 0..data_count + parity_count {
         let Some(member) = view.member(slot_of(row, data_count, place)) else { continue };
         writable.insert(place);
@@ -52,11 +53,22 @@ pub(super) fn row_state(
         };
         if there && !unread.has(place) {
             readable.insert(place);
+        } else {
+            any_late |=
+                unread.is_late(place) || !unread.has(place) && member.can_wait_for(start, sectors);
         }
     }
     let parity_trusted = view.trusted(&(start..start + sectors));
     let parity_usable = !view.doubted.overlaps(&(start..start + sectors));
-    RowState { data_count, parity_count, readable, writable, parity_trusted, parity_usable }
+    RowState {
+        data_count,
+        parity_count,
+        readable,
+        writable,
+        any_late,
+        parity_trusted,
+        parity_usable,
+    }
 }
 
 impl ArrayLane {
@@ -150,6 +162,10 @@ impl ArrayLane {
             let Some(reads) = reads else {
                 if unread.wait_for_late() {
                     continue;
+                }
+                // A stopped array waits for nobody, and what it does not wait for is not lost.
+                if self.with_view(|view| view.mode == WriteMode::Stopped) {
+                    return Err(RequestError::Stopped);
                 }
                 self.report_lost(row, &state, columns, unread);
                 return Err(RequestError::Lost);

@@ -45,6 +45,11 @@ impl Unread {
         self.places.iter().any(|(known, _)| *known == place)
     }
 
+    /// Whether the member of `place` has not answered in time.
+    pub(super) fn is_late(&self, place: Place) -> bool {
+        self.places.contains(&(place, Cause::Late))
+    }
+
     /// Whether nothing was missed, and nobody is waited for.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {

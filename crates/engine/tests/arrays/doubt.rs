@@ -1,9 +1,11 @@
 //! What parity can be believed before the first resync, and after a write that ended half-way.
 
+use std::rc::Rc;
+
 use mdspace_engine::array::Action;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
-use mdspace_engine::request::RequestError;
+use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{SyncAction, SyncEnd};
 
 use crate::shapes::{self, DATA_OFFSET, Shape};
@@ -96,5 +98,43 @@ fn a_rebuild_goes_round_a_row_in_doubt() {
         world.disks.reset_counts();
         world.read(2 * row, world.sectors() - 2 * row).unwrap();
         assert!(world.disks.disk(spare).sectors_read() > 0, "{world}");
+    }
+}
+
+/// The disk that a read of eight sectors goes to.
+fn disk_of(world: &mut World, sector: u64) -> usize {
+    world.disks.reset_counts();
+    world.read(sector, 8).unwrap();
+    let disks = 0..usize::from(world.shape().disks);
+    let mut read = disks.filter(|&disk| world.disks.disk(disk).sectors_read() > 0);
+    read.next().expect("one is read")
+}
+
+/// Parity of old bytes says nothing of a member that is late, and comes back with what it really has.
+#[test]
+fn a_write_before_the_first_resync_waits_for_a_late_member_that_it_needs() {
+    for (seed, shape) in (50..).zip(resynced_at_first()) {
+        let mut world = World::created(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.learn();
+        world.write_random(0, 8);
+        // Both have blocks of the first row.
+        let (written, late) = (disk_of(&mut world, 0), disk_of(&mut world, 16));
+        world.set("write_deadline", "0");
+        world.disks.disk(late).hangs_in = Some(0..u64::MAX);
+        let read = world.start_read(16, 8);
+        world.wait_status("a late member", |status| status.members[late].late);
+        let bytes = world.random.bytes(8 * SECTOR);
+        world.remember(0, &bytes);
+        let write = Request::Write { sector: 0, from: Rc::new(bytes), fua: false };
+        let write = world.submit(0, write);
+        world.rounds(2000);
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(late).hangs_in = None;
+        world.end(&write).unwrap();
+        world.end(&read).unwrap();
+        world.fail(written);
+        let bytes = world.read(0, 8).unwrap();
+        world.compare(0, &bytes);
     }
 }

@@ -99,6 +99,7 @@ impl Case {
             parity_count: health.len() - writes.len(),
             readable: with(&|health| health == Health::Good),
             writable: with(&|health| health != Health::Gone),
+            any_late: false,
             parity_trusted: trust == Trust::Full,
             parity_usable: trust != Trust::None,
         };
