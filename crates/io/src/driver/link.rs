@@ -8,6 +8,9 @@
 //! [`Nbd`]. The socket is shut down, and when the kernel has ended both calls on it, everything that
 //! was under way ends as gone.
 
+mod answers;
+mod batch;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -24,24 +27,19 @@ use mdspace_engine::time::Time;
 use crate::errno::io_error;
 use crate::lanes::EventFd;
 use crate::member::{self, Member, Nbd};
-use crate::nbd_wire::{
-    Fields, Put, REQUEST_HEADER_BYTES, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, command,
-};
-use crate::queue::{Call, Token};
+use crate::nbd_wire::{Put, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command};
+use crate::queue::Token;
 
 use super::Driver;
 use super::device::Device;
 use super::ops::Op;
-use super::remote_op::{Next, RemoteOp, Stage};
+use super::remote_op::{RemoteOp, Stage};
 
-/// Requests of one send at most, and bytes after which a send takes no more of them.
-const BATCH_REQUESTS: usize = 256;
-const BATCH_BYTES: usize = 4 << 20;
-/// The system's limit on the pieces of one send.
-const PIECES_MAX: usize = 1024;
+use answers::Answers;
+use batch::Batch;
+
 /// Memory for what arrives, a link.
 const INBOX_BYTES: usize = 256 << 10;
-const ANSWER_HEADER_BYTES: usize = 16;
 
 /// A member's connection on one lane.
 #[derive(Default)]
@@ -74,14 +72,6 @@ struct Connection {
     answers: Answers,
 }
 
-/// How far the stream of answers is.
-#[derive(Default)]
-struct Answers {
-    header: Vec<u8>,
-    /// Whose data come, and how many bytes of them have and are to come.
-    data: Option<(Token, usize, usize)>,
-}
-
 /// A call of a link that the kernel has.
 pub(super) struct WireOp {
     device: Rc<Device>,
@@ -91,16 +81,6 @@ pub(super) struct WireOp {
 enum WireCall {
     Send(Box<Batch>),
     Receive(Box<[u8]>),
-}
-
-/// Requests that go out together.
-struct Batch {
-    tokens: Vec<Token>,
-    headers: Vec<[u8; REQUEST_HEADER_BYTES]>,
-    pieces: Vec<libc::iovec>,
-    /// The first piece of which something is left.
-    at: usize,
-    message: libc::msghdr,
 }
 
 /// The links of a lane that want something.
@@ -269,225 +249,6 @@ impl Driver {
     }
 }
 
-/// Sending.
-impl Driver {
-    /// Sends what is queued, unless a send is under way.
-    fn send(&self, device: &Rc<Device>) {
-        let link = link_of(device);
-        let free = link.connection(|connection| !connection.sending && !connection.ending);
-        if free != Some(true) || link.queued.borrow().is_empty() {
-            return;
-        }
-        let batch = self.batch(link, nbd_of(&device.member));
-        if batch.tokens.is_empty() {
-            return;
-        }
-        let socket = link.connection(|connection| {
-            connection.sending = true;
-            connection.socket.clone()
-        });
-        let socket = socket.expect("seen to be up");
-        let op = WireOp { device: device.clone(), call: WireCall::Send(batch) };
-        let mut ops = self.ops.borrow_mut();
-        let token = ops.add(Op::Wire(op));
-        let Op::Wire(WireOp { call: WireCall::Send(batch), .. }) = ops.at(token) else {
-            unreachable!("just added")
-        };
-        let message = batch.rest();
-        self.queue.borrow_mut().push(token, Call::Send { fd: socket.as_raw_fd(), message });
-    }
-
-    fn batch(&self, link: &Link, nbd: &Nbd) -> Box<Batch> {
-        let mut batch = Batch::new();
-        let mut ops = self.ops.borrow_mut();
-        let mut queued = link.queued.borrow_mut();
-        let mut bytes = 0;
-        while bytes < BATCH_BYTES && batch.tokens.len() < BATCH_REQUESTS {
-            let Some(token) = queued.pop_front() else { break };
-            // One past its deadline is gone.
-            let Some(op) = ops.remote(token.0) else { continue };
-            batch.headers.push(op.header(token, nbd.export));
-            batch.tokens.push(token);
-            bytes += op.answer_bytes();
-        }
-        for (token, header) in batch.tokens.iter().zip(&batch.headers) {
-            let at = header.as_ptr().cast_mut().cast();
-            batch.pieces.push(libc::iovec { iov_base: at, iov_len: header.len() });
-            if let Some(op) = ops.remote(token.0) {
-                op.payload(&mut batch.pieces);
-            }
-        }
-        batch
-    }
-
-    /// Takes the end of a send: its value, or a negative errno.
-    fn sent(&self, lane: &Lane, token: Token, result: i32) {
-        let mut ops = self.ops.borrow_mut();
-        let Op::Wire(WireOp { device, call: WireCall::Send(batch) }) = ops.at(token) else {
-            unreachable!("a send's token")
-        };
-        let device = device.clone();
-        let link = link_of(&device);
-        let ending = link.connection(|connection| connection.ending) == Some(true);
-        let again = matches!(result, n if n == -libc::EINTR || n == -libc::EAGAIN);
-        if !ending && (result > 0 || again) {
-            batch.advance(usize::try_from(result).unwrap_or(0));
-            if batch.at < batch.pieces.len() {
-                let message = batch.rest();
-                let fd = link.connection(|connection| connection.socket.as_raw_fd());
-                let fd = fd.expect("a send under way has its connection");
-                return self.queue.borrow_mut().push(token, Call::Send { fd, message });
-            }
-        }
-        let Op::Wire(WireOp { call: WireCall::Send(batch), .. }) = ops.remove(token) else {
-            unreachable!("a send's token")
-        };
-        let whole = batch.at == batch.pieces.len();
-        let mut answered = Vec::new();
-        for token in &batch.tokens {
-            let Some(op) = ops.remote(token.0).filter(|op| op.stage == Stage::Sending) else {
-                continue;
-            };
-            if whole {
-                op.stage = Stage::Sent;
-                answered.extend(op.early_answer.take().map(|errno| (*token, errno)));
-            }
-        }
-        drop(ops);
-        link.connection(|connection| connection.sending = false);
-        for (token, errno) in answered {
-            self.answer(lane, token, errno);
-        }
-        match whole {
-            true => self.send(&device),
-            false => self.hang_up(lane, &device),
-        }
-    }
-}
-
-/// Receiving.
-impl Driver {
-    fn receive(&self, device: &Rc<Device>, socket: &OwnedFd, mut inbox: Box<[u8]>) {
-        let (to, len) = (inbox.as_mut_ptr(), inbox.len() as u32);
-        let op = WireOp { device: device.clone(), call: WireCall::Receive(inbox) };
-        let token = self.ops.borrow_mut().add(Op::Wire(op));
-        let call = Call::Recv { fd: socket.as_raw_fd(), to, len, flags: 0 };
-        self.queue.borrow_mut().push(token, call);
-    }
-
-    /// Takes the end of a receive: its value, or a negative errno.
-    fn received(&self, lane: &Lane, token: Token, result: i32) {
-        let removed = self.ops.borrow_mut().remove(token);
-        let Op::Wire(WireOp { device, call: WireCall::Receive(inbox) }) = removed else {
-            unreachable!("a receive's token")
-        };
-        let link = link_of(&device);
-        let taken = link.connection(|connection| {
-            connection.receiving = false;
-            let answers = std::mem::take(&mut connection.answers);
-            (!connection.ending).then(|| (connection.socket.clone(), answers))
-        });
-        let Some(Some((socket, mut answers))) = taken else {
-            return self.hang_up(lane, &device);
-        };
-        let again = matches!(result, n if n == -libc::EINTR || n == -libc::EAGAIN);
-        let bytes = usize::try_from(result).unwrap_or(0);
-        let good =
-            again || bytes > 0 && self.take_answers(lane, &device, &mut answers, &inbox[..bytes]);
-        if !good {
-            return self.hang_up(lane, &device);
-        }
-        // What an answer's owner does at once may have hung up.
-        let goes_on = link.connection(|connection| {
-            connection.answers = answers;
-            connection.receiving = !connection.ending;
-            connection.receiving
-        });
-        match goes_on {
-            Some(true) => self.receive(&device, &socket, inbox),
-            _ => self.hang_up(lane, &device),
-        }
-    }
-
-    /// Reads answers. False: the server broke the protocol.
-    fn take_answers(
-        &self,
-        lane: &Lane,
-        device: &Rc<Device>,
-        answers: &mut Answers,
-        mut input: &[u8],
-    ) -> bool {
-        while !input.is_empty() {
-            if let Some((token, at, left)) = answers.data {
-                let (bytes, rest) = input.split_at(left.min(input.len()));
-                input = rest;
-                match self.ops.borrow_mut().remote(token.0) {
-                    Some(op) => op.fill(at, bytes),
-                    None => return false,
-                }
-                let (at, left) = (at + bytes.len(), left - bytes.len());
-                answers.data = (left > 0).then_some((token, at, left));
-                if left == 0 {
-                    self.answer(lane, token, 0);
-                }
-                continue;
-            }
-            let missing = ANSWER_HEADER_BYTES - answers.header.len();
-            let (bytes, rest) = input.split_at(missing.min(input.len()));
-            input = rest;
-            answers.header.extend_from_slice(bytes);
-            if answers.header.len() < ANSWER_HEADER_BYTES {
-                continue;
-            }
-            let header = std::mem::take(&mut answers.header);
-            match self.begin_answer(device, &header) {
-                None => return false,
-                Some((token, 0, errno)) => self.answer(lane, token, errno),
-                Some((token, bytes, _)) => answers.data = Some((token, 0, bytes)),
-            }
-        }
-        true
-    }
-
-    /// Whom an answer is for, how many bytes follow, and its error. None: it is for nobody.
-    fn begin_answer(&self, device: &Rc<Device>, header: &[u8]) -> Option<(Token, usize, u32)> {
-        let mut fields = Fields(header);
-        if fields.u32()? != SIMPLE_REPLY_MAGIC {
-            return None;
-        }
-        let (errno, cookie) = (fields.u32()?, fields.u64()?);
-        let mut ops = self.ops.borrow_mut();
-        let op = ops.remote(cookie)?;
-        let asked = op.stage != Stage::Queued && op.early_answer.is_none();
-        if !asked || !Rc::ptr_eq(&op.device, device) {
-            return None;
-        }
-        Some((Token(cookie), if errno == 0 { op.answer_bytes() } else { 0 }, errno))
-    }
-
-    fn answer(&self, lane: &Lane, token: Token, errno: u32) {
-        let mut ops = self.ops.borrow_mut();
-        let op = ops.remote(token.0).expect("seen to wait for its answer");
-        if op.stage == Stage::Sending && op.writes() {
-            // A server that answers before it has all: the kernel still reads the memory.
-            op.early_answer = Some(errno);
-            return;
-        }
-        match op.absorb(errno) {
-            Next::Again => {
-                let device = op.device.clone();
-                drop(ops);
-                link_of(&device).queued.borrow_mut().push_back(token);
-                self.list(&device);
-            }
-            Next::End(result) => {
-                drop(ops);
-                self.end_remote(lane, token, result);
-            }
-        }
-    }
-}
-
 /// Ending.
 impl Driver {
     /// Takes the end of a link's call.
@@ -595,38 +356,6 @@ impl WireOp {
             // SAFETY: no pointer is passed.
             unsafe { libc::shutdown(connection.socket.as_raw_fd(), libc::SHUT_RDWR) };
         });
-    }
-}
-
-impl Batch {
-    fn new() -> Box<Self> {
-        // SAFETY: all zeroes is an empty message header.
-        let message = unsafe { std::mem::zeroed() };
-        let (tokens, headers, pieces) = (Vec::new(), Vec::new(), Vec::new());
-        Box::new(Self { tokens, headers, pieces, at: 0, message })
-    }
-
-    /// The header of what is left; valid while `self` rests in its box unchanged.
-    fn rest(&mut self) -> *const libc::msghdr {
-        let rest = &mut self.pieces[self.at..];
-        self.message.msg_iov = rest.as_mut_ptr();
-        self.message.msg_iovlen = rest.len().min(PIECES_MAX) as _;
-        &raw const self.message
-    }
-
-    /// Takes note of bytes that have gone.
-    fn advance(&mut self, mut bytes: usize) {
-        while let Some(piece) = self.pieces.get_mut(self.at) {
-            if bytes < piece.iov_len {
-                // SAFETY: within the piece.
-                piece.iov_base = unsafe { piece.iov_base.cast::<u8>().add(bytes) }.cast();
-                piece.iov_len -= bytes;
-                return;
-            }
-            bytes -= piece.iov_len;
-            self.at += 1;
-        }
-        assert!(bytes == 0, "the kernel sends no more than it was given");
     }
 }
 
