@@ -2,7 +2,8 @@
 //!
 //! What is in flight is speed times response. As long as more in flight brings more speed, members
 //! were idle in between; where it only brings longer responses, it waits in their queues, and before
-//! whatever users ask of them.
+//! whatever users ask of them. Now and then it tries more, and less: a measurement that something else
+//! has spoiled must not decide for good.
 
 use std::time::Duration;
 
@@ -21,12 +22,12 @@ const MOST: u64 = 64;
 
 /// Twice as much in flight is worth it for so much more speed; half of it is enough for so much of it.
 const WORTH: f64 = 1.15;
-const ENOUGH: f64 = 0.95;
+const ENOUGH: f64 = 0.98;
 
 /// Responses that are so much longer, without more speed, are too long.
 const TOO_LONG: f64 = 2.0;
 
-/// Least time of one measurement, and measurements before more is tried again.
+/// Least time of one measurement, and measurements before something is tried again.
 const EPOCH: Duration = Duration::from_millis(4);
 const REST: u32 = 32;
 
@@ -36,6 +37,8 @@ pub(super) struct Depth {
     epoch: Epoch,
     /// What is being tried, and what the depth before it brought.
     trial: Option<(Trial, Measured)>,
+    /// What is tried next.
+    next: Trial,
     /// What it brought when it was settled.
     settled: Option<Measured>,
     /// The last response was too long: half of it was perhaps from before whatever changed.
@@ -48,6 +51,15 @@ pub(super) struct Depth {
 enum Trial {
     Twice,
     Half,
+}
+
+impl Trial {
+    fn other(self) -> Self {
+        match self {
+            Self::Twice => Self::Half,
+            Self::Half => Self::Twice,
+        }
+    }
 }
 
 /// What ended since some time.
@@ -70,7 +82,8 @@ struct Measured {
 impl Default for Depth {
     fn default() -> Self {
         let epoch = Epoch::after(0);
-        Self { pieces: FIRST, epoch, trial: None, settled: None, slow: false, rest: 0 }
+        let (trial, settled, next) = (None, None, Trial::Twice);
+        Self { pieces: FIRST, epoch, trial, next, settled, slow: false, rest: 0 }
     }
 }
 
@@ -113,7 +126,11 @@ impl Depth {
                 }
             }
             (None, _) if self.rest > 0 => self.rest -= 1,
-            (None, _) => self.begin(Trial::Twice, measured),
+            (None, _) => {
+                let next = self.next;
+                self.next = next.other();
+                self.begin(next, measured);
+            }
         }
     }
 

@@ -72,6 +72,17 @@ fn it_shrinks_when_responses_grow_and_speed_does_not() {
 }
 
 #[test]
+fn what_a_spoiled_measurement_has_deepened_does_not_stay() {
+    for (side_by_side, most) in [(4, 8), (64, MOST)] {
+        let mut members = Members::new(side_by_side, PIECE_TAKES);
+        let mut depth = Depth { pieces: MOST, rest: REST, ..Depth::default() };
+        members.run(&mut depth, 30 * MOMENT);
+        let found = depth.pieces();
+        assert!(found >= side_by_side && found <= most, "{found} for {side_by_side}");
+    }
+}
+
+#[test]
 fn nothing_is_learned_on_a_clock_that_stands() {
     let mut depth = Depth::default();
     (0..10_000).for_each(|_| depth.ended(Time::from_nanos(1), PIECE_SECTORS, Duration::ZERO));
