@@ -98,6 +98,14 @@ impl Users {
         (0..requests).for_each(|_| seat.sketch.note(took));
     }
 
+    /// As if slow requests had taken so long in a second without a sync task.
+    #[cfg(test)]
+    pub(super) fn pretend_undisturbed(&self, took: Duration) {
+        let (when, noted) = &self.seats[0].notes.0[0];
+        noted.store(took.as_nanos() as u64, Ordering::Relaxed);
+        when.store(1, Ordering::Relaxed);
+    }
+
     /// Says whether a sync task runs: more requests are timed then, and none of them counts as undisturbed.
     pub(super) fn watch(&self, watched: bool) {
         self.watched.store(watched, Ordering::Relaxed);

@@ -37,10 +37,11 @@ const FIRST_FASTER: f64 = 2.0;
 /// Below this part of what is allowed there is room for more.
 const ROOM: f64 = 0.85;
 
-/// How long the task pauses to find out how users fare without it; and how often at most it does so
-/// again, when it can go no slower and they are slow all the same: they may ask something else by now.
+/// How long the task pauses to find out how users fare without it, and how long it believes that. It
+/// also pauses when it can go no slower and they are slow all the same: they may ask something else by
+/// now, or something else keeps them.
 const PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_AGAIN: Duration = Duration::from_secs(60);
+const BELIEVED: Duration = Duration::from_secs(60);
 
 /// What one task knows of its users.
 pub(super) struct Courtesy {
@@ -55,6 +56,7 @@ pub(super) struct Courtesy {
     /// How long slow requests take without the task.
     usual: Option<Duration>,
     pausing: bool,
+    /// When it paused last.
     paused: Option<Time>,
     period: Period,
     /// What the task did in the last period, in KiB/s.
@@ -147,10 +149,9 @@ impl Courtesy {
         }
         // Users first: it begins as slowly as it may.
         self.allowed = self.allowed.or(Some(settings.sync_speed_min().into()));
+        self.usual = self.usual.or_else(|| users.undisturbed());
         if self.usual.is_none() {
-            self.usual = users.undisturbed();
-            self.paused = Some(now);
-            self.pausing = self.usual.is_none();
+            self.pause(now);
         }
     }
 
@@ -198,17 +199,18 @@ impl Courtesy {
 
     /// Follows what slow requests took in a period.
     fn follow(&mut self, now: Time, settings: &Settings, target: f64, slow: Option<Duration>) {
-        let Some(usual) = self.usual else { return self.pause(now) };
+        let outdated = self.paused.is_some_and(|paused| now.since(paused) >= BELIEVED);
+        let Some(usual) = self.usual.filter(|_| !outdated) else { return self.pause(now) };
         let least = f64::from(settings.sync_speed_min());
         let allowed = self.allowed.unwrap_or(self.speed).max(least);
         let most = usual.mul_f64(target);
         let slow = slow.unwrap_or(Duration::ZERO);
         if slow > most {
-            let again = self.paused.is_none_or(|paused| now.since(paused) >= PAUSE_AGAIN);
-            if allowed <= least && again {
+            // What was in flight before users came makes the first period slow: that is no doubt yet.
+            let again = std::mem::replace(&mut self.was_too_fast, true);
+            if allowed <= least && again && self.paused.is_none() {
                 return self.pause(now);
             }
-            self.was_too_fast = true;
             self.allowed = Some((allowed.min(self.speed.max(least)) * SLOWER).max(least));
         } else if slow < most.mul_f64(ROOM) {
             let faster = if self.was_too_fast { FASTER } else { FIRST_FASTER };

@@ -85,6 +85,47 @@ fn it_is_never_slower_than_the_least_speed_but_where_it_looks_how_users_fare() {
 }
 
 #[test]
+fn what_something_else_slows_down_is_not_laid_to_the_task() {
+    let by_itself = |_: f64| 5000.0;
+    let by_the_task = |speed: f64| if speed > 0.0 { 5000.0 } else { 100.0 };
+    let mut speeds = Vec::new();
+    for slow in [&by_itself as &dyn Fn(f64) -> f64, &by_the_task] {
+        let mut scene = Scene::new(&[]);
+        scene.users.pretend_undisturbed(Duration::from_micros(100));
+        scene.run(SECOND, None);
+        // It goes as slowly as it may, sees that this helps nobody, and pauses.
+        scene.run(4 * SECOND, Some(slow));
+        speeds.push(scene.run(SECOND, Some(slow)));
+    }
+    assert!(speeds[0] > 0.9 * MEMBERS && speeds[1] < 60_000.0, "{speeds:?}");
+}
+
+#[test]
+fn what_was_in_flight_when_users_came_is_no_reason_to_pause() {
+    for (slow_moment, pauses) in [(110, false), (300, true)] {
+        let mut scene = Scene::new(&[]);
+        scene.users.pretend_undisturbed(Duration::from_micros(100));
+        scene.run(SECOND, None);
+        scene.run(Duration::from_millis(slow_moment), Some(&|_| 5000.0));
+        assert_eq!(scene.courtesy.allowed_kib_s() == Some(0.0), pauses, "after {slow_moment} ms");
+    }
+}
+
+#[test]
+fn what_it_learned_by_pausing_it_believes_for_a_minute() {
+    let mut scene = Scene::new(&[]);
+    scene.run(SECOND, None);
+    scene.run(5 * SECOND, Some(&|_| 5000.0));
+    assert!(
+        scene.run(50 * SECOND, Some(&shared)) > 0.9 * MEMBERS,
+        "it believes that they are slow"
+    );
+    scene.run(20 * SECOND, Some(&shared));
+    let speed = scene.run(10 * SECOND, Some(&shared));
+    assert!(speed > 100_000.0 && speed < 256_000.0, "{speed}");
+}
+
+#[test]
 fn nobody_knows_how_users_fare_before_it_has_paused_for_a_second() {
     let mut scene = Scene::new(&[]);
     scene.run(SECOND, None);
