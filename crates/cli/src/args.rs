@@ -16,7 +16,7 @@ mod span;
 
 pub(crate) use bench::{
     BenchArgs, BenchLimitsArgs, BenchPeersArgs, BenchPublishedArgs, BenchRebuildArgs, BenchRunArgs,
-    BenchVerb,
+    BenchVerb, RebuildTable,
 };
 pub(crate) use create::{AssembleArgs, CreateArgs};
 pub(crate) use member::MemberSpec;

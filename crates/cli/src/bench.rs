@@ -2,6 +2,7 @@
 
 mod bed;
 mod figures;
+mod guest;
 mod limits;
 mod load;
 mod machine;

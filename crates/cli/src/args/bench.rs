@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use mdspace_format::Level;
 
 use crate::bench::Pattern;
@@ -177,12 +177,24 @@ pub(crate) struct BenchPeersArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchRebuildArgs {
+    /// Only this table.
+    #[arg(long)]
+    pub(crate) table: Option<RebuildTable>,
     /// Fewer and shorter repetitions.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A table of `bench rebuild`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RebuildTable {
+    /// Checks and rebuilds with nobody else there.
+    Alone,
+    /// Users beside a rebuild.
+    Users,
 }
 
 /// fio's block size: a bare number is bytes.

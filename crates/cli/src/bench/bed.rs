@@ -155,6 +155,25 @@ impl Bed {
         self.order(Action::Add { member, info, only_back: false }).map(drop)
     }
 
+    /// How long the lane of sync tasks has waited for a CPU, ever.
+    pub(super) fn run_delay(&self) -> Result<Duration, Failure> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.array.run_on(LaneId(0), move |_, _, _| {
+            // The caller waits below: it is there to hear.
+            let _ = sender.send(machine::run_delay());
+        });
+        receiver.recv().map_err(|error| failed("ask a lane for its times", error))
+    }
+
+    /// Of this time, in which it had to wait so long, what counts: members in memory did nothing
+    /// meanwhile.
+    pub(super) fn counted(&self, whole: Duration, delayed: Duration) -> Duration {
+        match self.modelled {
+            true => whole,
+            false => whole.saturating_sub(delayed),
+        }
+    }
+
     pub(super) fn fail_members(&self, slots: &[usize]) -> Result<(), Failure> {
         for slot in slots {
             let member = *self

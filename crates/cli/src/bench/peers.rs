@@ -3,7 +3,7 @@
 //! The guest's members are `brd` ramdisks, its load is fio's io_uring engine in batches (libaio for
 //! dm-multipath, which it serves better), straight to the block device. Each side is compared with its own raw member first.
 
-mod guest;
+mod script;
 
 use std::fmt::Write;
 
@@ -16,6 +16,7 @@ use crate::output;
 use super::REPETITIONS;
 use super::bed::Bed;
 use super::figures::Ratio;
+use super::guest::{CAVEAT, Guest, MEMBER_MIB, Printed};
 use super::machine;
 use super::measure::Outcome;
 use super::paths_bed::PathsBed;
@@ -23,13 +24,7 @@ use super::sync::Task;
 use super::table::{count, range};
 use super::workload::{Subject, parse};
 
-use guest::{Guest, Printed};
-
-/// What stands beside every ratio.
-const CAVEAT: &str = "User-Mode Linux gives md one CPU, no SIMD parity and dear system calls";
-
-/// Members on both sides.
-const MEMBER_MIB: u32 = 64;
+use script::script;
 
 /// An array and the loads on it, in the words of `bench run`.
 struct Shape {
@@ -136,7 +131,8 @@ struct SyncRow {
 /// Measures md in a guest, then ours, and prints both.
 pub(crate) fn peers(args: &BenchPeersArgs) -> Result<(), Failure> {
     let repetitions = if args.quick { 3 } else { 5 };
-    let theirs = Guest::find()?.measure(repetitions, if args.quick { 0.5 } else { 1.0 })?;
+    let seconds = if args.quick { 0.5 } else { 1.0 };
+    let theirs = Guest::find()?.run(&script(), repetitions, seconds)?;
     let runtime = if args.quick { 0.5 } else { 2.0 };
     let mut rows = Vec::new();
     for shape in &SHAPES {
@@ -162,7 +158,7 @@ pub(crate) fn peers(args: &BenchPeersArgs) -> Result<(), Failure> {
     for task in Task::ALL {
         let name = task.word();
         let words = format!("--level=6 --raid-devices=6 --chunk=512K --member=ram:{MEMBER_MIB}M");
-        let ours_mib_s = Ratio::of(task.measure(&words, REPETITIONS)?);
+        let ours_mib_s = task.measure(&words, REPETITIONS)?.mib_s;
         let md_mib_s = Ratio::of(theirs.sync(name)?);
         let ours_over_md = ours_mib_s.median / md_mib_s.median;
         syncs.push(SyncRow { name, ours_mib_s, md_mib_s, ours_over_md });

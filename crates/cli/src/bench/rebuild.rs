@@ -2,16 +2,21 @@
 
 mod alone;
 mod beside;
+mod md;
 mod text;
+
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::args::BenchRebuildArgs;
+use crate::args::{BenchRebuildArgs, RebuildTable};
 use crate::failure::Failure;
 use crate::output;
 
 use super::figures::Ratio;
 use super::{REPETITIONS, machine};
+
+use md::Md;
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
@@ -19,8 +24,9 @@ struct Report {
     schema: u32,
     machine: String,
     alone: Vec<Alone>,
-    /// The load of users in the table.
-    users: String,
+    /// Why nothing of Linux md stands beside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_md: Option<String>,
     beside: Vec<Beside>,
 }
 
@@ -37,12 +43,18 @@ struct Alone {
     /// What bounds it, in the same unit: bare copies and parity, or the members.
     bound_gib_s: Option<f64>,
     part: Option<f64>,
+    /// The part of the time in which the lane had the CPU that it wanted.
+    cpu_share: f64,
+    /// Of one member of Linux md's, under User-Mode Linux.
+    md_mib_s: Option<Ratio>,
 }
 
 /// Users and a rebuild of the same members.
 #[derive(Debug, Serialize)]
 struct Beside {
-    member: String,
+    member: &'static str,
+    /// What they do, in the words of `bench run`.
+    users: &'static str,
     /// The rebuild with no users.
     rebuild_alone_mib_s: f64,
     rows: Vec<Row>,
@@ -62,19 +74,24 @@ struct Row {
     /// None without one.
     rebuild_mib_s: Option<f64>,
     rebuild_part: Option<f64>,
+    /// The part of the time in which the lane had the CPU that it wanted.
+    cpu_share: f64,
 }
 
 /// Measures and prints.
 pub(crate) fn rebuild(args: &BenchRebuildArgs) -> Result<(), Failure> {
     let repetitions = if args.quick { 3 } else { REPETITIONS };
-    let alone = alone::measure(repetitions)?;
-    let beside = beside::measure(if args.quick { 1.0 } else { 5.0 })?;
+    let runtime = Duration::from_secs(if args.quick { 1 } else { 5 });
+    let wanted = |table| args.table.is_none_or(|only| only == table);
+    let md = wanted(RebuildTable::Alone).then(|| Md::measure(if args.quick { 1 } else { 3 }));
+    let alone = md.as_ref().map(|md| alone::measure(repetitions, md));
+    let beside = wanted(RebuildTable::Users).then(|| beside::measure(runtime));
     let report = Report {
         schema: 1,
         machine: machine::describe(),
-        alone,
-        users: beside::USERS.to_owned(),
-        beside,
+        alone: alone.transpose()?.unwrap_or_default(),
+        no_md: md.and_then(|md| md.why_not()),
+        beside: beside.transpose()?.unwrap_or_default(),
     };
     match args.json {
         true => output::print_json(&report),

@@ -5,6 +5,7 @@ use std::time::Instant;
 use mdspace_engine::array::Action;
 
 use super::bed::Bed;
+use super::figures::Ratio;
 use super::workload::{Subject, parse};
 use crate::failure::Failure;
 
@@ -13,6 +14,15 @@ use crate::failure::Failure;
 pub(super) enum Task {
     Check,
     Rebuild,
+}
+
+/// How fast it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speed {
+    /// Of one member.
+    pub(super) mib_s: Ratio,
+    /// The least part of the time in which the lane had the CPU that it wanted.
+    pub(super) cpu_share: f64,
 }
 
 /// The slot that is rebuilt.
@@ -28,8 +38,8 @@ impl Task {
         }
     }
 
-    /// MiB/s of one member of the array that `bench run` makes of these words, so many times.
-    pub(super) fn measure(self, words: &str, repetitions: usize) -> Result<Vec<f64>, Failure> {
+    /// On the array that `bench run` makes of these words, so many times.
+    pub(super) fn measure(self, words: &str, repetitions: usize) -> Result<Speed, Failure> {
         let args = parse(words);
         let member = args.member[0].clone();
         // What a model does not keep need not be written.
@@ -38,20 +48,22 @@ impl Task {
             false => Bed::ready(&args)?,
         };
         let mib = bed.status()?.member_sectors as f64 / 2048.0;
-        let mut rates = Vec::new();
+        let (mut rates, mut cpu_share) = (Vec::new(), 1.0_f64);
         for _ in 0..repetitions {
             if self == Self::Rebuild {
                 bed.lose_member(LOST)?;
             }
-            let began = Instant::now();
+            let (began, delayed) = (Instant::now(), bed.run_delay()?);
             match self {
                 Self::Check => bed.order(Action::Check).map(drop)?,
                 Self::Rebuild => bed.add_member(LOST, &member)?,
             }
             bed.wait_for_sync()?;
-            rates.push(mib / began.elapsed().as_secs_f64());
+            let (whole, delayed) = (began.elapsed(), bed.run_delay()?.saturating_sub(delayed));
+            rates.push(mib / bed.counted(whole, delayed).as_secs_f64());
+            cpu_share = cpu_share.min(1.0 - delayed.as_secs_f64() / whole.as_secs_f64());
         }
         bed.stop()?;
-        Ok(rates)
+        Ok(Speed { mib_s: Ratio::of(rates), cpu_share })
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn limits(machine: &str, rows: &[Row]) -> String {
 const CPU_NOTE: &str = "CPU: the part of the time in which the threads had the CPU that they wanted; \
 the rest is not counted.\n";
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 

@@ -13,12 +13,16 @@ use crate::failure::Failure;
 
 use super::{Beside, Row};
 
-/// What users do, in the words of `bench run`.
-pub(super) const USERS: &str = "--rw=randrw --rwmixread=70 --bs=4k --iodepth=8";
-
 const ARRAY: &str = "--level=6 --raid-devices=6 --chunk=512K";
 
-const MEMBERS: [&str; 2] = ["null:nvme?size=8G", "ram:256M"];
+/// Members, and what users do in the words of `bench run`. A lane bears some 60 requests at once on the
+/// modelled drives before it lacks the CPU, and as many as there are in memory: there all that a rebuild
+/// does it takes from users.
+const LOADS: [(&str, &str); 3] = [
+    ("null:nvme?size=8G", "--rw=randrw --rwmixread=70 --bs=4k --iodepth=8"),
+    ("null:nvme?size=8G", "--rw=randrw --rwmixread=70 --bs=4k --iodepth=32"),
+    ("ram:256M", "--rw=randrw --rwmixread=70 --bs=4k --iodepth=8"),
+];
 
 /// How the members are shared.
 struct Mode {
@@ -35,23 +39,22 @@ const MODES: [Mode; 3] = [
 ];
 
 /// Before anything counts: users are known by then, and the pace is found.
-const WARM: Duration = Duration::from_millis(2500);
+const WARM: Duration = Duration::from_secs(2);
 
 /// Between two looks at the rebuild: each is a little work of the lane.
 const LOOK: Duration = Duration::from_millis(5);
 
-pub(super) fn measure(runtime: f64) -> Result<Vec<Beside>, Failure> {
-    let runtime = Duration::from_secs_f64(runtime);
-    MEMBERS.iter().map(|member| beside(member, runtime)).collect()
+pub(super) fn measure(runtime: Duration) -> Result<Vec<Beside>, Failure> {
+    LOADS.iter().map(|(member, users)| beside(member, users, runtime)).collect()
 }
 
-fn beside(member: &str, runtime: Duration) -> Result<Beside, Failure> {
-    let args = parse(&format!("{ARRAY} --member={member} {USERS}"));
+fn beside(member: &'static str, users: &'static str, runtime: Duration) -> Result<Beside, Failure> {
+    let args = parse(&format!("{ARRAY} --member={member} {users}"));
     let bed = Bed::new(&args)?;
     if member.starts_with("ram:") {
         bed.fill()?;
     }
-    let mut stage = Stage { bed, args, member: member.to_owned() };
+    let mut stage = Stage { bed, args, member };
     stage.bed.order(Action::Freeze)?;
     stage.bed.lose_member(LOST)?;
     stage.users(WARM);
@@ -69,7 +72,7 @@ fn beside(member: &str, runtime: Duration) -> Result<Beside, Failure> {
         rows.push(row(&mode, found, &alone, Some((mib_s, mib_s / rebuild_alone_mib_s))));
     }
     stage.bed.stop()?;
-    Ok(Beside { member: member.to_owned(), rebuild_alone_mib_s, rows })
+    Ok(Beside { member, users, rebuild_alone_mib_s, rows })
 }
 
 fn row(mode: &Mode, mut found: Outcome, alone: &Outcome, rebuild: Option<(f64, f64)>) -> Row {
@@ -84,6 +87,7 @@ fn row(mode: &Mode, mut found: Outcome, alone: &Outcome, rebuild: Option<(f64, f
         p99_times: p99(&mut found) / p99(&mut alone.clone()),
         rebuild_mib_s: rebuild.map(|(mib_s, _)| mib_s),
         rebuild_part: rebuild.map(|(_, part)| part),
+        cpu_share: found.cpu_share(),
     }
 }
 
@@ -91,7 +95,7 @@ fn row(mode: &Mode, mut found: Outcome, alone: &Outcome, rebuild: Option<(f64, f
 struct Stage {
     bed: Bed,
     args: BenchRunArgs,
-    member: String,
+    member: &'static str,
 }
 
 impl Stage {
@@ -115,27 +119,32 @@ impl Stage {
         self.rebuild_while(|_| began.elapsed() < span)
     }
 
-    /// Rebuilds the member, again whenever it is whole; gives MiB/s.
+    /// Rebuilds the member, again whenever it is whole; gives MiB/s while it is under way.
     fn rebuild_while(&mut self, mut goes_on: impl FnMut(&Bed) -> bool) -> Result<f64, Failure> {
-        let (began, mut sectors) = (Instant::now(), 0);
-        let mut known = self.bed.status()?.sync.completed_sectors;
+        let (mut sectors, mut ran) = (0, Duration::ZERO);
+        // When it was seen under way, and how far.
+        let mut seen: Option<(Instant, Duration, u64)> = None;
         while goes_on(&self.bed) {
             std::thread::sleep(LOOK);
-            let status = self.bed.status()?;
+            let (now, delayed, status) =
+                (Instant::now(), self.bed.run_delay()?, self.bed.status()?);
             if status.sync.action.runs() {
-                sectors += status.sync.completed_sectors.saturating_sub(known);
-                known = status.sync.completed_sectors;
+                let done = status.sync.completed_sectors;
+                if let Some((when, delayed_then, before)) = seen.replace((now, delayed, done)) {
+                    sectors += done.saturating_sub(before);
+                    ran += self.bed.counted(now - when, delayed - delayed_then);
+                }
             } else if status.degraded() == 0 {
-                sectors += status.member_sectors.saturating_sub(known);
+                seen = None;
                 self.bed.lose_member(LOST)?;
-                known = self.begin_rebuild()?;
+                self.begin_rebuild()?;
             }
         }
-        Ok(sectors as f64 / 2048.0 / began.elapsed().as_secs_f64())
+        Ok(sectors as f64 / 2048.0 / ran.as_secs_f64().max(1e-9))
     }
 
-    /// Gives the lost slot a new member; gives the sectors rebuilt so far: none.
-    fn begin_rebuild(&mut self) -> Result<u64, Failure> {
-        self.bed.add_member(LOST, &self.member).map(|()| 0)
+    /// Gives the lost slot a new member.
+    fn begin_rebuild(&mut self) -> Result<(), Failure> {
+        self.bed.add_member(LOST, self.member)
     }
 }

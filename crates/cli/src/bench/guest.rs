@@ -1,4 +1,4 @@
-//! Linux md in a guest: the script that measures it, and what it printed.
+//! Linux md in a guest: what boots it, the functions that measure it, and what they printed.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,19 @@ use std::process::{Command, Stdio};
 use crate::doctor::find_program;
 use crate::failure::Failure;
 
-use super::{Load, MEMBER_MIB, RANDOM_READ, SELECTORS, SHAPES, Shape, multipath_name};
-use crate::bench::workload::parse;
+/// What stands beside every figure of md's.
+pub(super) const CAVEAT: &str =
+    "User-Mode Linux gives md one CPU, no SIMD parity and dear system calls";
+
+/// Each of md's members, in MiB.
+pub(super) const MEMBER_MIB: u32 = 64;
 
 /// Boots User-Mode Linux for a script.
 const RUN_IN_UML: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/run-in-uml.sh"));
 
-/// Functions of the script.
-const FUNCTIONS: &str = include_str!("guest.sh");
+/// What scripts call.
+const FUNCTIONS: &str = include_str!("guest/functions.sh");
 
 /// Memory beside the members.
 const GUEST_MIB: u32 = 384;
@@ -47,16 +51,26 @@ impl Guest {
         ))
     }
 
-    /// Boots, measures everything, and ends.
-    pub(super) fn measure(&self, repetitions: u32, seconds: f64) -> Result<Printed, Failure> {
+    /// Boots, runs a script of these functions, and ends. Each load has so many repetitions of so many
+    /// seconds.
+    pub(super) fn run(
+        &self,
+        script: &str,
+        repetitions: u32,
+        seconds: f64,
+    ) -> Result<Printed, Failure> {
         let failed =
             |why: String| Failure::new("cannot measure Linux md", why, "see what the guest said");
         let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-        let (boot, script) = (folder.path().join("run-in-uml.sh"), folder.path().join("script"));
+        let (boot, file) = (folder.path().join("run-in-uml.sh"), folder.path().join("script"));
+        let millis = (seconds * 1000.0) as u32;
+        let script = format!(
+            "MEMBER_MIB={MEMBER_MIB} REPETITIONS={repetitions} SECONDS_EACH={millis}ms\n{FUNCTIONS}\n{script}"
+        );
         std::fs::write(&boot, RUN_IN_UML)
-            .and_then(|()| std::fs::write(&script, script_text(repetitions, seconds)))
+            .and_then(|()| std::fs::write(&file, script))
             .map_err(|error| failed(error.to_string()))?;
-        let output = self.command(&boot, &script).output();
+        let output = self.command(&boot, &file).output();
         let output = output.map_err(|error| failed(error.to_string()))?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.success() {
@@ -78,37 +92,6 @@ impl Guest {
         }
         command
     }
-}
-
-fn script_text(repetitions: u32, seconds: f64) -> String {
-    let millis = (seconds * 1000.0) as u32;
-    let shapes: String = SHAPES.iter().map(shape_text).collect();
-    let paths = SELECTORS.map(|selector| {
-        format!("multipath {selector} '{}' {RANDOM_READ}\n", multipath_name(selector))
-    });
-    format!(
-        "MEMBER_MIB={MEMBER_MIB} REPETITIONS={repetitions} SECONDS_EACH={millis}ms\n{FUNCTIONS}\n{}{shapes}",
-        paths.concat()
-    )
-}
-
-/// One array's part of the script: healthy loads, a check, degraded loads, a rebuild.
-fn shape_text(shape: &Shape) -> String {
-    let args = parse(shape.array);
-    let chunk = if args.level.has_chunks() { "512" } else { "" };
-    let mut text = format!("array {} {} {chunk}\n", args.level.number(), args.raid_devices);
-    let load = |load: &Load| format!("load '{}, {}' {}\n", shape.name, load.name, load.words);
-    let (healthy, degraded): (Vec<&Load>, Vec<&Load>) =
-        shape.loads.iter().partition(|load| load.lost.is_empty());
-    text.extend(healthy.into_iter().map(load));
-    if !degraded.is_empty() {
-        text += &"sync_speed check check\n".repeat(3);
-        text += "lose /dev/ram1\n";
-        text.extend(degraded.into_iter().map(load));
-        text += "remove /dev/ram1; sync_speed rebuild back /dev/ram1\n";
-        text += "lose /dev/ram1; remove /dev/ram1; sync_speed rebuild back /dev/ram1\n";
-    }
-    text + "gone\n"
 }
 
 /// What the guest printed.
