@@ -12,6 +12,7 @@ mod kernel_side;
 mod liars;
 mod our_side;
 mod replacing;
+mod returning;
 mod states;
 mod stress;
 

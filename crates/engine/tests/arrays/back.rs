@@ -5,7 +5,7 @@ use mdspace_engine::assembly::Options;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::MemberState;
 
-use crate::shapes::{self, MEMBER_SECTORS};
+use crate::shapes::{self, MEMBER_SECTORS, Shape};
 use crate::world::{Setup, World};
 
 /// It was assembled alone and written to: the others' bits do not know of that.
@@ -90,5 +90,35 @@ fn discards_end_where_a_new_member_keeps_what_it_is_told_to_discard() {
         world.fail(1);
         let before = world.read(0, all).unwrap();
         assert!(before.iter().any(|byte| *byte != 0), "nothing was discarded ({world})");
+    }
+}
+
+/// Two members are out, one after the other; another disk takes one of their places, and while it is
+/// filled one of the two comes back with what is old by now.
+#[test]
+fn a_stale_member_that_returns_during_the_rebuild_of_another_is_never_read_old() {
+    for (seed, shape) in (100..).zip([shapes::RAID1, shapes::RAID6]) {
+        for rounds in (0..300).step_by(25) {
+            let shape = Shape { member_sectors: 2048, ..shape };
+            let mut world = World::synced(Setup::shuffled(shape, 1000 * seed + rounds));
+            for disk in [0, 1] {
+                world.write_many(2);
+                world.fail(disk);
+                world.remove(disk);
+            }
+            world.write_many(2);
+            world.add(usize::from(shape.disks)).unwrap();
+            world.rounds(rounds as usize);
+            world.write_many(1);
+            world.add(1).unwrap();
+            world.verify();
+            world.write_many(2);
+            world.wait_idle();
+            assert_eq!(world.status().degraded(), 0, "{world}");
+            assert_eq!(world.check(), 0, "{world}");
+            let others = (2..usize::from(shape.disks)).take(shape.can_lose());
+            others.for_each(|disk| world.fail(disk));
+            world.verify();
+        }
     }
 }

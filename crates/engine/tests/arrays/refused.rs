@@ -368,3 +368,38 @@ fn the_log_on_the_member_is_what_the_array_believes() {
     found.into_iter().for_each(|bad| blocks.add(bad));
     assert_eq!(blocks.ranges().len() as u32, ranges);
 }
+
+/// The first write that one member gets is refused, or the second, and so on until none is left to be:
+/// once, or from then on. Power fails as soon as all are answered.
+#[test]
+fn every_write_of_a_member_may_be_the_one_that_is_refused() {
+    let shapes = [shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10];
+    for (seed, shape) in (600..).zip(shapes.map(|shape| Shape { member_sectors: 128, ..shape })) {
+        for once in [true, false] {
+            let (mut nth, mut stayed, in_sync) = (0, 0, Some(MemberState::InSync));
+            let ended_in = loop {
+                let mut world = World::synced(Setup::shuffled(shape, 1000 * seed + nth));
+                world.wait_clean();
+                world.disks.disk(0).write_error = Some(IoErrorKind::Medium);
+                world.disks.disk(0).error_once = once;
+                world.disks.disk(0).grace = nth;
+                world.write_many(4);
+                let state = world.member_state(0);
+                let spent = world.disks.disk(0).grace == 0;
+                stayed += u32::from(!world.disks.disk(0).error_once && state == in_sync);
+                world.crash();
+                world.disks.disk(0).plug();
+                world.assemble_with_force().unwrap_or_else(|error| panic!("{error} ({world})"));
+                world.verify();
+                world.wait_idle();
+                world.verify();
+                if !spent {
+                    break nth;
+                }
+                nth += 1;
+            };
+            assert!(!once || stayed > 1, "{stayed} times in sync ({shape})");
+            assert!(ended_in > 4, "{ended_in} writes ({shape})");
+        }
+    }
+}
