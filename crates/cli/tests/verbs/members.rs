@@ -112,6 +112,37 @@ fn flip(user: &User, data_offset: u64, sector: u64) {
     file.write_all_at(&[byte[0] ^ 0x55], at).expect("room in the member");
 }
 
+/// One parity shows that something is wrong and not what, and so do two copies: nothing is changed, and
+/// the commands that would decide are printed.
+#[test]
+fn what_nobody_can_tell_ends_with_3_and_the_commands_that_would_decide() {
+    for (create, members, deciding) in [
+        ("--level=5 --raid-devices=3 --force", "a b c", &["repair --force-parity"][..]),
+        ("--level=1 --raid-devices=2", "a c", &["repair --trust=", "/a, or", "/c; or the first"]),
+    ] {
+        let user = User::with_members(&["a", "b", "c"]);
+        user.expect(0, &format!("create data --assume-clean --run {create} {members}"));
+        let array = user.detail("data")["array"].clone();
+        let data_offset = array["members"][0]["data_offset_bytes"].as_u64().expect("a number");
+        user.expect(0, "stop data");
+        flip(&user, data_offset, 100);
+        let lying = user.bytes("c");
+        user.expect(0, &format!("assemble data {members}"));
+        for action in ["check", "repair"] {
+            let done = user.run(&format!("action data {action} --wait"));
+            assert_eq!(done.status, 3, "{done:#?}");
+            assert!(done.out.contains("sector 100"), "{done:#?}");
+            let told = deciding.iter().all(|command| done.err.contains(command));
+            assert!(told && done.err.contains("undecidable in 1 place"), "{done:#?}");
+        }
+        let data = data_offset as usize..;
+        assert_eq!(user.bytes("c")[data.clone()], lying[data], "nothing was changed");
+        user.expect(0, "action data repair --force-parity --wait");
+        user.expect(0, "action data check --wait");
+        user.expect(0, "stop data");
+    }
+}
+
 /// One sector lies before the place where the time is over, one behind it.
 #[test]
 fn a_check_with_a_time_to_spend_goes_on_where_it_ended_also_in_another_process() {

@@ -301,3 +301,24 @@ fn a_read_only_order_holds_until_it_is_taken_back() {
         world.verify();
     }
 }
+
+/// It is failed at the first I/O behind its end, nothing wrong is read, and it is not taken back as it is.
+#[test]
+fn a_member_that_gets_shorter_is_failed_and_not_taken_back() {
+    for (seed, shape) in (1200..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(3);
+        let data = world.disks.data();
+        let middle = (data.start + (data.end - data.start) / 2) / 8 * 8;
+        world.disks.disk(1).ends_at = Some(middle);
+        world.verify();
+        world.write_random(0, world.sectors());
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+        world.remove(1);
+        assert!(world.add(1).is_err(), "{world}");
+        world.stop();
+        let _ = world.assemble_with_force().unwrap();
+        assert_ne!(world.member_state(1), Some(MemberState::InSync), "{world}");
+        world.verify();
+    }
+}

@@ -48,6 +48,8 @@ pub(crate) struct Disk {
     pub(crate) keeps_discarded: bool,
     /// Where disks take their time: it is through with all that it has.
     pub(super) busy_until: Time,
+    /// It ends here now: it was cut off.
+    pub(crate) ends_at: Option<u64>,
     /// I/Os that begin here are not answered as long as this stands.
     pub(crate) hangs_in: Option<Range<u64>>,
 }
@@ -74,7 +76,7 @@ impl Disks {
         let disk = self.disk(index);
         MemberInfo {
             name: format!("disk{index}"),
-            sectors: disk.sectors(),
+            sectors: disk.ends_at.unwrap_or(disk.sectors()),
             logical_block_bytes: disk.logical_block_bytes,
             rotational: false,
             discard_zeroes: !disk.keeps_discarded,
@@ -154,7 +156,7 @@ impl Disk {
         let sectors = (out.len() / SECTOR) as u64;
         self.check_place(sector, out.len());
         self.reads.push(sector..sector + sectors);
-        fails(self.read_error)?;
+        fails(self.cut_off(sector + sectors).or(self.read_error))?;
         if self.unreadable.range(sector..sector + sectors).next().is_some() {
             return fails(Some(IoErrorKind::Medium));
         }
@@ -173,6 +175,7 @@ impl Disk {
         let sectors = (bytes.len() / SECTOR) as u64;
         self.check_place(sector, bytes.len());
         let here = |range: &Range<u64>| sector < range.end && range.start < sector + sectors;
+        fails(self.cut_off(sector + sectors))?;
         let refuses = |&(first, step): &(u64, u64)| {
             sector + sectors > first
                 && (sector.max(first) - first).next_multiple_of(step) < sector + sectors - first
@@ -200,6 +203,10 @@ impl Disk {
         self.spend(self.flush_error)?;
         self.unflushed.clear();
         Ok(())
+    }
+
+    fn cut_off(&self, end: u64) -> Option<IoErrorKind> {
+        self.ends_at.is_some_and(|last| end > last).then_some(IoErrorKind::Gone)
     }
 
     fn spend(&mut self, error: Option<IoErrorKind>) -> Result<(), IoError> {
