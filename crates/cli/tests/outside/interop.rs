@@ -11,6 +11,7 @@ mod intent;
 mod kernel_side;
 mod liars;
 mod our_side;
+mod refusing;
 mod replacing;
 mod returning;
 mod states;
