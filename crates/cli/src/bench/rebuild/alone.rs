@@ -11,9 +11,9 @@ use super::md::Md;
 
 /// Members in memory, and modelled drives of 3500 MB/s each way.
 const MEMORY: &str = "--member=ram:256M";
-const DRIVES: &str = "--member=null:nvme?size=4G";
+const DRIVES: &str = "--member=null:nvme?size=2G";
 /// For what takes long.
-const SMALL_DRIVES: &str = "--member=null:nvme?size=1G";
+const SMALL_DRIVES: &str = "--member=null:nvme?size=512M";
 const DRIVE_GIB_S: f64 = 3.5e9 / (1u64 << 30) as f64;
 
 struct Case {

@@ -26,7 +26,7 @@ impl Md {
     }
 
     pub(super) fn why_not(&self) -> Option<String> {
-        self.0.as_ref().err().map(ToString::to_string)
+        self.0.as_ref().err().map(|failure| failure.why.clone())
     }
 }
 
