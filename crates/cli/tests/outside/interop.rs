@@ -5,6 +5,7 @@
 //! its arrays while mdspace makes its own; md takes those over while mdspace takes over md's; then md
 //! gets its own back, and mdspace reads all of them a last time.
 
+mod behind;
 mod cases;
 mod controls;
 mod intent;
