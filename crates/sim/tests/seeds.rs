@@ -27,13 +27,17 @@ fn beyond_it_requests_fail_and_what_is_read_is_right() {
 }
 
 /// Seeds that found something once, and what. A change to what a seed draws makes them ordinary ones.
-const FOUND: [(u64, &str); 6] = [
+const FOUND: [(u64, &str); 7] = [
     (1575, "a write planned anew for ever, for views moved faster than a slow member read"),
     (2207, "a discard left garbage on a member that came after the start and reads no zeroes"),
     (3839, "as 1575"),
     (5193, "a member that got late after a check had read it made the row look less than whole"),
     (5227, "a member slower than the read deadline kept a rebuild from its end"),
     (4796, "a lane read the old block from a failed member that another lane had passed over"),
+    (
+        5638,
+        "a first resync fitted parity to a block that it could not read, and did not write that",
+    ),
 ];
 
 #[test]
@@ -45,12 +49,13 @@ fn what_was_found_once_stays_mended() {
 }
 
 /// As [`FOUND`], beyond what the level bears.
-const FOUND_BEYOND: [(u64, &str); 6] = [
+const FOUND_BEYOND: [(u64, &str); 7] = [
     (35, "a stop waited for a check, that for a write's claim, and the write for leave to begin"),
     (91, "a member that failed, came back and outlived the one that saw it fail: no split brain"),
     (224, "members replaced until none was left of the first: no split brain"),
     (213, "the operator started a member that others had gone on without"),
     (518, "of a write that failed one copy was read, lost and back: old, new and old again"),
+    (5084, "a write waited to leave a bad-block list on which older news put it once more"),
     (1514, "a write that ended after its process was killed was never durable"),
 ];
 

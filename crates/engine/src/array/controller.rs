@@ -210,7 +210,7 @@ impl Controller {
         if !mail.written.is_empty() {
             self.blocks_written(&mail.written).await;
         }
-        // After what was written: where news of one range crossed, it stays listed.
+        // After what was written: what is left of this is newer.
         self.blocks_failed(&mail.unreadable, Why::Unreadable).await;
         self.blocks_failed(&mail.unfilled, Why::Unfilled).await;
         self.blocks_failed(&mail.refused, Why::Refused).await;

@@ -1,6 +1,9 @@
 //! What lanes tell the controller. Every field is a flag, a set or bounded by the members, so nothing
 //! grows however long the controller is away.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::Range;
@@ -35,6 +38,13 @@ impl BlockNews {
             Some(known) => ranges.iter().for_each(|range| known.ranges.insert(range)),
             None => news.push(Self { member, ranges: ranges.clone() }),
         }
+    }
+
+    fn remove(news: &mut Vec<Self>, member: MemberId, ranges: &Ranges) {
+        for known in news.iter_mut().filter(|known| known.member == member) {
+            ranges.iter().for_each(|range| known.ranges.remove(&range));
+        }
+        news.retain(|known| !known.ranges.is_empty());
     }
 }
 
@@ -149,9 +159,15 @@ impl Mailbox {
         self.post(|inside| BlockNews::add(&mut inside.mail.unreadable, member, ranges));
     }
 
-    /// Ranges of a member that its log lists, and that took a write.
+    /// Ranges of a member that its log lists, and that took a write. Older news of them is void: the write
+    /// had them to itself since, and waits until they are listed no more.
     pub(crate) fn written(&self, member: MemberId, ranges: &Ranges) {
-        self.post(|inside| BlockNews::add(&mut inside.mail.written, member, ranges));
+        self.post(|Inside { mail, .. }| {
+            for older in [&mut mail.refused, &mut mail.unfilled, &mut mail.unreadable] {
+                BlockNews::remove(older, member, ranges);
+            }
+            BlockNews::add(&mut mail.written, member, ranges);
+        });
     }
 
     /// A read error of a member was mended.
