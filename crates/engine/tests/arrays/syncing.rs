@@ -282,6 +282,27 @@ fn an_interrupted_first_resync_goes_on_after_a_stop() {
     }
 }
 
+/// A sector that could not be read once may be readable later: parity must fit what it holds then.
+#[test]
+fn a_first_resync_writes_again_what_it_could_not_read() {
+    let two_parities = shapes::redundant().into_iter().filter(|shape| shape.level == Level::Raid6);
+    for (seed, shape) in (650..).zip(two_parities) {
+        let mut world = World::created(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        let start = world.disks.data().start;
+        for disk in 0..usize::from(shape.disks) {
+            let first = start + 32 * disk as u64;
+            world.disks.disk(disk).unreadable.extend(first..first + 8);
+        }
+        world.command(Action::Idle).unwrap();
+        world.wait_idle();
+        for disk in 0..usize::from(shape.disks) {
+            world.disks.disk(disk).unreadable.clear();
+        }
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
 /// Mirrors that differ where nothing was ever written must still give every reader the same bytes.
 #[test]
 fn unsynced_mirrors_read_the_same_every_time() {

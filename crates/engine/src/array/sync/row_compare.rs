@@ -225,11 +225,12 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Writes data again that could not be read, computed from the parity of a row that was in sync.
+    /// Writes data again that could not be read, as they were computed. In a first resync too: parity is
+    /// made to fit them, and would be wrong about the others if the old bytes could be read again.
     async fn mend_data(&mut self) {
         for place in 0..self.state.data_count {
             let Some(block) = self.blocks.take(place) else { continue };
-            if self.state.parity_trusted && self.is_bad(place) {
+            if self.is_bad(place) {
                 self.rewrite(place, &block).await;
             }
             self.port.recycle(Some(block));
