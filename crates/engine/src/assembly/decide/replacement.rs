@@ -3,7 +3,8 @@
 use mdspace_format::{Features, Superblock};
 
 use super::super::read::Candidate;
-use super::{LeftOut, Reason, Refusal, replaces, sized_by_members};
+use super::roles::replaces;
+use super::{LeftOut, Reason, Refusal, sized_by_members};
 use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
@@ -89,3 +90,6 @@ pub(super) fn distrust(members: &mut [Candidate], geometry: &Geometry, unsynced:
         member.superblock.recovery_offset_sectors = Some(done.min(first));
     }
 }
+
+#[cfg(test)]
+mod tests;

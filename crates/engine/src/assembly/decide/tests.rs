@@ -1,16 +1,17 @@
 //! Superblocks as `create` makes them, changed by hand.
 
-use mdspace_format::bitmap::{BitmapError, BitmapState, BitmapVersion};
+use mdspace_format::bitmap::BitmapError;
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
-use mdspace_format::{BadBlocks, MetadataVersion};
+use mdspace_format::{BadBlocks, BitmapSuperblock, DirtyMap, MetadataVersion, Role};
 
+use super::super::read::FoundBitmap;
 use super::*;
 use crate::backend::{MemberId, MemberInfo};
 use crate::create::{self, Creation, NewDevice};
 
 /// A RAID5 of three in sync, at `events`, and spares.
-fn raid5(spares: usize, events: u64) -> Vec<Candidate> {
+pub(super) fn raid5(spares: usize, events: u64) -> Vec<Candidate> {
     array((Level::Raid5, 2, 16), 3, spares, events)
 }
 
@@ -62,11 +63,11 @@ pub(super) fn array(
     candidates.collect()
 }
 
-fn assemble(candidates: Vec<Candidate>) -> Result<Assembly, Refusal> {
+pub(super) fn assemble(candidates: Vec<Candidate>) -> Result<Assembly, Refusal> {
     decide(candidates, &Options { run: true, ..Options::default() })
 }
 
-fn recovery_offset(assembly: &Assembly, name: &str) -> Option<u64> {
+pub(super) fn recovery_offset(assembly: &Assembly, name: &str) -> Option<u64> {
     let member = assembly.start.members.iter().find(|member| member.info.name == name);
     member.expect("it takes part").superblock.recovery_offset_sectors
 }
@@ -134,9 +135,9 @@ fn two_members_of_one_slot_are_refused() {
 }
 
 /// Everything about `candidates` that a crash, a user or time can change.
-type Change = fn(&mut Vec<Candidate>);
+pub(super) type Change = fn(&mut Vec<Candidate>);
 
-fn all(candidates: &mut [Candidate], change: impl Fn(&mut Superblock)) {
+pub(super) fn all(candidates: &mut [Candidate], change: impl Fn(&mut Superblock)) {
     candidates.iter_mut().for_each(|candidate| change(&mut candidate.superblock));
 }
 
@@ -315,89 +316,6 @@ fn only_the_array_that_is_asked_for_is_taken() {
     assert_eq!(outcome(raid5(0, 10), &nobody), Err(Refusal::NoMembers));
 }
 
-fn with_bitmap(candidates: &mut [Candidate], sync_size_sectors: u64, set: &[u64]) {
-    for candidate in candidates {
-        let header = BitmapSuperblock {
-            version: BitmapVersion::LittleEndian,
-            uuid: candidate.superblock.set_uuid,
-            events: candidate.superblock.events,
-            events_cleared: 0,
-            sync_size_sectors,
-            state: BitmapState::default(),
-            chunk_bytes: 4096,
-            daemon_sleep_seconds: 5,
-            write_behind: 0,
-            sectors_reserved: 0,
-            padding: [0; 188],
-        };
-        let mut map = DirtyMap::new(header.chunks());
-        set.iter().for_each(|chunk| assert!(map.set(*chunk)));
-        candidate.bitmap = FoundBitmap::Good(Box::new(header), map);
-    }
-}
-
-#[test]
-fn a_crash_costs_what_the_bitmap_marks_and_without_one_everything() {
-    let unsynced = |change: Change| {
-        let mut candidates = raid5(0, 10);
-        all(&mut candidates, |superblock| superblock.resync_offset_sectors = 0);
-        let size = candidates[0].superblock.size_sectors;
-        with_bitmap(&mut candidates, size, &[2, 3]);
-        change(&mut candidates);
-        let start = assemble(candidates).unwrap().start;
-        assert!(start.crashed);
-        start.unsynced
-    };
-    let all_of_it = unsynced(|c| c.iter_mut().for_each(|c| c.bitmap = FoundBitmap::None));
-    assert_eq!(all_of_it.iter().count(), 1);
-    assert!(all_of_it.sectors() > 900, "{all_of_it:?}");
-    assert_eq!(unsynced(|_| ()), Ranges::of(16..32));
-    // One good copy is enough; a damaged one says nothing.
-    assert_eq!(unsynced(|c| c[0].bitmap = FoundBitmap::Bad), Ranges::of(16..32));
-    // What any good copy has set counts.
-    let another = unsynced(|c| {
-        let size = c[0].superblock.size_sectors;
-        with_bitmap(&mut c[1..2], size, &[9]);
-    });
-    assert_eq!(another, [16..32, 72..80].into_iter().collect());
-    // A copy behind the array's events proves nothing, alone; beside a fresh one it is not needed.
-    let behind: Change = |c| {
-        let size = c[0].superblock.size_sectors;
-        let events = std::mem::replace(&mut c[0].superblock.events, 3);
-        with_bitmap(&mut c[..1], size, &[9]);
-        c[0].superblock.events = events;
-    };
-    assert_eq!(unsynced(behind), Ranges::of(16..32));
-    let all_behind = unsynced(|c| {
-        let size = c[0].superblock.size_sectors;
-        c.iter_mut().for_each(|c| c.superblock.events = 3);
-        with_bitmap(c, size, &[9]);
-        c.iter_mut().for_each(|c| c.superblock.events = 10);
-    });
-    assert_eq!(all_behind, all_of_it);
-}
-
-#[test]
-fn a_bitmap_that_ends_before_the_array_is_refused() {
-    let mut candidates = raid5(0, 10);
-    with_bitmap(&mut candidates, 64, &[]);
-    let refusal = assemble(candidates).unwrap_err();
-    assert!(matches!(refusal, Refusal::ShortBitmap { covered: 64, .. }), "{refusal}");
-}
-
-#[test]
-fn parity_of_a_crash_is_never_taken_for_that_of_a_first_resync() {
-    let crashed = |events, resync_offset_sectors| {
-        let mut candidates = raid5(0, events);
-        all(&mut candidates, |superblock| superblock.resync_offset_sectors = resync_offset_sectors);
-        assemble(candidates).unwrap().start.crashed
-    };
-    assert!(!crashed(0, 0), "just created");
-    assert!(crashed(1, 0), "in use once");
-    assert!(!crashed(4, 640), "the first resync was interrupted by a stop");
-    assert!(!crashed(4, RESYNC_NONE));
-}
-
 /// Whatever superblocks say: nobody counts as in sync who missed an update, who is not in the slot
 /// that the freshest knows, or who is being rebuilt; and no slot has two members.
 #[test]
@@ -468,50 +386,6 @@ fn judge(assembly: &Assembly, given: &[Superblock], round: usize) {
     assert_eq!(slots.len(), holders.count(), "round {round}: a slot has two members");
 }
 
-/// Header and bits of a candidate's copy of the bitmap.
-fn copy(candidate: &mut Candidate) -> (&mut BitmapSuperblock, &mut DirtyMap) {
-    let FoundBitmap::Good(header, map) = &mut candidate.bitmap else { panic!("a bitmap") };
-    (header, map)
-}
-
-fn bits(assembly: &Assembly) -> (u64, bool) {
-    let (header, map) = assembly.start.bitmap.as_ref().expect("a bitmap");
-    assert!(!header.state.is_stale(), "its bits are those in memory now");
-    (map.count(), assembly.start.copies_differ)
-}
-
-#[test]
-fn a_bit_that_one_member_has_counts_and_is_to_be_given_to_all() {
-    let mut candidates = raid5(0, 10);
-    assert_eq!(bits(&assemble(raid5(0, 10)).unwrap()), (0, false));
-    copy(&mut candidates[1]).1.set(3);
-    assert_eq!(bits(&assemble(candidates).unwrap()), (1, true));
-}
-
-#[test]
-fn a_stale_copy_says_nothing_and_without_a_fresh_one_every_bit_counts() {
-    let mut candidates = raid5(0, 10);
-    copy(&mut candidates[0]).1.set(3);
-    copy(&mut candidates[0]).0.events = 9;
-    assert_eq!(bits(&assemble(candidates).unwrap()), (0, true));
-    let mut candidates = raid5(0, 10);
-    for candidate in &mut candidates {
-        copy(candidate).0.state.0 |= BitmapState::STALE;
-    }
-    let chunks = copy(&mut candidates[0]).1.chunks();
-    assert_eq!(bits(&assemble(candidates).unwrap()), (chunks, true));
-}
-
-#[test]
-fn copies_that_are_cut_differently_make_every_bit_count() {
-    let mut candidates = raid5(0, 10);
-    let (header, map) = copy(&mut candidates[1]);
-    header.chunk_bytes *= 2;
-    *map = DirtyMap::new(header.chunks());
-    let chunks = copy(&mut candidates[0]).1.chunks();
-    assert_eq!(bits(&assemble(candidates).unwrap()), (chunks, true));
-}
-
 #[test]
 fn the_bad_block_log_counts_sectors_of_the_device() {
     let mut members = raid5(0, 1);
@@ -523,119 +397,4 @@ fn the_bad_block_log_counts_sectors_of_the_device() {
     let assembly = assemble(members).expect("it starts");
     let bad: Vec<_> = assembly.start.members[0].bad.iter().collect();
     assert_eq!(bad, [0..4, 100..108]);
-}
-
-/// A RAID5 of three whose slot 1 is being replaced by number 3, which has so much of it.
-fn replacing(done: Option<u64>) -> Vec<Candidate> {
-    let mut candidates = raid5(1, 10);
-    for candidate in &mut candidates {
-        candidate.superblock.roles[3] = Role::Slot(1);
-    }
-    let superblock = &mut candidates[3].superblock;
-    superblock.features = superblock.features.with(Features::REPLACEMENT, true);
-    superblock.recovery_offset_sectors = done;
-    candidates
-}
-
-fn member<'a>(assembly: &'a Assembly, name: &str) -> &'a Superblock {
-    let member = assembly.start.members.iter().find(|member| member.info.name == name);
-    &member.expect("it takes part").superblock
-}
-
-fn still_replaces(assembly: &Assembly) -> bool {
-    member(assembly, "disk3").features.contains(Features::REPLACEMENT)
-}
-
-#[test]
-fn a_member_and_its_replacement_hold_one_slot_together() {
-    let assembly = assemble(replacing(Some(80))).unwrap();
-    assert_eq!((assembly.degraded, assembly.left_out.len()), (0, 0));
-    assert!(still_replaces(&assembly));
-    assert_eq!(recovery_offset(&assembly, "disk3"), Some(80));
-}
-
-#[test]
-fn a_replacement_that_has_all_takes_the_slot() {
-    let size = raid5(0, 1)[0].superblock.size_sectors;
-    for done in [None, Some(size), Some(size + 8)] {
-        let assembly = assemble(replacing(done)).unwrap();
-        assert_eq!(assembly.degraded, 0);
-        let replaced =
-            LeftOut { member: "disk1".to_owned(), reason: Reason::Replaced("disk3".to_owned()) };
-        assert_eq!(assembly.left_out, [replaced]);
-        assert!(!still_replaces(&assembly));
-        assert_eq!(recovery_offset(&assembly, "disk3"), None);
-    }
-}
-
-#[test]
-fn a_replacement_is_all_that_is_left_of_a_failed_member() {
-    for (done, degraded) in [(Some(80), 1), (None, 0)] {
-        let mut candidates = replacing(done);
-        candidates.remove(1);
-        candidates.iter_mut().for_each(|other| other.superblock.roles[1] = Role::Faulty);
-        let assembly = decide(candidates, &Options::default()).unwrap();
-        assert_eq!(assembly.degraded, degraded);
-        assert!(!still_replaces(&assembly));
-        assert_eq!(recovery_offset(&assembly, "disk3"), done);
-    }
-}
-
-#[test]
-fn a_replacement_does_not_stand_for_a_member_that_is_missing() {
-    let mut candidates = replacing(Some(80));
-    candidates.remove(1);
-    let refused = decide(candidates.clone(), &Options::default()).unwrap_err();
-    assert_eq!(refused, Refusal::Missing { missing: 1 });
-    let assembly = assemble(candidates).unwrap();
-    assert_eq!(assembly.degraded, 1);
-    assert!(!still_replaces(&assembly));
-    let mut candidates = replacing(Some(80));
-    candidates.remove(3);
-    assert_eq!(decide(candidates, &Options::default()).unwrap().degraded, 0);
-}
-
-/// A write may have come to the member and not to its replacement.
-#[test]
-fn after_a_crash_a_replacement_is_believed_up_to_the_first_write_under_way() {
-    for (done, first) in [(Some(80), 0), (None, 0), (Some(80), 3), (None, 3)] {
-        let mut candidates = replacing(done);
-        for candidate in &mut candidates {
-            candidate.superblock.resync_offset_sectors = 0;
-            if let FoundBitmap::Good(_, map) = &mut candidate.bitmap {
-                map.set(first);
-            }
-        }
-        let assembly = assemble(candidates).unwrap();
-        assert_eq!(assembly.left_out, []);
-        assert!(still_replaces(&assembly));
-        // Chunks of 4 KiB.
-        assert_eq!(recovery_offset(&assembly, "disk3"), Some(first * 8));
-    }
-}
-
-#[test]
-fn a_spare_that_never_heard_whom_it_replaces_starts_from_nothing() {
-    let mut candidates = raid5(1, 10);
-    for survivor in candidates.iter_mut().take(3) {
-        survivor.superblock.roles[3] = Role::Slot(1);
-        survivor.superblock.events = 11;
-    }
-    let assembly = assemble(candidates).unwrap();
-    assert_eq!((assembly.degraded, assembly.left_out.len()), (0, 0));
-    assert!(still_replaces(&assembly));
-    assert_eq!(recovery_offset(&assembly, "disk3"), Some(0));
-}
-
-#[test]
-fn two_replacements_of_one_slot_are_refused() {
-    let mut candidates = replacing(Some(80));
-    let mut other = candidates[3].clone();
-    other.superblock.dev_number = 4;
-    other.superblock.device_uuid = Uuid([77; 16]);
-    other.info.name = "disk4".to_owned();
-    candidates.push(other);
-    candidates.iter_mut().for_each(|other| other.superblock.roles[4] = Role::Slot(1));
-    let refused = assemble(candidates).unwrap_err();
-    assert!(matches!(refused, Refusal::OneSlot { slot: 1, .. }), "{refused}");
 }

@@ -1,0 +1,132 @@
+//! Which candidates belong together, and which of them knows best.
+
+use super::super::read::{Candidate, FoundBitmap};
+use super::lineage::Lineage;
+use super::{LeftOut, Options, Reason, Refusal, shape, sized_by_members};
+use crate::geometry::Geometry;
+
+/// The candidates of one array: the one asked for, or the only one there is.
+pub(super) fn of_one_array(
+    candidates: Vec<Candidate>,
+    options: &Options,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<Vec<Candidate>, Refusal> {
+    let Some(first) = candidates.first() else { return Err(Refusal::NoMembers) };
+    let wanted = options.uuid.unwrap_or(first.superblock.set_uuid);
+    let stranger = candidates.iter().find(|member| member.superblock.set_uuid != wanted);
+    if let (None, Some(other)) = (options.uuid, stranger) {
+        return Err(Refusal::DifferentArrays {
+            first: first.info.name.clone(),
+            first_uuid: wanted,
+            other: other.info.name.clone(),
+            other_uuid: other.superblock.set_uuid,
+        });
+    }
+    let (ours, others): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|member| member.superblock.set_uuid == wanted);
+    left_out.extend(
+        others
+            .into_iter()
+            .map(|member| LeftOut { member: member.info.name, reason: Reason::OtherArray }),
+    );
+    if ours.is_empty() { Err(Refusal::NoMembers) } else { Ok(ours) }
+}
+
+/// A number alone is no proof of a copy: that of a member that was removed may go to another.
+pub(super) fn refuse_copies(candidates: &[Candidate]) -> Result<(), Refusal> {
+    for (index, first) in candidates.iter().enumerate() {
+        let same =
+            |other: &&Candidate| other.superblock.device_uuid == first.superblock.device_uuid;
+        if let Some(other) = candidates[index + 1..].iter().find(same) {
+            return Err(Refusal::Duplicate {
+                first: first.info.name.clone(),
+                other: other.info.name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn refuse_unhandled(candidates: &[Candidate]) -> Result<(), Refusal> {
+    for candidate in candidates {
+        let member = candidate.info.name.clone();
+        if let Some(feature) = candidate.superblock.unsupported_features().first() {
+            return Err(Refusal::Unsupported { member, feature: feature.to_string() });
+        }
+        if let FoundBitmap::Refused(error) = &candidate.bitmap {
+            return Err(Refusal::Unsupported { member, feature: error.to_string() });
+        }
+        if let Err(reason) = &candidate.bad_blocks {
+            return Err(Refusal::BadBlocks { member, reason: reason.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// The member with the most events among those with a slot of their own.
+pub(super) fn newest(candidates: &[Candidate]) -> Result<usize, Refusal> {
+    let slots = (0..candidates.len()).filter(|&index| has_slot(&candidates[index]));
+    slots.max_by_key(|&index| candidates[index].superblock.events).ok_or(Refusal::NoMembers)
+}
+
+fn has_slot(candidate: &Candidate) -> bool {
+    candidate.superblock.own_role().slot().is_some()
+}
+
+/// The member that knows best: one with the most events whose history is that of all. Where several
+/// have as many, one may be of an update that a crash kept from the others, which then went on
+/// without it.
+pub(super) fn freshest(
+    candidates: &[Candidate],
+    newest: usize,
+    options: &Options,
+) -> Result<usize, Refusal> {
+    let model = &candidates[newest].superblock;
+    if sized_by_members(model.level) {
+        return Ok(newest);
+    }
+    let geometry = Geometry::new(&shape(model, Vec::new())?)?;
+    let lineage = Lineage { candidates, geometry: &geometry };
+    let as_new = |index: &usize| {
+        has_slot(&candidates[*index]) && candidates[*index].superblock.events == model.events
+    };
+    let apart: Vec<_> = (0..candidates.len())
+        .filter(as_new)
+        .map(|index| (index, lineage.apart_from(index)))
+        .collect();
+    if let Some((index, _)) = apart.iter().find(|(_, other)| other.is_none()) {
+        return Ok(*index);
+    }
+    let preferred = |name: &String| {
+        candidates.iter().position(|member| member.info.name == *name && has_slot(member))
+    };
+    let other = apart[0].1.expect("none stands alone");
+    options.prefer.as_ref().and_then(preferred).ok_or_else(|| Refusal::SplitBrain {
+        first: candidates[apart[0].0].info.name.clone(),
+        other: candidates[other].info.name.clone(),
+    })
+}
+
+pub(super) fn refuse_disagreement(
+    candidates: &[Candidate],
+    freshest: usize,
+) -> Result<(), Refusal> {
+    let model = &candidates[freshest];
+    for candidate in candidates {
+        let (one, other) = (&model.superblock, &candidate.superblock);
+        let field = match () {
+            () if one.level != other.level => "level",
+            () if one.layout != other.layout => "layout",
+            () if one.chunk_sectors != other.chunk_sectors => "chunk size",
+            () if one.size_sectors != other.size_sectors => "member size",
+            () if one.raid_disks != other.raid_disks => "number of members",
+            () => continue,
+        };
+        return Err(Refusal::Disagree {
+            member: candidate.info.name.clone(),
+            freshest: model.info.name.clone(),
+            field,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! Superblocks of a replacement half done.
+
+use mdspace_format::{Features, Role, Superblock, Uuid};
+
+use super::super::super::read::{Candidate, FoundBitmap};
+use super::super::tests::{assemble, raid5, recovery_offset};
+use super::super::{Assembly, LeftOut, Options, Reason, Refusal, decide};
+
+/// A RAID5 of three whose slot 1 is being replaced by number 3, which has so much of it.
+fn replacing(done: Option<u64>) -> Vec<Candidate> {
+    let mut candidates = raid5(1, 10);
+    for candidate in &mut candidates {
+        candidate.superblock.roles[3] = Role::Slot(1);
+    }
+    let superblock = &mut candidates[3].superblock;
+    superblock.features = superblock.features.with(Features::REPLACEMENT, true);
+    superblock.recovery_offset_sectors = done;
+    candidates
+}
+
+fn member<'a>(assembly: &'a Assembly, name: &str) -> &'a Superblock {
+    let member = assembly.start.members.iter().find(|member| member.info.name == name);
+    &member.expect("it takes part").superblock
+}
+
+fn still_replaces(assembly: &Assembly) -> bool {
+    member(assembly, "disk3").features.contains(Features::REPLACEMENT)
+}
+
+#[test]
+fn a_member_and_its_replacement_hold_one_slot_together() {
+    let assembly = assemble(replacing(Some(80))).unwrap();
+    assert_eq!((assembly.degraded, assembly.left_out.len()), (0, 0));
+    assert!(still_replaces(&assembly));
+    assert_eq!(recovery_offset(&assembly, "disk3"), Some(80));
+}
+
+#[test]
+fn a_replacement_that_has_all_takes_the_slot() {
+    let size = raid5(0, 1)[0].superblock.size_sectors;
+    for done in [None, Some(size), Some(size + 8)] {
+        let assembly = assemble(replacing(done)).unwrap();
+        assert_eq!(assembly.degraded, 0);
+        let replaced =
+            LeftOut { member: "disk1".to_owned(), reason: Reason::Replaced("disk3".to_owned()) };
+        assert_eq!(assembly.left_out, [replaced]);
+        assert!(!still_replaces(&assembly));
+        assert_eq!(recovery_offset(&assembly, "disk3"), None);
+    }
+}
+
+#[test]
+fn a_replacement_is_all_that_is_left_of_a_failed_member() {
+    for (done, degraded) in [(Some(80), 1), (None, 0)] {
+        let mut candidates = replacing(done);
+        candidates.remove(1);
+        candidates.iter_mut().for_each(|other| other.superblock.roles[1] = Role::Faulty);
+        let assembly = decide(candidates, &Options::default()).unwrap();
+        assert_eq!(assembly.degraded, degraded);
+        assert!(!still_replaces(&assembly));
+        assert_eq!(recovery_offset(&assembly, "disk3"), done);
+    }
+}
+
+#[test]
+fn a_replacement_does_not_stand_for_a_member_that_is_missing() {
+    let mut candidates = replacing(Some(80));
+    candidates.remove(1);
+    let refused = decide(candidates.clone(), &Options::default()).unwrap_err();
+    assert_eq!(refused, Refusal::Missing { missing: 1 });
+    let assembly = assemble(candidates).unwrap();
+    assert_eq!(assembly.degraded, 1);
+    assert!(!still_replaces(&assembly));
+    let mut candidates = replacing(Some(80));
+    candidates.remove(3);
+    assert_eq!(decide(candidates, &Options::default()).unwrap().degraded, 0);
+}
+
+/// A write may have come to the member and not to its replacement.
+#[test]
+fn after_a_crash_a_replacement_is_believed_up_to_the_first_write_under_way() {
+    for (done, first) in [(Some(80), 0), (None, 0), (Some(80), 3), (None, 3)] {
+        let mut candidates = replacing(done);
+        for candidate in &mut candidates {
+            candidate.superblock.resync_offset_sectors = 0;
+            if let FoundBitmap::Good(_, map) = &mut candidate.bitmap {
+                map.set(first);
+            }
+        }
+        let assembly = assemble(candidates).unwrap();
+        assert_eq!(assembly.left_out, []);
+        assert!(still_replaces(&assembly));
+        // Chunks of 4 KiB.
+        assert_eq!(recovery_offset(&assembly, "disk3"), Some(first * 8));
+    }
+}
+
+#[test]
+fn a_spare_that_never_heard_whom_it_replaces_starts_from_nothing() {
+    let mut candidates = raid5(1, 10);
+    for survivor in candidates.iter_mut().take(3) {
+        survivor.superblock.roles[3] = Role::Slot(1);
+        survivor.superblock.events = 11;
+    }
+    let assembly = assemble(candidates).unwrap();
+    assert_eq!((assembly.degraded, assembly.left_out.len()), (0, 0));
+    assert!(still_replaces(&assembly));
+    assert_eq!(recovery_offset(&assembly, "disk3"), Some(0));
+}
+
+#[test]
+fn two_replacements_of_one_slot_are_refused() {
+    let mut candidates = replacing(Some(80));
+    let mut other = candidates[3].clone();
+    other.superblock.dev_number = 4;
+    other.superblock.device_uuid = Uuid([77; 16]);
+    other.info.name = "disk4".to_owned();
+    candidates.push(other);
+    candidates.iter_mut().for_each(|other| other.superblock.roles[4] = Role::Slot(1));
+    let refused = assemble(candidates).unwrap_err();
+    assert!(matches!(refused, Refusal::OneSlot { slot: 1, .. }), "{refused}");
+}

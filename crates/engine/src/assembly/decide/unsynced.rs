@@ -1,0 +1,102 @@
+//! What is not known to be in sync, by the superblocks and the bitmap.
+
+use mdspace_format::bitmap::BitmapState;
+use mdspace_format::superblock::RESYNC_NONE;
+use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Superblock};
+
+use super::super::read::Candidate;
+use super::Refusal;
+use crate::backend::MemberId;
+use crate::geometry::Geometry;
+use crate::ranges::Ranges;
+
+/// The bitmap of the array: every bit that any member's fresh copy has set. Without one every bit
+/// counts as set; damage may only ever make resync longer.
+pub(super) fn bitmap(
+    members: &[Candidate],
+    model: &Superblock,
+) -> Option<(BitmapSuperblock, DirtyMap)> {
+    let mut copies: Vec<_> = members.iter().filter_map(|member| member.bitmap.good()).collect();
+    let is_fresh =
+        |(header, _): &(&BitmapSuperblock, _)| header.speaks_for(model.set_uuid, model.events);
+    let any_fresh = copies.iter().any(is_fresh);
+    copies.retain(|copy| !any_fresh || is_fresh(copy));
+    let (&(header, map), others) = copies.split_first()?;
+    let (mut header, mut map) = (header.clone(), map.clone());
+    for (other, bits) in others {
+        let same_cut = other.chunk_bytes == header.chunk_bytes && bits.chunks() == map.chunks();
+        if same_cut { map.merge(bits) } else { map.set_all() }
+    }
+    if !any_fresh {
+        map.set_all();
+    }
+    header.uuid = model.set_uuid;
+    header.state.0 &= !BitmapState::STALE;
+    Some((header, map))
+}
+
+/// Whether some member's copy of the bitmap says less, or something else, than all together.
+pub(super) fn copies_differ(
+    members: &[Candidate],
+    bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+) -> bool {
+    let Some((header, map)) = bitmap else { return false };
+    members.iter().any(|member| member.bitmap.good() != Some((header, map)))
+}
+
+pub(super) fn refuse_short_bitmap(
+    bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+    geometry: &Geometry,
+) -> Result<(), Refusal> {
+    let needed = sync_sectors(geometry);
+    match bitmap.map(|(header, _)| header.sync_size_sectors) {
+        Some(covered) if covered < needed => Err(Refusal::ShortBitmap { covered, needed }),
+        _ => Ok(()),
+    }
+}
+
+/// Sectors as resync and the bitmap count them: of the array for RAID10, of a member otherwise.
+fn sync_sectors(geometry: &Geometry) -> u64 {
+    match geometry {
+        Geometry::Raid10(map) => map.array_sectors(),
+        Geometry::Parity(map) => map.rows() * u64::from(map.chunk_sectors()),
+        geometry => geometry.array_sectors(),
+    }
+}
+
+/// What resync has to look at.
+pub(super) fn unsynced(
+    model: &Superblock,
+    geometry: &Geometry,
+    bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+) -> Ranges {
+    let from = model.resync_offset_sectors;
+    if from == RESYNC_NONE || geometry.max_failures() == 0 {
+        return Ranges::default();
+    }
+    let end = sync_sectors(geometry);
+    let mut ranges = match bitmap {
+        Some((header, map)) => map.ranges().map(|chunks| header.sectors_of(chunks)).collect(),
+        None => Ranges::of(0..end),
+    };
+    ranges.remove(&(0..from));
+    ranges.remove(&(end..u64::MAX));
+    ranges
+}
+
+/// Members whose interrupted recovery was one by the bitmap.
+pub(super) fn by_bitmap(
+    members: &[Candidate],
+    bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+) -> Vec<MemberId> {
+    let marked = |member: &&Candidate| {
+        let features = member.superblock.features;
+        bitmap.is_some()
+            && member.superblock.recovery_offset_sectors.is_some()
+            && features.contains(Features::RECOVERY_BITMAP)
+    };
+    members.iter().filter(marked).map(|member| member.id).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Bitmaps as a crash, a stop or the real md leaves them.
+
+use mdspace_format::bitmap::{BitmapState, BitmapVersion};
+use mdspace_format::superblock::RESYNC_NONE;
+use mdspace_format::{BitmapSuperblock, DirtyMap};
+
+use super::super::super::read::{Candidate, FoundBitmap};
+use super::super::tests::{Change, all, assemble, raid5};
+use super::super::{Assembly, Refusal};
+use crate::ranges::Ranges;
+
+fn with_bitmap(candidates: &mut [Candidate], sync_size_sectors: u64, set: &[u64]) {
+    for candidate in candidates {
+        let header = BitmapSuperblock {
+            version: BitmapVersion::LittleEndian,
+            uuid: candidate.superblock.set_uuid,
+            events: candidate.superblock.events,
+            events_cleared: 0,
+            sync_size_sectors,
+            state: BitmapState::default(),
+            chunk_bytes: 4096,
+            daemon_sleep_seconds: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+            padding: [0; 188],
+        };
+        let mut map = DirtyMap::new(header.chunks());
+        set.iter().for_each(|chunk| assert!(map.set(*chunk)));
+        candidate.bitmap = FoundBitmap::Good(Box::new(header), map);
+    }
+}
+
+#[test]
+fn a_crash_costs_what_the_bitmap_marks_and_without_one_everything() {
+    let unsynced = |change: Change| {
+        let mut candidates = raid5(0, 10);
+        all(&mut candidates, |superblock| superblock.resync_offset_sectors = 0);
+        let size = candidates[0].superblock.size_sectors;
+        with_bitmap(&mut candidates, size, &[2, 3]);
+        change(&mut candidates);
+        let start = assemble(candidates).unwrap().start;
+        assert!(start.crashed);
+        start.unsynced
+    };
+    let all_of_it = unsynced(|c| c.iter_mut().for_each(|c| c.bitmap = FoundBitmap::None));
+    assert_eq!(all_of_it.iter().count(), 1);
+    assert!(all_of_it.sectors() > 900, "{all_of_it:?}");
+    assert_eq!(unsynced(|_| ()), Ranges::of(16..32));
+    // One good copy is enough; a damaged one says nothing.
+    assert_eq!(unsynced(|c| c[0].bitmap = FoundBitmap::Bad), Ranges::of(16..32));
+    // What any good copy has set counts.
+    let another = unsynced(|c| {
+        let size = c[0].superblock.size_sectors;
+        with_bitmap(&mut c[1..2], size, &[9]);
+    });
+    assert_eq!(another, [16..32, 72..80].into_iter().collect());
+    // A copy behind the array's events proves nothing, alone; beside a fresh one it is not needed.
+    let behind: Change = |c| {
+        let size = c[0].superblock.size_sectors;
+        let events = std::mem::replace(&mut c[0].superblock.events, 3);
+        with_bitmap(&mut c[..1], size, &[9]);
+        c[0].superblock.events = events;
+    };
+    assert_eq!(unsynced(behind), Ranges::of(16..32));
+    let all_behind = unsynced(|c| {
+        let size = c[0].superblock.size_sectors;
+        c.iter_mut().for_each(|c| c.superblock.events = 3);
+        with_bitmap(c, size, &[9]);
+        c.iter_mut().for_each(|c| c.superblock.events = 10);
+    });
+    assert_eq!(all_behind, all_of_it);
+}
+
+#[test]
+fn a_bitmap_that_ends_before_the_array_is_refused() {
+    let mut candidates = raid5(0, 10);
+    with_bitmap(&mut candidates, 64, &[]);
+    let refusal = assemble(candidates).unwrap_err();
+    assert!(matches!(refusal, Refusal::ShortBitmap { covered: 64, .. }), "{refusal}");
+}
+
+#[test]
+fn parity_of_a_crash_is_never_taken_for_that_of_a_first_resync() {
+    let crashed = |events, resync_offset_sectors| {
+        let mut candidates = raid5(0, events);
+        all(&mut candidates, |superblock| superblock.resync_offset_sectors = resync_offset_sectors);
+        assemble(candidates).unwrap().start.crashed
+    };
+    assert!(!crashed(0, 0), "just created");
+    assert!(crashed(1, 0), "in use once");
+    assert!(!crashed(4, 640), "the first resync was interrupted by a stop");
+    assert!(!crashed(4, RESYNC_NONE));
+}
+
+/// Header and bits of a candidate's copy of the bitmap.
+fn copy(candidate: &mut Candidate) -> (&mut BitmapSuperblock, &mut DirtyMap) {
+    let FoundBitmap::Good(header, map) = &mut candidate.bitmap else { panic!("a bitmap") };
+    (header, map)
+}
+
+fn bits(assembly: &Assembly) -> (u64, bool) {
+    let (header, map) = assembly.start.bitmap.as_ref().expect("a bitmap");
+    assert!(!header.state.is_stale(), "its bits are those in memory now");
+    (map.count(), assembly.start.copies_differ)
+}
+
+#[test]
+fn a_bit_that_one_member_has_counts_and_is_to_be_given_to_all() {
+    let mut candidates = raid5(0, 10);
+    assert_eq!(bits(&assemble(raid5(0, 10)).unwrap()), (0, false));
+    copy(&mut candidates[1]).1.set(3);
+    assert_eq!(bits(&assemble(candidates).unwrap()), (1, true));
+}
+
+#[test]
+fn a_stale_copy_says_nothing_and_without_a_fresh_one_every_bit_counts() {
+    let mut candidates = raid5(0, 10);
+    copy(&mut candidates[0]).1.set(3);
+    copy(&mut candidates[0]).0.events = 9;
+    assert_eq!(bits(&assemble(candidates).unwrap()), (0, true));
+    let mut candidates = raid5(0, 10);
+    for candidate in &mut candidates {
+        copy(candidate).0.state.0 |= BitmapState::STALE;
+    }
+    let chunks = copy(&mut candidates[0]).1.chunks();
+    assert_eq!(bits(&assemble(candidates).unwrap()), (chunks, true));
+}
+
+#[test]
+fn copies_that_are_cut_differently_make_every_bit_count() {
+    let mut candidates = raid5(0, 10);
+    let (header, map) = copy(&mut candidates[1]);
+    header.chunk_bytes *= 2;
+    *map = DirtyMap::new(header.chunks());
+    let chunks = copy(&mut candidates[0]).1.chunks();
+    assert_eq!(bits(&assemble(candidates).unwrap()), (chunks, true));
+}
