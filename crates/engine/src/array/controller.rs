@@ -283,9 +283,12 @@ impl Controller {
         if self.mode != WriteMode::Clean || closes {
             return;
         }
-        self.mode = WriteMode::Open;
+        // Where a member fails in it, lanes get a view in the middle: they are not to write under that.
+        self.mode = WriteMode::Closing;
         // Broken over it, writes must hear of that too.
-        self.update_superblocks().await;
+        if self.update_superblocks().await {
+            self.mode = WriteMode::Open;
+        }
         self.publish();
         self.array.views.settle();
     }

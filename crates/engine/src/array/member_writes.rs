@@ -65,6 +65,17 @@ pub(super) enum Landed {
     Listed,
 }
 
+impl Landed {
+    /// What the write comes to: an error where members did not take all of it, and what they lack is
+    /// not `held` by the others.
+    pub(super) fn judge(self, held: impl FnOnce() -> bool) -> Result<(), RequestError> {
+        match self == Self::Listed && !held() {
+            true => Err(RequestError::Lost),
+            false => Ok(()),
+        }
+    }
+}
+
 impl<'a> MemberWrites<'a> {
     /// None yet, under the lane's view of now.
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {

@@ -168,10 +168,7 @@ impl ArrayLane {
         range: Range<u64>,
     ) -> Result<(), RequestError> {
         let landed = self.doubt_if_failed(written, range.clone()).await?;
-        match landed == Landed::Listed && !self.holds_copies(geometry, &range) {
-            true => Err(RequestError::Lost),
-            false => Ok(()),
-        }
+        landed.judge(|| self.holds_copies(geometry, &range))
     }
 
     /// Writes one range to every copy that is there; one that lands is enough.

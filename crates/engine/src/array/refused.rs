@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::backend::{IoError, IoErrorKind, MemberId, WriteFrom};
 use crate::geometry::{Geometry, ParityGeometry, Row};
@@ -16,6 +17,10 @@ use super::plan::{self, Place, Places};
 use super::reconstruct::row_state;
 use super::unread::Unread;
 use super::view::{MemberView, WriteMode};
+
+/// How long a member may refuse one piece of a write after the other, each of them at its leisure. The
+/// write's claim is held meanwhile.
+const PIECES_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A write that its member refused as a whole.
 pub(super) struct Refused {
@@ -35,11 +40,13 @@ impl Refused {
 impl ArrayLane {
     /// Writes again, in smaller and smaller pieces, what a member refused as a whole, and gives what it
     /// does not take at all. What its log lists already stays there untried. All of it may take as long
-    /// as one write may; what was not tried by then counts as refused.
+    /// as one write may, and [`PIECES_PATIENCE`] where that has no end; what was not tried by then counts
+    /// as refused.
     pub(super) async fn write_in_pieces(&self, refused: Refused) -> Result<Ranges, IoError> {
         let block = self.with_view(|view| u64::from(view.block_sectors));
-        let patience = self.array.settings.write_patience();
-        let given_up = patience.deadline(self.lane.backend().now());
+        let now = self.lane.backend().now();
+        let given_up = self.array.settings.write_patience().deadline(now);
+        let given_up = given_up.unwrap_or(now + PIECES_PATIENCE);
         let mut bad = self.listed_in(refused.member, &refused.range(), block);
         let mut left = match bad.is_empty() {
             true => halves(&refused.range(), block, &mut bad),
@@ -52,7 +59,7 @@ impl ArrayLane {
         let Refused { member, sector, bytes, fua } = refused;
         let bytes = Rc::new(bytes);
         while let Some(piece) = left.pop() {
-            if given_up.is_some_and(|when| self.lane.backend().now() >= when) {
+            if self.lane.backend().now() >= given_up {
                 bad.insert(piece);
                 continue;
             }

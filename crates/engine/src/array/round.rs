@@ -136,11 +136,7 @@ impl ArrayLane {
         piece: &Piece,
         landed: Landed,
     ) -> Result<(), RequestError> {
-        let held = || self.holds_columns(map, row, piece.place, &piece.columns);
-        match landed == Landed::Listed && !held() {
-            true => Err(RequestError::Lost),
-            false => Ok(()),
-        }
+        landed.judge(|| self.holds_columns(map, row, piece.place, &piece.columns))
     }
 
     /// Writes pieces one by one, and no more of their units than what is new: what cannot be written for

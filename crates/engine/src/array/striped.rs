@@ -184,10 +184,7 @@ impl ArrayLane {
         let landed = self.doubt_if_failed(zeroed, range).await?;
         let row = map.row(row);
         let held = |place| self.holds_columns(map, &row, place, &(0..chunk));
-        match landed == Landed::Listed && !(0..usize::from(map.data_disks())).all(held) {
-            true => Err(RequestError::Lost),
-            false => Ok(()),
-        }
+        landed.judge(|| (0..usize::from(map.data_disks())).all(held))
     }
 
     /// Zeroes pieces that belong together on every member that has one.

@@ -63,7 +63,7 @@ pub enum WriteMode {
     ReadOnly,
     /// Not before the superblocks say dirty.
     Clean,
-    /// The controller wants to mark the array clean: no new write starts.
+    /// On the way to clean or from there: the superblocks may say dirty, and no new write starts.
     Closing,
     /// Yes.
     Open,

@@ -27,5 +27,6 @@ mod sharing;
 mod streams;
 mod stress;
 mod syncing;
+mod updates;
 mod workers;
 mod world;

@@ -2,6 +2,8 @@
 //! member, durably and before the write is answered.
 
 use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
 
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
@@ -349,6 +351,45 @@ fn no_lane_reads_what_a_member_refused() {
         assert_eq!(world.check(), 0, "{world}");
         world.fail(1);
         world.verify();
+    }
+}
+
+/// A drive may take its time to refuse a sector. Halving a write of 1 MiB down to sectors would be thousands
+/// of such refusals: what was not tried in ten seconds counts as refused, whether or not a write has a
+/// deadline. Who wants other sectors does not wait for that.
+#[test]
+fn a_member_that_refuses_everything_slowly_holds_a_write_no_longer_than_its_deadline() {
+    const MIB: u64 = 2048;
+    let raid5 = Shape { member_sectors: 2 * MIB, chunk_sectors: MIB as u32, ..shapes::RAID5 };
+    let raid1 = Shape { member_sectors: 2 * MIB, ..shapes::RAID1 };
+    for (seed, shape) in (450..).zip([raid1, raid5]) {
+        for deadline in ["10", "0"] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.set("write_deadline", deadline);
+            world.write_random(0, MIB);
+            let slot = (0..usize::from(shape.disks)).find(|disk| {
+                world.disks.disk(*disk).writes.iter().any(|io| io.end - io.start == MIB)
+            });
+            let disk = slot.unwrap();
+            refuse(&world, disk, 0..MIB);
+            world.disks.disk(disk).takes = Duration::from_millis(300);
+            let before = world.now_ms();
+            let bytes = world.random.bytes(MIB as usize * SECTOR);
+            world.remember(0, &bytes);
+            let write = Request::Write { sector: 0, from: Rc::new(bytes), fua: false };
+            let held = world.start(0, write);
+            let elsewhere = world.sectors() - 8;
+            world.write_random(elsewhere, 8);
+            let took = world.now_ms() - before;
+            assert!(took < 3000, "elsewhere: {took} ms ({world})");
+            assert!(!held.has_ended(), "{world}");
+            world.end(&held).unwrap();
+            let took = world.now_ms() - before;
+            assert!((10_000..12_500).contains(&took), "{took} ms ({world})");
+            world.verify();
+            assert_eq!(world.status().degraded(), 0, "{world}");
+            assert_eq!(member(&world.status(), disk).bad_ranges, 1, "{world}");
+        }
     }
 }
 

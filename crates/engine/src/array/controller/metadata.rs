@@ -25,6 +25,7 @@ impl Controller {
             WriteMode::Broken => return false,
             WriteMode::Clean | WriteMode::Closing | WriteMode::Open => {}
         }
+        let mut all_along = true;
         loop {
             let mut failed = self.bring_up_laggards().await;
             if failed.is_empty() {
@@ -37,9 +38,14 @@ impl Controller {
                 self.events += 1;
                 failed = self.write_superblocks(&|_| true).await;
                 if failed.is_empty() {
+                    if !all_along {
+                        // A write that passed over a member of these waits for just that.
+                        self.array.views.settle();
+                    }
                     return true;
                 }
             }
+            all_along = false;
             let enough = self.mark_faulty(&failed);
             // Lanes stop reading the member before anyone hears that its superblock is old.
             let epoch = self.publish();

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use mdspace_engine::backend::{
     Backend, IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, Submitted, Ticket,
@@ -121,9 +122,12 @@ impl RamBackend {
 
     /// When the disk is through with all that it has, this I/O included.
     fn due(&self, io: &MemberIo) -> Time {
-        let Answers::Slow(nanos) = self.answers else { return self.now() };
         let mut disk = self.disks.disk(usize::from(io.member.index));
-        let took = std::time::Duration::from_nanos(io.op.bytes() as u64 * nanos);
+        let took = match self.answers {
+            Answers::Slow(nanos) => Duration::from_nanos(io.op.bytes() as u64 * nanos),
+            Answers::AtOnce | Answers::Shuffled if disk.takes.is_zero() => return self.now(),
+            Answers::AtOnce | Answers::Shuffled => disk.takes,
+        };
         disk.busy_until = disk.busy_until.max(self.now()) + took;
         disk.busy_until
     }

@@ -4,6 +4,7 @@ use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use mdspace_engine::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
 use mdspace_engine::time::Time;
@@ -46,6 +47,8 @@ pub(crate) struct Disk {
     pub(crate) error_once: bool,
     /// A discard changes nothing.
     pub(crate) keeps_discarded: bool,
+    /// So long takes each of its I/Os, whatever becomes of it.
+    pub(crate) takes: Duration,
     /// Where disks take their time: it is through with all that it has.
     pub(super) busy_until: Time,
     /// It ends here now: it was cut off.

@@ -1,0 +1,79 @@
+//! Members that fail in an update of superblocks or bitmap: no lane may be a step ahead of what the
+//! others say by then, nor wait for a word that nobody gives any more.
+
+use std::rc::Rc;
+
+use mdspace_engine::array::Action;
+use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::request::Request;
+use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
+
+use crate::shapes;
+use crate::world::{SECTOR, Setup, World};
+
+/// Lets a disk refuse every write of its superblock, and nothing else.
+fn refuse_superblocks(world: &World, disk: usize) {
+    let place = world.disks.superblock(disk).unwrap().place.sector;
+    let mut disk = world.disks.disk(disk);
+    disk.write_error = Some(IoErrorKind::Other);
+    disk.errors_in = Some(place..place + 8);
+}
+
+/// Lets a disk refuse every write of its bitmap, and nothing else.
+fn refuse_bitmaps(world: &World, disk: usize) {
+    let start = world.disks.superblock(disk).unwrap().bitmap_sector().unwrap();
+    let mut disk = world.disks.disk(disk);
+    disk.write_error = Some(IoErrorKind::Other);
+    disk.errors_in = Some(start..start + 8);
+}
+
+/// Nothing is under way that would have the controller look again: the array is dirty, and no sync task
+/// runs.
+#[test]
+fn writes_go_on_when_a_member_fails_in_an_update_that_none_of_them_asked_for() {
+    for (seed, shape) in (1..).zip([shapes::RAID6, shapes::RAID10]) {
+        let mut world = World::created(Setup::new(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.wait_status("a frozen array", |status| status.sync.action == SyncAction::Frozen);
+        world.learn();
+        world.write_random(0, 16);
+        world.sleep_ms(1000);
+        assert_eq!(world.status().state, ArrayState::Active, "{world}");
+        let spare = usize::from(shape.disks);
+        world.add(spare).unwrap();
+        refuse_superblocks(&world, 1);
+        world.remove(spare);
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+        world.write_random(0, 16);
+        world.write_random(16, world.sectors() - 16);
+        world.verify();
+    }
+}
+
+/// The update that marks the array dirty is broken off by a member's bitmap, and power fails then: where
+/// data was written meanwhile under superblocks that say clean, nobody would look at its parity.
+#[test]
+fn nothing_is_written_before_the_survivors_say_dirty() {
+    for (seed, shape) in (10..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        for rounds in 0..60 {
+            let mut world = World::synced(Setup::shuffled(shape, seed * 100 + rounds));
+            world.write_random(0, 64);
+            world.wait_clean();
+            refuse_bitmaps(&world, 1);
+            let bytes = world.random.bytes(64 * SECTOR);
+            let write = Request::Write { sector: 0, from: Rc::new(bytes), fua: false };
+            let pending = world.start(0, write);
+            world.rounds(rounds as usize);
+            let answered = pending.has_ended();
+            world.crash();
+            world.disks.disk(1).plug();
+            world.assemble_with_force().unwrap();
+            world.wait_idle();
+            if world.member_state(1).is_none() {
+                world.add(1).unwrap();
+                world.wait_idle();
+            }
+            assert_eq!(world.check(), 0, "after {rounds} rounds, answered: {answered} ({world})");
+        }
+    }
+}
