@@ -250,10 +250,12 @@ impl ArrayLane {
                 same_row.push(piece);
             }
             let known = self.gather.rows.borrow().contains_key(&row);
-            if same_row.len() == 1 && !known {
-                self.start_round(&shape, shape.round(row, same_row));
+            let alone = same_row.len() == 1 && !known;
+            let round = shape.round(row, same_row);
+            if alone && !shape.begins_row(&round) {
+                self.start_round(&shape, round);
             } else {
-                self.gather.rows.borrow_mut().entry(row).or_default().waiting.extend(same_row);
+                self.gather.rows.borrow_mut().entry(row).or_default().waiting.extend(round.pieces);
                 self.start_ready(&shape, row);
             }
         }
