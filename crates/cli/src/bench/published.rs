@@ -27,7 +27,7 @@ use super::{REPETITIONS, machine};
 use balance::MeasuredBalance;
 use multipath::MeasuredMultipath;
 use stress::Stress;
-use tables::{Row, TABLES, Table};
+use tables::{Head, Row, TABLES, Table};
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -42,9 +42,8 @@ struct Report {
 
 #[derive(Debug, Serialize)]
 struct MeasuredTable {
-    year: u16,
-    title: &'static str,
-    published_on: &'static str,
+    #[serde(flatten)]
+    head: Head,
     rows: Vec<MeasuredRow>,
     stress: Option<Stress>,
 }
@@ -105,11 +104,12 @@ impl Verdict {
 pub(crate) fn published(args: &BenchPublishedArgs) -> Result<(), Failure> {
     let runtime = if args.quick { args.runtime / 5.0 } else { args.runtime };
     let span = Duration::from_secs_f64(runtime / REPETITIONS as f64);
-    let tables = TABLES.iter().filter(|table| args.table.is_none_or(|year| year == table.year));
+    let tables =
+        TABLES.iter().filter(|table| args.table.is_none_or(|year| year == table.head.year));
     let tables = tables.map(|table| measure_table(table, span)).collect::<Result<_, _>>()?;
     let wanted = |table| args.table.is_none_or(|year| year == table);
-    let balance = wanted(balance::YEAR).then(|| balance::measure(span)).transpose()?;
-    let multipath = wanted(multipath::YEAR).then(|| multipath::measure(span)).transpose()?;
+    let balance = wanted(balance::HEAD.year).then(|| balance::measure(span)).transpose()?;
+    let multipath = wanted(multipath::HEAD.year).then(|| multipath::measure(span)).transpose()?;
     let report = Report { schema: 1, machine: machine::describe(), tables, balance, multipath };
     match args.json {
         true => output::print_json(&report),
@@ -123,8 +123,7 @@ fn measure_table(table: &Table, span: Duration) -> Result<MeasuredTable, Failure
     let rows = rows.into_iter().map(|row| measure_row(row, of_limit, span));
     let rows = rows.collect::<Result<_, _>>()?;
     let stress = table.stress.map(|words| Stress::run(words, span)).transpose()?;
-    let Table { year, title, published_on, .. } = *table;
-    Ok(MeasuredTable { year, title, published_on, rows, stress })
+    Ok(MeasuredTable { head: table.head, rows, stress })
 }
 
 fn measure_row(row: Row, of_limit: bool, span: Duration) -> Result<MeasuredRow, Failure> {

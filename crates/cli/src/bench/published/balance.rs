@@ -15,12 +15,13 @@ use crate::bench::table::count;
 use crate::bench::workload::{Side, Subject, parse};
 use crate::failure::Failure;
 
-/// The year of the table.
-pub(super) const YEAR: u16 = 2019;
-const TITLE: &str =
-    "RAID1 and RAID10 of unequal members, by read_policy; nearest is md before, md is md after";
-const PUBLISHED_ON: &str =
-    "a fast pair, and two disks, Linux md: random read of RAID10 208 K before, 602 K after";
+use super::tables::Head;
+
+pub(super) const HEAD: Head = Head {
+    year: 2019,
+    title: "RAID1 and RAID10 of unequal members, by read_policy; nearest is md before, md is md after",
+    published_on: "a fast pair, and two disks, Linux md: random read of RAID10 208 K before, 602 K after",
+};
 
 /// The policies, in the order of the columns.
 const POLICIES: [&str; 4] = ["first", "nearest", "md", "expected"];
@@ -122,9 +123,8 @@ const BENCHES: [Bench; 5] = [
 /// The table as measured.
 #[derive(Debug, Serialize)]
 pub(super) struct MeasuredBalance {
-    year: u16,
-    title: &'static str,
-    published_on: &'static str,
+    #[serde(flatten)]
+    head: Head,
     rows: Vec<Row>,
 }
 
@@ -157,7 +157,7 @@ pub(super) fn measure(span: Duration) -> Result<MeasuredBalance, Failure> {
         }
         bed.stop()?;
     }
-    Ok(MeasuredBalance { year: YEAR, title: TITLE, published_on: PUBLISHED_ON, rows })
+    Ok(MeasuredBalance { head: HEAD, rows })
 }
 
 fn measure_row(bed: &Bed, bench: &Bench, load: &Load, span: Duration) -> Result<Row, Failure> {
@@ -215,8 +215,8 @@ fn members_give(bed: &Bed, args: &BenchRunArgs, span: Duration) -> f64 {
 impl MeasuredBalance {
     /// The table for people.
     pub(super) fn text(&self) -> String {
-        let Self { year, title, published_on, rows } = self;
-        let mut text = format!("\n{year}: {title}\npublished on: {published_on}\n\n");
+        let Self { head, rows } = self;
+        let mut text = format!("{head}\n");
         let [first, nearest, md, expected] = POLICIES;
         let _ = writeln!(
             text,

@@ -17,12 +17,13 @@ use crate::bench::{failed, machine};
 use crate::failure::Failure;
 
 use super::QUIET_CPU_SHARE;
+use super::tables::Head;
 
-/// The year of the table.
-pub(super) const YEAR: u16 = 2016;
-const TITLE: &str =
-    "multipath, 4K random read: part of raw; in brackets the same fast path behind one lock";
-const PUBLISHED_ON: &str = "null_blk, 4 paths, dm-multipath";
+pub(super) const HEAD: Head = Head {
+    year: 2016,
+    title: "multipath, 4K random read: part of raw; in brackets the same fast path behind one lock",
+    published_on: "null_blk, 4 paths, dm-multipath",
+};
 
 /// The selectors, in the order of the columns.
 const SELECTORS: [&str; 3] = ["service-time", "queue-length", "round-robin"];
@@ -68,9 +69,8 @@ const PUBLISHED: [Published; 3] = [
 /// The table as measured.
 #[derive(Debug, Serialize)]
 pub(super) struct MeasuredMultipath {
-    year: u16,
-    title: &'static str,
-    published_on: &'static str,
+    #[serde(flatten)]
+    head: Head,
     rows: Vec<Row>,
 }
 
@@ -120,7 +120,7 @@ pub(super) fn measure(span: Duration) -> Result<MeasuredMultipath, Failure> {
     plans.extend(floor_plans(&file.to_string_lossy()));
     let rows = plans.iter().map(|plan| measure_row(plan, span));
     let rows = rows.collect::<Result<_, _>>()?;
-    Ok(MeasuredMultipath { year: YEAR, title: TITLE, published_on: PUBLISHED_ON, rows })
+    Ok(MeasuredMultipath { head: HEAD, rows })
 }
 
 /// As published: a member that answers at once, by paths, submitters and pinning; and as many lanes as
@@ -225,8 +225,8 @@ fn measure_sides(
 impl MeasuredMultipath {
     /// The table for people.
     pub(super) fn text(&self) -> String {
-        let Self { year, title, published_on, rows } = self;
-        let mut text = format!("\n{year}: {title}\npublished on: {published_on}\n\n");
+        let Self { head, rows } = self;
+        let mut text = format!("{head}\n");
         let [one, other, third] = SELECTORS;
         let _ = writeln!(
             text,

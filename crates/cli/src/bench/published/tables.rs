@@ -1,13 +1,30 @@
 //! What was published, and what stands for it here.
 
+use std::fmt;
+
+use serde::Serialize;
+
 use crate::bench::machine;
 
-/// One seed's table.
-pub(super) struct Table {
+/// What stands above a table.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Head {
     pub(super) year: u16,
     pub(super) title: &'static str,
     /// The machine and members of those who published it.
     pub(super) published_on: &'static str,
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { year, title, published_on } = self;
+        writeln!(f, "\n{year}: {title}\npublished on: {published_on}")
+    }
+}
+
+/// One seed's table.
+pub(super) struct Table {
+    pub(super) head: Head,
     pub(super) rows: fn() -> Vec<Row>,
     /// Whether its rows are also told as parts of what RAID5 writes in memory cannot do without.
     pub(super) of_limit: bool,
@@ -44,19 +61,23 @@ impl Row {
 
 pub(super) const TABLES: &[Table] = &[
     Table {
-        year: 2026,
-        title: "RAID6 4+2, stripe_cache_size 16384; 8 hash locks and batches of 8 (baseline), 32 and \
+        head: Head {
+            year: 2026,
+            title: "RAID6 4+2, stripe_cache_size 16384; 8 hash locks and batches of 8 (baseline), 32 and \
                 32 (treatment)",
-        published_on: "ramdisks, 22 cores, Linux md",
+            published_on: "ramdisks, 22 cores, Linux md",
+        },
         rows: locks_and_batches,
         of_limit: false,
         stress: None,
     },
     Table {
-        year: 2012,
-        title: "RAID5, one submitting lane; stripe_cache_size 256 without workers (baseline), 512 with \
+        head: Head {
+            year: 2012,
+            title: "RAID5, one submitting lane; stripe_cache_size 256 without workers (baseline), 512 with \
                 workers (treatment)",
-        published_on: "3 and 4 SSDs, Linux md",
+            published_on: "3 and 4 SSDs, Linux md",
+        },
         rows: workers,
         of_limit: true,
         stress: Some(
@@ -64,9 +85,11 @@ pub(super) const TABLES: &[Table] = &[
         ),
     },
     Table {
-        year: 2020,
-        title: "RAID5 of 4, stripe_size 64 KiB (baseline) and 4 KiB (treatment), 2 jobs x depth 64",
-        published_on: "4 SATA SSDs, Linux md",
+        head: Head {
+            year: 2020,
+            title: "RAID5 of 4, stripe_size 64 KiB (baseline) and 4 KiB (treatment), 2 jobs x depth 64",
+            published_on: "4 SATA SSDs, Linux md",
+        },
         rows: stripe_size,
         of_limit: false,
         stress: None,

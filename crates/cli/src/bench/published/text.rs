@@ -27,9 +27,9 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 fn table_text(text: &mut String, table: &MeasuredTable) {
-    let MeasuredTable { year, title, published_on, rows, stress } = table;
+    let MeasuredTable { head, rows, stress } = table;
     let limit = if rows.iter().any(|row| row.of_limit.is_some()) { "of limit" } else { "" };
-    let _ = writeln!(text, "\n{year}: {title}\npublished on: {published_on}");
+    let _ = write!(text, "{head}");
     let _ = writeln!(
         text,
         "\n{:38} {:>24} {:>9} {:>9} {limit:>8} {:>6}   {:28} bound by",

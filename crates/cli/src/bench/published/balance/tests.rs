@@ -37,7 +37,7 @@ fn the_table_shows_random_loads_in_ios_and_streams_in_bytes() {
         errors,
     };
     let rows = vec![row(true, 0), row(false, 1)];
-    let text = MeasuredBalance { year: YEAR, title: "t", published_on: "p", rows }.text();
+    let text = MeasuredBalance { head: HEAD, rows }.text();
     let line = |nth: usize| text.lines().filter(|line| line.starts_with("row")).nth(nth).unwrap();
     assert!(line(0).ends_with("4096      1024      2048      3072      4096       100 %    133 %"));
     assert!(line(1).contains("512       128       256       384       512"), "{text}");
