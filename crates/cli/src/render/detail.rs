@@ -177,7 +177,7 @@ fn member_words(member: &MemberReport) -> String {
         "spare"
     };
     let flags =
-        [("write_mostly", "write-mostly"), ("failfast", "failfast"), ("late", "does not answer")];
+        [("write_mostly", "writemostly"), ("failfast", "failfast"), ("late", "does not answer")];
     let flags = flags.into_iter().filter(|(word, _)| member.is(word)).map(|(_, shown)| shown);
     std::iter::once(main).chain(flags).collect::<Vec<_>>().join(" ")
 }

@@ -28,7 +28,7 @@ fn write_behind_and_failfast_are_written_as_md_has_them() {
     assert_eq!(user.expect(0, "get m bitmap/backlog").trim(), "256");
     let detail = user.expect(0, "detail m");
     assert!(detail.contains("Write Behind : at most 256 writes, 0 under way"), "{detail}");
-    assert!(detail.contains("active sync write-mostly"), "{detail}");
+    assert!(detail.contains("active sync writemostly"), "{detail}");
     assert!(detail.contains("active sync failfast"), "{detail}");
     user.expect(0, "stop m");
     let examined = user.expect(0, "examine b");

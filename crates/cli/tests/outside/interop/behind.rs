@@ -18,7 +18,7 @@ const FUNCTIONS: &str = "
     }
     ours() {
       mdspace detail a --json | grep -q '\"limit\": *77'
-      mdspace detail a | grep -q \"write-mostly.*${LOOPS[3]}\"
+      mdspace detail a | grep -q \"writemostly.*${LOOPS[3]}\"
     }
 ";
 
@@ -60,5 +60,32 @@ fn what_mdspace_may_leave_behind_md_may_and_neither_without_a_bitmap() {
          quietly mdspace assemble a --serve=$FRONT \"${LOOPS[@]}\"
          mdspace detail a --json | grep -q '\"write_behind\": *null'
          our_both; our_clean a; quietly mdspace stop a",
+    );
+}
+
+/// md answers while its write-mostly member, which stands still, has nothing of the write yet. The first
+/// member is that one: the md of the guest leaves nothing behind on another.
+#[test]
+fn what_md_has_left_behind_has_landed_when_mdspace_comes() {
+    for_levels(
+        &["1"],
+        "fresh 4; SECTORS=$(blockdev --getsz ${LOOPS[0]}); modprobe dm-mod
+         echo \"0 $SECTORS linear ${LOOPS[0]} 0\" | dmsetup create slow
+         MEMBERS=(/dev/mapper/slow ${LOOPS[@]:1})
+         quietly mdadm --create /dev/md0 $OPTIONS --assume-clean ${MEMBERS[@]}
+         for member in /sys/block/md0/md/dev-dm-*; do echo writemostly >$member/state; done
+         stay_dirty md0; echo 77 >/sys/block/md0/md/bitmap/backlog
+         # Marks every chunk that is written below: a mark is written to all members first.
+         put md0 $SHARE/one 0 2097152; put md0 $SHARE/one 4194304 1048576
+         dmsetup suspend --noflush --nolockfs slow
+         put md0 $SHARE/two 4194304 1048576
+         [ $(md md0 bitmap/max_backlog_used) -gt 0 ]
+         landed() { dd if=${LOOPS[0]} bs=1M skip=5 count=1 iflag=direct status=none | cmp -s - $SHARE/two; }
+         if landed; then exit 1; fi
+         dmsetup resume slow
+         quietly mdadm --stop /dev/md0; landed
+         quietly mdspace assemble a --serve=$FRONT ${MEMBERS[@]}
+         our_both; our_clean a; quietly mdspace stop a
+         dmsetup remove slow; detach",
     );
 }
