@@ -12,7 +12,7 @@ use crate::layout_words;
 
 mod paths;
 
-pub(crate) use paths::{DeviceReport, PathsReport};
+pub(crate) use paths::{DeviceReport, HeldReport, PathsReport};
 
 /// The `schema` of every JSON object that mdspace prints.
 pub(crate) const SCHEMA: u32 = 1;

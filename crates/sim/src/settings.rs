@@ -12,6 +12,7 @@ use mdspace_format::superblock::MemberFlags;
 use crate::disk::{DiskSpec, Latency};
 use crate::random::Random;
 use crate::workload::Habits;
+use crate::world::Fences;
 
 /// How much trouble a run makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -163,8 +164,8 @@ pub struct Settings {
     pub happenings: [u32; Happening::ALL.len()],
     /// Paths to each disk; 0: it is reached directly.
     pub paths: u16,
-    /// Fences of paths lie: the oracle must notice.
-    pub lying_fences: bool,
+    /// What fences of paths do: but for the first way, somebody must notice.
+    pub fences: Fences,
     /// How repair goes about lies: but for the first way, the oracle must notice.
     pub scrubs: Scrubs,
     /// Keys that are set whenever the array has started.
@@ -219,7 +220,7 @@ impl Settings {
             calm_requests: random.within(20..200),
             happenings: [0; Happening::ALL.len()],
             paths: draw_paths(seed),
-            lying_fences: false,
+            fences: Fences::Prove,
             scrubs: Scrubs::ByEvidence,
             tuning: Vec::new(),
             flags: Vec::new(),

@@ -61,6 +61,7 @@ pub struct Simulation {
     broken: bool,
     /// Places where members lied so far.
     lies: u64,
+    next_look_at_held: Time,
 }
 
 /// What a run was, when nothing was wrong.
@@ -117,6 +118,9 @@ pub enum Failure {
         /// What.
         what: String,
     },
+    /// Writes wait for the proof that earlier ones are over for longer than a fence takes to give it.
+    #[error("after a path was lost a write was held back for {0:?}")]
+    Held(Duration),
     /// An array that must start does not.
     #[error("the array does not start: {0}")]
     NoStart(#[from] StartError),
@@ -157,6 +161,10 @@ const PATIENCE_BEYOND: Duration = Duration::from_secs(1200);
 /// What is enough where members have deadlines: disks hang for longer.
 const PATIENCE_WITH_DEADLINES: Duration = Duration::from_secs(30);
 
+/// The pause that a lost path may cost a write, fences answering in less than a third of it.
+const HELD_LIMIT: Duration = Duration::from_secs(1);
+const HELD_LOOK_EVERY: Duration = Duration::from_millis(20);
+
 impl Simulation {
     /// A run with a new array that is served.
     pub fn new(settings: Settings, trace: Trace) -> Result<Self, Failure> {
@@ -166,9 +174,7 @@ impl Simulation {
         let disks: Vec<DiskIndex> =
             settings.disks.iter().map(|spec| world.add_disk(spec.clone())).collect();
         disks.iter().for_each(|&disk| world.add_wires(disk, settings.paths));
-        if settings.lying_fences {
-            world.let_fences_lie();
-        }
+        world.set_fences(settings.fences);
         if settings.noisy_disks {
             disks.iter().for_each(|&disk| fill_with_noise(&world, disk, &mut random));
         }
@@ -204,6 +210,7 @@ impl Simulation {
             thinking_until: Time::ZERO,
             broken: false,
             lies: 0,
+            next_look_at_held: Time::ZERO,
             settings,
             world,
         };
@@ -235,6 +242,7 @@ impl Simulation {
         }
         self.take_completions()?;
         self.take_answers()?;
+        self.must_not_be_held()?;
         self.must_not_be_stuck()
     }
 
@@ -281,6 +289,18 @@ impl Simulation {
             Some((tag, ask, since)) if self.world.now().since(since) > self.patience() => {
                 Err(Failure::Stuck { what: format!("request {tag}, {ask}") })
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks now and then at the writes that late ones hold back.
+    fn must_not_be_held(&mut self) -> Result<(), Failure> {
+        if self.settings.paths == 0 || self.world.now() < self.next_look_at_held {
+            return Ok(());
+        }
+        self.next_look_at_held = self.world.now() + HELD_LOOK_EVERY;
+        match self.world.held_longest() {
+            Some(held) if held > HELD_LIMIT => Err(Failure::Held(held)),
             _ => Ok(()),
         }
     }

@@ -32,6 +32,8 @@ use flight::Flights;
 use lanes::Lanes;
 use wires::{Way, Wires};
 
+pub use wires::Fences;
+
 /// What one step of the world was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, value_parser};
+use clap::{ArgGroup, Args, value_parser};
 use mdspace_engine::paths::{Failback, Table};
 use mdspace_front::Address;
 
@@ -14,14 +14,15 @@ use super::name::ArrayName;
 const SECONDS_MAX: f64 = 86_400.0;
 
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("what").required(true).args(["dm_table", "file"])))]
 pub(crate) struct MultipathArgs {
     /// Name of the device: letters, digits, _ . and -.
     pub(crate) name: ArrayName,
     /// dm's table line: '0 SECTORS multipath ...'; its paths are any MEMBER.
-    #[arg(long, value_name = "LINE", group = "what", required = true)]
+    #[arg(long, value_name = "LINE")]
     pub(crate) dm_table: Option<Table>,
     /// A file in TOML, as behind `multipath:`.
-    #[arg(long, value_name = "FILE", group = "what", required = true)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// How many checks long requests wait without a path; 0 is not at all.
     #[arg(long, value_name = "CHECKS", conflicts_with = "file")]

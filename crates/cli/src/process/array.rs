@@ -9,6 +9,7 @@ use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
 
 use super::members::OpenMembers;
+use super::multipath::told_at_once;
 use super::{STOP_PATIENCE, Task, created};
 use crate::args::MemberSpec;
 use crate::failure::Failure;
@@ -47,6 +48,8 @@ impl ServedArray {
         }
         let array = Self { running: RwLock::new(Some(running)), members };
         notes.push(format!("{}: {}", task.name(), started(&array.status()?)));
+        let with_paths = array.members().paths();
+        notes.extend(with_paths.iter().flat_map(|(_, paths)| told_at_once(paths)));
         Ok((array, notes))
     }
 

@@ -173,11 +173,7 @@ impl MultipathProcess {
         let paths: Vec<_> = status.groups.iter().flat_map(|group| &group.paths).collect();
         let active = paths.iter().filter(|path| path.state == "active").count();
         let started = format!("{}: started with {active} of {} paths", self.name, paths.len());
-        let told = self.paths.events_after(0).into_iter();
-        let told = told.filter(|event| NOTED.contains(&event.event));
-        let told =
-            told.map(|event| format!("{}: {}", event.member.unwrap_or_default(), event.note));
-        std::iter::once(started).chain(told).collect()
+        std::iter::once(started).chain(told_at_once(&self.paths)).collect()
     }
 
     fn open_front(&self, listener: mdspace_front::listener::Listener) -> Result<String, Failure> {
@@ -250,6 +246,12 @@ impl MultipathProcess {
     fn device(&self) -> MutexGuard<'_, Option<Device>> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What has happened to paths so far, as far as whoever starts the device is to know it.
+pub(super) fn told_at_once(paths: &Paths) -> impl Iterator<Item = String> {
+    let noted = paths.events_after(0).into_iter().filter(|event| NOTED.contains(&event.event));
+    noted.map(|event| format!("{}: {}", event.member.unwrap_or_default(), event.note))
 }
 
 impl Served for MultipathProcess {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::args::size::short;
-use crate::report::{DeviceReport, PathsReport};
+use crate::report::{DeviceReport, HeldReport, PathsReport};
 
 /// The whole text of `mdspace detail NAME` for a device that stands alone.
 pub(crate) fn text(report: &DeviceReport) -> String {
@@ -49,7 +49,13 @@ pub(crate) fn write_paths(out: &mut String, paths: &PathsReport) -> fmt::Result 
         )?;
     }
     if !paths.unproved.is_empty() {
-        writeln!(out, "    other writes there wait; when the path's server is known to be dead:")?;
+        let held = paths.held.map_or(String::new(), |HeldReport { writes, waited_ms }| {
+            format!(" ({writes} now, the first for {:.1} s)", waited_ms as f64 / 1000.0)
+        });
+        writeln!(
+            out,
+            "    other writes there wait{held}; when the path's server is known to be dead:"
+        )?;
         writeln!(out, "      mdspace message NAME fail_path PATH --fenced")?;
     }
     Ok(())

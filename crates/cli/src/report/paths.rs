@@ -33,6 +33,16 @@ pub(crate) struct PathsReport {
     pub(crate) groups: Vec<GroupReport>,
     /// Where a write that was sent and not answered may still appear.
     pub(crate) unproved: Vec<UnprovedReport>,
+    /// Writes that wait for the proof that these are over.
+    pub(crate) held: Option<HeldReport>,
+}
+
+/// Writes that are held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldReport {
+    pub(crate) writes: u64,
+    /// How long the first of them has waited.
+    pub(crate) waited_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +114,10 @@ impl PathsReport {
             queueing: status.queueing,
             groups: status.groups.into_iter().map(GroupReport::from).collect(),
             unproved: status.unproved.into_iter().map(unproved).collect(),
+            held: status.held.map(|held| HeldReport {
+                writes: held.writes,
+                waited_ms: mdspace_io::now().since(held.since).as_millis() as u64,
+            }),
         }
     }
 }

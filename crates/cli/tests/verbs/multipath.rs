@@ -381,6 +381,23 @@ fn paths_to_different_devices_are_refused() {
 }
 
 #[test]
+fn a_device_that_is_listed_twice_is_told_under_whatever_name() {
+    let user = User::with_members(&["disk", "other"]);
+    let table = "--dm-table=0 8192 multipath 0 0 1 1 round-robin 0 2 0 disk ./disk";
+    let done = user.run_words(&["multipath", "top", table]);
+    assert_eq!(done.status, 0, "{done:#?}");
+    assert!(done.out.contains("./disk: is the same device as disk, listed twice"), "{done:#?}");
+    user.expect(0, "stop top");
+    let file = "[[group]]\npath = [{member = \"disk\"}, {member = \"./disk\"}]\n";
+    std::fs::write(user.path("m.toml"), file).unwrap();
+    let create = "create m --level=1 --raid-devices=2 --assume-clean multipath:m.toml other";
+    let done = user.run(create);
+    assert_eq!(done.status, 0, "{done:#?}");
+    assert!(done.out.contains("./disk: is the same device as disk, listed twice"), "{done:#?}");
+    user.expect(0, "stop m");
+}
+
+#[test]
 fn an_array_of_multipath_members_bears_the_loss_of_a_path_of_each() {
     let paths = Paths::new(2);
     let file = paths.user.path("m.toml");

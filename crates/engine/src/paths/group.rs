@@ -2,7 +2,8 @@
 
 use crate::time::Time;
 
-use super::{Failback, Health, Owner, Paths};
+use super::owner::{Health, Owner};
+use super::{Failback, Paths};
 
 impl Paths {
     pub(super) fn choose_group(&self, owner: &mut Owner, now: Time) {

@@ -5,9 +5,14 @@
 //! connection is closed proves nothing: a server may do what lies in its socket's buffer long after.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::backend::MemberId;
 use crate::lane::LaneId;
+use crate::time::Time;
+
+use super::Paths;
+use super::owner::{Health, Owner};
 
 /// Names one such write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,5 +103,87 @@ impl LateWrites {
         let before = self.writes.len();
         self.writes.retain(|late| late.path != path);
         before - self.writes.len()
+    }
+}
+
+impl Paths {
+    /// Takes up what the host kept of a path, before the first request: what an earlier process sent over
+    /// it may still appear.
+    pub fn recall(&self, path: usize, unproved: Vec<Range<u64>>) {
+        if unproved.is_empty() {
+            return;
+        }
+        let mut owner = self.owner.lock();
+        unproved.iter().for_each(|range| owner.late.recall(path, range.clone()));
+        let note = format!("{} writes of an earlier process may still appear", unproved.len());
+        owner.kept[path] = unproved;
+        self.tell(&mut owner, "LateWritesRecalled", Some(path), note);
+        self.publish(&mut owner, Time::ZERO);
+    }
+
+    /// Has the host keep which writes may still appear, where that has changed.
+    pub(super) fn keep_late_writes(&self, owner: &mut Owner) {
+        for (path, kept) in owner.kept.iter_mut().enumerate() {
+            let now = owner.late.ranges(path);
+            if *kept != now {
+                kept.clone_from(&now);
+                self.host.keep(path, now);
+            }
+        }
+    }
+
+    /// The answer to [`Host::fence`], or the operator's word: nothing that was sent over a path can be
+    /// done any more. Its connection is not used again either.
+    pub fn fenced(&self, path: usize, done: Result<(), String>, now: Time) {
+        let mut owner = self.owner.lock();
+        let own = &mut owner.paths[path];
+        own.fencing = false;
+        match done {
+            Ok(()) => {
+                own.lost |= own.remote;
+                if own.health == Health::Active && own.remote {
+                    own.health = Health::Failed;
+                    own.reason = "to be connected anew".into();
+                }
+                let proved = owner.late.fenced(path);
+                let note = format!("{proved} writes can no longer appear");
+                self.tell(&mut owner, "PathFenced", Some(path), note);
+            }
+            Err(why) => self.tell(&mut owner, "FenceFailed", Some(path), why),
+        }
+        self.publish(&mut owner, now);
+    }
+
+    /// A write was sent over a path and not answered.
+    pub(super) fn add_late(
+        self: &Arc<Self>,
+        path: usize,
+        member: MemberId,
+        lane: LaneId,
+        range: Range<u64>,
+        lost: bool,
+        now: Time,
+    ) -> LateId {
+        let mut owner = self.owner.lock();
+        let id = owner.late.add(path, member, lane, range, lost);
+        let fence = !std::mem::replace(&mut owner.paths[path].fencing, true);
+        self.publish(&mut owner, now);
+        drop(owner);
+        if fence && !self.host.fence(self, path) {
+            self.owner.lock().paths[path].fencing = false;
+        }
+        id
+    }
+
+    /// All that a lane sent over a connection was answered, or it is `lost`.
+    pub(super) fn settle_late(&self, member: MemberId, lane: LaneId, lost: bool, now: Time) {
+        let mut owner = self.owner.lock();
+        if lost {
+            owner.late.lost(member, lane);
+        } else if owner.late.answered(member, lane) {
+            let note = "late writes were answered after all".to_owned();
+            self.tell(&mut owner, "LateWritesProved", None, note);
+        }
+        self.publish(&mut owner, now);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
-use super::{Health, Paths, flag};
+use super::owner::Health;
+use super::{Paths, flag};
 
 impl Paths {
     /// Does what a message says: `queue_if_no_path`, `fail_if_no_path`, `disable_group N`,

@@ -43,6 +43,8 @@ pub struct PathLane {
     slow: RefCell<Vec<Ticket>>,
     /// Those of these that somebody wants to end early.
     cancelled: RefCell<Vec<Ticket>>,
+    /// Those of these that wait for the proof that an earlier write is over, and since when.
+    held: RefCell<Vec<(Ticket, Time)>>,
     /// A task looks for answers to late writes.
     settling: Cell<bool>,
     /// Its paths do not answer on the spot.
@@ -104,6 +106,7 @@ impl PathLane {
             in_flight: Cell::new(0),
             slow: RefCell::default(),
             cancelled: RefCell::default(),
+            held: RefCell::default(),
             settling: Cell::new(false),
             waits: Cell::new(false),
         });

@@ -12,13 +12,16 @@ use super::table::Selector;
 use super::view::Usable;
 
 /// A path that `historical-service-time` has not heard of for so long is tried again.
-const STALE: Duration = Duration::from_secs(1);
+pub(super) const STALE: Duration = Duration::from_secs(1);
 
 /// What one lane has done over each path. The lane writes it, anyone may read.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct LaneCounters {
     pub(super) paths: Box<[PathCounters]>,
+    /// Writes that wait for the proof that an earlier one is over, and since when the first of them does.
+    pub(super) held: Count,
+    pub(super) held_since_nanos: Count,
 }
 
 /// What one lane has done over one path.
@@ -61,7 +64,11 @@ impl Count {
 
 impl LaneCounters {
     pub(super) fn new(paths: usize) -> Self {
-        Self { paths: (0..paths).map(|_| PathCounters::default()).collect() }
+        Self {
+            paths: (0..paths).map(|_| PathCounters::default()).collect(),
+            held: Count::default(),
+            held_since_nanos: Count::default(),
+        }
     }
 }
 

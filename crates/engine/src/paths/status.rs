@@ -1,10 +1,13 @@
 //! What a multipath device says of itself.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use crate::time::Time;
 
 use super::late::Late;
-use super::selector::{Count, PathCounters};
-use super::table::{Group, Selector};
+use super::selector::{Count, LaneCounters, PathCounters, STALE};
+use super::table::{Group, PathSpec, Selector};
 use super::{Paths, flag};
 
 /// The device as it is now.
@@ -20,6 +23,17 @@ pub struct PathsStatus {
     pub groups: Vec<GroupStatus>,
     /// Ranges of sectors where a write may still appear, and the path that it was sent over.
     pub unproved: Vec<(Range<u64>, String)>,
+    /// Writes that wait for that proof, if any do.
+    pub held: Option<Held>,
+}
+
+/// Writes held back, since what was sent before may still appear where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// How many.
+    pub writes: u64,
+    /// Since when the first of them waits, on the lanes' clock.
+    pub since: Time,
 }
 
 /// One group.
@@ -52,6 +66,10 @@ pub struct PathStatus {
     pub in_flight: u64,
     /// Bytes of these.
     pub in_flight_bytes: u64,
+    /// Mean time of an I/O in ns, where `historical-service-time` measures it: the longest of any lane's.
+    pub service_nanos: u64,
+    /// Until when that is believed, in ns of the lanes' clock; 0 where nothing was measured.
+    pub stale_nanos: u64,
 }
 
 /// One thing that happened.
@@ -68,6 +86,11 @@ pub struct PathEvent {
 }
 
 impl Paths {
+    /// Writes held back now, if any are.
+    pub fn held(&self) -> Option<Held> {
+        held(&self.counters.lock())
+    }
+
     /// How it is now.
     pub fn status(&self) -> PathsStatus {
         let owner = self.owner.lock();
@@ -75,6 +98,9 @@ impl Paths {
         let path_status = |path: usize| {
             let sum = |of: fn(&PathCounters) -> &Count| {
                 lanes.iter().map(|lane| of(&lane.paths[path]).get()).sum()
+            };
+            let most = |of: fn(&PathCounters) -> &Count| {
+                lanes.iter().map(|lane| of(&lane.paths[path]).get()).max().unwrap_or(0)
             };
             let own = &owner.paths[path];
             PathStatus {
@@ -86,6 +112,11 @@ impl Paths {
                 bytes: sum(|counters| &counters.bytes),
                 in_flight: sum(|counters| &counters.in_flight),
                 in_flight_bytes: sum(|counters| &counters.in_flight_bytes),
+                service_nanos: most(|counters| &counters.service_nanos),
+                stale_nanos: match most(|counters| &counters.measured_nanos) {
+                    0 => 0,
+                    measured => measured + STALE.as_nanos() as u64,
+                },
             }
         };
         let group_status = |(at, group): (usize, &Group)| GroupStatus {
@@ -110,6 +141,7 @@ impl Paths {
             status: self.status_line(&groups, owner.current),
             queueing: self.queueing(&owner),
             unproved: owner.late.iter().map(unproved).collect(),
+            held: held(&lanes),
             groups,
         }
     }
@@ -125,25 +157,48 @@ impl Paths {
                 "active" => 'A',
                 _ => 'E',
             };
-            let info_args = match group.selector {
-                Selector::QueueLength => 1,
-                Selector::ServiceTime => 2,
-                _ => 0,
-            };
-            line += &format!(" {letter} 0 {} {info_args}", status.paths.len());
+            let (selector_args, paths) = (group.selector.args_words(), status.paths.len());
+            line += &format!(" {letter} {selector_args} {paths} {}", info_args(group.selector));
             for (path, spec) in status.paths.iter().zip(&group.paths) {
                 let state = if path.state == "active" { 'A' } else { 'F' };
                 line += &format!(" {} {state} {}", path.member, path.failures);
-                match group.selector {
-                    Selector::QueueLength => line += &format!(" {}", path.in_flight),
-                    Selector::ServiceTime => {
-                        let share = spec.relative_throughput;
-                        line += &format!(" {} {share}", path.in_flight_bytes);
-                    }
-                    _ => {}
-                }
+                line += &path_info(group.selector, path, spec);
             }
         }
         line
     }
+}
+
+/// How many words a selector says of each path.
+fn info_args(selector: Selector) -> usize {
+    match selector {
+        Selector::RoundRobin | Selector::Expected => 0,
+        Selector::QueueLength | Selector::IoAffinity => 1,
+        Selector::ServiceTime => 2,
+        Selector::HistoricalServiceTime { .. } => 3,
+    }
+}
+
+/// These words, each with a blank before it.
+fn path_info(selector: Selector, path: &PathStatus, spec: &PathSpec) -> String {
+    match selector {
+        Selector::RoundRobin | Selector::Expected => String::new(),
+        Selector::QueueLength => format!(" {}", path.in_flight),
+        // dm counts requests of CPUs that no path is for: a lane is never without one here.
+        Selector::IoAffinity => " 0".into(),
+        Selector::ServiceTime => {
+            format!(" {} {}", path.in_flight_bytes, spec.relative_throughput)
+        }
+        Selector::HistoricalServiceTime { .. } => {
+            format!(" {} {} {}", path.service_nanos, path.in_flight, path.stale_nanos)
+        }
+    }
+}
+
+/// Sums what lanes hold back.
+fn held(lanes: &[Arc<LaneCounters>]) -> Option<Held> {
+    let holding = || lanes.iter().filter(|lane| lane.held.get() > 0);
+    let since = holding().map(|lane| lane.held_since_nanos.get()).min()?;
+    let writes = holding().map(|lane| lane.held.get()).sum();
+    Some(Held { writes, since: Time::from_nanos(since) })
 }

@@ -8,13 +8,16 @@
 //! Source: the kernel's `Documentation/admin-guide/device-mapper`, and what `dmsetup table` prints.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// Limits that keep a table line readable, and indexes small.
 const GROUPS_MAX: usize = 64;
 const PATHS_MAX: usize = 64;
-/// dm's limit on `relative_throughput`.
+/// dm's limits on `relative_throughput` and on features.
 const THROUGHPUT_MAX: u32 = 100;
+const PG_INIT_RETRIES: RangeInclusive<u32> = 1..=50;
+const PG_INIT_DELAY_MSECS: RangeInclusive<u32> = 0..=60_000;
 /// dm's fixed point of `historical-service-time`: 1024 is one; its default weight.
 const WEIGHT_ONE: u32 = 1024;
 const WEIGHT_DEFAULT: u32 = 972;
@@ -160,6 +163,16 @@ impl Selector {
         Ok(Self::HistoricalServiceTime { base_weight, threshold_multiplier })
     }
 
+    /// Its own arguments, with their number before them.
+    pub(super) fn args_words(self) -> String {
+        match self {
+            Self::HistoricalServiceTime { base_weight, threshold_multiplier } => {
+                format!("2 {base_weight} {threshold_multiplier}")
+            }
+            _ => "0".into(),
+        }
+    }
+
     /// How many arguments a path may have.
     fn path_args_max(self) -> usize {
         match self {
@@ -234,6 +247,14 @@ impl<'a> Words<'a> {
         word.parse().map_err(|_| self.wrong(&format!("{what} is a number")))
     }
 
+    fn within(&mut self, what: &str, range: RangeInclusive<u32>) -> Result<u32, TableError> {
+        let number = self.number(what)?;
+        match range.contains(&number) {
+            true => Ok(number),
+            false => Err(self.wrong(&format!("{what} is {} to {}", range.start(), range.end()))),
+        }
+    }
+
     fn count(&mut self, what: &str, most: usize) -> Result<usize, TableError> {
         let count = self.number(what)?;
         if count > most { Err(self.wrong(&format!("{what} is at most {most}"))) } else { Ok(count) }
@@ -259,11 +280,11 @@ impl<'a> Words<'a> {
             match self.next("a feature")? {
                 "queue_if_no_path" => features.queue_if_no_path = true,
                 "retain_attached_hw_handler" => features.retain_attached_hw_handler = true,
-                "pg_init_retries" => {
-                    features.pg_init_retries = Some(self.number("pg_init_retries")?);
+                word @ "pg_init_retries" => {
+                    features.pg_init_retries = Some(self.within(word, PG_INIT_RETRIES)?);
                 }
-                "pg_init_delay_msecs" => {
-                    features.pg_init_delay_msecs = Some(self.number("pg_init_delay_msecs")?);
+                word @ "pg_init_delay_msecs" => {
+                    features.pg_init_delay_msecs = Some(self.within(word, PG_INIT_DELAY_MSECS)?);
                 }
                 "queue_mode" => match self.next("queue_mode")? {
                     mode @ ("bio" | "rq" | "mq") => features.queue_mode = Some(mode.into()),
@@ -351,9 +372,11 @@ impl fmt::Display for Features {
         };
         pair("pg_init_retries", self.pg_init_retries.map(|count| count.to_string()));
         pair("pg_init_delay_msecs", self.pg_init_delay_msecs.map(|span| span.to_string()));
-        pair("queue_mode", self.queue_mode.clone());
         if self.retain_attached_hw_handler {
             words.push("retain_attached_hw_handler".to_owned());
+        }
+        if let Some(mode) = &self.queue_mode {
+            words.extend(["queue_mode".to_owned(), mode.clone()]);
         }
         write!(f, "{}", words.len())?;
         words.iter().try_for_each(|word| write!(f, " {word}"))
@@ -362,13 +385,7 @@ impl fmt::Display for Features {
 
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.selector.name())?;
-        match self.selector {
-            Selector::HistoricalServiceTime { base_weight, threshold_multiplier } => {
-                write!(f, "2 {base_weight} {threshold_multiplier} ")?;
-            }
-            _ => write!(f, "0 ")?,
-        }
+        write!(f, "{} {} ", self.selector.name(), self.selector.args_words())?;
         write!(f, "{} {}", self.paths.len(), self.selector.path_args_max())?;
         self.paths.iter().try_for_each(|path| {
             write!(f, " {}", path.member)?;
@@ -376,6 +393,7 @@ impl fmt::Display for Group {
                 Selector::ServiceTime => write!(f, " 1 {}", path.relative_throughput),
                 Selector::IoAffinity => write!(f, " {:x}", path.lanes),
                 Selector::Expected => Ok(()),
+                Selector::HistoricalServiceTime { .. } => write!(f, " 0"),
                 _ => write!(f, " 1"),
             }
         })

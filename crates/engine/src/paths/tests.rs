@@ -1,1 +1,156 @@
+//! The owner of the paths, without lanes: groups, messages, and dm's lines.
 
+use super::*;
+
+const NOW: Time = Time::from_nanos(5);
+
+struct Nobody;
+
+impl Host for Nobody {
+    fn reopen(&self, _: &Arc<Paths>, _: usize) {}
+
+    fn fence(&self, _: &Arc<Paths>, _: usize) -> bool {
+        false
+    }
+}
+
+/// A device of these groups, each path of which leads to it, proved.
+fn device(groups: &str, failback: Failback) -> Arc<Paths> {
+    let table: Table = format!("0 2048 multipath 0 0 {groups}").parse().expect("a table line");
+    let member = |index: usize| {
+        let info = MemberInfo {
+            name: "disk".into(),
+            sectors: 2048,
+            logical_block_bytes: 512,
+            rotational: false,
+            discard_zeroes: false,
+        };
+        (MemberId { index: index as u16, generation: 0 }, info)
+    };
+    let names: Vec<&str> = table.paths().map(|(_, path)| &*path.member).collect();
+    let first = |name: &str| names.iter().position(|other| *other == name).expect("it is there");
+    let opened: Vec<_> = names.iter().map(|name| Ok(member(first(name)))).collect();
+    let (count, policy) = (names.len(), Policy { failback, ..Policy::default() });
+    let remote = vec![true; count];
+    let paths =
+        Paths::new("d", table, policy, opened, &remote, Box::new(Nobody)).expect("a device");
+    (0..count).for_each(|path| paths.reinstate(path, "", NOW));
+    paths
+}
+
+/// What dm's status line says of groups and paths: `A` and `E` groups, `F` and `A` paths.
+fn letters(paths: &Paths) -> String {
+    let states = ["A", "D", "E", "F"];
+    let status = paths.status().status;
+    status.split(' ').skip(9).filter(|word| states.contains(word)).collect()
+}
+
+fn say(paths: &Arc<Paths>, words: &str) {
+    paths.message(&words.split(' ').collect::<Vec<_>>(), NOW).expect("a message");
+}
+
+const TWO_GROUPS: &str = "2 1 round-robin 0 1 0 a round-robin 0 2 0 b c";
+
+#[test]
+fn the_next_group_is_used_when_the_last_path_of_one_fails() {
+    let paths = device(TWO_GROUPS, Failback::Manual);
+    assert_eq!(letters(&paths), "AAEAA");
+    paths.fail(0, None, "it is cut", true, NOW);
+    assert_eq!(letters(&paths), "EFAAA");
+    paths.fail(1, None, "it is cut", true, NOW);
+    assert_eq!(letters(&paths), "EFAFA");
+    paths.fail(2, None, "it is cut", true, NOW);
+    assert_eq!(letters(&paths), "EFEFF");
+    assert!(paths.owner.lock().view.usable.is_empty());
+    paths.reinstate(0, "", NOW);
+    assert_eq!(letters(&paths), "AAEFF");
+}
+
+#[test]
+fn a_better_group_is_used_again_when_the_user_wants_it() {
+    let later = |span| NOW + Duration::from_secs(span);
+    let after_failback = |failback, span| {
+        let paths = device(TWO_GROUPS, failback);
+        paths.fail(0, None, "it is cut", true, NOW);
+        paths.reinstate(0, "", NOW);
+        paths.look(later(span));
+        letters(&paths)
+    };
+    assert_eq!(after_failback(Failback::Manual, 1000), "EAAAA");
+    assert_eq!(after_failback(Failback::Immediate, 0), "AAEAA");
+    let after = Failback::After(Duration::from_secs(10));
+    assert_eq!(after_failback(after, 9), "EAAAA");
+    assert_eq!(after_failback(after, 10), "AAEAA");
+}
+
+#[test]
+fn a_better_group_that_fails_again_is_not_used_after_its_time() {
+    let paths = device(TWO_GROUPS, Failback::After(Duration::from_secs(10)));
+    paths.fail(0, None, "it is cut", true, NOW);
+    paths.reinstate(0, "", NOW);
+    paths.fail(0, None, "it is cut", true, NOW);
+    paths.look(NOW + Duration::from_secs(10));
+    assert_eq!(letters(&paths), "EFAAA");
+}
+
+#[test]
+fn messages_do_what_dms_do() {
+    let paths = device(TWO_GROUPS, Failback::Manual);
+    for (message, expected) in [
+        ("switch_group 2", "EAAAA"),
+        ("switch_group 1", "AAEAA"),
+        ("disable_group 1", "DAAAA"),
+        ("enable_group 1", "EAAAA"),
+        ("disable_group 2", "AADAA"),
+        // With nothing else left a disabled group serves, as dm's does.
+        ("fail_path a", "EFDAA"),
+        // It enables every group up to this one.
+        ("switch_group 2", "EFAAA"),
+        ("fail_path b", "EFAFA"),
+    ] {
+        say(&paths, message);
+        assert_eq!(letters(&paths), expected, "after {message}");
+    }
+    assert!(!paths.status().table.contains("queue_if_no_path"));
+    say(&paths, "queue_if_no_path");
+    assert!(paths.status().table.starts_with("0 2048 multipath 1 queue_if_no_path 0 2 1 "));
+    say(&paths, "fail_if_no_path");
+    assert!(paths.status().table.starts_with("0 2048 multipath 0 0 2 1 "));
+    for wrong in ["switch_group 3", "switch_group 0", "disable_group", "fail_path d", "", "stop"] {
+        let words: Vec<&str> = wrong.split(' ').collect();
+        assert!(paths.message(&words, NOW).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_device_begins_with_the_group_that_the_table_says() {
+    let paths = device("2 2 round-robin 0 1 0 a round-robin 0 1 0 b", Failback::Manual);
+    assert_eq!(letters(&paths), "EAAA");
+}
+
+#[test]
+fn the_status_line_has_the_words_of_each_selector() {
+    for (group, expected) in [
+        ("round-robin 0 1 1 a 1", "A 0 1 0 a A 0"),
+        ("queue-length 0 1 1 a 1", "A 0 1 1 a A 0 0"),
+        ("service-time 0 1 2 a 1 7", "A 0 1 2 a A 0 0 7"),
+        ("historical-service-time 2 900 3 1 1 a 1", "A 2 900 3 1 3 a A 0 0 0 0"),
+        ("io-affinity 0 1 1 a 3", "A 0 1 1 a A 0 0"),
+        ("expected 0 1 0 a", "A 0 1 0 a A 0"),
+    ] {
+        let paths = device(&format!("1 1 {group}"), Failback::Manual);
+        assert_eq!(paths.status().status, format!("0 2048 multipath 2 0 0 0 1 1 {expected}"));
+    }
+}
+
+#[test]
+fn a_device_that_is_listed_twice_is_told() {
+    let told = |groups: &str| -> Vec<_> {
+        let twice = |event: &PathEvent| event.event == "PathTwice";
+        device(groups, Failback::Manual).events_after(0).into_iter().filter(twice).collect()
+    };
+    let events = told("2 1 round-robin 0 2 0 a b round-robin 0 1 0 a");
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].member.as_deref(), Some("a"));
+    assert_eq!(told(TWO_GROUPS), []);
+}

@@ -15,7 +15,8 @@ use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
 use super::identity::Identity;
-use super::{Health, Paths, flag};
+use super::owner::Health;
+use super::{Paths, flag};
 
 /// A path that failed is checked so often at least.
 const RETRY: Duration = Duration::from_secs(1);
@@ -182,7 +183,7 @@ impl Paths {
     }
 
     /// Does what time alone brings. Gives when to look again.
-    fn look(&self, now: Time) -> Time {
+    pub(super) fn look(&self, now: Time) -> Time {
         let mut owner = self.owner.lock();
         let mut next = now + self.policy.polling_interval;
         if let Some(since) = owner.no_path_since.filter(|_| !owner.gave_up) {

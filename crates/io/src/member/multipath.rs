@@ -2,7 +2,9 @@
 
 mod file;
 
+use std::fs;
 use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -40,13 +42,6 @@ impl MultipathSpec {
         file::parse(text)
     }
 
-    /// Paths that are named more than once.
-    pub fn doubles(&self) -> Vec<&str> {
-        let names: Vec<&str> = self.table.paths().map(|(_, path)| &*path.member).collect();
-        let is_double = |(at, name): &(usize, &&str)| names[..*at].contains(name);
-        names.iter().enumerate().filter(is_double).map(|(_, name)| *name).collect()
-    }
-
     /// Opens the paths. Those that cannot be opened are tried again later; one must be.
     pub(super) fn open(
         &self,
@@ -54,13 +49,10 @@ impl MultipathSpec {
         members: &Arc<MemberTable>,
         mode: OpenMode,
     ) -> Result<Arc<Paths>, OpenError> {
-        for double in self.doubles() {
-            tracing::warn!("{name}: {double} is listed twice: one path has no spare in itself");
-        }
         let names: Vec<String> = self.table.paths().map(|(_, path)| path.member.clone()).collect();
         let mut opened: Vec<Result<(MemberId, MemberInfo), String>> = Vec::new();
         for (at, path) in names.iter().enumerate() {
-            let known = names[..at].iter().position(|other| other == path);
+            let known = names[..at].iter().position(|other| is_same_device(other, path));
             opened.push(match known {
                 Some(known) => opened[known].clone(),
                 None => members.open(path, mode).map_err(|error| error.to_string()),
@@ -90,6 +82,18 @@ impl MultipathSpec {
         recalled.into_iter().enumerate().for_each(|(path, ranges)| paths.recall(path, ranges));
         Ok(paths)
     }
+}
+
+/// Whether two names lead to one device of this host. Two servers that have one are two.
+fn is_same_device(one: &str, other: &str) -> bool {
+    let device = |name: &str| {
+        let metadata = fs::metadata(name).ok()?;
+        Some(match metadata.file_type().is_block_device() {
+            true => (0, metadata.rdev()),
+            false => (metadata.dev(), metadata.ino()),
+        })
+    };
+    one == other || device(one).is_some_and(|one| device(other) == Some(one))
 }
 
 /// What a device's paths need of the system.

@@ -7,6 +7,7 @@ use super::*;
 use crate::disk::{Latency, Mishap};
 use crate::settings::{Happening, Scrubs};
 use crate::stamp::Version;
+use crate::world::Fences;
 
 /// A run without troubles, in which something is written and read.
 fn calm(seed: u64, level: i32) -> Settings {
@@ -94,10 +95,10 @@ fn flip(world: &World, disk: DiskIndex, sector: u64) {
 }
 
 /// A run whose disks have paths that are in trouble all the time, and users who overwrite a lot.
-fn over_paths(seed: u64, lying_fences: bool) -> Settings {
+fn over_paths(seed: u64, fences: Fences) -> Settings {
     let mut settings = calm(seed, -1);
     settings.paths = 2;
-    settings.lying_fences = lying_fences;
+    settings.fences = fences;
     settings.requests = 1500;
     settings.calm_requests = 10;
     settings
@@ -108,13 +109,23 @@ fn over_paths(seed: u64, lying_fences: bool) -> Settings {
 fn writes_that_land_late_are_noticed_if_nothing_holds_newer_ones_back() {
     let seeds = 0..40;
     for seed in seeds.clone() {
-        let outcome = run(over_paths(seed, false));
+        let outcome = run(over_paths(seed, Fences::Prove));
         let outcome = outcome.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
         assert!(outcome.judged && outcome.failed == 0, "seed {seed}: {outcome:?}");
     }
-    let noticed = seeds.filter(|&seed| run(over_paths(seed, true)).is_err()).count();
+    let noticed = seeds.filter(|&seed| run(over_paths(seed, Fences::Lie)).is_err()).count();
     assert!(noticed > 0, "an oracle that cannot fail proves nothing");
     println!("{noticed} of 40 runs with lying fences were noticed");
+}
+
+/// The negative control of the limit on how long a write is held back: fences that never answer. The
+/// runs above are the test itself.
+#[test]
+fn writes_that_are_held_back_for_a_second_are_noticed() {
+    let held = |seed: &u64| matches!(run(over_paths(*seed, Fences::Hang)), Err(Failure::Held(_)));
+    let noticed = (0..40).filter(held).count();
+    assert!(noticed > 0, "a limit that cannot be passed proves nothing");
+    println!("{noticed} of 40 runs with hanging fences were noticed");
 }
 
 /// Late and answering, late and answering: what needs that member goes on all the same.

@@ -15,6 +15,18 @@ use crate::disk::DiskIndex;
 use super::World;
 use super::events::Event;
 
+/// What the fences of paths do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fences {
+    /// See to it that nothing sent is done any more, and say so.
+    #[default]
+    Prove,
+    /// Say so only: the control of the rule on late writes.
+    Lie,
+    /// Never answer: the control of how long writes are held back.
+    Hang,
+}
+
 /// A server, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WireIndex(u16);
@@ -40,8 +52,7 @@ pub(super) struct Wires {
     asked: Wishes,
     waiting: BTreeMap<u64, Wish>,
     granted: u64,
-    /// Fences that say they have done what they have not: the control of the oracle.
-    lying_fences: bool,
+    fences: Fences,
 }
 
 struct Wire {
@@ -109,9 +120,19 @@ impl World {
         }
     }
 
-    /// Lets fences lie.
-    pub fn let_fences_lie(&self) {
-        self.wires.borrow_mut().lying_fences = true;
+    /// What fences do from now on.
+    pub fn set_fences(&self, fences: Fences) {
+        self.wires.borrow_mut().fences = fences;
+    }
+
+    /// The write that has waited longest, over any device, for the proof that an earlier one is over.
+    pub fn held_longest(&self) -> Option<Duration> {
+        let members = self.members.borrow();
+        let held = members.iter().filter_map(|open| match &open.way {
+            Way::Paths(paths) if !paths.is_closed() => paths.held(),
+            _ => None,
+        });
+        held.map(|held| self.now().since(held.since)).max()
     }
 
     pub(super) fn wires_of(&self, disk: DiskIndex) -> Vec<WireIndex> {
@@ -265,7 +286,11 @@ impl World {
     fn fence(&self, paths: &Paths, path: usize) {
         let (_, name) = paths.path(path);
         let wire = self.wire_of(&name);
-        if !self.wires.borrow().lying_fences {
+        let fences = self.wires.borrow().fences;
+        if fences == Fences::Hang {
+            return;
+        }
+        if fences == Fences::Prove {
             self.cut(wire);
             let mut chance = self.chance.borrow_mut().fork();
             self.land_late(wire, &mut chance);

@@ -75,6 +75,7 @@ impl PathLane {
                 .kept
                 .written()
                 .is_some_and(|range| self.view.borrow().is_barred(&range, &request.own));
+            self.note_held(&lane, request.ticket, barred);
             let chosen = match barred {
                 true => None,
                 false => self.choose_but(&lane, request.bytes(), &request.answered),
@@ -104,10 +105,24 @@ impl PathLane {
         };
         self.blame_those_that_answered_wrongly(&lane, &request, result);
         let ticket = request.ticket;
+        self.note_held(&lane, ticket, false);
         self.slow.borrow_mut().retain(|other| *other != ticket);
         self.cancelled.borrow_mut().retain(|other| *other != ticket);
         let done = self.end(&lane, request, result);
         lane.complete(ticket, done);
+    }
+
+    /// Notes whether a write is held back, for whoever asks.
+    fn note_held(&self, lane: &Lane, ticket: Ticket, is_held: bool) {
+        let mut held = self.held.borrow_mut();
+        match (held.iter().position(|(other, _)| *other == ticket), is_held) {
+            (None, true) => held.push((ticket, lane.backend().now())),
+            (Some(at), false) => drop(held.remove(at)),
+            _ => return,
+        }
+        let since = held.first().map_or(0, |(_, since)| since.as_nanos());
+        self.counters.held_since_nanos.set(since);
+        self.counters.held.set(held.len() as u64);
     }
 
     async fn try_path(

@@ -5,8 +5,8 @@ const LINES: &[&str] = &[
     "0 2048 multipath 1 queue_if_no_path 0 2 2 round-robin 0 2 1 a 1 b 1 queue-length 0 1 1 c 1",
     "0 9 multipath 5 queue_if_no_path pg_init_retries 50 pg_init_delay_msecs 100 1 alua 1 1 \
      service-time 0 2 2 a 1 10 b 1 0",
-    "0 9 multipath 3 queue_mode mq retain_attached_hw_handler 0 1 1 \
-     historical-service-time 2 972 0 1 1 a 1",
+    "0 9 multipath 3 retain_attached_hw_handler queue_mode mq 0 1 1 \
+     historical-service-time 2 972 0 1 1 a 0",
     "0 9 multipath 0 0 1 1 io-affinity 0 2 1 a 3 b fc",
     "0 9 multipath 0 0 1 1 expected 0 2 0 nbd+unix:///a nbd://host:1/b",
 ];
@@ -24,7 +24,7 @@ fn defaults_are_dms() {
     let short = "0 9 multipath 0 0 2 1 service-time 0 1 0 a historical-service-time 0 1 0 b";
     let table: Table = short.parse().unwrap();
     let long =
-        "0 9 multipath 0 0 2 1 service-time 0 1 2 a 1 1 historical-service-time 2 972 0 1 1 b 1";
+        "0 9 multipath 0 0 2 1 service-time 0 1 2 a 1 1 historical-service-time 2 972 0 1 1 b 0";
     assert_eq!(table.to_string(), long);
     assert_eq!(long.parse(), Ok(table));
     // A repeat count above 1 is taken, and not used.
@@ -50,6 +50,8 @@ fn a_malformed_line_says_where_and_what() {
         ("0 9 multipath 1 fast 0", 5, "queue_if_no_path"),
         ("0 9 multipath 1 pg_init_retries 3 0 1 1", 6, "counts their arguments"),
         ("0 9 multipath 2 pg_init_retries many 0", 6, "number"),
+        ("0 9 multipath 2 pg_init_retries 51 0", 6, "1 to 50"),
+        ("0 9 multipath 2 pg_init_delay_msecs 60001 0", 6, "0 to 60000"),
         ("0 9 multipath 2 queue_mode fast 0", 6, "bio"),
         ("0 9 multipath 0 99 a", 5, "at most"),
         ("0 9 multipath 0 0 0 0", 7, "at least one group"),

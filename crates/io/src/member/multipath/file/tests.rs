@@ -35,8 +35,6 @@ fn a_file_says_what_a_table_line_says_and_more() {
     assert_eq!(spec.policy.failback, Failback::After(seconds(10)));
     assert_eq!(spec.policy.read_deadline, seconds(2));
     assert_eq!(spec.policy.write_deadline, Duration::from_millis(3500));
-    let line = r#"table = "0 9 multipath 0 0 1 1 round-robin 0 2 1 a 1 a 1""#;
-    assert_eq!(parse(line).unwrap().doubles(), ["a"]);
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! The state of the paths, as their owner keeps it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::backend::{MemberId, MemberInfo};
+use crate::time::Time;
+
+use super::PathEvent;
+use super::identity::Identity;
+use super::late::LateWrites;
+use super::view::View;
+
+/// What changes, and who may change it: whoever holds the lock.
+pub(super) struct Owner {
+    pub(super) view: Arc<View>,
+    pub(super) paths: Vec<OwnedPath>,
+    pub(super) disabled: Vec<bool>,
+    pub(super) current: Option<usize>,
+    /// The group to use next, if it can be.
+    pub(super) wanted: Option<usize>,
+    pub(super) late: LateWrites,
+    /// What the host keeps of these, by path.
+    pub(super) kept: Vec<Vec<Range<u64>>>,
+    /// What the device's last proved path said.
+    pub(super) known: Option<Identity>,
+    pub(super) no_path_since: Option<Time>,
+    /// Waiting has taken too long: requests fail until a path is back.
+    pub(super) gave_up: bool,
+    pub(super) failback_at: Option<Time>,
+    pub(super) events: VecDeque<PathEvent>,
+    pub(super) last_event: u64,
+}
+
+pub(super) struct OwnedPath {
+    pub(super) member: Option<(MemberId, MemberInfo)>,
+    pub(super) remote: bool,
+    pub(super) health: Health,
+    pub(super) reason: String,
+    pub(super) failures: u32,
+    /// Its connection is lost: it needs a new one.
+    pub(super) lost: bool,
+    /// The answer to the latest wish for one.
+    pub(super) reopened: Option<Result<(), String>>,
+    pub(super) checking: bool,
+    /// To be checked at once.
+    pub(super) urgent: bool,
+    pub(super) fencing: bool,
+}
+
+/// How a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// Not known yet to lead to the device.
+    Joining,
+    Active,
+    Failed,
+    /// Failed by the operator, who alone can bring it back.
+    FailedByWord,
+    /// It leads to another device.
+    Refused,
+}
+
+impl Health {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Active => "active",
+            Self::Failed | Self::FailedByWord => "failed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl OwnedPath {
+    pub(super) fn new(opened: Result<(MemberId, MemberInfo), String>, remote: bool) -> Self {
+        let (member, health, reason) = match opened {
+            Ok(member) => (Some(member), Health::Joining, String::new()),
+            Err(why) => (None, Health::Failed, why),
+        };
+        Self {
+            lost: member.is_none(),
+            member,
+            remote,
+            health,
+            reason,
+            failures: 0,
+            reopened: None,
+            checking: false,
+            urgent: false,
+            fencing: false,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What the user wants of a device beside its table.
+
+use std::time::Duration;
+
+/// What the user wants beside the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How many checks long requests wait while there is no path. `None`: not at all.
+    pub no_path_retry: Option<u32>,
+    /// Time between two checks of a path.
+    pub polling_interval: Duration,
+    /// When a better group is used again.
+    pub failback: Failback,
+    /// How long a read may take over a path behind a network before another path is asked.
+    pub read_deadline: Duration,
+    /// As `read_deadline`, for writes and flushes.
+    pub write_deadline: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            no_path_retry: Some(12),
+            polling_interval: Duration::from_secs(5),
+            failback: Failback::Manual,
+            read_deadline: Duration::from_secs(5),
+            write_deadline: Duration::from_secs(10),
+        }
+    }
+}
+
+/// When a better group that has a path again is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failback {
+    /// When the operator says so.
+    Manual,
+    /// At once.
+    Immediate,
+    /// After it has had one for so long.
+    After(Duration),
+}
