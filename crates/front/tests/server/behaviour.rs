@@ -8,7 +8,8 @@ use std::time::Duration;
 use mdspace_front::nbd::client::{Answer, Event};
 use mdspace_front::nbd::{Command, Errno, Extent, Limits, ServerLimits};
 
-use crate::client::{BlockingClient, connect};
+use crate::blocking::socket;
+use crate::client::BlockingClient;
 use crate::memory::{SIZE_BYTES, on_both};
 
 const WRITE: Command = Command::Write { fua: false };
@@ -107,8 +108,8 @@ fn a_client_that_vanishes_mid_write_leaves_the_old_bytes_or_the_new() {
             bytes.extend(0_u64.to_be_bytes());
             bytes.extend((100_u32 << 10).to_be_bytes());
             bytes.extend(&new);
-            client.socket.write_all(&bytes[..sent_part]).expect("sent");
-            client.socket.shutdown(Shutdown::Both).expect("gone");
+            client.nbd.socket.write_all(&bytes[..sent_part]).expect("sent");
+            client.nbd.socket.shutdown(Shutdown::Both).expect("gone");
             drop(client);
             served.wait_for_clients(1);
             assert!(stayer.read(0, 100 << 10) == old, "{sent_part} bytes of the write arrived");
@@ -155,8 +156,8 @@ fn a_client_that_only_asks_and_never_reads_harms_nobody() {
 fn a_client_that_never_finishes_its_handshake_is_cut_off() {
     let limits = ServerLimits { handshake: Duration::from_millis(20), ..ServerLimits::default() };
     on_both(limits, |served| {
-        let mut silent = connect(&served.path());
-        let mut slow = connect(&served.path());
+        let mut silent = socket(&served.path());
+        let mut slow = socket(&served.path());
         slow.write_all(&[0, 0, 0, 3]).expect("sent");
         for socket in [&mut silent, &mut slow] {
             let mut greeting = Vec::new();
@@ -172,9 +173,9 @@ fn a_client_that_breaks_the_protocol_is_cut_off_and_others_are_not() {
     on_both(ServerLimits::default(), |served| {
         let mut good = BlockingClient::new(&served.path(), false);
         let mut bad = BlockingClient::new(&served.path(), false);
-        bad.socket.write_all(&[0xff; 28]).expect("sent");
+        bad.nbd.socket.write_all(&[0xff; 28]).expect("sent");
         let mut rest = Vec::new();
-        bad.socket.read_to_end(&mut rest).expect("hung up");
+        bad.nbd.socket.read_to_end(&mut rest).expect("hung up");
         assert!(rest.is_empty());
         assert_eq!(good.read(0, 512), [0; 512]);
         served.wait_for_clients(1);
@@ -187,7 +188,7 @@ fn more_clients_than_allowed_are_refused_and_a_place_becomes_free_again() {
     on_both(limits, |served| {
         let first = BlockingClient::new(&served.path(), false);
         let _second = BlockingClient::new(&served.path(), false);
-        let mut third = connect(&served.path());
+        let mut third = socket(&served.path());
         let mut greeting = Vec::new();
         third.read_to_end(&mut greeting).expect("hung up");
         assert!(greeting.is_empty());
@@ -221,7 +222,7 @@ fn a_goodbye_after_requests_is_answered_first() {
             assert!(matches!(event, Event::Answer(_, Answer::Data(_))), "{event:?}");
         }
         let mut rest = Vec::new();
-        client.socket.read_to_end(&mut rest).expect("hung up");
+        client.nbd.socket.read_to_end(&mut rest).expect("hung up");
         assert!(rest.is_empty());
     });
 }

@@ -1,36 +1,21 @@
-//! A client that blocks: the crate's own client over a socket.
+//! A client that asks one thing after the other, or many at once.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use mdspace_front::nbd::client::{Answer, Client, Event, Wants};
+use mdspace_front::nbd::client::{Answer, Event, Wants};
 use mdspace_front::nbd::{Command, Cookie};
 
-use crate::memory::PATIENCE;
+use crate::blocking::Blocking;
 
 pub(crate) struct BlockingClient {
-    pub(crate) socket: UnixStream,
-    client: Client,
-    received: Vec<u8>,
-}
-
-pub(crate) fn connect(path: &Path) -> UnixStream {
-    let socket = UnixStream::connect(path).expect("connected");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    socket
+    pub(crate) nbd: Blocking,
 }
 
 impl BlockingClient {
     pub(crate) fn new(path: &Path, structured_replies: bool) -> BlockingClient {
         let wants =
             Wants { structured_replies, block_status: structured_replies, ..Wants::default() };
-        let socket = connect(path);
-        let mut client =
-            BlockingClient { socket, client: Client::new(wants), received: Vec::new() };
-        let event = client.next();
-        assert!(matches!(event, Event::Ready(_)), "{event:?}");
-        client
+        BlockingClient { nbd: Blocking::connect(path, wants) }
     }
 
     /// Queues a request; it leaves with the next `flush_out` or `next`.
@@ -41,33 +26,19 @@ impl BlockingClient {
         length: u32,
         payload: &[u8],
     ) -> Cookie {
-        self.client.send(command, offset, length, payload)
+        self.nbd.client.send(command, offset, length, payload)
     }
 
     pub(crate) fn say_goodbye(&mut self) {
-        self.client.disconnect();
+        self.nbd.client.disconnect();
     }
 
     pub(crate) fn flush_out(&mut self) {
-        let bytes = self.client.take_output();
-        self.socket.write_all(&bytes).expect("sent");
+        self.nbd.flush_out();
     }
 
     pub(crate) fn next(&mut self) -> Event {
-        loop {
-            let mut input = &self.received[..];
-            let event = self.client.poll(&mut input);
-            let used = self.received.len() - input.len();
-            self.received.drain(..used);
-            if event != Event::Hungry {
-                return event;
-            }
-            self.flush_out();
-            let mut buffer = vec![0; 1 << 20];
-            let count = self.socket.read(&mut buffer).expect("received");
-            assert!(count > 0, "the server has hung up");
-            self.received.extend_from_slice(&buffer[..count]);
-        }
+        self.nbd.next()
     }
 
     pub(crate) fn ask(

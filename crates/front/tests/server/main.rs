@@ -3,5 +3,7 @@
 
 mod array;
 mod behaviour;
+#[path = "../common/blocking.rs"]
+mod blocking;
 mod client;
 mod memory;
