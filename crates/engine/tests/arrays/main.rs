@@ -27,6 +27,7 @@ mod sharing;
 mod streams;
 mod stress;
 mod syncing;
+mod together;
 mod updates;
 mod workers;
 mod world;

@@ -657,6 +657,10 @@ pub(crate) struct Pending(Slot<Result<(), RequestError>>);
 
 impl Pending {
     pub(crate) fn has_ended(&self) -> bool {
-        self.0.borrow().is_some()
+        self.result().is_some()
+    }
+
+    pub(crate) fn result(&self) -> Option<Result<(), RequestError>> {
+        *self.0.borrow()
     }
 }

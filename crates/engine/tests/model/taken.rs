@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use mdspace_engine::array::claims::{Claims, Mode, Offer, WriteClaim};
 use mdspace_engine::array::handover::{GivenPiece, Results};
+use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Mutex;
 use shuttle::{future, thread};
 use smallvec::smallvec;
@@ -86,12 +87,18 @@ impl Row {
         smallvec![Ok(())]
     }
 
-    /// What has the whole row for itself, as sync has.
+    /// What has some columns for itself, as sync has: all, or only such as one write claims and another
+    /// takes along.
     async fn sync(&self) {
-        let _claim = self.claims.acquire(0, 0..12, Mode::Exclusive).await;
-        let before = *self.columns.lock().unwrap();
+        let some = [0..12, 0..4, 8..12][thread_rng().gen_range(0..3)].clone();
+        let _claim = self.claims.acquire(0, some.clone(), Mode::Exclusive).await;
+        let columns = || {
+            let row = self.columns.lock().unwrap();
+            row[some.start as usize..some.end as usize].to_vec()
+        };
+        let before = columns();
         thread::yield_now();
-        assert_eq!(*self.columns.lock().unwrap(), before, "nobody writes beside sync");
+        assert_eq!(columns(), before, "nobody writes beside sync");
     }
 
     /// The columns hold what the writes left there, in the order in which they were done.

@@ -1,6 +1,11 @@
 //! Claims, one poll at a time.
 
+use std::pin::pin;
 use std::task::Waker;
+
+use smallvec::smallvec;
+
+use crate::array::handover::GivenPiece;
 
 use super::*;
 
@@ -67,4 +72,61 @@ fn a_granted_claim_that_nobody_took_is_given_back() {
     drop(first);
     drop(quitter);
     assert!(poll(&mut claims.acquire(0, 0..8, Mode::Exclusive)).is_some());
+}
+
+/// Waits for `columns` of row 0 as a write that may be taken along.
+fn offering(claims: &Claims, columns: Columns, bytes: usize) -> AcquireWrite<'_> {
+    let wait = claims.acquire(0, columns.clone(), Mode::Exclusive).now_or_later().err();
+    let bytes_of_it = Arc::new(vec![0_u8; bytes]);
+    let piece = GivenPiece { place: 0, columns, bytes: bytes_of_it, first_byte: 0, fua: false };
+    let offer = Offer { pieces: smallvec![piece], bytes, most_bytes: 4 };
+    wait.expect("it waits").offering(offer)
+}
+
+/// The claim, and how many it took along.
+fn granted<'a>(write: Pin<&mut AcquireWrite<'a>>) -> (Claim<'a>, usize) {
+    match write.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(WriteClaim::Granted(claim, taken)) => (claim, taken.len()),
+        Poll::Ready(WriteClaim::Ended(_)) => panic!("nobody took it along"),
+        Poll::Pending => panic!("it waits still"),
+    }
+}
+
+#[test]
+fn a_claim_covers_what_it_takes_along() {
+    for (own, other, beyond) in [(4..12, 0..8, 0..4), (0..8, 4..12, 8..12)] {
+        let claims = Claims::new(1);
+        let first = poll(&mut claims.acquire(0, 4..8, Mode::Exclusive)).unwrap();
+        let mut owner = pin!(offering(&claims, own, 1));
+        let _other = offering(&claims, other, 1);
+        drop(first);
+        let (claim, taken) = granted(owner.as_mut());
+        assert_eq!(taken, 1);
+        let mut next = claims.acquire(0, beyond, Mode::Exclusive);
+        assert!(poll(&mut next).is_none(), "the claim writes there");
+        drop(claim);
+        assert!(poll(&mut next).is_some());
+    }
+}
+
+#[test]
+fn what_another_owner_stands_against_is_not_taken_along() {
+    let claims = Claims::new(1);
+    let first = poll(&mut claims.acquire(0, 0..12, Mode::Exclusive)).unwrap();
+    let mut owners = [pin!(offering(&claims, 0..8, 1)), pin!(offering(&claims, 8..12, 1))];
+    let _other = offering(&claims, 4..12, 1);
+    drop(first);
+    let held = owners.each_mut().map(|owner| granted(owner.as_mut()));
+    assert!(held.iter().all(|(_, taken)| *taken == 0));
+}
+
+#[test]
+fn no_more_is_taken_along_than_there_is_room_for() {
+    let claims = Claims::new(1);
+    let first = poll(&mut claims.acquire(0, 0..8, Mode::Exclusive)).unwrap();
+    let mut owner = pin!(offering(&claims, 0..8, 1));
+    // Three bytes of room: for two, then for no two more.
+    let _others = [2, 2].map(|bytes| offering(&claims, 0..8, bytes));
+    drop(first);
+    assert_eq!(granted(owner.as_mut()).1, 1);
 }
