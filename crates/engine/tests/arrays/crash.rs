@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use mdspace_engine::array::Action;
 use mdspace_engine::assembly::{Options, Refusal};
+use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::{MemberState, SyncAction};
 
@@ -271,5 +272,42 @@ fn a_crash_in_create_leaves_a_whole_array_or_none() {
             }
         }
         assert!((1..100).contains(&refused), "{refused} of 100 were refused ({shape})");
+    }
+}
+
+/// A member fails a write of one lane. What another lane writes past it is not answered either before
+/// the survivors' superblocks say so: after a crash the member would count as good, with old blocks.
+#[test]
+fn a_write_past_a_failed_member_is_answered_when_the_survivors_say_so() {
+    for (seed, shape) in (500..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10])
+    {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "0");
+        // The array is dirty, and every bit of the bitmap set.
+        world.write_random(0, world.sectors());
+        let data = world.disks.data();
+        for disk in 0..usize::from(shape.disks) {
+            let place = world.disks.superblock(disk).unwrap().place.sector;
+            world.disks.disk(disk).hangs_in = Some(place..place + 8);
+        }
+        world.disks.disk(1).write_error = Some(IoErrorKind::Other);
+        world.disks.disk(1).errors_in = Some(data);
+        let half = world.sectors() / 2;
+        let write = |world: &mut World, lane: usize, sector: u64| {
+            let bytes = world.random.bytes(half as usize * SECTOR);
+            world.remember(sector, &bytes);
+            let pending =
+                world.submit(lane, Request::Write { sector, from: Rc::new(bytes), fua: false });
+            world.rounds(200);
+            pending
+        };
+        let both = [write(&mut world, 0, 0), write(&mut world, 1, half)];
+        assert!(both.iter().all(|write| !write.has_ended()), "answered too early ({world})");
+        (0..usize::from(shape.disks)).for_each(|disk| world.disks.disk(disk).hangs_in = None);
+        both.iter().for_each(|write| world.end(write).unwrap());
+        world.crash();
+        world.disks.disk(1).plug();
+        world.assemble_with_force().unwrap();
+        world.verify();
     }
 }
