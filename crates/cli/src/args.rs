@@ -285,6 +285,10 @@ pub(crate) enum Action {
     Idle,
     /// Stop what runs and start nothing.
     Frozen,
+    /// Start what is needed, also what was frozen or stopped at an error.
+    Resync,
+    /// As resync: md decides which of the two it is.
+    Recover,
     /// Read all redundancy and count what differs.
     Check,
     /// Read all redundancy and make it right.

@@ -153,7 +153,7 @@ pub(crate) fn at_start(status: &ArrayStatus) -> Vec<Happened> {
     if status.degraded() > 0 {
         happened.push(Happened::to_array("DegradedArray"));
     }
-    if status.sync.action.runs() {
+    if status.sync.action.runs() && !status.sync.delayed {
         happened.push(Happened::started(status.sync.action));
     }
     happened
@@ -222,7 +222,12 @@ fn limping_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
 }
 
 fn sync_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
-    let (was, is) = (before.sync.action, after.sync.action);
+    // What is delayed has not started.
+    let action = |status: &ArrayStatus| match status.sync.delayed {
+        true => SyncAction::Idle,
+        false => status.sync.action,
+    };
+    let (was, is) = (action(before), action(after));
     let mut happened = Vec::new();
     happened.extend(mismatches_found(before, after));
     if was.runs() && was != is {

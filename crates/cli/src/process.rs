@@ -30,6 +30,7 @@ pub(crate) mod launch;
 mod log;
 mod members;
 pub(crate) mod multipath;
+mod neighbours;
 mod recorder;
 mod saved;
 mod scrub;
@@ -166,7 +167,7 @@ impl Seat {
 
 impl ServingProcess {
     fn start(task: &Task, run_dir: &RunDir) -> Result<(Arc<Self>, Vec<String>), Failure> {
-        let (array, notes) = ServedArray::start(task)?;
+        let (array, notes) = ServedArray::start(task, run_dir)?;
         let process = Self {
             name: task.name().clone(),
             recorder: Recorder::default(),

@@ -110,6 +110,9 @@ pub(crate) struct SyncReport {
     pub(crate) last_action: String,
     pub(crate) completed_sectors: u64,
     pub(crate) total_sectors: u64,
+    /// It has not begun: another array syncs on a device of this one.
+    #[serde(default)]
+    pub(crate) delayed: bool,
     pub(crate) speed_kib_s: u64,
     /// How the last task ended, in a word of [`SyncEnd`]; null before the first has.
     pub(crate) last_end: Option<String>,
@@ -298,6 +301,7 @@ impl From<&SyncStatus> for SyncReport {
             last_action: sync.last_action.word().into(),
             completed_sectors: sync.completed_sectors,
             total_sectors: sync.total_sectors,
+            delayed: sync.delayed,
             speed_kib_s: sync.speed_kib_s,
             last_end: sync.last_end.map(|end| end.word().to_owned()),
             skipped: SkippedReport::from(&sync.skipped),

@@ -34,6 +34,7 @@ pub(crate) fn values(array: &ArrayReport) -> Vec<(String, String)> {
 
 fn completed(sync: &SyncReport) -> String {
     match sync.runs() {
+        true if sync.delayed => "delayed".into(),
         true => format!("{} / {}", sync.completed_sectors, sync.total_sectors),
         false => "none".into(),
     }

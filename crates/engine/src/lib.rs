@@ -12,6 +12,7 @@ mod erase;
 pub mod geometry;
 pub mod lane;
 pub mod memory;
+pub mod neighbours;
 pub mod paths;
 pub mod ranges;
 pub mod request;

@@ -165,6 +165,8 @@ pub struct SyncStatus {
     pub completed_sectors: u64,
     /// Sectors to do, 0 when idle. Same unit.
     pub total_sectors: u64,
+    /// It has not begun: another array syncs on a device of this one (`sync_force_parallel`).
+    pub delayed: bool,
     /// Speed over the last seconds, KiB/s of one member; 0 when idle.
     pub speed_kib_s: u64,
     /// How the task before this one ended; none before the first has.

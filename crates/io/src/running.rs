@@ -114,6 +114,15 @@ impl RunningArray {
         receiver.recv().unwrap_or(Err(CommandError::Stopped))
     }
 
+    /// Sends a command to the array's owner; `reply` is called once, on a lane's thread.
+    pub fn order(
+        &self,
+        action: Action,
+        reply: impl FnOnce(Result<Reply, CommandError>) + Send + 'static,
+    ) {
+        self.array.command(Command { action, reply: Box::new(reply) });
+    }
+
     /// Every key that the array can be tuned by, with its value.
     pub fn setting_values(&self) -> Vec<(&'static str, String)> {
         let mut values = self.array.setting_values();

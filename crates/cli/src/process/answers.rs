@@ -234,6 +234,7 @@ impl ServingProcess {
         self.go_on_with_scrub();
         let reply = self.sync_action(word, force_parity, trust)?;
         self.give_scrub(Duration::from_secs(for_s));
+        self.recorder.poke();
         Ok(reply)
     }
 
@@ -254,6 +255,7 @@ impl ServingProcess {
         let action = match word {
             "idle" => Action::Idle,
             "frozen" => Action::Freeze,
+            "resync" | "recover" => Action::Sync,
             "check" => Action::Check,
             "repair" => Action::Repair(self.undecided(force_parity, trust)?),
             other => {
@@ -261,7 +263,7 @@ impl ServingProcess {
                 return Err(Failure::new(
                     "nothing was started",
                     why,
-                    "idle, frozen, check, repair",
+                    "idle, frozen, resync, recover, check, repair",
                 ));
             }
         };
@@ -301,6 +303,7 @@ impl ServingProcess {
             )),
             ("spare_group", word) => {
                 self.spares.set_name(word);
+                self.recorder.poke();
                 self.saved.note(key, word);
                 Ok(Reply::done())
             }

@@ -5,15 +5,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 use mdspace_engine::array::{Action, CommandError, Reply};
 use mdspace_engine::assembly::{LeftOut, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::neighbours::Neighbours;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
 
 use super::members::OpenMembers;
 use super::multipath::told_at_once;
+use super::neighbours::Disks;
 use super::{STOP_PATIENCE, Task, created};
 use crate::args::MemberSpec;
 use crate::failure::Failure;
 use crate::report::WorkersReport;
+use crate::run_dir::RunDir;
 
 /// Open members, as the engine knows them.
 pub(super) type Devices = Vec<(MemberId, MemberInfo)>;
@@ -28,7 +31,7 @@ pub(super) struct ServedArray {
 impl ServedArray {
     /// Opens the members, makes the array if it is new, assembles and starts it. The notes are for
     /// the user.
-    pub(super) fn start(task: &Task) -> Result<(Self, Vec<String>), Failure> {
+    pub(super) fn start(task: &Task, run_dir: &RunDir) -> Result<(Self, Vec<String>), Failure> {
         let members = OpenMembers::new();
         let lanes = start_lanes(task, &members)?;
         let devices = match task {
@@ -41,7 +44,7 @@ impl ServedArray {
         };
         refuse_lanes(task, &members, &devices)?;
         let mut notes = Vec::new();
-        let running = assemble(task, &lanes, devices, &mut notes)?;
+        let running = assemble(task, &lanes, devices, run_dir, &mut notes)?;
         for left_out in running.left_out() {
             notes.push(words(left_out));
             members.find(&left_out.member).into_iter().for_each(|id| members.close(id));
@@ -78,6 +81,11 @@ impl ServedArray {
 
     pub(super) fn order(&self, action: Action) -> Result<Reply, CommandError> {
         self.with_running(|running| running.command(action)).unwrap_or(Err(CommandError::Stopped))
+    }
+
+    /// Has `told` called when something may have happened to the array, or it is stopped.
+    pub(super) fn watch(&self, told: impl FnOnce() + Send + 'static) {
+        self.with_running(|running| running.order(Action::News, |_| told()));
     }
 
     /// Fails members that someone has cut shorter under the array.
@@ -175,9 +183,11 @@ fn assemble(
     task: &Task,
     lanes: &Arc<Lanes>,
     devices: Devices,
+    run_dir: &RunDir,
     notes: &mut Vec<String>,
 ) -> Result<RunningArray, Failure> {
-    let options = options(task)?;
+    let neighbours: Arc<dyn Neighbours> = Arc::new(Disks::new(run_dir.path()));
+    let options = Options { neighbours: Some(neighbours), ..options(task)? };
     let careful = Options { force: false, run: options.run || options.force, ..options.clone() };
     let first = RunningArray::assemble(lanes.clone(), devices.clone(), careful);
     let result = match first {

@@ -160,6 +160,12 @@ impl OpenMembers {
         by_name.or_else(|| open.iter().find(|(name, _)| same_place(name))).map(|(_, id)| *id)
     }
 
+    /// Whether something of them is found out only by looking now and then: a file that someone cuts, a
+    /// server that answers late, a path that fails.
+    pub(super) fn are_to_be_watched(&self) -> bool {
+        !self.files().is_empty() || !self.remote().is_empty() || !self.paths().is_empty()
+    }
+
     /// How the paths of those members are that have some.
     pub(super) fn multipath(&self) -> Vec<PathsReport> {
         let report = |(name, paths): (String, Arc<Paths>)| PathsReport::new(&name, paths.status());

@@ -13,9 +13,11 @@ use crate::control::Reply;
 use crate::control::server::Replies;
 use crate::events::{self, Event, EventLog, Happened};
 
-/// Time between two looks while a sync task runs, and while none does.
-const LOOK_EVERY_BUSY: Duration = Duration::from_millis(250);
-const LOOK_EVERY_IDLE: Duration = Duration::from_secs(1);
+/// News that come in quick succession are looked at together.
+const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(250);
+
+/// Between two looks at what brings no news by itself.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What happened so far.
 #[derive(Default)]
@@ -30,6 +32,10 @@ struct Inside {
     /// The array when it was last looked at.
     last: Option<ArrayStatus>,
     closed: bool,
+    /// The array is to say when something happens, and has not yet.
+    watching: bool,
+    /// Something may have happened since the last look.
+    poked: bool,
 }
 
 impl Recorder {
@@ -52,7 +58,7 @@ impl Recorder {
         self.news.notify_all();
     }
 
-    /// Compares the array with the last look, and keeps what happened between. Called now and then,
+    /// Compares the array with the last look, and keeps what happened between. Called at news,
     /// and at once after every order of a user.
     pub(super) fn look(&self, now: ArrayStatus) {
         let mut inside = self.inside();
@@ -93,6 +99,39 @@ impl Recorder {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Asks for a look soon.
+    pub(super) fn poke(&self) {
+        self.inside().poked = true;
+        self.news.notify_all();
+    }
+
+    /// Whether the array is to be asked for news: it has answered before.
+    fn begin_to_watch(&self) -> bool {
+        !std::mem::replace(&mut self.inside().watching, true)
+    }
+
+    fn told(&self) {
+        self.inside().watching = false;
+        self.poke();
+    }
+
+    /// Waits for news, no longer than `longest`; false once the array is stopped.
+    fn wait_for_news(&self, longest: Option<Duration>) -> bool {
+        let quiet = |inside: &mut Inside| !inside.closed && !inside.poked;
+        let mut inside = match longest {
+            Some(time) => {
+                let waited = self.news.wait_timeout_while(self.inside(), time, quiet);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = self.news.wait_while(self.inside(), quiet);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        inside.poked = false;
+        !inside.closed
+    }
+
     /// Waits before the next look; false once the array is stopped.
     pub(super) fn pause(&self, time: Duration) -> bool {
         let open = |inside: &mut Inside| !inside.closed;
@@ -110,7 +149,13 @@ pub(super) fn spawn(process: &Arc<ServingProcess>) -> io::Result<()> {
 
 fn watch(process: &Arc<ServingProcess>) {
     let mut told = BTreeMap::new();
-    while let Ok(status) = process.array.status() {
+    loop {
+        if process.recorder.begin_to_watch() {
+            let process_told = process.clone();
+            process.array.watch(move || process_told.recorder.told());
+        }
+        // Only now: what happens after this is told.
+        let Ok(status) = process.array.status() else { return };
         for (member, paths) in process.array.members().paths() {
             let last: &mut u64 = told.entry(member).or_default();
             let events = paths.events_after(*last);
@@ -121,10 +166,24 @@ fn watch(process: &Arc<ServingProcess>) {
         process.array.keep_unproved();
         process.look_for_spare(&status);
         process.look_after_scrub(&status);
-        let time = if status.sync.action.runs() { LOOK_EVERY_BUSY } else { LOOK_EVERY_IDLE };
+        let next = next_look(process, &status);
         process.recorder.look(status);
-        if !process.recorder.pause(time) {
+        let recorder = &process.recorder;
+        if !recorder.pause(LOOK_AT_MOST_EVERY) || !recorder.wait_for_news(next) {
             return;
         }
     }
+}
+
+/// How long the array may go without a look if it has no news; none: for ever.
+fn next_look(process: &ServingProcess, status: &ArrayStatus) -> Option<Duration> {
+    // How long reads take is known to the lanes alone.
+    let mirrors = status.members.iter().any(|member| member.load.is_some());
+    let watched = mirrors || process.array.members().are_to_be_watched();
+    let times = [
+        watched.then_some(LOOK_EVERY),
+        process.next_look_for_spare(status),
+        process.next_look_at_scrub(),
+    ];
+    times.into_iter().flatten().min()
 }

@@ -61,6 +61,13 @@ impl ServingProcess {
             Some(Budget { ends, kept: now });
     }
 
+    /// How long until it is to be looked after; none where none has a time to spend.
+    pub(super) fn next_look_at_scrub(&self) -> Option<Duration> {
+        let budget = self.scrub.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let Budget { ends, kept } = budget.as_ref()?;
+        Some((*ends).min(*kept + KEEP_EVERY).saturating_duration_since(Instant::now()))
+    }
+
     /// Ends it when its time is over, and keeps the place. Called now and then.
     pub(super) fn look_after_scrub(&self, status: &ArrayStatus) {
         let mut budget = self.scrub.budget.lock().unwrap_or_else(PoisonError::into_inner);

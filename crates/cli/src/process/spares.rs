@@ -137,6 +137,11 @@ impl ServingProcess {
         Ok(Reply::Done { notes: vec![name] })
     }
 
+    /// How long until the group is to be asked; none where the array needs no spare of it.
+    pub(super) fn next_look_for_spare(&self, status: &ArrayStatus) -> Option<Duration> {
+        (self.spares.name().is_some() && lacks(status)).then_some(ASK_EVERY)
+    }
+
     /// Asks the group for a spare, on a thread of its own, if the array needs one.
     pub(super) fn look_for_spare(self: &Arc<Self>, status: &ArrayStatus) {
         let Some(group) = self.spares.name().filter(|_| lacks(status)) else { return };

@@ -76,11 +76,10 @@ fn state_line(array: &ArrayReport) -> String {
         "check" => Some("checking"),
         _ => None,
     };
-    [Some(array.array_state.as_str()), ails, runs]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(", ")
+    let words: Vec<_> =
+        [Some(array.array_state.as_str()), ails, runs].into_iter().flatten().collect();
+    let delayed = if array.sync.delayed { " (DELAYED)" } else { "" };
+    words.join(", ") + delayed
 }
 
 fn write_identity(out: &mut String, array: &ArrayReport) -> fmt::Result {
@@ -93,7 +92,7 @@ fn write_identity(out: &mut String, array: &ArrayReport) -> fmt::Result {
     writeln!(out)?;
     field(out, "Consistency Policy", &array.consistency_policy)?;
     writeln!(out)?;
-    if array.sync.runs() {
+    if array.sync.runs() && !array.sync.delayed {
         let what = match array.sync.action.as_str() {
             "recover" => "Rebuild Status",
             "check" => "Check Status",

@@ -114,6 +114,10 @@ fn sync_line(sync: &SyncReport) -> Option<String> {
         "check" => "check",
         _ => return None,
     };
+    // md's word for whatever waits.
+    if sync.delayed {
+        return Some("\tresync=DELAYED".to_owned());
+    }
     let (done, total) = (sync.completed_sectors / 2, sync.total_sectors / 2);
     let per_mille = (sync.fraction() * 1000.0) as u64;
     let cells = (sync.fraction() * BAR_CELLS as f64) as usize;

@@ -113,6 +113,7 @@ fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
             last_action: SyncAction::Resync,
             completed_sectors: 0,
             total_sectors: 0,
+            delayed: false,
             speed_kib_s: 0,
             last_end: None,
             skipped: Skipped::default(),

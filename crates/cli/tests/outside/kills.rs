@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::harness::{
     Guest, Images, MIB, Mdspace, Model, Nbd, Pattern, Request, SECTOR, Stream, path_text, seed,
+    until,
 };
 
 const KILLS_PER_ARRAY: u64 = 25;
@@ -36,6 +37,69 @@ fn a_raid6_survives_kills() {
 #[test]
 fn a_raid10_survives_kills() {
     survive_kills("10", &["--chunk=64", "--layout=f2"], 1010);
+}
+
+/// Each round a member is lost and a blank one taken in; the process is killed while that is filled, at
+/// another place each time, and goes on there. The last rebuild is left to md.
+#[test]
+fn rebuilds_survive_kills() {
+    let images = Images::new();
+    let mut guest = String::new();
+    let mut models = Vec::new();
+    for (level, options, own_seed) in REBUILT {
+        models.push(survive_kills_in_rebuilds(&images, level, options, seed(own_seed)));
+        guest += &format!(
+            "attach $SHARE/l{level}m{{0,1,2,3}}
+             quietly mdadm --assemble --run /dev/md0 \"${{LOOPS[@]}}\"
+             whole md0; clean md0
+             dd if=/dev/md0 of=$SHARE/data{level} bs=1M iflag=direct status=none
+             quietly mdadm --stop /dev/md0; detach\n"
+        );
+    }
+    Guest::new().share(images.folder()).succeed(&guest);
+    for ((level, ..), model) in REBUILT.into_iter().zip(models) {
+        let data = images.folder().join(format!("data{level}"));
+        let found = std::fs::read(data).expect("md's copy");
+        model
+            .verify(0, &found)
+            .unwrap_or_else(|loss| panic!("raid{level}, as md reads it: {loss}"));
+    }
+}
+
+/// Level, options of create, and seed of the arrays with rebuilds.
+const REBUILT: [(&str, &[&str], u64); 3] =
+    [("1", &[], 1021), ("6", &["--chunk=16"], 1026), ("10", &["--chunk=64", "--layout=f2"], 1030)];
+const KILLS_IN_REBUILDS: u64 = 3;
+
+/// Under load, but where an array that is dirty and degraded would be refused.
+fn survive_kills_in_rebuilds(images: &Images, level: &str, options: &[&str], seed: u64) -> Model {
+    let members = images.sparse(&format!("l{level}m"), MEMBERS, MEMBER_BYTES);
+    let victim = Victim { members, mdspace: Mdspace::new() };
+    let mut nbd = victim.create(level, options);
+    victim.mdspace.settle("victim");
+    let mut model = Model::new(Pattern { seed }, nbd.bytes / SECTOR as u64);
+    let mut random = Stream(seed);
+    for kill in 1..=KILLS_IN_REBUILDS {
+        let new = victim.begin_rebuild(kill);
+        if level == "6" {
+            victim.write_until_clean(&mut nbd, &mut model, &mut random, kill);
+            victim.mdspace.kill();
+        } else {
+            victim.write_until_killed(nbd, &mut model, &mut random, kill);
+        }
+        let found = victim.mdspace.succeed(&["examine", new, "--json"]);
+        let found: serde_json::Value = serde_json::from_str(&found).expect("examine prints JSON");
+        let offset = &found["members"][0]["device"]["recovery_offset_sectors"];
+        assert!(offset.is_u64(), "raid{level}, seed {seed}, kill {kill}: no recovery: {found}");
+        if kill == KILLS_IN_REBUILDS {
+            break;
+        }
+        nbd = victim.assemble();
+        verify(&mut nbd, &mut model)
+            .unwrap_or_else(|loss| panic!("raid{level}, seed {seed}, kill {kill}: {loss}"));
+        assert_eq!(victim.mdspace.check("victim"), 0, "raid{level}, seed {seed}, kill {kill}");
+    }
+    model
 }
 
 fn survive_kills(level: &str, options: &[&str], own_seed: u64) {
@@ -103,6 +167,38 @@ impl Victim {
         arguments.extend(self.members.iter().map(|path| path_text(path)));
         self.mdspace.succeed(&arguments);
         self.mdspace.connect("victim")
+    }
+
+    /// Fails a member, takes it in again as a blank one, and returns when another part of it is filled each
+    /// time, at a speed that leaves time to write. Gives its name.
+    fn begin_rebuild(&self, kill: u64) -> &str {
+        let mdspace = &self.mdspace;
+        let name = path_text(&self.members[kill as usize % MEMBERS]);
+        for speed in ["sync_speed_min=64", "sync_speed_max=4096"] {
+            mdspace.succeed(&["set", "victim", speed]);
+        }
+        mdspace.succeed(&["fail", "victim", name]);
+        mdspace.succeed(&["remove", "victim", name]);
+        mdspace.succeed(&["zero-superblock", "--run", name]);
+        mdspace.succeed(&["add", "victim", name]);
+        until("the rebuild has come so far", || {
+            let sync = &mdspace.detail("victim")["sync"];
+            let [done, all] =
+                ["completed_sectors", "total_sectors"].map(|key| sync[key].as_u64().unwrap_or(0));
+            sync["action"] == "recover" && done * (KILLS_IN_REBUILDS + 1) >= all * (kill - 1)
+        });
+        name
+    }
+
+    /// Writes, until all is answered and the members say so.
+    fn write_until_clean(&self, nbd: &mut Nbd, model: &mut Model, random: &mut Stream, kill: u64) {
+        for _ in 0..20 {
+            let (extent, request) = next_request(&BTreeMap::new(), model, random, kill);
+            nbd.submit(&request).expect("the array takes requests");
+            assert_eq!(nbd.receive().expect("the array answers").error, 0, "a request failed");
+            extent.into_iter().for_each(|(first, count)| model.promise(first, count));
+        }
+        until("the array is clean", || self.mdspace.value("victim", "array_state") == "clean");
     }
 
     /// Keeps writes in flight until some have been acknowledged, then kills the process.

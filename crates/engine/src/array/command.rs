@@ -16,6 +16,9 @@ pub struct Command {
 pub enum Action {
     /// Say what the array is and does.
     Status,
+    /// Say so when something may have happened since this was last answered. One waits at a time: a second
+    /// takes the place of the first, which is answered.
+    News,
     /// Take a member for failed. With `force` also the last one that is needed.
     Fail {
         /// The device.
@@ -53,6 +56,9 @@ pub enum Action {
     /// Read all redundancy, compare, and make it right: by the evidence, and where that cannot decide
     /// as the user says.
     Repair(Undecided),
+    /// Let what is needed run: resync or recovery, also what was frozen or ended with an error (`resync`,
+    /// `recover`).
+    Sync,
     /// End a check or repair, and let what is needed run (`idle`).
     Idle,
     /// End whatever runs, and start nothing (`frozen`).

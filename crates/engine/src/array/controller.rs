@@ -9,6 +9,7 @@
 
 mod bad_blocks;
 mod bitmap;
+mod delay;
 mod late;
 mod lost;
 mod membership;
@@ -73,6 +74,9 @@ pub(super) struct Controller {
     next_clearing: Option<Time>,
     /// Orders to refuse writes that wait for those under way to end.
     until_read_only: Vec<Command>,
+    /// Whoever waits for something to happen, and whether anything may have since one was told.
+    watcher: Option<Command>,
+    news: bool,
     stop: Option<Command>,
 }
 
@@ -172,10 +176,12 @@ impl Controller {
             unsynced: start.unsynced,
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
-            sync: Syncing::new(start.by_bitmap),
+            sync: Syncing::new(start.by_bitmap, start.neighbours),
             quiet: None,
             next_clearing: None,
             until_read_only: Vec::new(),
+            watcher: None,
+            news: false,
             stop: None,
             array,
             port,
@@ -190,10 +196,12 @@ impl Controller {
             if self.stop.is_some() && self.try_stop().await {
                 return;
             }
+            self.tell_watcher();
             let alarm = self.next_alarm();
             let array = self.array.clone();
             let lane = self.lane.clone();
             let mail = array.mailbox.collect(&lane, alarm).await;
+            self.news |= !mail.only_asks();
             self.handle(mail).await;
         }
     }
@@ -233,6 +241,15 @@ impl Controller {
         }
     }
 
+    fn tell_watcher(&mut self) {
+        if self.news
+            && let Some(watcher) = self.watcher.take()
+        {
+            self.news = false;
+            (watcher.reply)(Ok(Reply::Done));
+        }
+    }
+
     async fn command(&mut self, command: Command) {
         if self.stop.is_some() {
             return (command.reply)(Err(CommandError::Stopped));
@@ -252,8 +269,15 @@ impl Controller {
             Action::ReadWrite => self.go_read_write(),
             Action::Check => self.request_check(SyncKind::Check),
             Action::Repair(undecided) => self.request_check(SyncKind::Repair(undecided)),
+            Action::Sync => self.go_on(),
             Action::Idle => self.idle(false),
             Action::Freeze => self.idle(true),
+            Action::News => {
+                if let Some(before) = self.watcher.replace(command) {
+                    (before.reply)(Ok(Reply::Done));
+                }
+                return;
+            }
             Action::Stop => {
                 self.stop = Some(command);
                 return;
@@ -272,7 +296,8 @@ impl Controller {
 
     fn next_alarm(&self) -> Option<Time> {
         let quiet = self.quiet.map(|(_, when)| when);
-        [quiet, self.next_clearing, self.sync.again].into_iter().flatten().min()
+        let delay = self.sync.delay.map(|delay| delay.again);
+        [quiet, self.next_clearing, self.sync.again, delay].into_iter().flatten().min()
     }
 
     /// Marks the array dirty on the members, then lets writes go. After a crash from here on,

@@ -14,7 +14,7 @@ use crate::ranges::Ranges;
 use crate::sync::Mutex;
 use crate::time::Time;
 
-use super::command::{Command, CommandError};
+use super::command::{Action, Command, CommandError};
 
 /// A member that failed an I/O.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,17 @@ pub(crate) struct Mail {
 
 impl Mail {
     fn is_empty(&self) -> bool {
+        self.commands.is_empty() && self.is_silent()
+    }
+
+    /// Whether it is questions and nothing else.
+    pub(crate) fn only_asks(&self) -> bool {
+        let asks = |command: &Command| matches!(command.action, Action::Status | Action::News);
+        !self.commands.is_empty() && self.commands.iter().all(asks) && self.is_silent()
+    }
+
+    /// Whether no lane has anything to say.
+    fn is_silent(&self) -> bool {
         !self.want_open
             && !self.want_intent
             && !self.sync_moved
@@ -93,7 +104,6 @@ impl Mail {
             && self.late.is_empty()
             && self.answered.is_empty()
             && self.suspect.is_empty()
-            && self.commands.is_empty()
     }
 }
 

@@ -213,6 +213,7 @@ pub struct Settings {
     sync_speed_max: AtomicU32,
     sync_cache_share: AtomicU32,
     sync_latency_target: AtomicU32,
+    sync_force_parallel: AtomicU32,
 }
 
 /// One key that may change.
@@ -361,6 +362,12 @@ const KEYS: &[Key] = &[
         takes: Takes::Factor(1..=1000),
         value: |settings| &settings.sync_latency_target,
     },
+    Key {
+        name: "sync_force_parallel",
+        levels: REDUNDANT,
+        takes: Takes::Number(0..=1),
+        value: |settings| &settings.sync_force_parallel,
+    },
 ];
 
 const SYNC_SPEED_MIN: &str = "sync_speed_min";
@@ -398,6 +405,7 @@ impl Settings {
             sync_speed_max: AtomicU32::new(0),
             sync_cache_share: AtomicU32::new(25),
             sync_latency_target: AtomicU32::new(2 * MILLIS),
+            sync_force_parallel: AtomicU32::new(0),
         }
     }
 
@@ -494,6 +502,11 @@ impl Settings {
     pub(super) fn sync_latency_target(&self) -> Option<f64> {
         let thousandths = self.sync_latency_target.load(Ordering::Relaxed);
         (thousandths > 0).then(|| f64::from(thousandths) / f64::from(MILLIS))
+    }
+
+    /// Whether sync tasks start though another array syncs on the same devices.
+    pub(super) fn sync_force_parallel(&self) -> bool {
+        self.sync_force_parallel.load(Ordering::Relaxed) > 0
     }
 
     /// Sectors of each member that the stripe cache has room for.

@@ -9,6 +9,7 @@ use crate::backend::{MemberId, MemberInfo};
 use crate::balance::Gauges;
 use crate::geometry::{Geometry, Slot};
 use crate::lane::Lane;
+use crate::neighbours::Neighbours;
 use crate::ranges::Ranges;
 
 use super::Array;
@@ -41,6 +42,8 @@ pub struct Start {
     pub by_bitmap: Vec<MemberId>,
     /// What the user fixed for as long as the array runs.
     pub settings: StartSettings,
+    /// Who knows which other arrays sync on the same devices.
+    pub neighbours: Option<Arc<dyn Neighbours>>,
 }
 
 /// A member that takes part.

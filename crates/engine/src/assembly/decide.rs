@@ -11,6 +11,7 @@ mod unsynced;
 mod tests;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use mdspace_format::bad_blocks::BadBlocks;
 use mdspace_format::superblock::RESYNC_NONE;
@@ -20,6 +21,7 @@ use crate::array::plan::PLACES_MAX;
 use crate::array::settings::StartSettings;
 use crate::array::{Start, StartMember};
 use crate::geometry::{Geometry, Shape, Slot};
+use crate::neighbours::Neighbours;
 use crate::ranges::Ranges;
 
 use super::read::Candidate;
@@ -46,6 +48,8 @@ pub struct Options {
     pub prefer: Option<String>,
     /// What is fixed for as long as the array runs.
     pub settings: StartSettings,
+    /// Who knows which other arrays sync on the same devices; without, the array cares for none.
+    pub neighbours: Option<Arc<dyn Neighbours>>,
 }
 
 /// An array that may start.
@@ -112,6 +116,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         copies_differ: copies_differ(&members, bitmap.as_ref()),
         bitmap,
         settings: options.settings,
+        neighbours: options.neighbours.clone(),
         members: members.into_iter().map(start_member).collect(),
         geometry,
     };

@@ -17,6 +17,7 @@ mod levels;
 mod listed;
 mod lost;
 mod members;
+mod neighbours;
 mod power;
 mod refused;
 mod replacing;

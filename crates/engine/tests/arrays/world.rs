@@ -534,7 +534,16 @@ impl World {
 
     /// Orders the controller, and does not wait for its answer.
     pub(crate) fn order(&self, action: Action) {
-        let reply = Box::new(drop);
+        self.order_with(action, drop);
+    }
+
+    /// As [`World::order`]; `reply` takes the answer.
+    pub(crate) fn order_with(
+        &self,
+        action: Action,
+        reply: impl FnOnce(Result<Reply, CommandError>) + Send + 'static,
+    ) {
+        let reply = Box::new(reply);
         self.array.as_ref().expect("an array runs").0.command(Command { action, reply });
     }
 

@@ -84,7 +84,7 @@ fn stress(name: &str, options: &str, members: &[PathBuf], pattern: Pattern) -> V
                 threads.spawn(move || write_over(nbd, pattern, random, longest, log, enough));
             }
             let _end = End(&enough);
-            churn(&mdspace, name);
+            churn(&mdspace, name, path_text(&members[1]));
         });
     }
     let log = log.into_inner().expect("no panic");
@@ -104,8 +104,9 @@ impl Drop for End<'_> {
     }
 }
 
-/// Changes the number of workers, their batches and the cache while clients write.
-fn churn(mdspace: &Mdspace, name: &str) {
+/// Changes the number of workers, their batches and the cache while clients write, a member leaves and
+/// comes back, and a check begins while it is filled.
+fn churn(mdspace: &Mdspace, name: &str, member: &str) {
     let mut running = 0;
     for change in 0..CHANGES {
         let pick = |values: [&'static str; 3]| values[change % 3];
@@ -116,6 +117,18 @@ fn churn(mdspace: &Mdspace, name: &str) {
         ];
         for (key, value) in keys {
             mdspace.succeed(&["set", name, &format!("{key}={value}")]);
+        }
+        match change % 3 {
+            0 => drop(mdspace.succeed(&["fail", name, member])),
+            1 => {
+                mdspace.succeed(&["remove", name, member]);
+                mdspace.succeed(&["add", name, member]);
+            }
+            // Refused only while the recovery runs.
+            _ => {
+                let done = mdspace.run(&["action", name, "check"]);
+                assert!(done.status == 0 || done.err.contains("recover is under way"), "{done:#?}");
+            }
         }
         running += mdspace.report(name)["workers"]["running"].as_u64().expect("workers are told");
     }

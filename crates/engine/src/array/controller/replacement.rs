@@ -70,7 +70,7 @@ impl Controller {
         slots.filter(|slot| !self.is_being_replaced(*slot)).collect()
     }
 
-    fn replacing(&self) -> Vec<(MemberId, Slot, u64)> {
+    pub(super) fn replacing(&self) -> Vec<(MemberId, Slot, u64)> {
         let members = self.members.iter().filter_map(|member| match member.state {
             MemberState::Replacing(slot, done) => Some((member.id, slot, done)),
             _ => None,

@@ -69,6 +69,7 @@ impl Controller {
             last_action: self.sync.last_action,
             completed_sectors,
             total_sectors,
+            delayed: self.sync.delay.is_some(),
             speed_kib_s: self.sync.speed_kib_s(self.lane.backend().now()),
             last_end: self.sync.last_end,
             skipped: self.sync.skipped(),

@@ -1,6 +1,6 @@
 //! The end of a running array.
 
-use super::{Controller, Reply, WriteMode};
+use super::{CommandError, Controller, Reply, WriteMode};
 
 impl Controller {
     /// Ends the array if nothing stands against it now: the sync task has let go and no write is
@@ -28,6 +28,9 @@ impl Controller {
         self.array.views.close();
         for order in self.until_read_only.drain(..) {
             (order.reply)(Ok(Reply::Done));
+        }
+        if let Some(watcher) = self.watcher.take() {
+            (watcher.reply)(Err(CommandError::Stopped));
         }
         if let Some(command) = self.stop.take() {
             (command.reply)(Ok(Reply::Done));

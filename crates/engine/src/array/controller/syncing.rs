@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
+use crate::neighbours::Neighbours;
 use crate::ranges::Ranges;
 use crate::status::{Mismatches, Skipped, SyncAction, SyncEnd};
 use crate::time::Time;
@@ -14,6 +15,7 @@ use crate::time::Time;
 use super::super::command::Undecided;
 use super::super::mirror::{copies, regions};
 use super::super::sync::{SyncKind, SyncTask};
+use super::delay::Delay;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 /// The sync task and what surrounds it.
@@ -23,6 +25,10 @@ pub(super) struct Syncing {
     frozen: bool,
     /// A check or repair that a user asked for.
     requested: Option<SyncKind>,
+    /// Whom to ask before anything starts.
+    pub(super) neighbours: Option<Arc<dyn Neighbours>>,
+    /// What waits for them.
+    pub(super) delay: Option<Delay>,
     /// Members that only need what the bitmap marks.
     pub(super) by_bitmap: BTreeSet<MemberId>,
     /// A recovery or resync ended with an error: not again before membership changes.
@@ -61,9 +67,11 @@ const CHECKPOINTS: u64 = 16;
 const LISTED_SECTORS: u64 = 1 << 20;
 
 impl Syncing {
-    pub(super) fn new(by_bitmap: Vec<MemberId>) -> Self {
+    pub(super) fn new(by_bitmap: Vec<MemberId>, neighbours: Option<Arc<dyn Neighbours>>) -> Self {
         Self {
             task: None,
+            neighbours,
+            delay: None,
             frozen: false,
             requested: None,
             by_bitmap: by_bitmap.into_iter().collect(),
@@ -84,10 +92,11 @@ impl Syncing {
 
     /// What runs, for status: action, sectors done, sectors in all.
     pub(super) fn progress(&self) -> (SyncAction, u64, u64) {
-        match &self.task {
-            Some(run) => (action_of(run.task.kind()), run.task.done(), run.total_sectors),
-            None if self.frozen => (SyncAction::Frozen, 0, 0),
-            None => (SyncAction::Idle, 0, 0),
+        match (&self.task, self.delay) {
+            (Some(run), _) => (action_of(run.task.kind()), run.task.done(), run.total_sectors),
+            (None, Some(delay)) => (delay.action, 0, 0),
+            (None, None) if self.frozen => (SyncAction::Frozen, 0, 0),
+            (None, None) => (SyncAction::Idle, 0, 0),
         }
     }
 
@@ -133,6 +142,7 @@ impl Controller {
         }
         let writable = !self.read_only && self.mode != WriteMode::Broken && self.stop.is_none();
         if self.sync.is_running() || self.sync.frozen || !writable || !self.is_redundant() {
+            self.sync.delay = None;
             return;
         }
         if !self.sync.stuck {
@@ -141,6 +151,25 @@ impl Controller {
         if !self.sync.stuck {
             self.go_back_to_holes();
         }
+        match self.needed_sync() {
+            Some(action) if self.may_sync(action) => self.start_sync().await,
+            Some(_) => {}
+            None => self.sync.delay = None,
+        }
+    }
+
+    /// What is to run now.
+    fn needed_sync(&self) -> Option<SyncAction> {
+        let recovers = !self.sync.stuck && !self.recovering().is_empty();
+        let replaces = !self.sync.replacing_stuck && !self.replacing().is_empty();
+        match () {
+            () if recovers || replaces => Some(SyncAction::Recover),
+            () if !self.sync.stuck && self.to_resync().is_some() => Some(SyncAction::Resync),
+            () => self.sync.requested.as_ref().map(action_of),
+        }
+    }
+
+    async fn start_sync(&mut self) {
         let recovering = self.recovering();
         if !recovering.is_empty() && !self.sync.stuck {
             self.start_recovery(&recovering).await;
@@ -399,6 +428,9 @@ impl Controller {
 
     async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
         let Some(run) = self.sync.task.take() else { return };
+        if let Some(neighbours) = &self.sync.neighbours {
+            neighbours.end();
+        }
         self.array.users.watch(false);
         self.sync.last_action = action_of(task.kind());
         self.sync.last_end = Some(ended);
@@ -514,6 +546,22 @@ impl Controller {
         }
         self.sync.frozen = false;
         self.sync.requested = Some(kind);
+        Ok(Reply::Done)
+    }
+
+    /// Starts what is needed, also where it was frozen or ended with an error.
+    pub(super) fn go_on(&mut self) -> Result<Reply, CommandError> {
+        if !self.is_redundant() {
+            return Err(CommandError::NoRedundancy);
+        }
+        if self.mode == WriteMode::Broken || self.read_only {
+            return Err(CommandError::ReadOnly);
+        }
+        if let Some(run) = &self.sync.task {
+            return Err(CommandError::Busy(action_of(run.task.kind()).word()));
+        }
+        self.sync.frozen = false;
+        self.try_again();
         Ok(Reply::Done)
     }
 
