@@ -7,8 +7,8 @@ use super::Paths;
 use super::owner::Health;
 
 impl Paths {
-    /// The answer to [`Host::reopen`]. False: the device is closed meanwhile, and what was opened is to
-    /// be closed too.
+    /// The answer to [`Host::reopen`](super::Host::reopen). False: the device is closed meanwhile, and
+    /// what was opened is to be closed too.
     #[must_use]
     pub fn opened(&self, path: usize, opened: Result<(MemberId, MemberInfo), String>) -> bool {
         let mut owner = self.owner.lock();

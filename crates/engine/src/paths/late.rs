@@ -132,8 +132,8 @@ impl Paths {
         }
     }
 
-    /// The answer to [`Host::fence`], or the operator's word: nothing that was sent over a path can be
-    /// done any more. Its connection is not used again either.
+    /// The answer to [`Host::fence`](super::Host::fence), or the operator's word: nothing that was sent
+    /// over a path can be done any more. Its connection is not used again either.
     pub fn fenced(&self, path: usize, done: Result<(), String>, now: Time) {
         let mut owner = self.owner.lock();
         let own = &mut owner.paths[path];
