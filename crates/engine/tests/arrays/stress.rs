@@ -3,7 +3,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
+use mdspace_engine::memory::{SharedBytes, Source};
 use mdspace_engine::request::{Queue, Request};
 
 use crate::shapes::{self, Shape};
@@ -68,6 +70,9 @@ fn stamped(bytes: &[u8], sector: u64) -> Option<u64> {
     (bytes == stamp(id, sector)).then_some(id)
 }
 
+/// Of each member, so that every array has room for writes of 1 MiB.
+const MEMBER_SECTORS: u64 = 2048;
+
 /// Where the next write goes: mostly short, all in a part of the array as large as 1 MiB.
 fn some_range(random: &mut Random, shape: &Shape, total: u64) -> (u64, u64) {
     let block = u64::from(shape.block_bytes) / SECTOR as u64;
@@ -95,7 +100,12 @@ fn burst(world: &mut World, log: &Rc<RefCell<Log>>) {
                     let (sector, sectors) = some_range(&mut random, &shape, total);
                     let id = log.borrow_mut().begin(sector, sectors);
                     let stamps = (sector..sector + sectors).flat_map(|at| stamp(id, at));
-                    let from = Rc::new(stamps.collect::<Vec<_>>());
+                    let bytes: Vec<u8> = stamps.collect();
+                    // Workers see some fronts' memory as it is, and of others a copy.
+                    let from: Rc<dyn Source> = match random.one_in(2) {
+                        true => Rc::new(Arc::new(bytes) as SharedBytes),
+                        false => Rc::new(bytes),
+                    };
                     let fua = random.one_in(5);
                     port.submit(&queue, id, Request::Write { sector, from, fua });
                 }
@@ -159,6 +169,7 @@ fn judge(world: &mut World, log: &Log, what: &str) {
 
 /// Gives the I/Os that workers made.
 fn stress(shape: Shape, seed: u64) -> u64 {
+    let shape = Shape { member_sectors: MEMBER_SECTORS, ..shape };
     let mut world =
         World::synced(Setup { lanes: LANES, workers: WORKERS, ..Setup::shuffled(shape, seed) });
     let log = Rc::new(RefCell::new(Log::default()));
