@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::harness::{
-    Images, MIB, Mdspace, Nbd, Pattern, Request, SECTOR, Tools, path_text, project, until,
+    Guest, Images, MIB, Mdspace, Nbd, Pattern, Request, SECTOR, Tools, path_text, project, until,
 };
 
 const MEMBER_BYTES: u64 = 6 * MIB;
@@ -135,6 +136,50 @@ fn a_grown_member_with_its_superblock_at_the_end_is_left_out_and_named() {
     assert_eq!(filled.mdspace.value("a", "degraded"), "0");
     assert!(filled.is_whole(&mut filled.mdspace.connect("a")));
     filled.mdspace.succeed(&["stop", "a"]);
+}
+
+/// Two arrays on the partitions of two disks: as under md the second waits, and goes on when the first has
+/// ended, or at once where the user says so.
+#[test]
+fn arrays_on_partitions_of_one_disk_sync_one_after_the_other() {
+    let images = Images::new();
+    for disk in images.sparse("disk", 2, 64 * MIB) {
+        let file = File::options().write(true).open(disk).expect("an image");
+        file.write_all_at(&two_partitions(30 * MIB), 0).expect("room on disk");
+    }
+    Guest::new().share(images.folder()).succeed(
+        "A=$(losetup -P --find --show $SHARE/disk0) B=$(losetup -P --find --show $SHARE/disk1)
+         for number in 1 2; do
+           quietly mdspace create a$number --level=1 --raid-devices=2 --assume-clean --run \
+             ${A}p$number ${B}p$number
+           mdspace set a$number sync_speed_min=64; mdspace set a$number sync_speed_max=512
+         done
+         ours() { [ \"$(mdspace get $1 sync_completed)\" $2 delayed ]; }
+         mdspace action a1 check; mdspace action a2 check
+         until ours a2 =; do pause; done
+         ours a1 !=; mdspace mdstat | grep -q resync=DELAYED
+         mdspace set a2 sync_force_parallel=1
+         until ours a2 !=; do pause; done
+         ours a1 !=; mdspace set a2 sync_force_parallel=0
+         mdspace action a2 idle; until [ \"$(mdspace get a2 sync_action)\" = idle ]; do pause; done
+         mdspace action a2 check; until ours a2 =; do pause; done
+         mdspace set a1 sync_speed_max=none; mdspace set a2 sync_speed_max=none
+         quietly mdspace wait a2; [ \"$(mdspace get a2 last_sync_action)\" = check ]
+         mdspace stop a1; mdspace stop a2; losetup --detach $A $B",
+    );
+}
+
+/// A partition table as MBR has it, with two partitions of so many bytes from 1 MiB on.
+fn two_partitions(bytes: u64) -> [u8; SECTOR] {
+    let mut table = [0; SECTOR];
+    let sectors = (bytes / SECTOR as u64) as u32;
+    for (entry, start) in table[446..].chunks_mut(16).zip([2048_u32, 2048 + sectors]) {
+        entry[4] = 0xfd;
+        entry[8..12].copy_from_slice(&start.to_le_bytes());
+        entry[12..16].copy_from_slice(&sectors.to_le_bytes());
+    }
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    table
 }
 
 /// What udev knows of an event, and which files are there.
