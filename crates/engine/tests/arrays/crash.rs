@@ -287,8 +287,9 @@ fn a_write_past_a_failed_member_is_answered_when_the_survivors_say_so() {
         world.write_random(0, world.sectors());
         let data = world.disks.data();
         for disk in 0..usize::from(shape.disks) {
-            let place = world.disks.superblock(disk).unwrap().place.sector;
-            world.disks.disk(disk).hangs_in = Some(place..place + 8);
+            // The header of the bitmap goes before the superblock, which can be read meanwhile.
+            let header = world.disks.superblock(disk).unwrap().bitmap_sector().unwrap();
+            world.disks.disk(disk).hangs_in = Some(header..header + 8);
         }
         world.disks.disk(1).write_error = Some(IoErrorKind::Other);
         world.disks.disk(1).errors_in = Some(data);
