@@ -1,5 +1,6 @@
 //! Writes that were sent over a path and never answered. Until one is proved to be over, what it
-//! would write may appear at any time, and no other write may go where it would appear.
+//! would write may appear at any time: no other write may go where it would appear, and one that is under
+//! way there already is not answered.
 //!
 //! Proofs are the path's own answer, a fence that succeeded, and the operator's word. That the
 //! connection is closed proves nothing: a server may do what lies in its socket's buffer long after.

@@ -17,6 +17,7 @@ use crate::time::Time;
 use request::Request;
 
 use super::kept::{Kept, written_by};
+use super::late::LateId;
 use super::selector::{Began, Chooser, LaneCounters};
 use super::table::Selector;
 use super::view::{Usable, View};
@@ -266,23 +267,34 @@ impl PathLane {
     ) -> Option<IoDone> {
         let Direct { ticket, patience, kept, chosen } = direct;
         self.count_end(lane, &chosen, began, done.result.is_ok());
-        let error = match done.result {
-            Ok(()) => {
-                let buffer = kept.into_buffer(done.buffer, lane.backend());
-                return Some(self.answer(Ok(()), buffer));
-            }
-            Err(error) => error,
-        };
+        if done.result.is_ok() && !self.is_held(&kept, &[]) {
+            let buffer = kept.into_buffer(done.buffer, lane.backend());
+            return Some(self.answer(Ok(()), buffer));
+        }
         let deadline = patience.deadline(lane.backend().now());
-        let (own, answered) = (Vec::new(), Vec::new());
-        let mut request =
-            Request { ticket, deadline, kept, buffer: done.buffer, own, answered, error };
-        if self.goes_on(lane, &mut request, &chosen, error) {
+        let mut request = Request::new(ticket, deadline, kept, done.buffer);
+        let goes_on = match done.result {
+            Ok(()) => {
+                request.landed = true;
+                true
+            }
+            Err(error) => self.goes_on(lane, &mut request, &chosen, error),
+        };
+        if goes_on {
             let this = self.clone();
             lane.spawn(async move { this.serve(request).await });
             return None;
         }
-        Some(self.end(lane, request, Err(error)))
+        Some(self.end(lane, request, done.result))
+    }
+
+    /// Whether a write must wait for the proof that an earlier one is over: to begin, and also to be
+    /// answered. One that was under way when the earlier one lost its path has landed in any order with
+    /// it, but once it is answered, nothing older may appear.
+    fn is_held(&self, kept: &Kept, own: &[LateId]) -> bool {
+        self.refresh();
+        let view = self.view.borrow();
+        !view.late.is_empty() && kept.written().is_some_and(|range| view.is_barred(&range, own))
     }
 
     /// Learns from an error of a path. Whether another path is to be asked.

@@ -33,9 +33,22 @@ pub(super) struct Request {
     /// Paths that said that the device cannot do it.
     pub(super) answered: Vec<usize>,
     pub(super) error: IoError,
+    /// It is done, and waits to be answered.
+    pub(super) landed: bool,
 }
 
 impl Request {
+    pub(super) fn new(
+        ticket: Ticket,
+        deadline: Option<Time>,
+        kept: Kept,
+        buffer: Option<Buffer>,
+    ) -> Self {
+        let error = IoError { kind: IoErrorKind::Gone, errno: ENODEV };
+        let (own, answered) = (Vec::new(), Vec::new());
+        Self { ticket, deadline, kept, buffer, own, answered, error, landed: false }
+    }
+
     fn bytes(&self) -> u64 {
         self.kept.written().map_or(0, |range: Range<u64>| (range.end - range.start) * 512)
     }
@@ -53,9 +66,7 @@ impl PathLane {
         let kept = Kept::of(&mut op, true, lane);
         let buffer = op.into_buffer();
         let deadline = patience.deadline(lane.backend().now());
-        let error = IoError { kind: IoErrorKind::Gone, errno: ENODEV };
-        let (own, answered) = (Vec::new(), Vec::new());
-        let request = Request { ticket, deadline, kept, buffer, own, answered, error };
+        let request = Request::new(ticket, deadline, kept, buffer);
         let this = self.clone();
         lane.spawn(async move { this.serve(request).await });
         Submitted::Pending
@@ -68,13 +79,13 @@ impl PathLane {
         let wait_until = lane.backend().now() + self.paths.wait_max();
         let mut tries = TRIES_A_PATH * self.counters.paths.len();
         let result = loop {
+            let barred = self.is_held(&request.kept, &request.own);
+            if request.landed && !barred {
+                break Ok(());
+            }
             if let Some(error) = self.is_to_end(&lane, &request) {
                 break Err(error);
             }
-            let barred = request
-                .kept
-                .written()
-                .is_some_and(|range| self.view.borrow().is_barred(&range, &request.own));
             self.note_held(&lane, request.ticket, barred);
             let chosen = match barred {
                 true => None,
@@ -92,7 +103,7 @@ impl PathLane {
             };
             tries -= 1;
             match self.try_path(&lane, &mut request, chosen).await {
-                Ok(()) => break Ok(()),
+                Ok(()) => request.landed = true,
                 Err(error) if tries == 0 => {
                     self.goes_on(&lane, &mut request, &chosen, error);
                     break Err(error);

@@ -199,3 +199,37 @@ fn a_write_that_is_done_twice_writes_the_same_though_its_memory_changes() {
         assert!(on_disk() == once, "seed {seed}: the late write has changed something");
     }
 }
+
+/// Two writes to the same sectors are under way, each over a path of its own, and one path is cut. Which of
+/// them is last on the disk is anybody's guess, but not any more once both are answered: what the lost
+/// connection has brought its server may still be done then.
+#[test]
+fn once_overlapping_writes_are_answered_neither_comes_back() {
+    for seed in 0..200 {
+        let paths = TwoPaths::new(seed);
+        let (sector, bytes) = (64, 8 * 512);
+        let write = |byte: u8| {
+            let mut buffer = Buffer::zeroed(bytes);
+            buffer.fill(byte);
+            let op = IoOp::Write { sector, from: WriteFrom::Buffer(buffer, 0..bytes), fua: false };
+            paths.start(MemberIo { member: paths.member, op, patience: Patience::FOREVER })
+        };
+        let begun = [write(1), write(2)];
+        for _ in 0..=seed / 2 % 5 {
+            paths.world.step();
+        }
+        paths.world.cut(paths.wires[seed as usize % 2]);
+        begun.iter().for_each(|begun| assert_eq!(paths.end(begun).1, Ok(()), "seed {seed}"));
+        let on_disk = || {
+            let mut now = vec![0; bytes];
+            paths.world.disk(DiskIndex(0), |disk| disk.store.read(sector, &mut now));
+            now
+        };
+        let answered = on_disk();
+        paths.wait(10 * SECOND);
+        assert!(
+            on_disk() == answered,
+            "seed {seed}: a late write has taken back what was answered"
+        );
+    }
+}
