@@ -90,6 +90,13 @@ impl Syncing {
         self.task.is_some()
     }
 
+    /// Lets arrays on the same devices sync.
+    fn leave_to_neighbours(&self) {
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.end();
+        }
+    }
+
     /// What runs, for status: action, sectors done, sectors in all.
     pub(super) fn progress(&self) -> (SyncAction, u64, u64) {
         match (&self.task, self.delay) {
@@ -152,7 +159,12 @@ impl Controller {
             self.go_back_to_holes();
         }
         match self.needed_sync() {
-            Some(action) if self.may_sync(action) => self.start_sync().await,
+            Some(action) if self.may_sync(action) => {
+                self.start_sync().await;
+                if !self.sync.is_running() {
+                    self.sync.leave_to_neighbours();
+                }
+            }
             Some(_) => {}
             None => self.sync.delay = None,
         }
@@ -428,9 +440,7 @@ impl Controller {
 
     async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
         let Some(run) = self.sync.task.take() else { return };
-        if let Some(neighbours) = &self.sync.neighbours {
-            neighbours.end();
-        }
+        self.sync.leave_to_neighbours();
         self.array.users.watch(false);
         self.sync.last_action = action_of(task.kind());
         self.sync.last_end = Some(ended);
