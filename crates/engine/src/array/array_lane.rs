@@ -24,6 +24,7 @@ use super::gather::Gather;
 use super::handover::LaneHandover;
 use super::intent::LaneIntent;
 use super::read::DirectReads;
+use super::rules::Rule;
 use super::unread::Cause;
 use super::users::LaneUsers;
 use super::view::{ArrayView, MemberView, WriteMode};
@@ -430,7 +431,9 @@ impl ArrayLane {
         failed: &[(MemberId, IoError)],
     ) -> bool {
         if failed.is_empty() {
-            self.array.views.settled_up_to(view).await;
+            if self.array.rules.keep(Rule::WritesPastFailedMembersWait) {
+                self.array.views.settled_up_to(view).await;
+            }
             return true;
         }
         for &(member, error) in failed {

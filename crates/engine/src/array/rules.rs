@@ -12,6 +12,12 @@ pub enum Rule {
     IntentStaysForWritesBehind,
     /// A read of a write-mostly member waits for writes behind in its range.
     ReadsWaitForWritesBehind,
+    /// A view without a failed member is settled when every lane has adopted it.
+    LanesAdoptWhatIsSettled,
+    /// It is settled when the survivors' superblocks say that the member failed.
+    SurvivorsRecordWhatIsSettled,
+    /// A write that passed over a failed member is answered when such a view is settled.
+    WritesPastFailedMembersWait,
 }
 
 /// The rules of one array.

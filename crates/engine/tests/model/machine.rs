@@ -12,7 +12,7 @@ use mdspace_engine::backend::{
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
-use mdspace_format::{BitmapSuperblock, DirtyMap, MetadataVersion, Superblock};
+use mdspace_format::{BitmapSuperblock, DirtyMap, MetadataVersion, Role, Superblock};
 use shuttle::rand::Rng;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
@@ -30,7 +30,8 @@ pub(crate) struct Machine {
 
 struct Disk {
     bytes: Vec<u8>,
-    broken: bool,
+    /// Writes from this sector on are answered with an error.
+    fails_from: Option<u64>,
 }
 
 /// Wakes a sleeping lane.
@@ -49,7 +50,7 @@ impl Notify for Bell {
 
 impl Machine {
     pub(crate) fn new(disks: usize, sectors: usize, lanes: usize) -> Arc<Self> {
-        let disk = || Mutex::new(Disk { bytes: vec![0; sectors * 512], broken: false });
+        let disk = || Mutex::new(Disk { bytes: vec![0; sectors * 512], fails_from: None });
         Arc::new(Self {
             disks: (0..disks).map(|_| disk()).collect(),
             now_ns: Mutex::new(0),
@@ -75,7 +76,17 @@ impl Machine {
 
     /// From now on the member answers every write with an error.
     pub(crate) fn break_writes(&self, disk: usize) {
-        self.disks[disk].lock().unwrap().broken = true;
+        self.fail_from(disk, 0);
+    }
+
+    /// From now on the member answers every write from that sector on with an error.
+    pub(crate) fn fail_from(&self, disk: usize, sector: u64) {
+        self.disks[disk].lock().unwrap().fails_from = Some(sector);
+    }
+
+    /// Whether the superblock on one member says that the member with that number failed.
+    pub(crate) fn says_faulty(&self, disk: usize, number: usize) -> bool {
+        self.disks[disk].lock().unwrap().superblock().roles[number] == Role::Faulty
     }
 
     /// From now on no data may be written before every member's superblock says that the array is in
@@ -92,15 +103,12 @@ impl Machine {
     fn check_announced(&self, sector: u64) {
         for disk in &self.disks {
             let disk = disk.lock().unwrap();
-            let sectors = disk.bytes.len() as u64 / 512;
-            let place = MetadataVersion::V1_2.place(sectors).unwrap();
-            let at = |sector: u64| &disk.bytes[sector as usize * 512..][..4096];
-            let superblock = Superblock::parse(at(place.sector), place, sectors).unwrap();
+            let superblock = disk.superblock();
             let Some(member_sector) = sector.checked_sub(superblock.data_offset_sectors) else {
                 return;
             };
             assert_eq!(superblock.resync_offset_sectors, 0, "data before the dirty mark");
-            let page = at(superblock.bitmap_sector().unwrap());
+            let page = disk.page(superblock.bitmap_sector().unwrap());
             let header = BitmapSuperblock::parse(page, 8).unwrap();
             let map = DirtyMap::parse(header.chunks(), page);
             let chunk = member_sector / header.chunk_sectors();
@@ -198,13 +206,11 @@ impl Shared {
             self.machine.check_announced(sector);
         }
         let mut disk = self.machine.disks[usize::from(io.member.index)].lock().unwrap();
-        let refused = IoError { kind: IoErrorKind::Medium, errno: 5 };
+        let refused = IoError { kind: IoErrorKind::Other, errno: 5 };
+        let fails = |sector: u64| disk.fails_from.is_some_and(|first| sector >= first);
         let (result, buffer) = match io.op {
             IoOp::Read { sector, into } => (Ok(()), disk.read(sector, into)),
-            IoOp::Write { from: WriteFrom::Buffer(buffer, _), .. } if disk.broken => {
-                (Err(refused), Some(buffer))
-            }
-            IoOp::Write { .. } if disk.broken => (Err(refused), None),
+            IoOp::Write { sector, from, .. } if fails(sector) => (Err(refused), buffer_of(from)),
             IoOp::Write { sector, from, .. } => (Ok(()), disk.write(sector, from)),
             IoOp::Flush => (Ok(()), None),
             IoOp::Discard { .. } | IoOp::WriteZeroes { .. } => unreachable!("not in these tests"),
@@ -267,9 +273,23 @@ impl Disk {
     fn write(&mut self, sector: u64, from: WriteFrom) -> Option<Buffer> {
         let start = sector as usize * 512;
         from.take(&mut self.bytes[start..start + from.len()]);
-        match from {
-            WriteFrom::Buffer(buffer, _) => Some(buffer),
-            _ => None,
-        }
+        buffer_of(from)
+    }
+
+    fn superblock(&self) -> Superblock {
+        let sectors = self.bytes.len() as u64 / 512;
+        let place = MetadataVersion::V1_2.place(sectors).unwrap();
+        Superblock::parse(self.page(place.sector), place, sectors).unwrap()
+    }
+
+    fn page(&self, sector: u64) -> &[u8] {
+        &self.bytes[sector as usize * 512..][..4096]
+    }
+}
+
+fn buffer_of(from: WriteFrom) -> Option<Buffer> {
+    match from {
+        WriteFrom::Buffer(buffer, _) => Some(buffer),
+        _ => None,
     }
 }

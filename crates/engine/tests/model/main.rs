@@ -11,4 +11,5 @@ mod claims;
 mod handover;
 mod machine;
 mod taken;
+mod views;
 mod whole_array;

@@ -13,6 +13,7 @@ use crate::erase;
 use crate::geometry::{Geometry, Slot};
 
 use super::super::mailbox::Failure;
+use super::super::rules::Rule;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 impl Controller {
@@ -58,9 +59,13 @@ impl Controller {
     pub(super) async fn take_out(&mut self, failed: &[(MemberId, IoError)]) -> bool {
         let enough = self.mark_faulty(failed);
         self.publish();
+        if !self.array.rules.keep(Rule::SurvivorsRecordWhatIsSettled) {
+            self.array.views.settle();
+        }
         let recorded = enough && self.update_superblocks().await;
-        let epoch = self.array.views.epoch();
-        self.array.views.adopted(epoch).await;
+        if self.array.rules.keep(Rule::LanesAdoptWhatIsSettled) {
+            self.array.views.adopted(self.array.views.epoch()).await;
+        }
         self.array.views.settle();
         recorded
     }

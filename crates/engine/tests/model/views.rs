@@ -1,0 +1,76 @@
+//! A view without a failed member: until it is settled no write that failed on the member, or passed
+//! over it, is answered.
+
+use std::rc::Rc;
+
+use mdspace_engine::array::{Array, ArrayLane, Rule};
+use mdspace_engine::status::MemberState;
+use mdspace_format::Level;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+
+use crate::machine::Machine;
+use crate::whole_array::{LANES, new_array, read, run_lanes_of, write};
+
+/// The member that takes no data, and the one that does.
+const FAILED: usize = 0;
+const SURVIVOR: usize = 1;
+
+/// Both lanes write: on one the member fails, on the other it fails too or is passed over. Who is
+/// answered looks whether a crash would forget the failure, and who knows that the other was answered
+/// reads what it wrote.
+fn write_while_a_member_fails(broken: Option<Rule>) {
+    let machine = Machine::new(2, 4096, LANES);
+    let start = new_array(&machine, Level::Raid1, 0);
+    // Its metadata go well: it is a write of data that finds out.
+    machine.fail_from(FAILED, start.members[FAILED].superblock.data_offset_sectors);
+    let array = Array::new(&start, LANES);
+    if let Some(rule) = broken {
+        array.break_rule(rule);
+    }
+    let (disks, answered) = (machine.clone(), [const { AtomicBool::new(false) }; LANES]);
+    let status = run_lanes_of(&array, &machine, start, async move |port: Rc<ArrayLane>, lane| {
+        let other = 1 - lane;
+        let look = async || {
+            let is_answered = answered[other as usize].load(Ordering::SeqCst);
+            let value = read(&port, other).await;
+            assert!(value == 9 || !is_answered, "the failed member was read");
+        };
+        // One lane may come later, under the new view. The bit of their chunk is there by then.
+        for _ in 0..lane * thread_rng().gen_range(0..64) {
+            look().await;
+        }
+        write(&port, lane, 9).await;
+        assert!(disks.says_faulty(SURVIVOR, FAILED), "a crash would forget the failure");
+        answered[lane as usize].store(true, Ordering::SeqCst);
+        look().await;
+    });
+    let failed = status.members.iter().filter(|member| member.state == MemberState::Faulty).count();
+    assert_eq!(failed, 1);
+}
+
+#[test]
+fn no_write_is_answered_before_all_lanes_and_survivors_know_of_the_failure() {
+    shuttle::check_random(|| write_while_a_member_fails(None), 2000);
+}
+
+#[test]
+#[should_panic(expected = "the failed member was read")]
+fn the_test_notices_a_view_that_is_settled_before_every_lane_uses_it() {
+    let broken = Some(Rule::LanesAdoptWhatIsSettled);
+    shuttle::check_random(move || write_while_a_member_fails(broken), 5000);
+}
+
+#[test]
+#[should_panic(expected = "a crash would forget the failure")]
+fn the_test_notices_a_view_that_is_settled_before_the_survivors_say_so() {
+    let broken = Some(Rule::SurvivorsRecordWhatIsSettled);
+    shuttle::check_random(move || write_while_a_member_fails(broken), 5000);
+}
+
+#[test]
+#[should_panic(expected = "a crash would forget the failure")]
+fn the_test_notices_a_write_past_a_failed_member_that_does_not_wait() {
+    let broken = Some(Rule::WritesPastFailedMembersWait);
+    shuttle::check_random(move || write_while_a_member_fails(broken), 5000);
+}
