@@ -7,7 +7,7 @@ use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_engine::status::MemberState;
 
-use crate::shapes::{RAID5, RAID6, Shape};
+use crate::shapes::{RAID4, RAID5, RAID6, Shape};
 use crate::world::{Answers, SECTOR, Setup, World};
 
 /// The writes of one turn, by sector and length: one round of several pieces, with parts of units,
@@ -100,7 +100,7 @@ fn fail_writes(shape: Shape, disks: &[usize], once: bool, answers: Answers, seed
 
 #[test]
 fn every_failed_member_write_of_a_round_leaves_the_rest_right() {
-    for shape in [RAID5, RAID6] {
+    for shape in [RAID4, RAID5, RAID6] {
         let disks = usize::from(shape.disks);
         for answers in [Answers::AtOnce, Answers::Shuffled] {
             for once in [true, false] {

@@ -122,6 +122,7 @@ impl fmt::Display for Shape {
     }
 }
 
+pub(crate) const RAID4: Shape = Shape::new(Level::Raid4, 0, 4, 16);
 pub(crate) const RAID5: Shape = Shape::new(Level::Raid5, 2, 4, 16);
 pub(crate) const RAID6: Shape = Shape::new(Level::Raid6, 2, 5, 16);
 pub(crate) const RAID1: Shape = Shape::new(Level::Raid1, 0, 3, 0);
