@@ -95,10 +95,10 @@ interop:
 	@$(GROUP) interop 1200 $(OUTSIDE) interop::
 
 # Every level, layout, chunk and place of the superblock (MDSPACE_MATRIX=5,0 runs a fifth of it), and the
-# half-done arrays of interop on every level.
+# half-done arrays and the overlapping writes of interop on every level.
 matrix:
 	@$(GROUP) matrix 14400 $(OUTSIDE) matrix::
-	@MDSPACE_EVERY_LEVEL=yes $(GROUP) "matrix of states" 3600 $(OUTSIDE) interop::states::
+	@MDSPACE_EVERY_LEVEL=yes $(GROUP) "matrix of states" 3600 $(OUTSIDE) interop::states:: interop::stress::
 
 # Every target for SECONDS, 10 minutes without: on stable Rust, guided by coverage.
 fuzz:

@@ -1,6 +1,6 @@
-//! Overlapping writes of every size over a small area, from several clients at once, while workers come
-//! and go and the stripe cache changes its size: md finds every sector as one of them wrote it, and
-//! its `check` counts nothing.
+//! Overlapping writes of every size over a small area, from several clients at once, while the array is
+//! healthy, degraded and rebuilt, workers come and go and the stripe cache changes its size: md finds
+//! every sector as one of them wrote it, and its `check` counts nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +11,7 @@ use std::thread;
 
 use crate::harness::{
     Guest, Images, MIB, Mdspace, Nbd, Pattern, Request, SECTOR, Stream, flip, path_text, seed,
+    until,
 };
 
 const MEMBER_BYTES: u64 = 6 * MIB;
@@ -18,37 +19,75 @@ const DATA_OFFSET: u64 = MIB;
 const CLIENTS: u64 = 4;
 const DEPTH: usize = 16;
 /// Changes of the settings in each turn of the clients.
-const CHANGES: usize = 9;
+const CHANGES: usize = 6;
+/// Writes that begin between two changes: more than are ever in flight, so that some run in between.
+const WRITES_A_CHANGE: usize = 2 * CLIENTS as usize * DEPTH;
 /// Writes meet in so many sectors; the rest of the array stays as it was.
 const AREA_SECTORS: u64 = 4096;
 /// The longest write of each turn: 64 KiB, then 1 MiB.
 const LONGEST_SECTORS: [u64; 2] = [128, 2048];
+/// A rebuild takes seconds, so that writes meet it, or what the members take.
+const SLOW: [&str; 2] = ["sync_speed_min=1000", "sync_speed_max=1000"];
+const FAST: [&str; 2] = ["sync_speed_max=1000000", "sync_speed_min=1000000"];
 
 /// An array under stress: its name, options of create, and members.
-const ARRAYS: [(&str, &str, usize); 2] =
-    [("r5", "--level=5 --chunk=64", 4), ("r6", "--level=6 --chunk=16", 5)];
+type Stressed = (&'static str, &'static str, usize);
+
+/// The first ones have their turn in every run; with `MDSPACE_EVERY_LEVEL` all have it.
+const IN_EVERY_RUN: usize = 4;
+#[rustfmt::skip]
+const ARRAYS: [Stressed; 22] = [
+    ("r6ls",  "--level=6 --chunk=16", 5),
+    ("r5ra",  "--level=5 --chunk=64 --layout=right-asymmetric", 4),
+    ("r1",    "--level=1", 3),
+    ("r10f",  "--level=10 --chunk=64 --layout=f2", 4),
+    ("r4",    "--level=4 --chunk=64", 4),
+    ("r5ls",  "--level=5 --chunk=64", 4),
+    ("r5la",  "--level=5 --chunk=16 --layout=left-asymmetric", 4),
+    ("r5rs",  "--level=5 --chunk=4 --layout=right-symmetric", 5),
+    ("r5pf",  "--level=5 --chunk=64 --layout=parity-first", 4),
+    ("r5pl",  "--level=5 --chunk=64 --layout=parity-last", 4),
+    ("r6la",  "--level=6 --chunk=64 --layout=left-asymmetric", 5),
+    ("r6ra",  "--level=6 --chunk=16 --layout=right-asymmetric", 4),
+    ("r6rs",  "--level=6 --chunk=4 --layout=right-symmetric", 5),
+    ("r6pf",  "--level=6 --chunk=64 --layout=parity-first", 5),
+    ("r6zr",  "--level=6 --chunk=64 --layout=ddf-zero-restart", 5),
+    ("r6nr",  "--level=6 --chunk=16 --layout=ddf-N-restart", 5),
+    ("r6nc",  "--level=6 --chunk=64 --layout=ddf-N-continue", 6),
+    ("r6ls6", "--level=6 --chunk=64 --layout=left-symmetric-6", 5),
+    ("r6pf6", "--level=6 --chunk=64 --layout=parity-first-6", 5),
+    ("r10n",  "--level=10 --chunk=64 --layout=n2", 3),
+    ("r10n3", "--level=10 --chunk=16 --layout=n3", 4),
+    ("r10o",  "--level=10 --chunk=16 --layout=o2", 5),
+];
+
+/// The arrays whose turn it is.
+fn in_turn() -> &'static [Stressed] {
+    let all = std::env::var_os("MDSPACE_EVERY_LEVEL").is_some();
+    if all { &ARRAYS } else { &ARRAYS[..IN_EVERY_RUN] }
+}
 
 #[test]
 fn md_counts_nothing_after_overlapping_writes_with_workers() {
     let seed = seed(77);
     let images = Images::new();
     let mut script = String::new();
-    for (number, (name, options, members)) in ARRAYS.into_iter().enumerate() {
+    for (number, &(name, options, members)) in in_turn().iter().enumerate() {
         let pattern = Pattern { seed: seed + number as u64 };
-        let paths = images.sparse(name, members, MEMBER_BYTES);
+        let paths = images.sparse(&format!("{name}-"), members, MEMBER_BYTES);
         let content = stress(name, options, &paths, pattern);
         fs::write(images.folder().join(format!("{name}-expected")), content).expect("room on disk");
         spoil(&images, name, &paths);
         script += &format!(
-            "attach $SHARE/{name}[0-9]; quietly mdadm --assemble /dev/md0 \"${{LOOPS[@]}}\"
+            "attach $SHARE/{name}-[0-9]; quietly mdadm --assemble /dev/md0 \"${{LOOPS[@]}}\"
              same md0 $SHARE/{name}-expected; clean md0; quietly mdadm --stop /dev/md0; detach
-             attach $SHARE/bad-{name}[0-9]; quietly mdadm --assemble /dev/md0 \"${{LOOPS[@]}}\"
+             attach $SHARE/bad-{name}-[0-9]; quietly mdadm --assemble /dev/md0 \"${{LOOPS[@]}}\"
              check md0; echo {name} $MISMATCHES; quietly mdadm --stop /dev/md0; detach\n"
         );
     }
-    let printed = Guest::new().share(images.folder()).succeed(&script);
-    for (name, ..) in ARRAYS {
-        let counted = printed.lines().find_map(|line| line.strip_prefix(name));
+    let printed = Guest::new().share(images.folder()).limit_s(400).succeed(&script);
+    for (name, ..) in in_turn() {
+        let counted = printed.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let counted = counted.expect("md says what it counts").trim();
         assert_ne!(counted, "0", "{name}: md must count a flipped byte");
     }
@@ -57,7 +96,7 @@ fn md_counts_nothing_after_overlapping_writes_with_workers() {
 /// Copies of the members, one of them with a flipped bit in the first row.
 fn spoil(images: &Images, name: &str, members: &[PathBuf]) {
     for (number, member) in members.iter().enumerate() {
-        let copy = images.folder().join(format!("bad-{name}{number}"));
+        let copy = images.folder().join(format!("bad-{name}-{number}"));
         fs::copy(member, &copy).expect("room on disk");
         if number == 1 {
             flip(&copy, DATA_OFFSET + 1234);
@@ -77,14 +116,15 @@ fn stress(name: &str, options: &str, members: &[PathBuf], pattern: Pattern) -> V
     let log = Mutex::new(Log::default());
     for longest in LONGEST_SECTORS {
         let enough = AtomicBool::new(false);
+        let (log, enough) = (&log, &enough);
         thread::scope(|threads| {
             for client in 0..CLIENTS {
-                let (nbd, log, enough) = (mdspace.connect(name), &log, &enough);
+                let nbd = mdspace.connect(name);
                 let random = Stream(pattern.seed << 16 | longest << 4 | client);
                 threads.spawn(move || write_over(nbd, pattern, random, longest, log, enough));
             }
-            let _end = End(&enough);
-            churn(&mdspace, name, path_text(&members[1]));
+            let _end = End(enough);
+            churn(&mdspace, name, path_text(&members[1]), log);
         });
     }
     let log = log.into_inner().expect("no panic");
@@ -104,35 +144,56 @@ impl Drop for End<'_> {
     }
 }
 
-/// Changes the number of workers, their batches and the cache while clients write, a member leaves and
-/// comes back, and a check begins while it is filled.
-fn churn(mdspace: &Mdspace, name: &str, member: &str) {
+/// While clients write: a member leaves and comes back, a check begins while it is filled, and on parity
+/// levels the number of workers, their batches and the cache change.
+fn churn(mdspace: &Mdspace, name: &str, member: &str, log: &Mutex<Log>) {
+    let parity = !mdspace.value(name, "level").starts_with("raid1");
     let mut running = 0;
+    some_writes(log);
     for change in 0..CHANGES {
         let pick = |values: [&'static str; 3]| values[change % 3];
-        let keys = [
+        let of_workers = [
             ("group_thread_cnt", pick(["1", "2", "0"])),
             ("max_stripe_batch", pick(["32", "1", "8"])),
             ("stripe_cache_size", pick(["17", "256", "4096"])),
         ];
-        for (key, value) in keys {
+        for (key, value) in of_workers.into_iter().filter(|_| parity) {
             mdspace.succeed(&["set", name, &format!("{key}={value}")]);
         }
         match change % 3 {
             0 => drop(mdspace.succeed(&["fail", name, member])),
             1 => {
                 mdspace.succeed(&["remove", name, member]);
+                set(mdspace, name, SLOW);
                 mdspace.succeed(&["add", name, member]);
             }
             // Refused only while the recovery runs.
             _ => {
+                set(mdspace, name, FAST);
                 let done = mdspace.run(&["action", name, "check"]);
                 assert!(done.status == 0 || done.err.contains("recover is under way"), "{done:#?}");
             }
         }
+        some_writes(log);
+        if change % 3 == 1 {
+            let action = mdspace.value(name, "sync_action");
+            assert_eq!(action, "recover", "{name}: writes meet the rebuild");
+        }
         running += mdspace.report(name)["workers"]["running"].as_u64().expect("workers are told");
     }
-    assert!(running > 0, "workers ran");
+    mdspace.settle(name);
+    assert_eq!(running > 0, parity, "{name}: workers run where there is parity");
+}
+
+fn set(mdspace: &Mdspace, name: &str, settings: [&str; 2]) {
+    settings.iter().for_each(|setting| drop(mdspace.succeed(&["set", name, setting])));
+}
+
+/// Returns once clients began some more writes.
+fn some_writes(log: &Mutex<Log>) {
+    let begun = || log.lock().map_or(usize::MAX, |log| log.writes.len());
+    let enough = begun().saturating_add(WRITES_A_CHANGE);
+    until("clients write", || begun() >= enough);
 }
 
 /// One client: writes at random, many at a time, also over its own.
