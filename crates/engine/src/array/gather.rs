@@ -166,8 +166,8 @@ impl RowShape {
         Round { row, columns: columns.expect("a round has pieces"), pieces, given: None }
     }
 
-    fn begins_row(&self, round: &Round) -> bool {
-        round.pieces.iter().any(|piece| piece.place == 0 && piece.columns.start == 0)
+    fn begins_row(&self, pieces: &[Piece]) -> bool {
+        pieces.iter().any(|piece| piece.place == 0 && piece.columns.start == 0)
     }
 
     fn ends_row(&self, round: &Round) -> bool {
@@ -250,12 +250,10 @@ impl ArrayLane {
                 same_row.push(piece);
             }
             let known = self.gather.rows.borrow().contains_key(&row);
-            let alone = same_row.len() == 1 && !known;
-            let round = shape.round(row, same_row);
-            if alone && !shape.begins_row(&round) {
-                self.start_round(&shape, round);
+            if same_row.len() == 1 && !known && !shape.begins_row(&same_row) {
+                self.start_round(&shape, shape.round(row, same_row));
             } else {
-                self.gather.rows.borrow_mut().entry(row).or_default().waiting.extend(round.pieces);
+                self.gather.rows.borrow_mut().entry(row).or_default().waiting.extend(same_row);
                 self.start_ready(&shape, row);
             }
         }
@@ -279,7 +277,7 @@ impl ArrayLane {
                 writes.under_way.iter().any(|one| overlap(&one.columns, &units))
             });
         writes.waiting = blocked;
-        let unfinished = |round: &Round| shape.begins_row(round) && !shape.is_full(round);
+        let unfinished = |round: &Round| shape.begins_row(&round.pieces) && !shape.is_full(round);
         let until = held_back.unwrap_or_else(|| self.gather.started.get());
         if rounds.iter().any(unfinished) && is_behind_its_stream(&rows, row, until) {
             let writes = rows.get_mut(&row).expect("seen above");
