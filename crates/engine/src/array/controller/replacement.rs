@@ -78,15 +78,13 @@ impl Controller {
         members.collect()
     }
 
-    /// Goes on with the replacements; false where there are none.
-    pub(super) fn start_replacement(&mut self) -> bool {
-        let replacing = self.replacing();
-        let Some(start) = replacing.iter().map(|(_, _, done)| *done).min() else { return false };
+    /// Goes on with these replacements.
+    pub(super) fn start_replacement(&mut self, replacing: &[(MemberId, Slot, u64)]) {
+        let start = replacing.iter().map(|(_, _, done)| *done).min().unwrap_or(0);
         let end = self.member_sectors();
         let slots = replacing.iter().map(|(_, slot, _)| *slot).collect();
         let members = replacing.iter().map(|(id, ..)| *id).collect();
         self.start(SyncKind::Replace(slots), members, Ranges::of(start.min(end)..end));
-        true
     }
 
     /// Where a member is lost that was being replaced, its replacement is a member that lacks some data.

@@ -90,13 +90,6 @@ impl Syncing {
         self.task.is_some()
     }
 
-    /// Lets arrays on the same devices sync.
-    fn leave_to_neighbours(&self) {
-        if let Some(neighbours) = &self.neighbours {
-            neighbours.end();
-        }
-    }
-
     /// What runs, for status: action, sectors done, sectors in all.
     pub(super) fn progress(&self) -> (SyncAction, u64, u64) {
         match (&self.task, self.delay) {
@@ -140,6 +133,27 @@ fn action_of(kind: &SyncKind) -> SyncAction {
     }
 }
 
+/// What is to run, and what that begins with.
+enum Needed {
+    /// Members that lack data, and how far each is.
+    Recovery(Vec<(MemberId, Slot, u64)>),
+    /// As in recovery, those that copy another member.
+    Replacement(Vec<(MemberId, Slot, u64)>),
+    Resync(Ranges),
+    /// A check or repair that a user asked for.
+    Requested(SyncKind),
+}
+
+impl Needed {
+    fn action(&self) -> SyncAction {
+        match self {
+            Self::Recovery(_) | Self::Replacement(_) => SyncAction::Recover,
+            Self::Resync(_) => SyncAction::Resync,
+            Self::Requested(kind) => action_of(kind),
+        }
+    }
+}
+
 impl Controller {
     /// Starts what the array needs, if nothing runs: recovery onto members that lack data, resync
     /// where redundancy is not to be trusted, a check that was asked for.
@@ -159,40 +173,39 @@ impl Controller {
             self.go_back_to_holes();
         }
         match self.needed_sync() {
-            Some(action) if self.may_sync(action) => {
-                self.start_sync().await;
-                if !self.sync.is_running() {
-                    self.sync.leave_to_neighbours();
-                }
-            }
+            Some(needed) if self.may_sync(needed.action()) => self.start_sync(needed).await,
             Some(_) => {}
             None => self.sync.delay = None,
         }
     }
 
-    /// What is to run now.
-    fn needed_sync(&self) -> Option<SyncAction> {
-        let recovers = !self.sync.stuck && !self.recovering().is_empty();
-        let replaces = !self.sync.replacing_stuck && !self.replacing().is_empty();
-        match () {
-            () if recovers || replaces => Some(SyncAction::Recover),
-            () if !self.sync.stuck && self.to_resync().is_some() => Some(SyncAction::Resync),
-            () => self.sync.requested.as_ref().map(action_of),
+    /// What is to run now. A member that is to go may go soon: replacing it comes before resync.
+    fn needed_sync(&self) -> Option<Needed> {
+        let recovering = self.recovering();
+        if !recovering.is_empty() && !self.sync.stuck {
+            return Some(Needed::Recovery(recovering));
+        }
+        let replacing = self.replacing();
+        if !replacing.is_empty() && !self.sync.replacing_stuck {
+            return Some(Needed::Replacement(replacing));
+        }
+        match self.to_resync().filter(|_| !self.sync.stuck) {
+            Some(todo) => Some(Needed::Resync(todo)),
+            None => self.sync.requested.clone().map(Needed::Requested),
         }
     }
 
-    async fn start_sync(&mut self) {
-        let recovering = self.recovering();
-        if !recovering.is_empty() && !self.sync.stuck {
-            self.start_recovery(&recovering).await;
-        } else if !self.sync.replacing_stuck && self.start_replacement() {
-            // A member that is to go may go soon: it comes before resync.
-        } else if let Some(todo) = self.to_resync().filter(|_| !self.sync.stuck) {
-            self.start(SyncKind::Resync, Vec::new(), todo);
-        } else if let Some(kind) = self.sync.requested.take() {
-            self.sync.mismatch_sectors = 0;
-            let all = self.array.sync_span.min()..self.sync_sectors();
-            self.start(kind, Vec::new(), Ranges::of(all));
+    async fn start_sync(&mut self, needed: Needed) {
+        match needed {
+            Needed::Recovery(recovering) => self.start_recovery(&recovering).await,
+            Needed::Replacement(replacing) => self.start_replacement(&replacing),
+            Needed::Resync(todo) => self.start(SyncKind::Resync, Vec::new(), todo),
+            Needed::Requested(kind) => {
+                self.sync.requested = None;
+                self.sync.mismatch_sectors = 0;
+                let all = self.array.sync_span.min()..self.sync_sectors();
+                self.start(kind, Vec::new(), Ranges::of(all));
+            }
         }
     }
 
@@ -440,7 +453,9 @@ impl Controller {
 
     async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
         let Some(run) = self.sync.task.take() else { return };
-        self.sync.leave_to_neighbours();
+        if let Some(neighbours) = &self.sync.neighbours {
+            neighbours.end();
+        }
         self.array.users.watch(false);
         self.sync.last_action = action_of(task.kind());
         self.sync.last_end = Some(ended);
@@ -547,13 +562,7 @@ impl Controller {
                 return Err(CommandError::NoCopies);
             }
         }
-        let repair = kind != SyncKind::Check;
-        if self.mode == WriteMode::Broken || (repair && self.read_only) {
-            return Err(CommandError::ReadOnly);
-        }
-        if let Some(run) = &self.sync.task {
-            return Err(CommandError::Busy(action_of(run.task.kind()).word()));
-        }
+        self.may_begin(kind != SyncKind::Check)?;
         self.sync.frozen = false;
         self.sync.requested = Some(kind);
         Ok(Reply::Done)
@@ -564,15 +573,21 @@ impl Controller {
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
-        if self.mode == WriteMode::Broken || self.read_only {
-            return Err(CommandError::ReadOnly);
-        }
-        if let Some(run) = &self.sync.task {
-            return Err(CommandError::Busy(action_of(run.task.kind()).word()));
-        }
+        self.may_begin(true)?;
         self.sync.frozen = false;
         self.try_again();
         Ok(Reply::Done)
+    }
+
+    /// Refuses an order to sync where nothing may be read or, if it `writes`, written, and while a task runs.
+    fn may_begin(&self, writes: bool) -> Result<(), CommandError> {
+        if self.mode == WriteMode::Broken || (writes && self.read_only) {
+            return Err(CommandError::ReadOnly);
+        }
+        match &self.sync.task {
+            Some(run) => Err(CommandError::Busy(action_of(run.task.kind()).word())),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn idle(&mut self, freeze: bool) -> Result<Reply, CommandError> {
