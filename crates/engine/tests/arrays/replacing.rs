@@ -4,8 +4,9 @@ use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::assembly::{LeftOut, Options, Reason};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
-use mdspace_engine::request::Request;
+use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction};
+use mdspace_format::superblock::{MemberFlags, Superblock};
 use mdspace_format::{Features, Role};
 
 use crate::shapes::{self, Shape};
@@ -368,17 +369,93 @@ fn a_replaced_member_is_left_out_by_name() {
     let new = begin_frozen(&mut world);
     world.stop();
     // As if the copy had ended and power had failed right then.
-    let mut superblock = world.disks.superblock(new).unwrap();
-    superblock.recovery_offset_sectors = Some(superblock.size_sectors);
+    change_superblock(&world, new, |superblock| {
+        superblock.recovery_offset_sectors = Some(superblock.size_sectors);
+    });
     let data = world.disks.data();
     let data = data.start as usize * SECTOR..data.end as usize * SECTOR;
     let copy = world.disks.disk(0).bytes[data.clone()].to_vec();
     world.disks.disk(new).bytes[data].copy_from_slice(&copy);
-    let (at, encoded) = (superblock.place.sector as usize * SECTOR, superblock.encode());
-    world.disks.disk(new).bytes[at..at + encoded.len()].copy_from_slice(&encoded);
     let left_out = world.assemble_all().unwrap();
     let name = world.disks.info(new).name;
     let expected = LeftOut { member: "disk0".to_owned(), reason: Reason::Replaced(name) };
     assert_eq!(left_out, [expected], "{world}");
     judge(&mut world, 0);
+}
+
+/// Changes the superblock of a disk while no array uses it.
+fn change_superblock(world: &World, disk: usize, change: impl FnOnce(&mut Superblock)) {
+    let mut superblock = world.disks.superblock(disk).unwrap();
+    change(&mut superblock);
+    let (at, encoded) = (superblock.place.sector as usize * SECTOR, superblock.encode());
+    world.disks.disk(disk).bytes[at..at + encoded.len()].copy_from_slice(&encoded);
+}
+
+/// Mirrors, the first write-mostly, and a spare that is as the first or as the others.
+fn mirrors_and_a_spare(shape: Shape, seed: u64, spare_is_write_mostly: bool) -> (World, usize) {
+    let shape = Shape { write_mostly: 0b1, ..shape };
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    let spare = usize::from(shape.disks);
+    world.add(spare).unwrap();
+    if spare_is_write_mostly {
+        world.stop();
+        change_superblock(&world, spare, |superblock| {
+            superblock.flags = MemberFlags(MemberFlags::WRITE_MOSTLY);
+        });
+        world.assemble_all().unwrap();
+    }
+    (world, spare)
+}
+
+/// A write that found no space on the write-mostly copy alone is read as new, since the other one is
+/// believed. It stays new, though a replacement would make the old copy the one that is believed.
+#[test]
+fn a_replacement_waits_where_copies_differ_and_another_would_be_believed() {
+    let shapes = [Shape { disks: 2, ..shapes::RAID1 }, shapes::RAID10];
+    for (seed, (shape, old)) in (450..).zip(shapes.into_iter().flat_map(|s| [(s, 0), (s, 1)])) {
+        let (mut world, new) = mirrors_and_a_spare(shape, seed, old == 1);
+        world.write_many(2);
+        world.disks.disk(0).write_error = Some(IoErrorKind::NoSpace);
+        world.disks.disk(0).errors_in = Some(world.disks.data());
+        let bytes = world.random.bytes(8 * SECTOR);
+        assert_eq!(world.write(0, bytes.clone()), Err(RequestError::NoSpace), "{world}");
+        world.remember(0, &bytes);
+        world.verify();
+        order(&mut world, old, new).unwrap();
+        world.rounds(1000);
+        world.verify();
+        assert_eq!(world.member_state(old), Some(MemberState::InSync), "{world}");
+        world.disks.disk(0).plug();
+        finish(&mut world);
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        world.verify();
+        judge(&mut world, old);
+    }
+}
+
+/// A crash leaves copies that differ as well.
+#[test]
+fn a_replacement_waits_for_resync_after_a_crash_where_another_copy_would_be_believed() {
+    let shapes = [Shape { disks: 2, ..shapes::RAID1 }, shapes::RAID10];
+    for (seed, (shape, old)) in (460..).zip(shapes.into_iter().flat_map(|s| [(s, 0), (s, 1)])) {
+        let (mut world, new) = mirrors_and_a_spare(shape, seed, old == 1);
+        world.write_many(2);
+        world.command(Action::Freeze).unwrap();
+        order(&mut world, old, new).unwrap();
+        world.set("write_deadline", "0");
+        let start = world.disks.data().start;
+        world.disks.disk(0).hangs_in = Some(start..start + 8);
+        let bytes = std::rc::Rc::new(world.random.bytes(8 * SECTOR));
+        world.remember(0, &bytes);
+        world.start(0, Request::Write { sector: 0, from: bytes, fua: false });
+        world.rounds(60);
+        world.crash();
+        world.disks.disk(0).hangs_in = None;
+        world.assemble_all().unwrap();
+        world.verify();
+        finish(&mut world);
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        world.verify();
+        judge(&mut world, old);
+    }
 }

@@ -12,7 +12,7 @@ use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
 use super::super::sync::SyncKind;
-use super::{CommandError, Controller, MemberState, Reply, WriteMode};
+use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 impl Controller {
     /// Orders that a member is replaced: by this spare, or by the next one that is not needed more.
@@ -76,6 +76,26 @@ impl Controller {
             _ => None,
         });
         members.collect()
+    }
+
+    /// Those that may go on. Where copies may differ, users were answered from the first that is not
+    /// write-mostly: a replacement that is not like its member there could make another one the first, and
+    /// what was read as new would be old again. So it comes after resync.
+    pub(super) fn may_replace(&self) -> Vec<(MemberId, Slot, u64)> {
+        let has_copies = !matches!(*self.geometry, Geometry::Parity(_));
+        let mut replacing = self.replacing();
+        if has_copies && !self.unsynced.is_empty() {
+            replacing.retain(|&(id, slot, _)| self.are_alike(id, slot));
+        }
+        replacing
+    }
+
+    /// Whether a replacement is write-mostly if the member in its slot is.
+    fn are_alike(&self, id: MemberId, slot: Slot) -> bool {
+        let holds = |member: &&Member| member.id == id || member.state == MemberState::InSync(slot);
+        let mut both = self.members.iter().filter(holds);
+        let mostly = both.next().map(|member| member.superblock.flags.write_mostly());
+        both.all(|other| Some(other.superblock.flags.write_mostly()) == mostly)
     }
 
     /// Goes on with these replacements.

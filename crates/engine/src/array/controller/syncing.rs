@@ -179,13 +179,14 @@ impl Controller {
         }
     }
 
-    /// What is to run now. A member that is to go may go soon: replacing it comes before resync.
+    /// What is to run now. A member that is to go may go soon: replacing it comes before resync where it
+    /// may.
     fn needed_sync(&self) -> Option<Needed> {
         let recovering = self.recovering();
         if !recovering.is_empty() && !self.sync.stuck {
             return Some(Needed::Recovery(recovering));
         }
-        let replacing = self.replacing();
+        let replacing = self.may_replace();
         if !replacing.is_empty() && !self.sync.replacing_stuck {
             return Some(Needed::Replacement(replacing));
         }
