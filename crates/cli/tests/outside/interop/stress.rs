@@ -36,7 +36,7 @@ type Stressed = (&'static str, &'static str, usize);
 /// The first ones have their turn in every run; with `MDSPACE_EVERY_LEVEL` all have it.
 const IN_EVERY_RUN: usize = 4;
 #[rustfmt::skip]
-const ARRAYS: [Stressed; 22] = [
+const ARRAYS: [Stressed; 28] = [
     ("r6ls",  "--level=6 --chunk=16", 5),
     ("r5ra",  "--level=5 --chunk=64 --layout=right-asymmetric", 4),
     ("r1",    "--level=1", 3),
@@ -54,11 +54,17 @@ const ARRAYS: [Stressed; 22] = [
     ("r6zr",  "--level=6 --chunk=64 --layout=ddf-zero-restart", 5),
     ("r6nr",  "--level=6 --chunk=16 --layout=ddf-N-restart", 5),
     ("r6nc",  "--level=6 --chunk=64 --layout=ddf-N-continue", 6),
+    ("r6pl",  "--level=6 --chunk=16 --layout=parity-last", 5),
     ("r6ls6", "--level=6 --chunk=64 --layout=left-symmetric-6", 5),
+    ("r6la6", "--level=6 --chunk=16 --layout=left-asymmetric-6", 5),
+    ("r6ra6", "--level=6 --chunk=64 --layout=right-asymmetric-6", 6),
+    ("r6rs6", "--level=6 --chunk=4 --layout=right-symmetric-6", 5),
     ("r6pf6", "--level=6 --chunk=64 --layout=parity-first-6", 5),
     ("r10n",  "--level=10 --chunk=64 --layout=n2", 3),
     ("r10n3", "--level=10 --chunk=16 --layout=n3", 4),
+    ("r10f3", "--level=10 --chunk=64 --layout=f3", 5),
     ("r10o",  "--level=10 --chunk=16 --layout=o2", 5),
+    ("r10o3", "--level=10 --chunk=64 --layout=o3", 4),
 ];
 
 /// The arrays whose turn it is.
