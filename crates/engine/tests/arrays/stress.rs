@@ -12,9 +12,21 @@ use crate::shapes::{self, Shape};
 use crate::world::{Random, SECTOR, Setup, Worker, World};
 
 const LANES: u16 = 3;
-const DEPTH: usize = 6;
-const WRITES_A_LANE: u64 = 40;
 const WORKERS: u16 = 2;
+
+/// What each lane's client does: so many writes, so many of them at a time, over so many sectors.
+#[derive(Clone, Copy)]
+struct Load {
+    writes: u64,
+    depth: usize,
+    sectors: u64,
+}
+
+/// All over 1 MiB of the array.
+const SOME: Load = Load { writes: 40, depth: 6, sectors: 2048 };
+
+/// All at once, over one chunk of every data block and less.
+const CROWD: Load = Load { writes: 1500, depth: 1500, sectors: 48 };
 
 /// One write: where, and from when to when.
 #[derive(Clone, Copy)]
@@ -73,10 +85,10 @@ fn stamped(bytes: &[u8], sector: u64) -> Option<u64> {
 /// Of each member, so that every array has room for writes of 1 MiB.
 const MEMBER_SECTORS: u64 = 2048;
 
-/// Where the next write goes: mostly short, all in a part of the array as large as 1 MiB.
-fn some_range(random: &mut Random, shape: &Shape, total: u64) -> (u64, u64) {
+/// Where the next write goes: mostly short, all in the first sectors of the array.
+fn some_range(random: &mut Random, shape: &Shape, sectors: u64) -> (u64, u64) {
     let block = u64::from(shape.block_bytes) / SECTOR as u64;
-    let blocks = total.min(2048) / block;
+    let blocks = sectors / block;
     let most = match random.below(6) {
         0 => blocks,
         1 | 2 => 40.min(blocks),
@@ -86,18 +98,19 @@ fn some_range(random: &mut Random, shape: &Shape, total: u64) -> (u64, u64) {
     (random.below(blocks - count + 1) * block, count * block)
 }
 
-/// Runs a client on every lane at once, to the end of all.
-fn burst(world: &mut World, log: &Rc<RefCell<Log>>) {
+/// Runs a client on every lane at once. Gives how many have not ended.
+fn start_clients(world: &mut World, log: &Rc<RefCell<Log>>, load: Load) -> Rc<Cell<u16>> {
     let left = Rc::new(Cell::new(LANES));
     for lane in 0..LANES {
         let (port, log, left) = (world.port(lane.into()), log.clone(), left.clone());
-        let (mut random, shape, total) = (world.random.fork(), *world.shape(), world.sectors());
+        let (mut random, shape) = (world.random.fork(), *world.shape());
+        let sectors = load.sectors.min(world.sectors());
         world.spawn_on(lane.into(), async move {
             let (queue, mut begun) = (Queue::new(), 0);
-            while begun < WRITES_A_LANE || queue.in_flight() > 0 {
-                while begun < WRITES_A_LANE && queue.in_flight() < DEPTH {
+            while begun < load.writes || queue.in_flight() > 0 {
+                while begun < load.writes && queue.in_flight() < load.depth {
                     begun += 1;
-                    let (sector, sectors) = some_range(&mut random, &shape, total);
+                    let (sector, sectors) = some_range(&mut random, &shape, sectors);
                     let id = log.borrow_mut().begin(sector, sectors);
                     let stamps = (sector..sector + sectors).flat_map(|at| stamp(id, at));
                     let bytes: Vec<u8> = stamps.collect();
@@ -116,6 +129,11 @@ fn burst(world: &mut World, log: &Rc<RefCell<Log>>) {
             left.set(left.get() - 1);
         });
     }
+    left
+}
+
+/// Lets the clients go on to the end of all.
+fn end_clients(world: &mut World, left: &Cell<u16>) {
     let mut churn =
         Churn { random: world.random.fork(), turns: 0, small: false, seats: [None, None] };
     world.until("the end of all writes", |world| {
@@ -124,6 +142,11 @@ fn burst(world: &mut World, log: &Rc<RefCell<Log>>) {
     });
     churn.seats.iter().flatten().for_each(|worker| world.dismiss(worker));
     world.until("the leave of all workers", |world| world.hired() == 0);
+}
+
+fn burst(world: &mut World, log: &Rc<RefCell<Log>>) {
+    let left = start_clients(world, log, SOME);
+    end_clients(world, &left);
 }
 
 /// Who changes the cache's size and the number of workers all the time, on levels that have them.
@@ -205,6 +228,42 @@ fn overlapping_writes_from_many_lanes_leave_every_sector_and_parity_right() {
     for seed in 0..6 {
         stress(shapes::RAID5, seed);
         stress(shapes::RAID6, seed);
+    }
+}
+
+/// Nobody is served before all have come: no disk answers until then.
+fn crowd(shape: Shape, seed: u64) {
+    let shape = Shape { member_sectors: MEMBER_SECTORS, ..shape };
+    let few_shards = Setup { hash_locks: 8, ..Setup::shuffled(shape, seed) };
+    let mut world = World::synced(Setup { lanes: LANES, workers: WORKERS, ..few_shards });
+    // The superblocks say dirty: what comes now goes as far as its claim, or the disks.
+    world.write_random(0, 8);
+    world.set("read_deadline", "0");
+    world.set("write_deadline", "0");
+    let data = world.disks.data();
+    let disks = 0..usize::from(shape.disks);
+    disks.clone().for_each(|disk| world.disks.disk(disk).hangs_in = Some(data.clone()));
+    let log = Rc::new(RefCell::new(Log::default()));
+    let left = start_clients(&mut world, &log, CROWD);
+    world.rounds(100);
+    let has_ended = |write: &Write| write.ended != u64::MAX;
+    let all = usize::from(LANES) * CROWD.depth;
+    assert_eq!(log.borrow().writes.len(), all, "{world}");
+    assert!(!log.borrow().writes.iter().any(has_ended), "{world}");
+    disks.for_each(|disk| world.disks.disk(disk).hangs_in = None);
+    end_clients(&mut world, &left);
+    assert!(log.borrow().writes.iter().all(has_ended), "{world}");
+    judge(&mut world, &log.borrow(), "healthy");
+    assert_eq!(world.check(), 0, "{world}");
+    world.fail(0);
+    judge(&mut world, &log.borrow(), "degraded");
+}
+
+#[test]
+fn thousands_of_writes_that_wait_for_each_other_all_end_and_leave_every_sector_right() {
+    let shapes = [shapes::RAID1, shapes::RAID4, shapes::RAID5, shapes::RAID6, shapes::RAID10];
+    for (seed, shape) in (200..).zip(shapes) {
+        crowd(shape, seed);
     }
 }
 

@@ -42,12 +42,15 @@ pub(crate) struct Setup {
     pub(crate) workers: u16,
     /// Disks beyond those of the shape, without superblocks.
     pub(crate) more_disks: usize,
+    /// Shards of the table of claims.
+    pub(crate) hash_locks: u32,
 }
 
 impl Setup {
     /// One lane, every I/O answered at once.
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
-        Self { shape, seed, answers: Answers::AtOnce, lanes: 1, workers: 0, more_disks: 3 }
+        let (answers, lanes, workers) = (Answers::AtOnce, 1, 0);
+        Self { shape, seed, answers, lanes, workers, more_disks: 3, hash_locks: 32 }
     }
 
     /// Several lanes, I/Os answered late and in any order.
@@ -212,7 +215,9 @@ impl World {
             self.run(async move { assembly::read_all(&lane, members).await });
         // Disks that wait for their use are not worth a word.
         left_out.retain(|device| device.reason != Reason::NoSuperblock);
-        let assembly = assembly::decide(candidates, options)?;
+        let mut assembly = assembly::decide(candidates, options)?;
+        let hash_locks = self.setup.hash_locks.to_string();
+        assembly.start.settings.set("stripe_hash_locks", &hash_locks).unwrap();
         let array = Array::new(&assembly.start, self.lanes.len());
         let lanes = self.lanes[..usize::from(self.setup.lanes)].iter();
         let ports: Vec<_> = lanes.map(|(lane, _)| ArrayLane::attach(&array, lane)).collect();

@@ -130,3 +130,38 @@ fn no_more_is_taken_along_than_there_is_room_for() {
     drop(first);
     assert_eq!(granted(owner.as_mut()).1, 1);
 }
+
+/// A claim on each row, and claims that wait for these, all in one shard of eight.
+fn thousands(claims: &Claims, rows: u64) -> (Vec<Claim<'_>>, Vec<Acquire<'_>>) {
+    let of_one_shard = |row: u64| row * 8;
+    let held = (0..rows).map(|row| claims.acquire(of_one_shard(row), 0..8, Mode::Exclusive));
+    let held = held.map(|mut acquire| poll(&mut acquire).unwrap()).collect();
+    let waiting = (0..4000).map(|number| {
+        let mode = if number % 11 == 7 { Mode::Shared } else { Mode::Exclusive };
+        let mut acquire = claims.acquire(of_one_shard(number % rows), 4..12, mode);
+        assert!(poll(&mut acquire).is_none());
+        acquire
+    });
+    (held, waiting.collect())
+}
+
+/// Nobody overtakes anybody, sync and readers among them, and nothing is left when all is over.
+#[test]
+fn thousands_that_wait_are_served_in_the_order_of_their_arrival() {
+    for rows in [1, 7, 100] {
+        let claims = Claims::new(8);
+        let (held, mut waiting) = thousands(&claims, rows);
+        drop(held);
+        let step = rows as usize;
+        for number in 0..waiting.len() {
+            let behind = waiting.get_mut(number + step).map(poll);
+            assert!(behind.is_none_or(|granted| granted.is_none()), "{number} of {rows}");
+            assert!(poll(&mut waiting[number]).is_some(), "{number} of {rows}");
+        }
+        drop(waiting);
+        for shard in &claims.shards {
+            let table = shard.0.lock();
+            assert!(table.held.is_empty() && table.waiting.is_empty(), "{rows}");
+        }
+    }
+}
