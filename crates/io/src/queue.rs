@@ -17,8 +17,8 @@ use crate::lanes::EventFd;
 pub(crate) use ring::MEMORY_PLACES;
 pub(crate) use threads::run_file;
 
-use ring::Ring;
-use threads::Threads;
+use ring::{Entries, Ring};
+use threads::{THREADS_MAX, Threads};
 
 /// Which way a lane's system calls take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,12 @@ pub enum IoChoice {
     Uring,
     /// `preadv` and `pwritev` on threads.
     Preadv,
+    /// A ring with the fewest entries.
+    #[cfg(test)]
+    TinyRing,
+    /// As `Preadv`, where the system gives no thread.
+    #[cfg(test)]
+    NoThreads,
 }
 
 impl IoChoice {
@@ -126,9 +132,13 @@ impl Queue {
     /// The queue of the calling thread, which alone may use it. `wake` ends its sleep.
     pub(crate) fn new(choice: IoChoice, wake: Arc<EventFd>) -> io::Result<Self> {
         match choice {
-            IoChoice::Uring => Ring::new(wake).map(Self::Ring),
-            IoChoice::Preadv => Ok(Self::Threads(Threads::new(wake))),
-            IoChoice::Auto => Ok(match Ring::new(wake.clone()) {
+            IoChoice::Uring => Ring::new(Entries::MANY, wake).map(Self::Ring),
+            IoChoice::Preadv => Ok(Self::Threads(Threads::new(THREADS_MAX, wake))),
+            #[cfg(test)]
+            IoChoice::TinyRing => Ring::new(Entries::FEWEST, wake).map(Self::Ring),
+            #[cfg(test)]
+            IoChoice::NoThreads => Ok(Self::Threads(Threads::new(0, wake))),
+            IoChoice::Auto => Ok(match Ring::new(Entries::MANY, wake.clone()) {
                 Ok(ring) => Self::Ring(ring),
                 Err(error) => {
                     tracing::warn!(
@@ -137,7 +147,7 @@ impl Queue {
                          cure: a kernel from 5.19 on with sysctl kernel.io_uring_disabled=0, \
                          and no seccomp filter that forbids it"
                     );
-                    Self::Threads(Threads::new(wake))
+                    Self::Threads(Threads::new(THREADS_MAX, wake))
                 }
             }),
         }

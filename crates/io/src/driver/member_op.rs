@@ -202,6 +202,7 @@ impl MemberOp {
     fn absorb_errno(&mut self, errno: i32, driver: &Driver) -> Step {
         match (errno, &self.work) {
             (libc::EINTR | libc::EAGAIN, _) => {}
+            (libc::ENOMEM | libc::ENOBUFS, _) if self.may_wait_for_memory() => {}
             (libc::EOPNOTSUPP, Work::Write(_)) if self.durable == Durable::Carried => {
                 self.durable = Durable::Owed;
             }
@@ -214,6 +215,15 @@ impl MemberOp {
             _ => return Step::End(Err(io_error(errno))),
         }
         Step::Call(self.next(driver))
+    }
+
+    /// The host that has no memory is no fault of the member's: the call is made again until its deadline.
+    /// Not one that makes something durable: what it says may be of an earlier write, and is said once.
+    fn may_wait_for_memory(&self) -> bool {
+        let flushes = matches!(self.work, Work::Flush)
+            || matches!(self.durable, Durable::Carried | Durable::Flushing);
+        let is_awaited = self.ticket.is_some() && !self.cancelled;
+        !flushes && is_awaited && !self.device.is_inline()
     }
 
     /// Answers it before its end, if that was not done: gives the ticket of whoever waits.

@@ -1,6 +1,7 @@
 //! The driver against files that answer when they are told to: pipes.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::Write;
 use std::time::Duration;
 
@@ -19,8 +20,11 @@ use crate::payload::Lent;
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
 /// addresses.
 fn pipe() -> (LocalLane, MemberId, io::PipeWriter) {
-    let config = LanesConfig { io: IoChoice::Uring, ..LanesConfig::default() };
-    let lane = LocalLane::new(&config).unwrap();
+    pipe_with(&LanesConfig { io: IoChoice::Uring, ..LanesConfig::default() })
+}
+
+fn pipe_with(config: &LanesConfig) -> (LocalLane, MemberId, io::PipeWriter) {
+    let lane = LocalLane::new(config).unwrap();
     let (reader, writer) = io::pipe().unwrap();
     let file = std::fs::File::from(std::os::fd::OwnedFd::from(reader));
     let device = Device::File { file, memory_align: 1, inline: false };
@@ -183,4 +187,202 @@ fn a_lease_bounces_memory_that_is_not_aligned() {
     // SAFETY: as above; a write's bounce holds the bytes from the start.
     assert_eq!(unsafe { (*place.at, *place.at.add(511)) }, (0, 0x5a));
     assert!(lease.end(true, stock).is_some());
+}
+
+/// More calls at once than a queue has entries or threads.
+const CROWD: u64 = 3000;
+const CROWD_BYTES: usize = 1024;
+
+/// What is to stand in one of the crowd's places.
+fn crowd_bytes(place: u64) -> Vec<u8> {
+    let stamp = |at: u64| (place * 131 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    (0..CROWD_BYTES as u64 / 8).flat_map(stamp).collect()
+}
+
+/// The first place that holds something else.
+fn wrong_place(bytes: &[u8]) -> Option<u64> {
+    (0..)
+        .zip(bytes.chunks(CROWD_BYTES))
+        .find_map(|(place, bytes)| (*bytes != *crowd_bytes(place)).then_some(place))
+}
+
+/// A lane, and a file of so many bytes on it that the page cache does not serve at once.
+fn crowded(io: IoChoice, bytes: u64) -> (LocalLane, MemberId, tempfile::NamedTempFile) {
+    let config = LanesConfig { io, ..LanesConfig::default() };
+    let lane = LocalLane::new(&config).unwrap();
+    let image = tempfile::NamedTempFile::new().unwrap();
+    image.as_file().set_len(bytes).unwrap();
+    let file = image.reopen().unwrap();
+    let device = Device::File { file, memory_align: 1, inline: false };
+    let info = MemberInfo {
+        name: "image".into(),
+        sectors: bytes / 512,
+        logical_block_bytes: 512,
+        rotational: false,
+        discard_zeroes: false,
+    };
+    let member = config.members.add(device, info, false).unwrap();
+    (lane, member, image)
+}
+
+/// Runs a task to its end; one that never comes is an error.
+fn end_soon(local: &LocalLane, task: impl Future<Output = ()> + 'static) {
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let ended = Rc::new(Cell::new(false));
+    let says_so = ended.clone();
+    local.lane().spawn(async move {
+        task.await;
+        says_so.set(true);
+    });
+    local.run_until(|| {
+        assert!(std::time::Instant::now() < until, "this should have ended long ago");
+        ended.get()
+    });
+}
+
+#[test]
+fn calls_beyond_the_entries_of_a_ring_or_without_a_thread_wait_and_none_is_lost() {
+    for io in [IoChoice::TinyRing, IoChoice::Uring, IoChoice::Preadv, IoChoice::NoThreads] {
+        let (local, member, image) = crowded(io, CROWD * CROWD_BYTES as u64);
+        let lane = local.lane().clone();
+        end_soon(&local, async move {
+            let sector = |place: u64| place * CROWD_BYTES as u64 / 512;
+            let write = |place| {
+                let from = WriteFrom::Source(Rc::new(crowd_bytes(place)), 0..CROWD_BYTES);
+                let op = IoOp::Write { sector: sector(place), from, fua: place % 500 == 0 };
+                lane.io(MemberIo { member, op, patience: Patience::FOREVER })
+            };
+            // From the last to the first, so that no order is right by chance.
+            let writes: Vec<_> = (0..CROWD).rev().map(write).collect();
+            assert_eq!(lane.backend().in_flight(member), CROWD as usize, "{io:?}");
+            for write in writes {
+                assert_eq!(write.await.result, Ok(()), "{io:?}");
+            }
+            let read = |place| {
+                let into = ReadInto::Buffer(lane.backend().allocate(CROWD_BYTES), 0..CROWD_BYTES);
+                let op = IoOp::Read { sector: sector(place), into };
+                lane.io(MemberIo { member, op, patience: Patience::FOREVER })
+            };
+            let reads: Vec<_> = (0..CROWD).map(read).collect();
+            assert_eq!(lane.backend().in_flight(member), CROWD as usize, "{io:?}");
+            for (place, read) in (0..).zip(reads) {
+                let done = read.await;
+                assert!(*done.buffer.unwrap() == crowd_bytes(place), "{io:?}, place {place}");
+            }
+            assert_eq!(lane.backend().in_flight(member), 0, "{io:?}");
+        });
+        let mut bytes = std::fs::read(image.path()).unwrap();
+        assert_eq!(wrong_place(&bytes), None, "{io:?}");
+        bytes[1234 * CROWD_BYTES + 7] ^= 1;
+        assert_eq!(wrong_place(&bytes), Some(1234), "one wrong bit is seen");
+    }
+}
+
+#[test]
+fn calls_that_wait_for_an_entry_are_cancelled_and_woken_through_a_full_ring() {
+    let config = LanesConfig { io: IoChoice::TinyRing, ..LanesConfig::default() };
+    let (local, member, writer) = pipe_with(&config);
+    let lane = local.lane().clone();
+    end_soon(&local, async move {
+        let reads: Vec<_> = (0..200).map(|_| lane.io(read(&lane, member, 512))).collect();
+        // From another thread, while the lane has nothing to do but to wait for a pipe.
+        for _ in 0..50 {
+            let mut asked = false;
+            poll_fn(|context| {
+                if std::mem::replace(&mut asked, true) {
+                    return Poll::Ready(());
+                }
+                let waker = context.waker().clone();
+                std::thread::spawn(move || waker.wake());
+                Poll::Pending
+            })
+            .await;
+        }
+        for io in &reads {
+            lane.backend().cancel(io.ticket().unwrap());
+        }
+        for io in reads {
+            let done = io.await;
+            assert_eq!(done.result.map_err(|error| error.kind), Err(IoErrorKind::Cancelled));
+            assert!(done.buffer.is_some(), "memory comes home");
+        }
+        assert_eq!(lane.backend().in_flight(member), 0);
+        drop(writer);
+    });
+}
+
+/// No fault of the member's, and no reason to fail it; but what a flush says is not asked for again.
+#[test]
+fn a_call_that_finds_no_memory_is_made_again_unless_it_flushes() {
+    let config = LanesConfig::default();
+    let (_local, member, _writer) = pipe_with(&config);
+    let wake = Arc::new(EventFd::new().unwrap());
+    let driver = Driver::new(IoChoice::Preadv, config.members, wake.clone()).unwrap();
+    let lane = Lane::new(mdspace_engine::lane::LaneId(0), driver.clone(), wake);
+    driver.drive(&lane);
+    let device = || {
+        let mut devices = driver.devices.borrow_mut();
+        devices.find(member, &driver.queue, &driver.lane).unwrap().clone()
+    };
+    let write = |fua| {
+        let from = WriteFrom::Buffer(driver.allocate(512), 0..512);
+        IoOp::Write { sector: 0, from, fua }
+    };
+    let into = ReadInto::Buffer(driver.allocate(512), 0..512);
+    for (op, again) in [
+        (IoOp::Read { sector: 0, into }, true),
+        (write(false), true),
+        (write(true), false),
+        (IoOp::Flush, false),
+    ] {
+        let what = format!("{op:?}");
+        let mut op = MemberOp::new(&driver, device(), Ticket { slot: 7, generation: 1 }, NEVER, op);
+        op.next(&driver);
+        for _ in 0..3 {
+            let step = op.absorb(-libc::ENOMEM, &driver);
+            assert_eq!(matches!(step, Step::Call(_)), again, "{what}");
+        }
+        op.cancelled = true;
+        assert!(matches!(op.absorb(-libc::ENOMEM, &driver), Step::End(Err(_))), "{what}");
+        op.end(Ok(()), &driver.stock);
+    }
+}
+
+/// 64 MiB are kept, and as much is registered with the ring; more is in use at once, and serves as well.
+#[test]
+fn memory_beyond_what_a_lane_keeps_and_registers_serves_and_is_let_go() {
+    const BUFFERS: u64 = 80;
+    const BYTES: usize = 1 << 20;
+    let (local, member, _image) = crowded(IoChoice::Auto, BUFFERS * BYTES as u64);
+    let (lane, stock) = (local.lane().clone(), local.io().stock().clone());
+    end_soon(&local, async move {
+        let io = |op| lane.io(MemberIo { member, op, patience: Patience::FOREVER });
+        let sector = |number: u64| number * BYTES as u64 / 512;
+        let filled = |number: u64| (number * 3 + 1) as u8;
+        let write = |number| {
+            let mut buffer = lane.backend().allocate(BYTES);
+            buffer.fill(filled(number));
+            let from = WriteFrom::Buffer(buffer, 0..BYTES);
+            io(IoOp::Write { sector: sector(number), from, fua: false })
+        };
+        let writes: Vec<_> = (0..BUFFERS).map(write).collect();
+        let mut back = Vec::new();
+        for write in writes {
+            back.extend(write.await.buffer);
+        }
+        assert_eq!((back.len() as u64, stock.kept_bytes()), (BUFFERS, 0));
+        back.into_iter().for_each(|buffer| lane.backend().recycle(buffer));
+        assert_eq!(stock.kept_bytes(), 64 * BYTES);
+        let read = |number| {
+            let into = ReadInto::Buffer(lane.backend().allocate(BYTES), 0..BYTES);
+            io(IoOp::Read { sector: sector(number), into })
+        };
+        let reads: Vec<_> = (0..BUFFERS).map(read).collect();
+        for (number, read) in (0..).zip(reads) {
+            let buffer = read.await.buffer.unwrap();
+            assert!(buffer.iter().all(|byte| *byte == filled(number)), "buffer {number}");
+            lane.backend().recycle(buffer);
+        }
+        assert_eq!(stock.kept_bytes(), 64 * BYTES);
+    });
 }

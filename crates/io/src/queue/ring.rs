@@ -16,8 +16,19 @@ use super::{Call, Completion, FileRef, Token};
 
 type Uring = IoUring<Entry128>;
 
-const SUBMISSIONS: u32 = 256;
-const COMPLETIONS: u32 = 4096;
+/// How many calls it takes before it enters the kernel, and how many ends it holds. More wait in line.
+#[derive(Clone, Copy)]
+pub(super) struct Entries {
+    submissions: u32,
+    completions: u32,
+}
+
+impl Entries {
+    pub(super) const MANY: Self = Self { submissions: 256, completions: 4096 };
+    #[cfg(test)]
+    pub(super) const FEWEST: Self = Self { submissions: 1, completions: 2 };
+}
+
 /// Places in the ring's tables of files and of memory.
 pub(crate) const FILE_PLACES: u16 = 1024;
 pub(crate) const MEMORY_PLACES: u16 = 1024;
@@ -37,8 +48,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub(super) fn new(wake: Arc<EventFd>) -> io::Result<Self> {
-        let uring = build()?;
+    pub(super) fn new(entries: Entries, wake: Arc<EventFd>) -> io::Result<Self> {
+        let uring = build(entries)?;
         let params = uring.params();
         if !params.is_feature_ext_arg() || !params.is_feature_nodrop() {
             return Err(io::Error::other("this kernel's io_uring is too old"));
@@ -163,18 +174,18 @@ impl Drop for Ring {
 
 /// The best ring that this kernel offers: completions are run when the lane asks (6.1), or at
 /// least without an interrupt of another core (5.19).
-fn build() -> io::Result<Uring> {
+fn build(Entries { submissions, completions }: Entries) -> io::Result<Uring> {
     let common = || {
         let mut builder = Uring::builder();
-        builder.dontfork().setup_cqsize(COMPLETIONS).setup_clamp().setup_submit_all();
+        builder.dontfork().setup_cqsize(completions).setup_clamp().setup_submit_all();
         builder
     };
     common()
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_taskrun_flag()
-        .build(SUBMISSIONS)
-        .or_else(|_| common().setup_coop_taskrun().setup_taskrun_flag().build(SUBMISSIONS))
+        .build(submissions)
+        .or_else(|_| common().setup_coop_taskrun().setup_taskrun_flag().build(submissions))
 }
 
 fn entry(call: Call, user_data: u64) -> Entry128 {

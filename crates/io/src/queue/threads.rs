@@ -15,11 +15,15 @@ use crate::lanes::EventFd;
 use super::{Call, Completion, FileRef, Token};
 
 /// Threads of one lane at most: file calls under way at once.
-const THREADS_MAX: usize = 16;
+pub(super) const THREADS_MAX: usize = 16;
 
 pub(crate) struct Threads {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Most of them.
+    threads_max: usize,
+    /// The system has refused one; it would refuse a thousand times.
+    refused: bool,
     /// Socket calls that wait for their socket.
     waiting: Vec<(Token, Call)>,
     /// Completions that needed no thread.
@@ -49,7 +53,8 @@ struct Job(Token, Call);
 unsafe impl Send for Job {}
 
 impl Threads {
-    pub(super) fn new(wake: Arc<EventFd>) -> Self {
+    /// With so many threads at most.
+    pub(super) fn new(threads_max: usize, wake: Arc<EventFd>) -> Self {
         let shared = Shared {
             jobs: Mutex::default(),
             more: Condvar::new(),
@@ -60,6 +65,8 @@ impl Threads {
         Self {
             shared: Arc::new(shared),
             threads: Vec::new(),
+            threads_max,
+            refused: false,
             waiting: Vec::new(),
             ready: Vec::new(),
         }
@@ -78,13 +85,40 @@ impl Threads {
     fn push_job(&mut self, job: Job) {
         let mut jobs = self.shared.jobs.lock();
         jobs.queue.push_back(job);
-        let wanted = jobs.queue.len() > jobs.idle && self.threads.len() < THREADS_MAX;
+        let wanted = jobs.queue.len() > jobs.idle && self.threads.len() < self.threads_max;
         drop(jobs);
         self.shared.more.notify_one();
         if wanted {
-            let shared = self.shared.clone();
-            self.threads.push(std::thread::spawn(move || shared.serve()));
+            self.start_thread();
         }
+        if self.threads.is_empty() {
+            self.run_here();
+        }
+    }
+
+    /// One more, if the system gives one: else those that there are do the work.
+    fn start_thread(&mut self) {
+        let shared = self.shared.clone();
+        match std::thread::Builder::new().spawn(move || shared.serve()) {
+            Ok(thread) => self.threads.push(thread),
+            Err(error) if !self.refused => {
+                self.refused = true;
+                tracing::warn!(
+                    %error,
+                    threads = self.threads.len(),
+                    "the system gives no more threads: reads and writes are slower; cure: raise \
+                     its limit on tasks (TasksMax in the systemd unit, RLIMIT_NPROC)"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Without any thread the lane makes the call, and everything else on it waits.
+    fn run_here(&mut self) {
+        let job = self.shared.jobs.lock().queue.pop_front();
+        let run = |Job(token, call)| Completion { token, result: run_file(call) };
+        self.ready.extend(job.map(run));
     }
 
     pub(super) fn cancel(&mut self, token: Token) {
