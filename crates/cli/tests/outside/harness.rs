@@ -15,7 +15,7 @@ pub(crate) use guest::Guest;
 pub(crate) use images::{Images, flip, path_text};
 pub(crate) use mdspace::{Done, Mdspace, UNDECIDABLE};
 pub(crate) use model::Model;
-pub(crate) use nbd::{Nbd, Request};
+pub(crate) use nbd::{Nbd, Reply, Request};
 pub(crate) use pattern::{Pattern, Stream, seed};
 pub(crate) use tools::{Tools, project};
 pub(crate) use wait::until;

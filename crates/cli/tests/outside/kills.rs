@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::harness::{
-    Guest, Images, MIB, Mdspace, Model, Nbd, Pattern, Request, SECTOR, Stream, path_text, seed,
-    until,
+    Guest, Images, MIB, Mdspace, Model, Nbd, Pattern, Reply, Request, SECTOR, Stream, path_text,
+    seed, until,
 };
 
 const KILLS_PER_ARRAY: u64 = 25;
@@ -16,6 +16,9 @@ const MEMBER_BYTES: u64 = 6 * MIB;
 const DEPTH: usize = 16;
 /// Bytes of one read when the whole array is compared.
 const READ_BYTES: u32 = 1 << 20;
+/// How often the process is left without memory, and how many such reads it is asked for then.
+const STARVATIONS: u64 = 4;
+const MANY_READS: usize = 64;
 
 #[test]
 fn a_raid1_survives_kills() {
@@ -37,6 +40,30 @@ fn a_raid6_survives_kills() {
 #[test]
 fn a_raid10_survives_kills() {
     survive_kills("10", &["--chunk=64", "--layout=f2"], 1010);
+}
+
+/// Where the system gives no more memory the process dies, and that is a crash like others.
+#[test]
+fn an_array_whose_process_gets_no_memory_loses_nothing() {
+    let seed = seed(1040);
+    let images = Images::new();
+    let victim =
+        Victim { members: images.sparse("m", MEMBERS, MEMBER_BYTES), mdspace: Mdspace::new() };
+    let mut nbd = victim.create("6", &["--chunk=16"]);
+    let mut model = Model::new(Pattern { seed }, nbd.bytes / SECTOR as u64);
+    let mut random = Stream(seed);
+    for kill in 1..=STARVATIONS {
+        victim.write_until_starved(nbd, &mut model, &mut random, kill);
+        nbd = victim.assemble();
+        verify(&mut nbd, &mut model)
+            .unwrap_or_else(|loss| panic!("seed {seed}, kill {kill}: {loss}"));
+        assert_eq!(victim.mdspace.check("victim"), 0, "seed {seed}, kill {kill}");
+    }
+    // Where there is memory, as much is served.
+    read_much(&mut nbd).expect("the array takes requests");
+    while nbd.in_flight() > 0 {
+        assert_eq!(nbd.receive().expect("the array answers").error, 0);
+    }
 }
 
 /// Each round a member is lost and a blank one taken in; the process is killed while that is filled, at
@@ -203,27 +230,72 @@ impl Victim {
 
     /// Keeps writes in flight until some have been acknowledged, then kills the process.
     fn write_until_killed(&self, mut nbd: Nbd, model: &mut Model, random: &mut Stream, kill: u64) {
-        let mut writes: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        let mut acknowledged = 0;
         let enough = 1 + random.below(100);
-        while acknowledged < enough {
-            if nbd.in_flight() < DEPTH {
-                let request = next_request(&writes, model, random, kill);
-                let handle = nbd.submit(&request.1).expect("the array takes requests");
-                if let Some(extent) = request.0 {
-                    writes.insert(handle, extent);
-                }
-                continue;
-            }
-            let reply = nbd.receive().expect("the array answers");
-            assert_eq!(reply.error, 0, "a write failed");
-            if let Some((first, count)) = writes.remove(&reply.handle) {
-                model.promise(first, count);
-                acknowledged += 1;
-            }
-        }
+        write_some(&mut nbd, &mut Writes::new(), model, random, (kill, enough)).expect("it lives");
         self.mdspace.kill();
     }
+
+    /// Keeps writes in flight, takes the process its memory, and asks for more than it has ever needed.
+    fn write_until_starved(&self, mut nbd: Nbd, model: &mut Model, random: &mut Stream, kill: u64) {
+        let mut writes = Writes::new();
+        write_some(&mut nbd, &mut writes, model, random, (kill, 20)).expect("it lives");
+        let processes = self.mdspace.starve();
+        // It may be gone before it has all of them.
+        let _ = read_much(&mut nbd);
+        let ended = loop {
+            match nbd.receive() {
+                Ok(reply) => note(&mut writes, model, &reply),
+                Err(error) => break error,
+            }
+        };
+        let log = self.mdspace.log_of_the_dead("victim", &processes);
+        assert!(log.contains("memory allocation of"), "it ended otherwise: {ended}; {log}");
+    }
+}
+
+/// Writes in flight: where each of them goes, by handle.
+type Writes = BTreeMap<u64, (u64, u64)>;
+
+/// Keeps writes of a version in flight until so many have been acknowledged.
+fn write_some(
+    nbd: &mut Nbd,
+    writes: &mut Writes,
+    model: &mut Model,
+    random: &mut Stream,
+    (version, enough): (u64, u64),
+) -> std::io::Result<()> {
+    let mut acknowledged = 0;
+    while acknowledged < enough {
+        if nbd.in_flight() < DEPTH {
+            let request = next_request(writes, model, random, version);
+            let handle = nbd.submit(&request.1)?;
+            if let Some(extent) = request.0 {
+                writes.insert(handle, extent);
+            }
+            continue;
+        }
+        let before = writes.len();
+        let reply = nbd.receive()?;
+        note(writes, model, &reply);
+        acknowledged += (before - writes.len()) as u64;
+    }
+    Ok(())
+}
+
+/// Takes note of an answer.
+fn note(writes: &mut Writes, model: &mut Model, reply: &Reply) {
+    assert_eq!(reply.error, 0, "a request failed");
+    if let Some((first, count)) = writes.remove(&reply.handle) {
+        model.promise(first, count);
+    }
+}
+
+/// Asks for more bytes at once than the process keeps in stock.
+fn read_much(nbd: &mut Nbd) -> std::io::Result<()> {
+    for _ in 0..MANY_READS {
+        nbd.submit(&Request::Read(0, READ_BYTES))?;
+    }
+    Ok(())
 }
 
 /// A flush now and then, else a write that overlaps none in flight.

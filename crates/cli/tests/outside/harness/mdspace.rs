@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use tempfile::TempDir;
 
 use super::{Nbd, until};
@@ -118,6 +118,22 @@ impl Mdspace {
             let _ = kill_process(*process, Signal::KILL);
         }
         until("killed processes are gone", || processes.iter().all(|process| is_gone(*process)));
+    }
+
+    /// From now on the system gives no array process any more memory. Gives the processes.
+    pub(crate) fn starve(&self) -> Vec<Pid> {
+        let nothing = || Rlimit { current: Some(0), maximum: Some(0) };
+        let processes = self.processes();
+        for process in &processes {
+            prlimit(Some(*process), Resource::Data, nothing()).expect("a limit may be lowered");
+        }
+        processes
+    }
+
+    /// Waits until these are gone. Gives what the array's log says.
+    pub(crate) fn log_of_the_dead(&self, name: &str, processes: &[Pid]) -> String {
+        until("the processes are gone", || processes.iter().all(|process| is_gone(*process)));
+        fs::read_to_string(self.run_dir.path().join(format!("{name}.log"))).unwrap_or_default()
     }
 
     /// Prints what the array processes logged.
