@@ -1,10 +1,12 @@
 //! Overlapping writes of every size from many lanes to a small area: afterwards every sector holds what
-//! one of them wrote that no later one can have replaced, and parity agrees.
+//! one of them wrote that no later one can have replaced, and parity agrees. Where there is redundancy nothing
+//! that overlaps a write is ever on its way to a disk at the same time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use mdspace_engine::backend::{IoOp, MemberIo, Patience, WriteFrom};
 use mdspace_engine::memory::{SharedBytes, Source};
 use mdspace_engine::request::{Queue, Request};
 
@@ -195,6 +197,10 @@ fn stress(shape: Shape, seed: u64) -> u64 {
     let shape = Shape { member_sectors: MEMBER_SECTORS, ..shape };
     let mut world =
         World::synced(Setup { lanes: LANES, workers: WORKERS, ..Setup::shuffled(shape, seed) });
+    // Without redundancy what overlaps is the members' to order, as with md.
+    if shape.can_lose() > 0 {
+        world.disks.notice_races();
+    }
     let log = Rc::new(RefCell::new(Log::default()));
     burst(&mut world, &log);
     judge(&mut world, &log.borrow(), "healthy");
@@ -242,6 +248,7 @@ fn crowd(shape: Shape, seed: u64) {
     world.set("write_deadline", "0");
     let data = world.disks.data();
     let disks = 0..usize::from(shape.disks);
+    world.disks.notice_races();
     disks.clone().for_each(|disk| world.disks.disk(disk).hangs_in = Some(data.clone()));
     let log = Rc::new(RefCell::new(Log::default()));
     let left = start_clients(&mut world, &log, CROWD);
@@ -265,6 +272,20 @@ fn thousands_of_writes_that_wait_for_each_other_all_end_and_leave_every_sector_r
     for (seed, shape) in (200..).zip(shapes) {
         crowd(shape, seed);
     }
+}
+
+#[test]
+#[should_panic(expected = "meets")]
+fn writes_that_overlap_on_their_way_to_a_disk_are_noticed() {
+    let world = World::synced(Setup::shuffled(shapes::RAID1, 300));
+    let lane = world.lane(0);
+    world.disks.notice_races();
+    let write = |sector| {
+        let from = WriteFrom::Source(Rc::new(vec![0; 8 * SECTOR]), 0..8 * SECTOR);
+        let (member, op) = (world.disks.id(0), IoOp::Write { sector, from, fua: false });
+        lane.io(MemberIo { member, op, patience: Patience::FOREVER })
+    };
+    let _both = [shapes::DATA_OFFSET, shapes::DATA_OFFSET + 7].map(write);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::{Buffer, BufferPool};
 use mdspace_engine::time::Time;
 
+use super::disks::UnderWay;
 use super::{Disks, Random, SECTOR};
 
 /// When I/Os end.
@@ -140,6 +141,7 @@ impl RamBackend {
     /// Lets the disk do it. What a late read brings goes nowhere.
     fn run(&self, io: MemberIo, is_late: bool) -> IoDone {
         let mut disk = self.disks.disk(usize::from(io.member.index));
+        under_way(&io.op).inspect(|io| disk.ends(io));
         let (result, buffer) = match io.op {
             IoOp::Read { sector, into: ReadInto::Buffer(mut buffer, range) } => {
                 (disk.read(sector, &mut buffer[range]), Some(buffer))
@@ -166,6 +168,19 @@ impl RamBackend {
     }
 }
 
+/// What an I/O is while it is under way; nothing for a flush.
+fn under_way(op: &IoOp) -> Option<UnderWay> {
+    let (sector, sectors, writes) = match op {
+        IoOp::Read { sector, .. } => (*sector, (op.bytes() / SECTOR) as u64, false),
+        IoOp::Write { sector, .. } => (*sector, (op.bytes() / SECTOR) as u64, true),
+        IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+            (*sector, *sectors, true)
+        }
+        IoOp::Flush => return None,
+    };
+    Some(UnderWay { sectors: sector..sector + sectors, writes })
+}
+
 fn taken(from: WriteFrom) -> (Vec<u8>, Option<Buffer>) {
     let mut bytes = vec![0; from.len()];
     from.take(&mut bytes);
@@ -180,6 +195,9 @@ impl Backend for RamBackend {
         match self.answers {
             Answers::AtOnce if !self.hangs(&io) => Submitted::Done(self.run(io, false)),
             Answers::AtOnce | Answers::Shuffled | Answers::Slow(_) => {
+                let mut disk = self.disks.disk(usize::from(io.member.index));
+                under_way(&io.op).into_iter().for_each(|io| disk.begins(io));
+                drop(disk);
                 let (deadline, due) = (io.patience.deadline(self.now()), self.due(&io));
                 self.held.borrow_mut().push(Held { ticket, io, deadline, due, is_late: false });
                 Submitted::Pending

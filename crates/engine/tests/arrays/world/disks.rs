@@ -55,6 +55,24 @@ pub(crate) struct Disk {
     pub(crate) ends_at: Option<u64>,
     /// I/Os that begin here are not answered as long as this stands.
     pub(crate) hangs_in: Option<Range<u64>>,
+    /// What is under way, where a write that overlaps something else is to be found out.
+    under_way: Option<Vec<UnderWay>>,
+}
+
+/// An I/O between its beginning and its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnderWay {
+    pub(super) sectors: Range<u64>,
+    pub(super) writes: bool,
+}
+
+impl UnderWay {
+    /// Whether two that go on at once leave to chance what is read or stays.
+    fn races(&self, other: &Self) -> bool {
+        (self.writes || other.writes)
+            && self.sectors.start < other.sectors.end
+            && other.sectors.start < self.sectors.end
+    }
 }
 
 impl Disks {
@@ -84,6 +102,11 @@ impl Disks {
             rotational: false,
             discard_zeroes: !disk.keeps_discarded,
         }
+    }
+
+    /// From now on an I/O that overlaps a write under way on its disk is a panic. None is under way now.
+    pub(crate) fn notice_races(&self) {
+        self.0.borrow_mut().iter_mut().for_each(|disk| disk.under_way = Some(Vec::new()));
     }
 
     /// Another open of the same disk.
@@ -153,6 +176,20 @@ impl Disk {
 
     pub(crate) fn sectors_read(&self) -> u64 {
         self.sectors_read_in(0..u64::MAX)
+    }
+
+    pub(super) fn begins(&mut self, io: UnderWay) {
+        let Some(under_way) = &mut self.under_way else { return };
+        let other = under_way.iter().find(|other| other.races(&io));
+        assert!(other.is_none(), "{io:?} meets {other:?}");
+        under_way.push(io);
+    }
+
+    pub(super) fn ends(&mut self, io: &UnderWay) {
+        let Some(under_way) = &mut self.under_way else { return };
+        if let Some(at) = under_way.iter().position(|other| other == io) {
+            under_way.swap_remove(at);
+        }
     }
 
     pub(super) fn read(&mut self, sector: u64, out: &mut [u8]) -> Result<(), IoError> {
