@@ -77,22 +77,24 @@ impl Cover {
     }
 
     /// The columns by what is written in them.
-    pub(super) fn segments(&self) -> SmallVec<[Segment; 1]> {
-        let mut segments: SmallVec<[Segment; 1]> = SmallVec::new();
-        for Cut { columns, parts } in &self.cuts {
-            let mut touched = Touched::default();
-            for part in parts.iter().map(|&index| &self.parts[index]) {
-                match part.new {
-                    New::Piece(_) => touched.whole.insert(part.place),
-                    New::Mixed => touched.partly.insert(part.place),
-                }
-            }
-            match segments.last_mut() {
-                Some(last) if last.touched == touched => last.columns.end = columns.end,
-                _ => segments.push(Segment { columns: columns.clone(), touched }),
+    pub(super) fn segments(&self) -> impl Iterator<Item = Segment> {
+        let same = |one: &Cut, next: &Cut| self.touched(one) == self.touched(next);
+        self.cuts.chunk_by(same).map(|cuts| {
+            let (first, last) = (&cuts[0], &cuts[cuts.len() - 1]);
+            let columns = first.columns.start..last.columns.end;
+            Segment { columns, touched: self.touched(first) }
+        })
+    }
+
+    fn touched(&self, cut: &Cut) -> Touched {
+        let mut touched = Touched::default();
+        for part in cut.parts.iter().map(|&index| &self.parts[index]) {
+            match part.new {
+                New::Piece(_) => touched.whole.insert(part.place),
+                New::Mixed => touched.partly.insert(part.place),
             }
         }
-        segments
+        touched
     }
 
     /// Parts that follow each other on one place: each run is one write to one member.

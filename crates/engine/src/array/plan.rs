@@ -73,14 +73,13 @@ impl Places {
     }
 
     /// The places, from the lowest on.
-    pub fn iter(&self) -> impl Iterator<Item = Place> {
-        (0..PLACES_MAX / 64).flat_map(|index| {
-            let mut word = self.0[index];
-            std::iter::from_fn(move || {
-                let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
-                word &= word - 1;
-                Some(index * 64 + bit)
-            })
+    pub fn iter(&self) -> impl Iterator<Item = Place> + use<> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let index = left.iter().position(|word| *word != 0)?;
+            let bit = left[index].trailing_zeros() as usize;
+            left[index] &= left[index] - 1;
+            Some(index * 64 + bit)
         })
     }
 }
@@ -231,7 +230,7 @@ pub fn write(
 
 /// Reads the old blocks and the old parity. Needs each of them that counts.
 fn read_modify(row: &RowState, touched: &Touched) -> Option<WritePlan> {
-    let kept: Places = row.parities().filter(|&place| row.writable.has(place)).collect();
+    let kept = row.writable.without(&row.data());
     let reads = touched.whole.with(&touched.partly).with(&kept);
     let usable = row.parity_trusted && reads.without(&row.readable).is_empty();
     usable.then_some(WritePlan { method: Method::ReadModify, reads })

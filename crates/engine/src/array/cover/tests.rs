@@ -139,7 +139,7 @@ fn a_stream_of_small_pieces_is_one_run_a_place() {
     let stream = (0..PLACES).flat_map(|place| (0..CHUNK).map(move |at| (place, at..at + 1)));
     let cover = Cover::new(stream, UNIT);
     assert_eq!(cover.runs().count(), PLACES);
-    let segments = cover.segments();
+    let segments: Vec<_> = cover.segments().collect();
     assert_eq!(segments.len(), 1);
     assert_eq!(segments[0].touched.whole, super::super::plan::Places::first(PLACES));
 }
