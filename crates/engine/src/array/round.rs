@@ -74,11 +74,14 @@ pub(super) struct Work<'a> {
     pub(super) cover: Cover,
 }
 
+/// P and Q, as far as their members take writes.
+type Parity = [Option<Buffer>; 2];
+
 /// Everything that a round will write besides what its pieces hold, in memory.
 struct NewBlocks {
     /// The units that mix old bytes with new, by the number of their part.
-    mixed: SmallVec<[(usize, Buffer); 1]>,
-    parity: SmallVec<[(Place, Buffer); 2]>,
+    mixed: Vec<(usize, Buffer)>,
+    parity: Parity,
     /// What the row holds afterwards, besides parity, if it is worth keeping.
     kept: Option<Blocks>,
 }
@@ -272,18 +275,17 @@ impl ArrayLane {
         }
         let mixed = self.mix(work, &blocks);
         let mut parity = self.parity_buffers(state, columns, &mut blocks);
-        if !parity.is_empty() {
+        if parity.iter().any(Option::is_some) {
             let mut steps = plan.steps.iter();
             let mut now = steps.next().expect("a round has columns");
             for Cut { columns: cut, parts } in &work.cover.cuts {
                 if now.columns.end <= cut.start {
                     now = steps.next().expect("steps reach to the end");
                 }
-                let new: SmallVec<[(Place, &[u8]); 4]> = parts
-                    .iter()
-                    .map(|&part| (work.cover.parts[part].place, work.bytes(part, cut, &mixed)))
-                    .collect();
-                update_parity(work, state, now.method, cut, &new, &blocks, &mut parity);
+                let bytes =
+                    |&part: &usize| (work.cover.parts[part].place, work.bytes(part, cut, &mixed));
+                let new = parts.iter().map(bytes);
+                update_parity(work, state, now.method, cut, new, &blocks, &mut parity);
             }
         }
         if keep {
@@ -308,9 +310,12 @@ impl ArrayLane {
     }
 
     /// Puts together the units of which only some columns are new.
-    fn mix(&self, work: &Work<'_>, blocks: &Blocks) -> SmallVec<[(usize, Buffer); 1]> {
-        let mixed = work.cover.parts.iter().enumerate().filter(|(_, part)| part.new == New::Mixed);
-        let mixed = mixed.map(|(number, part)| {
+    fn mix(&self, work: &Work<'_>, blocks: &Blocks) -> Vec<(usize, Buffer)> {
+        let mut mixed = Vec::new();
+        for (number, part) in work.cover.parts.iter().enumerate() {
+            if part.new != New::Mixed {
+                continue;
+            }
             let mut unit = self.lane.backend().allocate(columns_bytes(&part.columns));
             let old = blocks.get(part.place).expect("the old block of a part of a unit is known");
             self.copy(&mut unit, &old[within(&work.cover.columns, &part.columns)]);
@@ -318,28 +323,23 @@ impl ArrayLane {
                 let start = piece.columns.start.max(part.columns.start);
                 let end = piece.columns.end.min(part.columns.end);
                 if start < end {
-                    self.copy(
-                        &mut unit[within(&part.columns, &(start..end))],
-                        piece.bytes(start..end),
-                    );
+                    let new = piece.bytes(start..end);
+                    self.copy(&mut unit[within(&part.columns, &(start..end))], new);
                 }
             }
-            (number, unit)
-        });
-        mixed.collect()
+            mixed.push((number, unit));
+        }
+        mixed
     }
 
     /// Memory for the parity that members take: with the old one in it, where that was read.
-    fn parity_buffers(
-        &self,
-        state: &RowState,
-        columns: &Columns,
-        blocks: &mut Blocks,
-    ) -> SmallVec<[(Place, Buffer); 2]> {
-        let places = state.data_count..state.data_count + state.parity_count;
-        let written = places.filter(|&place| state.writable.has(place));
+    fn parity_buffers(&self, state: &RowState, columns: &Columns, blocks: &mut Blocks) -> Parity {
         let allocate = || self.lane.backend().allocate(columns_bytes(columns));
-        written.map(|place| (place, blocks.take(place).unwrap_or_else(allocate))).collect()
+        let mut buffer = |place| {
+            let written = state.writable.has(place);
+            written.then(|| blocks.take(place).unwrap_or_else(allocate))
+        };
+        [buffer(state.data_count), buffer(state.data_count + 1)]
     }
 
     /// Writes the new bytes to every member that is there, and answers for what failed.
@@ -359,7 +359,8 @@ impl ArrayLane {
             let slot = slot_of(&work.row, data_count, first.place);
             writes.start(first.place, slot, sector(&first.columns), from);
         }
-        for (place, block) in parity {
+        for (place, block) in (data_count..).zip(parity) {
+            let Some(block) = block else { continue };
             let slot = slot_of(&work.row, data_count, place);
             writes.start(place, slot, sector(&work.cover.columns), whole_buffer(block));
         }
@@ -420,11 +421,7 @@ impl Work<'_> {
     }
 
     /// Where the bytes of a run of parts come from, for one member write.
-    fn source_of(
-        &self,
-        run: Range<usize>,
-        mixed: &mut SmallVec<[(usize, Buffer); 1]>,
-    ) -> WriteFrom {
+    fn source_of(&self, run: Range<usize>, mixed: &mut Vec<(usize, Buffer)>) -> WriteFrom {
         let mut take = |number: usize| {
             let at = mixed.iter().position(|(part, _)| *part == number);
             mixed.swap_remove(at.expect("every mixed unit is written once")).1
@@ -480,32 +477,31 @@ impl Stopped {
 }
 
 /// Brings the parity of one cut up to date: by the change of each block, or from all data.
-fn update_parity(
+fn update_parity<'a>(
     work: &Work<'_>,
     state: &RowState,
     method: Method,
     cut: &Columns,
-    new: &[(Place, &[u8])],
+    new: impl Iterator<Item = (Place, &'a [u8])>,
     blocks: &Blocks,
-    parity: &mut [(Place, Buffer)],
+    parity: &mut Parity,
 ) {
     let at = within(&work.cover.columns, cut);
-    let (mut p, mut q) = (None, None);
-    for (place, buffer) in parity {
-        let out = Some(&mut buffer[at.clone()]);
-        if *place == state.data_count { p = out } else { q = out }
-    }
+    let [p, q] = parity;
+    let p = p.as_mut().map(|block| &mut block[at.clone()]);
+    let q = q.as_mut().map(|block| &mut block[at.clone()]);
     let kernels = mdspace_parity::kernels();
     if method == Method::ReadModify {
-        let changes = new.iter().map(|&(place, new)| Change {
-            exponent: work.row.exponent(place as u16),
-            old: &blocks.get(place).expect("read-modify-write read the old block")[at.clone()],
-            new,
-        });
-        return kernels.update(&changes.collect::<SmallVec<[Change<'_>; 4]>>(), p, q);
+        let mut changes: SmallVec<[Change<'_>; 4]> = SmallVec::new();
+        for (place, new) in new {
+            let old = blocks.get(place).expect("read-modify-write read the old block");
+            let exponent = work.row.exponent(place as u16);
+            changes.push(Change { exponent, old: &old[at.clone()], new });
+        }
+        return kernels.update(&changes, p, q);
     }
     let mut data = by_exponent(&work.row, state, blocks, &at);
-    for &(place, new) in new {
+    for (place, new) in new {
         data[parity_index(&work.row, place)] = new;
     }
     match (p, q) {
