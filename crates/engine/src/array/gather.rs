@@ -10,7 +10,8 @@
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::future::{Future, poll_fn};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::pin;
@@ -182,6 +183,21 @@ impl RowShape {
     }
 }
 
+impl RowWrites {
+    fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && self.waiting.is_empty()
+    }
+}
+
+impl Gather {
+    /// Takes note of a round of a row, which starts now.
+    fn note_start(&self, shape: &RowShape, writes: &mut RowWrites, round: &Round) {
+        let (columns, number) = (round.columns.clone(), self.started.get());
+        self.started.set(number + 1);
+        writes.under_way.push(UnderWay { columns, ends_row: shape.ends_row(round), number });
+    }
+}
+
 impl ArrayLane {
     /// Starts a write to a parity array; its end will stand in `queue` with `tag`.
     pub(super) fn write_parity(
@@ -192,18 +208,31 @@ impl ArrayLane {
         from: Rc<dyn Source>,
         fua: bool,
     ) {
-        let checked = whole_sectors(from.len())
-            .and_then(|sectors| self.check_range(sector, sectors).map(|()| sectors));
-        let sectors = match checked {
-            Ok(0) => return queue.end(tag, Ok(())),
-            Ok(sectors) => sectors,
-            Err(error) => return queue.end(tag, Err(error)),
-        };
-        let from = self.stabilise(from);
+        match self.cut(queue, tag, sector, from, fua) {
+            Ok(0) => queue.end(tag, Ok(())),
+            Ok(_) => {}
+            Err(error) => queue.end(tag, Err(error)),
+        }
+    }
+
+    /// Cuts a write into pieces, one a chunk, and gathers them. Gives their number.
+    fn cut(
+        self: &Rc<Self>,
+        queue: &Rc<Queue>,
+        tag: u64,
+        sector: u64,
+        from: Rc<dyn Source>,
+        fua: bool,
+    ) -> Result<usize, RequestError> {
         self.with_view(|view| {
+            let sectors = whole_sectors(from.len())?;
+            view.check_range(sector, sectors)?;
+            if sectors == 0 {
+                return Ok(0);
+            }
             let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
-            let chunk = u64::from(map.chunk_sectors());
-            let count = (sector % chunk + sectors).div_ceil(chunk) as usize;
+            let from = self.stabilise(from);
+            let count = map.chunks(sector, sectors);
             let request = (count > 1)
                 .then(|| Rc::new(Request { left: Cell::new(count), result: Cell::new(Ok(())) }));
             let mut first = 0;
@@ -222,7 +251,8 @@ impl ArrayLane {
                 });
                 first += length;
             }
-        });
+            Ok(count)
+        })
     }
 
     fn gather(self: &Rc<Self>, piece: Piece) {
@@ -242,18 +272,21 @@ impl ArrayLane {
         if arrived.len() > 1 {
             arrived.sort_by_key(|piece| piece.row);
         }
-        let mut pieces = arrived.drain(..).peekable();
-        while let Some(piece) = pieces.next() {
-            let row = piece.row;
-            let mut same_row: SmallVec<[Piece; 1]> = SmallVec::from_buf([piece]);
-            while let Some(piece) = pieces.next_if(|piece| piece.row == row) {
-                same_row.push(piece);
-            }
-            let known = self.gather.rows.borrow().contains_key(&row);
-            if same_row.len() == 1 && !known && !shape.begins_row(&same_row) {
-                self.start_round(&shape, shape.round(row, same_row));
+        let mut pieces = arrived.drain(..);
+        while let Some(&Piece { row, .. }) = pieces.as_slice().first() {
+            let is_same = |piece: &&Piece| piece.row == row;
+            let count = pieces.as_slice().iter().take_while(is_same).count();
+            let same_row: SmallVec<[Piece; 1]> = pieces.by_ref().take(count).collect();
+            let mut rows = self.gather.rows.borrow_mut();
+            let writes = rows.entry(row).or_default();
+            if count == 1 && writes.is_idle() && !shape.begins_row(&same_row) {
+                let round = shape.round(row, same_row);
+                self.gather.note_start(&shape, writes, &round);
+                drop(rows);
+                self.run(round);
             } else {
-                self.gather.rows.borrow_mut().entry(row).or_default().waiting.extend(same_row);
+                writes.waiting.extend(same_row);
+                drop(rows);
                 self.start_ready(&shape, row);
             }
         }
@@ -287,17 +320,13 @@ impl ArrayLane {
             writes.held_back = Some(until);
             self.gather.held_back.set(self.gather.held_back.get() + 1);
         }
+        let writes = rows.get_mut(&row).expect("seen above");
+        rounds.iter().for_each(|round| self.gather.note_start(shape, writes, round));
         drop(rows);
-        rounds.into_iter().for_each(|round| self.start_round(shape, round));
+        rounds.into_iter().for_each(|round| self.run(round));
     }
 
-    fn start_round(self: &Rc<Self>, shape: &RowShape, round: Round) {
-        let (columns, number) = (round.columns.clone(), self.gather.started.get());
-        self.gather.started.set(number + 1);
-        let under_way = UnderWay { columns, ends_row: shape.ends_row(&round), number };
-        let mut rows = self.gather.rows.borrow_mut();
-        rows.entry(round.row).or_default().under_way.push(under_way);
-        drop(rows);
+    fn run(self: &Rc<Self>, round: Round) {
         if self.has_workers() { self.share(round) } else { self.run_here(round) }
     }
 
@@ -364,20 +393,21 @@ impl ArrayLane {
 
     /// Lets those go that waited for the round, and an unfinished row of its stream.
     fn round_ended(self: &Rc<Self>, row: u64, columns: &Columns) {
-        let shape = self.row_shape();
         let mut rows = self.gather.rows.borrow_mut();
-        let writes = rows.get_mut(&row).expect("a round under way is known");
+        let Entry::Occupied(mut known) = rows.entry(row) else {
+            panic!("a round under way is known")
+        };
+        let writes = known.get_mut();
         let ended = writes.under_way.iter().position(|one| one.columns == *columns);
         writes.under_way.swap_remove(ended.expect("a round under way is known"));
-        let is_over = writes.under_way.is_empty() && writes.waiting.is_empty();
         let waiting = !writes.waiting.is_empty();
-        if is_over {
-            rows.remove(&row);
+        if writes.is_idle() {
+            known.remove();
         }
         let held_back = (self.gather.held_back.get() > 0).then(|| held_back_behind(&rows, row));
         drop(rows);
         if waiting {
-            self.start_ready(&shape, row);
+            self.start_ready(&self.row_shape(), row);
         }
         if let Some(held_back) = held_back.flatten() {
             let this = self.clone();
@@ -386,7 +416,7 @@ impl ArrayLane {
                 this.lane.pause().await;
                 this.lane.pause().await;
                 this.form_rounds();
-                this.start_ready(&shape, held_back);
+                this.start_ready(&this.row_shape(), held_back);
             });
         }
     }

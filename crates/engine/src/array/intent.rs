@@ -97,11 +97,13 @@ impl LaneIntent {
     /// Counts a write in `chunks` if the lane knows them all to be durable.
     pub(crate) fn begin(&self, chunks: &Range<u64>) -> bool {
         let mut hot = self.0.borrow_mut();
-        if !chunks.clone().all(|chunk| hot.contains_key(&chunk)) {
-            return false;
-        }
         for chunk in chunks.clone() {
-            *hot.get_mut(&chunk).expect("just seen") += 1;
+            let Some(count) = hot.get_mut(&chunk) else {
+                drop(hot);
+                self.end(&(chunks.start..chunk));
+                return false;
+            };
+            *count += 1;
         }
         true
     }

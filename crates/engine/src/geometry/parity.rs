@@ -131,6 +131,13 @@ impl ParityGeometry {
         u64::from(self.data_disks) << self.chunk_shift
     }
 
+    /// How many chunks some array sectors, at least one, lie in.
+    #[inline]
+    pub fn chunks(&self, sector: u64, sectors: u64) -> usize {
+        let last = (sector + sectors - 1) >> self.chunk_shift;
+        (last - (sector >> self.chunk_shift)) as usize + 1
+    }
+
     /// The row and place of an array sector.
     ///
     /// # Panics

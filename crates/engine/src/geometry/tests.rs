@@ -91,6 +91,22 @@ fn a_piece_runs_on_for_as_long_as_it_says() {
 }
 
 #[test]
+fn a_range_lies_in_as_many_chunks_as_its_sectors() {
+    for shape in every_small_shape() {
+        let Geometry::Parity(map) = geometry(&shape) else { continue };
+        let most = u64::from(2 * map.chunk_sectors() + 1).min(map.array_sectors());
+        for start in 0..most {
+            let mut chunks = BTreeSet::new();
+            for sectors in 1..=most.min(map.array_sectors() - start) {
+                let last = map.split(start + sectors - 1);
+                chunks.insert((last.row, last.data_index));
+                assert_eq!(map.chunks(start, sectors), chunks.len(), "{shape:?} {start} {sectors}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_member_of_a_row_has_exactly_one_position() {
     for shape in every_small_shape() {
         let Geometry::Parity(map) = geometry(&shape) else { continue };
