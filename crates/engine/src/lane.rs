@@ -154,6 +154,7 @@ impl Lane {
 
     /// Does a member I/O on the spot, where the member needs no waiting. The buffer stays in `io`. `None`,
     /// with nothing done: it is one for [`io_later`](Self::io_later).
+    #[inline]
     pub(crate) fn io_at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
         let ended = self.backend.at_once(io);
         if ended.is_some() {

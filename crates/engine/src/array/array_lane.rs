@@ -369,6 +369,7 @@ impl ArrayLane {
     }
 
     /// As [`read_member`](Self::read_member), and gives the end where it came at once.
+    #[inline]
     pub(super) fn try_read_member(
         &self,
         member: &MemberView,
@@ -380,6 +381,7 @@ impl ArrayLane {
         self.try_io(MemberIo { member: member.id, op, patience })
     }
 
+    #[inline]
     fn try_io(&self, mut io: MemberIo) -> Result<IoDone, Io<'_>> {
         match self.lane.io_at_once(&mut io) {
             Some(result) => Ok(IoDone { result, buffer: io.op.into_buffer() }),

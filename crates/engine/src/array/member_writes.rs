@@ -23,7 +23,8 @@ pub(super) struct MemberWrites<'a> {
     lane: &'a ArrayLane,
     view: LaneView,
     fua: bool,
-    under_way: SmallVec<[(Write, Io<'a>); 4]>,
+    /// None where members answer at once.
+    under_way: Vec<(Write, Io<'a>)>,
     /// Buffers of writes that have ended, by what their starter called them.
     returned: SmallVec<[(Place, Buffer); 4]>,
     finished: Finished,
@@ -32,6 +33,19 @@ pub(super) struct MemberWrites<'a> {
     /// Writes that went well into what their members' logs list as bad.
     listed: Vec<(MemberId, Range<u64>)>,
     any: bool,
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+struct Target {
+    member: MemberId,
+    data_offset: u64,
+}
+
+impl Target {
+    fn of(member: &MemberView) -> Self {
+        Self { member: member.id, data_offset: member.data_offset }
+    }
 }
 
 /// One of them.
@@ -88,12 +102,11 @@ impl<'a> MemberWrites<'a> {
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
     /// passed over.
     pub(super) fn start(&mut self, place: Place, slot: Slot, sector: u64, from: WriteFrom) {
-        let view = self.view.clone();
-        if let Some(replacement) = view.replacement(slot) {
+        if let Some(replacement) = self.view.replacement(slot).map(Target::of) {
             let again = from.again(&|length| self.lane.lane.backend().allocate(length));
             self.write_on(REPLACEMENT, replacement, sector, again);
         }
-        if let Some(member) = view.member(slot) {
+        if let Some(member) = self.view.member(slot).map(Target::of) {
             self.write_on(place, member, sector, from);
         }
     }
@@ -105,9 +118,9 @@ impl<'a> MemberWrites<'a> {
         let slot = view.present().find(|(_, other)| other.id == member.id).map(|(slot, _)| slot);
         if let Some(replacement) = slot.and_then(|slot| view.replacement(slot)) {
             let again = from.again(&|length| self.lane.lane.backend().allocate(length));
-            self.write_on(0, replacement, sector, again);
+            self.write_on(0, Target::of(replacement), sector, again);
         }
-        self.write_on(0, member, sector, from);
+        self.write_on(0, Target::of(member), sector, from);
     }
 
     /// Starts to zero sectors of the member in `slot`, and of its replacement.
@@ -126,14 +139,11 @@ impl<'a> MemberWrites<'a> {
     }
 
     #[inline]
-    fn write_on(&mut self, place: Place, member: &MemberView, sector: u64, from: WriteFrom) {
+    fn write_on(&mut self, place: Place, target: Target, sector: u64, from: WriteFrom) {
+        let Target { member, data_offset } = target;
         let sectors = sector..sector + (from.len() / SECTOR_BYTES) as u64;
-        let bytes = Written::ComeBack;
-        let write = Write { place, member: member.id, sectors, bytes };
-        self.start_on(
-            write,
-            IoOp::Write { sector: member.data_offset + sector, from, fua: self.fua },
-        );
+        let write = Write { place, member, sectors, bytes: Written::ComeBack };
+        self.start_on(write, IoOp::Write { sector: data_offset + sector, from, fua: self.fua });
     }
 
     #[inline]
@@ -173,7 +183,11 @@ impl<'a> MemberWrites<'a> {
         }
         match write.place {
             REPLACEMENT => self.lane.recycle(done.buffer),
-            place => self.returned.extend(done.buffer.map(|buffer| (place, buffer))),
+            place => {
+                if let Some(buffer) = done.buffer {
+                    self.returned.push((place, buffer));
+                }
+            }
         }
     }
 
