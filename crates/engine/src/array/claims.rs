@@ -119,15 +119,17 @@ impl Claims {
     }
 
     fn release(&self, row: u64, id: u64) {
-        let woken = {
-            let mut table = self.shard(row).lock();
-            if let Some(at) = table.held.iter().position(|held| held.id == id) {
-                table.held.swap_remove(at);
-            } else {
-                table.waiting.retain(|(held, _)| held.id != id);
-            }
-            if table.waiting.is_empty() { Vec::new() } else { table.grant() }
-        };
+        let mut table = self.shard(row).lock();
+        if let Some(at) = table.held.iter().position(|held| held.id == id) {
+            table.held.swap_remove(at);
+        } else {
+            table.waiting.retain(|(held, _)| held.id != id);
+        }
+        if table.waiting.is_empty() {
+            return;
+        }
+        let woken = table.grant();
+        drop(table);
         woken.into_iter().for_each(|(_, waiter)| waiter.wake());
     }
 }

@@ -88,6 +88,9 @@ impl ArrayLane {
         blocks: &mut Blocks,
     ) -> Places {
         let mut cached = Places::default();
+        if taken.is_empty() {
+            return cached;
+        }
         let length = |columns: &Columns| columns.end - columns.start;
         let covered: u32 = taken.iter().map(|(part, _)| length(part)).sum();
         let count = taken.len();
