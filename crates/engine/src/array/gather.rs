@@ -28,7 +28,7 @@ use super::cache::Recent;
 use super::claims::Columns;
 use super::handover::Results;
 use super::plan::Place;
-use super::round::Round;
+use super::round::{LoneReads, Round};
 
 /// New bytes for some columns of one block.
 pub(super) struct Piece {
@@ -87,6 +87,15 @@ pub(super) struct Gather {
     attended: Cell<bool>,
     /// The stripes that this lane wrote to.
     pub(super) recent: RefCell<Recent>,
+    pub(super) lone_reads: LoneReads,
+}
+
+impl Gather {
+    /// Whether the lane has one round under way, in this row.
+    pub(super) fn is_alone(&self, row: u64) -> bool {
+        let rows = self.rows.borrow();
+        rows.len() == 1 && rows.get(&row).is_some_and(|writes| writes.under_way.len() == 1)
+    }
 }
 
 /// Rows with rounds under way, by number. Nobody goes through them: their order means nothing.

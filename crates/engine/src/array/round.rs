@@ -5,6 +5,8 @@
 //! memory, what fails is done without, and nothing is read again. A second read-modify-write would
 //! read new data as old and leave parity stale.
 
+mod hedge;
+
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -30,6 +32,8 @@ use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::reconstruct::{by_exponent, columns_bytes, parity_index, row_state, slot_of, within};
 use super::stripes::Taken;
 use super::unread::Unread;
+
+pub(super) use hedge::LoneReads;
 
 /// Pieces of one row that are written together.
 pub(super) struct Round {
@@ -191,20 +195,20 @@ impl ArrayLane {
             let taken = std::mem::take(&mut stripes);
             let cached = self.use_stripes(columns, taken, &mut state, &mut blocks);
             let rmw = self.array.settings.rmw_level();
-            let plan = RoundPlan::new(&work.cover, &state, &cached, rmw);
-            let Some(plan) = plan else {
+            let mut plan = RoundPlan::new(&work.cover, &state, &cached, rmw);
+            let Some(plan) = &mut plan else {
                 match unread.wait_for_late() {
                     true => continue,
                     false => return Err(Stopped::Unplanned),
                 }
             };
-            let complete =
-                self.read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unread).await;
+            let read = self.read_for_write(&work, &mut state, plan, &mut blocks, &mut unread);
+            let complete = read.await;
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
             if complete && self.still_holds(&view.epoch, &work, &state, &unread) {
                 let keep = worth_keeping && state.parity_trusted && plan.leaves_blocks(&state);
-                break self.compute(&work, &state, &plan, blocks, keep);
+                break self.compute(&work, &state, plan, blocks, keep);
             }
         };
         let start = row.member_sector();

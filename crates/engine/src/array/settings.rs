@@ -201,6 +201,7 @@ pub struct Settings {
     start: StartSettings,
     levels: Levels,
     rmw_level: AtomicU32,
+    hedged_reads: AtomicU32,
     stripe_cache_size: AtomicU32,
     group_thread_cnt: AtomicU32,
     max_stripe_batch: AtomicU32,
@@ -315,6 +316,7 @@ fn seconds(millis: u32) -> String {
 /// here with its effect.
 const KEYS: &[Key] = &[
     Key::number("rmw_level", 0..=2, |settings| &settings.rmw_level),
+    Key::number("hedged_reads", 0..=1, |settings| &settings.hedged_reads),
     Key::number("stripe_cache_size", 17..=262_144, |settings| &settings.stripe_cache_size),
     Key::number("group_thread_cnt", 0..=8192, |settings| &settings.group_thread_cnt),
     Key::number("max_stripe_batch", 1..=256, |settings| &settings.max_stripe_batch),
@@ -393,6 +395,7 @@ impl Settings {
             start,
             levels,
             rmw_level: AtomicU32::new(RmwLevel::default() as u32),
+            hedged_reads: AtomicU32::new(1),
             stripe_cache_size: AtomicU32::new(super::cache::DEFAULT_SIZE),
             group_thread_cnt: AtomicU32::new(0),
             max_stripe_batch: AtomicU32::new(32),
@@ -534,6 +537,11 @@ impl Settings {
             1 => RmwLevel::FewerReads,
             _ => RmwLevel::Preferred,
         }
+    }
+
+    /// Whether a lone write may read more of its row than it needs.
+    pub(super) fn hedged_reads(&self) -> bool {
+        self.hedged_reads.load(Ordering::Relaxed) > 0
     }
 
     /// Workers asked for on each NUMA node.

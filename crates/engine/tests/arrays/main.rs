@@ -12,6 +12,7 @@ mod crash;
 mod degraded;
 mod doubt;
 mod faults;
+mod hedged;
 mod hung;
 mod levels;
 mod listed;

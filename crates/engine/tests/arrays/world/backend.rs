@@ -124,6 +124,9 @@ impl RamBackend {
     /// When the disk is through with all that it has, this I/O included.
     fn due(&self, io: &MemberIo) -> Time {
         let mut disk = self.disks.disk(usize::from(io.member.index));
+        if matches!(io.op, IoOp::Read { .. }) && !disk.reads_take.is_zero() {
+            return self.now() + disk.reads_take;
+        }
         let took = match self.answers {
             Answers::Slow(nanos) => Duration::from_nanos(io.op.bytes() as u64 * nanos),
             Answers::AtOnce | Answers::Shuffled if disk.takes.is_zero() => return self.now(),

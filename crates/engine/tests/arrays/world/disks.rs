@@ -49,6 +49,9 @@ pub(crate) struct Disk {
     pub(crate) keeps_discarded: bool,
     /// So long takes each of its I/Os, whatever becomes of it.
     pub(crate) takes: Duration,
+    /// So long takes each of its reads, beside each other and whatever else it does.
+    pub(crate) reads_take: Duration,
+    pub(crate) rotational: bool,
     /// Where disks take their time: it is through with all that it has.
     pub(super) busy_until: Time,
     /// It ends here now: it was cut off.
@@ -99,7 +102,7 @@ impl Disks {
             name: format!("disk{index}"),
             sectors: disk.ends_at.unwrap_or(disk.sectors()),
             logical_block_bytes: disk.logical_block_bytes,
-            rotational: false,
+            rotational: disk.rotational,
             discard_zeroes: !disk.keeps_discarded,
         }
     }
