@@ -3,6 +3,7 @@
 mod bed;
 mod figures;
 mod guest;
+mod latency;
 mod limits;
 mod load;
 mod machine;

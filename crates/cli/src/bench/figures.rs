@@ -21,7 +21,7 @@ pub(super) struct Figures {
     pub(super) spread: [f64; 2],
 }
 
-/// The repetition in the middle, and how far the others lie from it.
+/// The repetition in the middle, how far the others lie from it, and latencies by the median of all.
 pub(super) fn figures(mut outcomes: Vec<Outcome>, block_bytes: usize) -> Figures {
     outcomes.sort_by(|one, other| one.iops().total_cmp(&other.iops()));
     let iops: Vec<f64> = outcomes.iter().map(Outcome::iops).collect();
@@ -30,11 +30,18 @@ pub(super) fn figures(mut outcomes: Vec<Outcome>, block_bytes: usize) -> Figures
     Figures {
         iops: median,
         mib_s: median * block_bytes as f64 / f64::from(1 << 20),
-        p50_us: outcomes[middle].percentile_us(0.50),
-        p99_us: outcomes[middle].percentile_us(0.99),
         cpu_share: outcomes[middle].cpu_share(),
         spread: [iops[0] / median, iops[iops.len() - 1] / median],
+        p50_us: median_percentile_us(&mut outcomes, 0.50),
+        p99_us: median_percentile_us(&mut outcomes, 0.99),
     }
+}
+
+/// The median of what repetitions have as this percentile; none where nothing was timed.
+fn median_percentile_us(outcomes: &mut [Outcome], share: f64) -> Option<f64> {
+    let found: Option<Vec<f64>> =
+        outcomes.iter_mut().map(|outcome| outcome.percentile_us(share)).collect();
+    found.map(|found| Ratio::of(found).median)
 }
 
 /// How one side compares with another, or a rate: the middle of its repetitions.

@@ -13,11 +13,9 @@ use mdspace_engine::request::{Queue, Request};
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Payload};
 
+use super::latency::Latencies;
 use super::load::{Addresses, Pattern, Target};
 use super::machine;
-
-/// Latency is taken of one request in so many: reading the clock costs as much as a part of a read.
-const SAMPLE_EVERY: u64 = 16;
 
 /// Requests between two looks at the clock.
 const CLOCK_EVERY: u64 = 64;
@@ -111,8 +109,7 @@ pub(super) struct Meter {
     submitted: Cell<u64>,
     ended: Cell<u64>,
     errors: Cell<u64>,
-    sampled: RefCell<Vec<(u64, Time)>>,
-    latencies_ns: RefCell<Vec<u64>>,
+    latencies: Latencies,
 }
 
 impl Meter {
@@ -131,8 +128,7 @@ impl Meter {
             submitted: Cell::new(0),
             ended: Cell::new(0),
             errors: Cell::new(0),
-            sampled: RefCell::default(),
-            latencies_ns: RefCell::default(),
+            latencies: Latencies::new(load.depth),
         }
     }
 
@@ -140,9 +136,7 @@ impl Meter {
     pub(super) fn begin(&self) -> (u64, Target, &Rc<Payload>) {
         let tag = self.submitted.get();
         self.submitted.set(tag + 1);
-        if tag.is_multiple_of(SAMPLE_EVERY) {
-            self.sampled.borrow_mut().push((tag, self.lane.backend().now()));
-        }
+        self.latencies.begin(tag, || self.lane.backend().now());
         let target = self.addresses.borrow_mut().next();
         let payloads = &self.payloads[usize::from(target.write)];
         (tag, target, &payloads[tag as usize % payloads.len()])
@@ -153,14 +147,7 @@ impl Meter {
         if !good {
             self.errors.set(self.errors.get() + 1);
         }
-        if tag.is_multiple_of(SAMPLE_EVERY) {
-            let mut sampled = self.sampled.borrow_mut();
-            if let Some(at) = sampled.iter().position(|(known, _)| *known == tag) {
-                let (_, began) = sampled.swap_remove(at);
-                let took = self.lane.backend().now().since(began);
-                self.latencies_ns.borrow_mut().push(took.as_nanos() as u64);
-            }
-        }
+        self.latencies.end(tag, || self.lane.backend().now());
     }
 
     /// Whether the request just begun is the last one.
@@ -184,7 +171,7 @@ impl Meter {
             elapsed: elapsed.saturating_sub(delayed),
             delayed,
             whole: elapsed,
-            latencies_ns: self.latencies_ns.take(),
+            latencies_ns: self.latencies.take(),
             traffic: Traffic {
                 member_ios: after.member_ios - self.before.member_ios,
                 member_bytes: after.member_bytes - self.before.member_bytes,
