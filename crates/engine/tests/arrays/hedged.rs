@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use mdspace_engine::array::Action;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::Request;
 use mdspace_engine::time::Time;
@@ -47,6 +48,10 @@ impl Drives {
         world.create(|_| true);
         world.assemble_all().unwrap();
         world.wait_idle();
+        Self::of(world)
+    }
+
+    fn of(mut world: World) -> Self {
         world.learn();
         // The smallest: what is written here was not in the cache.
         world.set("stripe_cache_size", "17");
@@ -190,6 +195,23 @@ fn what_fails_to_be_read_is_done_without() {
     }
 }
 
+/// More members fail than the level bears: the write ends all the same.
+#[test]
+fn what_cannot_be_done_without_ends_the_write() {
+    for (seed, shape) in (25..).zip([RAID4, RAID5, RAID6]) {
+        let mut drives = Drives::new(shape, seed);
+        let data = drives.world.disks.data();
+        for disk in 0..drives.disks() {
+            drives.world.disks.disk(disk).unreadable = data.clone().collect();
+        }
+        let unit = drives.next_unit();
+        let reads = drives.reads_for(|drives| {
+            let _ = drives.world.write(unit, vec![7; 4096]);
+        });
+        assert!(reads <= 8 * drives.disks(), "{reads} ({})", drives.world);
+    }
+}
+
 /// Nobody waits for the reads that come too late, and what they bring is nobody's any more.
 #[test]
 fn blocks_that_come_long_after_change_nothing() {
@@ -200,13 +222,37 @@ fn blocks_that_come_long_after_change_nothing() {
                 let times: Vec<u64> =
                     (0..drives.disks()).map(|_| 50 + drives.world.random.below(2000)).collect();
                 drives.reads_take(|disk| Duration::from_micros(times[disk]));
-                let unit = drives.world.random.below(16) * UNIT;
-                let (sector, sectors) = (unit + drives.world.random.below(4), 1 + unit / UNIT % 4);
+                let random = &mut drives.world.random;
+                let (sector, sectors) = (random.below(128), 1 + random.below(24));
                 drives.world.write_random(sector, sectors);
                 // Something elsewhere, so that the stripe is read again.
                 (0..18).for_each(|_| drives.write_unit());
             }
             drives.verify();
+        }
+    }
+}
+
+/// Before the first resync parity is right where something was written, and only there: of what stands in
+/// other rows no late block can be made.
+#[test]
+fn nothing_is_made_of_parity_that_is_not_trusted() {
+    for lost in 0..6 {
+        let setup = Setup { answers: Answers::Shuffled, ..Setup::new(RAID6, 60 + lost as u64) };
+        let mut world = World::created(setup);
+        world.command(Action::Freeze).unwrap();
+        let mut drives = Drives::of(world);
+        let mut written = Vec::new();
+        for _ in 0..100 {
+            let times: Vec<u64> = (0..6).map(|_| 100 + drives.world.random.below(200)).collect();
+            drives.reads_take(|disk| Duration::from_micros(times[disk]));
+            written.push(drives.next_unit());
+            drives.world.write_random(written[written.len() - 1], UNIT);
+        }
+        drives.world.fail(lost);
+        for unit in written {
+            let bytes = drives.world.read(unit, UNIT).unwrap();
+            drives.world.compare(unit, &bytes);
         }
     }
 }
@@ -267,4 +313,18 @@ fn a_member_that_answers_no_read_is_left_alone() {
         drives.world.write(unit, bytes).unwrap();
         assert!(backend_has(&drives) <= 3, "{}", drives.world);
     }
+}
+
+/// With too few idle members there is nothing to choose from: what is needed is waited for, and asked for once.
+#[test]
+fn too_many_busy_members_are_waited_for() {
+    let mut drives = Drives::new(RAID6, 51);
+    drives.reads_take(|disk| if disk < 3 { Duration::from_millis(20) } else { SLOW });
+    let all = drives.world.sectors();
+    let users = [drives.world.start_read(0, all), drives.world.start_read(0, all)];
+    drives.reads_for(Drives::write_unit);
+    let idle = (3..6).map(|disk| drives.world.disks.disk(disk).reads.len());
+    assert!(idle.sum::<usize>() <= 3, "{}", drives.world);
+    users.iter().for_each(|read| drives.world.end(read).unwrap());
+    drives.verify();
 }

@@ -130,7 +130,7 @@ impl ArrayLane {
         let settings = &self.array.settings;
         // Who asks for one method gets it.
         let may_choose = settings.hedged_reads() && settings.rmw_level() == RmwLevel::Preferred;
-        let is_small = plan.steps.len() == 1 && columns_bytes(&work.cover.columns) <= BYTES_MAX;
+        let is_small = columns_bytes(&work.cover.columns) <= BYTES_MAX;
         let is_sound = state.is_whole() && state.parity_trusted && unread.is_empty();
         let is_worth_it = plan.reads.len() > 1 && self.gather.lone_reads.are_slow();
         if !(may_choose && is_small && is_sound && is_worth_it) {
