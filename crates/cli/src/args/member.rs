@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::failure::Failure;
+
 use super::size::{bytes_of, short};
 
 /// One MEMBER on the command line.
@@ -31,6 +33,34 @@ pub(crate) enum MemberOrMissing {
     Member(MemberSpec),
     /// A slot that stays empty for now.
     Missing,
+}
+
+impl MemberSpec {
+    /// The words that the serving process knows it by, with a path from the root, links kept
+    /// (`/dev/disk/by-id/...` says more than `/dev/sdb`): the member may be gone, and the process has another
+    /// working directory.
+    pub(crate) fn absolute(&self) -> Result<String, Failure> {
+        let absolute = |path: &PathBuf| {
+            let found = std::path::absolute(path);
+            found.map_err(|error| not_a_member(&path.display().to_string(), error))
+        };
+        match self {
+            Self::Path(path) => absolute(path).map(|path| path.display().to_string()),
+            Self::Multipath(file) => {
+                absolute(file).map(|file| format!("multipath:{}", file.display()))
+            }
+            other => Ok(other.to_string()),
+        }
+    }
+
+    /// The same of a word that may not be a member's.
+    pub(crate) fn absolute_of(word: &str) -> Result<String, Failure> {
+        word.parse::<Self>().map_err(|error| not_a_member(word, error))?.absolute()
+    }
+}
+
+fn not_a_member(word: &str, error: impl ToString) -> Failure {
+    Failure::new(format!("{word:?} is no member"), error, "give a file or a block device")
 }
 
 impl FromStr for MemberSpec {

@@ -7,6 +7,7 @@ mod loops;
 mod memory;
 mod rings;
 mod rounds;
+mod text;
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::output;
 
 use super::figures::{Figures, Ratio, figures, ratio};
 use super::measure::Outcome;
-use super::{REPETITIONS, failed, machine, table};
+use super::{REPETITIONS, failed, machine};
 
 use loops::{LOOPS, Loop};
 use memory::{MEMBER_BYTES, Members};
@@ -53,7 +54,7 @@ pub(crate) fn limits(args: &BenchLimitsArgs) -> Result<(), Failure> {
     let report = Report { schema: 1, machine: machine::describe(), simd, limits };
     match args.json {
         true => output::print_json(&report),
-        false => output::print(&table::limits(&report.machine, &report.limits)),
+        false => output::print(&text::report(&report.machine, &report.limits)),
     }
 }
 

@@ -18,6 +18,10 @@ use super::{REPETITIONS, machine};
 
 use md::Md;
 
+/// The arrays of the tables, as words of `bench run`.
+const RAID6: &str = "--level=6 --raid-devices=6 --chunk=512K";
+const RAID5: &str = "--level=5 --raid-devices=6 --chunk=512K";
+
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
 struct Report {

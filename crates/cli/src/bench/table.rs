@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::figures::{Figures, Ratio};
-use super::limits::Row;
+use super::figures::Figures;
 
 /// A comparison of raw members and an array.
 pub(super) fn run(settings: &str, raw: &Figures, array: &Figures, facts: &[(&str, f64)]) -> String {
@@ -21,30 +20,7 @@ pub(super) fn run(settings: &str, raw: &Figures, array: &Figures, facts: &[(&str
     text + CPU_NOTE
 }
 
-/// Bare loops on one thread, and what two at once gain.
-pub(super) fn limits(machine: &str, rows: &[Row]) -> String {
-    let mut text = format!("{machine}\n\n");
-    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    let _ = writeln!(
-        text,
-        "{:width$} {:>9} {:>8} {:>11} {:>5} {:>8} {:>18}",
-        "", "a second", "MiB/s", "spread", "CPU", "p99 us", "two threads, gain",
-    );
-    for Row { name, figures, gain, .. } in rows {
-        let Figures { iops, mib_s, p99_us, .. } = figures;
-        let cpu = percent(figures.cpu_share);
-        let (iops, spread) = (count(*iops), range(figures.spread));
-        let p99 = p99_us.map_or("-".to_owned(), |us| format!("{us:.1}"));
-        let gain = gain.as_ref().map_or("one CPU".to_owned(), times);
-        let _ = writeln!(
-            text,
-            "{name:width$} {iops:>9} {mib_s:>8.0} {spread:>11} {cpu:>5} {p99:>8} {gain:>18}"
-        );
-    }
-    text + CPU_NOTE
-}
-
-const CPU_NOTE: &str = "CPU: the part of the time in which the threads had the CPU that they wanted; \
+pub(super) const CPU_NOTE: &str = "CPU: the part of the time in which the threads had the CPU that they wanted; \
 the rest is not counted.\n";
 
 pub(super) fn percent(share: f64) -> String {
@@ -58,10 +34,6 @@ pub(super) fn count(value: f64) -> String {
         1e4.. => format!("{:.0} K", value / 1e3),
         _ => format!("{value:.0}"),
     }
-}
-
-fn times(ratio: &Ratio) -> String {
-    format!("{:.2} x {}", ratio.median, range(ratio.spread))
 }
 
 pub(super) fn range([least, most]: [f64; 2]) -> String {

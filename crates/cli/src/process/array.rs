@@ -38,7 +38,8 @@ impl ServedArray {
             Task::Create(args) => created::write(args, &members, &lanes, &task.what())?,
             Task::Assemble(args) => {
                 let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
-                let names = args.members.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+                let names =
+                    args.members.iter().map(MemberSpec::absolute).collect::<Result<Vec<_>, _>>()?;
                 open_all(&names, mode, &members, &task.what())?
             }
         };
@@ -173,11 +174,6 @@ pub(super) fn open_all(
     names.iter().map(|name| members.open(name, mode, what)).collect()
 }
 
-/// A member in the words of the command, with its path from the root.
-pub(super) fn absolute(member: &MemberSpec) -> Result<String, Failure> {
-    crate::verbs::absolute(std::slice::from_ref(member)).map(|mut names| names.remove(0))
-}
-
 /// With `--force` tries first without: what is accepted is named only where it had to be.
 fn assemble(
     task: &Task,
@@ -218,7 +214,7 @@ fn options(task: &Task) -> Result<Options, Failure> {
             run: args.run,
             force: args.force,
             uuid: args.uuid,
-            prefer: args.prefer.as_ref().map(absolute).transpose()?,
+            prefer: args.prefer.as_ref().map(MemberSpec::absolute).transpose()?,
             ..common
         },
     })

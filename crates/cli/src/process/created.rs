@@ -7,7 +7,7 @@ use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Level, Uuid};
 use mdspace_io::{Lanes, OpenMode};
 
-use super::array::{Devices, absolute, open_all};
+use super::array::{Devices, open_all};
 use super::members::OpenMembers;
 use crate::args::create::{Bitmap, CreateArgs, Policy, SizeOrMax};
 use crate::args::member::{MemberOrMissing, MemberSpec};
@@ -30,14 +30,14 @@ pub(super) fn write(
         .members
         .iter()
         .map(|place| match place {
-            MemberOrMissing::Member(member) => absolute(member).map(Some),
+            MemberOrMissing::Member(member) => member.absolute().map(Some),
             MemberOrMissing::Missing => Ok(None),
         })
         .collect::<Result<_, _>>()?;
     let given: Vec<String> = names.iter().flatten().cloned().collect();
     let opened = open_all(&given, OpenMode::RUN, members, what)?;
     let named = |members: &[MemberSpec]| {
-        members.iter().map(absolute).collect::<Result<Vec<String>, Failure>>()
+        members.iter().map(MemberSpec::absolute).collect::<Result<Vec<String>, Failure>>()
     };
     let (write_mostly, failfast) = (named(&args.write_mostly)?, named(&args.failfast)?);
     let mut devices = opened.iter().map(|(id, info)| NewDevice {

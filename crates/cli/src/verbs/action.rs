@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use super::members::as_absolute;
 use super::{Outcome, wait};
-use crate::args::{Action, ActionArgs};
+use crate::args::{Action, ActionArgs, MemberSpec};
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
@@ -18,7 +17,7 @@ use crate::run_dir::RunDir;
 /// something was left undone, 3 when nobody can tell who lies.
 pub(crate) fn run(args: &ActionArgs) -> Outcome {
     let mut client = Client::connect(&RunDir::open()?, &args.name)?;
-    let trust = args.trust.as_ref().map(as_absolute).transpose()?;
+    let trust = args.trust.as_ref().map(MemberSpec::absolute).transpose()?;
     client.ask(&Request::Action {
         action: word(args.action),
         force_parity: args.force_parity,

@@ -25,11 +25,11 @@ pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
     let members: Vec<&Path> = members.collect();
     let remote = args.members.iter().filter_map(|place| match place {
         MemberOrMissing::Member(member @ (MemberSpec::Nbd(_) | MemberSpec::Multipath(_))) => {
-            Some(super::absolute(std::slice::from_ref(member)))
+            Some(member.absolute())
         }
         _ => None,
     });
-    let remote: Vec<String> = remote.collect::<Result<Vec<_>, _>>()?.concat();
+    let remote: Vec<String> = remote.collect::<Result<_, _>>()?;
     let what = format!("cannot create {}", args.name);
     member_probe::check(&members, &RunDir::open()?, args.run, &what)?;
     member_probe::check_remote(remote.iter().map(String::as_str), args.run, &what)?;

@@ -36,7 +36,7 @@ fn look_at(
 ) -> Result<(), Failure> {
     match member {
         MemberSpec::Nbd(_) | MemberSpec::Multipath(_) => {
-            let name = as_absolute(member)?;
+            let name = member.absolute()?;
             if !array.members.iter().any(|known| known.member == name) {
                 member_probe::check_remote(std::iter::once(&*name), run, what)?;
             }
@@ -61,8 +61,8 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Outcome {
         let what = format!("cannot replace {} in {}", args.member, args.name);
         look_at(with, &array, &run_dir, args.run, &what)?;
     }
-    let with = args.with.as_ref().map(as_absolute).transpose()?;
-    ask(&args.name, &Request::Replace { member: as_absolute(&args.member)?, with })
+    let with = args.with.as_ref().map(MemberSpec::absolute).transpose()?;
+    ask(&args.name, &Request::Replace { member: args.member.absolute()?, with })
 }
 
 fn is_same_place(member: &str, path: &Path) -> bool {
@@ -81,7 +81,7 @@ pub(crate) fn re_add(args: &MembersArgs) -> Outcome {
 pub(crate) fn remove(args: &RemoveArgs) -> Outcome {
     let members = args.members.iter().map(|word| match word.as_str() {
         "failed" => Ok(word.clone()),
-        path => path.parse().map_err(not_a_member(path)).and_then(|member| as_absolute(&member)),
+        path => MemberSpec::absolute_of(path),
     });
     ask(&args.name, &Request::Remove { members: members.collect::<Result<_, _>>()? })
 }
@@ -93,26 +93,6 @@ pub(crate) fn fail(args: &FailArgs) -> Outcome {
 }
 
 /// Members in the words that the serving process knows them by.
-pub(crate) fn absolute(members: &[MemberSpec]) -> Result<Vec<String>, Failure> {
-    members.iter().map(as_absolute).collect()
-}
-
-/// A path from the root, links kept (`/dev/disk/by-id/...` says more than `/dev/sdb`): the member
-/// may be gone, and the process has another working directory.
-pub(crate) fn as_absolute(member: &MemberSpec) -> Result<String, Failure> {
-    match member {
-        MemberSpec::Path(path) => std::path::absolute(path)
-            .map(|path| path.display().to_string())
-            .map_err(|error| not_a_member(&path.display().to_string())(error)),
-        MemberSpec::Multipath(file) => std::path::absolute(file)
-            .map(|file| format!("multipath:{}", file.display()))
-            .map_err(|error| not_a_member(&file.display().to_string())(error)),
-        other => Ok(other.to_string()),
-    }
-}
-
-pub(super) fn not_a_member<E: ToString>(word: &str) -> impl FnOnce(E) -> Failure {
-    move |error| {
-        Failure::new(format!("{word:?} is no member"), error, "give a file or a block device")
-    }
+fn absolute(members: &[MemberSpec]) -> Result<Vec<String>, Failure> {
+    members.iter().map(MemberSpec::absolute).collect()
 }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::members::{as_absolute, not_a_member};
 use super::{Outcome, ask, save};
-use crate::args::{GetArgs, SetArgs};
+use crate::args::{GetArgs, MemberSpec, SetArgs};
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
 use crate::output;
@@ -29,7 +28,7 @@ pub(crate) fn get(args: &GetArgs) -> Outcome {
 pub(crate) fn set(args: &SetArgs) -> Outcome {
     let (key, mut value) = args.setting.clone();
     if key == "want_replacement" {
-        value = as_absolute(&value.parse().map_err(not_a_member(&value))?)?;
+        value = MemberSpec::absolute_of(&value)?;
     }
     let done = ask(&args.name, &Request::Set { key, value })?;
     if args.save { save::write(&args.name, None) } else { Ok(done) }

@@ -6,8 +6,8 @@ use crate::bench::limits;
 use crate::bench::sync::{Speed, Task};
 use crate::failure::Failure;
 
-use super::Alone;
 use super::md::Md;
+use super::{Alone, RAID5, RAID6};
 
 /// Members in memory, and modelled drives of 3500 MB/s each way.
 const MEMORY: &str = "--member=ram:256M";
@@ -25,9 +25,6 @@ struct Case {
     members: f64,
     keys: &'static str,
 }
-
-pub(super) const RAID6: &str = "--level=6 --raid-devices=6 --chunk=512K";
-pub(super) const RAID5: &str = "--level=5 --raid-devices=6 --chunk=512K";
 
 const fn case(name: &'static str, task: Task, array: &'static str, member: &'static str) -> Case {
     let members = if matches!(task, Task::Check) { 6.0 } else { 1.0 };

@@ -8,7 +8,7 @@ use crate::bench::sync::Task;
 use crate::bench::workload::parse;
 use crate::failure::Failure;
 
-use super::alone::{RAID5, RAID6};
+use super::{RAID5, RAID6};
 
 /// What md gave, or why there is nothing of it.
 pub(super) struct Md(Result<Printed, Failure>);
