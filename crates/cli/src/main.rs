@@ -10,6 +10,7 @@ mod config;
 mod control;
 mod demo;
 mod doctor;
+mod erasure;
 mod events;
 mod examine;
 mod explain;

@@ -30,8 +30,6 @@ mod unit;
 mod wait;
 mod zero_superblock;
 
-pub(crate) use zero_superblock::erase as erase_superblocks;
-
 /// Exit code of a verb that did its work and says so by it.
 type Outcome = Result<ExitCode, Failure>;
 

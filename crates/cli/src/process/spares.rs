@@ -17,10 +17,10 @@ use super::ServingProcess;
 use crate::args::ArrayName;
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
+use crate::erasure::erase_superblocks;
 use crate::events::Happened;
 use crate::failure::Failure;
 use crate::run_dir::RunDir;
-use crate::verbs::erase_superblocks;
 
 /// Between two rounds through the group.
 const ASK_EVERY: Duration = Duration::from_secs(5);

@@ -1,16 +1,13 @@
 //! `mdspace zero-superblock`.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mdspace_format::superblock::AREA_BYTES;
 use mdspace_io::OpenMode;
 
 use super::Outcome;
 use crate::args::ZeroSuperblockArgs;
+use crate::erasure::erase_superblocks;
 use crate::failure::Failure;
 use crate::member_probe;
 use crate::output;
@@ -23,7 +20,7 @@ pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
     member_probe::check(&members, &RunDir::open()?, args.run, what)?;
     for member in members {
         let _held = member_probe::hold(member, OpenMode::RUN, what)?;
-        let erased = erase(member).map_err(|error| {
+        let erased = erase_superblocks(member).map_err(|error| {
             let why = format!("{}: {error}", member.display());
             Failure::new(what, why, "check the rights and the device, then try again")
         })?;
@@ -34,15 +31,4 @@ pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
         output::print_line(&format!("{}: {erased} superblock(s) erased", member.display()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The number of superblocks erased, durably.
-pub(crate) fn erase(member: &Path) -> io::Result<usize> {
-    let file = File::options().read(true).write(true).open(member)?;
-    let found = member_probe::superblocks(&file)?;
-    for superblock in &found {
-        file.write_all_at(&[0; AREA_BYTES], superblock.sector * 512)?;
-    }
-    file.sync_data()?;
-    Ok(found.len())
 }
