@@ -15,10 +15,11 @@ const SLOW_NS: u64 = 10_000;
 /// Requests timed in a row that must be slow before.
 const SURE: u32 = 16;
 
-/// The times of requests, by their tags.
+/// The times of requests, by their tags: of one in so many, or where they are slow of all.
 #[derive(Default)]
 pub(super) struct Latencies {
-    depth: u64,
+    /// In ns, where a request is slow; none where that is all the same.
+    slow_ns: Option<u64>,
     /// All are slow.
     times_all: Cell<bool>,
     /// How many in a row were.
@@ -28,9 +29,9 @@ pub(super) struct Latencies {
 }
 
 impl Latencies {
-    /// Of a load with so many requests under way.
-    pub(super) fn new(depth: usize) -> Self {
-        Self { depth: depth as u64, ..Self::default() }
+    /// Of a load with so many requests under way; all are timed where they are slow.
+    pub(super) fn at_depth(depth: usize) -> Self {
+        Self { slow_ns: Some(SLOW_NS * depth as u64), ..Self::default() }
     }
 
     #[inline]
@@ -59,7 +60,8 @@ impl Latencies {
         let (_, began) = under_way.swap_remove(at);
         let took_ns = clock().since(began).as_nanos() as u64;
         self.took_ns.borrow_mut().push(took_ns);
-        let slow = if took_ns > SLOW_NS * self.depth { self.slow.get() + 1 } else { 0 };
+        let is_slow = self.slow_ns.is_some_and(|slow_ns| took_ns > slow_ns);
+        let slow = if is_slow { self.slow.get() + 1 } else { 0 };
         self.slow.set(slow);
         if slow >= SURE {
             self.times_all.set(true);

@@ -116,6 +116,11 @@ impl Meter {
     pub(super) fn new(lane: &Rc<Lane>, io: &LaneIo, load: Load, sectors: u64) -> Self {
         let block_sectors = (load.block_bytes / 512) as u64;
         let sectors = load.area_bytes.map_or(sectors, |bytes| sectors.min(bytes / 512));
+        let latencies = match load.until {
+            Until::Elapsed(_) => Latencies::at_depth(load.depth),
+            // Its instructions are counted, and each look at the clock would be among them.
+            Until::Requests(_) => Latencies::default(),
+        };
         let addresses = Addresses::new(load.pattern, block_sectors, sectors, load.lane, load.lanes);
         Self {
             lane: lane.clone(),
@@ -128,7 +133,7 @@ impl Meter {
             submitted: Cell::new(0),
             ended: Cell::new(0),
             errors: Cell::new(0),
-            latencies: Latencies::new(load.depth),
+            latencies,
         }
     }
 

@@ -202,8 +202,11 @@ impl ArrayLane {
                     false => return Err(Stopped::Unplanned),
                 }
             };
-            let read = self.read_for_write(&work, &mut state, plan, &mut blocks, &mut unread);
-            let complete = read.await;
+            let complete = if self.reads_alone(&work) {
+                self.read_alone(&work, &mut state, plan, &mut blocks, &mut unread).await
+            } else {
+                self.read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unread).await
+            };
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
             if complete && self.still_holds(&view.epoch, &work, &state, &unread) {

@@ -4,7 +4,10 @@ use super::*;
 
 /// Times of requests that follow each other, each as long as `took` says.
 fn timed(count: u64, took: impl Fn(u64) -> Duration) -> Vec<u64> {
-    let latencies = Latencies::new(1);
+    times(&Latencies::at_depth(1), count, took)
+}
+
+fn times(latencies: &Latencies, count: u64, took: impl Fn(u64) -> Duration) -> Vec<u64> {
     for tag in 0..count {
         latencies.begin(tag, || Time::ZERO);
         latencies.end(tag, || Time::ZERO + took(tag));
@@ -27,5 +30,11 @@ fn of_slow_requests_all_are_timed_as_soon_as_that_is_sure() {
 #[test]
 fn a_slow_request_now_and_then_makes_none_of_them_slow() {
     let took = timed(1700, |tag| Duration::from_micros(if tag == 340 { 5000 } else { 1 }));
+    assert_eq!(took.len(), 100);
+}
+
+#[test]
+fn of_requests_that_are_counted_some_are_timed_however_slow() {
+    let took = times(&Latencies::default(), 1700, |_| Duration::from_micros(20));
     assert_eq!(took.len(), 100);
 }

@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ use smallvec::SmallVec;
 
 use crate::backend::{IoDone, MemberId, ReadInto};
 use crate::lane::Io;
-use crate::time::Time;
 
 use super::super::array_lane::ArrayLane;
 use super::super::blocks::Blocks;
@@ -38,7 +37,7 @@ const BYTES_MAX: usize = 64 << 10;
 /// A member with more of this lane's I/Os than this is busy: the late one of the round before may be there.
 const IDLE_IOS: usize = 1;
 
-/// One lone round in so many is timed; a power of two.
+/// Of lone rounds with quick reads one in so many is timed.
 const TIMED: u32 = 16;
 
 /// Weight of a new measurement: one part in so many.
@@ -53,11 +52,11 @@ pub(in super::super) struct LoneReads {
 }
 
 impl LoneReads {
-    /// When a round begins to read, if that is to be noted.
-    fn begin(&self, clock: impl FnOnce() -> Time) -> Option<Time> {
+    /// Counts a round. Whether it is to be timed.
+    fn counts_and_times(&self) -> bool {
         let round = self.rounds.get();
         self.rounds.set(round.wrapping_add(1));
-        round.is_multiple_of(TIMED).then(clock)
+        round.is_multiple_of(TIMED)
     }
 
     fn note(&self, took: Duration) {
@@ -74,24 +73,15 @@ impl LoneReads {
 type UnderWay<'a> = SmallVec<[(Place, MemberId, Io<'a>); 8]>;
 
 impl ArrayLane {
-    /// What a plan reads. As [`read_spans`](Self::read_spans), but that a round which is the only one of this
-    /// lane may come to another plan by what came first.
-    pub(super) async fn read_for_write(
-        &self,
-        work: &Work<'_>,
-        state: &mut RowState,
-        plan: &mut RoundPlan,
-        blocks: &mut Blocks,
-        unread: &mut Unread,
-    ) -> bool {
-        if self.gather.is_alone(work.row.index()) {
-            return self.read_alone(work, state, plan, blocks, unread).await;
-        }
-        self.read_spans(&work.row, state, &work.cover.columns, &plan.reads, blocks, unread).await
+    /// Whether a round is the only one of this lane, and its reads are to be hedged or timed.
+    #[inline]
+    pub(super) fn reads_alone(&self, work: &Work<'_>) -> bool {
+        let reads = &self.gather.lone_reads;
+        self.gather.is_alone(work.row.index()) && (reads.counts_and_times() || reads.are_slow())
     }
 
-    /// What a plan reads, for a round that is the only one of this lane: hedged where that is worth it. False
-    /// when a read failed and what came does not suffice.
+    /// As [`read_spans`](Self::read_spans), for a round that is the only one of this lane: where it is worth
+    /// it, what comes first may make for another plan. False when a read failed and what came does not suffice.
     pub(super) fn read_alone<'a>(
         &'a self,
         work: &'a Work<'_>,
@@ -102,19 +92,37 @@ impl ArrayLane {
     ) -> Pin<Box<dyn Future<Output = bool> + 'a>> {
         // Boxed, for it is rare, and the task of a round is moved.
         Box::pin(async move {
-            let began = self.gather.lone_reads.begin(|| self.lane.backend().now());
-            let complete = match self.hedged_places(work, state, plan, blocks, unread) {
-                Some(places) => self.read_hedged(work, state, plan, &places, blocks, unread).await,
-                None => {
-                    let columns = &work.cover.columns;
-                    self.read_spans(&work.row, state, columns, &plan.reads, blocks, unread).await
-                }
-            };
-            if let Some(began) = began {
-                self.gather.lone_reads.note(self.lane.backend().now().since(began));
-            }
+            let began = self.lane.backend().now();
+            let mut waited = false;
+            let mut read = pin!(self.read_best(work, state, plan, blocks, unread));
+            let complete = poll_fn(|context| {
+                let polled = read.as_mut().poll(context);
+                waited |= polled.is_pending();
+                polled
+            });
+            let complete = complete.await;
+            // What members answer at once is not slow, however long this CPU takes to copy it.
+            let took = waited.then(|| self.lane.backend().now().since(began));
+            self.gather.lone_reads.note(took.unwrap_or_default());
             complete
         })
+    }
+
+    async fn read_best(
+        &self,
+        work: &Work<'_>,
+        state: &mut RowState,
+        plan: &mut RoundPlan,
+        blocks: &mut Blocks,
+        unread: &mut Unread,
+    ) -> bool {
+        match self.hedged_places(work, state, plan, blocks, unread) {
+            Some(places) => self.read_hedged(work, state, plan, &places, blocks, unread).await,
+            None => {
+                let columns = &work.cover.columns;
+                self.read_spans(&work.row, state, columns, &plan.reads, blocks, unread).await
+            }
+        }
     }
 
     /// The places to read instead of those that the plan asks for, twice as many at most. None where that is
