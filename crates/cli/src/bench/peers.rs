@@ -3,27 +3,21 @@
 //! The guest's members are `brd` ramdisks, its load is fio's io_uring engine in batches (libaio for
 //! dm-multipath, which it serves better), straight to the block device. Each side is compared with its own raw member first.
 
+mod samples;
 mod script;
-
-use std::fmt::Write;
+mod text;
 
 use serde::Serialize;
 
-use crate::args::{BenchPeersArgs, BenchRunArgs};
+use crate::args::BenchPeersArgs;
 use crate::failure::Failure;
 use crate::output;
 
-use super::REPETITIONS;
-use super::bed::Bed;
-use super::figures::Ratio;
-use super::guest::{CAVEAT, Guest, MEMBER_MIB, Printed};
+use super::guest::{CAVEAT, Guest};
 use super::machine;
-use super::measure::Outcome;
-use super::paths_bed::PathsBed;
 use super::sync::Task;
-use super::table::{count, range};
-use super::workload::{Subject, parse};
 
+use samples::{LoadSamples, Row, SyncRow, SyncSamples};
 use script::script;
 
 /// An array and the loads on it, in the words of `bench run`.
@@ -98,151 +92,48 @@ struct Report {
     syncs: Vec<SyncRow>,
 }
 
-/// One load on both sides.
-#[derive(Debug, Serialize)]
-struct Row {
-    name: String,
-    command: String,
-    ours: Side,
-    md: Side,
-    /// Ours over md's, medians.
-    ours_over_md: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Side {
-    raw_iops: f64,
-    iops: f64,
-    /// The array over its raw member, repetition by repetition.
-    of_raw: Ratio,
-    /// Time of one request above that of one on the raw member.
-    above_raw_ns: f64,
-}
-
-/// Check or rebuild on both sides, in bytes of one member.
-#[derive(Debug, Serialize)]
-struct SyncRow {
-    name: &'static str,
-    ours_mib_s: Ratio,
-    md_mib_s: Ratio,
-    ours_over_md: f64,
-}
-
-/// Measures md in a guest, then ours, and prints both.
+/// Measures md in a guest, then ours, several times over, and prints both: a machine that is slower for a
+/// minute is slower for both.
 pub(crate) fn peers(args: &BenchPeersArgs) -> Result<(), Failure> {
-    let repetitions = if args.quick { 3 } else { 5 };
-    let seconds = if args.quick { 0.5 } else { 1.0 };
-    let theirs = Guest::find()?.run(&script(), repetitions, seconds)?;
-    let runtime = if args.quick { 0.5 } else { 2.0 };
-    let mut rows = Vec::new();
-    for shape in &SHAPES {
-        for load in shape.loads {
-            let words =
-                format!("{} {} {} --member=ram:{MEMBER_MIB}M", shape.array, load.words, load.lost);
-            let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-            let name = format!("{}, {}", shape.name, load.name);
-            rows.push(row(name, &words, &theirs, runtime)?);
-        }
-    }
-    let mut absent = Vec::new();
-    for selector in SELECTORS {
-        let name = multipath_name(selector);
-        if let Some(why) = theirs.why_not(&name) {
-            absent.push((name, why.to_owned()));
-            continue;
-        }
-        let words = format!("--multipath={selector} {RANDOM_READ} --member=ram:{MEMBER_MIB}M");
-        rows.push(row(name, &words, &theirs, runtime)?);
-    }
-    let mut syncs = Vec::new();
-    for task in Task::ALL {
-        let name = task.word();
-        let words = format!("--level=6 --raid-devices=6 --chunk=512K --member=ram:{MEMBER_MIB}M");
-        let ours_mib_s = task.measure(&words, REPETITIONS)?.mib_s;
-        let md_mib_s = Ratio::of(theirs.sync(name)?);
-        let ours_over_md = ours_mib_s.median / md_mib_s.median;
-        syncs.push(SyncRow { name, ours_mib_s, md_mib_s, ours_over_md });
+    let (passes, seconds) = if args.quick { (3, 0.5) } else { (5, 1.0) };
+    let guest = Guest::find()?;
+    let (mut loads, mut absent) = (loads(), Vec::new());
+    let mut syncs = Task::ALL.map(SyncSamples::new);
+    for _ in 0..passes {
+        let theirs = guest.run(&script(), 1, seconds)?;
+        absent.extend(loads.extract_if(.., |load| theirs.why_not(&load.name).is_some()).map(
+            |load| {
+                let why = theirs.why_not(&load.name).unwrap_or_default().to_owned();
+                (load.name, why)
+            },
+        ));
+        loads.iter_mut().try_for_each(|load| load.measure(&theirs, seconds))?;
+        syncs.iter_mut().try_for_each(|sync| sync.measure(&theirs))?;
     }
     let machine = machine::describe();
     let (peer, caveat) = ("Linux md and dm-multipath", CAVEAT);
-    let report = Report { schema: 1, machine, peer, caveat, loads: rows, absent, syncs };
+    let loads = loads.into_iter().map(LoadSamples::row).collect();
+    let syncs = syncs.map(SyncSamples::row).into();
+    let report = Report { schema: 2, machine, peer, caveat, loads, absent, syncs };
     match args.json {
         true => output::print_json(&report),
-        false => output::print(&text(&report)),
+        false => output::print(&text::report(&report)),
     }
 }
 
-fn row(name: String, words: &str, theirs: &Printed, runtime: f64) -> Result<Row, Failure> {
-    let args = parse(words);
-    let ours = match args.multipath {
-        Some(_) => ours(&args, PathsBed::new(&args)?, runtime)?,
-        None => ours(&args, Bed::ready(&args)?, runtime)?,
+/// Every load of the table.
+fn loads() -> Vec<LoadSamples> {
+    let of_shape = |shape: &'static Shape| {
+        shape.loads.iter().map(move |load| {
+            let words = format!("{} {} {}", shape.array, load.words, load.lost);
+            LoadSamples::new(format!("{}, {}", shape.name, load.name), &words)
+        })
     };
-    let md = side(theirs.load(&name, "raw")?, theirs.load(&name, "md")?);
-    let ours_over_md = ours.iops / md.iops;
-    Ok(Row { name, command: format!("mdspace bench run {words}"), ours, md, ours_over_md })
-}
-
-fn ours(args: &BenchRunArgs, subject: impl Subject, runtime: f64) -> Result<Side, Failure> {
-    let found = subject.compare(args, runtime);
-    subject.stop()?;
-    let iops = |outcomes: &[Outcome]| outcomes.iter().map(Outcome::iops).collect();
-    Ok(side(iops(&found.raw), iops(&found.array)))
-}
-
-/// Repetitions of IOPS, raw and through the array, in turns.
-fn side(raw: Vec<f64>, array: Vec<f64>) -> Side {
-    let pairs = |of: fn(f64, f64) -> f64| {
-        Ratio::of(raw.iter().zip(&array).map(|(raw, array)| of(*raw, *array)).collect())
+    let of_paths = |selector: &&str| {
+        let words = format!("--multipath={selector} {RANDOM_READ}");
+        LoadSamples::new(multipath_name(selector), &words)
     };
-    let of_raw = pairs(|raw, array| array / raw);
-    let above_raw_ns = pairs(|raw, array| 1e9 / array - 1e9 / raw).median;
-    Side { raw_iops: Ratio::of(raw).median, iops: Ratio::of(array).median, of_raw, above_raw_ns }
-}
-
-fn text(report: &Report) -> String {
-    let mut text = format!("{}\nLinux md beside it: {CAVEAT}.\n\n", report.machine);
-    let _ = writeln!(
-        text,
-        "{:40} {:>9} {:>17} {:>9}   {:>9} {:>17} {:>9}   {:>9}",
-        "", "ours", "of raw", "above raw", "md (UML)", "of raw", "above raw", "ours/md *",
-    );
-    for Row { name, ours, md, ours_over_md, .. } in &report.loads {
-        let _ =
-            writeln!(text, "{name:40} {}   {}   {ours_over_md:>9.1}", columns(ours), columns(md));
-    }
-    for (name, why) in &report.absent {
-        let _ = writeln!(text, "{name:40} not measured: {why}");
-    }
-    let _ = writeln!(
-        text,
-        "\n{:40} {:>20}   {:>20}   {:>9}",
-        "MiB/s of one member", "ours", "md (UML)", "ours/md *"
-    );
-    for SyncRow { name, ours_mib_s, md_mib_s, ours_over_md } in &report.syncs {
-        let cell = |rate: &Ratio| {
-            format!("{:.0} {:.0}-{:.0}", rate.median, rate.spread[0], rate.spread[1])
-        };
-        let name = format!("RAID6 4+2, {name}");
-        let _ = writeln!(
-            text,
-            "{name:40} {:>20}   {:>20}   {ours_over_md:>9.1}",
-            cell(ours_mib_s),
-            cell(md_mib_s),
-        );
-    }
-    let _ = writeln!(text, "\n* {CAVEAT}.");
-    let _ = writeln!(
-        text,
-        "IOPS are medians; beside a ratio its spread. Above raw: of one request, in time."
-    );
-    text
-}
-
-fn columns(side: &Side) -> String {
-    let of_raw = format!("{:.2} {}", side.of_raw.median, range(side.of_raw.spread));
-    let above = format!("{:.0} ns", side.above_raw_ns);
-    format!("{:>9} {of_raw:>17} {above:>9}", count(side.iops))
+    SHAPES.iter().flat_map(of_shape).chain(SELECTORS.iter().map(of_paths)).collect()
 }
 
 #[cfg(test)]

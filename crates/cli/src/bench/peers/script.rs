@@ -22,11 +22,10 @@ fn shape_text(shape: &Shape) -> String {
         shape.loads.iter().partition(|load| load.lost.is_empty());
     text.extend(healthy.into_iter().map(load));
     if !degraded.is_empty() {
-        text += &"sync_speed check check\n".repeat(3);
+        text += "sync_speed check check\n";
         text += "lose /dev/ram1\n";
         text.extend(degraded.into_iter().map(load));
         text += "remove /dev/ram1; sync_speed rebuild back /dev/ram1\n";
-        text += "lose /dev/ram1; remove /dev/ram1; sync_speed rebuild back /dev/ram1\n";
     }
     text + "gone\n"
 }
