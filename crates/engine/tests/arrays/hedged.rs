@@ -328,3 +328,26 @@ fn too_many_busy_members_are_waited_for() {
     users.iter().for_each(|read| drives.world.end(read).unwrap());
     drives.verify();
 }
+
+/// More members are late than the level bears: the write waits for them, however long that takes.
+#[test]
+fn late_members_that_are_needed_are_waited_for() {
+    for (seed, shape) in (70..).zip([RAID4, RAID5]) {
+        let mut drives = Drives::new(shape, seed);
+        let data = drives.world.disks.data();
+        for disk in 0..drives.disks() {
+            drives.world.disks.disk(disk).hangs_in = Some(data.clone());
+        }
+        let (unit, bytes) = (drives.next_unit(), drives.world.random.bytes(4096));
+        drives.world.remember(unit, &bytes);
+        let from = Rc::new(bytes);
+        let write = drives.world.start(0, Request::Write { sector: unit, from, fua: false });
+        drives.world.sleep_ms(3000);
+        assert!(!write.has_ended(), "{}", drives.world);
+        for disk in 0..drives.disks() {
+            drives.world.disks.disk(disk).hangs_in = None;
+        }
+        drives.world.end(&write).unwrap();
+        drives.verify();
+    }
+}
