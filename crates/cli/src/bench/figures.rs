@@ -58,11 +58,16 @@ impl Ratio {
         ratios.sort_by(f64::total_cmp);
         Self { median: ratios[ratios.len() / 2], spread: [ratios[0], ratios[ratios.len() - 1]] }
     }
+
+    /// How neighbours in time compare.
+    pub(super) fn of_pairs<T>(one: &[T], other: &[T], of: fn(&T, &T) -> f64) -> Self {
+        Self::of(one.iter().zip(other).map(|(one, other)| of(one, other)).collect())
+    }
 }
 
 /// `one` over `other`, repetition by repetition: those were neighbours in time.
 pub(super) fn ratio(one: &[Outcome], other: &[Outcome]) -> Ratio {
-    Ratio::of(one.iter().zip(other).map(|(one, other)| one.iops() / other.iops()).collect())
+    Ratio::of_pairs(one, other, |one, other| one.iops() / other.iops())
 }
 
 #[cfg(test)]

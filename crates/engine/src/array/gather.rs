@@ -87,6 +87,7 @@ pub(super) struct Gather {
     attended: Cell<bool>,
     /// The stripes that this lane wrote to.
     pub(super) recent: RefCell<Recent>,
+    /// How long reads take here when a round is alone.
     pub(super) lone_reads: LoneReads,
 }
 
@@ -95,6 +96,13 @@ impl Gather {
     pub(super) fn is_alone(&self, row: u64) -> bool {
         let rows = self.rows.borrow();
         rows.len() == 1 && rows.get(&row).is_some_and(|writes| writes.under_way.len() == 1)
+    }
+
+    /// Takes note of a round of a row, which starts now.
+    fn note_start(&self, shape: &RowShape, writes: &mut RowWrites, round: &Round) {
+        let (columns, number) = (round.columns.clone(), self.started.get());
+        self.started.set(number + 1);
+        writes.under_way.push(UnderWay { columns, ends_row: shape.ends_row(round), number });
     }
 }
 
@@ -195,15 +203,6 @@ impl RowShape {
 impl RowWrites {
     fn is_idle(&self) -> bool {
         self.under_way.is_empty() && self.waiting.is_empty()
-    }
-}
-
-impl Gather {
-    /// Takes note of a round of a row, which starts now.
-    fn note_start(&self, shape: &RowShape, writes: &mut RowWrites, round: &Round) {
-        let (columns, number) = (round.columns.clone(), self.started.get());
-        self.started.set(number + 1);
-        writes.under_way.push(UnderWay { columns, ends_row: shape.ends_row(round), number });
     }
 }
 

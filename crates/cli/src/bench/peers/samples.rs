@@ -48,7 +48,7 @@ impl LoadSamples {
     }
 
     pub(super) fn row(self) -> Row {
-        let ours_over_md = pairs(&self.ours.array, &self.md.array, |ours, md| ours / md);
+        let ours_over_md = Ratio::of_pairs(&self.ours.array, &self.md.array, |ours, md| ours / md);
         let command = format!("mdspace bench run {}", self.words);
         Row { name: self.name, command, ours: self.ours.side(), md: self.md.side(), ours_over_md }
     }
@@ -71,9 +71,9 @@ impl Samples {
     }
 
     pub(super) fn side(self) -> Side {
-        let of_raw = pairs(&self.raw, &self.array, |raw, array| array / raw);
+        let of_raw = Ratio::of_pairs(&self.raw, &self.array, |raw, array| array / raw);
         let above_raw_ns =
-            pairs(&self.raw, &self.array, |raw, array| 1e9 / array - 1e9 / raw).median;
+            Ratio::of_pairs(&self.raw, &self.array, |raw, array| 1e9 / array - 1e9 / raw).median;
         Side {
             raw_iops: Ratio::of(self.raw).median,
             iops: Ratio::of(self.array).median,
@@ -83,16 +83,11 @@ impl Samples {
     }
 }
 
-/// How neighbours in time compare.
-fn pairs(one: &[f64], other: &[f64], of: fn(f64, f64) -> f64) -> Ratio {
-    Ratio::of(one.iter().zip(other).map(|(one, other)| of(*one, *other)).collect())
-}
-
 /// Speeds of a check or rebuild, pass by pass, in MiB/s of one member.
 pub(super) struct SyncSamples {
-    pub(super) task: Task,
-    pub(super) ours: Vec<f64>,
-    pub(super) md: Vec<f64>,
+    task: Task,
+    ours: Vec<f64>,
+    md: Vec<f64>,
 }
 
 impl SyncSamples {
@@ -108,7 +103,7 @@ impl SyncSamples {
     }
 
     pub(super) fn row(self) -> SyncRow {
-        let ours_over_md = pairs(&self.ours, &self.md, |ours, md| ours / md);
+        let ours_over_md = Ratio::of_pairs(&self.ours, &self.md, |ours, md| ours / md);
         let (ours_mib_s, md_mib_s) = (Ratio::of(self.ours), Ratio::of(self.md));
         SyncRow { name: self.task.word(), ours_mib_s, md_mib_s, ours_over_md }
     }
