@@ -159,7 +159,9 @@ impl Columns for Update<'_> {
             for change in self.changes {
                 let delta = load_or_zero::<V>(change.old, at).xor(load_or_zero(change.new, at));
                 p = p.xor(delta);
-                q = q.xor(delta.mul(gf::power_of_g(change.exponent)));
+                if self.q.is_some() {
+                    q = q.xor(delta.mul(gf::power_of_g(change.exponent)));
+                }
             }
             if let Some(out) = &self.p {
                 out.store(at, p.xor(out.load(at)));
