@@ -29,6 +29,10 @@ pub use desk::{Desk, End, GivenPiece, GivenRound, Node, Results};
 /// Fewer ready rounds than this are not worth a worker's waking, unless they are long.
 const WORTH_ROUNDS: usize = 4;
 
+/// Of what no worker has taken the lane takes one part in so many back at a time: the workers go on with
+/// the rest, and need not be woken again.
+const TAKEN_BACK: usize = 4;
+
 /// A round of so many bytes is worth it alone.
 const WORTH_BYTES: usize = 64 << 10;
 
@@ -198,12 +202,13 @@ impl ArrayLane {
         ready.drain(..count).collect()
     }
 
-    /// What was given and no worker has taken.
+    /// Some of what was given and no worker has taken.
     fn take_back(&self, batch: usize) -> Vec<Round> {
-        if self.desk().given_count() == 0 {
+        let given = self.desk().given_count();
+        if given == 0 {
             return Vec::new();
         }
-        let back = self.desk().take(batch);
+        let back = self.desk().take(batch.min(given.div_ceil(TAKEN_BACK)));
         let mine: Vec<_> = back.into_iter().map(|given| self.end_given(given.slot)).collect();
         // Whoever waits for ends may have none left to wait for.
         self.desk().nudge();
