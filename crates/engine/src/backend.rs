@@ -349,6 +349,13 @@ pub trait Backend {
         None
     }
 
+    /// Says that so many bytes of these members, from these sectors on, will probably be read next. A
+    /// backend may have the CPU fetch what lies in memory; of other members it means nothing. What was
+    /// said before is over.
+    fn prefetch(&self, reads: &[(MemberId, u64)], bytes: usize) {
+        let _ = (reads, bytes);
+    }
+
     /// Starts an I/O.
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted;
 

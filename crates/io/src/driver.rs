@@ -32,7 +32,8 @@ use mdspace_engine::time::Time;
 use crate::clock;
 use crate::errno::io_error;
 use crate::lanes::EventFd;
-use crate::member::MemberTable;
+use crate::member::{Device, MemberTable};
+use crate::prefetch::Ahead;
 use crate::queue::{Completion, IoChoice, Queue, Token};
 
 use device::Devices;
@@ -61,6 +62,7 @@ pub(crate) struct Driver {
     ops: RefCell<Ops>,
     devices: RefCell<Devices>,
     stock: Rc<Stock>,
+    ahead: Ahead,
     /// No I/O in flight has an earlier deadline. Later ones may be known only when it has come.
     deadline: Cell<Time>,
     /// I/Os of members that only pretend, by the time of their end.
@@ -97,6 +99,7 @@ impl Driver {
             ops: RefCell::default(),
             devices: RefCell::new(Devices::new(members)),
             stock: Stock::new(queue.clone()),
+            ahead: Ahead::default(),
             deadline: Cell::new(NEVER),
             pretended: RefCell::default(),
             lately: Cell::new(NEVER),
@@ -333,6 +336,17 @@ impl Backend for Driver {
             return paths.at_once(io);
         }
         ended
+    }
+
+    fn prefetch(&self, reads: &[(MemberId, u64)], bytes: usize) {
+        let mut devices = self.devices.borrow_mut();
+        let places = reads.iter().filter_map(|&(member, sector)| {
+            match &devices.find(member, &self.queue, &self.lane)?.member.device {
+                Device::Ram(ram) => Some(ram.address(sector as usize * 512)),
+                _ => None,
+            }
+        });
+        self.ahead.expect(places, bytes);
     }
 
     fn submit(&self, ticket: Ticket, mut io: MemberIo) -> Submitted {

@@ -18,6 +18,7 @@ mod lanes;
 mod member;
 pub mod nbd_wire;
 mod payload;
+mod prefetch;
 mod queue;
 mod running;
 mod workers;
@@ -30,6 +31,7 @@ pub use member::{
     is_remote, null_keys, null_presets,
 };
 pub use payload::Payload;
+pub use prefetch::Ahead;
 pub use queue::IoChoice;
 pub use running::{AssembleError, RunningArray};
 pub use workers::{SetError, WorkerCounts};

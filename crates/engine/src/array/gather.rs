@@ -353,14 +353,21 @@ impl ArrayLane {
     }
 
     /// Runs rounds until none is ready. One that must wait leaves the others to another task: where
-    /// members answer at once, one task runs them all.
+    /// members answer at once, one task runs them all, and each is told of while another runs.
     async fn run_rounds(self: Rc<Self>) {
+        let at_once = Cell::new(false);
         while let Some(round) = self.next_round() {
+            if at_once.replace(true)
+                && let Some(next) = self.gather.ready.borrow().front()
+            {
+                self.prefetch(next);
+            }
             let results = {
                 let mut run = pin!(self.run_round(&round));
                 poll_fn(|context| {
                     let polled = run.as_mut().poll(context);
                     if polled.is_pending() {
+                        at_once.set(false);
                         self.leave_ready();
                     }
                     polled

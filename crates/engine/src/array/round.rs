@@ -6,6 +6,7 @@
 //! read new data as old and leave parity stale.
 
 mod hedge;
+mod prefetch;
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -20,6 +20,7 @@ mod lost;
 mod members;
 mod neighbours;
 mod power;
+mod prefetched;
 mod refused;
 mod replacing;
 mod rough;

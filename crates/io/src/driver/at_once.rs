@@ -22,7 +22,10 @@ pub(super) fn answer(
         return Some(Err(error));
     }
     match &member.device {
-        Device::Ram(ram) => serve(ram, op, &driver.stock),
+        Device::Ram(ram) => {
+            serve(ram, op, &driver.stock);
+            driver.ahead.fetch_some();
+        }
         Device::Null(null) if null.is_immediate() => serve(null.kept(), op, &driver.stock),
         _ if matches!(op, IoOp::Flush) && !driver.flushes => {}
         Device::Null(_) | Device::File { .. } | Device::Nbd(_) | Device::Multipath(_) => {

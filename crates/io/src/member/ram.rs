@@ -53,6 +53,11 @@ impl Ram {
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
     }
 
+    /// Where a byte lies, to name it to the CPU.
+    pub(crate) fn address(&self, offset: usize) -> *const u8 {
+        self.at.as_ptr().wrapping_add(offset)
+    }
+
     /// Copies `len` bytes from `from` to `offset`.
     ///
     /// # Safety

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_parity::{Change, kernels};
 
-use super::memory::{MEMBERS, Members, Share, Stores};
+use super::memory::{MEMBERS, Members, Share, Stores, Targets};
 use crate::bench::load::Pattern;
 use crate::bench::machine;
 use crate::bench::measure::Outcome;
@@ -57,12 +57,16 @@ const fn small(name: &'static str, turn: fn(&mut Share<'_>)) -> Loop {
     Loop { name, block_bytes: SMALL, depth: 128, column_bytes: SMALL, columns: 1, turn }
 }
 
-pub(super) const LOOPS: [Loop; 14] = [
+pub(super) const LOOPS: [Loop; 16] = [
     small("raw 4 KiB random read", read_random),
     small("raw 4 KiB random write", write_random),
     small("RAID6 4+2 4 KiB random write", |share| {
-        let [data, p, q] = slots(share);
-        modify(share, data, Some(p), Some(q));
+        let slot = share.turn_of(MEMBERS);
+        modify(share, column_slots(slot).map(Some), &[]);
+    }),
+    small("RAID6 4+2 4 KiB random write, the next one fetched ahead", |share| {
+        let slot = share.turn_of(MEMBERS);
+        modify(share, column_slots(slot).map(Some), &column_slots(slot + 1));
     }),
     Loop {
         depth: 256,
@@ -84,6 +88,7 @@ pub(super) const LOOPS: [Loop; 14] = [
     small("RAID6 4+2 one lost block read", lost_block),
     small("RAID6 4+2 degraded 4 KiB random write", degraded_write),
     small("RAID5 3+1 4 KiB random write", modify_one_of_three),
+    small("RAID5 3+1 4 KiB random write, the next one fetched ahead", modify_one_of_three_ahead),
     small("RAID1, RAID10 4 KiB random write", |share| {
         let (slot, at) = (share.turn_of(MEMBERS), share.random());
         write_user(share, [slot, (slot + 1) % MEMBERS], at, Stores::Plain);
@@ -124,7 +129,7 @@ impl Loop {
     ) -> Option<Self> {
         let (columns, turn): (_, fn(&mut Share<'_>)) = match (members, random) {
             (3, true) => (1, modify_one_of_two),
-            (4, true) => (1, modify_one_of_three),
+            (4, true) => (1, modify_one_of_three_ahead),
             (3, false) => (2, raid5_row::<2>),
             (4, false) => (3, raid5_row::<3>),
             _ => return None,
@@ -175,10 +180,9 @@ impl Loop {
     }
 }
 
-/// Three members in turn: data, P and Q.
-fn slots(share: &mut Share<'_>) -> [usize; 3] {
-    let slot = share.turn_of(MEMBERS);
-    [slot, (slot + 1) % MEMBERS, (slot + 2) % MEMBERS]
+/// The members of a column: data, P and Q.
+fn column_slots(slot: usize) -> [usize; 3] {
+    [0, 1, 2].map(|place| (slot + place) % MEMBERS)
 }
 
 fn write_user<const N: usize>(
@@ -187,39 +191,47 @@ fn write_user<const N: usize>(
     at: usize,
     stores: Stores,
 ) {
-    let bytes = share.column_bytes;
-    let parts = share.write_parts::<1>();
+    let mut parts = share.write_parts::<1>();
     for member in members {
-        stores.copy(parts.users[0], &mut parts.members[member][at..][..bytes]);
+        parts.members.write(member, at, parts.users[0], stores);
     }
 }
 
-/// A read-modify-write: the old block and the parity in, the change into the parity, all out.
-fn modify(share: &mut Share<'_>, data: usize, p: Option<usize>, q: Option<usize>) {
-    let (at, bytes) = (share.random(), share.column_bytes);
-    let members = [Some(data), p, q];
+/// A read-modify-write: the old block and the parity in, the change into the parity, all out. The
+/// members are those of data, P and Q, and those whose blocks are fetched for the `next` one meanwhile.
+fn modify(share: &mut Share<'_>, members: [Option<usize>; 3], next: &[usize]) {
+    let at = share.random();
+    share.expect_next(next);
     for (block, member) in members.iter().enumerate() {
         member.inspect(|&member| share.read(member, at, block));
     }
-    let parts = share.write_parts::<1>();
-    let [old, p_block, q_block, ..] = parts.blocks else { unreachable!("there are more blocks") };
+    let mut parts = share.write_parts::<1>();
+    let [old, p, q, ..] = parts.blocks else { unreachable!("there are more blocks") };
     let change = Change { exponent: 2, old, new: parts.users[0] };
-    kernels().update(&[change], p.map(|_| &mut p_block[..]), q.map(|_| &mut q_block[..]));
-    let new = [parts.users[0], p_block, q_block];
-    for (member, new) in members.iter().zip(new) {
-        member.inspect(|&member| parts.members[member][at..][..bytes].copy_from_slice(new));
-    }
+    let [_, has_p, has_q] = members.map(|member| member.is_some());
+    kernels().update(&[change], has_p.then_some(&mut p[..]), has_q.then_some(&mut q[..]));
+    let new = members.into_iter().zip([parts.users[0], p, q]);
+    let new = new.filter_map(|(member, block)| Some((member?, block)));
+    scatter(new, &mut parts.members, at, Stores::Plain);
 }
 
 /// One block of three and their parity.
 fn modify_one_of_three(share: &mut Share<'_>) {
     let slot = share.turn_of(4);
-    modify(share, slot, Some((slot + 1) % 4), None);
+    modify(share, [Some(slot), Some((slot + 1) % 4), None], &[]);
+}
+
+/// As [`modify_one_of_three`], with the next one's blocks fetched meanwhile.
+fn modify_one_of_three_ahead(share: &mut Share<'_>) {
+    let slot = share.turn_of(4);
+    let parity = (slot + 1) % 4;
+    modify(share, [Some(slot), Some(parity), None], &[parity, (parity + 1) % 4]);
 }
 
 /// One block of two: the other one in, parity computed, both out.
 fn modify_one_of_two(share: &mut Share<'_>) {
     let (slot, at) = (share.turn_of(3), share.random());
+    share.expect_next(&[(slot + 2) % 3]);
     share.read((slot + 1) % 3, at, 0);
     let mut parts = share.write_parts::<1>();
     let [other, p, ..] = parts.blocks else { unreachable!("there are more blocks") };
@@ -261,14 +273,14 @@ fn full_row(share: &mut Share<'_>, stores: Stores) {
     scatter([(0, a), (1, b), (2, c), (3, d), (4, p), (5, q)], &mut parts.members, at, stores);
 }
 
-fn scatter<const N: usize>(
-    blocks: [(usize, &[u8]); N],
-    members: &mut [&mut [u8]; MEMBERS],
+fn scatter<'a>(
+    blocks: impl IntoIterator<Item = (usize, &'a [u8])>,
+    members: &mut Targets<'_>,
     at: usize,
     stores: Stores,
 ) {
     for (member, block) in blocks {
-        stores.copy(block, &mut members[member][at..][..block.len()]);
+        members.write(member, at, block, stores);
     }
 }
 
@@ -296,9 +308,9 @@ fn lost_block(share: &mut Share<'_>) {
 fn degraded_write(share: &mut Share<'_>) {
     match share.turn_of(MEMBERS) {
         0 => lost_block_write(share),
-        1 => modify(share, 0, Some(1), None),
-        2 => modify(share, 0, None, Some(2)),
-        slot => modify(share, slot, Some((slot + 1) % MEMBERS), Some((slot + 2) % MEMBERS)),
+        1 => modify(share, [Some(0), Some(1), None], &[]),
+        2 => modify(share, [Some(0), None, Some(2)], &[]),
+        slot => modify(share, column_slots(slot).map(Some), &[]),
     }
 }
 
@@ -309,7 +321,7 @@ fn lost_block_write(share: &mut Share<'_>) {
     let mut parts = share.write_parts::<1>();
     let [_, b, c, d, p, q, ..] = parts.blocks else { unreachable!("there are more blocks") };
     kernels().pq(&[parts.users[0], b, c, d], p, q);
-    scatter([(4, p), (5, q)], &mut parts.members, at, Stores::Plain);
+    scatter([(4, &p[..]), (5, &q[..])], &mut parts.members, at, Stores::Plain);
 }
 
 /// Six blocks in, parity computed and compared.

@@ -3,6 +3,7 @@
 use std::io;
 
 use mdspace_engine::memory::Buffer;
+use mdspace_io::Ahead;
 use memmap2::{Advice, MmapMut};
 
 pub(super) const MEMBERS: usize = 6;
@@ -61,6 +62,9 @@ pub(super) struct Share<'a> {
     /// Counts turns, so that each member has its share of every role.
     turn: usize,
     state: u64,
+    /// The random column after this one.
+    next: usize,
+    ahead: Ahead,
 }
 
 impl<'a> Share<'a> {
@@ -74,11 +78,34 @@ impl<'a> Share<'a> {
         users.iter_mut().zip(0_u32..).for_each(|(byte, at)| *byte = (at ^ at >> 8) as u8 | 1);
         let state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * thread + 1);
         let blocks = std::array::from_fn(|_| Buffer::zeroed(column_bytes));
-        Self { members, blocks, column_bytes, users, user_at: 0, cursor: 0, turn: 0, state }
+        Self {
+            members,
+            blocks,
+            column_bytes,
+            users,
+            user_at: 0,
+            cursor: 0,
+            turn: 0,
+            state,
+            next: 0,
+            ahead: Ahead::default(),
+        }
     }
 
-    /// A random column.
+    /// A random column. The one after it is known from then on.
     pub(super) fn random(&mut self) -> usize {
+        let next = self.draw();
+        std::mem::replace(&mut self.next, next)
+    }
+
+    /// The next random column of these members will be read: the CPU fetches it beside the copies until
+    /// then.
+    pub(super) fn expect_next(&self, members: &[usize]) {
+        let at = |&member: &usize| self.members[member][self.next..].as_ptr();
+        self.ahead.expect(members.iter().map(at), self.column_bytes);
+    }
+
+    fn draw(&mut self) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
@@ -111,6 +138,7 @@ impl<'a> Share<'a> {
     /// Member to block.
     pub(super) fn read(&mut self, member: usize, at: usize, block: usize) {
         self.blocks[block].copy_from_slice(&self.members[member][at..][..self.column_bytes]);
+        self.ahead.fetch_some();
     }
 
     /// Member to the next user.
@@ -126,7 +154,10 @@ impl<'a> Share<'a> {
         Parts {
             users: users.map(|at| &self.users[at..][..self.column_bytes]),
             blocks: &mut self.blocks,
-            members: self.members.each_mut().map(|member| &mut **member),
+            members: Targets {
+                members: self.members.each_mut().map(|member| &mut **member),
+                ahead: &self.ahead,
+            },
         }
     }
 
@@ -141,7 +172,21 @@ impl<'a> Share<'a> {
 pub(super) struct Parts<'s, const N: usize> {
     pub(super) users: [&'s [u8]; N],
     pub(super) blocks: &'s mut [Buffer],
-    pub(super) members: [&'s mut [u8]; MEMBERS],
+    pub(super) members: Targets<'s>,
+}
+
+/// Where writes go.
+pub(super) struct Targets<'s> {
+    members: [&'s mut [u8]; MEMBERS],
+    ahead: &'s Ahead,
+}
+
+impl Targets<'_> {
+    /// Block to member.
+    pub(super) fn write(&mut self, member: usize, at: usize, block: &[u8], stores: Stores) {
+        stores.copy(block, &mut self.members[member][at..][..block.len()]);
+        self.ahead.fetch_some();
+    }
 }
 
 /// How bytes reach a member.

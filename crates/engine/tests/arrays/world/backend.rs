@@ -194,6 +194,13 @@ fn taken(from: WriteFrom) -> (Vec<u8>, Option<Buffer>) {
 }
 
 impl Backend for RamBackend {
+    fn prefetch(&self, reads: &[(MemberId, u64)], bytes: usize) {
+        for (member, sector) in reads {
+            let mut disk = self.disks.disk(usize::from(member.index));
+            disk.prefetched.push(*sector..sector + (bytes / SECTOR) as u64);
+        }
+    }
+
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
         match self.answers {
             Answers::AtOnce if !self.hangs(&io) => Submitted::Done(self.run(io, false)),

@@ -32,6 +32,8 @@ pub(crate) struct Disk {
     /// How every flush ends.
     pub(crate) flush_error: Option<IoErrorKind>,
     pub(crate) reads: Vec<Range<u64>>,
+    /// Reads that it was told of before they came.
+    pub(crate) prefetched: Vec<Range<u64>>,
     /// Every write since it was last taken, in the order of their ends.
     pub(crate) writes: Vec<Range<u64>>,
     /// Sectors that were written and not flushed, as they were before.
@@ -147,6 +149,7 @@ impl Disks {
     pub(crate) fn reset_counts(&self) {
         for disk in self.0.borrow_mut().iter_mut() {
             disk.reads.clear();
+            disk.prefetched.clear();
             disk.writes.clear();
         }
     }

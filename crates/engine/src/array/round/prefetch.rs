@@ -1,0 +1,48 @@
+//! Says what the next round will read, while this one runs.
+//!
+//! A small write to members in memory spends half of its time on old blocks that no cache of the CPU has.
+//! The CPU fetches them beside other work, if it hears of them early enough.
+
+use smallvec::SmallVec;
+
+use crate::backend::MemberId;
+use crate::geometry::{Geometry, ParityGeometry};
+
+use super::super::array_lane::{ArrayLane, SECTOR_BYTES};
+use super::super::view::ArrayView;
+use super::Round;
+
+impl ArrayLane {
+    /// Tells the backend what the round that comes next will read.
+    pub(in super::super) fn prefetch(&self, round: &Round) {
+        if round.pieces.len() > 1 {
+            return;
+        }
+        let bytes = (round.columns.end - round.columns.start) as usize * SECTOR_BYTES;
+        self.with_view(|view| {
+            let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
+            self.lane.backend().prefetch(&likely_reads(view, map, round), bytes);
+        });
+    }
+}
+
+/// What will probably be planned for a round of one piece, and where it lies: the old block and parity, or
+/// the other data blocks where they are fewer, or the block is lost.
+fn likely_reads(
+    view: &ArrayView,
+    map: &ParityGeometry,
+    round: &Round,
+) -> SmallVec<[(MemberId, u64); 4]> {
+    let row = map.row(round.row);
+    let start = row.member_sector() + u64::from(round.columns.start);
+    let own = row.data(round.pieces[0].place as u16);
+    let old = [Some(own), Some(row.p()), row.q()].into_iter().flatten();
+    let others = (0..map.data_disks()).map(|place| row.data(place)).filter(|slot| *slot != own);
+    let read = |slot| view.member(slot).map(|member| (member.id, member.data_offset + start));
+    let fewer = view.whole && map.data_disks() < 2 + map.parity_disks();
+    if fewer || view.member(own).is_none() {
+        others.filter_map(read).collect()
+    } else {
+        old.filter_map(read).collect()
+    }
+}
