@@ -5,7 +5,7 @@
 //! its *desk*, as plain values; workers of its node take them, run them under ordinary claims, and lay
 //! the ends on the same desk, so that every reply leaves from home, and whatever waits for a round
 //! waits there. What no worker has taken by the time the lane has nothing else left, the lane takes
-//! back: a desk never holds a round that nobody will serve.
+//! back, a part at a time: a desk never holds a round that nobody will serve.
 
 mod desk;
 mod worker;
