@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::harness::{Images, MIB, Mdspace, Nbd, Tools, path_text, until};
 
@@ -83,9 +83,19 @@ impl Server {
         Self { child, place }
     }
 
-    fn signal(&self, signal: Signal) {
+    fn pid(&self) -> Pid {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        kill_process(pid.expect("a process number"), signal).expect("it is there");
+        pid.expect("a process number")
+    }
+
+    /// Returns when the last of its threads stands: until then any of them may answer.
+    fn halt(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("it is there");
+        waitid(WaitId::Pid(self.pid()), WaitIdOptions::STOPPED).expect("it stops");
+    }
+
+    fn go_on(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("it is there");
     }
 
     fn kill(&mut self) {
@@ -158,7 +168,7 @@ impl Device {
     /// done over the other path. Where on the device that one goes.
     fn stop_with_a_late_write(&self, user: &mut Nbd) -> u64 {
         user.write(0, &block(0, 1));
-        self.servers[0].signal(Signal::STOP);
+        self.servers[0].halt();
         user.write(0, &block(0, 2));
         user.write(BLOCK as u64, &block(1, 2));
         assert!(user.read(0, BLOCK as u32) == block(0, 2), "reads go on");
@@ -214,7 +224,7 @@ fn a_stopped_server_never_overwrites_what_is_newer(program: Program, tcp: bool) 
     let newer = thread::spawn(move || other.write(late, &block(7, 9)));
     user.write(16 * BLOCK as u64, &block(16, 3));
     assert!(user.read(late, BLOCK as u32) != block(7, 9), "{program:?}: the newer one waits");
-    device.servers[0].signal(Signal::CONT);
+    device.servers[0].go_on();
     newer.join().expect("the newer one is written");
     for _ in 0..50 {
         assert!(
@@ -247,7 +257,7 @@ fn a_restart_does_not_forget_what_may_appear(program: Program, tcp: bool) {
     let (mut user, mut other) = (device.mdspace.connect("top"), device.mdspace.connect("top"));
     let newer = thread::spawn(move || other.write(late, &block(7, 9)));
     user.write(16 * BLOCK as u64, &block(16, 3));
-    device.servers[0].signal(Signal::CONT);
+    device.servers[0].go_on();
     for _ in 0..50 {
         assert!(user.read(late, BLOCK as u32) != block(7, 9), "{program:?}: the newer one waits");
     }

@@ -158,7 +158,7 @@ fn a_write_that_a_stopped_path_does_late_never_overwrites_a_newer_one() {
     let mut top = paths.top("1 queue_if_no_path", IMPATIENT);
     top.write(0, &block(1)).expect("written");
     let stopped = paths.pid("p0");
-    paths.user.signal(Signal::STOP, stopped);
+    paths.user.halt(stopped);
     // Whichever of the two meets the stopped path is done over the other one.
     top.write(0, &block(2)).expect("written in spite of the stopped path");
     top.write(BLOCK as u64, &block(3)).expect("written");
@@ -352,7 +352,7 @@ fn without_a_fence_a_different_write_where_one_may_appear_fails_in_the_end_and_t
     paths.serve("top", &table, "--polling-interval=0.2 --no-path-retry=3 --write-deadline=1");
     top = Client::connect(&paths.user.path("top.sock"));
     let stopped = paths.pid("p0");
-    paths.user.signal(Signal::STOP, stopped);
+    paths.user.halt(stopped);
     top.write(0, &block(1)).expect("written");
     top.write(BLOCK as u64, &block(2)).expect("written");
     let unproved = paths.unproved();

@@ -57,7 +57,7 @@ fn a_member_that_owes_the_answer_to_a_write_does_not_come_back() {
     user.expect(0, &format!("create top {words} {front} {one} {other}"));
     let lose = || {
         user.expect(0, "set top write_deadline=0.5");
-        user.signal(Signal::STOP, pid_of(&user, "b"));
+        user.halt(pid_of(&user, "b"));
         assert_eq!(Client::connect(&socket).write(0, &[1; 4096]), Ok(()));
         assert_eq!(user.expect(0, "get top degraded").trim(), "1");
     };

@@ -125,7 +125,7 @@ fn a_giver_that_dies_keeps_its_data_and_the_taker_goes_on() {
     user.expect(0, "set one spare_group=shelf");
     user.expect(0, "set two spare_group=shelf");
     let pid = user.detail("two")["pid"].as_u64().expect("a process number") as u32;
-    user.signal(Signal::STOP, pid);
+    user.halt(pid);
     user.expect(0, "fail one a");
     // Orders are answered while it waits for the stopped one.
     user.expect(0, "events one");

@@ -126,6 +126,14 @@ impl User {
     pub(crate) fn signal(&self, signal: Signal, pid: u32) {
         kill_process(process(pid), signal).expect("it is still there");
     }
+
+    /// Returns when the last of its threads stands: until then any of them may answer.
+    pub(crate) fn halt(&self, pid: u32) {
+        self.signal(Signal::STOP, pid);
+        while !stands(pid) {
+            std::thread::yield_now();
+        }
+    }
 }
 
 impl Drop for User {
@@ -142,7 +150,22 @@ fn process(pid: u32) -> Pid {
 }
 
 fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
-    // The state follows the name in parentheses, which may hold any character.
-    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z')))
+    state(&proc(pid)).is_some_and(|state| state != 'Z')
+}
+
+/// Whether every thread has stopped; one that has ended meanwhile does not count.
+fn stands(pid: u32) -> bool {
+    let threads = fs::read_dir(proc(pid).join("task")).expect("it is still there").flatten();
+    threads.filter_map(|thread| state(&thread.path())).all(|state| state == 'T')
+}
+
+fn proc(pid: u32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
+/// The letter of proc(5): 'T' of one that is stopped, 'Z' of one that nobody has waited for.
+fn state(folder: &Path) -> Option<char> {
+    let stat = fs::read_to_string(folder.join("stat")).ok()?;
+    // It follows the name in parentheses, which may hold any character.
+    stat.rsplit_once(") ")?.1.chars().next()
 }
