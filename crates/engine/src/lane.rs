@@ -77,6 +77,8 @@ pub struct Lane {
     current: Cell<TaskSlot>,
     /// Tasks that wait for the next turn.
     next_turn: RefCell<Vec<TaskSlot>>,
+    /// Whether the last turn ran a task.
+    has_run: Cell<bool>,
 }
 
 impl Lane {
@@ -95,6 +97,7 @@ impl Lane {
             copied_bytes: Cell::default(),
             current: Cell::new(0),
             next_turn: RefCell::default(),
+            has_run: Cell::default(),
         })
     }
 
@@ -263,9 +266,10 @@ impl Lane {
         for task in self.next_turn.take() {
             self.tasks.borrow_mut().wake(task);
         }
-        for _ in 0..POLLS_PER_TURN {
+        for polls in 0..POLLS_PER_TURN {
             self.take_wakes();
             let Some((slot, mut task, waker)) = self.tasks.borrow_mut().next_ready() else {
+                self.has_run.set(polls > 0);
                 return match self.next_turn.borrow().is_empty() {
                     true => Turn::Idle(self.timers.borrow().next()),
                     false => Turn::Busy,
@@ -278,7 +282,13 @@ impl Lane {
             let ended_task = self.tasks.borrow_mut().put_back(slot, task, waker, ended);
             drop(ended_task);
         }
+        self.has_run.set(true);
         Turn::Busy
+    }
+
+    /// Whether the last turn ran a task.
+    pub fn has_run(&self) -> bool {
+        self.has_run.get()
     }
 
     fn take_wakes(&self) {

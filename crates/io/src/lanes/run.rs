@@ -1,6 +1,9 @@
 //! The life of a lane: take what has ended, let the tasks go on, submit, and sleep when there is
 //! nothing to do.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -24,6 +27,7 @@ pub(super) struct Runner {
     pub(super) io: LaneIo,
     pub(super) driver: Rc<Driver>,
     spin: Duration,
+    /// Since when no I/O has ended and no task has run.
     idle_since: Cell<Option<Time>>,
 }
 
@@ -39,10 +43,12 @@ impl Runner {
 
     /// One time around. Idle: nothing to do before an I/O ends, a wake, or this time.
     pub(super) fn turn(&self) -> Turn {
-        if self.driver.advance(&self.lane) > 0 {
+        let ended = self.driver.advance(&self.lane);
+        let turn = self.lane.turn();
+        if ended > 0 || self.lane.has_run() {
             self.idle_since.set(None);
         }
-        match self.lane.turn() {
+        match turn {
             Turn::Idle(_) if self.driver.has_unsubmitted() => Turn::Busy,
             turn => turn,
         }
