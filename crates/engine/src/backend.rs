@@ -349,11 +349,11 @@ pub trait Backend {
         None
     }
 
-    /// Says that so many bytes of these members, from these sectors on, will probably be read next. A
-    /// backend may have the CPU fetch what lies in memory; of other members it means nothing. What was
-    /// said before is over.
-    fn prefetch(&self, reads: &[(MemberId, u64)], bytes: usize) {
-        let _ = (reads, bytes);
+    /// Says that so many bytes of these members, from these sectors on, will probably be read or written
+    /// next. A backend may have the CPU fetch what lies in memory; of other members it means nothing. What
+    /// was said before is over.
+    fn prefetch(&self, blocks: &[(MemberId, u64)], bytes: usize) {
+        let _ = (blocks, bytes);
     }
 
     /// Starts an I/O.

@@ -338,9 +338,9 @@ impl Backend for Driver {
         ended
     }
 
-    fn prefetch(&self, reads: &[(MemberId, u64)], bytes: usize) {
+    fn prefetch(&self, blocks: &[(MemberId, u64)], bytes: usize) {
         let mut devices = self.devices.borrow_mut();
-        let places = reads.iter().filter_map(|&(member, sector)| {
+        let places = blocks.iter().filter_map(|&(member, sector)| {
             match &devices.find(member, &self.queue, &self.lane)?.member.device {
                 Device::Ram(ram) => Some(ram.address(sector as usize * 512)),
                 _ => None,

@@ -1,25 +1,29 @@
-//! What the CPU may fetch from memory before it is read.
+//! What the CPU may fetch from memory before it is read or written.
 
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-/// Bytes fetched at a time. Of each place two parts are: what is read in order behind them, the CPU fetches
-/// by itself. A round that reads blocks and writes them has twice as many I/Os as blocks, and with each of
-/// them the CPU fetches half a block for the next round.
+/// Bytes of a part. Of each place two are fetched: what is read in order behind them, the CPU fetches by
+/// itself. A round that reads blocks and writes them has twice as many I/Os as blocks: with each of them the
+/// CPU fetches a part for the next round.
 const PART_BYTES: usize = 2048;
 
-/// Memory that will probably be read soon, fetched part by part between other work: a CPU stands still for
+/// Memory that will probably be used soon, fetched part by part between other work: a CPU stands still for
 /// more hints than it can take at once.
 #[derive(Debug, Default)]
 pub struct Ahead {
     /// Addresses of the parts to fetch, the last one first.
     parts: RefCell<Vec<usize>>,
+    /// I/Os since the last word: as many are expected until the next one.
+    ios: Cell<usize>,
+    /// Parts fetched with each I/O.
+    each: Cell<usize>,
 }
 
 impl Ahead {
-    /// So many bytes of these places will be read next. What was said before is over.
+    /// So many bytes of these places will be used next. What was said before is over.
     pub fn expect(&self, places: impl IntoIterator<Item = *const u8>, bytes: usize) {
         let mut parts = self.parts.borrow_mut();
         parts.clear();
@@ -30,14 +34,14 @@ impl Ahead {
             }
         }
         parts.reverse();
+        self.each.set(if parts.len() > self.ios.replace(0) { 2 } else { 1 });
     }
 
-    /// Has the CPU fetch a part of it.
+    /// An I/O is done: has the CPU fetch some of it.
     #[inline]
     pub fn fetch_some(&self) {
-        if let Some(part) = self.next_part() {
-            fetch(part);
-        }
+        self.ios.set(self.ios.get() + 1);
+        (0..self.each.get()).map_while(|_| self.next_part()).for_each(fetch);
     }
 
     #[inline]

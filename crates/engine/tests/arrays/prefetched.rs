@@ -1,4 +1,4 @@
-//! What the next round reads is told while a round runs, where members answer at once.
+//! What the next round reads and writes is told while a round runs, where members answer at once.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -55,39 +55,41 @@ fn write_rows(world: &mut World, unit: u64) {
     });
 }
 
-/// What all disks were told of, and what was read.
-fn told_and_read(world: &World) -> (Vec<Place>, Vec<Place>) {
-    let (mut told, mut read) = (Vec::new(), Vec::new());
+/// What all disks were told of, and what was read or written, each place once.
+fn told_and_used(world: &World) -> (Vec<Place>, Vec<Place>) {
+    let (mut told, mut used) = (Vec::new(), Vec::new());
     for at in 0..world.disks.count() {
         let disk = world.disks.disk(at);
         told.extend(disk.prefetched.iter().map(|range| (at, range.clone())));
-        read.extend(disk.reads.iter().map(|range| (at, range.clone())));
+        used.extend(disk.reads.iter().chain(&disk.writes).map(|range| (at, range.clone())));
     }
-    (told, read)
+    used.sort_by_key(|(at, range)| (*at, range.start));
+    used.dedup();
+    (told, used)
 }
 
 #[test]
-fn all_reads_are_told_of_once_a_round_has_shown_that_members_answer_at_once() {
+fn all_blocks_are_told_of_once_a_round_has_shown_that_members_answer_at_once() {
     for (shape, seed) in [NARROW, RAID4, RAID5, RAID6, WIDE].into_iter().zip(1..) {
         let mut world = world(shape, Answers::AtOnce, None, seed);
         write_rows(&mut world, 1);
-        let (told, read) = told_and_read(&world);
-        let case = format!("{shape}, seed {seed}: {told:?} of {read:?}");
-        assert!(told.iter().all(|place| read.contains(place)), "{case}");
-        let of_a_round = read.len() as u64 / ROWS;
+        let (told, used) = told_and_used(&world);
+        let case = format!("{shape}, seed {seed}: {told:?} of {used:?}");
+        assert!(told.iter().all(|place| used.contains(place)), "{case}");
+        let of_a_round = used.len() as u64 / ROWS;
         assert_eq!(told.len() as u64, of_a_round * (ROWS - 2), "{case}");
     }
 }
 
 #[test]
-fn nothing_is_told_that_a_degraded_row_does_not_read() {
+fn nothing_is_told_that_a_degraded_row_does_not_use() {
     for (shape, seed) in [RAID4, RAID5, RAID6, WIDE].into_iter().zip(1..) {
         for lost in 0..usize::from(shape.disks) {
             let mut world = world(shape, Answers::AtOnce, Some(lost), seed);
             write_rows(&mut world, 1);
-            let (told, read) = told_and_read(&world);
-            let case = format!("{shape} without {lost}, seed {seed}: {told:?} of {read:?}");
-            assert!(!told.is_empty() && told.iter().all(|place| read.contains(place)), "{case}");
+            let (told, used) = told_and_used(&world);
+            let case = format!("{shape} without {lost}, seed {seed}: {told:?} of {used:?}");
+            assert!(!told.is_empty() && told.iter().all(|place| used.contains(place)), "{case}");
         }
     }
 }
@@ -96,6 +98,6 @@ fn nothing_is_told_that_a_degraded_row_does_not_read() {
 fn members_that_take_their_time_are_told_nothing() {
     let mut world = world(RAID6, Answers::Shuffled, None, 1);
     write_rows(&mut world, 1);
-    let (told, read) = told_and_read(&world);
-    assert!(told.is_empty() && !read.is_empty(), "{told:?} of {read:?}");
+    let (told, used) = told_and_used(&world);
+    assert!(told.is_empty() && !used.is_empty(), "{told:?} of {used:?}");
 }
