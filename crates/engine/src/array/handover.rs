@@ -29,6 +29,10 @@ pub use desk::{Desk, End, GivenPiece, GivenRound, Node, Results};
 /// Fewer ready rounds than this are not worth a worker's waking, unless they are long.
 const WORTH_ROUNDS: usize = 4;
 
+/// So many times what a lane keeps of its ready rounds a worker gets: the lane gathers and answers all of
+/// them besides, and takes back what was too much.
+const WORKER_SHARE: usize = 2;
+
 /// Of what no worker has taken the lane takes one part in so many back at a time: the workers go on with
 /// the rest, and need not be woken again.
 const TAKEN_BACK: usize = 4;
@@ -158,7 +162,8 @@ impl ArrayLane {
         let workers = node.workers();
         let room = (2 * workers * batch).saturating_sub(desk.given_count());
         let mut ready = self.handover.ready.borrow_mut();
-        let share = (ready.len() * workers / (workers + 1)).min(room);
+        let parts = workers * WORKER_SHARE;
+        let share = (ready.len() * parts / (parts + 1)).min(room);
         let long = ready.front().is_some_and(|round| round.bytes() >= WORTH_BYTES);
         if share == 0 || (share < WORTH_ROUNDS && !long) {
             return;
