@@ -168,9 +168,9 @@ impl ArrayLane {
         if share == 0 || (share < WORTH_ROUNDS && !long) {
             return;
         }
-        let rounds: Vec<_> = ready.drain(..share).collect();
+        let rounds = ready.drain(..share).map(|round| self.to_give(round)).collect();
         drop(ready);
-        desk.give(rounds.into_iter().map(|round| self.to_give(round)));
+        desk.give(rounds);
         node.wake(if long { share } else { share.div_ceil(WORTH_ROUNDS) });
         if !self.handover.collecting.replace(true) {
             let this = self.clone();

@@ -46,7 +46,7 @@ fn take_all(desk: &Desk, node: &Node, count: usize, register: bool) {
 /// Gives rounds, and waits until all have ended.
 fn give_and_wait(desk: &Desk, node: &Node, count: u32) {
     for slot in 0..count {
-        desk.give(std::iter::once(given(slot)));
+        desk.give(vec![given(slot)]);
         node.wake(1);
     }
     let mut ended = Vec::new();

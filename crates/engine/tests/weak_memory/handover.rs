@@ -40,7 +40,7 @@ fn hand_over(times: usize) {
     let (desk, node) = (Arc::new(Desk::new()), Arc::new(Node::default()));
     let (theirs, group) = (desk.clone(), node.clone());
     let worker = thread::spawn(move || take_one(&theirs, &group, times));
-    desk.give(std::iter::once(round()));
+    desk.give(vec![round()]);
     node.wake(1);
     let ends = block_on(poll_fn(|context| {
         let ends = desk.ends(context.waker());

@@ -108,7 +108,7 @@ impl Desk {
     }
 
     /// Lays rounds down. Then [`Node::wake`] is to be called.
-    pub fn give(&self, rounds: impl Iterator<Item = GivenRound>) {
+    pub fn give(&self, rounds: Vec<GivenRound>) {
         let mut given = self.given.rounds.lock();
         given.extend(rounds);
         self.given.count.store(given.len(), Ordering::Relaxed);
