@@ -128,19 +128,24 @@ fn measure_table(table: &Table, span: Duration) -> Result<MeasuredTable, Failure
 
 fn measure_row(row: Row, of_limit: bool, span: Duration) -> Result<MeasuredRow, Failure> {
     let words = [&row.baseline, &row.treatment].map(|sets| format!("{} {sets}", row.words()));
-    let [baseline, treatment] = words.each_ref().map(|words| parse(words));
-    let beds = [Bed::ready(&baseline)?, Bed::ready(&treatment)?];
-    beds[0].warm(&baseline)?;
-    beds[1].warm(&treatment)?;
+    let sides = words.each_ref().map(|words| parse(words));
+    let [baseline, treatment] = &sides;
+    let beds = [Bed::ready(baseline)?, Bed::ready(treatment)?];
+    beds[0].warm(baseline)?;
+    beds[1].warm(treatment)?;
     let (threads, cpus) = (usize::from(treatment.lanes) + row.workers, machine::cpus().len());
-    let mut bare = of_limit.then(|| Bare::raid5_write(&treatment, threads.min(cpus))).flatten();
-    let (mut before, mut after, mut limit) = (Vec::new(), Vec::new(), Vec::new());
+    let mut bare = of_limit.then(|| Bare::raid5_write(treatment, threads.min(cpus))).flatten();
+    let (mut outcomes, mut limit) = ([Vec::new(), Vec::new()], Vec::new());
     let until = Until::Elapsed(span);
-    for _ in 0..REPETITIONS {
+    for repetition in 0..REPETITIONS {
         limit.extend(bare.as_mut().map(|bare| bare.run(span)));
-        before.push(beds[0].load(&baseline, until, Side::Array));
-        after.push(beds[1].load(&treatment, until, Side::Array));
+        // Whoever comes second finds the machine as the other has left it: each does so in its turn.
+        let order = if repetition % 2 == 0 { [0, 1] } else { [1, 0] };
+        for side in order {
+            outcomes[side].push(beds[side].load(&sides[side], until, Side::Array));
+        }
     }
+    let [before, after] = outcomes;
     let both = || before.iter().chain(&after);
     let errors = both().map(|outcome| outcome.errors).sum();
     let cpu_share = both().map(Outcome::cpu_share).fold(1.0, f64::min);
