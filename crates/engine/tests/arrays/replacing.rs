@@ -1,5 +1,7 @@
 //! Members that are replaced while they still work.
 
+use std::time::Duration;
+
 use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::assembly::{LeftOut, Options, Reason};
 use mdspace_engine::backend::IoErrorKind;
@@ -114,6 +116,19 @@ fn sectors_that_cannot_be_read_are_computed() {
         world.disks.disk(0).unreadable_for_good = true;
         begin(&mut world, 0);
         finish(&mut world);
+        judge(&mut world, 0);
+    }
+}
+
+/// Each of its reads misses the deadline. None takes as long as a write may.
+#[test]
+fn a_member_that_is_always_late_is_replaced() {
+    for (seed, shape) in (1..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.disks.disk(0).reads_take = Duration::from_secs(2);
+        let new = begin(&mut world, 0);
+        finish(&mut world);
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
         judge(&mut world, 0);
     }
 }

@@ -96,7 +96,8 @@ async fn read(
     }
     let bytes = byte_range(0, sectors);
     let buffer = port.lane.backend().allocate(bytes.len());
-    let done = port.read_member(member, window.start, ReadInto::Buffer(buffer, bytes)).await;
+    let done =
+        port.read_member_for_sync(member, window.start, ReadInto::Buffer(buffer, bytes)).await;
     let Err(error) = done.result else {
         return Ok(done.buffer);
     };

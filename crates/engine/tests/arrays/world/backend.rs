@@ -95,13 +95,13 @@ impl RamBackend {
         disk.hangs_in.as_ref().is_some_and(|range| range.contains(&sector))
     }
 
-    /// Answers what hangs beyond its deadline; the disk still has it, and may do it later.
+    /// Answers what hangs or takes beyond its deadline; the disk still has it, and may do it later.
     fn pass_deadlines(&self, lane: &Lane) -> bool {
         let now = self.now();
         let mut late = Vec::new();
         for held in self.held.borrow_mut().iter_mut() {
             let past = held.deadline.is_some_and(|when| when <= now);
-            if past && !held.is_late && self.hangs(&held.io) {
+            if past && !held.is_late && (held.due > now || self.hangs(&held.io)) {
                 held.is_late = true;
                 late.push(held.ticket);
             }
