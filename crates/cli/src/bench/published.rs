@@ -1,7 +1,7 @@
 //! `mdspace bench published`: the tables of published work on md, and what the same change gives here.
 //!
 //! A row compares a baseline with a treatment, as its authors did; both are arrays of ours. A change
-//! counts only when all repetitions agree on its sign.
+//! counts only when all repetitions agree on its sign, whichever of the two was made and came first.
 
 mod balance;
 mod multipath;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::args::BenchPublishedArgs;
+use crate::args::{BenchPublishedArgs, BenchRunArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -130,30 +130,15 @@ fn measure_row(row: Row, of_limit: bool, span: Duration) -> Result<MeasuredRow, 
     let words = [&row.baseline, &row.treatment].map(|sets| format!("{} {sets}", row.words()));
     let sides = words.each_ref().map(|words| parse(words));
     let [baseline, treatment] = &sides;
-    let beds = [Bed::ready(baseline)?, Bed::ready(treatment)?];
-    beds[0].warm(baseline)?;
-    beds[1].warm(treatment)?;
     let (threads, cpus) = (usize::from(treatment.lanes) + row.workers, machine::cpus().len());
     let mut bare = of_limit.then(|| Bare::raid5_write(treatment, threads.min(cpus))).flatten();
-    let (mut outcomes, mut limit) = ([Vec::new(), Vec::new()], Vec::new());
-    let until = Until::Elapsed(span);
-    for repetition in 0..REPETITIONS {
-        limit.extend(bare.as_mut().map(|bare| bare.run(span)));
-        // Whoever comes second finds the machine as the other has left it: each does so in its turn.
-        let order = if repetition % 2 == 0 { [0, 1] } else { [1, 0] };
-        for side in order {
-            outcomes[side].push(beds[side].load(&sides[side], until, Side::Array));
-        }
-    }
-    let [before, after] = outcomes;
+    let mut taken = Taken::default();
+    taken.sit(&sides, [0, 1], REPETITIONS.div_ceil(2), &mut bare, span)?;
+    taken.sit(&sides, [1, 0], REPETITIONS / 2, &mut bare, span)?;
+    let Taken { outcomes: [before, after], limit, mismatch_sectors } = taken;
     let both = || before.iter().chain(&after);
     let errors = both().map(|outcome| outcome.errors).sum();
     let cpu_share = both().map(Outcome::cpu_share).fold(1.0, f64::min);
-    let mut mismatch_sectors = 0;
-    for bed in beds {
-        mismatch_sectors += bed.check()?;
-        bed.stop()?;
-    }
     let change = ratio(&after, &before);
     let of_limit = (!limit.is_empty()).then(|| ratio(&after, &limit));
     let [baseline_command, treatment_command] =
@@ -174,6 +159,46 @@ fn measure_row(row: Row, of_limit: bool, span: Duration) -> Result<MeasuredRow, 
         errors,
         mismatch_sectors,
     })
+}
+
+/// What the repetitions of a row have given.
+#[derive(Default)]
+struct Taken {
+    /// Of the baseline, and of the treatment.
+    outcomes: [Vec<Outcome>; 2],
+    limit: Vec<Outcome>,
+    mismatch_sectors: u64,
+}
+
+impl Taken {
+    /// Makes both arrays and loads them in turns, each time in this order: which one comes first, and where
+    /// it lies in memory, is not to be taken for the change.
+    fn sit(
+        &mut self,
+        sides: &[BenchRunArgs; 2],
+        order: [usize; 2],
+        repetitions: usize,
+        bare: &mut Option<Bare>,
+        span: Duration,
+    ) -> Result<(), Failure> {
+        let beds = [Bed::ready(&sides[order[0]])?, Bed::ready(&sides[order[1]])?];
+        let each = || beds.iter().zip(order);
+        for (bed, side) in each() {
+            bed.warm(&sides[side])?;
+        }
+        for _ in 0..repetitions {
+            self.limit.extend(bare.as_mut().map(|bare| bare.run(span)));
+            for (bed, side) in each() {
+                let until = Until::Elapsed(span);
+                self.outcomes[side].push(bed.load(&sides[side], until, Side::Array));
+            }
+        }
+        for bed in beds {
+            self.mismatch_sectors += bed.check()?;
+            bed.stop()?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
