@@ -194,8 +194,8 @@ fn taken(from: WriteFrom) -> (Vec<u8>, Option<Buffer>) {
 }
 
 impl Backend for RamBackend {
-    fn prefetch(&self, reads: &[(MemberId, u64)], bytes: usize) {
-        for (member, sector) in reads {
+    fn prefetch(&self, blocks: &[(MemberId, u64)], bytes: usize) {
+        for (member, sector) in blocks {
             let mut disk = self.disks.disk(usize::from(member.index));
             disk.prefetched.push(*sector..sector + (bytes / SECTOR) as u64);
         }

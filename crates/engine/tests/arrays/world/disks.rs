@@ -32,7 +32,7 @@ pub(crate) struct Disk {
     /// How every flush ends.
     pub(crate) flush_error: Option<IoErrorKind>,
     pub(crate) reads: Vec<Range<u64>>,
-    /// Reads that it was told of before they came.
+    /// What it was told of before it was read or written.
     pub(crate) prefetched: Vec<Range<u64>>,
     /// Every write since it was last taken, in the order of their ends.
     pub(crate) writes: Vec<Range<u64>>,
