@@ -228,10 +228,11 @@ fn modify_one_of_three_ahead(share: &mut Share<'_>) {
     modify(share, [Some(slot), Some(parity), None], &[parity, (parity + 1) % 4]);
 }
 
-/// One block of two: the other one in, parity computed, both out.
+/// One block of two: the other one in, parity computed, both out. The next one's blocks, those that
+/// are only written too, are fetched meanwhile.
 fn modify_one_of_two(share: &mut Share<'_>) {
     let (slot, at) = (share.turn_of(3), share.random());
-    share.expect_next(&[(slot + 2) % 3]);
+    share.expect_next(&[(slot + 2) % 3, (slot + 1) % 3, slot]);
     share.read((slot + 1) % 3, at, 0);
     let mut parts = share.write_parts::<1>();
     let [other, p, ..] = parts.blocks else { unreachable!("there are more blocks") };
