@@ -14,6 +14,12 @@ const KEEP_BYTES: usize = 64 << 20;
 const REGISTER_BYTES: usize = 64 << 20;
 /// Larger buffers gain little by registration.
 const REGISTER_BUFFER_BYTES: usize = 1 << 20;
+/// Where fewer buffers are left of a size that is asked for, a lane that finds time makes more.
+const LOW: usize = 8;
+/// Until there are so many: the next step of the same request does not find few again.
+const AHEAD: usize = 2 * LOW;
+/// Larger buffers are made when they are needed, in bytes.
+const AHEAD_BUFFER_BYTES: usize = 64 << 10;
 
 /// Free buffers in powers of two, reused so that no I/O asks the allocator.
 ///
@@ -23,6 +29,8 @@ pub(crate) struct Stock {
     queue: Rc<RefCell<Queue>>,
     classes: RefCell<Vec<Vec<Buffer>>>,
     kept_bytes: Cell<usize>,
+    /// A size of which few are left, in bytes; 0: none.
+    low: Cell<usize>,
     registry: RefCell<Registry>,
 }
 
@@ -48,6 +56,7 @@ impl Stock {
             queue,
             classes: RefCell::new((0..usize::BITS).map(|_| Vec::new()).collect()),
             kept_bytes: Cell::new(0),
+            low: Cell::new(0),
             registry: RefCell::new(registry),
         })
     }
@@ -55,19 +64,46 @@ impl Stock {
     /// A buffer of `len` bytes with unspecified content.
     pub(crate) fn allocate(&self, len: usize) -> Buffer {
         let capacity = len.max(BUFFER_ALIGN_BYTES).next_power_of_two();
-        let kept = self.classes.borrow_mut()[capacity.trailing_zeros() as usize].pop();
+        let class = &mut self.classes.borrow_mut()[capacity.trailing_zeros() as usize];
+        let kept = class.pop();
+        if class.len() < LOW && capacity <= AHEAD_BUFFER_BYTES {
+            self.low.set(capacity);
+        }
         let mut buffer = match kept {
             Some(buffer) => {
                 self.kept_bytes.set(self.kept_bytes.get() - capacity);
                 buffer
             }
-            None => {
-                let mut buffer = Buffer::zeroed(capacity);
-                self.registry.borrow_mut().register(&mut buffer, &self.queue);
-                buffer
-            }
+            None => self.make(capacity),
         };
         buffer.set_len(len);
+        buffer
+    }
+
+    /// Makes one more buffer of a size that ran low: for a lane that has nothing else to do. Whether there
+    /// was one to make.
+    ///
+    /// The system may take as long for it as a drive for a write, and in the middle of a request that would
+    /// stand in its time.
+    pub(crate) fn make_ahead(&self) -> bool {
+        let capacity = self.low.get();
+        let has_room = self.kept_bytes.get() + capacity <= KEEP_BYTES;
+        let is_low = capacity > 0 && has_room && self.kept(capacity) < AHEAD;
+        if is_low {
+            self.recycle(self.make(capacity));
+        } else {
+            self.low.set(0);
+        }
+        is_low
+    }
+
+    fn kept(&self, capacity: usize) -> usize {
+        self.classes.borrow()[capacity.trailing_zeros() as usize].len()
+    }
+
+    fn make(&self, capacity: usize) -> Buffer {
+        let mut buffer = Buffer::zeroed(capacity);
+        self.registry.borrow_mut().register(&mut buffer, &self.queue);
         buffer
     }
 
@@ -136,3 +172,6 @@ fn warn_of_locked_memory(registered_bytes: usize) {
          CPU; cure: raise RLIMIT_MEMLOCK (LimitMEMLOCK=infinity in the systemd unit)"
     );
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,6 +59,9 @@ impl Runner {
         let now = self.driver.now();
         let since = self.idle_since.get().unwrap_or(now);
         self.idle_since.set(Some(since));
+        if self.driver.stock().make_ahead() {
+            return;
+        }
         if now.since(since) < self.spin {
             return std::hint::spin_loop();
         }

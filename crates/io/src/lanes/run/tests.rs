@@ -12,6 +12,15 @@ fn runner() -> Runner {
     Runner::new(LaneId(0), &config, Arc::new(EventFd::new().unwrap())).unwrap()
 }
 
+#[test]
+fn an_idle_lane_makes_the_buffers_that_it_will_need() {
+    let runner = runner();
+    let stock = runner.io.stock();
+    let _held = stock.allocate(4096);
+    runner.idle(None, || false);
+    assert!(stock.kept_bytes() > 0);
+}
+
 /// A worker has no I/O on a ring when its members are in memory: other lanes' wakes are all that it hears.
 #[test]
 fn a_lane_looks_for_work_anew_after_each_task_that_it_ran() {
