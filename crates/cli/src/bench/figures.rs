@@ -30,11 +30,21 @@ pub(super) fn figures(mut outcomes: Vec<Outcome>, block_bytes: usize) -> Figures
     Figures {
         iops: median,
         mib_s: median * block_bytes as f64 / f64::from(1 << 20),
-        cpu_share: outcomes[middle].cpu_share(),
+        cpu_share: cpu_share(&outcomes),
         spread: [iops[0] / median, iops[iops.len() - 1] / median],
         p50_us: median_percentile_us(&mut outcomes, 0.50),
         p99_us: median_percentile_us(&mut outcomes, 0.99),
     }
+}
+
+/// The part of the time of all repetitions in which the threads had the CPUs that they wanted.
+pub(super) fn cpu_share<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> f64 {
+    let mut all = Outcome::default();
+    for outcome in outcomes {
+        all.delayed += outcome.delayed;
+        all.whole += outcome.whole;
+    }
+    all.cpu_share()
 }
 
 /// The median of what repetitions have as this percentile; none where nothing was timed.

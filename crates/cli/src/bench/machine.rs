@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+/// What /proc counts time in (USER_HZ, asm-generic/param.h).
+const TICKS_PER_SECOND: u32 = 100;
+
 /// The CPUs that this process may run on.
 pub(super) fn cpus() -> Vec<usize> {
     let all = 0..CpuSet::MAX_CPU;
@@ -17,12 +20,32 @@ pub(super) fn pin(cpu: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-/// How long the calling thread has waited, ready to run, while others had its CPU; zero where the
-/// kernel does not tell. Figures leave that time out, so that a busy machine spoils them less.
+/// How long the calling thread, ready to run, was without its CPU: other threads had it, or the host of
+/// this guest lent it to others. Zero where the kernel does not tell. Figures leave that time out, so that
+/// a busy machine spoils them less.
 pub(super) fn run_delay() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok());
-    Duration::from_nanos(ns.unwrap_or(0))
+    // Of a thread that may run on several CPUs nobody knows which of them it missed.
+    let pinned = cpus();
+    let stolen = if pinned.len() == 1 { stolen(&pinned) } else { Duration::ZERO };
+    Duration::from_nanos(ns.unwrap_or(0)) + stolen
+}
+
+/// What the host of this guest has taken from these CPUs, together; to a hundredth of a second, as the kernel
+/// tells it.
+pub(super) fn stolen(cpus: &[usize]) -> Duration {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks: u64 = cpus.iter().filter_map(|&cpu| steal(&text, cpu)).sum();
+    Duration::from_secs(ticks) / TICKS_PER_SECOND
+}
+
+/// A CPU's field `steal` of proc(5)'s stat, in ticks.
+fn steal(stat: &str, cpu: usize) -> Option<u64> {
+    let name = format!("cpu{cpu}");
+    let mut lines = stat.lines().map(str::split_ascii_whitespace);
+    let mut fields = lines.find_map(|mut fields| (fields.next()? == name).then_some(fields))?;
+    fields.nth(7)?.parse().ok()
 }
 
 /// The CPU's name, how many of them there are, and the kernel.
@@ -46,3 +69,6 @@ pub(super) fn pinned(lanes: usize) -> Vec<usize> {
     let there = cpus();
     if lanes <= there.len() { there[..lanes].to_vec() } else { Vec::new() }
 }
+
+#[cfg(test)]
+mod tests;

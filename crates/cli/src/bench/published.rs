@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output;
 
 use super::bed::Bed;
-use super::figures::{Figures, Ratio, figures, ratio};
+use super::figures::{Figures, Ratio, cpu_share, figures, ratio};
 use super::limits::Bare;
 use super::measure::{Outcome, Until};
 use super::workload::{Side, Subject, parse};
@@ -132,13 +132,10 @@ fn measure_row(row: Row, of_limit: bool, span: Duration) -> Result<MeasuredRow, 
     let [baseline, treatment] = &sides;
     let (threads, cpus) = (usize::from(treatment.lanes) + row.workers, machine::cpus().len());
     let mut bare = of_limit.then(|| Bare::raid5_write(treatment, threads.min(cpus))).flatten();
-    let mut taken = Taken::default();
-    taken.sit(&sides, [0, 1], REPETITIONS.div_ceil(2), &mut bare, span)?;
-    taken.sit(&sides, [1, 0], REPETITIONS / 2, &mut bare, span)?;
-    let Taken { outcomes: [before, after], limit, mismatch_sectors } = taken;
-    let both = || before.iter().chain(&after);
-    let errors = both().map(|outcome| outcome.errors).sum();
-    let cpu_share = both().map(Outcome::cpu_share).fold(1.0, f64::min);
+    let taken = Taken::new(&sides, &mut bare, span)?;
+    let cpu_share = taken.cpu_share(threads.min(cpus));
+    let Taken { outcomes: [before, after], limit, mismatch_sectors, .. } = taken;
+    let errors = before.iter().chain(&after).map(|outcome| outcome.errors).sum();
     let change = ratio(&after, &before);
     let of_limit = (!limit.is_empty()).then(|| ratio(&after, &limit));
     let [baseline_command, treatment_command] =
@@ -161,6 +158,9 @@ fn measure_row(row: Row, of_limit: bool, span: Duration) -> Result<MeasuredRow, 
     })
 }
 
+/// The place of the treatment among the sides.
+const TREATMENT: usize = 1;
+
 /// What the repetitions of a row have given.
 #[derive(Default)]
 struct Taken {
@@ -168,9 +168,36 @@ struct Taken {
     outcomes: [Vec<Outcome>; 2],
     limit: Vec<Outcome>,
     mismatch_sectors: u64,
+    /// What the host took from all CPUs during the treatment: a worker without one is no worker.
+    stolen: Duration,
 }
 
 impl Taken {
+    /// Five pairs of neighbours, and five more where those leave a doubt.
+    fn new(
+        sides: &[BenchRunArgs; 2],
+        bare: &mut Option<Bare>,
+        span: Duration,
+    ) -> Result<Self, Failure> {
+        let (most, fewest) = (REPETITIONS.div_ceil(2), REPETITIONS / 2);
+        let mut taken = Self::default();
+        taken.sit(sides, [0, 1], most, bare, span)?;
+        taken.sit(sides, [1, 0], fewest, bare, span)?;
+        let [before, after] = &taken.outcomes;
+        if is_doubtful(before, after) {
+            taken.sit(sides, [1, 0], most, bare, span)?;
+            taken.sit(sides, [0, 1], fewest, bare, span)?;
+        }
+        Ok(taken)
+    }
+
+    /// The part that the lanes had of their CPUs, or all threads of the treatment of so many, whichever is less.
+    fn cpu_share(&self, cpus: usize) -> f64 {
+        let whole: Duration = self.outcomes[TREATMENT].iter().map(|outcome| outcome.whole).sum();
+        let stolen = self.stolen.as_secs_f64() / (whole * cpus as u32).as_secs_f64();
+        cpu_share(self.outcomes.iter().flatten()).min(1.0 - stolen)
+    }
+
     /// Makes both arrays and loads them in turns, each time in this order: which one comes first, and where
     /// it lies in memory, is not to be taken for the change.
     fn sit(
@@ -189,8 +216,12 @@ impl Taken {
         for _ in 0..repetitions {
             self.limit.extend(bare.as_mut().map(|bare| bare.run(span)));
             for (bed, side) in each() {
-                let until = Until::Elapsed(span);
-                self.outcomes[side].push(bed.load(&sides[side], until, Side::Array));
+                let stolen = machine::stolen(&machine::cpus());
+                let outcome = bed.load(&sides[side], Until::Elapsed(span), Side::Array);
+                self.outcomes[side].push(outcome);
+                if side == TREATMENT {
+                    self.stolen += machine::stolen(&machine::cpus()).saturating_sub(stolen);
+                }
             }
         }
         for bed in beds {
@@ -199,6 +230,22 @@ impl Taken {
         }
         Ok(())
     }
+}
+
+/// Pairs that differ by more than this have a median that may be any of them.
+const FAR_APART: f64 = 1.25;
+
+/// Whether all pairs agree on a change, but hardly on which: they lie far apart, or it is less than what the
+/// repetitions of one side differ by. Five pairs of equals agree once in sixteen times.
+fn is_doubtful(before: &[Outcome], after: &[Outcome]) -> bool {
+    let Ratio { median, spread: [least, most] } = ratio(after, before);
+    let differ_by = |side: &[Outcome]| {
+        let [slowest, fastest] = Ratio::of(side.iter().map(Outcome::iops).collect()).spread;
+        fastest / slowest
+    };
+    let agree = least > 1.0 || most < 1.0;
+    let is_small = median.max(1.0 / median) < differ_by(before).max(differ_by(after));
+    agree && (is_small || most / least > FAR_APART)
 }
 
 #[cfg(test)]

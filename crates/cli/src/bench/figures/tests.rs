@@ -25,6 +25,19 @@ fn a_ratio_compares_neighbours_in_time_and_not_the_best_with_the_worst() {
     assert_eq!((ratio.median, ratio.spread), (2.0, [2.0, 4.0]));
 }
 
+/// One bad repetition in five does not move a median.
+#[test]
+fn the_cpu_share_is_that_of_all_repetitions_together() {
+    let repetition = |delayed| Outcome {
+        delayed: Duration::from_secs(delayed),
+        whole: Duration::from_secs(4),
+        ..repetition(100)
+    };
+    let outcomes = [repetition(0), repetition(2), repetition(1), repetition(0)];
+    assert_eq!(cpu_share(&outcomes), 0.8125);
+    assert_eq!(figures(outcomes.into(), 1).cpu_share, 0.8125);
+}
+
 #[test]
 fn time_without_a_cpu_counts_only_where_the_members_went_on() {
     let seconds = Duration::from_secs;

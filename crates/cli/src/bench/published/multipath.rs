@@ -8,7 +8,7 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::args::BenchRunArgs;
-use crate::bench::figures::{Figures, Ratio, figures, ratio};
+use crate::bench::figures::{Figures, Ratio, cpu_share, figures, ratio};
 use crate::bench::measure::{Outcome, Until};
 use crate::bench::paths_bed::{PathsBed, Way};
 use crate::bench::table::{count, range};
@@ -173,15 +173,13 @@ fn floor_plans(file: &str) -> Vec<Plan> {
 
 fn measure_row(plan: &Plan, span: Duration) -> Result<Row, Failure> {
     let (mut raws, mut selectors) = (Vec::new(), Vec::new());
-    let (mut errors, mut cpu_share) = (0, 1.0_f64);
+    let (mut errors, mut shares) = (0, Vec::new());
     for selector in SELECTORS {
         let Plan { words, paths, lanes, .. } = plan;
         let words = format!("--multipath={selector} --paths={paths} --lanes={lanes} {words}");
         let sides = measure_sides(&parse(&words), plan.pinned, span)?;
-        for outcome in sides.iter().flatten() {
-            errors += outcome.errors;
-            cpu_share = cpu_share.min(outcome.cpu_share());
-        }
+        errors += sides.iter().flatten().map(|outcome| outcome.errors).sum::<u64>();
+        shares.push(cpu_share(sides.iter().flatten()));
         let [raw, through, behind_lock] = sides;
         let above = raw.iter().zip(&through);
         let above = above.map(|(raw, through)| 1e9 / through.iops() - 1e9 / raw.iops());
@@ -198,6 +196,7 @@ fn measure_row(plan: &Plan, span: Duration) -> Result<Row, Failure> {
     }
     let oversubscribed = usize::from(plan.lanes) > machine::cpus().len();
     let (name, raw) = (plan.name.clone(), raws[0]);
+    let cpu_share = shares.into_iter().fold(1.0, f64::min);
     Ok(Row { name, raw, selectors, oversubscribed, cpu_share, errors })
 }
 

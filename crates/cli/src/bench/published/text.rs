@@ -18,10 +18,11 @@ pub(super) fn text(report: &Report) -> String {
     }
     let _ = writeln!(
         text,
-        "\nA change is the median of five pairs of neighbouring repetitions, with its spread; where they \
-         disagree on its sign it\nreads \"no difference\". CPU: the part of the time in which the threads had \
-         the CPU that they wanted; the rest is not\ncounted, and below 90 % a row is not judged. Of limit: treatment over the copies and parity in memory that \
-         the work cannot\ndo without, on as many threads. --json has every row's commands."
+        "\nA change is the median of five pairs of neighbouring repetitions, with its spread, and of ten where that is \
+         wide; where\nthey disagree on its sign it reads \"no difference\". CPU: the part of the time in which the \
+         threads had the CPU that they\nwanted; the rest is not counted, and below 90 % a row is not judged. Of \
+         limit: treatment over the copies and parity in\nmemory that the work cannot do without, on as many threads. \
+         --json has every row's commands."
     );
     text
 }
