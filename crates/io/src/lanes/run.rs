@@ -54,7 +54,8 @@ impl Runner {
         }
     }
 
-    /// Looks again for a while, then sleeps, unless there is `news` of another kind than the lane's.
+    /// Makes the buffers that will be missed, looks again for a while, then sleeps, unless there is `news` of
+    /// another kind than the lane's.
     pub(super) fn idle(&self, timer: Option<Time>, news: impl Fn() -> bool) {
         let now = self.driver.now();
         let since = self.idle_since.get().unwrap_or(now);
