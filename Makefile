@@ -4,16 +4,18 @@
 # make test-all  hours: test, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
 #
-# Every group has its own time limit and prints its time. Boots and load-heavy tests run one at a
-# time. One build profile serves all tests, so nothing is built twice.
+# Every group has its own time limit and prints its time. What a group runs is built before, under a
+# limit of its own. Boots and load-heavy tests run one at a time. One build profile serves all tests,
+# so nothing is built twice.
 
 CARGO ?= cargo
 PROFILE ?= release
 GROUP := tools/group
 # One test program holds every test of the whole command; a group is one of its modules.
-OUTSIDE := $(CARGO) test --workspace --test outside -- --test-threads=1
+TEST_OUTSIDE := $(CARGO) test --workspace --test outside
+OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
 
-.PHONY: demo build check test test-all soak tools fmt lint docs unit model sim tree kernel \
+.PHONY: demo build check test test-all soak tools fmt lint docs unit model sim outside tree kernel \
 	clients members paths kills documents durability instructions interop matrix fuzz
 .NOTPARALLEL:
 
@@ -51,52 +53,60 @@ docs:
 	@$(GROUP) docs 300 $(CARGO) doc --workspace --lib --no-deps
 
 unit:
+	@$(GROUP) "build of unit" 900 $(CARGO) test --workspace --no-run
 	@$(GROUP) unit 900 $(CARGO) test --workspace
 
 model:
+	@$(GROUP) "build of model" 600 $(CARGO) test -p mdspace-engine --features model --test model --no-run
+	@$(GROUP) "build of weak-memory" 600 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory --no-run
 	@$(GROUP) model 300 $(CARGO) test -p mdspace-engine --features model --test model
 	@$(GROUP) weak-memory 300 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
 
 sim:
+	@$(GROUP) "build of sim" 600 $(CARGO) build --quiet --bin sim
 	@$(GROUP) sim 300 $(CARGO) run --quiet --bin sim -- --seeds 200
 
-tree:
+outside:
+	@$(GROUP) "build of outside" 900 $(TEST_OUTSIDE) --no-run
+
+tree: outside
 	@$(GROUP) tree 120 $(OUTSIDE) tree:: harness::
 
 # Linux md alone: the oracle itself.
-kernel:
+kernel: outside
 	@$(GROUP) kernel 120 $(OUTSIDE) kernel::
 
-clients:
+clients: outside
 	@$(GROUP) clients 120 $(OUTSIDE) clients::
 
-members:
+members: outside
 	@$(GROUP) members 120 $(OUTSIDE) members:: systemd::
 
 # Multipath over nbdkit and qemu-nbd, killed and stopped.
-paths:
+paths: outside
 	@$(GROUP) paths 300 $(OUTSIDE) paths::
 
-kills:
+kills: outside
 	@$(GROUP) kills 300 $(OUTSIDE) kills::
 
 # Every shell block of README.md and docs/admin.md.
-documents:
+documents: outside
 	@$(GROUP) documents 400 $(OUTSIDE) docs::
 
-durability:
+durability: outside
 	@$(GROUP) durability 400 $(OUTSIDE) durability::
 
 # Instructions a request, of the optimised program.
-instructions:
+instructions: outside
+	@$(GROUP) "build of instructions" 900 $(CARGO) build --release --bin mdspace
 	@$(GROUP) instructions 600 $(OUTSIDE) instructions::
 
-interop:
+interop: outside
 	@$(GROUP) interop 1200 $(OUTSIDE) interop::
 
 # Every level, layout, chunk and place of the superblock (MDSPACE_MATRIX=5,0 runs a fifth of it), and the
 # half-done arrays and the overlapping writes of interop on every level.
-matrix:
+matrix: outside
 	@$(GROUP) matrix 14400 $(OUTSIDE) matrix::
 	@MDSPACE_EVERY_LEVEL=yes $(GROUP) "matrix of states" 3600 $(OUTSIDE) interop::states:: interop::stress::
 

@@ -19,6 +19,8 @@
 # Images are /dev/ubda, /dev/ubdb, ... and also $D0 $D1 ... ; all of them in $DISKS; count in $N.
 # GUEST_SCRIPT is run with bash if it is not executable. Its stdout+stderr come out on stdout.
 # Host environment variables named in UML_ENV="A B C" are exported to the guest script; no others.
+# Where the processor has AMX, the kernel needs a library preloaded: UML_XSTATE names it (default: as
+# `cargo build -p mdspace-uml-xstate` leaves it). UML_XSTATE_ALWAYS=yes preloads it on any processor.
 # Exit status: the guest script's own; 124 timed out; 125 the kernel died, or the guest never
 # reported a status; 2 usage. Nothing is left running on the host, nor any file but the images.
 #
@@ -57,12 +59,19 @@ GUEST=$1; shift
 
 # ---- the kernel -------------------------------------------------------------------------------
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-env=${MDSPACE_TOOLS:-${CARGO_TARGET_DIR:-$here/target}/tools}/env
-# shellcheck disable=SC1090
-[ -z "${UML:-}" ] && [ -r "$env" ] && . "$env"
+tools=${MDSPACE_TOOLS:-${CARGO_TARGET_DIR:-$here/target}/tools}
+# shellcheck disable=SC1091
+[ -z "${UML:-}" ] && [ -r "$tools/env" ] && . "$tools/env"
 UML=${UML:-/usr/bin/linux.uml}
 MODDIR=${UML_MODULES:-$(printf '%s\n' /usr/lib/uml/modules/*/ | sort -V | tail -n 1)}
 [ -x "$UML" ] || die "no User-Mode Linux at $UML: run tools/fetch first"
+
+# Where the processor has AMX, User-Mode Linux needs help: crates/uml-xstate says why.
+XSTATE=
+if [ -n "${UML_XSTATE_ALWAYS:-}" ] || grep -qw amx_tile /proc/cpuinfo; then
+  XSTATE=$(realpath -m -- "${UML_XSTATE:-${tools%/*}/debug/libmdspace_uml_xstate.so}")
+  [ -r "$XSTATE" ] || die "this processor needs $XSTATE: run cargo build -p mdspace-uml-xstate"
+fi
 
 # User-Mode Linux keeps the guest's memory in a file that it must be able to execute from.
 executable() (
@@ -167,8 +176,14 @@ chmod +x "$W/init.sh"
 read -r _ cpus < <(grep Cpus_allowed_list /proc/self/status); cpu=${cpus##*[,-]}
 exec 7> >(cat)            # the guest's serial line, streamed to our stdout
 CATPID=$!
+preload=()
+if [ -n "$XSTATE" ]; then
+  ln -s -- "$XSTATE" "$W/xstate.so"           # ' ' and ':' mean something to the loader
+  preload=(env LD_PRELOAD="$W/xstate.so")
+fi
 # shellcheck disable=SC2086
-TMPDIR=$MEMDIR setsid nice -n "${UML_NICE:-10}" taskset -c "$cpu" "$UML" mem="$MEM" uml_dir="$W/uml" umid=u \
+TMPDIR=$MEMDIR setsid nice -n "${UML_NICE:-10}" taskset -c "$cpu" ${preload[@]+"${preload[@]}"} \
+  "$UML" mem="$MEM" uml_dir="$W/uml" umid=u \
   root=/dev/root rootfstype=hostfs rootflags=/ ro init="$W/init.sh" panic=-1 loglevel=4 \
   con=null con0=null,fd:6 ssl=null ssl0=null,fd:7 console=tty0 $ARGS ${devices[@]+"${devices[@]}"} \
   </dev/null >"$W/kernel.log" 2>&1 6>>"$W/kernel.log" &

@@ -1,4 +1,5 @@
 //! The `mdspace` command: Linux software RAID (md) in user space.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
 //! `sim`: runs the engine in the simulated world, one seed verbosely or many until one fails.
+#![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

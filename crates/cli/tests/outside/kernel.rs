@@ -8,6 +8,22 @@ fn the_guest_reports_what_its_script_printed_and_returned() {
     assert_eq!((outcome.status, outcome.printed.as_str()), (7, "0 disks\n"));
 }
 
+/// The guest looks through its host's /proc at what its own kernel has mapped.
+#[test]
+fn the_guest_runs_with_the_library_that_it_needs_where_the_processor_has_amx() {
+    let script = "mkdir /run/host && mount -t hostfs none /run/host -o /proc
+         ls -l /run/host/self/map_files | grep -c '/libmdspace_uml_xstate.so$' || true
+         sha256sum /bin/bash | wc -l";
+    let has_amx =
+        std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("amx_tile"));
+    let mapped = |printed: &str| printed.lines().next() != Some("0");
+
+    let preloaded = Guest::new().xstate_always().succeed(script);
+    assert!(mapped(&preloaded) && preloaded.ends_with("\n1\n"), "{preloaded}");
+    let plain = Guest::new().succeed(script);
+    assert_eq!(mapped(&plain), has_amx, "only a processor with AMX needs it: {plain}");
+}
+
 #[test]
 fn md_writes_and_checks_an_array_and_counts_a_flipped_byte() {
     let images = Images::new();

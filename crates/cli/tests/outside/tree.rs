@@ -18,7 +18,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sim", &["engine", "format"]),
     ("front", &["engine", "io"]),
     ("cli", &["engine", "format", "front", "io", "parity"]),
+    ("uml-xstate", &[]),
 ];
+
+/// The crates that may use `unsafe`. `uml-xstate` serves the tests alone.
+const UNSAFE: &[&str] = &["parity", "io", "front", "uml-xstate"];
 
 #[test]
 fn crates_depend_downwards_only() {
@@ -56,6 +60,19 @@ fn our_dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .collect();
     assert!(packages.len() >= ALLOWED.len(), "{} packages are too few", packages.len());
     packages
+}
+
+#[test]
+fn every_crate_that_may_not_use_unsafe_code_has_the_compiler_forbid_it() {
+    for (name, _) in ALLOWED {
+        let source = project().join("crates").join(name).join("src");
+        let roots = ["lib.rs", "main.rs"].map(|file| source.join(file));
+        for root in roots.iter().filter(|root| root.exists()) {
+            let text = fs::read_to_string(root).expect("a readable source file");
+            let forbids = text.lines().any(|line| line == "#![forbid(unsafe_code)]");
+            assert_ne!(forbids, UNSAFE.contains(name), "{}", root.display());
+        }
+    }
 }
 
 #[test]

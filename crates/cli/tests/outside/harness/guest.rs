@@ -1,5 +1,6 @@
 //! A Linux kernel of its own for one script: User-Mode Linux, booted by `tools/run-in-uml.sh`.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -10,6 +11,7 @@ pub(crate) struct Guest {
     disks: Vec<PathBuf>,
     share: Option<PathBuf>,
     limit_s: u32,
+    xstate_always: bool,
 }
 
 /// How the script ended and what it printed.
@@ -23,7 +25,7 @@ pub(crate) struct Outcome {
 impl Guest {
     /// A guest without disks, two minutes to run.
     pub(crate) fn new() -> Self {
-        Self { disks: Vec::new(), share: None, limit_s: 120 }
+        Self { disks: Vec::new(), share: None, limit_s: 120, xstate_always: false }
     }
 
     /// Attaches images as `$D0`, `$D1`, ...: a write that the guest saw complete survives its crash.
@@ -44,6 +46,12 @@ impl Guest {
         self
     }
 
+    /// Preloads the library for AMX on any processor.
+    pub(crate) fn xstate_always(mut self) -> Self {
+        self.xstate_always = true;
+        self
+    }
+
     /// Boots, runs the script after `guest.sh`, and waits for the end. `mdspace` is on its PATH.
     pub(crate) fn run(&self, script: &str) -> Outcome {
         let tools = Tools::find();
@@ -55,7 +63,10 @@ impl Guest {
         std::fs::write(file.path(), format!("{prelude}\n{path}\n{script}\n"))
             .expect("a temporary file");
         let mut command = tools.run_in_uml();
-        command.args(["-t", &self.limit_s.to_string()]);
+        command.args(["-t", &self.limit_s.to_string()]).env("UML_XSTATE", xstate_library());
+        if self.xstate_always {
+            command.env("UML_XSTATE_ALWAYS", "yes");
+        }
         if let Some(share) = &self.share {
             command.arg("-d").arg(share);
         }
@@ -76,4 +87,10 @@ impl Guest {
         assert!(*status == 0, "the guest script ended with {status}; it printed:\n{printed}");
         outcome.printed
     }
+}
+
+/// What User-Mode Linux needs where the processor has AMX. Cargo builds it beside this program.
+fn xstate_library() -> PathBuf {
+    let own = env::current_exe().expect("this program lies somewhere");
+    own.with_file_name("libmdspace_uml_xstate.so")
 }
