@@ -13,6 +13,7 @@ pub mod claims;
 mod command;
 mod controller;
 mod cover;
+mod flushes;
 mod gather;
 pub mod handover;
 mod intent;
@@ -38,6 +39,7 @@ use crate::balance::Gauges;
 
 use cache::StripeCache;
 use claims::Claims;
+use flushes::Flushes;
 use handover::Handover;
 use intent::Intent;
 use mailbox::Mailbox;
@@ -59,6 +61,7 @@ pub struct Array {
     pub(crate) views: Views,
     pub(crate) claims: Claims,
     pub(crate) intent: Intent,
+    pub(crate) flushes: Flushes,
     pub(crate) mailbox: Mailbox,
     pub(crate) settings: Settings,
     pub(crate) cache: StripeCache,

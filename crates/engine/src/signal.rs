@@ -1,7 +1,7 @@
 //! Waiting for a condition that another lane will make true.
 
 use std::future::{Future, poll_fn};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use crate::sync::Mutex;
 
@@ -21,17 +21,24 @@ impl Signal {
         &'a self,
         mut ready: impl FnMut() -> Option<T> + 'a,
     ) -> impl Future<Output = T> + 'a {
-        poll_fn(move |context| {
-            if let Some(value) = ready() {
-                return Poll::Ready(value);
-            }
-            let mut waiting = self.0.lock();
-            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                waiting.push(context.waker().clone());
-            }
-            drop(waiting);
-            // Asked again after the waker is in place, or a notify in between would be lost.
-            ready().map_or(Poll::Pending, Poll::Ready)
-        })
+        poll_fn(move |context| self.poll(context, &mut ready))
+    }
+
+    /// One look whether `ready` gives a value; else `context` is woken when it may.
+    pub(crate) fn poll<T>(
+        &self,
+        context: &Context<'_>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Poll<T> {
+        if let Some(value) = ready() {
+            return Poll::Ready(value);
+        }
+        let mut waiting = self.0.lock();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        drop(waiting);
+        // Asked again after the waker is in place, or a notify in between would be lost.
+        ready().map_or(Poll::Pending, Poll::Ready)
     }
 }

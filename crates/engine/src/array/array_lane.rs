@@ -20,6 +20,7 @@ use crate::signal::Signal;
 
 use super::Array;
 use super::blocks::Blocks;
+use super::flushes::{self, Flush};
 use super::gather::Gather;
 use super::handover::LaneHandover;
 use super::intent::LaneIntent;
@@ -469,19 +470,29 @@ impl ArrayLane {
         // Where a flush fails, what was written there counts as lost: until that is known the array is
         // not marked clean, nor stopped with that member in it.
         let _under_way = UnderWay::begin(self);
-        let flushes = view.devices().map(|member| MemberWrite {
-            member: member.id,
-            io: self.member_io(member, IoOp::Flush),
-        });
-        let finished = self.finish_writes(flushes.collect()).await;
         let redundant = view.geometry.max_failures() > 0;
-        match finished.failed.is_empty() {
-            _ if finished.no_space => Err(RequestError::NoSpace),
+        let mut failed: SmallVec<[(MemberId, IoError); 1]> = SmallVec::new();
+        flushes::all_of(self.flushes_of(&view), |member, error| {
+            failed.push((member, error));
+            if redundant {
+                self.array.mailbox.member_failed(member, error);
+            }
+        })
+        .await;
+        let no_space = failed.iter().all(|(_, error)| error.kind == IoErrorKind::NoSpace);
+        match failed.is_empty() {
+            false if !redundant && no_space => Err(RequestError::NoSpace),
             false if !redundant => Err(RequestError::Lost),
             // After a failed flush nothing on that member is sure: the others must hold it.
-            _ if self.do_without(&view, &finished.failed).await => Ok(()),
+            _ if self.do_without(&view, &failed).await => Ok(()),
             _ => Err(RequestError::Lost),
         }
+    }
+
+    fn flushes_of<'a>(&'a self, view: &ArrayView) -> SmallVec<[Flush<'a>; 4]> {
+        let patience = self.array.settings.write_patience();
+        let flush = |member: &MemberView| Flush::new(&self.array, &self.lane, member.id, patience);
+        view.devices().map(flush).collect()
     }
 }
 

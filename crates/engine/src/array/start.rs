@@ -78,6 +78,7 @@ impl Array {
             views: Views::new(first_view(start), lanes),
             claims: Claims::new(start.settings.stripe_hash_locks()),
             intent: super::Intent::default(),
+            flushes: super::Flushes::default(),
             mailbox: super::Mailbox::default(),
             settings: Settings::new(start.settings, levels),
             cache: super::StripeCache::default(),

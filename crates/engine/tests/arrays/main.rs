@@ -12,6 +12,7 @@ mod crash;
 mod degraded;
 mod doubt;
 mod faults;
+mod flushes;
 mod hedged;
 mod hung;
 mod levels;

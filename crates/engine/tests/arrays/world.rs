@@ -133,7 +133,7 @@ impl World {
         let random = &mut self.random;
         let lane = |id| {
             let (disks, clock) = (self.disks.clone(), self.clock.clone());
-            let backend = RamBackend::new(disks, clock, self.setup.answers, random.fork());
+            let backend = RamBackend::new(id, disks, clock, self.setup.answers, random.fork());
             let lane = Lane::new(LaneId(id), backend.clone(), Arc::new(NoDriver));
             (lane, backend)
         };

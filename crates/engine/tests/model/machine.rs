@@ -1,7 +1,7 @@
 //! Lanes on the model checker's threads, over members in shared memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,10 +28,17 @@ pub(crate) struct Machine {
     watched: AtomicBool,
 }
 
+#[derive(Default)]
 struct Disk {
     bytes: Vec<u8>,
     /// Writes from this sector on are answered with an error.
     fails_from: Option<u64>,
+    /// The next flush fails, and only that.
+    next_flush_fails: bool,
+    /// Sectors that were written and not flushed.
+    unflushed: BTreeSet<u64>,
+    /// Those that a failed flush left so: no later flush makes them durable.
+    given_up: BTreeSet<u64>,
 }
 
 /// Wakes a sleeping lane.
@@ -50,7 +57,7 @@ impl Notify for Bell {
 
 impl Machine {
     pub(crate) fn new(disks: usize, sectors: usize, lanes: usize) -> Arc<Self> {
-        let disk = || Mutex::new(Disk { bytes: vec![0; sectors * 512], fails_from: None });
+        let disk = || Mutex::new(Disk { bytes: vec![0; sectors * 512], ..Disk::default() });
         Arc::new(Self {
             disks: (0..disks).map(|_| disk()).collect(),
             now_ns: Mutex::new(0),
@@ -82,6 +89,17 @@ impl Machine {
     /// From now on the member answers every write from that sector on with an error.
     pub(crate) fn fail_from(&self, disk: usize, sector: u64) {
         self.disks[disk].lock().unwrap().fails_from = Some(sector);
+    }
+
+    /// The member's next flush fails, and those after it go well.
+    pub(crate) fn fail_next_flush(&self, disk: usize) {
+        self.disks[disk].lock().unwrap().next_flush_fails = true;
+    }
+
+    /// Whether a power cut takes what the member was given in this sector, counted from its first, for
+    /// good.
+    pub(crate) fn has_given_up(&self, disk: usize, sector: u64) -> bool {
+        self.disks[disk].lock().unwrap().given_up.contains(&sector)
     }
 
     /// Whether the superblock on one member says that the member with that number failed.
@@ -211,8 +229,14 @@ impl Shared {
         let (result, buffer) = match io.op {
             IoOp::Read { sector, into } => (Ok(()), disk.read(sector, into)),
             IoOp::Write { sector, from, .. } if fails(sector) => (Err(refused), buffer_of(from)),
-            IoOp::Write { sector, from, .. } => (Ok(()), disk.write(sector, from)),
-            IoOp::Flush => (Ok(()), None),
+            IoOp::Write { sector, from, fua } => {
+                let sectors = sector..sector + from.len() as u64 / 512;
+                if !fua {
+                    disk.unflushed.extend(sectors);
+                }
+                (Ok(()), disk.write(sector, from))
+            }
+            IoOp::Flush => (disk.flush().map_err(|()| refused), None),
             IoOp::Discard { .. } | IoOp::WriteZeroes { .. } => unreachable!("not in these tests"),
         };
         IoDone { result, buffer }
@@ -274,6 +298,16 @@ impl Disk {
         let start = sector as usize * 512;
         from.take(&mut self.bytes[start..start + from.len()]);
         buffer_of(from)
+    }
+
+    fn flush(&mut self) -> Result<(), ()> {
+        let unflushed = std::mem::take(&mut self.unflushed);
+        if std::mem::take(&mut self.next_flush_fails) {
+            self.given_up.extend(unflushed);
+            return Err(());
+        }
+        self.given_up.retain(|sector| !unflushed.contains(sector));
+        Ok(())
     }
 
     fn superblock(&self) -> Superblock {

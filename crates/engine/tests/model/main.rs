@@ -8,6 +8,7 @@
 mod announced;
 mod caching;
 mod claims;
+mod flushes;
 mod handover;
 mod machine;
 mod taken;

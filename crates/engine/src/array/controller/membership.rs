@@ -128,6 +128,7 @@ impl Controller {
             _ => return Err(CommandError::Active),
         }
         self.members.remove(index);
+        self.array.flushes.forget(id);
         self.update_superblocks().await;
         Ok(Reply::Done)
     }
@@ -183,6 +184,7 @@ impl Controller {
             wants_replacement,
         };
         self.prepare(&member, by_bitmap).await?;
+        self.array.flushes.forget(id);
         self.members.push(member);
         if by_bitmap {
             self.sync.by_bitmap.insert(id);

@@ -7,6 +7,7 @@ use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, W
 use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
+use super::super::flushes::Flush;
 use super::{Controller, Member, MemberState, WriteMode};
 
 /// Bytes of the superblock's area.
@@ -167,14 +168,21 @@ impl Controller {
 
     /// Makes durable what one member was given.
     pub(super) async fn flush_member(&self, index: usize) -> Result<(), (MemberId, IoError)> {
-        self.ask(&self.members[index], IoOp::Flush).await
+        self.flush(&self.members[index]).await
+    }
+
+    async fn flush(&self, member: &Member) -> Result<(), (MemberId, IoError)> {
+        let patience = self.array.settings.write_patience();
+        let flushed = Flush::new(&self.array, &self.lane, member.id, patience);
+        let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
+        first_of(flushed, told).await.map_err(|error| (member.id, error))
     }
 
     /// Makes durable what all members were given. A member that fails is taken out; false when the
     /// array broke over it.
     pub(super) async fn flush_members(&mut self) -> bool {
         let live = self.members.iter().filter(|member| member.is_written());
-        let flushes = live.map(|member| self.ask(member, IoOp::Flush));
+        let flushes = live.map(|member| self.flush(member));
         let failed = failures(join_all(flushes).await);
         failed.is_empty() || self.take_out(&failed).await
     }

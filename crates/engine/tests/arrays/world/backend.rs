@@ -25,6 +25,7 @@ pub(crate) enum Answers {
 }
 
 pub(crate) struct RamBackend {
+    lane: u16,
     disks: Rc<Disks>,
     clock: Rc<Cell<u64>>,
     answers: Answers,
@@ -46,13 +47,14 @@ struct Held {
 
 impl RamBackend {
     pub(super) fn new(
+        lane: u16,
         disks: Rc<Disks>,
         clock: Rc<Cell<u64>>,
         answers: Answers,
         random: Random,
     ) -> Rc<Self> {
         let (random, held) = (RefCell::new(random), RefCell::default());
-        Rc::new(Self { disks, clock, answers, random, held, pool: BufferPool::new(1 << 20) })
+        Rc::new(Self { lane, disks, clock, answers, random, held, pool: BufferPool::new(1 << 20) })
     }
 
     /// Ends some of the I/Os under way, in any order. False when there was none that may end.
@@ -84,14 +86,15 @@ impl RamBackend {
     }
 
     fn hangs(&self, io: &MemberIo) -> bool {
+        let disk = self.disks.disk(usize::from(io.member.index));
         let sector = match io.op {
             IoOp::Read { sector, .. }
             | IoOp::Write { sector, .. }
             | IoOp::Discard { sector, .. }
             | IoOp::WriteZeroes { sector, .. } => sector,
+            IoOp::Flush if disk.flush_hangs_on == Some(self.lane) => return true,
             IoOp::Flush => 0,
         };
-        let disk = self.disks.disk(usize::from(io.member.index));
         disk.hangs_in.as_ref().is_some_and(|range| range.contains(&sector))
     }
 

@@ -31,6 +31,13 @@ pub(crate) struct Disk {
     pub(crate) write_error: Option<IoErrorKind>,
     /// How every flush ends.
     pub(crate) flush_error: Option<IoErrorKind>,
+    /// How its next flush ends, and that one alone: what it was to make durable is there until the next
+    /// power cut, whatever later flushes say.
+    pub(crate) next_flush_fails: Option<IoErrorKind>,
+    /// Flushes that this lane sends are not answered as long as this stands.
+    pub(crate) flush_hangs_on: Option<u16>,
+    /// Flushes that ended well or badly.
+    pub(crate) flushes: u64,
     pub(crate) reads: Vec<Range<u64>>,
     /// What it was told of before it was read or written.
     pub(crate) prefetched: Vec<Range<u64>>,
@@ -38,6 +45,8 @@ pub(crate) struct Disk {
     pub(crate) writes: Vec<Range<u64>>,
     /// Sectors that were written and not flushed, as they were before.
     unflushed: BTreeMap<u64, Vec<u8>>,
+    /// Those that a failed flush did not make durable, as they were before.
+    given_up: BTreeMap<u64, Vec<u8>>,
     /// Writes and flushes that end well before `write_error` takes hold.
     pub(crate) grace: u64,
     /// Where `write_error` holds; everywhere without it.
@@ -212,7 +221,8 @@ impl Disk {
 
     /// The power fails: what was not flushed is not there.
     pub(crate) fn lose_cache(&mut self) {
-        for (sector, old) in std::mem::take(&mut self.unflushed) {
+        let unflushed = std::mem::take(&mut self.unflushed);
+        for (sector, old) in unflushed.into_iter().chain(std::mem::take(&mut self.given_up)) {
             self.bytes[byte(sector)..byte(sector + 1)].copy_from_slice(&old);
         }
     }
@@ -233,7 +243,10 @@ impl Disk {
         for sector in sector..sector + sectors {
             let old = || self.bytes[byte(sector)..byte(sector + 1)].to_vec();
             match fua {
-                true => drop(self.unflushed.remove(&sector)),
+                true => {
+                    self.unflushed.remove(&sector);
+                    self.given_up.remove(&sector);
+                }
                 false => drop(self.unflushed.entry(sector).or_insert_with(old)),
             }
         }
@@ -246,8 +259,19 @@ impl Disk {
     }
 
     pub(super) fn flush(&mut self) -> Result<(), IoError> {
-        self.spend(self.flush_error)?;
-        self.unflushed.clear();
+        self.flushes += 1;
+        let unflushed = std::mem::take(&mut self.unflushed);
+        if let Some(kind) = self.next_flush_fails.take() {
+            for (sector, old) in unflushed {
+                self.given_up.entry(sector).or_insert(old);
+            }
+            return fails(Some(kind));
+        }
+        if let Err(error) = self.spend(self.flush_error) {
+            self.unflushed = unflushed;
+            return Err(error);
+        }
+        self.given_up.retain(|sector, _| !unflushed.contains_key(sector));
         Ok(())
     }
 

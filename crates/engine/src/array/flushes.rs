@@ -1,0 +1,199 @@
+//! One flush of a member at a time, shared by all lanes and the controller.
+//!
+//! A device tells a flush error once, to one flush; the next one goes well although the data are gone.
+//! So a flush is believed only if no other flush of the member overlapped it or failed before it.
+//! Both hold by construction: who comes while a flush is under way waits for the next one, which
+//! covers all that waited, and the end of a failed flush marks its member before another can begin.
+//!
+//! Flushes share this state. Reads and writes do not.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use smallvec::SmallVec;
+
+use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience};
+use crate::lane::{Io, Lane};
+use crate::signal::Signal;
+use crate::sync::Mutex;
+
+use super::Array;
+use super::rules::Rule;
+
+/// What is known of the flushes of each member.
+#[derive(Default)]
+pub(crate) struct Flushes {
+    members: Mutex<Vec<MemberFlushes>>,
+    /// A flush ended.
+    ended: Signal,
+}
+
+/// The flushes of one member, counted.
+struct MemberFlushes {
+    member: MemberId,
+    begun: u64,
+    ended: u64,
+    /// One failed: what the member was given is not sure to be there, whatever later flushes say.
+    failed: Option<IoError>,
+}
+
+/// What someone who wants a flush is to do now.
+enum Turn {
+    /// Send it. It is counted as begun.
+    Send,
+    /// Wait for the end of the flush with this number.
+    Wait(u64),
+    /// Nothing: it is done, or failed.
+    Over(Result<(), IoError>),
+}
+
+impl Flushes {
+    /// A flush that covers all writes to `member` that have ended by now.
+    fn ask(&self, member: MemberId) -> Turn {
+        self.with(member, |flushes| flushes.turn(flushes.begun + 1))
+    }
+
+    /// The same, later, for one who waits for the flush with this number.
+    fn ask_again(&self, member: MemberId, wanted: u64) -> Turn {
+        self.with(member, |flushes| flushes.turn(wanted))
+    }
+
+    fn end(&self, member: MemberId, result: Result<(), IoError>, remember: bool) {
+        self.with(member, |flushes| {
+            flushes.ended = flushes.begun;
+            flushes.failed = flushes.failed.or(result.err().filter(|_| remember));
+        });
+        self.ended.notify();
+    }
+
+    /// Forgets a member: it left the array, or is about to be filled anew.
+    pub(crate) fn forget(&self, member: MemberId) {
+        self.members.lock().retain(|flushes| flushes.member != member);
+    }
+
+    fn with<T>(&self, member: MemberId, use_it: impl FnOnce(&mut MemberFlushes) -> T) -> T {
+        let members = &mut *self.members.lock();
+        let at = members.iter().position(|known| known.member == member).unwrap_or_else(|| {
+            members.push(MemberFlushes { member, begun: 0, ended: 0, failed: None });
+            members.len() - 1
+        });
+        use_it(&mut members[at])
+    }
+}
+
+impl MemberFlushes {
+    fn turn(&mut self, wanted: u64) -> Turn {
+        match self.failed {
+            Some(error) => Turn::Over(Err(error)),
+            None if self.ended >= wanted => Turn::Over(Ok(())),
+            None if self.begun > self.ended => Turn::Wait(wanted),
+            None => {
+                self.begun += 1;
+                Turn::Send
+            }
+        }
+    }
+}
+
+/// Makes durable all writes to one member that ended before it was made.
+pub(super) struct Flush<'a> {
+    array: &'a Array,
+    lane: &'a Lane,
+    member: MemberId,
+    patience: Patience,
+    state: State<'a>,
+}
+
+enum State<'a> {
+    /// Another's flush is under way; the one with this number is waited for.
+    Waiting(u64),
+    Sent(Io<'a>),
+    Ended(Result<(), IoError>),
+}
+
+impl<'a> Flush<'a> {
+    /// Begins it, or waits for the flush that is under way.
+    pub(super) fn new(
+        array: &'a Array,
+        lane: &'a Lane,
+        member: MemberId,
+        patience: Patience,
+    ) -> Self {
+        let state = State::Ended(Ok(()));
+        let mut flush = Self { array, lane, member, patience, state };
+        flush.take_turn(array.flushes.ask(member));
+        flush
+    }
+
+    fn take_turn(&mut self, turn: Turn) {
+        self.state = match turn {
+            Turn::Send => {
+                let io = MemberIo { member: self.member, op: IoOp::Flush, patience: self.patience };
+                State::Sent(self.lane.io(io))
+            }
+            Turn::Wait(wanted) => State::Waiting(wanted),
+            Turn::Over(result) => State::Ended(result),
+        };
+    }
+
+    fn end(&mut self, result: Result<(), IoError>) {
+        // The member is marked before anyone else's flush of it can begin.
+        let remember = self.array.rules.keep(Rule::FailedFlushesStayFailed);
+        self.array.flushes.end(self.member, result, remember);
+        self.state = State::Ended(result);
+    }
+}
+
+impl Future for Flush<'_> {
+    type Output = Result<(), IoError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                State::Ended(result) => return Poll::Ready(*result),
+                State::Sent(io) => {
+                    let done = ready!(Pin::new(io).poll(context));
+                    this.end(done.result);
+                }
+                State::Waiting(wanted) => {
+                    let (flushes, member, wanted) = (&this.array.flushes, this.member, *wanted);
+                    let turn = || match flushes.ask_again(member, wanted) {
+                        Turn::Wait(_) => None,
+                        turn => Some(turn),
+                    };
+                    let turn = ready!(flushes.ended.poll(context, turn));
+                    this.take_turn(turn);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Flush<'_> {
+    /// A flush that was sent and is not waited for has failed, as far as anyone can know.
+    fn drop(&mut self) {
+        if matches!(self.state, State::Sent(_)) {
+            self.end(Err(IoError { kind: IoErrorKind::Cancelled, errno: 0 }));
+        }
+    }
+}
+
+/// Waits for all, and tells of each that failed at the moment when it ends.
+pub(super) async fn all_of(
+    mut flushes: SmallVec<[Flush<'_>; 4]>,
+    mut failed: impl FnMut(MemberId, IoError),
+) {
+    poll_fn(|context| {
+        flushes.retain(|flush| match Pin::new(&mut *flush).poll(context) {
+            Poll::Ready(result) => {
+                result.err().into_iter().for_each(|error| failed(flush.member, error));
+                false
+            }
+            Poll::Pending => true,
+        });
+        if flushes.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
