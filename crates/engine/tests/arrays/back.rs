@@ -2,8 +2,10 @@
 
 use mdspace_engine::array::{Action, CommandError, Reply};
 use mdspace_engine::assembly::Options;
+use mdspace_engine::geometry::Level;
 use mdspace_engine::request::Request;
-use mdspace_engine::status::MemberState;
+use mdspace_engine::status::{ArrayStatus, MemberState};
+use mdspace_format::superblock::RESYNC_NONE;
 
 use crate::shapes::{self, MEMBER_SECTORS, Shape};
 use crate::world::{Setup, World};
@@ -70,6 +72,58 @@ fn a_return_by_the_bitmap_is_gone_on_with_after_a_crash() {
         let superblock = world.disks.superblock(1).unwrap();
         let features: Vec<_> = superblock.features.names().collect();
         assert!(!features.contains(&"RECOVERY_BITMAP"), "{features:?}");
+    }
+}
+
+/// The bits of chunks from here on do not lie in the sector of the bitmap's header.
+const FIRST_CHUNK_BEHIND_THE_HEADER: u64 = 2048;
+
+/// A member leaves, a spare takes its place, and bits are cleared. Power fails in the middle of that: each
+/// sector of a write may land or not. Then the spare goes, and the member that left is back.
+#[test]
+fn a_power_cut_while_bits_are_cleared_leaves_no_way_back_to_who_missed_what_they_marked() {
+    let sector = FIRST_CHUNK_BEHIND_THE_HEADER * 8 + 800;
+    for (seed, level, disks) in [(40, Level::Raid1, 2), (41, Level::Raid5, 3)] {
+        let chunk_sectors = if level == Level::Raid1 { 0 } else { 16 };
+        let layout = if level == Level::Raid1 { 0 } else { 2 };
+        let shape =
+            Shape { member_sectors: 20_000, ..Shape::new(level, layout, disks, chunk_sectors) };
+        let data_disks = if level == Level::Raid1 { 1 } else { u64::from(disks) - 1 };
+        let mut world = World::synced(Setup::new(shape, seed));
+        let no_bits = |status: &ArrayStatus| status.bitmap.is_none_or(|map| map.dirty_bits == 0);
+        world.wait_status("a clear bitmap", no_bits);
+        let (left, spare) = (1, usize::from(disks));
+        world.fail(left);
+        world.remove(left);
+        world.write_random(sector * data_disks, 8);
+        world.add(spare).unwrap();
+        let staying: Vec<usize> = (0..=spare).filter(|disk| *disk != left).collect();
+        world.until("a whole and clean array", |world| {
+            let superblock = world.disks.superblock(spare).unwrap();
+            let is_whole = superblock.own_role().slot().is_some()
+                && superblock.recovery_offset_sectors.is_none();
+            is_whole && superblock.resync_offset_sectors == RESYNC_NONE
+        });
+        assert!(world.status().bitmap.unwrap().dirty_bits > 0, "{world}");
+        for &disk in &staying {
+            let place = world.disks.superblock(disk).unwrap().bitmap_sector().unwrap();
+            world.disks.disk(disk).cut_at = Some(place);
+        }
+        world.until("a cut", |world| staying.iter().all(|&disk| world.disks.disk(disk).is_off));
+        world.power_cut(0..world.disks.count());
+        world.assemble_with_force().unwrap();
+        world.command(Action::Freeze).unwrap();
+        world.fail(spare);
+        world.remove(spare);
+        let _ = world.add_as(left, true);
+        world.command(Action::Idle).unwrap();
+        if world.status().degraded() > 0 && world.member_state(left).is_none() {
+            world.add(left).unwrap();
+        }
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{world}");
+        world.fail(0);
+        world.verify();
     }
 }
 

@@ -137,12 +137,16 @@ impl Controller {
 
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.
     /// First all that was written there is flushed on every member: after a power cut nothing else
-    /// than the bits would tell that one of them lost it.
+    /// than the bits would tell that one of them lost it. Then the header, and then the bits.
     pub(super) async fn clear_bits(&mut self, chunks: Chunks) {
         if chunks.is_empty() {
             return;
         }
-        if !self.flush_members().await || !self.may_clear_bits() {
+        let prepared = self.flush_members().await
+            && self.may_clear_bits()
+            && self.record_clearing().await
+            && self.may_clear_bits();
+        if !prepared {
             return self.array.intent.set_durable(&chunks);
         }
         let Some(bitmap) = &mut self.bitmap else { return };
@@ -157,13 +161,23 @@ impl Controller {
                 pages.insert(DirtyMap::page_of(chunk));
             }
         }
-        // The array is whole: whoever leaves from now on can come back by the bits set after this.
-        bitmap.header.events_cleared = bitmap.header.events;
         self.array.intent.set_durable(&kept);
         if !pages.is_empty() {
-            pages.insert(0);
             self.write_bitmap_pages(&pages).await;
         }
+    }
+
+    /// Says on every member which update the next cleared bits belong to. The array is whole: whoever
+    /// leaves from now on can come back by the bits that are set later, and nobody who left before.
+    /// Durable before a bit is cleared: after a power cut that kept the cleared bits and not this, a
+    /// member that left earlier would come back by bits that no longer tell what it missed.
+    async fn record_clearing(&mut self) -> bool {
+        let Some(bitmap) = &mut self.bitmap else { return false };
+        if bitmap.header.events_cleared == bitmap.header.events && !bitmap.copies_differ {
+            return true;
+        }
+        bitmap.header.events_cleared = bitmap.header.events;
+        self.write_bitmap_pages(&BTreeSet::from([0])).await
     }
 
     /// Rings after the bitmap's sleep while any bit is set and may be cleared.

@@ -25,7 +25,13 @@ pub(super) fn bitmap(
     let (mut header, mut map) = (header.clone(), map.clone());
     for (other, bits) in others {
         let same_cut = other.chunk_bytes == header.chunk_bytes && bits.chunks() == map.chunks();
-        if same_cut { map.merge(bits) } else { map.set_all() }
+        if same_cut {
+            map.merge(bits)
+        } else {
+            map.set_all()
+        }
+        // Bits may be clear that were set before the latest of these updates, on any copy.
+        header.events_cleared = header.events_cleared.max(other.events_cleared);
     }
     if !any_fresh {
         map.set_all();

@@ -56,6 +56,11 @@ pub(crate) struct Disk {
     pub(crate) refuses_every: Option<(u64, u64)>,
     /// `write_error` is over after its first time.
     pub(crate) error_once: bool,
+    /// Power fails in the middle of the next write that begins with this sector: all of it lands but the
+    /// sector itself, and nothing does after it until power is back.
+    pub(crate) cut_at: Option<u64>,
+    /// Power has failed so.
+    pub(crate) is_off: bool,
     /// A discard changes nothing.
     pub(crate) keeps_discarded: bool,
     /// So long takes each of its I/Os, whatever becomes of it.
@@ -221,6 +226,7 @@ impl Disk {
 
     /// The power fails: what was not flushed is not there.
     pub(crate) fn lose_cache(&mut self) {
+        (self.cut_at, self.is_off) = (None, false);
         let unflushed = std::mem::take(&mut self.unflushed);
         for (sector, old) in unflushed.into_iter().chain(std::mem::take(&mut self.given_up)) {
             self.bytes[byte(sector)..byte(sector + 1)].copy_from_slice(&old);
@@ -230,6 +236,9 @@ impl Disk {
     pub(super) fn write(&mut self, sector: u64, bytes: &[u8], fua: bool) -> Result<(), IoError> {
         let sectors = (bytes.len() / SECTOR) as u64;
         self.check_place(sector, bytes.len());
+        if self.is_off {
+            return Ok(());
+        }
         let here = |range: &Range<u64>| sector < range.end && range.start < sector + sectors;
         fails(self.cut_off(sector + sectors))?;
         let refuses = |&(first, step): &(u64, u64)| {
@@ -250,7 +259,12 @@ impl Disk {
                 false => drop(self.unflushed.entry(sector).or_insert_with(old)),
             }
         }
-        self.bytes[byte(sector)..byte(sector + sectors)].copy_from_slice(bytes);
+        let skipped = usize::from(self.cut_at == Some(sector)) * SECTOR;
+        self.bytes[byte(sector) + skipped..byte(sector + sectors)]
+            .copy_from_slice(&bytes[skipped..]);
+        if skipped > 0 {
+            (self.cut_at, self.is_off) = (None, true);
+        }
         if !self.unreadable_for_good {
             self.unreadable.retain(|bad| !(sector..sector + sectors).contains(bad));
         }

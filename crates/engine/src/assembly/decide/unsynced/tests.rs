@@ -112,6 +112,19 @@ fn a_bit_that_one_member_has_counts_and_is_to_be_given_to_all() {
     assert_eq!(bits(&assemble(candidates).unwrap()), (1, true));
 }
 
+/// A crash may have left the others without the header that one of them has.
+#[test]
+fn the_latest_clearing_that_any_copy_tells_of_counts() {
+    for latest in 0..3 {
+        let mut candidates = raid5(0, 10);
+        copy(&mut candidates[latest]).0.events_cleared = 9;
+        let assembly = assemble(candidates).unwrap();
+        let (header, _) = assembly.start.bitmap.as_ref().expect("a bitmap");
+        assert_eq!(header.events_cleared, 9);
+        assert!(assembly.start.copies_differ);
+    }
+}
+
 #[test]
 fn a_stale_copy_says_nothing_and_without_a_fresh_one_every_bit_counts() {
     let mut candidates = raid5(0, 10);
