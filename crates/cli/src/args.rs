@@ -79,6 +79,9 @@ pub(crate) enum Verb {
     Readonly(NameArgs),
     /// Allow writes again.
     Readwrite(NameArgs),
+    /// Compute missing blocks from parity that a crash left in doubt: what was being written in that
+    /// moment may come out as bytes that were never written. Nothing else changes.
+    AcceptDoubt(NameArgs),
     /// Wait until resync, recovery or check are done; exit 1 when there is nothing to wait for, 2
     /// when something could not be done.
     Wait(NameArgs),

@@ -59,6 +59,7 @@ pub(crate) enum Request {
     Configuration,
     Readonly,
     Readwrite,
+    AcceptDoubt,
     Action {
         action: String,
         #[serde(default)]

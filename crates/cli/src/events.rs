@@ -165,8 +165,25 @@ pub(crate) fn between(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened
     if before.degraded() == 0 && after.degraded() > 0 {
         happened.push(Happened::to_array("DegradedArray"));
     }
+    happened.extend(doubt_events(before, after));
     happened.extend(sync_events(before, after));
     happened
+}
+
+/// Missing blocks turned into errors, for their parity is in doubt, or are computed again; mdadm has no
+/// words for them.
+fn doubt_events(before: &ArrayStatus, after: &ArrayStatus) -> Option<Happened> {
+    let hurts = |status: &ArrayStatus| status.degraded() > 0 && status.doubted.sectors > 0;
+    let event = match (hurts(before), hurts(after)) {
+        (false, true) => "InDoubt",
+        (true, false) => "InDoubtEnded",
+        _ => return None,
+    };
+    let note = (event == "InDoubt").then(|| {
+        let mib = after.doubted.sectors as f64 / 2048.0;
+        format!("{mib:.1} MiB of each member: `mdspace accept-doubt` has them computed from parity")
+    });
+    Some(Happened { note, ..Happened::to_array(event) })
 }
 
 fn member_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {

@@ -82,6 +82,10 @@ pub(crate) struct ArrayReport {
     /// Sectors of the array that nobody can give any more, for bad blocks of members.
     #[serde(default)]
     pub(crate) lost: SkippedReport,
+    /// Sectors of a member where a missing or bad block is an error, for a crash or a failed write may have
+    /// left its parity half-written.
+    #[serde(default)]
+    pub(crate) doubted: SkippedReport,
     pub(crate) members: Vec<MemberReport>,
 }
 
@@ -277,6 +281,7 @@ impl From<&ArrayStatus> for ArrayReport {
             mismatch_cnt: status.mismatch_sectors,
             mismatches: MismatchesReport::from(status),
             lost: SkippedReport::from(&status.lost),
+            doubted: SkippedReport::from(&status.doubted),
             members: member_reports(&status.members),
         }
     }
@@ -328,6 +333,22 @@ impl SkippedReport {
         let (ranges, sectors) = (self.ranges, self.sectors);
         let noun = if ranges == 1 { "range" } else { "ranges" };
         Some(format!("{ranges} {noun} ({sectors} sectors): {}{more}", listed.join(", ")))
+    }
+}
+
+impl Report {
+    /// What redundancy in doubt means and how it ends; none where a resync is about to end it.
+    pub(crate) fn doubt_words(&self) -> Option<String> {
+        let array = &self.array;
+        let matters = array.degraded > 0 || array.lost.ranges > 0 || !array.sync.runs();
+        let mib = array.doubted.sectors as f64 / 2048.0;
+        (array.doubted.sectors > 0 && matters).then(|| {
+            format!(
+                "{mib:.1} MiB of each member; missing blocks there are errors until \
+                 `mdspace accept-doubt {}`",
+                self.name
+            )
+        })
     }
 }
 

@@ -53,6 +53,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::ZeroSuperblock(args) => zero_superblock::run(&args),
         Verb::Readonly(args) => ask(&args.name, &Request::Readonly),
         Verb::Readwrite(args) => ask(&args.name, &Request::Readwrite),
+        Verb::AcceptDoubt(args) => ask(&args.name, &Request::AcceptDoubt),
         Verb::Wait(args) => wait::run(&args.name),
         Verb::Action(args) => action::run(&args),
         Verb::Get(args) => settings::get(&args),

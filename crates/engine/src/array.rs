@@ -13,6 +13,7 @@ pub mod claims;
 mod command;
 mod controller;
 mod cover;
+mod doubt;
 mod flushes;
 mod gather;
 pub mod handover;
@@ -123,6 +124,8 @@ impl Array {
         }
         self.settings.set(key, value)?;
         self.cache.resize(self.settings.stripe_cache_size());
+        // The controller looks anew at what it does by itself.
+        self.mailbox.sync_moved();
         Ok(())
     }
 }

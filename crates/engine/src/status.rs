@@ -55,6 +55,10 @@ pub struct ArrayStatus {
     pub mismatches: Mismatches,
     /// Sectors of the array that nobody can give any more, for bad blocks of members.
     pub lost: Skipped,
+    /// Where parity may be half-written, after a crash or a failed write: a block that is missing or listed
+    /// as bad there is an error until a resync, a write of the whole row or the user ends the doubt. In
+    /// sectors of a member; nothing on levels without parity.
+    pub doubted: Skipped,
     /// Every member, spares and faulty ones too. A slot that no member names is missing.
     pub members: Vec<MemberStatus>,
 }

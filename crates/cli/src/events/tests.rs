@@ -34,6 +34,21 @@ fn a_rebuild_is_told_every_twenty_percent_and_at_its_end() {
 }
 
 #[test]
+fn redundancy_in_doubt_is_told_when_a_member_is_missing_and_when_it_ends() {
+    let mut whole = clean_status();
+    whole.doubted = (&Ranges::of(0..4096)).into();
+    let mut degraded = whole.clone();
+    degraded.members[0].state = MemberState::Faulty;
+    assert!(words(&clean_status(), &whole).is_empty());
+    assert_eq!(words(&whole, &degraded), ["Fail", "DegradedArray", "InDoubt"]);
+    let note = between(&whole, &degraded)[2].note.clone();
+    assert!(note.is_some_and(|note| note.starts_with("2.0 MiB")));
+    let mut accepted = degraded.clone();
+    accepted.doubted = Default::default();
+    assert_eq!(words(&degraded, &accepted), ["InDoubtEnded"]);
+}
+
+#[test]
 fn the_end_of_a_check_says_what_it_found() {
     let mut before = clean_status();
     before.sync.action = SyncAction::Check;

@@ -54,6 +54,7 @@ impl ServingProcess {
             }),
             Request::Readonly => self.simple("cannot stop writes", Action::ReadOnly),
             Request::Readwrite => self.simple("cannot allow writes", Action::ReadWrite),
+            Request::AcceptDoubt => self.simple("nothing was accepted", Action::AcceptDoubt),
             Request::Action { action, force_parity, trust, for_s } => {
                 self.sync_action_for(&action, force_parity, trust.as_deref(), for_s)
             }
@@ -356,6 +357,9 @@ fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::NotReplaceable(_) => "see `mdspace detail` for what each member is",
         CommandError::NotBack(_) => "`mdspace add` rebuilds it from the others",
         CommandError::NoRedundancy => "use a level with redundancy",
+        CommandError::NothingInDoubt => {
+            "there is nothing to do: see `In Doubt` of `mdspace detail`"
+        }
         CommandError::NoCopies => "use --force-parity, which believes the data",
         CommandError::Busy(_) => {
             "wait for it with `mdspace wait`, or end it: `mdspace action NAME idle`"

@@ -23,7 +23,7 @@ fn write_all(out: &mut String, report: &Report, time: impl Fn(u64) -> String) ->
     writeln!(out, "{}:", report.name)?;
     write_shape(out, array, time(array.created))?;
     write_state(out, array, time(array.updated))?;
-    write_identity(out, array)?;
+    write_identity(out, report)?;
     write_members(out, array)?;
     write_loads(out, array)?;
     for paths in &report.multipath {
@@ -82,7 +82,8 @@ fn state_line(array: &ArrayReport) -> String {
     words.join(", ") + delayed
 }
 
-fn write_identity(out: &mut String, array: &ArrayReport) -> fmt::Result {
+fn write_identity(out: &mut String, report: &Report) -> fmt::Result {
+    let array = &report.array;
     if let Some(layout) = &array.layout {
         field(out, "Layout", layout)?;
     }
@@ -104,6 +105,10 @@ fn write_identity(out: &mut String, array: &ArrayReport) -> fmt::Result {
     if let Some(skipped) = array.sync.skipped.words() {
         let action = if array.sync.runs() { &array.sync.action } else { &array.sync.last_action };
         field(out, "Not Done", format!("by {action}: {skipped}"))?;
+        writeln!(out)?;
+    }
+    if let Some(doubt) = report.doubt_words() {
+        field(out, "In Doubt", doubt)?;
         writeln!(out)?;
     }
     if let Some(lost) = array.lost.words() {

@@ -121,6 +121,7 @@ fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
         mismatch_sectors: 0,
         mismatches: Default::default(),
         lost: Skipped::default(),
+        doubted: Skipped::default(),
         members,
     }
 }

@@ -34,11 +34,17 @@ pub(crate) fn run(name: &ArrayName) -> Outcome {
 
 /// Fails, with what was left, where the last task ended in one of these ways.
 pub(crate) fn expect_done(client: &mut Client, undone: &[&str]) -> Result<(), Failure> {
-    let sync = client.report()?.array.sync;
-    let Some(end) = sync.last_end.filter(|end| undone.contains(&end.as_str())) else {
+    let report = client.report()?;
+    let sync = &report.array.sync;
+    let Some(end) = sync.last_end.clone().filter(|end| undone.contains(&end.as_str())) else {
         return Ok(());
     };
     let (why, cure) = match end.as_str() {
+        "incomplete" if report.array.doubted.sectors > 0 => (
+            sync.skipped.words().unwrap_or_else(|| "some of it could not be done".to_owned()),
+            "parity there may be half-written after a crash: write the blocks anew, or take what parity \
+             says with `mdspace accept-doubt`",
+        ),
         "interrupted" => {
             ("it was told to end, or a member failed or came".to_owned(), "start it again")
         }

@@ -98,3 +98,13 @@ fn a_copy_of_a_member_and_two_halves_are_explained() {
     }
     assert!(why(1, "a b").contains("ran without the other"), "{}", why(1, "a b"));
 }
+
+#[test]
+fn an_array_without_doubt_has_nothing_to_accept() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create data --level=5 --raid-devices=3 --assume-clean a b c");
+    assert_eq!(user.detail("data")["array"]["doubted"]["sectors"], 0);
+    user.refused("accept-doubt data", &["no redundancy is in doubt", "In Doubt"]);
+    user.expect(0, "set data accept_doubt=1");
+    user.expect(0, "stop data");
+}

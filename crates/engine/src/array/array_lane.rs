@@ -455,8 +455,8 @@ impl ArrayLane {
         range: Range<u64>,
     ) -> Result<T, RequestError> {
         if written.is_err() && self.with_view(|view| view.geometry.max_failures() > 0) {
-            self.array.mailbox.suspect(range.clone());
-            self.array.views.settled_doubting(&range).await;
+            let count = self.array.mailbox.suspect(range);
+            self.array.views.settled_doubting(count).await;
         }
         written
     }

@@ -59,6 +59,9 @@ pub enum Action {
     /// Let what is needed run: resync or recovery, also what was frozen or ended with an error (`resync`,
     /// `recover`).
     Sync,
+    /// Compute from parity what a crash left in doubt, as md does: what was being written in the moment of
+    /// the crash may come out as bytes that were never written.
+    AcceptDoubt,
     /// End a check or repair, and let what is needed run (`idle`).
     Idle,
     /// End whatever runs, and start nothing (`frozen`).
@@ -119,6 +122,9 @@ pub enum CommandError {
     /// Parity levels have no copy to believe.
     #[error("a single member decides nothing on a level with parity")]
     NoCopies,
+    /// There is nothing to accept.
+    #[error("no redundancy is in doubt")]
+    NothingInDoubt,
     /// Another sync task runs.
     #[error("{0} is under way")]
     Busy(&'static str),

@@ -10,6 +10,7 @@
 mod bad_blocks;
 mod bitmap;
 mod delay;
+mod doubt;
 mod late;
 mod lost;
 mod membership;
@@ -37,7 +38,7 @@ use super::command::{Action, Command, CommandError, Reply};
 use super::mailbox::Mail;
 use super::start::Start;
 use super::sync::SyncKind;
-use super::view::{ArrayView, MemberView, WriteMode};
+use super::view::{ArrayView, MemberView, SuspectCount, WriteMode};
 
 use bad_blocks::{ReadErrors, Why};
 use bitmap::Bitmap;
@@ -66,6 +67,11 @@ pub(super) struct Controller {
     unsynced: Ranges,
     /// The part of it that a crash or a failed write left in doubt; see [`ArrayView::doubted`].
     doubted: Ranges,
+    /// How many failed writes have put ranges in doubt.
+    suspects: SuspectCount,
+    /// The part of `unsynced` that resync has looked at and could not make right. It is not tried again
+    /// before something changes.
+    unresolved: Ranges,
     bitmap: Option<Bitmap>,
     intent_epoch: u64,
     sync: Syncing,
@@ -174,6 +180,8 @@ impl Controller {
             read_only: start.read_only,
             doubted: if start.crashed { start.unsynced.clone() } else { Ranges::default() },
             unsynced: start.unsynced,
+            unresolved: Ranges::default(),
+            suspects: SuspectCount::default(),
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
             sync: Syncing::new(start.by_bitmap, start.neighbours),
@@ -210,7 +218,11 @@ impl Controller {
     /// Then failures: everything after them is decided without the members that are gone.
     async fn handle(&mut self, mail: Mail) {
         if !mail.suspect.is_empty() {
+            self.suspects = mail.suspects;
             self.distrust(&mail.suspect).await;
+        }
+        if !mail.resolved.is_empty() {
+            self.doubt_resolved(&mail.resolved).await;
         }
         if !mail.failures.is_empty() {
             self.members_failed(&mail.failures).await;
@@ -270,6 +282,7 @@ impl Controller {
             Action::Check => self.request_check(SyncKind::Check),
             Action::Repair(undecided) => self.request_check(SyncKind::Repair(undecided)),
             Action::Sync => self.go_on(),
+            Action::AcceptDoubt => self.accept_doubt().await,
             Action::Idle => self.idle(false),
             Action::Freeze => self.idle(true),
             Action::News => {
@@ -291,6 +304,7 @@ impl Controller {
         self.finish_read_only().await;
         self.close_when_quiet().await;
         self.clear_idle_bits().await;
+        self.accept_doubt_if_told().await;
         self.start_needed_sync().await;
     }
 
@@ -448,6 +462,7 @@ impl Controller {
             mode: self.mode,
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
+            suspects: self.suspects,
             intent_epoch: self.intent_epoch,
             discard: self.members.iter().all(|member| member.info.discard_zeroes),
             ..ArrayView::clone(&old)

@@ -15,6 +15,7 @@ use crate::sync::Mutex;
 use crate::time::Time;
 
 use super::command::{Action, Command, CommandError};
+use super::view::SuspectCount;
 
 /// A member that failed an I/O.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,10 @@ pub(crate) struct Mail {
     pub(crate) answered: Vec<MemberId>,
     /// Ranges, as resync counts, whose redundancy a failed write left in doubt.
     pub(crate) suspect: Ranges,
+    /// How many of those were posted so far.
+    pub(crate) suspects: SuspectCount,
+    /// Ranges, as resync counts, that were in doubt and turned out to be of one time.
+    pub(crate) resolved: Ranges,
     /// What users ask for.
     pub(crate) commands: VecDeque<Command>,
     /// The sync task has news.
@@ -104,12 +109,14 @@ impl Mail {
             && self.late.is_empty()
             && self.answered.is_empty()
             && self.suspect.is_empty()
+            && self.resolved.is_empty()
     }
 }
 
 #[derive(Default)]
 struct Inside {
     mail: Mail,
+    suspects: SuspectCount,
     waiting: Option<Waker>,
     /// Nobody collects any more.
     closed: bool,
@@ -206,8 +213,20 @@ impl Mailbox {
         });
     }
 
-    pub(crate) fn suspect(&self, range: Range<u64>) {
-        self.post(|inside| inside.mail.suspect.insert(range));
+    pub(crate) fn resolved(&self, range: Range<u64>) {
+        self.post(|inside| inside.mail.resolved.insert(range));
+    }
+
+    /// Puts a range in doubt. The caller waits for a settled view that has heard of so many.
+    pub(crate) fn suspect(&self, range: Range<u64>) -> SuspectCount {
+        let mut count = SuspectCount::default();
+        self.post(|inside| {
+            inside.suspects = inside.suspects.next();
+            count = inside.suspects;
+            inside.mail.suspects = count;
+            inside.mail.suspect.insert(range);
+        });
+        count
     }
 
     /// Posts a command; it is answered here once the array has ended.

@@ -261,6 +261,20 @@ pub fn recover_reads(row: &RowState) -> Option<Places> {
     Some(row.data().without(&lost).with(&parity))
 }
 
+/// The places to read so that the one data block of `wanted` can be computed in two ways, by P and by Q.
+/// Where both give the same the row is of one time, whatever a crash may have done to it: a write of
+/// one block that ended half-way shifts the two results by different amounts. `None`: it takes two
+/// parities that can be read, and all other data.
+pub fn compared_reads(row: &RowState, wanted: &Places) -> Option<Places> {
+    let lost = row.data().without(&row.readable).with(wanted);
+    let reads = row.data().with(&row.parities().collect()).without(&lost);
+    let two_ways = row.parity_count == 2
+        && lost.count() == 1
+        && lost.without(&row.data()).is_empty()
+        && reads.without(&row.readable).is_empty();
+    two_ways.then_some(reads)
+}
+
 /// The places to read so that all of `wanted` can be computed; none of them is read.
 pub fn rebuild_reads(row: &RowState, wanted: &Places) -> Option<Places> {
     recover_reads(&RowState { readable: row.readable.without(wanted), ..*row })

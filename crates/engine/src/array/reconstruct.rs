@@ -159,7 +159,11 @@ impl ArrayLane {
                 true => Some(*wanted),
                 false => plan::rebuild_reads(&state, &lost),
             };
-            let Some(reads) = reads else {
+            let compared = match reads {
+                Some(_) => None,
+                None => plan::compared_reads(&state, &lost),
+            };
+            let Some(reads) = reads.or(compared) else {
                 if unread.wait_for_late() {
                     continue;
                 }
@@ -173,9 +177,18 @@ impl ArrayLane {
             let span = |place| plan::Span { place, columns: columns.clone() };
             let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
             let mut blocks = Blocks::default();
-            if self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
+            if !self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
+                continue;
+            }
+            if compared.is_none() {
                 return Ok((state, blocks));
             }
+            if self.both_ways_agree(row, &state, columns, &mut blocks) {
+                self.end_doubt(row, columns).await;
+                return Ok((state, blocks));
+            }
+            self.recycle_all(blocks);
+            return Err(RequestError::Lost);
         }
     }
 

@@ -202,6 +202,7 @@ pub struct Settings {
     levels: Levels,
     rmw_level: AtomicU32,
     hedged_reads: AtomicU32,
+    accept_doubt: AtomicU32,
     stripe_cache_size: AtomicU32,
     group_thread_cnt: AtomicU32,
     max_stripe_batch: AtomicU32,
@@ -317,6 +318,7 @@ fn seconds(millis: u32) -> String {
 const KEYS: &[Key] = &[
     Key::number("rmw_level", 0..=2, |settings| &settings.rmw_level),
     Key::number("hedged_reads", 0..=1, |settings| &settings.hedged_reads),
+    Key::number("accept_doubt", 0..=1, |settings| &settings.accept_doubt),
     Key::number("stripe_cache_size", 17..=262_144, |settings| &settings.stripe_cache_size),
     Key::number("group_thread_cnt", 0..=8192, |settings| &settings.group_thread_cnt),
     Key::number("max_stripe_batch", 1..=256, |settings| &settings.max_stripe_batch),
@@ -396,6 +398,7 @@ impl Settings {
             levels,
             rmw_level: AtomicU32::new(RmwLevel::default() as u32),
             hedged_reads: AtomicU32::new(1),
+            accept_doubt: AtomicU32::new(0),
             stripe_cache_size: AtomicU32::new(super::cache::DEFAULT_SIZE),
             group_thread_cnt: AtomicU32::new(0),
             max_stripe_batch: AtomicU32::new(32),
@@ -542,6 +545,11 @@ impl Settings {
     /// Whether a lone write may read more of its row than it needs.
     pub(super) fn hedged_reads(&self) -> bool {
         self.hedged_reads.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether parity that a crash left in doubt is believed, as md does.
+    pub(super) fn accepts_doubt(&self) -> bool {
+        self.accept_doubt.load(Ordering::Relaxed) > 0
     }
 
     /// Workers asked for on each NUMA node.

@@ -17,7 +17,7 @@ use super::array_lane::ArrayLane;
 use super::claims::Claims;
 use super::controller::Controller;
 use super::settings::{Levels, Settings, StartSettings};
-use super::view::{ArrayView, MemberView, Views, WriteMode};
+use super::view::{ArrayView, MemberView, SuspectCount, Views, WriteMode};
 
 /// Everything that it takes to run an array. Made by [`assembly`](crate::assembly).
 #[derive(Debug)]
@@ -139,6 +139,7 @@ fn first_view(start: &Start) -> ArrayView {
         mode,
         unsynced: Arc::new(start.unsynced.clone()),
         doubted: Arc::new(if start.crashed { start.unsynced.clone() } else { Ranges::default() }),
+        suspects: SuspectCount::default(),
         block_sectors,
         unit_sectors: start.settings.unit_sectors().max(block_sectors),
         intent_chunk_sectors: start.bitmap.as_ref().map(|(header, _)| header.chunk_sectors()),

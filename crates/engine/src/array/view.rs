@@ -42,6 +42,8 @@ pub struct ArrayView {
     /// parity that was right is not any more. Elsewhere the first resync is under way, parity is right
     /// wherever anything was written, and lost blocks may be computed from it.
     pub doubted: Arc<Ranges>,
+    /// How many failed writes had put ranges in doubt when this view was made.
+    pub suspects: SuspectCount,
     /// Smallest unit of requests, in sectors: the largest logical block of the members.
     pub block_sectors: u32,
     /// Unit of claims, pre-reads and parity, in sectors (`stripe_size`).
@@ -54,6 +56,18 @@ pub struct ArrayView {
     pub discard: bool,
     /// Whether all of every slot can be read, and all redundancy trusted. Set by [`Views`].
     pub whole: bool,
+}
+
+/// How many ranges failed writes have put in doubt since the array started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SuspectCount(u64);
+
+impl SuspectCount {
+    /// One more.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
 }
 
 /// Whether writes may go.
@@ -385,13 +399,26 @@ impl Views {
             .await;
     }
 
-    /// Waits until no lane trusts the redundancy of `range`, which the controller was told to doubt.
-    pub(crate) async fn settled_doubting(&self, range: &Range<u64>) {
+    /// Waits until the controller has put in doubt what it was told of up to `count`, and no lane trusts it.
+    /// By count and not by range: the user may have accepted the doubt since.
+    pub(crate) async fn settled_doubting(&self, count: SuspectCount) {
         self.moved
             .until(|| {
                 let view = self.current();
                 let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
-                (settled && view.unsynced.contains(range)).then_some(())
+                (settled && view.suspects >= count).then_some(())
+            })
+            .await;
+    }
+
+    /// Waits until the settled view has no doubt of `range`, or the array takes no news any more.
+    pub(crate) async fn settled_resolved(&self, range: &Range<u64>) {
+        self.moved
+            .until(|| {
+                let view = self.current();
+                let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
+                let over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
+                (settled && (over || !view.doubted.overlaps(range))).then_some(())
             })
             .await;
     }

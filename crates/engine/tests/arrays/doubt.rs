@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use mdspace_engine::array::Action;
+use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{SyncAction, SyncEnd};
+use mdspace_engine::status::{MemberState, SyncAction, SyncEnd};
 
-use crate::shapes::{self, DATA_OFFSET, Shape};
+use crate::shapes::{self, DATA_OFFSET, MEMBER_SECTORS, Shape};
 use crate::world::{SECTOR, Setup, World};
 
 /// RAID5 is made by recovery onto its last member, so that its parity is right from the start.
@@ -136,5 +136,120 @@ fn a_write_before_the_first_resync_waits_for_a_late_member_that_it_needs() {
         world.fail(written);
         let bytes = world.read(0, 8).unwrap();
         world.compare(0, &bytes);
+    }
+}
+
+/// An array whose every row is marked after a crash in which no write was under way, and no resync runs.
+fn crashed(shape: Shape, seed: u64) -> World {
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.write_random(0, world.sectors());
+    world.crash();
+    world.assemble_all().unwrap();
+    world.command(Action::Freeze).unwrap();
+    world
+}
+
+/// P and Q agree on what the missing member held: the rows are of one time.
+#[test]
+fn after_a_crash_two_parities_tell_whether_a_row_is_of_one_time() {
+    for (seed, shape) in (60..).zip(resynced_at_first()) {
+        for lost in 0..3 {
+            let mut world = crashed(shape, seed);
+            let member = world.disks.id(lost);
+            world.command(Action::Fail { member, force: true }).unwrap();
+            world.verify();
+            // Every row that lacks a data block was resolved by its read.
+            assert!(world.status().doubted.sectors < MEMBER_SECTORS / 2, "{world}");
+        }
+    }
+}
+
+/// The same rows are resolved by resync where they are not read, and then a second loss is borne.
+#[test]
+fn a_resync_of_a_degraded_raid6_ends_the_doubt_of_a_crash() {
+    for (seed, shape) in (70..).zip(resynced_at_first()) {
+        let mut world = crashed(shape, seed);
+        for (lost, resynced) in [(1, false), (2, true)] {
+            let member = world.disks.id(lost);
+            world.command(Action::Fail { member, force: true }).unwrap();
+            world.command(Action::Idle).unwrap();
+            world.wait_idle();
+            assert_eq!(world.status().doubted.sectors, 0, "{world}, {resynced}");
+            world.verify();
+        }
+    }
+}
+
+/// Where P and Q disagree a write ended half-way: the missing block is an error, and never other bytes.
+#[test]
+fn where_two_parities_disagree_the_missing_block_is_an_error() {
+    for (seed, shape) in (80..).zip(resynced_at_first()) {
+        let mut world = crashed(shape, seed);
+        let row = row_sectors(&shape);
+        // As if one member alone had taken a write: another block than the one that will be missing.
+        let (torn, lost) = (disk_of(&mut world, 0), disk_of(&mut world, row - 8));
+        assert_ne!(torn, lost);
+        let at = DATA_OFFSET as usize * SECTOR;
+        world.disks.disk(torn).bytes[at..at + SECTOR].fill(0x5a);
+        let member = world.disks.id(lost);
+        world.command(Action::Fail { member, force: true }).unwrap();
+        let chunk = u64::from(shape.chunk_sectors);
+        let lost_block = row - chunk;
+        assert_eq!(world.read(lost_block, 1), Err(RequestError::Lost), "{world}");
+        // Beside it, in the same row, the parities agree.
+        let beside = world.read(lost_block + 1, chunk - 1).unwrap();
+        world.compare(lost_block + 1, &beside);
+        world.command(Action::Idle).unwrap();
+        world.wait_status("the end of a resync", |status| {
+            status.sync.action == SyncAction::Idle && status.sync.last_end.is_some()
+        });
+        assert_eq!(world.status().doubted.sectors, 1, "{world}");
+        assert_eq!(world.read(lost_block, 1), Err(RequestError::Lost), "{world}");
+        // The user takes what parity gives; the array is whole redundancy again.
+        world.command(Action::AcceptDoubt).unwrap();
+        world.wait_idle();
+        assert_eq!(world.status().doubted.sectors, 0, "{world}");
+        world.read(lost_block, 1).unwrap();
+    }
+}
+
+/// With one parity nothing can be compared: the user decides, and then nothing is lost for good.
+#[test]
+fn doubt_that_nothing_can_resolve_ends_when_the_user_accepts_it() {
+    for (seed, shape) in (90..).zip([shapes::RAID5, shapes::RAID5.without_bitmap()]) {
+        let mut world = crashed(shape, seed);
+        let spare = usize::from(shape.disks);
+        let member = world.disks.id(1);
+        world.command(Action::Fail { member, force: true }).unwrap();
+        world.add(spare).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("a rebuild that leaves rows out", |status| {
+            status.sync.action == SyncAction::Idle
+                && status.sync.last_end == Some(SyncEnd::Incomplete)
+        });
+        assert!(world.status().doubted.sectors > 0, "{world}");
+        assert_eq!(world.read(0, world.sectors()), Err(RequestError::Lost), "{world}");
+        world.command(Action::AcceptDoubt).unwrap();
+        world.wait_idle();
+        world.verify();
+        assert_eq!(world.member_state(spare), Some(MemberState::InSync), "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+        assert_eq!(world.command(Action::AcceptDoubt).err(), Some(CommandError::NothingInDoubt));
+    }
+}
+
+/// What may be half-written is made right before anything else is filled: another failure loses it.
+#[test]
+fn what_a_crash_left_in_doubt_is_resynced_before_a_member_is_filled_or_replaced() {
+    for (seed, shape) in (100..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = crashed(shape, seed);
+        let (member, spare) = (world.disks.id(1), usize::from(shape.disks));
+        world.add(spare).unwrap();
+        world.command(Action::Replace { member, with: None }).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("the first task", |status| status.sync.action.runs());
+        assert_eq!(world.status().sync.action, SyncAction::Resync, "{world}");
+        world.wait_idle();
+        world.verify();
     }
 }

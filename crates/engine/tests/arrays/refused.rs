@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use mdspace_engine::array::Action;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
@@ -56,30 +57,53 @@ fn what_a_member_refuses_is_listed_before_the_write_is_answered() {
 }
 
 /// A crash in the middle of a write leaves parity that may not agree with what it was to make up for:
-/// that is an error then, and named, unless the user wants it as it is.
+/// with one parity that is an error then, and named, unless the user wants it as it is. Of two parities
+/// the second says whether the first is right.
 #[test]
 fn after_a_crash_what_is_listed_is_an_error_until_the_user_decides() {
-    for (seed, shape) in (50..).zip([shapes::RAID5, shapes::RAID6]) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        refuse(&world, 0, 17..25);
-        world.write_random(0, world.sectors());
-        world.crash();
-        world.assemble_all().unwrap();
-        world.wait_idle();
-        let mut lost = Vec::new();
-        for sector in 0..world.sectors() {
-            match world.read(sector, 1) {
-                Ok(bytes) => world.compare(sector, &bytes),
-                Err(_) => lost.push(sector),
+    for (seed, shape, unknown) in [(50, shapes::RAID5, 8), (51, shapes::RAID6, 0)] {
+        for accepts in [true, false] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            refuse(&world, 0, 17..25);
+            world.write_random(0, world.sectors());
+            world.crash();
+            world.assemble_all().unwrap();
+            world.wait_idle();
+            let mut lost = Vec::new();
+            for sector in 0..world.sectors() {
+                match world.read(sector, 1) {
+                    Ok(bytes) => world.compare(sector, &bytes),
+                    Err(_) => lost.push(sector),
+                }
             }
+            let told: Vec<u64> = world.status().lost.first.iter().cloned().flatten().collect();
+            assert_eq!((told, lost.len()), (lost, unknown), "{world}");
+            match accepts && unknown > 0 {
+                true => drop(world.command(Action::AcceptDoubt).unwrap()),
+                false => {
+                    world.crash();
+                    world.assemble_with_force().unwrap();
+                }
+            }
+            world.wait_idle();
+            world.verify();
+            assert_eq!(world.check(), 0, "{world}");
         }
-        let told: Vec<u64> = world.status().lost.first.iter().cloned().flatten().collect();
-        assert_eq!((told, lost.len()), (lost, 8), "{world}");
-        world.crash();
-        world.assemble_with_force().unwrap();
-        world.wait_idle();
-        world.verify();
     }
+}
+
+/// Where the user has said so before, nothing is asked after a crash.
+#[test]
+fn after_a_crash_what_is_listed_is_computed_where_the_user_accepts_doubt() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID5, 52));
+    refuse(&world, 0, 17..25);
+    world.write_random(0, world.sectors());
+    world.crash();
+    world.assemble_all().unwrap();
+    world.set("accept_doubt", "1");
+    world.wait_idle();
+    world.verify();
+    assert_eq!(world.status().doubted.sectors, 0, "{world}");
 }
 
 #[test]
@@ -152,7 +176,7 @@ fn a_replacement_that_refuses_sectors_is_failed() {
     world.add(new).unwrap();
     let (old, with) = (world.disks.id(0), world.disks.id(new));
     refuse(&world, new, 16_000..16_001);
-    let replace = mdspace_engine::array::Action::Replace { member: old, with: Some(with) };
+    let replace = Action::Replace { member: old, with: Some(with) };
     world.command(replace).unwrap();
     world.wait_idle();
     assert_eq!(world.member_state(new), Some(MemberState::Faulty), "{world}");

@@ -22,12 +22,19 @@ impl Controller {
             let sectors = member.bad.iter().flatten();
             sectors.map(move |sector| (slot, sector))
         });
-        bad.take(LOOKED_AT_MAX).flat_map(|(slot, sector)| lost_with(&view, slot, sector)).collect()
+        let lost = |(slot, sector)| lost_with(&view, &self.unresolved, slot, sector);
+        bad.take(LOOKED_AT_MAX).flat_map(lost).collect()
     }
 }
 
-/// The sectors of the array that are lost where `slot` lacks one.
-fn lost_with(view: &ArrayView, slot: Slot, sector: u64) -> Vec<std::ops::Range<u64>> {
+/// The sectors of the array that are lost where `slot` lacks one. In `unresolved` ranges the parities
+/// disagree.
+fn lost_with(
+    view: &ArrayView,
+    unresolved: &Ranges,
+    slot: Slot,
+    sector: u64,
+) -> Vec<std::ops::Range<u64>> {
     let geometry = &*view.geometry;
     let lacks = |slot: Slot, sector: u64| {
         view.member(slot).is_none_or(|member| !member.can_wait_for(sector, 1))
@@ -37,9 +44,11 @@ fn lost_with(view: &ArrayView, slot: Slot, sector: u64) -> Vec<std::ops::Range<u
         Geometry::Parity(map) => {
             let slots = (0..geometry.raid_disks()).map(Slot);
             let lacking: Vec<Slot> = slots.filter(|slot| lacks(*slot, sector)).collect();
-            let too_many = lacking.len() > usize::from(map.parity_disks());
-            // Parity that a crash left in doubt makes up for nothing.
-            match too_many || view.doubted.overlaps(&(sector..sector + 1)) {
+            let (parities, here) = (usize::from(map.parity_disks()), sector..sector + 1);
+            // Parity in doubt makes up for nothing, unless a second one says the same.
+            let compares = lacking.len() < parities && !unresolved.overlaps(&here);
+            let in_doubt = view.doubted.overlaps(&here) && !compares;
+            match lacking.len() > parities || in_doubt {
                 true => lacking.into_iter().filter_map(of).collect(),
                 false => Vec::new(),
             }

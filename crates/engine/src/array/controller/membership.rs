@@ -101,7 +101,7 @@ impl Controller {
     /// because writes there compute it from all the data; unless one ended half-way. Where as many
     /// members are lost as there are parities, nothing is left that could disagree. With one parity
     /// more than that, the two may still disagree where nothing was written: resync goes on.
-    fn trust_initial_parity(&mut self) {
+    pub(super) fn trust_initial_parity(&mut self) {
         let parity = matches!(*self.geometry, Geometry::Parity(_));
         let lost_all = self.degraded() >= usize::from(self.geometry.max_failures());
         if parity && lost_all {

@@ -42,6 +42,7 @@ impl Controller {
             mismatch_sectors: self.sync.mismatch_sectors,
             mismatches: self.sync.mismatches(),
             lost: Skipped::from(&self.lost_to_bad_blocks()),
+            doubted: Skipped::from(&self.in_doubt()),
             members: self.members.iter().map(|member| self.member_status(member)).collect(),
         }
     }

@@ -179,9 +179,14 @@ impl Controller {
         }
     }
 
-    /// What is to run now. A member that is to go may go soon: replacing it comes before resync where it
-    /// may.
+    /// What is to run now. What a crash left in doubt comes first: should another member fail before, its
+    /// blocks there are lost. A member that is to go may go soon: replacing it comes before the rest of
+    /// resync where it may.
     fn needed_sync(&self) -> Option<Needed> {
+        let to_resync = self.to_resync().filter(|_| !self.sync.stuck);
+        if let Some(todo) = to_resync.clone().filter(|todo| self.resolves_doubt(todo)) {
+            return Some(Needed::Resync(todo));
+        }
         let recovering = self.recovering();
         if !recovering.is_empty() && !self.sync.stuck {
             return Some(Needed::Recovery(recovering));
@@ -190,7 +195,7 @@ impl Controller {
         if !replacing.is_empty() && !self.sync.replacing_stuck {
             return Some(Needed::Replacement(replacing));
         }
-        match self.to_resync().filter(|_| !self.sync.stuck) {
+        match to_resync {
             Some(todo) => Some(Needed::Resync(todo)),
             None => self.sync.requested.clone().map(Needed::Requested),
         }
@@ -221,20 +226,6 @@ impl Controller {
             Geometry::Raid10(map) => map.used_sectors(),
             _ => self.sync_sectors(),
         }
-    }
-
-    /// What resync can make right now.
-    fn to_resync(&self) -> Option<Ranges> {
-        let mut todo = self.unsynced.clone();
-        let degraded = self.degraded();
-        if matches!(*self.geometry, Geometry::Parity(_)) && degraded > 0 {
-            // A lost block's value comes from parity: one to believe, and another to make right.
-            if degraded >= usize::from(self.geometry.max_failures()) {
-                return None;
-            }
-            self.doubted.iter().for_each(|range| todo.remove(&range));
-        }
-        Some(todo).filter(|todo| !todo.is_empty())
     }
 
     /// Recovery that is started again begins where the last one first left something out.
@@ -364,8 +355,9 @@ impl Controller {
     }
 
     /// What ended with an error may go better now.
-    fn try_again(&mut self) {
+    pub(super) fn try_again(&mut self) {
         self.sync.again = None;
+        self.unresolved = Ranges::default();
         (self.sync.stuck, self.sync.replacing_stuck) = (false, false);
     }
 
@@ -474,7 +466,7 @@ impl Controller {
             (SyncKind::Resync, SyncEnd::Incomplete) => {
                 // Some of it could not be done; the rest was.
                 self.resynced().await;
-                self.sync.stuck = true;
+                self.unresolved = task.skipped();
             }
             (SyncKind::Recover(_), SyncEnd::Incomplete) => self.sync.stuck = true,
             (SyncKind::Replace(_), SyncEnd::Incomplete) => self.sync.replacing_stuck = true,

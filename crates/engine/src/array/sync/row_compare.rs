@@ -11,7 +11,7 @@ use super::super::blocks::Blocks;
 use super::super::claims::Columns;
 use super::super::command::Undecided;
 use super::super::member_writes::whole_buffer;
-use super::super::plan::{Place, RowState, Span};
+use super::super::plan::{self, Place, Places, RowState, Span};
 use super::super::reconstruct::{by_exponent, columns_bytes, row_state, slot_of};
 use super::super::unread::Unread;
 use super::super::view::{ArrayView, MemberView};
@@ -294,7 +294,11 @@ async fn read_whole(
             readable.map(|place| Span { place, columns: columns.clone() }).collect();
         let lost_data = (0..state.data_count).filter(|&place| !state.readable.has(place)).count();
         let parity = spans.len() - (state.data_count - lost_data);
-        if lost_data > parity || (lost_data > 0 && !state.parity_usable) {
+        let compared = match lost_data > 0 && !state.parity_usable {
+            true => plan::compared_reads(&state, &Places::default()),
+            false => None,
+        };
+        if lost_data > parity || (lost_data > 0 && !state.parity_usable && compared.is_none()) {
             let start = row.member_sector() + u64::from(columns.start);
             let range = start..start + u64::from(columns.end - columns.start);
             let listed = |view: &ArrayView| view.lists_as_bad(&range);
@@ -305,7 +309,12 @@ async fn read_whole(
         }
         let mut blocks = Blocks::default();
         if port.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
-            port.solve_all(row, &state, columns, &mut blocks);
+            if compared.is_none() {
+                port.solve_all(row, &state, columns, &mut blocks);
+            } else if !port.both_ways_agree(row, &state, columns, &mut blocks) {
+                port.recycle_all(blocks);
+                return Err(WindowError::Unreadable);
+            }
             return Ok((blocks, state));
         }
     }

@@ -46,6 +46,7 @@ fn view_of(level: Level, layout: u32, disks: u16, change: impl Fn(&mut MemberVie
         mode: WriteMode::Open,
         unsynced: Arc::default(),
         doubted: Arc::default(),
+        suspects: Default::default(),
         block_sectors: 1,
         unit_sectors: 8,
         intent_chunk_sectors: None,

@@ -1,0 +1,93 @@
+//! Redundancy that a crash or a failed write left in doubt, and how doubt ends.
+
+use crate::geometry::Geometry;
+use crate::ranges::Ranges;
+
+use super::{CommandError, Controller, Reply, WriteMode};
+
+impl Controller {
+    /// Ends the doubt of ranges in which P and Q agree on a missing block: those rows are of one time.
+    pub(super) async fn doubt_resolved(&mut self, ranges: &Ranges) {
+        for range in ranges.iter() {
+            self.unsynced.remove(&range);
+            self.doubted.remove(&range);
+            self.unresolved.remove(&range);
+        }
+        if self.doubted.is_empty() {
+            self.try_again();
+        }
+        self.tell_all_of_doubt().await;
+    }
+
+    /// What waited for the end of doubt must not meet it again in an old view.
+    async fn tell_all_of_doubt(&mut self) {
+        let epoch = self.publish();
+        self.array.views.adopted(epoch).await;
+        self.array.views.settle();
+    }
+
+    /// Believes parity that is in doubt, as md does. What lacks a block is computed from it from now on,
+    /// and what waited for that goes on.
+    pub(super) async fn accept_doubt(&mut self) -> Result<Reply, CommandError> {
+        if self.mode == WriteMode::Broken {
+            return Err(CommandError::ReadOnly);
+        }
+        if self.in_doubt().is_empty() {
+            return Err(CommandError::NothingInDoubt);
+        }
+        self.believe_parity().await;
+        Ok(Reply::Done)
+    }
+
+    /// The same, where the user wants it always (`accept_doubt`).
+    pub(super) async fn accept_doubt_if_told(&mut self) {
+        let told = self.array.settings.accepts_doubt() && self.mode != WriteMode::Broken;
+        if told && !self.in_doubt().is_empty() {
+            self.believe_parity().await;
+        }
+    }
+
+    /// Takes parity in doubt for right. With as many members missing as there are parities nothing is left
+    /// that could disagree; else resync makes the rest agree.
+    async fn believe_parity(&mut self) {
+        self.doubted = Ranges::default();
+        self.trust_initial_parity();
+        self.try_again();
+        self.tell_all_of_doubt().await;
+    }
+
+    /// Where a block that is missing or listed as bad cannot be computed, for its parity is in doubt.
+    /// Mirrors are not among it: one copy of theirs is believed.
+    pub(super) fn in_doubt(&self) -> Ranges {
+        match *self.geometry {
+            Geometry::Parity(_) => self.doubted.clone(),
+            _ => Ranges::default(),
+        }
+    }
+
+    /// Whether a resync of `todo` may end doubt.
+    pub(super) fn resolves_doubt(&self, todo: &Ranges) -> bool {
+        todo.iter().any(|range| self.doubted.overlaps(&range))
+    }
+
+    /// What resync can make right now, and has not tried in vain. What a crash left in doubt comes before
+    /// the rest, and before any member is filled: until then a block that is lost besides stays lost.
+    pub(super) fn to_resync(&self) -> Option<Ranges> {
+        let parity = matches!(*self.geometry, Geometry::Parity(_));
+        // A lost block comes from parity: it takes one to believe, and another one to make right.
+        if parity && self.degraded() >= usize::from(self.geometry.max_failures()) {
+            return None;
+        }
+        let mut todo = match self.doubted.is_empty() {
+            true => self.unsynced.clone(),
+            false => self.doubted.clone(),
+        };
+        self.unresolved.iter().for_each(|range| todo.remove(&range));
+        if todo.is_empty() && !self.doubted.is_empty() {
+            todo = self.unsynced.clone();
+            let done = self.unresolved.iter().chain(self.doubted.iter());
+            done.for_each(|range| todo.remove(&range));
+        }
+        Some(todo).filter(|todo| !todo.is_empty())
+    }
+}
