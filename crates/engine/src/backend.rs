@@ -320,6 +320,15 @@ pub enum IoErrorKind {
     /// No answer in time.
     #[error("no answer before the deadline")]
     Deadline,
+    /// What was written before may be lost: the flush of a write with FUA failed, or a flush. A backend
+    /// that cannot tell which part of a write with FUA failed says this too. The next flush may go well,
+    /// and proves nothing: the member is failed.
+    #[error("flush failed")]
+    Flush,
+    /// Another host holds a reservation of the device. Nothing is wrong with the device, and this host
+    /// may not write to it: the array stops, fails no member and writes no metadata.
+    #[error("reserved by another host")]
+    Reserved,
     /// The device does not know this operation.
     #[error("operation not supported")]
     Unsupported,
@@ -329,6 +338,36 @@ pub enum IoErrorKind {
     /// Anything else.
     #[error("I/O error")]
     Other,
+}
+
+/// What a failed I/O is the trouble of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// These sectors alone.
+    Sectors,
+    /// The space behind the member: a write may go well later.
+    Space,
+    /// The time that was given to it.
+    Time,
+    /// The whole member.
+    Member,
+    /// The whole array.
+    Array,
+}
+
+impl IoErrorKind {
+    /// Every kind is named, so that a new one cannot be taken for another by accident.
+    pub(crate) fn scope(self) -> Scope {
+        match self {
+            Self::Medium => Scope::Sectors,
+            Self::NoSpace => Scope::Space,
+            Self::Deadline => Scope::Time,
+            Self::Gone | Self::Flush | Self::Unsupported | Self::Cancelled | Self::Other => {
+                Scope::Member
+            }
+            Self::Reserved => Scope::Array,
+        }
+    }
 }
 
 /// Whether a submitted I/O is done already.

@@ -137,7 +137,14 @@ impl DevicePart {
             tag,
             done.result.map_err(|error| match error.kind {
                 IoErrorKind::NoSpace => RequestError::NoSpace,
-                _ => RequestError::Lost,
+                IoErrorKind::Medium
+                | IoErrorKind::Gone
+                | IoErrorKind::Flush
+                | IoErrorKind::Reserved
+                | IoErrorKind::Deadline
+                | IoErrorKind::Unsupported
+                | IoErrorKind::Cancelled
+                | IoErrorKind::Other => RequestError::Lost,
             }),
         );
     }

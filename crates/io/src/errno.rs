@@ -13,6 +13,8 @@ fn kind(errno: i32) -> IoErrorKind {
         libc::EIO | libc::EILSEQ | libc::ENODATA | libc::EBADMSG => IoErrorKind::Medium,
         libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN | libc::ENOMEDIUM => IoErrorKind::Gone,
         libc::ENOSPC | libc::EDQUOT => IoErrorKind::NoSpace,
+        // The block layer's reservation conflict.
+        libc::EBADE => IoErrorKind::Reserved,
         libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY => IoErrorKind::Unsupported,
         libc::ECANCELED => IoErrorKind::Cancelled,
         _ => IoErrorKind::Other,

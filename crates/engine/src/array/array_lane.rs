@@ -10,7 +10,7 @@ use std::task::Poll;
 use smallvec::SmallVec;
 
 use crate::backend::{
-    IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
+    IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, Scope, WriteFrom,
 };
 use crate::geometry::Geometry;
 use crate::lane::{Io, Lane, OpOwner, first_of};
@@ -339,13 +339,13 @@ impl ArrayLane {
 
     /// Takes note of a member read that failed: not of unreadable sectors, which are the caller's.
     pub(super) fn report_read(&self, member: MemberId, error: IoError) -> Cause {
-        match error.kind {
-            IoErrorKind::Medium => Cause::Unreadable,
-            IoErrorKind::Deadline => {
+        match error.kind.scope() {
+            Scope::Sectors => Cause::Unreadable,
+            Scope::Time => {
                 self.array.mailbox.member_late(member);
                 Cause::Late
             }
-            _ => {
+            Scope::Space | Scope::Member | Scope::Array => {
                 self.array.mailbox.member_failed(member, error);
                 Cause::Lost
             }

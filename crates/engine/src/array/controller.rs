@@ -20,6 +20,7 @@ mod report;
 mod stop;
 mod syncing;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +62,8 @@ pub(super) struct Controller {
     /// Event count of the last update.
     events: u64,
     mode: WriteMode,
+    /// Whether a member is reserved by another host.
+    is_reserved: Cell<bool>,
     /// What the user wants; a broken array is not read-only.
     read_only: bool,
     /// Redundancy not to be trusted yet, in sectors as resync counts them.
@@ -177,6 +180,7 @@ impl Controller {
             geometry: view.geometry.clone(),
             events: start.events,
             mode: view.mode,
+            is_reserved: Cell::new(false),
             read_only: start.read_only,
             doubted: if start.crashed { start.unsynced.clone() } else { Ranges::default() },
             unsynced: start.unsynced,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoDone, IoError, IoErrorKind, MemberId, ReadInto};
+use crate::backend::{IoDone, IoError, IoErrorKind, MemberId, ReadInto, Scope};
 use crate::geometry::{ParityGeometry, Row, Slot};
 use crate::memory::{Buffer, Sink};
 use crate::ranges::Ranges;
@@ -411,7 +411,7 @@ impl ArrayLane {
         let done = self.write_member(member, sector, from, false).await;
         if let Err(error) = done.result {
             self.recycle(done.buffer);
-            let is_medium = error.kind == IoErrorKind::Medium;
+            let is_medium = error.kind.scope() == Scope::Sectors;
             if !is_medium {
                 self.array.mailbox.member_failed(member.id, error);
             }

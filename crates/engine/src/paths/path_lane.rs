@@ -385,6 +385,8 @@ fn meaning(error: IoError, kept: &Kept) -> Meaning {
         // Somebody has asked for that end.
         IoErrorKind::Cancelled => Meaning::OfTheDevice,
         IoErrorKind::NoSpace | IoErrorKind::Unsupported => Meaning::OfTheDevice,
+        // Another path would find nothing left to flush, and meet the same reservation.
+        IoErrorKind::Flush | IoErrorKind::Reserved => Meaning::OfTheDevice,
         // What it was to make durable may be lost: one more flush would find nothing to do, over whatever
         // path, and say that all is well.
         IoErrorKind::Medium | IoErrorKind::Other if matches!(kept, Kept::Flush) => {

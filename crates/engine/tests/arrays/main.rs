@@ -15,6 +15,7 @@ mod faults;
 mod flushes;
 mod hedged;
 mod hung;
+mod kinds;
 mod levels;
 mod listed;
 mod lost;

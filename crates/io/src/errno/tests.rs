@@ -13,6 +13,7 @@ fn the_kernels_numbers_keep_their_kind() {
         (libc::ESHUTDOWN, IoErrorKind::Gone),
         (libc::ENOSPC, IoErrorKind::NoSpace),
         (libc::EDQUOT, IoErrorKind::NoSpace),
+        (libc::EBADE, IoErrorKind::Reserved),
         (libc::EOPNOTSUPP, IoErrorKind::Unsupported),
         (libc::ECANCELED, IoErrorKind::Cancelled),
         (libc::EINVAL, IoErrorKind::Other),

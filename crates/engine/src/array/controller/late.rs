@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::backend::{IoErrorKind, MemberId, MemberIo, Patience};
+use crate::backend::{MemberId, MemberIo, Patience, Scope};
 
 use super::Controller;
 use super::metadata::probe;
@@ -49,11 +49,14 @@ impl Controller {
             loop {
                 let io = MemberIo { member, op: probe(sector), patience: Patience::FOREVER };
                 match lane.io(io).await.result {
-                    Err(error) if error.kind == IoErrorKind::Deadline => {}
-                    Err(error) if error.kind != IoErrorKind::Medium => {
-                        return array.mailbox.member_failed(member, error);
-                    }
-                    _ => return array.mailbox.member_answered(member),
+                    Ok(()) => return array.mailbox.member_answered(member),
+                    Err(error) => match error.kind.scope() {
+                        Scope::Time => {}
+                        Scope::Sectors => return array.mailbox.member_answered(member),
+                        Scope::Space | Scope::Member | Scope::Array => {
+                            return array.mailbox.member_failed(member, error);
+                        }
+                    },
                 }
                 lane.sleep_until(lane.backend().now() + ASK_AGAIN_AFTER).await;
             }

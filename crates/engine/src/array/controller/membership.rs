@@ -8,7 +8,7 @@ use mdspace_format::superblock::MemberFlags;
 use mdspace_format::{Features, Role, Superblock, Uuid};
 
 use crate::assembly;
-use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
+use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo, Scope};
 use crate::erase;
 use crate::geometry::{Geometry, Slot};
 
@@ -35,7 +35,7 @@ impl Controller {
                 failed.push((failure.member, failure.error));
             }
         }
-        if failed.iter().any(|(_, error)| error.kind != IoErrorKind::Medium) {
+        if failed.iter().any(|(_, error)| error.kind.scope() != Scope::Sectors) {
             // A cable or a server takes several members at once: know them all before judging.
             failed.extend(self.silent_members(&failed).await);
         }
@@ -73,6 +73,12 @@ impl Controller {
     /// Marks members faulty, if the array can do without them. If not, nothing of it goes to disk:
     /// the array stops writing, and comes back whole by a plain assemble when the members return.
     pub(super) fn mark_faulty(&mut self, failed: &[(MemberId, IoError)]) -> bool {
+        if self.is_reserved.get() || failed.iter().any(|(_, error)| is_of_the_array(error)) {
+            // Another host has the members, and nothing is wrong with them.
+            self.mode = WriteMode::Broken;
+            self.end_sync();
+            return false;
+        }
         let enough = self.bears_loss_of(&failed.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         for (id, error) in failed {
             let Some(index) = self.index_of(*id) else { continue };
@@ -80,7 +86,7 @@ impl Controller {
             match member.state {
                 MemberState::InSync(slot) if !enough => {
                     // What it can still read, it may.
-                    if error.kind != IoErrorKind::Medium {
+                    if error.kind.scope() != Scope::Sectors {
                         member.state = MemberState::Lost(slot);
                     }
                 }
@@ -354,4 +360,9 @@ impl Controller {
         let first = u32::from(self.geometry.raid_disks());
         (first..).find(|number| !taken(number)).expect("fewer members than numbers")
     }
+}
+
+/// Whether no member is to be failed for it: another host has reserved the device.
+fn is_of_the_array(error: &IoError) -> bool {
+    error.kind.scope() == Scope::Array
 }

@@ -3,7 +3,7 @@
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{Features, Role, Timestamp};
 
-use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, ReadInto, WriteFrom};
+use crate::backend::{IoError, IoOp, MemberId, MemberIo, ReadInto, Scope, WriteFrom};
 use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
@@ -163,7 +163,11 @@ impl Controller {
         let io = MemberIo { member: member.id, op, patience };
         let asked = async { self.lane.io(io).await.result };
         let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
-        first_of(asked, told).await.map_err(|error| (member.id, error))
+        let asked = first_of(asked, told).await;
+        // Whatever it was for: no member is failed for it, and no more metadata are written.
+        let reserved = |error: &IoError| error.kind.scope() == Scope::Array;
+        self.is_reserved.set(self.is_reserved.get() || asked.is_err_and(|error| reserved(&error)));
+        asked.map_err(|error| (member.id, error))
     }
 
     /// Makes durable what one member was given.
@@ -197,7 +201,7 @@ impl Controller {
         let others = self.members.iter().filter(|member| member.is_live() && !known(member));
         let probes = others.map(|member| self.ask(member, probe(member.superblock.place.sector)));
         let mut failed = failures(join_all(probes).await);
-        failed.retain(|(_, error)| error.kind != IoErrorKind::Medium);
+        failed.retain(|(_, error)| error.kind.scope() != Scope::Sectors);
         failed
     }
 }
