@@ -15,6 +15,7 @@ mod late;
 mod lost;
 mod membership;
 mod metadata;
+mod progress;
 mod replacement;
 mod report;
 mod stop;
@@ -43,6 +44,7 @@ use super::view::{ArrayView, MemberView, SuspectCount, WriteMode};
 
 use bad_blocks::{ReadErrors, Why};
 use bitmap::Bitmap;
+use progress::{Durable, Readable};
 use syncing::Syncing;
 
 /// How long after the last write the array is marked clean; md's `safe_mode_delay`.
@@ -75,6 +77,8 @@ pub(super) struct Controller {
     /// The part of `unsynced` that resync has looked at and could not make right. It is not tried again
     /// before something changes.
     unresolved: Ranges,
+    /// Redundancy below this sector is right, after a power cut too; for superblocks.
+    resynced: Durable,
     bitmap: Option<Bitmap>,
     intent_epoch: u64,
     sync: Syncing,
@@ -95,10 +99,11 @@ struct Member {
     info: MemberInfo,
     superblock: Superblock,
     state: MemberState,
-    /// While it is recovering: data up to this member sector are there for good.
-    flushed_sectors: u64,
+    /// While it is filled: data up to this member sector are there for good.
+    durable: Durable,
     bad: Arc<Ranges>,
-    /// While it is recovering: what recovery had to leave out of that.
+    /// While it is filled: what of it is not what belongs there, wherever that lies. Whatever puts a
+    /// range in doubt adds to it; only a window that was copied since takes away.
     holes: Arc<Ranges>,
     /// It let a read pass its deadline, and has not answered since.
     is_late: bool,
@@ -113,10 +118,10 @@ enum MemberState {
     /// All data of its slot are there.
     InSync(Slot),
     /// Data up to this member sector are there to be read; not all of them may be flushed yet.
-    Recovering(Slot, u64),
+    Recovering(Slot, Readable),
     /// It is to take this slot over from a member that still works; that one's data are here up to this
     /// member sector. It is written and not read.
-    Replacing(Slot, u64),
+    Replacing(Slot, Readable),
     /// It waits for a slot.
     Spare,
     /// It failed.
@@ -165,7 +170,7 @@ impl Controller {
             id: member.id,
             info: member.info,
             state: first_state(&member.superblock),
-            flushed_sectors: member.superblock.recovery_offset_sectors.unwrap_or(0),
+            durable: Durable::found(member.superblock.recovery_offset_sectors.unwrap_or(0)),
             superblock: member.superblock,
             bad: Arc::new(member.bad),
             holes: Arc::default(),
@@ -174,7 +179,7 @@ impl Controller {
             wants_replacement: false,
         });
         let view = array.views.current();
-        Self {
+        let mut controller = Self {
             members: members.collect(),
             lane: port.lane.clone(),
             geometry: view.geometry.clone(),
@@ -185,6 +190,7 @@ impl Controller {
             doubted: if start.crashed { start.unsynced.clone() } else { Ranges::default() },
             unsynced: start.unsynced,
             unresolved: Ranges::default(),
+            resynced: Durable::NOTHING,
             suspects: SuspectCount::default(),
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
@@ -197,7 +203,9 @@ impl Controller {
             stop: None,
             array,
             port,
-        }
+        };
+        controller.resynced = Durable::found(controller.resync_readable().sector());
+        controller
     }
 
     /// Serves until the array is stopped.
@@ -309,6 +317,7 @@ impl Controller {
         self.close_when_quiet().await;
         self.clear_idle_bits().await;
         self.accept_doubt_if_told().await;
+        self.record_what_is_synced().await;
         self.start_needed_sync().await;
     }
 
@@ -489,17 +498,14 @@ fn first_state(superblock: &Superblock) -> MemberState {
     let slot = Slot(slot);
     let replaces = superblock.features.contains(Features::REPLACEMENT);
     match superblock.recovery_offset_sectors {
-        done if replaces => MemberState::Replacing(slot, done.unwrap_or(0)),
-        Some(done) => MemberState::Recovering(slot, done),
+        done if replaces => MemberState::Replacing(slot, Readable::up_to(done.unwrap_or(0))),
+        Some(done) => MemberState::Recovering(slot, Readable::up_to(done)),
         None => MemberState::InSync(slot),
     }
 }
 
 fn member_view(member: &Member) -> MemberView {
-    let filled_sectors = match member.state {
-        MemberState::Recovering(_, done) | MemberState::Replacing(_, done) => done,
-        _ => u64::MAX,
-    };
+    let filled_sectors = member.filled_to().map_or(u64::MAX, Readable::sector);
     MemberView {
         id: member.id,
         data_offset: member.superblock.data_offset_sectors,

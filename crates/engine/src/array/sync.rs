@@ -19,7 +19,7 @@ mod window;
 mod writes;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -74,7 +74,12 @@ pub(super) struct SyncTask {
     /// Where the next window begins.
     cursor: Cell<u64>,
     end: u64,
-    in_flight: RefCell<BTreeSet<u64>>,
+    /// By where they begin, where they end.
+    in_flight: RefCell<BTreeMap<u64, u64>>,
+    /// Windows that filled members, since the controller took note.
+    copied: RefCell<Ranges>,
+    /// Where a write failed while a window there was in flight: what the window copied may be older.
+    distrusted: RefCell<Ranges>,
     workers: Cell<usize>,
     windows: Cell<u64>,
     pace: RefCell<Pace>,
@@ -97,6 +102,8 @@ impl SyncTask {
             end,
             todo: RefCell::new(whole_blocks(port, &todo, end)),
             in_flight: RefCell::default(),
+            copied: RefCell::default(),
+            distrusted: RefCell::default(),
             workers: Cell::new(0),
             windows: Cell::new(0),
             pace: RefCell::new(Pace::new(port.lane.backend().now())),
@@ -121,12 +128,38 @@ impl SyncTask {
     pub(super) fn done(&self) -> u64 {
         let next = self.todo.borrow().next_from(self.cursor.get());
         let next = next.map_or(self.end, |range| range.start);
-        self.in_flight.borrow().first().map_or(next, |&first| first.min(next))
+        self.in_flight.borrow().keys().next().map_or(next, |&first| first.min(next))
     }
 
     /// What could not be done. Lies below [`done`](Self::done), or is where a recovery ended.
     pub(super) fn skipped(&self) -> Ranges {
         self.skipped.borrow().clone()
+    }
+
+    /// What members were filled with since this was last asked.
+    pub(super) fn take_copied(&self) -> Ranges {
+        self.copied.take()
+    }
+
+    /// A write failed in these ranges: what windows in flight copy there does not count.
+    pub(super) fn distrust(&self, ranges: &Ranges) {
+        let mut distrusted = self.distrusted.borrow_mut();
+        for (&start, &end) in self.in_flight.borrow().iter() {
+            for range in ranges.iter() {
+                distrusted.insert(range.start.max(start)..range.end.min(end).max(start));
+            }
+        }
+    }
+
+    /// A window filled members, but for what it skipped and what was distrusted meanwhile.
+    fn note_copied(&self, window: &Range<u64>, skipped: &[Range<u64>]) {
+        let mut copied = Ranges::of(window.clone());
+        let mut distrusted = self.distrusted.borrow_mut();
+        skipped.iter().for_each(|range| copied.remove(range));
+        distrusted.iter().for_each(|range| copied.remove(&range));
+        distrusted.remove(window);
+        let mut all = self.copied.borrow_mut();
+        copied.iter().for_each(|range| all.insert(range));
     }
 
     /// How it ended; `None` while any window is under way.
@@ -244,7 +277,7 @@ impl SyncTask {
             };
             let (began, sectors) = (now(), window.end - window.start);
             self.cursor.set(window.end);
-            self.in_flight.borrow_mut().insert(window.start);
+            self.in_flight.borrow_mut().insert(window.start, window.end);
             self.pace.borrow_mut().begins(sectors);
             let ended = self.run(port, &geometry, &window).await;
             self.note(window, ended);
@@ -271,6 +304,9 @@ impl SyncTask {
     fn note(&self, window: Range<u64>, ended: Result<Found, WindowError>) {
         match ended {
             Ok(found) => {
+                if self.kind.fills_members() {
+                    self.note_copied(&window, &found.skipped);
+                }
                 let mut skipped = self.skipped.borrow_mut();
                 found.skipped.into_iter().for_each(|range| skipped.insert(range));
                 self.in_flight.borrow_mut().remove(&window.start);

@@ -12,6 +12,7 @@ mod crash;
 mod degraded;
 mod doubt;
 mod faults;
+mod filling;
 mod flushes;
 mod hedged;
 mod hung;

@@ -14,6 +14,7 @@ use crate::geometry::{Geometry, Slot};
 
 use super::super::mailbox::Failure;
 use super::super::rules::Rule;
+use super::progress::{Durable, Readable};
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 impl Controller {
@@ -168,21 +169,21 @@ impl Controller {
             // Its next update is the array's next one: it has nothing to catch up on before.
             Ok((superblock, slot)) => {
                 let superblock = Superblock { events: self.events, ..superblock };
-                (superblock, MemberState::Recovering(slot, 0))
+                (superblock, MemberState::Recovering(slot, Readable::NOTHING))
             }
             Err(reason) if only_back => return Err(CommandError::NotBack(reason)),
             Err(_) => (self.new_superblock(&info)?, MemberState::Spare),
         };
         let by_bitmap = state != MemberState::Spare;
         self.forget_twin(&superblock);
-        let (flushed_sectors, bad, holes) = (0, Arc::default(), Arc::default());
+        let (durable, bad, holes) = (Durable::NOTHING, Arc::default(), Arc::default());
         let (is_late, read_errors, wants_replacement) = Default::default();
         let member = Member {
             id,
             info,
             superblock,
             state,
-            flushed_sectors,
+            durable,
             bad,
             holes,
             is_late,

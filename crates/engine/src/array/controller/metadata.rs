@@ -8,6 +8,7 @@ use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
 use super::super::flushes::Flush;
+use super::progress::FlushReceipt;
 use super::{Controller, Member, MemberState, WriteMode};
 
 /// Bytes of the superblock's area.
@@ -77,19 +78,19 @@ impl Controller {
         let roles = self.roles();
         let now = Timestamp::from_seconds(self.lane.backend().unix_time_s());
         let resync = self.resync_offset();
+        let end = self.member_sectors();
+        let filled = self.members.iter().filter(|member| member.filled_to().is_some());
+        let promised: Vec<_> = filled
+            .map(|member| (member.id, member.durable.but_no_more_than(member.promise(end))))
+            .collect();
         for member in self.members.iter_mut().filter(|member| member.is_live()) {
             let superblock = &mut member.superblock;
             superblock.events = events;
             superblock.utime = now;
             superblock.resync_offset_sectors = resync;
             superblock.roles.clone_from(&roles);
-            superblock.recovery_offset_sectors = match member.state {
-                // What is done and not flushed would be missing after a power cut.
-                MemberState::Recovering(..) | MemberState::Replacing(..) => {
-                    Some(member.flushed_sectors)
-                }
-                _ => None,
-            };
+            superblock.recovery_offset_sectors =
+                promised.iter().find(|(id, _)| *id == member.id).map(|(_, sector)| *sector);
             let replaces = matches!(member.state, MemberState::Replacing(..));
             superblock.features = superblock.features.with(Features::REPLACEMENT, replaces);
             // Whoever goes on with the recovery copies only what the bitmap marks.
@@ -116,15 +117,12 @@ impl Controller {
     }
 
     /// Non-zero only while the array is marked clean: md resyncs a dirty array from that sector on
-    /// and never looks below it. Zero also until the doubts of a crash are resolved: any other number
-    /// would say that the first resync was interrupted, and that parity is right where data are.
+    /// and never looks below it.
     fn resync_offset(&self) -> u64 {
-        match (self.mode, self.unsynced.iter().next()) {
+        match self.mode {
             _ if !self.is_redundant() => RESYNC_NONE,
-            (WriteMode::Open | WriteMode::Closing | WriteMode::Broken, _) => 0,
-            (_, None) => RESYNC_NONE,
-            (_, Some(_)) if !self.doubted.is_empty() => 0,
-            (_, Some(first)) => first.start,
+            WriteMode::Open | WriteMode::Closing | WriteMode::Broken => 0,
+            _ => self.resynced.but_no_more_than(self.resync_readable()),
         }
     }
 
@@ -182,13 +180,18 @@ impl Controller {
         first_of(flushed, told).await.map_err(|error| (member.id, error))
     }
 
-    /// Makes durable what all members were given. A member that fails is taken out; false when the
-    /// array broke over it.
+    /// Makes durable what all members were given, and how far they are filled and resynced by that. A
+    /// member that fails is taken out; false when the array broke over it.
     pub(super) async fn flush_members(&mut self) -> bool {
+        let reached = self.reached();
         let live = self.members.iter().filter(|member| member.is_written());
         let flushes = live.map(|member| self.flush(member));
         let failed = failures(join_all(flushes).await);
-        failed.is_empty() || self.take_out(&failed).await
+        if !failed.is_empty() && !self.take_out(&failed).await {
+            return false;
+        }
+        self.is_durable(&reached, &FlushReceipt::of_all_members());
+        true
     }
 
     /// Asks every live member but those that `failed` whether it still answers, by reading its

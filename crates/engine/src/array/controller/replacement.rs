@@ -5,13 +5,12 @@
 //! with what is old by then. Both have the slot in the table of roles until that moment; the feature
 //! bit in its own superblock tells which one is the replacement.
 
-use std::sync::Arc;
-
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
 use super::super::sync::SyncKind;
+use super::progress::Readable;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 impl Controller {
@@ -39,7 +38,8 @@ impl Controller {
             if self.members[index].state != MemberState::Spare {
                 return Err(CommandError::NotReplaceable("what is to replace it is no spare"));
             }
-            self.members[index].state = MemberState::Replacing(slot, 0);
+            self.members[index].state = MemberState::Replacing(slot, Readable::NOTHING);
+            self.members[index].has_nothing();
             self.spares_got_slots().await;
         }
         self.members[index].wants_replacement = true;
@@ -70,7 +70,7 @@ impl Controller {
         slots.filter(|slot| !self.is_being_replaced(*slot)).collect()
     }
 
-    pub(super) fn replacing(&self) -> Vec<(MemberId, Slot, u64)> {
+    pub(super) fn replacing(&self) -> Vec<(MemberId, Slot, Readable)> {
         let members = self.members.iter().filter_map(|member| match member.state {
             MemberState::Replacing(slot, done) => Some((member.id, slot, done)),
             _ => None,
@@ -81,7 +81,7 @@ impl Controller {
     /// Those that may go on. Where copies may differ, users were answered from the first that is not
     /// write-mostly: a replacement that is not like its member there could make another one the first, and
     /// what was read as new would be old again. So it comes after resync.
-    pub(super) fn may_replace(&self) -> Vec<(MemberId, Slot, u64)> {
+    pub(super) fn may_replace(&self) -> Vec<(MemberId, Slot, Readable)> {
         let has_copies = !matches!(*self.geometry, Geometry::Parity(_));
         let mut replacing = self.replacing();
         if has_copies && !self.unsynced.is_empty() {
@@ -99,12 +99,11 @@ impl Controller {
     }
 
     /// Goes on with these replacements.
-    pub(super) fn start_replacement(&mut self, replacing: &[(MemberId, Slot, u64)]) {
-        let start = replacing.iter().map(|(_, _, done)| *done).min().unwrap_or(0);
-        let end = self.member_sectors();
+    pub(super) fn start_replacement(&mut self, replacing: &[(MemberId, Slot, Readable)]) {
         let slots = replacing.iter().map(|(_, slot, _)| *slot).collect();
-        let members = replacing.iter().map(|(id, ..)| *id).collect();
-        self.start(SyncKind::Replace(slots), members, Ranges::of(start.min(end)..end));
+        let members: Vec<MemberId> = replacing.iter().map(|(id, ..)| *id).collect();
+        let todo = self.not_filled(&members, Ranges::of(0..self.member_sectors()));
+        self.start(SyncKind::Replace(slots), members, todo);
     }
 
     /// Where a member is lost that was being replaced, its replacement is a member that lacks some data.
@@ -118,26 +117,6 @@ impl Controller {
         }
     }
 
-    /// Where a write may have come to one of the two only: that is copied again.
-    pub(super) fn distrust_replacements(&mut self, range: &Ranges) {
-        let doubted = self.on_any_member(range);
-        for member in &mut self.members {
-            if matches!(member.state, MemberState::Replacing(..)) {
-                let mut holes = Ranges::clone(&member.holes);
-                doubted.iter().for_each(|range| holes.insert(range));
-                member.holes = Arc::new(holes);
-            }
-        }
-    }
-
-    /// Member sectors for ranges as resync counts them: everything, where those are of the array.
-    pub(super) fn on_any_member(&self, ranges: &Ranges) -> Ranges {
-        match &*self.geometry {
-            Geometry::Raid10(_) if !ranges.is_empty() => Ranges::of(0..self.member_sectors()),
-            _ => ranges.clone(),
-        }
-    }
-
     /// Replacements that have all data of their slots take them over. That they have all is recorded
     /// before any superblock gives up the old member: else a crash between the superblocks of one update
     /// could leave an array that counts on neither.
@@ -146,10 +125,10 @@ impl Controller {
         if self.mode == WriteMode::Broken {
             return;
         }
-        let mut done = Vec::new();
+        let (mut done, end) = (Vec::new(), self.member_sectors());
         for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
             if let MemberState::Replacing(slot, _) | MemberState::Recovering(slot, _) = member.state
-                && member.holes.is_empty()
+                && member.is_filled(end)
             {
                 member.state = MemberState::InSync(slot);
                 done.push((member.id, slot));

@@ -10,6 +10,7 @@ use crate::geometry::Geometry;
 
 use super::super::mirror::device;
 use super::bitmap::Bitmap;
+use super::progress::Readable;
 use super::{Controller, Member, MemberState, WriteMode};
 
 impl Controller {
@@ -94,10 +95,7 @@ impl Controller {
             late: member.is_late,
             failfast: superblock.flags.fail_fast(),
             corrected_errors: superblock.corrected_reads,
-            recovery_offset_sectors: match member.state {
-                MemberState::Recovering(_, done) | MemberState::Replacing(_, done) => done,
-                _ => 0,
-            },
+            recovery_offset_sectors: member.filled_to().map_or(0, Readable::sector),
             replacement: matches!(member.state, MemberState::Replacing(..)),
             want_replacement: member.wants_replacement,
             bad_ranges: member.bad.iter().count() as u32,

@@ -16,6 +16,7 @@ use super::super::command::Undecided;
 use super::super::mirror::{copies, regions};
 use super::super::sync::{SyncKind, SyncTask};
 use super::delay::Delay;
+use super::progress::Readable;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 /// The sync task and what surrounds it.
@@ -136,9 +137,9 @@ fn action_of(kind: &SyncKind) -> SyncAction {
 /// What is to run, and what that begins with.
 enum Needed {
     /// Members that lack data, and how far each is.
-    Recovery(Vec<(MemberId, Slot, u64)>),
+    Recovery(Vec<(MemberId, Slot, Readable)>),
     /// As in recovery, those that copy another member.
-    Replacement(Vec<(MemberId, Slot, u64)>),
+    Replacement(Vec<(MemberId, Slot, Readable)>),
     Resync(Ranges),
     /// A check or repair that a user asked for.
     Requested(SyncKind),
@@ -168,9 +169,6 @@ impl Controller {
         }
         if !self.sync.stuck {
             self.give_spares_a_slot().await;
-        }
-        if !self.sync.stuck {
-            self.go_back_to_holes();
         }
         match self.needed_sync() {
             Some(needed) if self.may_sync(needed.action()) => self.start_sync(needed).await,
@@ -228,27 +226,7 @@ impl Controller {
         }
     }
 
-    /// Recovery that is started again begins where the last one first left something out.
-    fn go_back_to_holes(&mut self) {
-        let mut went_back = false;
-        for member in self.members.iter_mut().filter(|member| !member.holes.is_empty()) {
-            if let (
-                MemberState::Recovering(_, done) | MemberState::Replacing(_, done),
-                Some(hole),
-            ) = (&mut member.state, member.holes.iter().next())
-            {
-                *done = hole.start.min(*done);
-            }
-            member.holes = Arc::default();
-            went_back = true;
-        }
-        if went_back {
-            self.publish();
-            self.array.views.settle();
-        }
-    }
-
-    fn recovering(&self) -> Vec<(MemberId, Slot, u64)> {
+    fn recovering(&self) -> Vec<(MemberId, Slot, Readable)> {
         let members = self.members.iter().filter_map(|member| match member.state {
             MemberState::Recovering(slot, done) => Some((member.id, slot, done)),
             _ => None,
@@ -264,15 +242,15 @@ impl Controller {
         let spares = self.members.iter_mut().filter(|member| member.state == MemberState::Spare);
         let mut given = false;
         for (member, slot) in spares.zip(vacant) {
-            member.state = MemberState::Recovering(slot, 0);
-            member.flushed_sectors = 0;
+            member.state = MemberState::Recovering(slot, Readable::NOTHING);
+            member.has_nothing();
             given = true;
         }
         let wanting = self.to_replace();
         let spares = self.members.iter_mut().filter(|member| member.state == MemberState::Spare);
         for (member, slot) in spares.zip(wanting) {
-            member.state = MemberState::Replacing(slot, 0);
-            member.flushed_sectors = 0;
+            member.state = MemberState::Replacing(slot, Readable::NOTHING);
+            member.has_nothing();
             given = true;
         }
         if given {
@@ -292,17 +270,27 @@ impl Controller {
         self.update_superblocks().await;
     }
 
-    async fn start_recovery(&mut self, recovering: &[(MemberId, Slot, u64)]) {
+    async fn start_recovery(&mut self, recovering: &[(MemberId, Slot, Readable)]) {
         let by_bitmap = recovering.iter().all(|(id, ..)| self.sync.by_bitmap.contains(id));
-        let start = recovering.iter().map(|(_, _, done)| *done).min().unwrap_or(0);
         let slots: Vec<Slot> = recovering.iter().map(|(_, slot, _)| *slot).collect();
-        let mut todo = match &self.bitmap {
+        let all = match &self.bitmap {
             Some(bitmap) if by_bitmap => self.on_members(bitmap.dirty(), &slots).await,
             _ => Ranges::of(0..self.member_sectors()),
         };
-        todo.remove(&(0..start));
-        let members = recovering.iter().map(|(id, ..)| *id).collect();
+        let members: Vec<MemberId> = recovering.iter().map(|(id, ..)| *id).collect();
+        let todo = self.not_filled(&members, all);
         self.start(SyncKind::Recover(slots), members, todo);
+    }
+
+    /// What some of these members lack of `all` behind the place to which they are filled, and their holes
+    /// before it.
+    pub(super) fn not_filled(&self, members: &[MemberId], all: Ranges) -> Ranges {
+        let filled = || self.members.iter().filter(|member| members.contains(&member.id));
+        let first = filled().filter_map(Member::filled_to).min().unwrap_or(Readable::NOTHING);
+        let mut todo = all;
+        todo.remove(&(0..first.sector()));
+        filled().flat_map(|member| member.holes.iter()).for_each(|hole| todo.insert(hole));
+        todo
     }
 
     /// What the bitmap marks, in sectors of the members. RAID10's counts those of the array, which may be
@@ -366,10 +354,12 @@ impl Controller {
         let Some(run) = &self.sync.task else { return };
         let (done, ended) = (run.task.done(), run.task.ended());
         let step = (run.total_sectors / CHECKPOINTS).max(1);
+        // Superblocks that say nothing of a first resync look as after a crash.
+        let is_first = *run.task.kind() == SyncKind::Resync && !self.resynced.covers(1) && done > 0;
         // A recovery that is complete is recorded as such.
         let record = match ended {
             Some(ended) => ended != SyncEnd::Complete,
-            None => done >= run.recorded + step,
+            None => done >= run.recorded + step || is_first,
         };
         let task = run.task.clone();
         self.advance(&task, done);
@@ -394,20 +384,17 @@ impl Controller {
                 }
             }
             SyncKind::Recover(_) | SyncKind::Replace(_) => {
+                let (copied, skipped) = (task.take_copied(), task.skipped());
                 // By member, not by slot: another may have come into it since.
                 let run = self.sync.task.as_ref();
-                let mut holes = task.skipped();
-                if let (SyncKind::Replace(_), Some(run)) = (task.kind(), run) {
-                    self.on_any_member(&run.left).iter().for_each(|range| holes.insert(range));
-                }
-                let holes = Arc::new(holes);
                 for member in &mut self.members {
                     if let MemberState::Recovering(_, known) | MemberState::Replacing(_, known) =
                         &mut member.state
                         && run.is_some_and(|run| run.members.contains(&member.id))
                     {
-                        *known = done.max(*known);
-                        member.holes = holes.clone();
+                        *known = Readable::up_to(done).max(*known);
+                        member.was_copied(&copied);
+                        member.distrust(&skipped);
                     }
                 }
             }
@@ -422,26 +409,26 @@ impl Controller {
         if let Some(run) = &mut self.sync.task {
             run.recorded = done;
         }
-        let is_filled = |member: &Member| {
-            matches!(member.state, MemberState::Recovering(..) | MemberState::Replacing(..))
-        };
-        if !self.members.iter().any(is_filled) || !self.flush_members().await {
-            return;
+        let is_filled = |member: &Member| member.filled_to().is_some();
+        // What a resync of an array in use did is not stamped: see `resync_offset`.
+        let stamps = self.resync_lags() || self.members.iter().any(is_filled);
+        if stamps && self.flush_members().await {
+            self.update_superblocks().await;
         }
-        let end = self.member_sectors();
-        for member in &mut self.members {
-            if let MemberState::Recovering(_, done) | MemberState::Replacing(_, done) = member.state
-            {
-                // On disk there is but one offset, and all below it is promised.
-                let hole = member.holes.iter().next().map_or(done, |hole| hole.start);
-                member.flushed_sectors = match done.min(hole) {
-                    // What the array does not use is as good as there.
-                    done if done >= end => member.superblock.size_sectors,
-                    done => done,
-                };
-            }
+    }
+
+    /// Where redundancy is known to be right further than the superblocks say, and no task is about to say
+    /// so: they are brought up to it.
+    pub(super) async fn record_what_is_synced(&mut self) {
+        if self.resync_lags() && !self.sync.is_running() && self.flush_members().await {
+            self.update_superblocks().await;
         }
-        self.update_superblocks().await;
+    }
+
+    /// Whether superblocks would say more of resync after a flush.
+    fn resync_lags(&self) -> bool {
+        let is_durable = self.resynced.covers(self.resync_readable().sector());
+        self.is_redundant() && self.mode == WriteMode::Clean && !is_durable
     }
 
     async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
@@ -497,16 +484,19 @@ impl Controller {
     }
 
     /// Recovered members hold all their data now, once those are flushed: a superblock that calls
-    /// them in sync promises that.
+    /// them in sync promises that. Who got a hole meanwhile is filled there first.
     async fn recovered(&mut self, members: &[MemberId]) {
         if !self.flush_members().await {
             return;
         }
+        let end = self.member_sectors();
         for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
-            if let MemberState::Recovering(slot, _) = member.state {
+            if let MemberState::Recovering(slot, _) = member.state
+                && member.is_filled(end)
+            {
                 member.state = MemberState::InSync(slot);
+                self.sync.by_bitmap.remove(&member.id);
             }
-            self.sync.by_bitmap.remove(&member.id);
         }
         self.publish();
         self.array.views.settle();
@@ -538,10 +528,41 @@ impl Controller {
             self.doubted.insert(range.clone());
             self.unsynced.insert(range);
         }
-        self.distrust_replacements(ranges);
+        self.distrust_filled(ranges).await;
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
         self.array.views.settle();
+    }
+
+    /// A write may have come to a member and not to the one that is filled with a copy of it: what is there
+    /// is copied again. A member that holds blocks of its own keeps them: nobody could compute them.
+    async fn distrust_filled(&mut self, ranges: &Ranges) {
+        let copies = !matches!(*self.geometry, Geometry::Parity(_));
+        let is_copy = |state| match state {
+            MemberState::Replacing(..) => true,
+            MemberState::Recovering(..) => copies,
+            _ => false,
+        };
+        if !self.members.iter().any(|member| is_copy(member.state)) {
+            return;
+        }
+        let slots: Vec<Slot> = (0..self.geometry.raid_disks()).map(Slot).collect();
+        let holes = self.on_members(ranges.clone(), &slots).await;
+        // What was copied until now was copied before the write: no hole of this is filled by it. What is
+        // being copied may have read before the write came, and counts for nothing there.
+        if let Some(task) = self.sync.task.as_ref().map(|run| run.task.clone()) {
+            let copied = task.take_copied();
+            for member in &mut self.members {
+                let in_run = self.sync.task.as_ref();
+                if in_run.is_some_and(|run| run.members.contains(&member.id)) {
+                    member.was_copied(&copied);
+                }
+            }
+            task.distrust(&holes);
+        }
+        for member in self.members.iter_mut().filter(|member| is_copy(member.state)) {
+            member.distrust(&holes);
+        }
     }
 
     pub(super) fn request_check(&mut self, kind: SyncKind) -> Result<Reply, CommandError> {

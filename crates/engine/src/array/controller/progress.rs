@@ -1,0 +1,154 @@
+//! How far resync and the filling of members have come: what may be read, and what a power cut leaves.
+//!
+//! The two are two types. Only a flush that went well makes the second from the first, and
+//! superblocks take only the second: what they promise must be there after a power cut.
+
+use std::sync::Arc;
+
+use mdspace_format::superblock::RESYNC_NONE;
+
+use crate::backend::MemberId;
+use crate::ranges::Ranges;
+
+use super::{Controller, Member, MemberState};
+
+#[cfg(test)]
+mod tests;
+
+/// What lies below this sector is there to be read. It may still lie in the caches of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Readable(u64);
+
+impl Readable {
+    pub(super) const NOTHING: Self = Self(0);
+
+    pub(super) fn up_to(sector: u64) -> Self {
+        Self(sector)
+    }
+
+    pub(super) fn sector(self) -> u64 {
+        self.0
+    }
+}
+
+/// What lies below this sector is there after a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Durable(u64);
+
+impl Durable {
+    pub(super) const NOTHING: Self = Self(0);
+
+    /// As a superblock said it when the array was assembled.
+    pub(super) fn found(sector: u64) -> Self {
+        Self(sector)
+    }
+
+    /// What could be read before a flush went well is durable after it.
+    fn after(readable: Readable, _: &FlushReceipt) -> Self {
+        Self(readable.0)
+    }
+
+    /// For a superblock. What was taken back since counts no more.
+    pub(super) fn but_no_more_than(self, readable: Readable) -> u64 {
+        self.0.min(readable.0)
+    }
+
+    pub(super) fn covers(self, sector: u64) -> bool {
+        self.0 >= sector
+    }
+}
+
+/// That all members were flushed, and those that failed it are out.
+pub(super) struct FlushReceipt(());
+
+impl FlushReceipt {
+    /// For whoever flushes all members.
+    pub(super) fn of_all_members() -> Self {
+        Self(())
+    }
+}
+
+/// What may be read now, noted before a flush.
+pub(super) struct Reached {
+    resync: Readable,
+    members: Vec<(MemberId, Readable)>,
+}
+
+impl Controller {
+    /// What the next flush makes durable.
+    pub(super) fn reached(&self) -> Reached {
+        let filled = self.members.iter().filter(|member| member.filled_to().is_some());
+        let end = self.member_sectors();
+        let members = filled.map(|member| (member.id, member.promise(end)));
+        Reached { resync: self.resync_readable(), members: members.collect() }
+    }
+
+    /// Takes note that all of that is durable.
+    pub(super) fn is_durable(&mut self, reached: &Reached, receipt: &FlushReceipt) {
+        self.resynced = Durable::after(reached.resync, receipt);
+        for (id, readable) in &reached.members {
+            if let Some(index) = self.index_of(*id) {
+                self.members[index].durable = Durable::after(*readable, receipt);
+            }
+        }
+    }
+
+    /// Redundancy can be trusted up to here. Nothing is until the doubts of a crash are resolved: any
+    /// other number would say that the first resync was interrupted, and that parity is right where
+    /// data are.
+    pub(super) fn resync_readable(&self) -> Readable {
+        match self.unsynced.iter().next() {
+            None => Readable(RESYNC_NONE),
+            Some(_) if !self.doubted.is_empty() => Readable::NOTHING,
+            Some(first) => Readable(first.start),
+        }
+    }
+}
+
+impl Member {
+    /// While it is being filled: how far.
+    pub(super) fn filled_to(&self) -> Option<Readable> {
+        match self.state {
+            MemberState::Recovering(_, done) | MemberState::Replacing(_, done) => Some(done),
+            _ => None,
+        }
+    }
+
+    /// On disk there is but one offset, and all below it is promised. What the array does not use, from
+    /// `end` on, is as good as there.
+    pub(super) fn promise(&self, end: u64) -> Readable {
+        let done = self.filled_to().unwrap_or(Readable::NOTHING);
+        let hole = self.holes.iter().next().map_or(done, |hole| Readable(hole.start));
+        match done.min(hole) {
+            all if all.0 >= end => Readable(self.superblock.size_sectors),
+            some => some,
+        }
+    }
+
+    /// Whether all of its slot is there for good.
+    pub(super) fn is_filled(&self, end: u64) -> bool {
+        self.holes.is_empty() && self.durable.covers(end)
+    }
+
+    /// It is to be filled from the start.
+    pub(super) fn has_nothing(&mut self) {
+        self.durable = Durable::NOTHING;
+        self.holes = Arc::default();
+    }
+
+    /// What it holds there is not what belongs there: it is written and not read, until it was copied anew.
+    pub(super) fn distrust(&mut self, ranges: &Ranges) {
+        let mut holes = Ranges::clone(&self.holes);
+        ranges.iter().for_each(|range| holes.insert(range));
+        self.holes = Arc::new(holes);
+    }
+
+    /// What was copied is no hole any more.
+    pub(super) fn was_copied(&mut self, ranges: &Ranges) {
+        if ranges.iter().any(|range| self.holes.overlaps(&range)) {
+            let mut holes = Ranges::clone(&self.holes);
+            ranges.iter().for_each(|range| holes.remove(&range));
+            self.holes = Arc::new(holes);
+        }
+    }
+}

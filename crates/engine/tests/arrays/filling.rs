@@ -1,0 +1,139 @@
+//! How far resync and filling have come: what superblocks promise, and what is copied once more.
+
+use mdspace_engine::array::Action;
+use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::geometry::Level;
+use mdspace_engine::request::{Request, RequestError};
+use mdspace_engine::status::SyncAction;
+
+use crate::shapes::{self, Shape};
+use crate::world::{Setup, World};
+
+/// Enough data disks that a small write reads parity instead of the rest of its row.
+const WIDE: Shape = Shape { member_sectors: 4096, ..Shape::new(Level::Raid6, 2, 8, 16) };
+
+/// The first resync is under way when an update of the superblocks says how far it is; then power fails.
+/// Rows that count as synced have parity that is on the disks: writes go by it.
+#[test]
+fn a_first_resync_promises_only_what_is_flushed() {
+    let mut promises = 0;
+    for rounds in (10..400).step_by(30) {
+        let mut world = World::created(Setup::shuffled(WIDE.without_bitmap(), rounds as u64));
+        world.rounds(rounds);
+        world.add(8).unwrap();
+        world.power_cut(0..world.disks.count());
+        // At its very front nothing is promised, and all of it is in doubt.
+        if world.disks.superblock(0).unwrap().resync_offset_sectors == 0 {
+            continue;
+        }
+        promises += 1;
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        world.learn();
+        let written: Vec<_> = (0..60).map(|at| at * 96 + world.random.below(16)).collect();
+        for &sector in &written {
+            world.write_random(sector, 2);
+        }
+        world.serve(0, Request::Flush).unwrap();
+        (2..4).for_each(|disk| world.fail(disk));
+        for &sector in &written {
+            let bytes = world.read(sector, 2).unwrap();
+            world.compare(sector, &bytes);
+        }
+    }
+    assert!(promises > 3, "{promises}");
+}
+
+/// The control of the test above: superblocks that promise more are found out.
+#[test]
+fn a_first_resync_that_promises_too_much_is_noticed() {
+    let mut wrong = 0;
+    for seed in 0..4 {
+        let mut world = World::created(Setup::shuffled(WIDE.without_bitmap(), seed));
+        world.command(Action::Freeze).unwrap();
+        world.stop();
+        for disk in 0..8 {
+            let mut superblock = world.disks.superblock(disk).unwrap();
+            superblock.resync_offset_sectors = 4000;
+            let (at, bytes) = (superblock.place.sector as usize * 512, superblock.encode());
+            world.disks.disk(disk).bytes[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        world.learn();
+        world.write_random(0, 2);
+        (0..2).for_each(|disk| world.fail(disk));
+        let bytes = world.read(0, 2).unwrap();
+        wrong += usize::from(bytes != world.model[..bytes.len()]);
+    }
+    assert!(wrong > 0);
+}
+
+/// A clean array comes back in the middle of its first resync where that was flushed, not at its front.
+#[test]
+fn a_first_resync_goes_on_after_a_power_cut_where_it_was_flushed() {
+    let shape = Shape { member_sectors: 65_536, ..WIDE };
+    let mut world = World::created(Setup::shuffled(shape.without_bitmap(), 7));
+    world.wait_status("some of the resync", |status| status.sync.completed_sectors > 30_000);
+    assert_eq!(world.status().sync.action, SyncAction::Resync);
+    world.power_cut(0..world.disks.count());
+    let offset = world.disks.superblock(0).unwrap().resync_offset_sectors;
+    assert!((4096..=65_536).contains(&offset), "{offset} ({world})");
+    world.assemble_all().unwrap();
+    world.wait_idle();
+    assert_eq!(world.check(), 0, "{world}");
+}
+
+/// Fills a member of a mirror, and lets writes to it find no space meanwhile: what was read after such a
+/// write is read from then on.
+fn fill_without_space(shape: Shape, seed: u64, replace: bool) {
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    let new = usize::from(shape.disks);
+    if !replace {
+        world.fail(0);
+        world.remove(0);
+    }
+    world.add(new).unwrap();
+    if replace {
+        let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
+        world.command(Action::Replace { member, with }).unwrap();
+    }
+    for _ in 0..4 {
+        let rounds = world.random.below(60) as usize;
+        world.rounds(rounds);
+        let sector = world.random.below(world.sectors() - 16);
+        world.disks.disk(new).write_error = Some(IoErrorKind::NoSpace);
+        let data = world.disks.data();
+        world.disks.disk(new).errors_in = Some(data);
+        let bytes = world.random.bytes(16 * 512);
+        let ended = world.write(sector, bytes);
+        (world.disks.disk(new).write_error, world.disks.disk(new).errors_in) = (None, None);
+        match ended {
+            Ok(()) | Err(RequestError::NoSpace) => {}
+            Err(error) => panic!("{error} ({world})"),
+        }
+        let bytes = world.read(sector, 16).unwrap();
+        world.remember(sector, &bytes);
+    }
+    world.verify();
+    world.wait_status("all in sync", |status| {
+        status.sync.action == SyncAction::Idle && status.degraded() == 0
+    });
+    world.wait_idle();
+    world.verify();
+    assert_eq!(world.check(), 0, "{world}");
+    let others = (1..usize::from(shape.disks)).take(shape.can_lose());
+    others.for_each(|disk| world.fail(disk));
+    world.verify();
+}
+
+#[test]
+fn a_write_that_fails_on_a_mirror_that_is_filled_leaves_nothing_old_there() {
+    for (more, shape) in (0..).zip([shapes::RAID1, shapes::RAID10]) {
+        let shape = Shape { member_sectors: 2048, ..shape };
+        for seed in 0..100 {
+            fill_without_space(shape, 1000 * more + seed, false);
+            fill_without_space(shape, 1000 * more + seed, true);
+        }
+    }
+}
