@@ -1,5 +1,5 @@
 # make demo      a first look: an array of files, real data, failures; without root
-# make check     3 min, no root, no network: format, lints, docs, unit tests, simulator, fuzz corpus
+# make check     3 min, no root, no network: format, lints, docs, unit tests, models, simulator, fuzz corpus
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
 # make test-all  hours: test, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
@@ -15,7 +15,7 @@ GROUP := tools/group
 TEST_OUTSIDE := $(CARGO) test --workspace --test outside
 OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
 
-.PHONY: demo build check test test-all soak tools fmt lint docs unit model sim outside tree kernel \
+.PHONY: demo build check test test-all soak tools fmt lint docs unit model spec sim outside tree kernel \
 	clients members paths kills documents durability instructions interop matrix fuzz
 .NOTPARALLEL:
 
@@ -27,7 +27,7 @@ demo:
 build:
 	$(CARGO) build --profile $(PROFILE) --bin mdspace
 
-check: fmt lint docs unit model sim tree
+check: fmt lint docs unit model spec sim tree
 
 test: tools check kernel clients members paths kills documents durability instructions interop
 
@@ -61,6 +61,11 @@ model:
 	@$(GROUP) "build of weak-memory" 600 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory --no-run
 	@$(GROUP) model 300 $(CARGO) test -p mdspace-engine --features model --test model
 	@$(GROUP) weak-memory 300 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
+
+# What an answer may rest on: all rules, and each left out. `spec --large` looks further.
+spec:
+	@$(GROUP) "build of spec" 300 $(CARGO) build --quiet -p mdspace-spec
+	@$(GROUP) spec 300 $(CARGO) run --quiet -p mdspace-spec
 
 sim:
 	@$(GROUP) "build of sim" 600 $(CARGO) build --quiet --bin sim

@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sim", &["engine", "format"]),
     ("front", &["engine", "io"]),
     ("cli", &["engine", "format", "front", "io", "parity"]),
+    ("spec", &[]),
     ("uml-xstate", &[]),
 ];
 
