@@ -364,7 +364,9 @@ fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::Busy(_) => {
             "wait for it with `mdspace wait`, or end it: `mdspace action NAME idle`"
         }
-        CommandError::ReadOnly => "allow writes with `mdspace readwrite`",
+        CommandError::ReadOnly | CommandError::NoSyncReadOnly => {
+            "allow writes with `mdspace readwrite`"
+        }
         CommandError::Metadata(_) | CommandError::Stopped => "look at the log of its process",
     };
     Failure::new(what, error, cure)

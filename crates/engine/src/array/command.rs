@@ -131,6 +131,12 @@ pub enum CommandError {
     /// Read-only, or too many members lost.
     #[error("the array takes no writes")]
     ReadOnly,
+    /// Sync tasks write.
+    #[error(
+        "the array is read-only, and sync tasks write: a check too writes again what it cannot read \
+         (readwrite lets them run)"
+    )]
+    NoSyncReadOnly,
     /// A superblock could not be written.
     #[error("the members' superblocks could not be written: {0}")]
     Metadata(String),

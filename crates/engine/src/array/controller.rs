@@ -20,6 +20,7 @@ mod replacement;
 mod report;
 mod stop;
 mod syncing;
+mod why_idle;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -46,6 +47,7 @@ use bad_blocks::{ReadErrors, Why};
 use bitmap::Bitmap;
 use progress::{Durable, Readable};
 use syncing::Syncing;
+use why_idle::Event;
 
 /// How long after the last write the array is marked clean; md's `safe_mode_delay`.
 const SAFE_MODE_DELAY: Duration = Duration::from_millis(200);
@@ -287,6 +289,8 @@ impl Controller {
             Action::ReadOnly if self.mode == WriteMode::Broken => Err(CommandError::ReadOnly),
             Action::ReadOnly => {
                 self.read_only = true;
+                // It would not run, and who waits for it would be told of an older one.
+                self.sync.requested = None;
                 self.until_read_only.push(command);
                 return;
             }
@@ -324,7 +328,10 @@ impl Controller {
     fn next_alarm(&self) -> Option<Time> {
         let quiet = self.quiet.map(|(_, when)| when);
         let delay = self.sync.delay.map(|delay| delay.again);
-        [quiet, self.next_clearing, self.sync.again, delay].into_iter().flatten().min()
+        [quiet, self.next_clearing, self.sync.why_idle.next_alarm(), delay]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Marks the array dirty on the members, then lets writes go. After a crash from here on,
@@ -421,6 +428,7 @@ impl Controller {
             return Err(CommandError::ReadOnly);
         }
         self.read_only = false;
+        self.happened(Event::Change);
         for waiting in self.until_read_only.drain(..) {
             (waiting.reply)(Err(CommandError::Busy("a change to read-write")));
         }

@@ -168,10 +168,11 @@ impl SyncTask {
             () if self.workers.get() > 0 => None,
             // What failed may have done so over the very change for which it was told to end.
             () if self.cancelled.get() => Some(SyncEnd::Interrupted),
+            // Before what was left out: where there is room again, all of it is tried again.
+            () if self.no_space.get() => Some(SyncEnd::NoSpace),
             () if self.failed.get() || !self.skipped.borrow().is_empty() => {
                 Some(SyncEnd::Incomplete)
             }
-            () if self.no_space.get() => Some(SyncEnd::NoSpace),
             () => Some(SyncEnd::Complete),
         }
     }

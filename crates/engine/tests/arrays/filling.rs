@@ -1,10 +1,10 @@
 //! How far resync and filling have come: what superblocks promise, and what is copied once more.
 
-use mdspace_engine::array::Action;
+use mdspace_engine::array::{Action, CommandError, Undecided};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::SyncAction;
+use mdspace_engine::status::{ArrayStatus, SyncAction, SyncEnd};
 
 use crate::shapes::{self, Shape};
 use crate::world::{Setup, World};
@@ -135,5 +135,79 @@ fn a_write_that_fails_on_a_mirror_that_is_filled_leaves_nothing_old_there() {
             fill_without_space(shape, 1000 * more + seed, false);
             fill_without_space(shape, 1000 * more + seed, true);
         }
+    }
+}
+
+/// A rebuild that leaves a row in doubt out and then finds no space: it is tried again where there is room,
+/// without an order.
+#[test]
+fn what_a_rebuild_leaves_out_does_not_hide_that_it_found_no_space() {
+    let shape = shapes::RAID5;
+    let mut world = World::synced(Setup::shuffled(shape, 60));
+    world.command(Action::Freeze).unwrap();
+    let row = u64::from(shape.chunk_sectors) * u64::from(shape.disks - 1);
+    world.write_random(row, row);
+    world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+    let failed = world.write(row, vec![9; row as usize * 512]);
+    assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+    world.disks.disk(1).write_error = None;
+    world.fail(0);
+    let spare = usize::from(shape.disks);
+    world.add(spare).unwrap();
+    let data = world.disks.data();
+    world.disks.disk(spare).write_error = Some(IoErrorKind::NoSpace);
+    world.disks.disk(spare).errors_in = Some(data.end - 32..data.end);
+    world.command(Action::Idle).unwrap();
+    let ends = |end| move |status: &ArrayStatus| status.sync.last_end == Some(end);
+    world.wait_status("no space", ends(SyncEnd::NoSpace));
+    world.disks.disk(spare).write_error = None;
+    world.wait_status("all but the row in doubt", ends(SyncEnd::Incomplete));
+    let status = world.status();
+    assert_eq!(status.sync.skipped.sectors, u64::from(shape.chunk_sectors), "{world}");
+    world.disks.reset_counts();
+    world.read(3 * row, world.sectors() - 3 * row).unwrap();
+    assert!(world.disks.disk(spare).sectors_read() > 0, "{world}");
+}
+
+/// A rebuild that found no space waits for a while, or until the array has other members.
+#[test]
+fn a_member_that_comes_ends_the_wait_of_what_could_not_be_done() {
+    let shape = shapes::RAID5;
+    let mut world = World::synced(Setup::shuffled(shape, 70));
+    world.wait_clean();
+    world.fail(0);
+    let spare = usize::from(shape.disks);
+    let data = world.disks.data();
+    world.disks.disk(spare).write_error = Some(IoErrorKind::NoSpace);
+    world.disks.disk(spare).errors_in = Some(data.clone());
+    world.add(spare).unwrap();
+    world.wait_status("no space", |status| status.sync.last_end == Some(SyncEnd::NoSpace));
+    world.disks.reset_counts();
+    world.sleep_ms(1000);
+    assert_eq!(world.disks.disk(1).sectors_read_in(data.clone()), 0, "{world}");
+    world.add(spare + 1).unwrap();
+    world.sleep_ms(1000);
+    assert!(world.disks.disk(1).sectors_read_in(data) > 0, "{world}");
+}
+
+/// It would not run: who waits for its end would be told of an older one.
+#[test]
+fn a_check_of_a_read_only_array_is_refused() {
+    for (seed, shape) in (80..).zip([shapes::RAID1, shapes::RAID5]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::ReadOnly).unwrap();
+        for action in [Action::Check, Action::Repair(Undecided::Leave), Action::Sync] {
+            let refused = world.command(action).unwrap_err();
+            assert_eq!(refused, CommandError::NoSyncReadOnly, "{world}");
+        }
+        world.command(Action::ReadWrite).unwrap();
+        assert_eq!(world.check(), 0, "{world}");
+        // Nor does one begin later that was asked for before.
+        world.command(Action::Freeze).unwrap();
+        world.order(Action::Check);
+        world.command(Action::ReadOnly).unwrap();
+        world.command(Action::ReadWrite).unwrap();
+        world.rounds(50);
+        assert_eq!(world.status().sync.action, SyncAction::Idle, "{world}");
     }
 }

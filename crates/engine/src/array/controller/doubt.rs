@@ -3,6 +3,7 @@
 use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
+use super::why_idle::Event;
 use super::{CommandError, Controller, Reply, WriteMode};
 
 impl Controller {
@@ -14,7 +15,7 @@ impl Controller {
             self.unresolved.remove(&range);
         }
         if self.doubted.is_empty() {
-            self.try_again();
+            self.happened(Event::Change);
         }
         self.tell_all_of_doubt().await;
     }
@@ -52,7 +53,7 @@ impl Controller {
     async fn believe_parity(&mut self) {
         self.doubted = Ranges::default();
         self.trust_initial_parity();
-        self.try_again();
+        self.happened(Event::Change);
         self.tell_all_of_doubt().await;
     }
 

@@ -1,9 +1,12 @@
 //! What the array does by itself: resync, recovery, and the checks that users ask for.
 
 use std::collections::BTreeSet;
+use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+
+use mdspace_format::Role;
 
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
@@ -17,27 +20,24 @@ use super::super::mirror::{copies, regions};
 use super::super::sync::{SyncKind, SyncTask};
 use super::delay::Delay;
 use super::progress::Readable;
+use super::why_idle::{Event, Reason, WhyIdle, Work};
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 /// The sync task and what surrounds it.
 pub(super) struct Syncing {
     task: Option<Running>,
-    /// Nothing is to start by itself.
-    frozen: bool,
+    /// What keeps what is needed from running.
+    pub(super) why_idle: WhyIdle,
+    /// The members and what they were to the array when something was last started.
+    membership: Vec<KnownMember>,
     /// A check or repair that a user asked for.
-    requested: Option<SyncKind>,
+    pub(super) requested: Option<SyncKind>,
     /// Whom to ask before anything starts.
     pub(super) neighbours: Option<Arc<dyn Neighbours>>,
     /// What waits for them.
     pub(super) delay: Option<Delay>,
     /// Members that only need what the bitmap marks.
     pub(super) by_bitmap: BTreeSet<MemberId>,
-    /// A recovery or resync ended with an error: not again before membership changes.
-    stuck: bool,
-    /// As much of a replacement; that does not keep others from anything.
-    replacing_stuck: bool,
-    /// When to try again what found no space behind a member.
-    pub(super) again: Option<Time>,
     pub(super) last_action: SyncAction,
     pub(super) last_end: Option<SyncEnd>,
     /// What the last task left undone.
@@ -46,6 +46,9 @@ pub(super) struct Syncing {
     /// Those of the last check or repair.
     last_mismatches: Mismatches,
 }
+
+/// A member, what it is, where, and whether it wants to be replaced; not how far it is filled.
+type KnownMember = (MemberId, Discriminant<MemberState>, Role, bool);
 
 struct Running {
     task: Rc<SyncTask>,
@@ -73,12 +76,10 @@ impl Syncing {
             task: None,
             neighbours,
             delay: None,
-            frozen: false,
+            why_idle: WhyIdle::default(),
+            membership: Vec::new(),
             requested: None,
             by_bitmap: by_bitmap.into_iter().collect(),
-            stuck: false,
-            replacing_stuck: false,
-            again: None,
             last_action: SyncAction::Idle,
             last_end: None,
             last_skipped: Ranges::default(),
@@ -96,7 +97,7 @@ impl Syncing {
         match (&self.task, self.delay) {
             (Some(run), _) => (action_of(run.task.kind()), run.task.done(), run.total_sectors),
             (None, Some(delay)) => (delay.action, 0, 0),
-            (None, None) if self.frozen => (SyncAction::Frozen, 0, 0),
+            (None, None) if self.why_idle.is_frozen() => (SyncAction::Frozen, 0, 0),
             (None, None) => (SyncAction::Idle, 0, 0),
         }
     }
@@ -134,6 +135,15 @@ fn action_of(kind: &SyncKind) -> SyncAction {
     }
 }
 
+fn work_of(kind: &SyncKind) -> Work {
+    match kind {
+        SyncKind::Resync => Work::Resync,
+        SyncKind::Recover(_) => Work::Recovery,
+        SyncKind::Replace(_) => Work::Replacement,
+        SyncKind::Check | SyncKind::Repair(_) => Work::Request,
+    }
+}
+
 /// What is to run, and what that begins with.
 enum Needed {
     /// Members that lack data, and how far each is.
@@ -159,16 +169,14 @@ impl Controller {
     /// Starts what the array needs, if nothing runs: recovery onto members that lack data, resync
     /// where redundancy is not to be trusted, a check that was asked for.
     pub(super) async fn start_needed_sync(&mut self) {
-        if self.sync.again.is_some_and(|when| self.lane.backend().now() >= when) {
-            self.try_again();
-        }
-        let writable = !self.read_only && self.mode != WriteMode::Broken && self.stop.is_none();
-        if self.sync.is_running() || self.sync.frozen || !writable || !self.is_redundant() {
+        self.look_what_changed();
+        if self.sync.is_running() || self.sync.why_idle.keeps_all() || !self.is_redundant() {
             self.sync.delay = None;
             return;
         }
-        if !self.sync.stuck {
+        if !self.sync.why_idle.keeps(Work::Recovery) {
             self.give_spares_a_slot().await;
+            self.sync.membership = self.membership();
         }
         match self.needed_sync() {
             Some(needed) if self.may_sync(needed.action()) => self.start_sync(needed).await,
@@ -177,20 +185,51 @@ impl Controller {
         }
     }
 
+    /// The one place where a change of membership, the clock and the array's state end reasons why nothing
+    /// runs, or give them: whatever changed, and whoever changed it.
+    fn look_what_changed(&mut self) {
+        let membership = self.membership();
+        if membership != self.sync.membership {
+            self.sync.membership = membership;
+            self.happened(Event::Change);
+        }
+        self.happened(Event::Clock(self.lane.backend().now()));
+        let why_idle = &mut self.sync.why_idle;
+        why_idle.holds(Reason::ReadOnly, self.read_only);
+        why_idle.holds(Reason::Broken, self.mode == WriteMode::Broken);
+        why_idle.holds(Reason::Stopping, self.stop.is_some());
+    }
+
+    fn membership(&self) -> Vec<KnownMember> {
+        let known = |member: &Member| {
+            (member.id, discriminant(&member.state), member.role(), member.wants_replacement)
+        };
+        self.members.iter().map(known).collect()
+    }
+
+    /// Takes note of something that may let run again what did not.
+    pub(super) fn happened(&mut self, event: Event) {
+        self.sync.why_idle.happened(event);
+        if matches!(event, Event::Change | Event::GoOn | Event::Freeze) {
+            self.unresolved = Ranges::default();
+        }
+    }
+
     /// What is to run now. What a crash left in doubt comes first: should another member fail before, its
     /// blocks there are lost. A member that is to go may go soon: replacing it comes before the rest of
     /// resync where it may.
     fn needed_sync(&self) -> Option<Needed> {
-        let to_resync = self.to_resync().filter(|_| !self.sync.stuck);
+        let why_idle = &self.sync.why_idle;
+        let to_resync = self.to_resync().filter(|_| !why_idle.keeps(Work::Resync));
         if let Some(todo) = to_resync.clone().filter(|todo| self.resolves_doubt(todo)) {
             return Some(Needed::Resync(todo));
         }
         let recovering = self.recovering();
-        if !recovering.is_empty() && !self.sync.stuck {
+        if !recovering.is_empty() && !why_idle.keeps(Work::Recovery) {
             return Some(Needed::Recovery(recovering));
         }
         let replacing = self.may_replace();
-        if !replacing.is_empty() && !self.sync.replacing_stuck {
+        if !replacing.is_empty() && !why_idle.keeps(Work::Replacement) {
             return Some(Needed::Replacement(replacing));
         }
         match to_resync {
@@ -336,17 +375,9 @@ impl Controller {
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
     /// for the controller: so nobody waits for it here.
     pub(super) fn end_sync(&mut self) {
-        self.try_again();
         if let Some(run) = &self.sync.task {
             run.task.cancel();
         }
-    }
-
-    /// What ended with an error may go better now.
-    pub(super) fn try_again(&mut self) {
-        self.sync.again = None;
-        self.unresolved = Ranges::default();
-        (self.sync.stuck, self.sync.replacing_stuck) = (false, false);
     }
 
     /// Takes news of the sync task: how far it is, or how it ended.
@@ -455,14 +486,10 @@ impl Controller {
                 self.resynced().await;
                 self.unresolved = task.skipped();
             }
-            (SyncKind::Recover(_), SyncEnd::Incomplete) => self.sync.stuck = true,
-            (SyncKind::Replace(_), SyncEnd::Incomplete) => self.sync.replacing_stuck = true,
+            (kind, SyncEnd::Incomplete) => self.sync.why_idle.add(Reason::Failed(work_of(kind))),
             (kind, SyncEnd::NoSpace) => {
-                match kind {
-                    SyncKind::Replace(_) => self.sync.replacing_stuck = true,
-                    _ => self.sync.stuck = true,
-                }
-                self.sync.again = Some(self.lane.backend().now() + AGAIN_AFTER);
+                let again = self.lane.backend().now() + AGAIN_AFTER;
+                self.sync.why_idle.add(Reason::NoSpace(work_of(kind), again));
             }
         }
     }
@@ -505,8 +532,7 @@ impl Controller {
     }
 
     async fn resynced(&mut self) {
-        // What a replacement could not copy may be computed now.
-        self.sync.replacing_stuck = false;
+        self.happened(Event::Resynced);
         self.publish();
         self.array.views.settle();
         if self.flush_members().await {
@@ -576,8 +602,8 @@ impl Controller {
                 return Err(CommandError::NoCopies);
             }
         }
-        self.may_begin(kind != SyncKind::Check)?;
-        self.sync.frozen = false;
+        self.may_begin()?;
+        self.happened(Event::Request);
         self.sync.requested = Some(kind);
         Ok(Reply::Done)
     }
@@ -587,16 +613,18 @@ impl Controller {
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
-        self.may_begin(true)?;
-        self.sync.frozen = false;
-        self.try_again();
+        self.may_begin()?;
+        self.happened(Event::GoOn);
         Ok(Reply::Done)
     }
 
-    /// Refuses an order to sync where nothing may be read or, if it `writes`, written, and while a task runs.
-    fn may_begin(&self, writes: bool) -> Result<(), CommandError> {
-        if self.mode == WriteMode::Broken || (writes && self.read_only) {
+    /// Refuses an order to sync where it would not run: a check too writes what it cannot read.
+    fn may_begin(&self) -> Result<(), CommandError> {
+        if self.mode == WriteMode::Broken {
             return Err(CommandError::ReadOnly);
+        }
+        if self.read_only {
+            return Err(CommandError::NoSyncReadOnly);
         }
         match &self.sync.task {
             Some(run) => Err(CommandError::Busy(action_of(run.task.kind()).word())),
@@ -605,7 +633,7 @@ impl Controller {
     }
 
     pub(super) fn idle(&mut self, freeze: bool) -> Result<Reply, CommandError> {
-        self.sync.frozen = freeze;
+        self.happened(if freeze { Event::Freeze } else { Event::GoOn });
         self.sync.requested = None;
         self.end_sync();
         Ok(Reply::Done)
