@@ -65,7 +65,7 @@ rules! {
     GivenUpInQuiet: "A member is given up by choice only while no write is under way.",
     NotGivenUpInDoubt: "The copy that a column in doubt is read from is not given up by choice.",
     BrokenNotRecorded: "Losing more members at once than the level bears is not recorded.",
-    BrokenReadsNoDoubt: "A broken array answers no read where a write had begun when it broke.",
+    BrokenReadsNoDoubt: "A broken array answers no read where a write had begun when it broke, and a broken mirror none of what is in doubt.",
     AdoptsWhileWaiting: "A lane adopts also while its requests wait for claims.",
     AdoptNotDrain: "A member that failed is taken out without waiting for what is in flight on it.",
     BrokenEndsWaits: "Who waits for a record that will never be made is told that the array is broken.",

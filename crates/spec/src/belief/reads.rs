@@ -103,9 +103,11 @@ impl Belief {
         steps.array(|| format!("lane {lane}'s read {why}, and waits for the claim"), next);
     }
 
+    /// In a broken array nothing is recorded any more: what a read chose could be another copy after a cut.
     fn refuses_reads(&self, state: &State, job: &Job) -> bool {
-        let had_begun = state.marked & self.columns_of(job.blocks) != 0;
-        self.keeps(Rule::BrokenReadsNoDoubt) && state.broken && had_begun
+        let in_doubt = if self.is_row() { state.marked } else { state.doubted(state.now) };
+        let doubted = in_doubt & self.columns_of(job.blocks) != 0;
+        self.keeps(Rule::BrokenReadsNoDoubt) && state.broken && doubted
     }
 
     /// What cannot be read is told and settles; then the block comes from what is left.

@@ -85,6 +85,9 @@ pub(crate) const SCOPES: &[Scope] = &[
     mirror("mirror, two cuts", [1, 2, 1, 2, 0, 0]),
     mirror("mirror, being filled", [2, 2, 1, 0, 0, 0]).being_filled(),
     mirror("mirror, being filled, a cut", [1, 2, 1, 1, 0, 0]).being_filled(),
+    mirror("mirror, being filled, two faults and a cut", [1, 2, 2, 1, 0, 0])
+        .by(REFUSE | GO)
+        .being_filled(),
     mirror("mirror, replaced", [1, 1, 2, 0, 1, 0]).by(REFUSE).replacing(),
     mirror("mirror, cut while replaced", [1, 2, 0, 1, 1, 0]).replacing(),
     mirror("mirror, late", [2, 1, 1, 0, 1, 0]).by(HANG),
