@@ -85,7 +85,8 @@ fn every_fault_has_one_row_of_promises_and_every_named_test_exists() {
         .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
         .collect();
     let faults: Vec<&str> = rows.iter().map(|row| row[0]).collect();
-    let expected: Vec<String> = (1..=36).map(|number| format!("F{number}")).collect();
+    assert!(rows.len() >= 36, "{} rows are too few", rows.len());
+    let expected: Vec<String> = (1..=rows.len()).map(|number| format!("F{number}")).collect();
     assert_eq!(faults, expected, "one row a fault, in order");
 
     let tests = functions_in(&project().join("crates"));
