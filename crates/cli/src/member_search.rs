@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mdspace_format::superblock::latest;
+use mdspace_format::superblock::of_device;
 use mdspace_format::{Superblock, Uuid};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
@@ -62,7 +62,7 @@ fn devices(partitions: &str) -> Vec<PathBuf> {
 /// The superblock that counts on a device.
 pub(crate) fn superblock(device: &Path) -> io::Result<Option<Superblock>> {
     let found = member_probe::superblocks(&File::open(device)?)?;
-    Ok(latest(found.into_iter().filter_map(|found| found.superblock)))
+    Ok(of_device(found.into_iter().filter_map(|found| found.superblock)))
 }
 
 fn is_wanted(superblock: &Superblock, name: &ArrayName, uuid: Option<Uuid>) -> bool {

@@ -10,6 +10,9 @@ use crate::{Features, Level, Role, SECTOR_BYTES, Superblock, SuperblockError, Ti
 /// Seconds between passes that clear bits of the bitmap, mdadm's default.
 const DAEMON_SLEEP_SECONDS: u32 = 5;
 
+/// Events of an array that has not run yet.
+pub const FIRST_EVENTS: u64 = 1;
+
 /// What an array is, apart from where its parts lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewArray {
@@ -70,7 +73,8 @@ impl NewArray {
     /// One superblock for each of `members`, in their order. Those named missing are simply not
     /// there: their roles stay spare.
     ///
-    /// Events are 0 and `resync_offset` 0, or [`RESYNC_NONE`] for an array in sync or without
+    /// Events are 1: Linux 6.19 and later writes its `logical_block_size` into an array that it starts with
+    /// events 0, and kernels before refuse the array from then on. `resync_offset` is 0, or [`RESYNC_NONE`] for an array in sync or without
     /// redundancy: the first update of the running array counts on from there.
     pub fn superblocks(
         &self,
@@ -95,7 +99,7 @@ impl NewArray {
         Some(BitmapSuperblock {
             version: BitmapVersion::LittleEndian,
             uuid: self.set_uuid,
-            events: 0,
+            events: FIRST_EVENTS,
             events_cleared: 0,
             sync_size_sectors: place.sync_size_sectors,
             state: BitmapState::default(),
@@ -136,8 +140,8 @@ impl NewArray {
             device_uuid: member.device_uuid,
             flags: member.flags,
             bad_block_log: parts.bad_block_log,
-            utime: self.ctime,
-            events: 0,
+            utime: Timestamp::with_microseconds(self.ctime.seconds(), 1),
+            events: FIRST_EVENTS,
             resync_offset_sectors: if self.is_clean() { RESYNC_NONE } else { 0 },
             logical_block_size_bytes: 0,
             roles,

@@ -324,7 +324,7 @@ fn component_room(
     };
     let step = match (request.level, request.size_sectors) {
         (level, _) if level.has_chunks() && request.chunk_sectors > 1 => {
-            request.chunk_sectors.into()
+            size_step(level, request.layout, request.chunk_sectors)
         }
         (Level::Raid1, None) => RAID1_STEP,
         _ => 2, // KiB is mdadm's unit of sizes: an odd sector is lost.
@@ -335,6 +335,16 @@ fn component_room(
         return Err(small(kept.saturating_add(wanted)));
     }
     Ok(request.size_sectors.map_or(room, |size| size / step * step))
+}
+
+/// What the member size of a level with chunks is a multiple of, in sectors. RAID10 keeps as many chunks in
+/// each far part: md cuts the rest off at its first update, so nothing else may stand on the members.
+pub fn size_step(level: Level, layout: u32, chunk_sectors: u32) -> u64 {
+    let parts = match level {
+        Level::Raid10 => (layout >> 8 & 0xff).max(1),
+        _ => 1,
+    };
+    u64::from(chunk_sectors) * u64::from(parts)
 }
 
 /// Sectors that a bitmap covers: the members', for RAID10 the array's.

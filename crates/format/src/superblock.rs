@@ -200,6 +200,11 @@ impl Superblock {
         self.resync_offset_sectors == RESYNC_NONE
     }
 
+    /// Whether mdspace wrote this superblock, and not md: the time of its update has microseconds.
+    pub fn is_by_mdspace(&self) -> bool {
+        self.utime.microseconds() != 0
+    }
+
     /// This member's role in its own eyes. As for md, a number beyond the roles, or a slot beyond
     /// the array (the old one, while it shrinks), makes a spare.
     pub fn own_role(&self) -> Role {
@@ -218,6 +223,12 @@ impl Superblock {
             0
         };
         self.raid_disks.saturating_add(taken)
+    }
+
+    /// Whether `other`, on the same device, lies in the data of this one's array.
+    fn holds_as_data(&self, other: &Superblock) -> bool {
+        let place = other.superblock_range();
+        self.data_range().is_some_and(|data| data.start <= place.start && place.end <= data.end)
     }
 
     /// Bytes that carry meaning: the fixed part and the roles.
@@ -344,14 +355,24 @@ impl BadBlockLogPlace {
     }
 }
 
-/// Of the superblocks found in the three places of one device, the one that counts: the one whose
-/// array was made last. Of equals the first in [`PROBE_ORDER`](crate::MetadataVersion::PROBE_ORDER).
-pub fn latest(found: impl IntoIterator<Item = Superblock>) -> Option<Superblock> {
-    found.into_iter().reduce(
-        |best, next| {
-            if next.ctime.raw() > best.ctime.raw() { next } else { best }
-        },
-    )
+/// Of the superblocks found in the three places of one device, the one that counts. What lies in the data
+/// area of another is data: users of the array can write there what they like. Where two lie in each
+/// other's data, the one at the front counts: `create` and mdadm erase superblocks of other versions, and an
+/// array with its superblock at the end overwrites one at the front with its first data. Of those that lie
+/// apart, the one whose array was made last counts.
+pub fn of_device(found: impl IntoIterator<Item = Superblock>) -> Option<Superblock> {
+    let mut found: Vec<Superblock> = found.into_iter().collect();
+    found.sort_by_key(|superblock| superblock.place.sector);
+    found.into_iter().reduce(|front, back| {
+        let back_is_data = front.holds_as_data(&back);
+        let front_is_data = back.holds_as_data(&front);
+        match (back_is_data, front_is_data) {
+            (true, _) => front,
+            (false, true) => back,
+            (false, false) if back.ctime.raw() >= front.ctime.raw() => back,
+            (false, false) => front,
+        }
+    })
 }
 
 /// The fixed part and the bytes of the roles, once magic, place and checksum are right.

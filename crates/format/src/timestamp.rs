@@ -11,6 +11,13 @@ impl Timestamp {
         Timestamp(seconds.min(Timestamp::SECONDS_MASK))
     }
 
+    /// A second and what is past it, modulo 10^6. mdspace writes microseconds that are never 0, the kernel's md
+    /// writes none: so the field tells which of the two wrote a superblock last.
+    pub fn with_microseconds(seconds: u64, microseconds: u32) -> Timestamp {
+        let past = u64::from(microseconds % 1_000_000) << Timestamp::SECONDS_BITS;
+        Timestamp(Timestamp::from_seconds(seconds).0 | past)
+    }
+
     /// The 64 bits of the on-disk field.
     pub fn from_raw(raw: u64) -> Timestamp {
         Timestamp(raw)

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use mdspace_format::bitmap::{HEADER_BYTES, PAGE_BYTES};
-use mdspace_format::superblock::{AREA_BYTES, SuperblockErrorKind, latest};
+use mdspace_format::superblock::{AREA_BYTES, SuperblockErrorKind, of_device};
 use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role, SECTOR_BYTES,
     Superblock, SuperblockError,
@@ -116,7 +116,7 @@ fn read_superblock(
             Err(_) => {}
         }
     }
-    Ok(latest(found).ok_or(failed))
+    Ok(of_device(found).ok_or(failed))
 }
 
 fn unusable(path: &Path, error: SuperblockError) -> Failure {

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use mdspace_format::bad_blocks::BadBlocks;
+use mdspace_format::new_array::FIRST_EVENTS;
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{Features, Level, Superblock, Uuid};
 
@@ -70,10 +71,12 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     refuse_copies(&candidates)?;
     refuse_unhandled(&candidates)?;
     let newest = newest(&candidates)?;
-    refuse_disagreement(&candidates, newest)?;
     let freshest = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
+    let freshest = candidates[freshest].info.name.clone();
     let members = sort_out(candidates, &model, &mut left_out);
+    // What is out of date may differ: the array went on without it, and may have changed.
+    refuse_disagreement(&members, &model, &freshest)?;
     let mut members = replacement::pair_up(members, &model, &mut left_out)?;
     refuse_crowding(&members)?;
     let geometry = geometry(&model, &members)?;
@@ -97,22 +100,22 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         replacement::distrust(&mut members, &geometry, &unsynced);
     }
     replacement::fill_slots(&mut members);
-    let mut crashed = !clean && model.events > 0 && model.resync_offset_sectors == 0;
+    let mut crashed = !clean && !is_first_resync(&model);
     let lists = |member: &Candidate| member.superblock.features.contains(Features::BAD_BLOCKS);
     if has_parity && (degraded > 0 || options.force && members.iter().any(lists)) {
         // Forced: lost blocks are computed from parity as it is. What parity is left beyond that is
         // still to be made right.
         crashed = false;
-        if degraded >= usize::from(geometry.max_failures()) {
-            unsynced = Ranges::default();
-        }
+        // Where a block is missing there may be nothing to compare with. Below, what a rebuild has filled
+        // already, the rows are whole: their parity is made right when it has ended.
+        unsynced.remove(&(filled_to(&members, &geometry)..u64::MAX));
     }
     let start = Start {
         events: model.events,
         read_only: options.read_only,
         crashed,
         unsynced,
-        by_bitmap: by_bitmap(&members, bitmap.as_ref()),
+        by_bitmap: by_bitmap(&members, bitmap.as_ref(), &model),
         copies_differ: copies_differ(&members, bitmap.as_ref()),
         bitmap,
         settings: options.settings,
@@ -121,6 +124,33 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         geometry,
     };
     Ok(Assembly { start, left_out, degraded })
+}
+
+/// Whether the array has never been in sync, and parity is right wherever something was written: it has
+/// not run yet, or mdspace stopped it in its first resync. md also writes how far a resync came that
+/// followed a crash: what it leaves may be half-written.
+fn is_first_resync(model: &Superblock) -> bool {
+    let has_run = match model.is_by_mdspace() {
+        true => model.events > FIRST_EVENTS,
+        false => model.events > 0,
+    };
+    !has_run || model.is_by_mdspace() && model.resync_offset_sectors != 0
+}
+
+/// Up to where, in member sectors, fewer members lack data than the level has parities.
+fn filled_to(members: &[Candidate], geometry: &Geometry) -> u64 {
+    let filled = |slot: Slot| {
+        let holder = members.iter().find(|member| {
+            member.superblock.own_role().slot() == Some(slot.0) && !roles::replaces(member)
+        });
+        match holder {
+            Some(member) => member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX),
+            None => 0,
+        }
+    };
+    let mut filled: Vec<u64> = (0..geometry.raid_disks()).map(Slot).map(filled).collect();
+    filled.sort_unstable();
+    filled[usize::from(geometry.max_failures()) - 1]
 }
 
 fn geometry(model: &Superblock, members: &[Candidate]) -> Result<Geometry, Refusal> {

@@ -1,9 +1,11 @@
 //! Reading what a device says about itself.
 
 use mdspace_format::bitmap::BitmapError;
+use mdspace_format::placement::size_step;
 use mdspace_format::superblock::{self, SuperblockErrorKind};
 use mdspace_format::{
-    BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Superblock, SuperblockError,
+    BadBlocks, BitmapSuperblock, DirtyMap, Features, Level, MetadataVersion, Superblock,
+    SuperblockError,
 };
 
 use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto};
@@ -107,11 +109,21 @@ pub async fn read_superblock(
             }
         }
     }
-    match (superblock::latest(found), trouble) {
+    match (superblock::of_device(found).map(with_size_of_md), trouble) {
         (Some(superblock), _) => Ok(Some(superblock)),
         (None, Some(trouble)) => Err(trouble),
         (None, None) => Ok(None),
     }
+}
+
+/// With the member size that md would write at its next update. Members that md has updated and members
+/// that it has not must not disagree about it.
+fn with_size_of_md(superblock: Superblock) -> Superblock {
+    if superblock.level != Level::Raid10 {
+        return superblock;
+    }
+    let step = size_step(superblock.level, superblock.layout, superblock.chunk_sectors);
+    Superblock { size_sectors: superblock.size_sectors / step * step, ..superblock }
 }
 
 /// Reads all of a device's metadata. `None` if it has no superblock.

@@ -32,6 +32,7 @@ mod shapes;
 mod sharing;
 mod streams;
 mod stress;
+mod superblocks;
 mod syncing;
 mod together;
 mod updates;

@@ -409,6 +409,7 @@ fn a_member_that_refuses_everything_slowly_holds_a_write_no_longer_than_its_dead
             assert!(!held.has_ended(), "{world}");
             world.end(&held).unwrap();
             let took = world.now_ms() - before;
+            // The bits of a write wait for a flush that is under way, and then for their own.
             assert!((10_000..13_000).contains(&took), "{took} ms ({world})");
             world.verify();
             assert_eq!(world.status().degraded(), 0, "{world}");

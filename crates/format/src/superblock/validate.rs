@@ -7,6 +7,8 @@ type Checked = Result<(), SuperblockError>;
 
 /// Largest sector count that leaves room for arithmetic in bytes: 2^63 bytes, 8 EiB.
 const SECTORS_MAX: u64 = 1 << 54;
+/// Most updates of an array: a million a second for a hundred thousand years.
+const EVENTS_MAX: u64 = 1 << 62;
 /// Fewest sectors of data that md accepts.
 const DATA_SECTORS_MIN: u64 = 10;
 /// Sectors that md reads of a bad-block log: one page.
@@ -21,6 +23,7 @@ impl Superblock {
         self.check_features()?;
         self.check_shape()?;
         self.check_data(device_sectors)?;
+        self.check_counters()?;
         self.check_progress()?;
         self.check_areas(device_sectors)
     }
@@ -102,6 +105,24 @@ impl Superblock {
         if end.is_none_or(|end| end > device_sectors) {
             let reason = "data would move off the device";
             return Err(SuperblockError::impossible("new_offset", moved, reason));
+        }
+        Ok(())
+    }
+
+    /// Counters that this array could have reached: there is always room for one more.
+    fn check_counters(&self) -> Checked {
+        if self.events > EVENTS_MAX {
+            let reason = "more updates than an array can have had";
+            return Err(SuperblockError::impossible("events", self.events, reason));
+        }
+        if self.dev_number as usize >= super::MAX_ROLES {
+            let reason = "members are numbered from 0 to 1919";
+            return Err(SuperblockError::impossible("dev_number", self.dev_number, reason));
+        }
+        let block = self.logical_block_size_bytes;
+        if block != 0 && !(block.is_power_of_two() && (512..=4096).contains(&block)) {
+            let reason = "a logical block has 512, 1024, 2048 or 4096 bytes";
+            return Err(SuperblockError::impossible("logical_block_size", block, reason));
         }
         Ok(())
     }

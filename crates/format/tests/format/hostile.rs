@@ -86,6 +86,13 @@ fn any_two_extreme_values_together_are_valid_or_a_clear_error() {
 #[test]
 fn each_impossible_value_is_refused_by_the_name_of_its_field() {
     let table: &[(&str, u64, &str)] = &[
+        ("events", u64::MAX, "events"),
+        ("events", u64::MAX - 1, "events"),
+        ("dev_number", 5000, "dev_number"),
+        ("dev_number", u64::from(u32::MAX), "dev_number"),
+        ("logical_block_size", 1536, "logical_block_size"),
+        ("logical_block_size", 8192, "logical_block_size"),
+        ("logical_block_size", 4_294_966_784, "logical_block_size"),
         ("feature_map", 1 | 1024, "feature_map"),
         ("feature_map", 1024 | 2048, "feature_map"),
         ("feature_map", 512 | 2048, "feature_map"),

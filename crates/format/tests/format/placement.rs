@@ -33,6 +33,7 @@ impl Case {
             case.made =
                 case.made.map(|made| made.replace("features=0 layout=1", "features=4096 layout=1"));
         }
+        case.made = case.made.map(|made| as_md_writes_it(&case.request, &made));
         case
     }
 
@@ -65,6 +66,18 @@ impl Case {
         }
         Ok(text)
     }
+}
+
+/// The kernel rounds the member size that mdadm writes down to whole chunks in each far part.
+fn as_md_writes_it(request: &Request, made: &str) -> String {
+    let word = made.split(' ').find(|word| word.starts_with("size=")).unwrap();
+    let size: u64 = word["size=".len()..].parse().unwrap();
+    let far = request.layout >> 8 & 0xff;
+    if request.level != Level::Raid10 || far < 2 {
+        return made.to_owned();
+    }
+    let step = u64::from(request.chunk_sectors * far);
+    made.replacen(word, &format!("size={}", size / step * step), 1)
 }
 
 fn request(asked: &[&str], layout: u32, devices: &[u64]) -> Request {

@@ -1,8 +1,11 @@
 //! What is encoded is parsed again.
 
-use mdspace_format::superblock::latest;
+use std::ops::Range;
+
+use mdspace_format::superblock::of_device;
 use mdspace_format::{
-    BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role, Timestamp, Unsupported,
+    BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role, Superblock, Timestamp,
+    Unsupported,
 };
 
 use crate::seeded::for_seeds;
@@ -25,8 +28,7 @@ fn the_bytes_behind_the_last_role_are_zero_and_do_not_count() {
     assert!(bytes[length..].iter().all(|byte| *byte == 0));
     bytes[length..].fill(0xa5);
     let place = specimen.superblock.place;
-    let parse =
-        |bytes: &[u8]| mdspace_format::Superblock::parse(bytes, place, specimen.device_sectors);
+    let parse = |bytes: &[u8]| Superblock::parse(bytes, place, specimen.device_sectors);
     assert_eq!(parse(&bytes), Ok(specimen.superblock.clone()));
     assert_eq!(parse(&bytes[..length]), Ok(specimen.superblock.clone()));
     assert!(parse(&bytes[..length - 1]).is_err());
@@ -78,15 +80,34 @@ fn a_number_without_a_role_and_a_slot_beyond_the_array_make_a_spare() {
     assert_eq!(superblock.own_role(), Role::Spare);
 }
 
+/// Superblocks of one device, with data from `data` on.
+fn found(version: MetadataVersion, data: Range<u64>, ctime_s: u64) -> Superblock {
+    let mut superblock = Specimen::raid6(version).superblock;
+    superblock.data_offset_sectors = data.start;
+    superblock.data_size_sectors = data.end - data.start;
+    superblock.ctime = Timestamp::from_seconds(ctime_s);
+    superblock
+}
+
 #[test]
-fn of_several_superblocks_the_one_made_last_counts() {
-    let made = MetadataVersion::PROBE_ORDER.map(|version| Specimen::raid6(version).superblock);
-    let version = |found: &[_]| latest(found.iter().cloned()).unwrap().place.version;
-    assert_eq!(version(&made), MetadataVersion::V1_0, "of equals the first");
-    let mut newer = made.clone();
-    newer[1].ctime = Timestamp::from_seconds(1_800_000_000);
-    assert_eq!(version(&newer), MetadataVersion::V1_1);
-    assert_eq!(latest([]), None);
+fn what_lies_in_the_data_of_another_superblock_is_data_whatever_it_says_of_itself() {
+    use MetadataVersion::{V1_0, V1_2};
+    let counts = |all: [Superblock; 2]| {
+        let turned = all.iter().rev().cloned();
+        let version = of_device(all.iter().cloned()).unwrap().place.version;
+        assert_eq!(of_device(turned).unwrap().place.version, version, "in any order");
+        version
+    };
+    let end = found(V1_0, 0..64, 1).place.sector;
+    // Made by a user of the array, in its last sectors and in its first.
+    assert_eq!(counts([found(V1_2, 2048..end + 16, 1), found(V1_0, 4096..end, 9)]), V1_2);
+    assert_eq!(counts([found(V1_0, 0..end, 1), found(V1_2, 2048..end, 9)]), V1_0);
+    // Each claims the other as data: one at the front would have been written over.
+    assert_eq!(counts([found(V1_2, 2048..end + 16, 1), found(V1_0, 0..end, 9)]), V1_2);
+    // Apart from each other: what was made last.
+    assert_eq!(counts([found(V1_2, 2048..end, 1), found(V1_0, 4096..end, 9)]), V1_0);
+    assert_eq!(counts([found(V1_2, 2048..end, 9), found(V1_0, 4096..end, 1)]), V1_2);
+    assert_eq!(of_device([]), None);
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Specimen {
     /// What happens to an array that is used.
     fn live(&mut self, random: &mut Random) {
         let superblock = &mut self.superblock;
-        superblock.events = random.next();
+        superblock.events = random.next() >> 2;
         superblock.utime = Timestamp::from_raw(random.next());
         superblock.device_uuid = Uuid(random.bytes());
         superblock.corrected_reads = random.next() as u32;

@@ -76,7 +76,8 @@ impl Controller {
     /// Brings every live member's superblock to the state of the array, as its update `events`.
     fn stamp(&mut self, events: u64) {
         let roles = self.roles();
-        let now = Timestamp::from_seconds(self.lane.backend().unix_time_s());
+        let microseconds = 1 + (self.lane.backend().random() % 999_999) as u32;
+        let now = Timestamp::with_microseconds(self.lane.backend().unix_time_s(), microseconds);
         let resync = self.resync_offset();
         let end = self.member_sectors();
         let filled = self.members.iter().filter(|member| member.filled_to().is_some());

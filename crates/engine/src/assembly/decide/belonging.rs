@@ -1,5 +1,7 @@
 //! Which candidates belong together, and which of them knows best.
 
+use mdspace_format::Superblock;
+
 use super::super::read::{Candidate, FoundBitmap};
 use super::lineage::Lineage;
 use super::{LeftOut, Options, Reason, Refusal, shape, sized_by_members};
@@ -108,12 +110,12 @@ pub(super) fn freshest(
 }
 
 pub(super) fn refuse_disagreement(
-    candidates: &[Candidate],
-    freshest: usize,
+    members: &[Candidate],
+    model: &Superblock,
+    freshest: &str,
 ) -> Result<(), Refusal> {
-    let model = &candidates[freshest];
-    for candidate in candidates {
-        let (one, other) = (&model.superblock, &candidate.superblock);
+    for candidate in members {
+        let (one, other) = (model, &candidate.superblock);
         let field = match () {
             () if one.level != other.level => "level",
             () if one.layout != other.layout => "layout",
@@ -124,7 +126,7 @@ pub(super) fn refuse_disagreement(
         };
         return Err(Refusal::Disagree {
             member: candidate.info.name.clone(),
-            freshest: model.info.name.clone(),
+            freshest: freshest.to_owned(),
             field,
         });
     }

@@ -269,7 +269,7 @@ fn each_refusal_names_what_it_met() {
         (|c| c[2].superblock.set_uuid = Uuid([9; 16]), "disk0 to 01010101"),
         (
             |c| c[0].superblock.chunk_sectors = 32,
-            "disagrees with disk2 about the array's chunk size",
+            "disagrees with disk0 about the array's chunk size",
         ),
         (|c| c[0].superblock.layout = 0, "layout"),
         (|c| c[0].superblock.size_sectors -= 16, "member size"),
@@ -300,6 +300,27 @@ fn each_refusal_names_what_it_met() {
         });
     };
     assert!(refusal(crowd).contains("more than 256 members"));
+}
+
+/// The array went on without it, and may have been changed by md meanwhile.
+#[test]
+fn a_member_that_is_out_of_date_may_disagree_about_anything() {
+    let changes: [fn(&mut Superblock); 4] = [
+        |superblock| superblock.size_sectors -= 16,
+        |superblock| superblock.layout = 0,
+        |superblock| superblock.chunk_sectors = 32,
+        |superblock| superblock.raid_disks = 4,
+    ];
+    for change in changes {
+        let mut candidates = raid5(0, 10);
+        all(&mut candidates[1..], |superblock| superblock.roles[0] = Role::Faulty);
+        candidates[0].superblock.events = 4;
+        change(&mut candidates[0].superblock);
+        assert_eq!(
+            outcome(candidates, &Options::default()),
+            Ok((2, vec![left_out(0, Reason::Faulty)]))
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use mdspace_format::bitmap::BitmapState;
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Superblock};
+use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Superblock};
 
 use super::super::read::Candidate;
 use super::Refusal;
@@ -90,11 +90,18 @@ pub(super) fn unsynced(
     ranges
 }
 
-/// Members whose interrupted recovery was one by the bitmap.
+/// Members whose interrupted recovery was one by the bitmap. md clears a bit when the first of its places
+/// on a member is copied. On far layouts another place waits in a later part of the member, and nothing
+/// marks it: what md left half-way there is copied in full from its offset on.
 pub(super) fn by_bitmap(
     members: &[Candidate],
     bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+    model: &Superblock,
 ) -> Vec<MemberId> {
+    let is_far = model.level == Level::Raid10 && model.layout >> 8 & 0xff > 1;
+    if is_far && !model.is_by_mdspace() {
+        return Vec::new();
+    }
     let marked = |member: &&Candidate| {
         let features = member.superblock.features;
         bitmap.is_some()

@@ -1,6 +1,6 @@
 //! Superblocks of a replacement half done.
 
-use mdspace_format::{Features, Role, Superblock, Uuid};
+use mdspace_format::{Features, Role, Superblock, Timestamp, Uuid};
 
 use super::super::super::read::{Candidate, FoundBitmap};
 use super::super::tests::{assemble, raid5, recovery_offset};
@@ -119,4 +119,22 @@ fn two_replacements_of_one_slot_are_refused() {
     candidates.iter_mut().for_each(|other| other.superblock.roles[4] = Role::Slot(1));
     let refused = assemble(candidates).unwrap_err();
     assert!(matches!(refused, Refusal::OneSlot { slot: 1, .. }), "{refused}");
+}
+
+/// md goes on with a replacement on a dirty array, leaves zeroes in place of parity where writes were under
+/// way, and calls it in sync.
+#[test]
+fn a_replacement_that_md_called_in_sync_on_a_dirty_array_is_believed_up_to_the_first_row_in_doubt()
+{
+    let mut candidates = replacing(None);
+    for candidate in &mut candidates {
+        candidate.superblock.resync_offset_sectors = 0;
+        candidate.superblock.utime = Timestamp::from_seconds(7);
+        let FoundBitmap::Good(_, map) = &mut candidate.bitmap else { panic!("a bitmap") };
+        map.set(2);
+    }
+    let assembly = assemble(candidates).unwrap();
+    assert!(still_replaces(&assembly));
+    assert_eq!(recovery_offset(&assembly, "disk3"), Some(16));
+    assert_eq!(recovery_offset(&assembly, "disk1"), None);
 }

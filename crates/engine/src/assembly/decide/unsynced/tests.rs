@@ -2,11 +2,11 @@
 
 use mdspace_format::bitmap::{BitmapState, BitmapVersion};
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{BitmapSuperblock, DirtyMap};
+use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Timestamp};
 
 use super::super::super::read::{Candidate, FoundBitmap};
-use super::super::tests::{Change, all, assemble, raid5};
-use super::super::{Assembly, Refusal};
+use super::super::tests::{Change, all, array, assemble, raid5};
+use super::super::{Assembly, Options, Refusal, decide};
 use crate::ranges::Ranges;
 
 fn with_bitmap(candidates: &mut [Candidate], sync_size_sectors: u64, set: &[u64]) {
@@ -81,15 +81,62 @@ fn a_bitmap_that_ends_before_the_array_is_refused() {
 
 #[test]
 fn parity_of_a_crash_is_never_taken_for_that_of_a_first_resync() {
-    let crashed = |events, resync_offset_sectors| {
+    let crashed = |by_mdspace, events, resync_offset_sectors| {
         let mut candidates = raid5(0, events);
-        all(&mut candidates, |superblock| superblock.resync_offset_sectors = resync_offset_sectors);
+        all(&mut candidates, |superblock| {
+            superblock.resync_offset_sectors = resync_offset_sectors;
+            superblock.utime = Timestamp::with_microseconds(7, u32::from(by_mdspace));
+        });
         assemble(candidates).unwrap().start.crashed
     };
-    assert!(!crashed(0, 0), "just created");
-    assert!(crashed(1, 0), "in use once");
-    assert!(!crashed(4, 640), "the first resync was interrupted by a stop");
-    assert!(!crashed(4, RESYNC_NONE));
+    assert!(!crashed(false, 0, 0) && !crashed(true, 1, 0), "just created");
+    assert!(crashed(false, 1, 0) && crashed(true, 2, 0), "in use once");
+    assert!(!crashed(true, 4, 640), "mdspace stopped it in its first resync");
+    assert!(crashed(false, 4, 640), "md stopped it in some resync, perhaps after a crash");
+    assert!(!crashed(true, 4, RESYNC_NONE) && !crashed(false, 4, RESYNC_NONE));
+}
+
+/// The rows below the offset of a rebuild have all their blocks: only their parity may be wrong, and a
+/// resync makes that right. Behind it there may be nothing to compare with.
+#[test]
+fn force_forgets_no_unsynced_row_of_which_every_block_is_there() {
+    let unsynced = |level: Level, disks: u16, offsets: &[u64]| {
+        let mut candidates = array((level, 2, 16), disks, 0, 10);
+        all(&mut candidates, |superblock| superblock.resync_offset_sectors = 0);
+        let size = candidates[0].superblock.size_sectors;
+        with_bitmap(&mut candidates, size, &[2, 3, 9, 20]);
+        for (candidate, offset) in candidates[1..].iter_mut().zip(offsets) {
+            candidate.superblock.recovery_offset_sectors = Some(*offset);
+        }
+        let force = Options { force: true, ..Options::default() };
+        decide(candidates, &force).unwrap().start.unsynced
+    };
+    let all: Ranges = [16..32, 72..80, 160..168].into_iter().collect();
+    assert_eq!(unsynced(Level::Raid5, 3, &[]), all);
+    assert_eq!(unsynced(Level::Raid5, 3, &[64]), Ranges::of(16..32));
+    assert_eq!(unsynced(Level::Raid5, 3, &[0]), Ranges::default());
+    assert_eq!(unsynced(Level::Raid6, 4, &[64]), all, "with one of two missing there is Q");
+    assert_eq!(unsynced(Level::Raid6, 4, &[64, 100]), [16..32, 72..80].into_iter().collect());
+}
+
+/// md clears a bit when one of the places of its chunk is copied. In far layouts others wait.
+#[test]
+fn a_recovery_by_bitmap_of_a_far_layout_that_md_left_is_no_longer_one_by_bitmap() {
+    const FAR: u32 = 0x201;
+    const NEAR: u32 = 0x102;
+    for (layout, by_mdspace, expected) in
+        [(FAR, true, 1), (FAR, false, 0), (NEAR, true, 1), (NEAR, false, 1)]
+    {
+        let mut candidates = array((Level::Raid10, layout, 16), 4, 0, 10);
+        all(&mut candidates, |superblock| {
+            superblock.utime = Timestamp::with_microseconds(7, u32::from(by_mdspace));
+        });
+        let superblock = &mut candidates[1].superblock;
+        superblock.recovery_offset_sectors = Some(64);
+        superblock.features = superblock.features.with(Features::RECOVERY_BITMAP, true);
+        let start = assemble(candidates).unwrap().start;
+        assert_eq!(start.by_bitmap.len(), expected, "layout {layout:#x}, {by_mdspace}");
+    }
 }
 
 /// Header and bits of a candidate's copy of the bitmap.

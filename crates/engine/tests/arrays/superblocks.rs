@@ -1,0 +1,127 @@
+//! Superblocks as md, users of the array or nobody in particular left them.
+
+use mdspace_engine::array::Action;
+use mdspace_engine::geometry::Level;
+use mdspace_engine::status::MemberState;
+use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace, Timestamp};
+
+use crate::shapes::{self, Shape};
+use crate::world::{SECTOR, Setup, World};
+
+/// Changes a disk's superblock as if md had written it: md's times have no microseconds.
+fn written_by_md(world: &World, disk: usize, change: impl Fn(&mut Superblock)) {
+    let mut superblock = world.disks.superblock(disk).expect("a member");
+    superblock.utime = Timestamp::from_seconds(superblock.utime.seconds());
+    change(&mut superblock);
+    let at = superblock.place.sector as usize * SECTOR;
+    world.disks.disk(disk).bytes[at..at + 4096].copy_from_slice(&superblock.encode());
+}
+
+/// Parity below the offset is stale when power fails in the middle of a rebuild. With force the rest is
+/// computed from parity as it is; what the rebuild has filled is still resynced.
+#[test]
+fn force_in_the_middle_of_a_rebuild_leaves_no_stale_parity_behind() {
+    for (seed, shape) in (1..).zip([shapes::RAID5, shapes::RAID5.without_bitmap()]) {
+        let mut world = World::synced(Setup::new(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.fail(1);
+        world.set("sync_max", "128");
+        world.add(usize::from(shape.disks)).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("half a rebuild", |status| {
+            status.sync.action.runs() && status.sync.completed_sectors >= 128
+        });
+        world.command(Action::Stop).unwrap();
+        world.crash();
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        let spare = world.disks.superblock(usize::from(shape.disks)).expect("it is a member");
+        assert!(spare.recovery_offset_sectors.is_some_and(|done| done >= 64), "{spare:?}");
+        world.write_random(0, 8);
+        // A block of data that reached its member, and parity that did not.
+        let data = world.disks.data();
+        let written = (0..usize::from(shape.disks))
+            .find(|disk| world.disks.disk(*disk).sectors_written(data.start..data.start + 16) > 0);
+        let at = data.start as usize * SECTOR;
+        world.disks.disk(written.expect("one is written")).bytes[at] ^= 0xff;
+        world.crash();
+        world.assemble_with_force().unwrap();
+        world.wait_idle();
+        assert_eq!(world.member_state(usize::from(shape.disks)), Some(MemberState::InSync));
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+/// md writes how far any resync came when it is stopped. After a crash what lies behind may be
+/// half-written, and says nothing of a member that fails then.
+#[test]
+fn a_resync_that_md_stopped_after_a_crash_is_not_taken_for_a_first_one() {
+    let mut world = World::synced(Setup::new(shapes::RAID5, 10));
+    world.write_random(0, world.sectors());
+    world.crash();
+    for disk in 0..4 {
+        written_by_md(&world, disk, |superblock| superblock.resync_offset_sectors = 16);
+    }
+    world.assemble_all().unwrap();
+    world.command(Action::Freeze).unwrap();
+    let row = 3 * 16;
+    assert!(world.status().doubted.sectors > 0, "{world}");
+    let member = world.disks.id(1);
+    world.command(Action::Fail { member, force: true }).unwrap();
+    assert!(world.read(row, world.sectors() - row).is_err(), "parity in doubt answers ({world})");
+    let synced = world.read(0, row).unwrap();
+    world.compare(0, &synced);
+}
+
+/// Offset copies: 16 chunks of a member are no multiple of three. md rounds down and writes that into the
+/// members that it has; one that was away still has the old size.
+#[test]
+fn members_that_md_has_rounded_and_one_that_it_has_not_are_one_array() {
+    let shape = Shape::new(Level::Raid10, 1 << 16 | 3 << 8 | 1, 6, 16);
+    let mut world = World::synced(Setup::new(shape, 20));
+    let rounded = world.disks.superblock(0).unwrap().size_sectors;
+    assert_eq!(rounded, 15 * 16, "create rounds as md does");
+    world.command(Action::Stop).unwrap();
+    world.crash();
+    // As mdadm and mdspace have written it until now.
+    for disk in [1, 3] {
+        written_by_md(&world, disk, |superblock| superblock.size_sectors = 16 * 16);
+    }
+    world.assemble_all().unwrap();
+    world.verify();
+    world.fail(1);
+    world.write_many(3);
+    assert_eq!(world.disks.superblock(3).unwrap().size_sectors, rounded, "the first update");
+    world.remove(1);
+    world.disks.reopen(1);
+    let (member, info) = (world.disks.id(1), world.disks.info(1));
+    world.command(Action::Add { member, info, only_back: true }).unwrap();
+    world.wait_idle();
+    world.verify();
+}
+
+/// What a user of the array writes to its last sectors may look like a superblock of version 1.0.
+#[test]
+fn a_superblock_that_a_user_wrote_into_the_data_is_data() {
+    let mut world = World::synced(Setup::new(shapes::RAID1, 30));
+    world.command(Action::Stop).unwrap();
+    world.crash();
+    for disk in 0..usize::from(shapes::RAID1.disks) {
+        let mut forged = world.disks.superblock(disk).unwrap();
+        let sectors = world.disks.disk(disk).sectors();
+        let place: SuperblockPlace = MetadataVersion::V1_0.place(sectors).unwrap();
+        forged.place = place;
+        forged.data_offset_sectors = 0;
+        forged.data_size_sectors = place.sector - 64;
+        forged.size_sectors = 64;
+        forged.bitmap_offset_sectors = -32;
+        forged.bad_block_log = None;
+        forged.ctime = Timestamp::from_seconds(forged.ctime.seconds() + 1000);
+        forged.events += 100;
+        assert_eq!(forged.validate(sectors), Ok(()));
+        let at = place.sector as usize * SECTOR;
+        world.disks.disk(disk).bytes[at..at + 4096].copy_from_slice(&forged.encode());
+    }
+    assert_eq!(world.assemble_all().unwrap(), []);
+    assert_eq!(world.status().metadata, MetadataVersion::V1_2);
+}
