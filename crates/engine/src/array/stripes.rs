@@ -19,12 +19,37 @@ const UNITS_MAX: u32 = 16;
 /// Stripes taken out of the cache, with the columns that each covers.
 pub(super) type Taken = Vec<(Columns, Stripe)>;
 
+/// Sectors of a unit, a power of two. A stripe's offset comes from it alone, never from the columns that
+/// someone asks for: those may be less than a unit.
+#[derive(Clone, Copy, Debug)]
+struct Unit(u32);
+
+impl Unit {
+    /// The numbers of the units that columns lie in.
+    fn numbers(self, columns: &Columns) -> Columns {
+        let shift = self.0.trailing_zeros();
+        columns.start >> shift..(columns.end + self.0 - 1) >> shift
+    }
+
+    /// What a unit covers.
+    fn columns(self, number: u32) -> Columns {
+        number * self.0..(number + 1) * self.0
+    }
+
+    fn lies_in(self, number: u32, columns: &Columns) -> bool {
+        let own = self.columns(number);
+        columns.start <= own.start && own.end <= columns.end
+    }
+}
+
 impl ArrayLane {
     /// The units that columns lie in.
     pub(super) fn units_of(&self, map: &ParityGeometry, columns: &Columns) -> Columns {
-        let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
-        let shift = unit.trailing_zeros();
-        columns.start >> shift..(columns.end + unit - 1) >> shift
+        self.unit_of(map).numbers(columns)
+    }
+
+    fn unit_of(&self, map: &ParityGeometry) -> Unit {
+        Unit(RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit)
     }
 
     /// Whether what a round leaves is likely to be used: its stripe was written to before.
@@ -38,14 +63,16 @@ impl ArrayLane {
         recent.touch(work.row.index(), columns.start / unit, size)
     }
 
-    /// Takes out what stands in the cache of claimed columns: what is written there makes it old.
+    /// Takes out what stands in the cache of claimed columns: what is written there makes it old. A unit
+    /// that reaches beyond the columns is no use to their round, and is dropped.
     pub(super) fn take_stripes(&self, map: &ParityGeometry, row: u64, columns: &Columns) -> Taken {
         let mut taken = Taken::new();
-        let units = self.units_of(map, columns);
-        let unit = (columns.end - columns.start) / (units.end - units.start);
-        for number in units {
-            if let Some(stripe) = self.array.cache.take(row, number) {
-                taken.push((number * unit..(number + 1) * unit, stripe));
+        let unit = self.unit_of(map);
+        for number in unit.numbers(columns) {
+            let Some(stripe) = self.array.cache.take(row, number) else { continue };
+            match unit.lies_in(number, columns) {
+                true => taken.push((unit.columns(number), stripe)),
+                false => stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block))),
             }
         }
         taken
@@ -59,14 +86,14 @@ impl ArrayLane {
         columns: &Columns,
         place: Place,
     ) -> Option<Buffer> {
-        let units = self.units_of(map, columns);
+        let unit = self.unit_of(map);
+        let units = unit.numbers(columns);
         if !units.clone().all(|number| self.array.cache.may_hold(row, number)) {
             return None;
         }
-        let unit = RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
         let mut block = self.lane.backend().allocate(columns_bytes(columns));
         for number in units {
-            let whole = number * unit..(number + 1) * unit;
+            let whole = unit.columns(number);
             let part = columns.start.max(whole.start)..columns.end.min(whole.end);
             let out = &mut block[within(columns, &part)];
             if !self.array.cache.read(row, number, place, within(&whole, &part), out) {
@@ -126,13 +153,13 @@ impl ArrayLane {
     /// Leaves in the cache what a round knows, now that all of it is on the members.
     pub(super) fn keep_stripes(&self, work: &Work<'_>, blocks: Blocks) {
         let (row, columns) = (work.row.index(), &work.cover.columns);
-        let units = self.units_of(work.map, columns);
+        let unit = self.unit_of(work.map);
+        let units = unit.numbers(columns);
         if units.end - units.start == 1 {
             return self.keep_stripe(row, units.start, blocks.into_stripe());
         }
-        let unit = (columns.end - columns.start) / (units.end - units.start);
         for number in units {
-            let at = within(columns, &(number * unit..(number + 1) * unit));
+            let at = within(columns, &unit.columns(number));
             let known = blocks.iter().map(|(place, whole)| {
                 let mut block = self.lane.backend().allocate(at.len());
                 self.copy(&mut block, &whole[at.clone()]);
@@ -149,3 +176,6 @@ impl ArrayLane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
