@@ -161,6 +161,8 @@ impl Controller {
             return Err(CommandError::DoesNotFit("it is a member at work already".to_owned()));
         }
         self.check_blocks(&info)?;
+        let set_uuid = self.model().superblock.set_uuid;
+        let was_of_this_array = found.as_ref().is_some_and(|old| old.set_uuid == set_uuid);
         let back = match found {
             Some(superblock) => self.way_back(superblock),
             None => Err("it bears no superblock of this array".to_owned()),
@@ -175,6 +177,11 @@ impl Controller {
             Err(_) => (self.new_superblock(&info)?, MemberState::Spare),
         };
         let by_bitmap = state != MemberState::Spare;
+        if was_of_this_array && !by_bitmap {
+            // Its bad-block log is cleared next. Before that the others say that it is out: after a crash it
+            // would be believed without its list.
+            self.update_superblocks().await;
+        }
         self.forget_twin(&superblock);
         let (durable, bad, holes) = (Durable::NOTHING, Arc::default(), Arc::default());
         let (is_late, read_errors, wants_replacement) = Default::default();
