@@ -21,6 +21,7 @@ mod intent;
 mod mailbox;
 mod member_writes;
 mod mirror;
+mod news;
 pub mod plan;
 mod read;
 mod reconstruct;

@@ -259,13 +259,14 @@ impl ArrayLane {
         }
     }
 
-    /// The right to write to members again what they should hold already; `None` where they are not
-    /// to be written at all.
-    pub(super) fn begin_mending(&self) -> Option<UnderWay<'_>> {
-        match self.with_view(|view| view.mode) {
-            WriteMode::ReadOnly | WriteMode::Broken | WriteMode::Stopped => None,
-            WriteMode::Clean | WriteMode::Closing | WriteMode::Open => Some(UnderWay::begin(self)),
+    /// Waits for the newest view, if this lane's is not `view` any more or is not the newest one. False
+    /// where it is.
+    pub(super) async fn newer_view(&self, view: &ArrayView) -> bool {
+        let is_newer = self.array.views.epoch() != view.epoch;
+        if is_newer {
+            self.other_view(view).await;
         }
+        is_newer
     }
 
     /// Waits until the array's view is another one than `view`.

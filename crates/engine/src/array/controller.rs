@@ -39,11 +39,12 @@ use super::Array;
 use super::array_lane::ArrayLane;
 use super::command::{Action, Command, CommandError, Reply};
 use super::mailbox::Mail;
+use super::news::NewsCount;
 use super::start::Start;
 use super::sync::SyncKind;
 use super::view::{ArrayView, MemberView, SuspectCount, WriteMode};
 
-use bad_blocks::{ReadErrors, Why};
+use bad_blocks::ReadErrors;
 use bitmap::Bitmap;
 use progress::{Durable, Readable};
 use syncing::Syncing;
@@ -76,6 +77,8 @@ pub(super) struct Controller {
     doubted: Ranges,
     /// How many failed writes have put ranges in doubt.
     suspects: SuspectCount,
+    /// How many pieces of news about blocks it has acted on.
+    heard: NewsCount,
     /// The part of `unsynced` that resync has looked at and could not make right. It is not tried again
     /// before something changes.
     unresolved: Ranges,
@@ -194,6 +197,7 @@ impl Controller {
             unresolved: Ranges::default(),
             resynced: Durable::NOTHING,
             suspects: SuspectCount::default(),
+            heard: NewsCount::default(),
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
             sync: Syncing::new(start.by_bitmap, start.neighbours),
@@ -241,13 +245,9 @@ impl Controller {
         if !mail.failures.is_empty() {
             self.members_failed(&mail.failures).await;
         }
-        if !mail.written.is_empty() {
-            self.blocks_written(&mail.written).await;
+        if mail.tells_of_blocks() {
+            self.hear_of_blocks(&mail).await;
         }
-        // After what was written: what is left of this is newer.
-        self.blocks_failed(&mail.unreadable, Why::Unreadable).await;
-        self.blocks_failed(&mail.unfilled, Why::Unfilled).await;
-        self.blocks_failed(&mail.refused, Why::Refused).await;
         if !mail.corrected.is_empty() {
             self.reads_corrected(&mail.corrected).await;
         }
@@ -484,6 +484,7 @@ impl Controller {
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
             suspects: self.suspects,
+            heard: self.heard,
             intent_epoch: self.intent_epoch,
             discard: self.members.iter().all(|member| member.info.discard_zeroes),
             ..ArrayView::clone(&old)

@@ -15,6 +15,7 @@ use crate::sync::Mutex;
 use crate::time::Time;
 
 use super::command::{Action, Command, CommandError};
+use super::news::{News, NewsCount};
 use super::view::SuspectCount;
 
 /// A member that failed an I/O.
@@ -40,13 +41,6 @@ impl BlockNews {
             None => news.push(Self { member, ranges: ranges.clone() }),
         }
     }
-
-    fn remove(news: &mut Vec<Self>, member: MemberId, ranges: &Ranges) {
-        for known in news.iter_mut().filter(|known| known.member == member) {
-            ranges.iter().for_each(|range| known.ranges.remove(&range));
-        }
-        news.retain(|known| !known.ranges.is_empty());
-    }
 }
 
 /// What has come in since the controller looked last.
@@ -66,6 +60,8 @@ pub(crate) struct Mail {
     pub(crate) unreadable: Vec<BlockNews>,
     /// What was listed as bad and took a write, by member.
     pub(crate) written: Vec<BlockNews>,
+    /// How many pieces of news about blocks were posted so far.
+    pub(crate) heard: NewsCount,
     /// Read errors that were mended, by member.
     pub(crate) corrected: Vec<(MemberId, u32)>,
     /// Members that let a read pass its deadline, each once.
@@ -95,6 +91,12 @@ impl Mail {
         !self.commands.is_empty() && self.commands.iter().all(asks) && self.is_silent()
     }
 
+    /// Whether it tells what became of blocks.
+    pub(crate) fn tells_of_blocks(&self) -> bool {
+        let kinds = [&self.written, &self.unreadable, &self.unfilled, &self.refused];
+        kinds.iter().any(|news| !news.is_empty())
+    }
+
     /// Whether no lane has anything to say.
     fn is_silent(&self) -> bool {
         !self.want_open
@@ -117,6 +119,7 @@ impl Mail {
 struct Inside {
     mail: Mail,
     suspects: SuspectCount,
+    heard: NewsCount,
     waiting: Option<Waker>,
     /// Nobody collects any more.
     closed: bool,
@@ -161,30 +164,24 @@ impl Mailbox {
         self.post(|inside| failures(&mut inside.mail));
     }
 
-    /// Ranges that a member did not take, or took and cannot read.
-    pub(crate) fn refused(&self, member: MemberId, ranges: &Ranges) {
-        self.post(|inside| BlockNews::add(&mut inside.mail.refused, member, ranges));
-    }
-
-    /// Ranges of a member that lacks them, and nobody can tell what belongs there.
-    pub(crate) fn unfilled(&self, member: MemberId, ranges: &Ranges) {
-        self.post(|inside| BlockNews::add(&mut inside.mail.unfilled, member, ranges));
-    }
-
-    /// Ranges of a member that cannot be read, and that the others cannot answer for.
-    pub(crate) fn unreadable(&self, member: MemberId, ranges: &Ranges) {
-        self.post(|inside| BlockNews::add(&mut inside.mail.unreadable, member, ranges));
-    }
-
-    /// Ranges of a member that its log lists, and that took a write. Older news of them is void: the write
-    /// had them to itself since, and waits until they are listed no more.
-    pub(crate) fn written(&self, member: MemberId, ranges: &Ranges) {
-        self.post(|Inside { mail, .. }| {
-            for older in [&mut mail.refused, &mut mail.unfilled, &mut mail.unreadable] {
-                BlockNews::remove(older, member, ranges);
-            }
-            BlockNews::add(&mut mail.written, member, ranges);
+    /// What became of blocks of a member. The caller holds a claim on them until a settled view has heard
+    /// of so many pieces of news, so that no two pieces are about the same blocks.
+    pub(super) fn blocks(&self, news: News, member: MemberId, blocks: &Ranges) -> NewsCount {
+        let mut count = NewsCount::default();
+        self.post(|inside| {
+            inside.heard = inside.heard.next();
+            count = inside.heard;
+            let mail = &mut inside.mail;
+            mail.heard = count;
+            let of_its_kind = match news {
+                News::Refused => &mut mail.refused,
+                News::Unfilled => &mut mail.unfilled,
+                News::Unreadable => &mut mail.unreadable,
+                News::Written => &mut mail.written,
+            };
+            BlockNews::add(of_its_kind, member, blocks);
         });
+        count
     }
 
     /// A read error of a member was mended.

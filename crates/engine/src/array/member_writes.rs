@@ -249,7 +249,7 @@ impl<'a> MemberWrites<'a> {
         if !does_without || broken() {
             return Err(RequestError::Lost);
         }
-        self.take_off_lists().await;
+        let listed = self.take_off_lists().await || listed;
         match self.finished.failed.is_empty() {
             _ if listed => Ok(Landed::Listed),
             true => Ok(Landed::Whole),
@@ -276,13 +276,15 @@ impl<'a> MemberWrites<'a> {
     }
 
     /// What was listed as bad and took the write is so no more, before anyone is told that it did: it
-    /// may be the only place left to read it from.
-    async fn take_off_lists(&mut self) {
+    /// may be the only place left to read it from. True when something stays listed all the same.
+    async fn take_off_lists(&mut self) -> bool {
+        let mut any = false;
         for (member, range) in std::mem::take(&mut self.listed) {
             if self.finished.failed.iter().all(|(failed, _)| *failed != member) {
-                self.lane.take_off_list(member, range).await;
+                any |= !self.lane.take_off_list(member, range).await;
             }
         }
+        any
     }
 }
 

@@ -111,13 +111,15 @@ pub(super) fn copies(geometry: &Geometry, sector: u64, sectors: u64) -> Copies {
     }
 }
 
-/// The copies in the order in which they are believed where mirrors may differ: reads, resync and
-/// recovery all take the first that can be read, also after a restart, so that what was read once
-/// stays.
+/// The copies in the order in which they are believed where mirrors may differ. Reads, resync and
+/// recovery take the first that can be read, block by block, also after a restart, so that what was
+/// read once stays. A member that is being filled comes last: after a restart it may have less.
 pub(super) fn believed(view: &ArrayView, sector: u64, sectors: u64) -> Copies {
     let mut copies = copies(&view.geometry, sector, sectors);
-    let last = |piece: &Piece| view.member(piece.slot).is_none_or(|member| member.write_mostly);
-    copies.sort_by_key(last);
+    copies.sort_by_key(|piece| match view.member(piece.slot) {
+        None => (true, true),
+        Some(member) => (member.filled_sectors != u64::MAX, member.write_mostly),
+    });
     copies
 }
 
@@ -129,8 +131,10 @@ impl ArrayLane {
         fua: bool,
     ) -> Result<(), RequestError> {
         let sectors = (from.len() / super::array_lane::SECTOR_BYTES) as u64;
-        let geometry = self.with_view(|view| view.geometry.clone());
-        let regions = regions(&geometry, sector, sectors);
+        // The view is kept over waits for the geometry alone, which never changes.
+        let view = self.view();
+        let geometry = &*view.geometry;
+        let regions = regions(geometry, sector, sectors);
         if self.with_view(|view| self.writes_behind(view)) {
             let writes = regions
                 .into_iter()
@@ -138,9 +142,9 @@ impl ArrayLane {
             return join_all(writes).await.into_iter().collect();
         }
         if let [region] = &regions[..] {
-            return self.write_region(&geometry, region, &from, fua).await;
+            return self.write_region(geometry, region, &from, fua).await;
         }
-        let writes = regions.iter().map(|region| self.write_region(&geometry, region, &from, fua));
+        let writes = regions.iter().map(|region| self.write_region(geometry, region, &from, fua));
         join_all(writes).await.into_iter().collect()
     }
 

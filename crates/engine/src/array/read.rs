@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::backend::{IoDone, IoError, IoOp, MemberId, MemberIo};
 use crate::balance::Started;
-use crate::geometry::{Geometry, ParityGeometry, Piece, Row, Slot};
+use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::{Io, OpOwner};
 use crate::memory::Sink;
 use crate::request::{Queue, RequestError};
@@ -20,6 +20,7 @@ use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range, sink_part, whole_se
 use super::claims::{Columns, Mode};
 use super::gather::RowShape;
 use super::plan::Place;
+use super::reconstruct::{ClaimedRow, Mended};
 use super::unread::{Cause, Unread};
 use super::view::{ArrayView, MemberView, WriteMode};
 
@@ -263,6 +264,8 @@ impl ArrayLane {
                         self.array.mailbox.member_failed_fast(member, error);
                         Mode::Shared
                     }
+                    // Copies may differ: one that is not believed any more must not be left as it is.
+                    _ if !view.trusted(&(sector..sector + sectors)) => Mode::Exclusive,
                     _ => mode,
                 };
                 self.read_copy(sector, sectors, into, out, mode, failed).await
@@ -272,21 +275,21 @@ impl ArrayLane {
                 let columns = at.offset_sectors..at.offset_sectors + part.sectors as u32;
                 let row = map.row(at.row);
                 let units = RowShape::new(map, view.unit_sectors).units(&columns);
-                let _claim = self.array.claims.acquire(at.row, units, mode).await;
+                let claim = self.array.claims.acquire(at.row, units, mode).await;
+                let claimed = ClaimedRow { map, row: &row, claim: &claim };
                 let place = usize::from(at.data_index);
                 let cause = failed.map(|(_, cause)| cause);
-                self.read_row(map, &row, columns, place, cause, (into, out)).await
+                self.read_row(&claimed, columns, place, cause, (into, out)).await
             }
         }
     }
 
     /// Reads some columns of a place that its member did not give, for the cause that is known, under a
-    /// claim. What cannot be computed as a whole may be in parts: one member lacks sectors here, and
-    /// another one there.
+    /// claim. Halves of what is lacking in part are read by themselves: a block that its member has comes
+    /// from there, and what cannot be computed as a whole may be in parts.
     async fn read_row(
         &self,
-        map: &ParityGeometry,
-        row: &Row,
+        row: &ClaimedRow<'_>,
         columns: Columns,
         place: Place,
         cause: Option<Cause>,
@@ -294,11 +297,18 @@ impl ArrayLane {
     ) -> Result<(), RequestError> {
         let block = self.with_view(|view| view.block_sectors);
         let mut left: SmallVec<[Columns; 1]> = smallvec![columns.clone()];
+        let (mut mended, mut result) = (Mended::default(), Ok(()));
         while let Some(part) = left.pop() {
             let at = out + (part.start - columns.start) as usize * SECTOR_BYTES;
+            let half = ((part.end - part.start) / 2).next_multiple_of(block);
+            let has_halves = half > 0 && half < part.end - part.start;
+            let sectors = row.sectors(&part);
+            let has_some = |member: &MemberView| member.has_some_of(&sectors);
+            let in_part = |view: &ArrayView| view.member(row.slot(place)).is_some_and(has_some);
             let read = match cause {
+                _ if has_halves && self.with_view(in_part) => Err(RequestError::Lost),
                 Some(Cause::Unreadable) => {
-                    let block = self.read_and_mend(map, row, &part, place).await;
+                    let block = self.read_and_mend(row, &part, place, &mut mended).await;
                     block.map(|block| {
                         self.put(into, at, &block);
                         self.recycle(Some(block));
@@ -307,19 +317,23 @@ impl ArrayLane {
                 cause => {
                     let mut unread = Unread::default();
                     cause.inspect(|&cause| unread.insert(place, cause));
-                    self.give_block(map, row, &part, place, &mut unread, (into, at)).await
+                    self.give_block(row, &part, place, &mut unread, (into, at)).await
                 }
             };
-            let half = ((part.end - part.start) / 2).next_multiple_of(block);
             match read {
-                Err(RequestError::Lost) if half > 0 && half < part.end - part.start => {
+                Err(RequestError::Lost) if has_halves => {
                     let middle = part.start + half;
                     left.extend([middle..part.end, part.start..middle]);
                 }
-                result => result?,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+                Ok(()) => {}
             }
         }
-        Ok(())
+        self.count_mended(mended);
+        result
     }
 }
 

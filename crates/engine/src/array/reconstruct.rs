@@ -5,18 +5,60 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoDone, IoError, IoErrorKind, MemberId, ReadInto, Scope};
+use crate::backend::{IoDone, IoError, IoErrorKind, MemberId, ReadInto};
 use crate::geometry::{ParityGeometry, Row, Slot};
 use crate::memory::{Buffer, Sink};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range};
+use super::array_lane::{ArrayLane, Permit, SECTOR_BYTES, byte_range};
 use super::blocks::Blocks;
-use super::claims::Columns;
+use super::claims::{Claim, Columns};
+use super::member_writes::{MemberWrites, whole_buffer};
+use super::news::News;
 use super::plan::{self, Place, Places, RowState};
+use super::refused::halves;
 use super::unread::{Cause, Unread};
 use super::view::{ArrayView, MemberView, WriteMode};
+
+/// The members of which one request or window mended something.
+#[derive(Default)]
+pub(super) struct Mended(SmallVec<[MemberId; 1]>);
+
+impl Mended {
+    pub(super) fn add(&mut self, member: Option<MemberId>) {
+        let new = member.filter(|member| !self.0.contains(member));
+        self.0.extend(new);
+    }
+
+    pub(super) fn add_all(&mut self, other: Self) {
+        other.0.into_iter().for_each(|member| self.add(Some(member)));
+    }
+}
+
+/// A row in which some columns are claimed.
+#[derive(Clone, Copy)]
+pub(super) struct ClaimedRow<'a> {
+    pub(super) map: &'a ParityGeometry,
+    pub(super) row: &'a Row,
+    pub(super) claim: &'a Claim<'a>,
+}
+
+impl ClaimedRow<'_> {
+    /// The sectors of some columns, on every member.
+    pub(super) fn sectors(&self, columns: &Columns) -> Range<u64> {
+        let start = self.row.member_sector();
+        start + u64::from(columns.start)..start + u64::from(columns.end)
+    }
+
+    pub(super) fn slot(&self, place: Place) -> Slot {
+        slot_of(self.row, usize::from(self.map.data_disks()), place)
+    }
+
+    fn state(&self, view: &ArrayView, columns: &Columns, unread: &Unread) -> RowState {
+        row_state(view, self.map, self.row, columns, unread)
+    }
+}
 
 /// Where the place lies: its slot.
 pub(super) fn slot_of(row: &Row, data_count: usize, place: Place) -> Slot {
@@ -76,20 +118,20 @@ impl ArrayLane {
     /// its member, or computed straight into the front end's memory.
     pub(super) async fn give_block(
         &self,
-        map: &ParityGeometry,
-        row: &Row,
+        at_row: &ClaimedRow<'_>,
         columns: &Columns,
         place: Place,
         unread: &mut Unread,
         (into, out): (&Rc<dyn Sink>, usize),
     ) -> Result<(), RequestError> {
-        if let Some(block) = self.cached_block(map, row.index(), columns, place) {
+        let row = at_row.row;
+        if let Some(block) = self.cached_block(at_row.map, row.index(), columns, place) {
             self.put(into, out, &block);
             self.recycle(Some(block));
             return Ok(());
         }
         let wanted = Places::of(place);
-        let (state, mut blocks) = self.read_for(map, row, columns, &wanted, unread).await?;
+        let (state, mut blocks) = self.read_for(at_row, columns, &wanted, unread).await?;
         let lost = Places::first(state.data_count).without(&blocks.places());
         let at = 0..columns_bytes(columns);
         if blocks.get(place).is_none() && lost.count() == 1 {
@@ -104,25 +146,25 @@ impl ArrayLane {
         Ok(())
     }
 
-    /// Reads one block under the caller's exclusive claim on its units, or computes it and writes it back
-    /// where it belongs. The cache is not asked.
+    /// Reads some columns under the caller's exclusive claim on their units. A block that cannot be read
+    /// is computed and written back where it belongs. The cache is not asked.
     pub(super) async fn read_and_mend(
         &self,
-        map: &ParityGeometry,
-        row: &Row,
+        at: &ClaimedRow<'_>,
         columns: &Columns,
         place: Place,
+        mended: &mut Mended,
     ) -> Result<Buffer, RequestError> {
         let mut unread = Unread::default();
         let wanted = Places::of(place);
-        let mut blocks = self.read_for_rebuild(map, row, columns, &wanted, &mut unread).await?;
+        let mut blocks = self.read_for_rebuild(at, columns, &wanted, &mut unread).await?;
         let block = blocks.take(place).expect("just read or computed");
         self.recycle_all(blocks);
         // Before the first resync parity is right only where something was written since: it answers for
         // a block that is lost, but what was there before the array must not be written over with it.
-        let trusted = || row_state(&self.view(), map, row, columns, &unread).parity_trusted;
+        let trusted = || at.state(&self.view(), columns, &unread).parity_trusted;
         if unread.is_unreadable(place) && trusted() {
-            self.mend(map, row, columns, place, &block).await;
+            self.mend(at, columns, place, &block, mended).await;
         }
         Ok(block)
     }
@@ -131,29 +173,34 @@ impl ArrayLane {
     /// computes it.
     pub(super) async fn read_for_rebuild(
         &self,
-        map: &ParityGeometry,
-        row: &Row,
+        at: &ClaimedRow<'_>,
         columns: &Columns,
         wanted: &Places,
         unread: &mut Unread,
     ) -> Result<Blocks, RequestError> {
-        let (state, mut blocks) = self.read_for(map, row, columns, wanted, unread).await?;
-        self.compute_wanted(row, &state, columns, wanted, &mut blocks);
+        let (state, mut blocks) = self.read_for(at, columns, wanted, unread).await?;
+        self.compute_wanted(at.row, &state, columns, wanted, &mut blocks);
         Ok(blocks)
     }
 
     /// Reads `wanted`, or where it cannot be read what it takes to compute it. Members that fail on the way
-    /// are done without as long as the rest suffices.
+    /// are done without as long as the rest suffices. A block that its member cannot read is computed
+    /// alone: `Lost` of wider columns means that they are to be asked for in halves.
     async fn read_for(
         &self,
-        map: &ParityGeometry,
-        row: &Row,
+        at: &ClaimedRow<'_>,
         columns: &Columns,
         wanted: &Places,
         unread: &mut Unread,
     ) -> Result<(RowState, Blocks), RequestError> {
+        let row = at.row;
         loop {
-            let state = row_state(&self.view(), map, row, columns, unread);
+            let view = self.view();
+            let is_block = columns.end - columns.start <= view.block_sectors;
+            if !is_block && wanted.iter().any(|place| unread.is_unreadable(place)) {
+                return Err(RequestError::Lost);
+            }
+            let state = at.state(&view, columns, unread);
             let lost = wanted.without(&state.readable);
             let reads = match lost.is_empty() {
                 true => Some(*wanted),
@@ -167,11 +214,16 @@ impl ArrayLane {
                 if unread.wait_for_late() {
                     continue;
                 }
+                // Since this view was made a write may have made a block readable, and been answered.
+                if self.newer_view(&view).await {
+                    unread.ask_again();
+                    continue;
+                }
                 // A stopped array waits for nobody, and what it does not wait for is not lost.
-                if self.with_view(|view| view.mode == WriteMode::Stopped) {
+                if view.mode == WriteMode::Stopped {
                     return Err(RequestError::Stopped);
                 }
-                self.report_lost(row, &state, columns, unread);
+                self.report_lost(at, columns, unread).await;
                 return Err(RequestError::Lost);
             };
             let span = |place| plan::Span { place, columns: columns.clone() };
@@ -193,18 +245,17 @@ impl ArrayLane {
     }
 
     /// Has a block listed on the members that could not read it: the others cannot answer for it, so that
-    /// it is lost. With late members that a sync task does not wait for nobody can tell.
-    fn report_lost(&self, row: &Row, state: &RowState, columns: &Columns, unread: &Unread) {
+    /// it is lost. With late members that a sync task does not wait for that cannot be told.
+    async fn report_lost(&self, at: &ClaimedRow<'_>, columns: &Columns, unread: &Unread) {
         let view = self.view();
         let is_block = columns.end - columns.start == view.block_sectors;
         if !is_block || unread.any_late() || unread.is_of_sync() && view.any_late() {
             return;
         }
-        let start = row.member_sector() + u64::from(columns.start);
-        let range = Ranges::of(start..start + u64::from(view.block_sectors));
+        let block = Ranges::of(at.sectors(columns));
         for place in unread.unreadable() {
-            if let Some(member) = view.member(slot_of(row, state.data_count, place)) {
-                self.array.mailbox.unreadable(member.id, &range);
+            if let Some(member) = view.member(at.slot(place)) {
+                self.tell(at.claim, News::Unreadable, member.id, &block).await;
             }
         }
     }
@@ -357,73 +408,100 @@ impl ArrayLane {
         (p, Some(q))
     }
 
-    /// Writes a rebuilt block over the unreadable one. A member that refuses is failed.
+    /// Writes a computed block over the unreadable one, where members are to be written at all.
     async fn mend(
         &self,
-        map: &ParityGeometry,
-        row: &Row,
+        at: &ClaimedRow<'_>,
         columns: &Columns,
         place: Place,
         block: &Buffer,
+        mended: &mut Mended,
     ) {
+        let sectors = at.sectors(columns);
+        if !self.both_parities_say_the_same(at, columns, place).await {
+            return;
+        }
+        let Ok(permit) = self.permit(sectors.clone()).await else { return };
         let view = self.view();
-        let slot = slot_of(row, usize::from(map.data_disks()), place);
-        let Some(member) = view.member(slot) else { return };
-        let sector = row.member_sector() + u64::from(columns.start);
-        self.rewrite(member, sector, block).await;
+        if let Some(member) = view.member(at.slot(place)) {
+            let held = (at.claim, &permit);
+            mended.add(self.rewrite(held, member, sectors.start, block).await);
+        }
+    }
+
+    /// Whether P and Q give the same for a block that cannot be read, where both are there. If not, one of
+    /// the others lies, and a block made of it would be its witness.
+    async fn both_parities_say_the_same(
+        &self,
+        at: &ClaimedRow<'_>,
+        columns: &Columns,
+        place: Place,
+    ) -> bool {
+        let mut unread = Unread::default();
+        unread.insert(place, Cause::Unreadable);
+        let state = at.state(&self.view(), columns, &unread);
+        let Some(reads) = plan::compared_reads(&state, &Places::of(place)) else { return true };
+        let span = |place| plan::Span { place, columns: columns.clone() };
+        let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
+        let mut blocks = Blocks::default();
+        let read = self.read_spans(at.row, &state, columns, &spans, &mut blocks, &mut unread).await;
+        let same = !read || self.both_ways_agree(at.row, &state, columns, &mut blocks);
+        self.recycle_all(blocks);
+        same
     }
 
     /// Rewrites unreadable sectors of a member and reads them back. What a drive does not take, or takes
-    /// and still cannot read, goes to its bad-block log.
-    pub(super) async fn rewrite(&self, member: &MemberView, sector: u64, block: &[u8]) {
-        let Some(_under_way) = self.begin_mending() else { return };
-        let sectors = (block.len() / SECTOR_BYTES) as u64;
-        let mut unmended = Ranges::default();
-        if !self.rewrite_part(member, sector, block).await {
-            // Only what is really bad: a block of the drive at a time.
-            let unit = self.with_view(|view| u64::from(view.block_sectors));
-            let blocks = block.chunks(unit as usize * SECTOR_BYTES);
-            for (at, part) in (sector..).step_by(unit as usize).zip(blocks) {
-                if !self.rewrite_part(member, at, part).await {
-                    unmended.insert(at..at + unit);
-                }
-            }
-        }
-        let mut mended = Ranges::of(sector..sector + sectors);
-        unmended.iter().for_each(|range| mended.remove(&range));
-        if !mended.is_empty() {
-            self.array.mailbox.corrected(member.id);
-        }
-        for range in mended.iter().filter(|range| member.bad.overlaps(range)) {
-            self.take_off_list(member.id, range).await;
-        }
-        if !unmended.is_empty() {
-            self.array.mailbox.refused(member.id, &unmended);
-        }
-    }
-
-    /// Whether a rewrite helped, or what is wrong is not a matter of these sectors.
-    async fn rewrite_part(&self, member: &MemberView, sector: u64, block: &[u8]) -> bool {
+    /// and still cannot read, goes to its bad-block log. Its replacement gets the same. The bitmap marks
+    /// it: who is out meanwhile must not come back without it. Gives the member, if any of it is mended.
+    pub(super) async fn rewrite(
+        &self,
+        (claim, _permit): (&Claim<'_>, &Permit<'_>),
+        member: &MemberView,
+        sector: u64,
+        block: &[u8],
+    ) -> Option<MemberId> {
         let mut copy = self.lane.backend().allocate(block.len());
         self.copy(&mut copy, block);
-        let whole = 0..block.len();
-        let from = crate::backend::WriteFrom::Buffer(copy, whole.clone());
-        let done = self.write_member(member, sector, from, false).await;
-        if let Err(error) = done.result {
+        let mut writes = MemberWrites::new(self, false);
+        writes.start_on_member(member, sector, whole_buffer(copy));
+        // A member that failed is out by now, and one that has no space keeps what it had.
+        writes.end(|_, buffer| self.recycle(Some(buffer))).await.ok()?;
+        let range = sector..sector + (block.len() / SECTOR_BYTES) as u64;
+        let (mended, unmended) = self.read_back(member.id, range).await?;
+        if !unmended.is_empty() {
+            self.tell(claim, News::Refused, member.id, &unmended).await;
+        }
+        (!mended.is_empty()).then_some(member.id)
+    }
+
+    /// Counts the read errors of one request or window that were mended: one a member, however many blocks.
+    pub(super) fn count_mended(&self, mended: Mended) {
+        mended.0.into_iter().for_each(|member| self.array.mailbox.corrected(member));
+    }
+
+    /// What of a range that was just written a member can read, and what it cannot. `None` where it
+    /// answers no more.
+    async fn read_back(&self, id: MemberId, range: Range<u64>) -> Option<(Ranges, Ranges)> {
+        let view = self.view();
+        let block = u64::from(view.block_sectors);
+        let member = view.devices().find(|member| member.id == id)?;
+        let mut mended = Ranges::of(range);
+        // What it refused is listed by now.
+        member.bad.iter().for_each(|bad| mended.remove(&bad));
+        let (mut left, mut unmended): (Vec<_>, _) = (mended.iter().collect(), Ranges::default());
+        while let Some(piece) = left.pop() {
+            let bytes = byte_range(0, piece.end - piece.start);
+            let into = ReadInto::Buffer(self.lane.backend().allocate(bytes.len()), bytes);
+            let done = self.read_member(member, piece.start, into).await;
             self.recycle(done.buffer);
-            let is_medium = error.kind.scope() == Scope::Sectors;
-            if !is_medium {
-                self.array.mailbox.member_failed(member.id, error);
+            match done.result.map_err(|error| self.report_read(id, error)) {
+                Ok(()) => {}
+                Err(Cause::Unreadable) => left.extend(halves(&piece, block, &mut unmended)),
+                Err(Cause::Late | Cause::Lost) => return None,
             }
-            return !is_medium;
         }
-        let buffer = done.buffer.expect("a finished write returns its buffer");
-        let done = self.read_member(member, sector, ReadInto::Buffer(buffer, whole)).await;
-        self.recycle(done.buffer);
-        match done.result {
-            Ok(()) => true,
-            Err(error) => self.report_read(member.id, error) != Cause::Unreadable,
-        }
+        unmended.iter().for_each(|bad| mended.remove(&bad));
+        Some((mended, unmended))
     }
 }
 

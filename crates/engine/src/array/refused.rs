@@ -13,6 +13,7 @@ use crate::ranges::Ranges;
 use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range};
 use super::claims::Columns;
 use super::mirror::copies;
+use super::news::News;
 use super::plan::{self, Place, Places};
 use super::reconstruct::row_state;
 use super::unread::Unread;
@@ -97,22 +98,16 @@ impl ArrayLane {
     /// Has what a member refused put on its bad-block log. Where that cannot be, it is failed. Either
     /// way that is durable when this returns, and nobody reads it from there.
     pub(super) async fn list_refused(&self, member: MemberId, bad: &Ranges) {
-        self.array.mailbox.refused(member, bad);
-        let listed = |member: &MemberView| bad.iter().all(|range| member.bad.contains(&range));
-        self.array.views.settled_with(member, listed).await;
+        self.tell_claimed(News::Refused, member, bad).await;
     }
 
-    /// Has a range put on a member's bad-block log that nobody could tell it what to hold. Where that
-    /// cannot be, it is failed.
-    pub(super) async fn list_as_bad(&self, member: MemberId, range: Range<u64>) {
-        self.array.mailbox.unfilled(member, &Ranges::of(range.clone()));
-        self.array.views.settled_with(member, |member| member.bad.contains(&range)).await;
-    }
-
-    /// Has a range taken off a member's bad-block log that was written whole.
-    pub(super) async fn take_off_list(&self, member: MemberId, range: Range<u64>) {
-        self.array.mailbox.written(member, &Ranges::of(range.clone()));
-        self.array.views.settled_with(member, |member| !member.bad.overlaps(&range)).await;
+    /// Has a range taken off a member's bad-block log that was written whole. False where it stays there,
+    /// for the log has no room for what would be left of an entry.
+    pub(super) async fn take_off_list(&self, member: MemberId, range: Range<u64>) -> bool {
+        self.tell_claimed(News::Written, member, &Ranges::of(range.clone())).await;
+        let view = self.array.views.current();
+        let listed = |other: &MemberView| other.id == member && other.bad.overlaps(&range);
+        !view.devices().any(listed)
     }
 
     /// Whether what a place of a row holds can be read or computed, block by block.
@@ -153,7 +148,7 @@ impl ArrayLane {
 }
 
 /// Both halves of a piece, in whole blocks, the later one first; a single block is bad.
-fn halves(piece: &Range<u64>, block: u64, bad: &mut Ranges) -> Vec<Range<u64>> {
+pub(super) fn halves(piece: &Range<u64>, block: u64, bad: &mut Ranges) -> Vec<Range<u64>> {
     let middle = piece.start + ((piece.end - piece.start) / 2).next_multiple_of(block);
     match middle > piece.start && middle < piece.end {
         true => vec![middle..piece.end, piece.start..middle],

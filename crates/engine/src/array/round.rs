@@ -30,7 +30,9 @@ use super::gather::{Piece, RowShape};
 use super::handover::Results;
 use super::member_writes::{Landed, MemberWrites, whole_buffer};
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
-use super::reconstruct::{by_exponent, columns_bytes, parity_index, row_state, slot_of, within};
+use super::reconstruct::{
+    ClaimedRow, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
+};
 use super::stripes::Taken;
 use super::unread::Unread;
 
@@ -113,7 +115,7 @@ impl ArrayLane {
     }
 
     /// Asks for permission and writes, under the round's claim.
-    pub(super) async fn run_claimed(&self, round: &Round, _claim: Claim<'_>) -> Results {
+    pub(super) async fn run_claimed(&self, round: &Round, claim: Claim<'_>) -> Results {
         let pieces = &round.pieces[..];
         let view = self.view();
         let Geometry::Parity(map) = &*view.geometry else { unreachable!("a parity array") };
@@ -127,7 +129,10 @@ impl ArrayLane {
         let unit = RowShape::new(map, view.unit_sectors).unit;
         match self.write_pieces(map, row, pieces, unit, Taken::new()).await {
             // Boxed, for it is rare, and the task of a round is moved.
-            Err(Stopped::Unplanned) => Box::pin(self.write_apart(map, row, pieces)).await,
+            Err(Stopped::Unplanned) => {
+                let claimed = ClaimedRow { map, row: &row, claim: &claim };
+                Box::pin(self.write_apart(&claimed, pieces)).await
+            }
             Err(stopped) => smallvec![Err(stopped.error()); pieces.len()],
             Ok(landed) => {
                 pieces.iter().map(|piece| self.judge_piece(map, &row, piece, landed)).collect()
@@ -150,14 +155,15 @@ impl ArrayLane {
     /// Writes pieces one by one, and no more of their units than what is new: what cannot be written for
     /// one of them, or beside it, may be for another. What a piece needs of the row and cannot be read as
     /// a whole may be in parts.
-    async fn write_apart(&self, map: &ParityGeometry, row: Row, pieces: &[Piece]) -> Results {
+    async fn write_apart(&self, at: &ClaimedRow<'_>, pieces: &[Piece]) -> Results {
+        let (map, row) = (at.map, *at.row);
         let mut results = Results::new();
         let block = self.with_view(|view| view.block_sectors);
         for piece in pieces {
             let alone = std::slice::from_ref(piece);
             let mut result = self.write_pieces(map, row, alone, block, Taken::new()).await;
             if let Err(Stopped::Unplanned) = result
-                && let Some(stripe) = self.read_in_parts(map, &row, &piece.columns).await
+                && let Some(stripe) = self.read_in_parts(at, &piece.columns).await
             {
                 let known = vec![(piece.columns.clone(), stripe)];
                 result = self.write_pieces(map, row, alone, block, known).await;
@@ -223,20 +229,15 @@ impl ArrayLane {
 
     /// The old data of a row that cannot be read as a whole, block by block: one member lacks sectors here,
     /// and another one there. None where some are lost.
-    async fn read_in_parts(
-        &self,
-        map: &ParityGeometry,
-        row: &Row,
-        columns: &Columns,
-    ) -> Option<Stripe> {
-        let wanted = Places::first(usize::from(map.data_disks()));
+    async fn read_in_parts(&self, at: &ClaimedRow<'_>, columns: &Columns) -> Option<Stripe> {
+        let wanted = Places::first(usize::from(at.map.data_disks()));
         let new = |place| (place, self.lane.backend().allocate(columns_bytes(columns)));
         let mut stripe: Stripe = wanted.iter().map(new).collect();
         let block = self.with_view(|view| view.block_sectors);
         for start in columns.clone().step_by(block as usize) {
             let part = start..(start + block).min(columns.end);
             let mut unread = Unread::default();
-            let read = self.read_for_rebuild(map, row, &part, &wanted, &mut unread).await;
+            let read = self.read_for_rebuild(at, &part, &wanted, &mut unread).await;
             let Ok(read) = read else {
                 stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
                 return None;

@@ -16,6 +16,7 @@ use super::Array;
 use super::array_lane::ArrayLane;
 use super::claims::Claims;
 use super::controller::Controller;
+use super::news::NewsCount;
 use super::settings::{Levels, Settings, StartSettings};
 use super::view::{ArrayView, MemberView, SuspectCount, Views, WriteMode};
 
@@ -140,6 +141,7 @@ fn first_view(start: &Start) -> ArrayView {
         unsynced: Arc::new(start.unsynced.clone()),
         doubted: Arc::new(if start.crashed { start.unsynced.clone() } else { Ranges::default() }),
         suspects: SuspectCount::default(),
+        heard: NewsCount::default(),
         block_sectors,
         unit_sectors: start.settings.unit_sectors().max(block_sectors),
         intent_chunk_sectors: start.bitmap.as_ref().map(|(header, _)| header.chunk_sectors()),

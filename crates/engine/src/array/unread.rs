@@ -92,6 +92,11 @@ impl Unread {
         self.places.iter().any(|(_, cause)| *cause == Cause::Unreadable)
     }
 
+    /// The array has changed: what gave nothing may give something now.
+    pub(super) fn ask_again(&mut self) {
+        self.places.clear();
+    }
+
     /// From now on late members are waited for. False when they were already, or may not be: it cannot
     /// be done.
     pub(super) fn wait_for_late(&mut self) -> bool {

@@ -18,6 +18,8 @@ use crate::signal::Signal;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::news::NewsCount;
+
 /// An array at one moment, as far as requests need it.
 #[derive(Clone, Debug)]
 pub struct ArrayView {
@@ -44,6 +46,8 @@ pub struct ArrayView {
     pub doubted: Arc<Ranges>,
     /// How many failed writes had put ranges in doubt when this view was made.
     pub suspects: SuspectCount,
+    /// How many pieces of news about blocks it knows.
+    pub heard: NewsCount,
     /// Smallest unit of requests, in sectors: the largest logical block of the members.
     pub block_sectors: u32,
     /// Unit of claims, pre-reads and parity, in sectors (`stripe_size`).
@@ -129,6 +133,22 @@ impl MemberView {
 
     fn is_good(&self, range: &Range<u64>) -> bool {
         !self.bad.overlaps(range) && !self.holes.overlaps(range)
+    }
+
+    /// Whether it holds some of these sectors, and not all.
+    pub fn has_some_of(&self, sectors: &Range<u64>) -> bool {
+        let (mut at, end) = (sectors.start, sectors.end.min(self.filled_sectors));
+        if self.can_wait_for(sectors.start, sectors.end - sectors.start) {
+            return false;
+        }
+        while at < end {
+            let lacks = |ranges: &Ranges| ranges.next_from(at).filter(|next| next.start == at);
+            match lacks(&self.bad).or_else(|| lacks(&self.holes)) {
+                Some(lacking) => at = lacking.end,
+                None => return true,
+            }
+        }
+        false
     }
 
     /// How many of `sectors` sectors from `sector` on may be read before the first that may not.
@@ -362,10 +382,14 @@ impl Views {
 
     /// Waits until nobody reads what `view` takes out of reading, and the members' superblocks say why.
     pub async fn settled_up_to(&self, view: &ArrayView) {
-        let settled = || self.settled.load(Ordering::SeqCst) >= view.taken_out;
-        if !settled() {
-            self.moved.until(|| settled().then_some(())).await;
+        if !self.is_settled_up_to(view) {
+            self.moved.until(|| self.is_settled_up_to(view).then_some(())).await;
         }
+    }
+
+    /// Whether that is so now.
+    pub(crate) fn is_settled_up_to(&self, view: &ArrayView) -> bool {
+        self.settled.load(Ordering::SeqCst) >= view.taken_out
     }
 
     /// Waits until a settled view does without `members`, or is broken over them; true when the array
@@ -385,16 +409,15 @@ impl Views {
             .await
     }
 
-    /// Waits until the settled view says so of `member`, is without it, or is broken.
-    pub(crate) async fn settled_with(&self, member: MemberId, says: impl Fn(&MemberView) -> bool) {
+    /// Waits until the controller has acted on what it was told of blocks up to `count`, or the array is
+    /// broken.
+    pub(crate) async fn settled_hearing(&self, count: NewsCount) {
         self.moved
             .until(|| {
                 let view = self.current();
                 let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
-                let found = view.devices().find(|other| other.id == member);
                 let over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
-                let done = over || found.is_none_or(&says);
-                (settled && done).then_some(())
+                (settled && (over || view.heard >= count)).then_some(())
             })
             .await;
     }

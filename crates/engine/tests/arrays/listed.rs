@@ -12,7 +12,7 @@ use crate::shapes::{self, Shape};
 use crate::world::{SECTOR, Setup, World};
 
 /// Lists some sectors of a stopped array's member, and spoils what is there.
-fn list_and_spoil(world: &mut World, disk: usize, listed: bool) {
+pub(crate) fn list_and_spoil(world: &mut World, disk: usize, listed: bool) {
     let mut superblock = world.disks.superblock(disk).unwrap();
     let log = superblock.bad_block_log.expect("every member has a log");
     let mut blocks = BadBlocks::new();

@@ -8,13 +8,26 @@ use mdspace_format::bad_blocks::BadBlocks;
 use crate::backend::{IoError, IoErrorKind, MemberId};
 use crate::ranges::Ranges;
 
-use super::super::mailbox::BlockNews;
+use super::super::mailbox::{BlockNews, Mail};
+use super::super::news::News;
 use super::{Controller, Member, WriteMode};
 
 impl Controller {
+    /// Acts on what lanes tell of blocks. Each of them holds its claim until a settled view says so.
+    pub(super) async fn hear_of_blocks(&mut self, mail: &Mail) {
+        self.blocks_written(&mail.written).await;
+        self.blocks_failed(&mail.unreadable, News::Unreadable).await;
+        self.blocks_failed(&mail.unfilled, News::Unfilled).await;
+        self.blocks_failed(&mail.refused, News::Refused).await;
+        self.heard = mail.heard;
+        self.publish();
+        self.array.views.settle();
+    }
+
     /// Takes ranges off the logs that were written again. Their data are flushed before a log says
-    /// so, or a power cut would leave what nobody wrote and everybody reads.
-    pub(super) async fn blocks_written(&mut self, news: &[BlockNews]) {
+    /// so, or a power cut would leave what nobody wrote and everybody reads. Where the log has no room for
+    /// what would be left of an entry, the range stays listed: it is read from elsewhere, as before.
+    async fn blocks_written(&mut self, news: &[BlockNews]) {
         for BlockNews { member, ranges } in news {
             let Some(index) = self.index_of(*member) else { continue };
             let mut bad = Ranges::clone(&self.members[index].bad);
@@ -22,29 +35,36 @@ impl Controller {
             if bad == *self.members[index].bad || !self.members[index].is_live() {
                 continue;
             }
-            let written = !self.may_write()
-                || self.flush_member(index).await.is_ok()
-                    && self.write_bad_blocks(&self.members[index], &bad).await.is_ok();
-            // Else it stays listed, and whoever fails the member for it will hear of that elsewhere.
-            if written {
-                // The next update of the superblocks says so; an empty log that counts is as good.
-                let features = self.members[index].superblock.features;
-                self.members[index].superblock.features =
-                    features.with(Features::BAD_BLOCKS, !bad.is_empty());
-                self.members[index].bad = Arc::new(bad);
-            } else {
-                let error = IoError { kind: IoErrorKind::Other, errno: 0 };
-                self.take_out(&[(*member, error)]).await;
+            match self.shorten_log(index, &bad).await {
+                Ok(()) => {
+                    // The next update of the superblocks says so; an empty log that counts is as good.
+                    let features = self.members[index].superblock.features;
+                    self.members[index].superblock.features =
+                        features.with(Features::BAD_BLOCKS, !bad.is_empty());
+                    self.members[index].bad = Arc::new(bad);
+                }
+                Err(NotRecorded::NoRoom) => {}
+                Err(NotRecorded::Failed(error)) => {
+                    self.take_out(&[(*member, error)]).await;
+                }
             }
         }
-        self.publish();
-        self.array.views.settle();
+    }
+
+    /// Makes durable what was written to a member, and then the log that lists it no more. Without a log
+    /// nothing on the member lists it.
+    async fn shorten_log(&self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
+        if !self.may_write() || self.members[index].superblock.bad_block_log.is_none() {
+            return Ok(());
+        }
+        self.flush_member(index).await.map_err(|(_, error)| NotRecorded::Failed(error))?;
+        self.write_bad_blocks(&self.members[index], bad).await
     }
 
     /// Lists what members do not hold. No lane reads it from there once this is settled. A member
     /// without a log, or with one that is full, is failed; but not where what it cannot read is lost
     /// anyway, for the rest of it is needed.
-    pub(super) async fn blocks_failed(&mut self, news: &[BlockNews], why: Why) {
+    async fn blocks_failed(&mut self, news: &[BlockNews], why: News) {
         if news.is_empty() {
             return;
         }
@@ -57,7 +77,7 @@ impl Controller {
             let mut bad = Ranges::clone(&self.members[index].bad);
             ranges.iter().for_each(|range| bad.insert(range));
             // What is listed and yet refused may not have found room in the log the first time.
-            if bad == *self.members[index].bad && why != Why::Refused {
+            if bad == *self.members[index].bad && why != News::Refused {
                 continue;
             }
             let before = std::mem::replace(&mut self.members[index].bad, Arc::new(bad));
@@ -66,18 +86,17 @@ impl Controller {
             self.array.views.adopted(epoch).await;
             let bad = self.members[index].bad.clone();
             let recorded = self.record_bad_blocks(index, &bad).await;
-            if recorded.is_err() && why != Why::Unreadable {
+            if recorded.is_err() && why != News::Unreadable {
                 self.members[index].bad = before;
                 failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
                 continue;
             }
             // It does its work, and another is to take it over as soon as there is one.
-            self.members[index].wants_replacement |= why == Why::Refused;
+            self.members[index].wants_replacement |= why == News::Refused;
         }
         if !failed.is_empty() {
             self.take_out(&failed).await;
         }
-        self.array.views.settle();
     }
 
     /// Writes a log that got longer, and the superblock that says that there is one.
@@ -101,14 +120,16 @@ impl Controller {
     }
 
     async fn write_bad_blocks(&self, member: &Member, bad: &Ranges) -> Result<(), NotRecorded> {
-        let log = member.superblock.bad_block_log.ok_or(NotRecorded)?;
-        let place = member.superblock.bad_block_log_range().ok_or(NotRecorded)?;
+        let log = member.superblock.bad_block_log.ok_or(NotRecorded::NoRoom)?;
+        let place = member.superblock.bad_block_log_range().ok_or(NotRecorded::NoRoom)?;
         // The log counts from the first sector of the device.
         let data = member.superblock.data_offset_sectors;
         let mut blocks = BadBlocks::new();
         bad.iter().for_each(|range| blocks.add(data + range.start..data + range.end));
-        let bytes = blocks.encode(log.size_sectors, log.shift).map_err(|_| NotRecorded)?;
-        self.write_metadata(member, place.start, bytes).await.map_err(|_| NotRecorded)
+        let bytes = blocks.encode(log.size_sectors, log.shift);
+        let bytes = bytes.map_err(|_| NotRecorded::NoRoom)?;
+        let written = self.write_metadata(member, place.start, bytes).await;
+        written.map_err(|(_, error)| NotRecorded::Failed(error))
     }
 
     /// Counts read errors that were mended, as md does: they halve every hour, and a member with more
@@ -140,19 +161,13 @@ impl Controller {
     }
 }
 
-/// Why sectors of a member are listed as bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// It did not take them, or took them and cannot read them.
-    Refused,
-    /// It lacks them, and nobody can tell what belongs there: nothing is wrong with the member.
-    Unfilled,
-    /// It cannot read them, and nobody else can answer for them.
-    Unreadable,
+/// Why a log does not say what it should.
+enum NotRecorded {
+    /// It has no room, or the member has none.
+    NoRoom,
+    /// It could not be written.
+    Failed(IoError),
 }
-
-/// The log could not be written, or has no room.
-struct NotRecorded;
 
 /// Read errors of a member lately.
 #[derive(Clone, Copy, Debug, Default)]

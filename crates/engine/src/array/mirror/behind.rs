@@ -121,8 +121,11 @@ impl ArrayLane {
         let is_behind = |piece: &Piece| view.member(piece.slot).is_some_and(|m| m.write_mostly);
         let (behind, ahead): (Copies, Copies) =
             all.iter().copied().partition(|piece| is_behind(piece));
-        let has_reader =
-            |piece: &Piece| view.reader(piece.slot, piece.member_sector, piece.sectors).is_some();
+        // After a crash a member that is being filled may have less than now.
+        let has_reader = |piece: &Piece| {
+            let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
+            reader.is_some_and(|member| member.filled_sectors == u64::MAX)
+        };
         let counted = match ahead.iter().any(has_reader) && !behind.is_empty() {
             true => self.array.behind.begin(),
             false => None,

@@ -151,6 +151,10 @@ impl ArrayLane {
         sectors: u64,
     ) -> Option<Reader<'v>> {
         let chosen = self.chooser(view).choose(sector, sectors)?;
+        // Where copies may differ, the view that says which one is believed must hold after a crash too.
+        if !view.whole && !view.trusted(&(sector..sector + sectors)) {
+            self.array.views.is_settled_up_to(view).then_some(())?;
+        }
         let may_lack = chosen.1.write_mostly
             && self.array.has_writes_behind()
             && self.array.rules.keep(Rule::ReadsWaitForWritesBehind);
@@ -246,13 +250,16 @@ fn readers(view: &ArrayView, sector: u64, sectors: u64) -> Readers<'_> {
         view.reader(piece.slot, piece.member_sector, piece.sectors).map(|member| (piece, member))
     };
     if !view.trusted(&(sector..sector + sectors)) {
-        let there = |piece: &Piece| {
-            let member = view.member(piece.slot)?;
-            member.can_wait_for(piece.member_sector, piece.sectors).then_some((*piece, member))
+        let has = |(piece, member): &Reader<'_>| {
+            let range = piece.member_sector..piece.member_sector + piece.sectors;
+            member.can_wait_for(range.start, piece.sectors) || member.has_some_of(&range)
         };
-        let found = believed(view, sector, sectors).iter().find_map(there);
-        // That of a late member is waited for: another copy may have other bytes.
-        return found.filter(|(_, member)| !member.is_late()).into_iter().collect();
+        let mut copies = believed(view, sector, sectors).into_iter();
+        let first = copies.find_map(|piece| Some((piece, view.member(piece.slot)?)).filter(has));
+        // Each block has its own first copy. That of a late member is waited for: others may differ.
+        let gives_all =
+            |(piece, member): &Reader<'_>| member.can_read(piece.member_sector, piece.sectors);
+        return first.filter(gives_all).into_iter().collect();
     }
     let mut readers: Readers<'_> =
         copies(&view.geometry, sector, sectors).into_iter().filter_map(reader).collect();

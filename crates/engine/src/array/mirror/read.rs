@@ -1,8 +1,11 @@
 //! Reads of mirrors that are tasks: of several parts, or of what no member has at once.
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use crate::backend::{IoDone, ReadInto};
+use smallvec::SmallVec;
+
+use crate::backend::{IoDone, MemberId, ReadInto};
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::lane::join_all;
 use crate::memory::{Buffer, Sink};
@@ -10,8 +13,10 @@ use crate::ranges::Ranges;
 use crate::request::RequestError;
 
 use super::super::array_lane::{ArrayLane, byte_range, sink_part};
-use super::super::claims::Mode;
+use super::super::claims::{Claim, Mode};
+use super::super::news::News;
 use super::super::read::Part;
+use super::super::reconstruct::Mended;
 use super::super::unread::Cause;
 use super::super::view::{ArrayView, MemberView, WriteMode};
 use super::choice::longest_readable;
@@ -19,6 +24,22 @@ use super::{Copies, Region, believed, copies, region_sectors, regions};
 
 /// Who failed to read it before, and why.
 type Suspect = Option<(Slot, Cause)>;
+
+/// Copies that could not be read.
+type Unreadable = SmallVec<[Piece; 1]>;
+
+/// What came of one copy.
+enum Tried {
+    Read(Buffer),
+    /// Its sectors cannot be read.
+    Unreadable,
+    /// Its member lists some of them as bad, or has not got them yet.
+    InPart,
+    /// Its member is lost; the controller knows.
+    Failed(MemberId),
+    /// It is not there, or late.
+    Nothing,
+}
 
 impl ArrayLane {
     /// Reads any range: each part from the member that is chosen for it, all at once; what none of
@@ -99,7 +120,9 @@ impl ArrayLane {
             let can_read = |piece: &Piece| {
                 view.reader(piece.slot, piece.member_sector, piece.sectors).is_some()
             };
-            view.member(slot).is_some_and(|member| member.failfast)
+            // Where copies may differ the one that was read before is needed.
+            view.trusted(&(sector..sector + sectors))
+                && view.member(slot).is_some_and(|member| member.failfast)
                 && copies(&view.geometry, sector, sectors)
                     .iter()
                     .any(|piece| piece.slot != slot && can_read(piece))
@@ -117,125 +140,184 @@ impl ArrayLane {
         mode: Mode,
         suspect: Suspect,
     ) -> Result<(), RequestError> {
-        let geometry = self.with_view(|view| view.geometry.clone());
-        for region in regions(&geometry, sector, sectors) {
+        // The view is kept over waits for the geometry alone, which never changes.
+        let view = self.view();
+        for region in regions(&view.geometry, sector, sectors) {
             let claims = &self.array.claims;
-            let _claim = claims.acquire(region.index, region.columns.clone(), mode).await;
+            let claim = claims.acquire(region.index, region.columns.clone(), mode).await;
             let at = out + byte_range(0, region.first).end;
-            self.read_region(region, into, at, mode, suspect).await?;
+            self.read_region((&claim, mode), region, into, at, suspect).await?;
         }
         Ok(())
     }
 
-    /// Reads a claimed range. Where every copy lacks something, but not the same, it is read in
-    /// halves.
+    /// Reads a claimed range. Where every copy lacks something, but not the same, it is read in halves; so
+    /// is what is to be mended, or where copies may differ, until the blocks that cannot be read stand alone.
     async fn read_region(
         &self,
+        (claim, mode): (&Claim<'_>, Mode),
         region: Region,
         into: &Rc<dyn Sink>,
         out: usize,
-        mode: Mode,
         suspect: Suspect,
     ) -> Result<(), RequestError> {
         let block = self.with_view(|view| view.block_sectors);
-        let mut left = vec![(region, out)];
+        let (mut left, mut mended) = (vec![(region, out)], Mended::default());
+        let mut result = Ok(());
         while let Some((region, out)) = left.pop() {
-            if self.read_whole(&region, into, out, mode, suspect).await {
-                continue;
+            let view = self.view();
+            let read = self.read_whole((claim, mode), &region, (into, out), suspect, &mut mended);
+            let Err(unreadable) = read.await else { continue };
+            if let Some((one, other)) = region.halves(block) {
+                let behind = out + byte_range(0, one.sectors()).end;
+                left.extend([(other, behind), (one, out)]);
+            } else if self.newer_view(&view).await {
+                // Since this view was made a write may have made the block readable, and been answered.
+                left.push((region, out));
+            } else if view.mode == WriteMode::Stopped {
+                result = Err(RequestError::Stopped);
+                break;
+            } else {
+                self.report_lost_copies(claim, &unreadable).await;
+                result = Err(RequestError::Lost);
+                break;
             }
-            if self.with_view(|view| view.mode == WriteMode::Stopped) {
-                return Err(RequestError::Stopped);
-            }
-            let Some((one, other)) = region.halves(block) else { return Err(RequestError::Lost) };
-            let behind = out + byte_range(0, one.sectors()).end;
-            left.extend([(other, behind), (one, out)]);
         }
-        Ok(())
+        self.count_mended(mended);
+        result
     }
 
-    /// Reads a claimed range from the first copy that gives all of it; false when none does.
+    /// Reads a claimed range from the first copy that gives all of it. Else it is to be read in halves, and
+    /// this gives the copies that could not be read.
     async fn read_whole(
         &self,
+        (claim, mode): (&Claim<'_>, Mode),
         region: &Region,
-        into: &Rc<dyn Sink>,
-        out: usize,
-        mode: Mode,
+        (into, out): (&Rc<dyn Sink>, usize),
         suspect: Suspect,
-    ) -> bool {
-        let mut unreadable = Vec::new();
+        mended: &mut Mended,
+    ) -> Result<(), Unreadable> {
+        let mut unreadable = Unreadable::new();
         let mut found = None;
         let range = region.sector..region.sector + region.sectors();
         // Members that are late come last, and have all the time that they need; but where copies may
         // differ the one that is believed is waited for at once.
         let trusted = self.with_view(|view| view.trusted(&range));
-        for waits in if trusted { &[false, true][..] } else { &[true] } {
+        let is_block = region.sectors() <= self.with_view(|view| view.block_sectors.into());
+        let by_block = !is_block && (!trusted || mode == Mode::Exclusive);
+        if !trusted {
+            self.pick_is_durable().await;
+        }
+        'copies: for waits in if trusted { &[false, true][..] } else { &[true] } {
             for piece in self.by_preference(region, suspect) {
-                if found.is_none() {
-                    found = self.try_copy(region, piece, *waits, &mut unreadable).await;
+                if unreadable.contains(&piece) {
+                    continue;
+                }
+                match self.try_copy(region, piece, *waits).await {
+                    Tried::Read(block) => {
+                        found = Some((piece, block));
+                        break 'copies;
+                    }
+                    Tried::Unreadable => unreadable.push(piece),
+                    Tried::InPart if by_block => return Err(unreadable),
+                    Tried::Failed(member) if !trusted => {
+                        self.array.views.settled_without(&[member]).await;
+                    }
+                    Tried::InPart | Tried::Failed(_) | Tried::Nothing => {}
+                }
+                if by_block && !unreadable.is_empty() {
+                    return Err(unreadable);
                 }
             }
         }
-        let Some(block) = found else {
-            self.report_lost_copies(&unreadable);
-            return false;
-        };
+        let Some((piece, block)) = found else { return Err(unreadable) };
         self.put(into, out, &block);
-        if mode == Mode::Exclusive {
-            for piece in &unreadable {
-                self.mend_copy(piece, &block).await;
+        if mode == Mode::Exclusive && !unreadable.is_empty() {
+            let agree = !trusted || self.others_agree(region, piece, &block).await;
+            for piece in unreadable.iter().filter(|_| agree) {
+                mended.add(self.mend_copy(claim, &range, piece, &block).await);
             }
         }
         self.recycle(Some(block));
+        Ok(())
+    }
+
+    /// Where copies may differ, the view that says which one is believed must hold after a crash too.
+    async fn pick_is_durable(&self) {
+        loop {
+            let view = self.view();
+            self.array.views.settled_up_to(&view).await;
+            if self.with_view(|now| now.epoch == view.epoch) {
+                return;
+            }
+        }
+    }
+
+    /// Whether all other copies that can be read are the same as this one. Where they are not one of them
+    /// lies, and a copy made of it would be its witness.
+    async fn others_agree(&self, region: &Region, piece: Piece, block: &[u8]) -> bool {
+        for other in self.by_preference(region, None) {
+            if other == piece {
+                continue;
+            }
+            if let Tried::Read(other) = self.try_copy(region, other, false).await {
+                let same = *other == *block;
+                self.recycle(Some(other));
+                if !same {
+                    return false;
+                }
+            }
+        }
         true
     }
 
     /// Has a block listed on the members that could not read their copy of it, since there is no other.
-    pub(in super::super) fn report_lost_copies(&self, unreadable: &[Piece]) {
+    pub(in super::super) async fn report_lost_copies(&self, claim: &Claim<'_>, lost: &[Piece]) {
         let view = self.view();
         let block = u64::from(view.block_sectors);
-        for piece in unreadable.iter().filter(|piece| piece.sectors == block) {
+        for piece in lost.iter().filter(|piece| piece.sectors == block) {
             if let Some(member) = view.member(piece.slot) {
                 let range = Ranges::of(piece.member_sector..piece.member_sector + block);
-                self.array.mailbox.unreadable(member.id, &range);
+                self.tell(claim, News::Unreadable, member.id, &range).await;
             }
         }
     }
 
     /// Reads one copy if it can be read; with `waits` also one of a member that is late.
-    async fn try_copy(
-        &self,
-        region: &Region,
-        piece: Piece,
-        waits: bool,
-        unreadable: &mut Vec<Piece>,
-    ) -> Option<Buffer> {
+    async fn try_copy(&self, region: &Region, piece: Piece, waits: bool) -> Tried {
         let view = self.view();
-        let member = view.member(piece.slot)?;
+        let Some(member) = view.member(piece.slot) else { return Tried::Nothing };
         let there = match waits {
             false => member.can_read(piece.member_sector, piece.sectors),
             true => member.can_wait_for(piece.member_sector, piece.sectors),
         };
-        if !there || unreadable.contains(&piece) {
-            return None;
+        if !there {
+            let range = piece.member_sector..piece.member_sector + piece.sectors;
+            return if member.has_some_of(&range) { Tried::InPart } else { Tried::Nothing };
         }
         let bytes = byte_range(0, piece.sectors);
         let buffer = self.lane.backend().allocate(bytes.len());
         let into = ReadInto::Buffer(buffer, bytes);
         let done = match waits {
             false => self.read_piece(&view, piece, member, into).await,
-            true => self.read_patiently(member, piece.member_sector, into).await?,
+            true => match self.read_patiently(member, piece.member_sector, into).await {
+                Some(done) => done,
+                None => return Tried::Failed(member.id),
+            },
         };
         let Err(error) = done.result else {
-            return Some(done.buffer.expect("a finished read returns its buffer"));
+            return Tried::Read(done.buffer.expect("a finished read returns its buffer"));
         };
         self.recycle(done.buffer);
-        if self.report_read(member.id, error) == Cause::Unreadable {
-            match self.fails_fast(piece.slot, region.sector, region.sectors()) {
-                true => self.array.mailbox.member_failed_fast(member.id, error),
-                false => unreadable.push(piece),
+        match self.report_read(member.id, error) {
+            Cause::Unreadable if self.fails_fast(piece.slot, region.sector, region.sectors()) => {
+                self.array.mailbox.member_failed_fast(member.id, error);
+                Tried::Nothing
             }
+            Cause::Unreadable => Tried::Unreadable,
+            Cause::Late => Tried::Nothing,
+            Cause::Lost => Tried::Failed(member.id),
         }
-        None
     }
 
     /// The copies in the order in which to try them: where mirrors may differ always the same first
@@ -257,10 +339,17 @@ impl ArrayLane {
         copies
     }
 
-    async fn mend_copy(&self, piece: &Piece, block: &[u8]) {
+    /// Writes a copy of `range` again that could not be read, where members are to be written at all.
+    async fn mend_copy(
+        &self,
+        claim: &Claim<'_>,
+        range: &Range<u64>,
+        piece: &Piece,
+        block: &[u8],
+    ) -> Option<MemberId> {
+        let permit = self.permit(range.clone()).await.ok()?;
         let view = self.view();
-        if let Some(member) = view.member(piece.slot) {
-            self.rewrite(member, piece.member_sector, block).await;
-        }
+        let member = view.member(piece.slot)?;
+        self.rewrite((claim, &permit), member, piece.member_sector, block).await
     }
 }

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
+use crate::backend::MemberId;
 use crate::geometry::{Geometry, Piece};
 use crate::lane::join_all;
 use crate::memory::Buffer;
 use crate::status::Mismatch;
 
-use super::super::array_lane::{ArrayLane, SECTOR_BYTES};
-use super::super::claims::Mode;
+use super::super::array_lane::{ArrayLane, Permit, SECTOR_BYTES};
+use super::super::claims::{Claim, Mode};
 use super::super::command::Undecided;
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::believed;
+use super::super::reconstruct::Mended;
 use super::mirror_window::{Copied, claim, read};
 use super::suspect::{Suspicion, Votes};
 use super::window::{Found, SyncKind, WindowError};
@@ -28,7 +30,8 @@ pub(super) async fn compare(
     let (sector, sectors) = (window.start, window.end - window.start);
     let mends = *kind != SyncKind::Check;
     let mode = if mends { Mode::Exclusive } else { Mode::Shared };
-    let _claim = claim(port, geometry, sector, sectors, mode).await;
+    let range = sector..sector + sectors;
+    let claim = claim(port, geometry, sector, sectors, mode).await;
     let mut copies = read_all(port, sector, sectors).await?;
     let first = copies.iter().position(|copy| matches!(copy, Copied::Block(..)));
     let first = first.expect("one was read");
@@ -39,14 +42,28 @@ pub(super) async fn compare(
     let Copied::Block(first, mut model) = copies.swap_remove(first) else {
         unreachable!("just found")
     };
+    // Resync makes right what the bitmap marks already; everything else that is written is to be marked.
+    let is_unreadable = |copy: &Copied| matches!(copy, Copied::Unreadable(_));
+    let rewrites = mends && verdict.left.is_empty() && copies.iter().any(is_unreadable);
+    let is_other = |copy: &Copied| matches!(copy, Copied::Block(_, block) if **block != *model);
+    let is_wrong = !verdict.places.is_empty() || copies.iter().any(is_other);
+    let permit = match mends && (rewrites || is_wrong && *kind != SyncKind::Resync) {
+        true => Some(port.permit(range).await.map_err(|_| WindowError::Failed)?),
+        false => None,
+    };
     let mut writes = WindowWrites::default();
     if verdict.correct(&mut model) && mends {
         write_copy(port, &mut writes, &first, copy_of(port, &model));
     }
+    let mut mended = Mended::default();
     let mut differs = !verdict.places.is_empty();
     for copy in copies {
         match copy {
-            Copied::Unreadable(piece) if mends => rewrite(port, &piece, &model).await,
+            // Where nobody can tell which copy is right none of them is to get a witness.
+            Copied::Unreadable(piece) if rewrites => {
+                let permit = permit.as_ref().expect("asked for, for what is rewritten");
+                mended.add(rewrite(port, (&claim, permit), &piece, &model).await);
+            }
             Copied::Block(piece, block) => {
                 let is_other = *block != *model;
                 differs |= is_other;
@@ -65,35 +82,39 @@ pub(super) async fn compare(
     port.recycle(Some(model));
     writes.finish(port).await?;
     let sectors = if differs { sectors } else { 0 };
-    Ok(Found { sectors, places: verdict.places, ..Found::default() })
+    Ok(Found { sectors, places: verdict.places, mended, ..Found::default() })
 }
 
-/// Reads every copy. With write-behind, where one cannot be read it is looked for in parts: what can be
-/// read of the copy that is believed counts, not what a late one has there.
+/// Reads every copy. Blocks that one of them cannot read are looked for in halves of the range, until they
+/// stand alone: what can be read of the copy that is believed counts, and good sectors stay as they are.
 async fn read_all(port: &ArrayLane, sector: u64, sectors: u64) -> Result<Vec<Copied>, WindowError> {
     let pieces = believed(&port.view(), sector, sectors);
     let copies = join_all(pieces.iter().map(|piece| read(port, piece))).await;
     let any = |is_it: fn(&Copied) -> bool| copies.iter().any(is_it);
-    // Without write-behind every copy has what was flushed, and it is all the same who is believed.
-    let has_parts = port.array.behind.limit() > 0
-        && sectors > port.with_view(|view| u64::from(view.block_sectors));
+    let has_parts = sectors > port.with_view(|view| u64::from(view.block_sectors));
     let why = match () {
         // Nobody answers for a late one here.
         () if any(|copy| matches!(copy, Copied::Late)) => WindowError::Late,
-        () if any(|copy| matches!(copy, Copied::Block(..))) && !has_parts => return Ok(copies),
-        () if any(|copy| matches!(copy, Copied::Unreadable(_))) => WindowError::Unreadable,
+        () if has_parts && copies.iter().any(|copy| copy.has_parts(port)) => {
+            WindowError::Unreadable
+        }
         () if any(|copy| matches!(copy, Copied::Block(..))) => return Ok(copies),
+        () if any(|copy| matches!(copy, Copied::Unreadable(_))) => WindowError::Unreadable,
         () => WindowError::Failed,
     };
     copies.into_iter().for_each(|copy| copy.recycle(port));
     Err(why)
 }
 
-async fn rewrite(port: &ArrayLane, piece: &Piece, model: &Buffer) {
+async fn rewrite(
+    port: &ArrayLane,
+    held: (&Claim<'_>, &Permit<'_>),
+    piece: &Piece,
+    model: &Buffer,
+) -> Option<MemberId> {
     let view = port.view();
-    if let Some(member) = view.member(piece.slot) {
-        port.rewrite(member, piece.member_sector, model).await;
-    }
+    let member = view.member(piece.slot)?;
+    port.rewrite(held, member, piece.member_sector, model).await
 }
 
 fn write_copy<'a>(port: &'a ArrayLane, writes: &mut WindowWrites<'a>, piece: &Piece, copy: Buffer) {

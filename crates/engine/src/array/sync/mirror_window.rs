@@ -85,11 +85,18 @@ async fn recover(
     window: &Range<u64>,
 ) -> Result<(), WindowError> {
     let sectors = window.end - window.start;
-    let _claim = claim(port, geometry, sector, sectors, Mode::Exclusive).await;
+    let claim = claim(port, geometry, sector, sectors, Mode::Exclusive).await;
     let others = believed(&port.view(), sector, sectors);
     let others = others.into_iter().filter(|piece| !slots.contains(&piece.slot));
     let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
-    let block = Rc::new(first_readable(port, others, trusted).await?);
+    let block = match (first_readable(port, &claim, others, trusted).await, slots) {
+        (Ok(block), _) => Rc::new(block),
+        (Err(why), [slot]) => {
+            let filled = port.with_view(|view| view.member(*slot).map(|member| member.id));
+            return why.list_unfilled(port, &claim, filled, window).await;
+        }
+        (Err(why), _) => return Err(why),
+    };
     let view = port.view();
     let mut writes = WindowWrites::default();
     for member in slots.iter().filter_map(|slot| view.member(*slot)) {
@@ -114,6 +121,15 @@ pub(super) enum Copied {
 }
 
 impl Copied {
+    /// Whether some of it cannot be read, and some perhaps can.
+    pub(super) fn has_parts(&self, port: &ArrayLane) -> bool {
+        let Self::Unreadable(piece) = self else { return false };
+        let range = piece.member_sector..piece.member_sector + piece.sectors;
+        port.with_view(|view| {
+            view.member(piece.slot).is_some_and(|member| !member.bad.contains(&range))
+        })
+    }
+
     pub(super) fn recycle(self, port: &ArrayLane) {
         if let Self::Block(_, block) = self {
             port.recycle(Some(block));
@@ -121,11 +137,15 @@ impl Copied {
     }
 }
 
+/// The copy of a range: the first that can be read. Where copies may differ each block has its own: a
+/// range of which the first copy lacks a part is to be asked for block by block.
 pub(super) async fn first_readable(
     port: &ArrayLane,
+    claim: &Claim<'_>,
     pieces: impl Iterator<Item = Piece>,
     trusted: bool,
 ) -> Result<Buffer, WindowError> {
+    let block = port.with_view(|view| u64::from(view.block_sectors));
     let mut why = WindowError::Failed;
     let mut unreadable = Vec::new();
     for piece in pieces {
@@ -135,13 +155,16 @@ pub(super) async fn first_readable(
             // Users were answered from this copy, and others may differ.
             Copied::Late => return Err(WindowError::Late),
             Copied::None => {}
+            Copied::Unreadable(piece) if !trusted && piece.sectors > block => {
+                return Err(WindowError::Unreadable);
+            }
             Copied::Unreadable(piece) => unreadable.push(piece),
         }
     }
     if unreadable.is_empty() || matches!(why, WindowError::Late) {
         return Err(why);
     }
-    port.report_lost_copies(&unreadable);
+    port.report_lost_copies(claim, &unreadable).await;
     Err(WindowError::Unreadable)
 }
 
@@ -152,7 +175,9 @@ pub(super) async fn read(port: &ArrayLane, piece: &Piece) -> Copied {
         let range = piece.member_sector..piece.member_sector + piece.sectors;
         return match view.member(piece.slot) {
             Some(member) if waits(member) => Copied::Late,
-            Some(member) if member.bad.overlaps(&range) => Copied::Unreadable(*piece),
+            Some(member) if member.bad.overlaps(&range) || member.has_some_of(&range) => {
+                Copied::Unreadable(*piece)
+            }
             _ => Copied::None,
         };
     };

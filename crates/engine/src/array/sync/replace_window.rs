@@ -7,9 +7,10 @@ use crate::geometry::{Geometry, ParityGeometry, Slot};
 use crate::memory::Buffer;
 
 use super::super::array_lane::{ArrayLane, byte_range};
-use super::super::claims::Mode;
+use super::super::claims::{Claim, Mode};
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::believed;
+use super::super::reconstruct::ClaimedRow;
 use super::super::unread::{Cause, Unread};
 use super::super::view::MemberView;
 use super::window::{Found, WindowError};
@@ -39,17 +40,18 @@ async fn copy_row(
     window: &Range<u64>,
 ) -> Result<(), WindowError> {
     let (row, columns) = row_window::place(map, window);
-    let _claim = port.array.claims.acquire(row.index(), columns.clone(), Mode::Exclusive).await;
+    let claim = port.array.claims.acquire(row.index(), columns.clone(), Mode::Exclusive).await;
     let block = match read(port, slot, window).await? {
-        Some(block) => block,
+        Some(block) => Ok(block),
         None => {
             let place = row_window::place_of(map, &row, slot);
             let mut unread = Unread::of_sync();
             unread.insert(place, Cause::Unreadable);
-            row_window::rebuild(port, map, &row, &columns, place, &mut unread).await?
+            let at = ClaimedRow { map, row: &row, claim: &claim };
+            row_window::rebuild(port, &at, &columns, place, &mut unread).await
         }
     };
-    write(port, slot, window, block).await
+    give(port, &claim, slot, window, block).await
 }
 
 async fn copy_mirrored(
@@ -61,22 +63,42 @@ async fn copy_mirrored(
     // What the array does not use there needs nothing.
     let Some(sector) = geometry.inverse(slot, window.start) else { return Ok(()) };
     let sectors = window.end - window.start;
-    let _claim = mirror_window::claim(port, geometry, sector, sectors, Mode::Exclusive).await;
+    let claim = mirror_window::claim(port, geometry, sector, sectors, Mode::Exclusive).await;
+    let is_block = sectors <= port.with_view(|view| view.block_sectors.into());
     let block = match read(port, slot, window).await? {
-        Some(block) => block,
+        Some(block) => Ok(block),
+        // What the member can read of it is copied from there.
+        None if !is_block => Err(WindowError::Unreadable),
         None => {
             let others = believed(&port.view(), sector, sectors);
             let others = others.into_iter().filter(|piece| piece.slot != slot);
             let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
-            let found = mirror_window::first_readable(port, others, trusted).await;
+            let found = mirror_window::first_readable(port, &claim, others, trusted).await;
             found.map_err(|error| match error {
                 // What is left has no more to say than this member, which could not be read.
                 WindowError::Failed => WindowError::Unreadable,
                 error => error,
-            })?
+            })
         }
     };
-    write(port, slot, window, block).await
+    give(port, &claim, slot, window, block).await
+}
+
+/// Writes the block, or lists it where there is none.
+async fn give(
+    port: &ArrayLane,
+    claim: &Claim<'_>,
+    slot: Slot,
+    window: &Range<u64>,
+    block: Result<Buffer, WindowError>,
+) -> Result<(), WindowError> {
+    match block {
+        Ok(block) => write(port, slot, window, block).await,
+        Err(why) => {
+            let filled = port.with_view(|view| view.replacement(slot).map(|member| member.id));
+            why.list_unfilled(port, claim, filled, window).await
+        }
+    }
 }
 
 /// What the member in `slot` has there: it is what the array counts on, whether parity and other copies

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use crate::geometry::{ParityGeometry, Row, Slot};
+use crate::geometry::{Row, Slot};
 use crate::memory::Buffer;
 use crate::status::Mismatch;
 
-use super::super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
+use super::super::array_lane::{ArrayLane, LaneView, Permit, SECTOR_BYTES};
 use super::super::blocks::Blocks;
 use super::super::claims::Columns;
 use super::super::command::Undecided;
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{self, Place, Places, RowState, Span};
-use super::super::reconstruct::{by_exponent, columns_bytes, row_state, slot_of};
+use super::super::reconstruct::{ClaimedRow, Mended, by_exponent, columns_bytes, row_state};
 use super::super::unread::Unread;
 use super::super::view::{ArrayView, MemberView};
 use super::suspect::{Suspicion, TwoParities, Votes};
@@ -25,13 +25,14 @@ const PAGE_BYTES: usize = 4096;
 /// Compares parity with data; but for a check, writes what is wrong.
 pub(super) async fn compare(
     port: &ArrayLane,
-    map: &ParityGeometry,
-    row: &Row,
+    at: &ClaimedRow<'_>,
     columns: &Columns,
     kind: &SyncKind,
 ) -> Result<Found, WindowError> {
-    let mut comparison = Comparison::read(port, map, row, columns, kind).await?;
+    let mut comparison = Comparison::read(port, at, columns, kind).await?;
     if !comparison.agrees() {
+        comparison.leave_what_none_can_judge();
+        comparison.ask_for_permit().await?;
         if comparison.judges() {
             comparison.judge();
         }
@@ -44,7 +45,7 @@ pub(super) async fn compare(
 /// Some columns of a row, as members have them and as they should be.
 struct Comparison<'a> {
     port: &'a ArrayLane,
-    map: &'a ParityGeometry,
+    at: &'a ClaimedRow<'a>,
     row: &'a Row,
     columns: &'a Columns,
     kind: &'a SyncKind,
@@ -54,6 +55,12 @@ struct Comparison<'a> {
     blocks: Blocks,
     /// P and Q as all data make them; as they shall be, once it is judged who lies.
     fresh: [Option<Buffer>; 2],
+    /// Whether a sector that cannot be read meets a lie: computed from the liar it would be its witness.
+    undecidable: bool,
+    /// Whose unreadable sectors were written again.
+    mended: Mended,
+    /// Of what is written beside what the bitmap marks already.
+    permit: Option<Permit<'a>>,
     /// Pages of the window in which something is wrong.
     wrong: Vec<bool>,
     places: Vec<Mismatch>,
@@ -63,23 +70,26 @@ struct Comparison<'a> {
 impl<'a> Comparison<'a> {
     async fn read(
         port: &'a ArrayLane,
-        map: &'a ParityGeometry,
-        row: &'a Row,
+        at: &'a ClaimedRow<'a>,
         columns: &'a Columns,
         kind: &'a SyncKind,
     ) -> Result<Self, WindowError> {
+        let row = at.row;
         let mut unread = Unread::of_sync();
         // It is judged by what was read, whoever is late or lost by now.
-        let (blocks, state) = read_whole(port, map, row, columns, &mut unread).await?;
+        let (blocks, state) = read_whole(port, at, columns, &mut unread).await?;
         let view = port.view();
         let length = columns_bytes(columns);
         let (p, q) = port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length);
         Ok(Self {
             port,
-            map,
+            at,
             row,
             columns,
             kind,
+            undecidable: false,
+            mended: Mended::default(),
+            permit: None,
             view,
             state,
             unread,
@@ -106,7 +116,39 @@ impl<'a> Comparison<'a> {
     }
 
     fn mends(&self) -> bool {
-        *self.kind != SyncKind::Check
+        *self.kind != SyncKind::Check && !self.undecidable
+    }
+
+    /// A row that is not whole and yet contradicts itself says that one of its members lies, not which. It
+    /// stays as it is, unreadable sectors among it, unless the user believes data, and has them all.
+    fn leave_what_none_can_judge(&mut self) {
+        let place_count = self.state.data_count + self.state.parity_count;
+        let lacks = |places: Range<Place>| places.into_iter().any(|place| self.is_bad(place));
+        let decided =
+            *self.kind == SyncKind::Repair(Undecided::ByData) && !lacks(0..self.state.data_count);
+        let judged = *self.kind != SyncKind::Resync && self.state.parity_trusted;
+        self.undecidable = judged && !decided && lacks(0..place_count) && self.contradicts_itself();
+    }
+
+    /// Whether a parity that was read is not that of the data.
+    fn contradicts_itself(&self) -> bool {
+        (0..self.state.parity_count).any(|nth| {
+            let known = self.blocks.get(self.state.data_count + nth);
+            known.zip(self.fresh[nth].as_ref()).is_some_and(|(known, fresh)| **known != **fresh)
+        })
+    }
+
+    /// Resync makes right what the bitmap marks already. Everything else that is written is to be marked:
+    /// who is out meanwhile must not come back without it.
+    async fn ask_for_permit(&mut self) -> Result<(), WindowError> {
+        let all = 0..self.state.data_count + self.state.parity_count;
+        let rewrites = all.into_iter().any(|place| self.is_bad(place));
+        if self.mends() && (rewrites || *self.kind != SyncKind::Resync) {
+            let permit = self.port.permit(self.at.sectors(self.columns)).await;
+            self.permit = Some(permit.map_err(|_| WindowError::Failed)?);
+            self.view = self.port.view();
+        }
+        Ok(())
     }
 
     fn leaves(&self) -> bool {
@@ -120,16 +162,16 @@ impl<'a> Comparison<'a> {
 
     /// The first sector of the window on every member.
     fn start(&self) -> u64 {
-        self.row.member_sector() + u64::from(self.columns.start)
+        self.at.sectors(self.columns).start
     }
 
     fn slot(&self, place: Place) -> Slot {
-        slot_of(self.row, self.state.data_count, place)
+        self.at.slot(place)
     }
 
     /// Whether sectors of the place cannot be read, or are listed so.
     fn is_bad(&self, place: Place) -> bool {
-        let range = self.start()..self.start() + u64::from(self.columns.end - self.columns.start);
+        let range = self.at.sectors(self.columns);
         let listed = |member: &MemberView| member.bad.overlaps(&range);
         let lists = |view: &ArrayView| view.member(self.slot(place)).is_some_and(listed);
         self.unread.is_unreadable(place) || self.port.with_view(lists)
@@ -237,11 +279,13 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    async fn rewrite(&self, place: Place, block: &[u8]) {
-        if self.mends()
+    async fn rewrite(&mut self, place: Place, block: &[u8]) {
+        if let Some(permit) = self.permit.as_ref().filter(|_| self.mends())
             && let Some(member) = self.view.member(self.slot(place))
         {
-            self.port.rewrite(member, self.start(), block).await;
+            let held = (self.at.claim, permit);
+            let mended = self.port.rewrite(held, member, self.start(), block).await;
+            self.mended.add(mended);
         }
     }
 
@@ -253,6 +297,7 @@ impl<'a> Comparison<'a> {
         Ok(Found {
             sectors: (pages * PAGE_BYTES / SECTOR_BYTES) as u64,
             places: self.places,
+            mended: self.mended,
             ..Found::default()
         })
     }
@@ -264,7 +309,7 @@ impl<'a> Comparison<'a> {
         let start = sector(suspicion.bytes.start);
         let places = 0..self.state.data_count + self.state.parity_count;
         Mismatch {
-            array_sector: self.map.inverse(self.slot(shown), start).unwrap_or(0),
+            array_sector: self.at.map.inverse(self.slot(shown), start).unwrap_or(0),
             member_sectors: start..sector(suspicion.bytes.end),
             row: Some(self.row.index()),
             slots: places.map(|at| self.slot(at).0.into()).collect(),
@@ -277,12 +322,22 @@ impl<'a> Comparison<'a> {
 /// computed where parity can be trusted.
 async fn read_whole(
     port: &ArrayLane,
-    map: &ParityGeometry,
-    row: &Row,
+    at: &ClaimedRow<'_>,
     columns: &Columns,
     unread: &mut Unread,
 ) -> Result<(Blocks, RowState), WindowError> {
+    let (map, row, range) = (at.map, at.row, at.sectors(columns));
     loop {
+        // Blocks that cannot be read stand alone before anything is computed: good sectors beside them are
+        // compared as they are.
+        let is_block = columns.end - columns.start <= port.with_view(|view| view.block_sectors);
+        let in_part = |view: &ArrayView| {
+            let mut slots = (0..map.raid_disks()).filter_map(|slot| view.member(Slot(slot)));
+            slots.any(|member| member.has_some_of(&range))
+        };
+        if !is_block && (unread.any_unreadable() || port.with_view(in_part)) {
+            return Err(WindowError::Unreadable);
+        }
         // What is compared must be read: nobody answers for a late member here.
         if unread.any_late() || port.with_view(ArrayView::any_late) {
             return Err(WindowError::Late);
@@ -299,8 +354,6 @@ async fn read_whole(
             false => None,
         };
         if lost_data > parity || (lost_data > 0 && !state.parity_usable && compared.is_none()) {
-            let start = row.member_sector() + u64::from(columns.start);
-            let range = start..start + u64::from(columns.end - columns.start);
             let listed = |view: &ArrayView| view.lists_as_bad(&range);
             return Err(match unread.any_unreadable() || port.with_view(listed) {
                 true => WindowError::Unreadable,

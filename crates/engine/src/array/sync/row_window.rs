@@ -9,7 +9,7 @@ use super::super::array_lane::ArrayLane;
 use super::super::claims::{Columns, Mode};
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{Place, Places};
-use super::super::reconstruct::slot_of;
+use super::super::reconstruct::ClaimedRow;
 use super::super::unread::Unread;
 use super::super::view::ArrayView;
 use super::row_compare::compare;
@@ -25,15 +25,16 @@ pub(super) async fn run(
 ) -> Result<Found, WindowError> {
     let (row, columns) = place(map, window);
     let mode = if *kind == SyncKind::Check { Mode::Shared } else { Mode::Exclusive };
-    let _claim = port.array.claims.acquire(row.index(), columns.clone(), mode).await;
+    let claim = port.array.claims.acquire(row.index(), columns.clone(), mode).await;
+    let at = ClaimedRow { map, row: &row, claim: &claim };
     if mode == Mode::Exclusive {
         port.array.cache.forget(row.index(), port.units_of(map, &columns));
     }
     match kind {
         SyncKind::Recover(slots) => {
-            recover(port, map, &row, &columns, slots).await.map(|()| Found::default())
+            recover(port, &at, &columns, slots).await.map(|()| Found::default())
         }
-        kind => compare(port, map, &row, &columns, kind).await,
+        kind => compare(port, &at, &columns, kind).await,
     }
 }
 
@@ -48,29 +49,36 @@ pub(super) fn place(map: &ParityGeometry, window: &Range<u64>) -> (Row, Columns)
 /// one of them has already is not written again.
 async fn recover(
     port: &ArrayLane,
-    map: &ParityGeometry,
-    row: &Row,
+    at: &ClaimedRow<'_>,
     columns: &Columns,
     slots: &[Slot],
 ) -> Result<(), WindowError> {
-    let start = row.member_sector() + u64::from(columns.start);
-    let sectors = u64::from(columns.end - columns.start);
+    let range = at.sectors(columns);
+    let (start, sectors) = (range.start, range.end - range.start);
     let view = port.view();
     let lacks =
         |slot: &&Slot| view.member(**slot).is_some_and(|member| !member.can_read(start, sectors));
     let lacking: Places =
-        slots.iter().filter(lacks).map(|slot| place_of(map, row, *slot)).collect();
+        slots.iter().filter(lacks).map(|slot| place_of(at.map, at.row, *slot)).collect();
     if lacking.is_empty() {
         return Ok(());
     }
     let mut unread = Unread::of_sync();
-    let rebuilt = port.read_for_rebuild(map, row, columns, &lacking, &mut unread).await;
-    let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns, &unread))?;
+    let rebuilt = port.read_for_rebuild(at, columns, &lacking, &mut unread).await;
+    let mut blocks = match (rebuilt, slots) {
+        (Ok(blocks), _) => blocks,
+        (Err(_), [slot]) => {
+            let filled = port.with_view(|view| view.member(*slot).map(|member| member.id));
+            let why = why_not(port, at.row, columns, &unread);
+            return why.list_unfilled(port, at.claim, filled, &range).await;
+        }
+        (Err(_), _) => return Err(why_not(port, at.row, columns, &unread)),
+    };
     let view = port.view();
     let mut writes = WindowWrites::default();
     for place in lacking.iter() {
         let block = blocks.take(place).expect("just rebuilt");
-        match view.member(slot_of(row, usize::from(map.data_disks()), place)) {
+        match view.member(at.slot(place)) {
             Some(member) => writes.start(port, member, start, whole_buffer(block)),
             None => port.recycle(Some(block)),
         }
@@ -82,15 +90,14 @@ async fn recover(
 /// Computes what belongs at `place`.
 pub(super) async fn rebuild(
     port: &ArrayLane,
-    map: &ParityGeometry,
-    row: &Row,
+    at: &ClaimedRow<'_>,
     columns: &Columns,
     place: Place,
     unread: &mut Unread,
 ) -> Result<Buffer, WindowError> {
     let wanted = [place].into_iter().collect();
-    let rebuilt = port.read_for_rebuild(map, row, columns, &wanted, unread).await;
-    let mut blocks = rebuilt.map_err(|_| why_not(port, row, columns, unread))?;
+    let rebuilt = port.read_for_rebuild(at, columns, &wanted, unread).await;
+    let mut blocks = rebuilt.map_err(|_| why_not(port, at.row, columns, unread))?;
     let block = blocks.take(place).expect("just rebuilt");
     port.recycle_all(blocks);
     Ok(block)

@@ -7,11 +7,14 @@ use std::ops::Range;
 
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
+use crate::ranges::Ranges;
 use crate::status::Mismatch;
 
 use super::super::array_lane::ArrayLane;
+use super::super::claims::Claim;
 use super::super::command::Undecided;
-use super::super::view::ArrayView;
+use super::super::news::News;
+use super::super::reconstruct::Mended;
 use super::{mirror_window, replace_window, row_window};
 
 /// What a sync task does.
@@ -50,15 +53,6 @@ impl SyncKind {
             _ => Self::Recover(vec![slot]),
         }
     }
-
-    /// Whom it fills in `slot`.
-    fn filled(&self, view: &ArrayView, slot: Slot) -> Option<MemberId> {
-        let member = match self {
-            Self::Replace(_) => view.replacement(slot),
-            _ => view.member(slot),
-        };
-        member.map(|member| member.id)
-    }
 }
 
 /// What a window found wrong.
@@ -69,6 +63,8 @@ pub(super) struct Found {
     pub(super) places: Vec<Mismatch>,
     /// What of it could be neither read nor computed.
     pub(super) skipped: Vec<Range<u64>>,
+    /// Whose unreadable sectors were written again.
+    pub(super) mended: Mended,
 }
 
 impl Found {
@@ -76,6 +72,7 @@ impl Found {
         self.sectors += other.sectors;
         self.places.extend(other.places);
         self.skipped.extend(other.skipped);
+        self.mended.add_all(other.mended);
     }
 }
 
@@ -93,8 +90,43 @@ pub(super) enum WindowError {
     Doubted,
 }
 
+impl WindowError {
+    /// What a window that fills a member comes to, where this came instead of its bytes. A block that
+    /// cannot be had at all is listed as bad on the member, `claim` being held; a wider window is to be
+    /// done block by block.
+    pub(super) async fn list_unfilled(
+        self,
+        port: &ArrayLane,
+        claim: &Claim<'_>,
+        filled: Option<MemberId>,
+        window: &Range<u64>,
+    ) -> Result<(), Self> {
+        let is_block =
+            window.end - window.start <= port.with_view(|view| view.block_sectors.into());
+        match (self, filled) {
+            (Self::Unreadable, Some(member)) if is_block => {
+                port.tell(claim, News::Unfilled, member, &Ranges::of(window.clone())).await;
+                Ok(())
+            }
+            (Self::Unreadable, None) => Err(Self::Failed),
+            (error, _) => Err(error),
+        }
+    }
+}
+
 /// Does one window. What nobody can read is gone round.
 pub(super) async fn run(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    kind: &SyncKind,
+    window: &Range<u64>,
+) -> Result<Found, WindowError> {
+    let mut found = run_whole(port, geometry, kind, window).await?;
+    port.count_mended(std::mem::take(&mut found.mended));
+    Ok(found)
+}
+
+async fn run_whole(
     port: &ArrayLane,
     geometry: &Geometry,
     kind: &SyncKind,
@@ -151,8 +183,8 @@ async fn run_once(
     }
 }
 
-/// Fills a window block by block and slot by slot. What nobody can read is listed as bad on the
-/// member that should have got it, and everything else is there.
+/// Fills a window block by block and slot by slot. A block that cannot be read is listed as bad on the
+/// member that should have got it, under the claim that found out; everything else is there.
 async fn fill_around(
     port: &ArrayLane,
     geometry: &Geometry,
@@ -164,15 +196,7 @@ async fn fill_around(
         let part = start..(start + block as u64).min(window.end);
         for slot in kind.slots() {
             let kind = kind.of_slot(*slot);
-            match run_once(port, geometry, &kind, &part).await {
-                Ok(_) => {}
-                Err(WindowError::Unreadable) => {
-                    let member = port.with_view(|view| kind.filled(view, *slot));
-                    let Some(member) = member else { return Err(WindowError::Failed) };
-                    port.list_as_bad(member, part.clone()).await;
-                }
-                Err(error) => return Err(error),
-            }
+            run_once(port, geometry, &kind, &part).await?;
         }
     }
     Ok(())

@@ -47,6 +47,7 @@ fn view_of(level: Level, layout: u32, disks: u16, change: impl Fn(&mut MemberVie
         unsynced: Arc::default(),
         doubted: Arc::default(),
         suspects: Default::default(),
+        heard: Default::default(),
         block_sectors: 1,
         unit_sectors: 8,
         intent_chunk_sectors: None,

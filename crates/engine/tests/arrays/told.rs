@@ -1,0 +1,210 @@
+//! News about blocks that meet a controller which is busy: a write behind them is not passed by.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use mdspace_engine::array::Action;
+use mdspace_engine::assembly::Options;
+use mdspace_engine::geometry::Level;
+use mdspace_engine::request::{Queue, Request, RequestError};
+use mdspace_engine::status::{ArrayState, MemberState};
+use mdspace_format::{BadBlocks, Features};
+
+use crate::listed::listed;
+use crate::shapes::{self, Shape};
+use crate::world::{Pending, SECTOR, Setup, World};
+
+const MIRROR: Shape = Shape::new(Level::Raid1, 0, 2, 0);
+
+/// Sectors of the array that one row of all members holds, or a few of a mirror.
+fn row_sectors(shape: &Shape) -> u64 {
+    let data_disks = match shape.level {
+        Level::Raid5 => u64::from(shape.disks) - 1,
+        Level::Raid6 => u64::from(shape.disks) - 2,
+        _ => 1,
+    };
+    u64::from(shape.chunk_sectors.max(16)) * data_disks
+}
+
+/// An array that has lost all that it may, in use, with a sector of another member that cannot be read
+/// until it is written.
+fn with_a_lost_sector(shape: Shape, seed: u64) -> World {
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.set("write_deadline", "0");
+    let row = row_sectors(&shape);
+    world.write_random(0, row);
+    (1..=shape.can_lose()).for_each(|disk| world.fail(disk));
+    world.write_random(0, row);
+    let start = world.disks.data().start;
+    world.disks.disk(0).unreadable.insert(start + 5);
+    world
+}
+
+/// Has the controller write superblocks, and the first disk not answer.
+fn hang_controller(world: &mut World) {
+    let place = world.disks.superblock(0).unwrap().place.sector;
+    world.disks.disk(0).hangs_in = Some(place..place + 8);
+    let spare = usize::from(world.shape().disks);
+    world.disks.reopen(spare);
+    let (member, info) = (world.disks.id(spare), world.disks.info(spare));
+    world.command(Action::Freeze).unwrap();
+    world.order(Action::Add { member, info, only_back: false });
+    world.rounds(500);
+}
+
+fn start_write(world: &mut World, lane: usize, sector: u64, sectors: u64) -> Pending {
+    let bytes = world.random.bytes(sectors as usize * SECTOR);
+    world.remember(sector, &bytes);
+    world.start(lane, Request::Write { sector, from: Rc::new(bytes), fua: false })
+}
+
+#[test]
+fn no_block_is_called_bad_that_a_write_behind_the_news_made_good() {
+    for (seed, shape) in (1..).zip([MIRROR, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        let mut world = with_a_lost_sector(shape, seed);
+        hang_controller(&mut world);
+        let row = row_sectors(&shape);
+        let read = world.start_read(0, row);
+        world.rounds(2000);
+        let write = start_write(&mut world, 1, 0, row);
+        world.rounds(2000);
+        world.disks.disk(0).hangs_in = None;
+        assert_eq!(world.end(&read), Err(RequestError::Lost), "{world}");
+        world.end(&write).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.rounds(500);
+        let found = world.read(0, row).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.compare(0, &found);
+        assert_eq!(world.status().lost.sectors, 0, "{world}");
+    }
+}
+
+/// The rebuild lists what it could not fill under the claim that found out.
+#[test]
+fn no_block_of_a_new_member_is_called_bad_that_a_write_behind_the_news_made_good() {
+    for (seed, shape) in (20..).zip([MIRROR, shapes::RAID5, shapes::RAID10]) {
+        let mut world = with_a_lost_sector(shape, seed);
+        let log = world.disks.superblock(0).unwrap().bad_block_log_range().unwrap();
+        world.disks.disk(0).hangs_in = Some(log);
+        let spare = usize::from(shape.disks);
+        world.add(spare).unwrap();
+        world.rounds(3000);
+        let row = row_sectors(&shape);
+        let write = start_write(&mut world, 1, 0, row);
+        world.rounds(3000);
+        world.disks.disk(0).hangs_in = None;
+        world.end(&write).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.wait_idle();
+        assert_eq!(world.member_state(spare), Some(MemberState::InSync), "{world}");
+        let status = world.status();
+        let bad: u32 = status.members.iter().map(|member| member.bad_ranges).sum();
+        assert_eq!((bad, status.lost.sectors), (0, 0), "{world}");
+        world.fail(0);
+        world.verify();
+    }
+}
+
+/// A lane may not have heard yet that a block is listed no more.
+#[test]
+fn a_read_looks_at_the_newest_view_before_it_says_lost() {
+    for (seed, shape) in (40..).zip([MIRROR, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        for lane in [1, 2] {
+            let mut world = with_a_lost_sector(shape, seed);
+            let row = row_sectors(&shape);
+            let lost = (0..row).find(|at| world.read(*at, 1) == Err(RequestError::Lost)).unwrap();
+            world.rounds(100);
+            let (writer, reader, home) = (world.port(0), world.port(lane), world.lane(lane));
+            let from = Rc::new(vec![7; row as usize * SECTOR]);
+            let into = Rc::new(RefCell::new(vec![0; SECTOR]));
+            let (read, sink) = (Rc::new(Cell::new(None)), into.clone());
+            let told = read.clone();
+            world.spawn_on(0, async move {
+                writer.serve(Request::Write { sector: 0, from, fua: false }).await.unwrap();
+                // In the same turn: the other lane has not had its own.
+                let queue = Queue::new();
+                reader.submit(&queue, 7, Request::Read { sector: lost, into: sink });
+                home.spawn(async move { told.set(Some(queue.next().await.result)) });
+            });
+            world.until("a read", |_| read.get().is_some());
+            assert_eq!(read.get(), Some(Ok(())), "{world}");
+            assert!(into.borrow().iter().all(|byte| *byte == 7), "{world}");
+        }
+    }
+}
+
+/// Fills the log of a stopped array's first member: 512 ranges of three sectors.
+fn fill_log(world: &mut World) {
+    let mut superblock = world.disks.superblock(0).unwrap();
+    let log = superblock.bad_block_log.unwrap();
+    let data = superblock.data_offset_sectors;
+    let mut blocks = BadBlocks::new();
+    (0..512).for_each(|at| blocks.add(data + 4 * at..data + 4 * at + 3));
+    superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);
+    let start = superblock.bad_block_log_range().unwrap().start as usize * SECTOR;
+    let bytes = blocks.encode(log.size_sectors, log.shift).unwrap();
+    let at = superblock.place.sector as usize * SECTOR;
+    let mut disk = world.disks.disk(0);
+    disk.bytes[start..start + bytes.len()].copy_from_slice(&bytes);
+    disk.bytes[at..at + 4096].copy_from_slice(&superblock.encode());
+}
+
+/// Taking the middle off an entry makes two of it. Without room it stays listed, and nothing breaks.
+#[test]
+fn a_write_into_the_middle_of_an_entry_of_a_full_log_fails_no_member() {
+    for degraded in [false, true] {
+        let shape = Shape { member_sectors: 4096, ..MIRROR };
+        let mut world = World::synced(Setup::shuffled(shape, 60));
+        world.stop();
+        fill_log(&mut world);
+        world.assemble_all().unwrap();
+        if degraded {
+            world.fail(1);
+        }
+        let bytes = world.random.bytes(SECTOR);
+        let written = world.write(41, bytes.clone());
+        // Where it stays listed and no other member has it, it could not be read.
+        assert_eq!(written, if degraded { Err(RequestError::Lost) } else { Ok(()) }, "{world}");
+        assert_ne!(world.status().state, ArrayState::Broken, "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+        if !degraded {
+            world.remember(41, &bytes);
+            world.verify();
+        }
+        // A whole entry needs no room, and makes some.
+        world.write_random(80, 3);
+        world.write_random(41, 1);
+        let found = world.read(41, 1).unwrap();
+        world.compare(41, &found);
+        world.stop();
+        assert!(!listed(&world, 0).iter().any(|bad| bad.contains(&41)), "{world}");
+    }
+}
+
+/// The survivors' superblocks still count on a member that was not there at the start.
+#[test]
+fn a_list_is_not_cleared_before_the_survivors_say_that_its_member_is_out() {
+    for (seed, shape) in (70..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        let mut gone = 0;
+        for rounds in 0..60 {
+            let mut world = World::synced(Setup::shuffled(shape, 100 * seed + rounds));
+            world.write_many(5);
+            world.stop();
+            crate::listed::list_and_spoil(&mut world, 0, true);
+            let others: Vec<usize> = (1..usize::from(shape.disks)).collect();
+            let options = Options { run: true, ..Options::default() };
+            world.assemble(&others, &options).unwrap();
+            world.command(Action::Freeze).unwrap();
+            world.disks.reopen(0);
+            let (member, info) = (world.disks.id(0), world.disks.info(0));
+            world.order(Action::Add { member, info, only_back: false });
+            world.rounds(rounds as usize);
+            world.crash();
+            world.assemble_with_force().unwrap_or_else(|error| panic!("{error} ({world})"));
+            gone += u32::from(world.member_state(0) != Some(MemberState::InSync));
+            if !shape.has_parity() {
+                world.set("read_policy", "first");
+            }
+            world.verify();
+        }
+        assert!(gone > 0 && gone < 60, "{gone} times out ({shape})");
+    }
+}
