@@ -330,11 +330,12 @@ fn component_room(
         _ => 2, // KiB is mdadm's unit of sizes: an odd sector is lost.
     };
     let room = whole.saturating_sub(kept) / step * step;
-    let wanted = request.size_sectors.map_or(step.max(10), |size| size.max(10));
+    let size = request.size_sectors.map(|size| size / step * step);
+    let wanted = size.unwrap_or(step).max(10);
     if room < wanted {
         return Err(small(kept.saturating_add(wanted)));
     }
-    Ok(request.size_sectors.map_or(room, |size| size / step * step))
+    Ok(size.unwrap_or(room))
 }
 
 /// What the member size of a level with chunks is a multiple of, in sectors. RAID10 keeps as many chunks in

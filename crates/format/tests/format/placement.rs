@@ -165,3 +165,15 @@ fn a_difference_of_one_sector_would_be_seen() {
     case.devices[1] += 8;
     assert_ne!(case.ours().ok(), case.made);
 }
+
+/// Two far parts of whole chunks: what was asked for and cannot be used is not asked of the device.
+#[test]
+fn a_member_size_is_rounded_before_it_is_held_against_the_device() {
+    let request = Request {
+        size_sectors: Some(7 * 128),
+        data_offset_sectors: Some(64),
+        ..request(&["1.2", "raid10", "64", "none", "-"], 0x202, &[0; 4])
+    };
+    let placed = ArrayPlacement::new(&request, &[64 + 7 * 128; 4]).unwrap();
+    assert_eq!(placed.size_sectors, 6 * 128);
+}
