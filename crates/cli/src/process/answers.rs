@@ -367,6 +367,7 @@ fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::ReadOnly | CommandError::NoSyncReadOnly => {
             "allow writes with `mdspace readwrite`"
         }
+        CommandError::Unanswered => "wait until the device answers again, or give another one",
         CommandError::Metadata(_) | CommandError::Stopped => "look at the log of its process",
     };
     Failure::new(what, error, cure)

@@ -182,6 +182,10 @@ impl ArrayLane {
         if intent_moved {
             self.intent.close_epoch(&self.array.intent);
         }
+        let backend = self.lane.backend();
+        self.array
+            .views
+            .tell_who_holds(|member| backend.in_flight(member) + backend.unanswered(member) > 0);
         self.array.views.adopt(self.lane.id(), epoch, self.writes_in_flight.get() > 0);
         self.view_moved.notify();
     }

@@ -131,6 +131,12 @@ pub enum CommandError {
     /// Read-only, or too many members lost.
     #[error("the array takes no writes")]
     ReadOnly,
+    /// Something that was sent to the device is still under way.
+    #[error(
+        "the device has not answered everything that it was asked when it was a member: an old write \
+         could land over what it is given now"
+    )]
+    Unanswered,
     /// Sync tasks write.
     #[error(
         "the array is read-only, and sync tasks write: a check too writes again what it cannot read \

@@ -7,6 +7,7 @@
 //! bitmap's bits before the data under them, a failure on the survivors' superblocks before the
 //! write that found it is acknowledged.
 
+mod admission;
 mod bad_blocks;
 mod bitmap;
 mod delay;
@@ -44,8 +45,10 @@ use super::start::Start;
 use super::sync::SyncKind;
 use super::view::{ArrayView, MemberView, SuspectCount, WriteMode};
 
+pub(in crate::array) use admission::Admission;
 use bad_blocks::ReadErrors;
 use bitmap::Bitmap;
+use membership::Departed;
 use progress::{Durable, Readable};
 use syncing::Syncing;
 use why_idle::Event;
@@ -75,6 +78,7 @@ pub(super) struct Controller {
     unsynced: Ranges,
     /// The part of it that a crash or a failed write left in doubt; see [`ArrayView::doubted`].
     doubted: Ranges,
+    departed: Vec<Departed>,
     /// How many failed writes have put ranges in doubt.
     suspects: SuspectCount,
     /// How many pieces of news about blocks it has acted on.
@@ -198,6 +202,7 @@ impl Controller {
             resynced: Durable::NOTHING,
             suspects: SuspectCount::default(),
             heard: NewsCount::default(),
+            departed: Vec::new(),
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
             sync: Syncing::new(start.by_bitmap, start.neighbours),
@@ -262,6 +267,9 @@ impl Controller {
         if mail.want_intent {
             self.set_wanted_bits().await;
         }
+        for admission in mail.admissions {
+            self.go_on_with(admission).await;
+        }
         for command in mail.commands {
             self.command(command).await;
         }
@@ -284,7 +292,10 @@ impl Controller {
             Action::Status => Ok(Reply::Status(Box::new(self.status()))),
             Action::Fail { member, force } => self.fail(member, force).await,
             Action::Remove { member } => self.remove(member).await,
-            Action::Add { member, info, only_back } => self.add(member, info, only_back).await,
+            Action::Add { member, ref info, only_back } => {
+                let info = info.clone();
+                return self.begin_to_add(member, info, only_back, command).await;
+            }
             Action::Replace { member, with } => self.replace(member, with).await,
             Action::ReadOnly if self.mode == WriteMode::Broken => Err(CommandError::ReadOnly),
             Action::ReadOnly => {

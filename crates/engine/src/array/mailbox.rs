@@ -15,6 +15,7 @@ use crate::sync::Mutex;
 use crate::time::Time;
 
 use super::command::{Action, Command, CommandError};
+use super::controller::Admission;
 use super::news::{News, NewsCount};
 use super::view::SuspectCount;
 
@@ -74,6 +75,8 @@ pub(crate) struct Mail {
     pub(crate) suspects: SuspectCount,
     /// Ranges, as resync counts, that were in doubt and turned out to be of one time.
     pub(crate) resolved: Ranges,
+    /// Devices on their way into the array, each with what its last step showed.
+    pub(super) admissions: Vec<Admission>,
     /// What users ask for.
     pub(crate) commands: VecDeque<Command>,
     /// The sync task has news.
@@ -102,6 +105,7 @@ impl Mail {
         !self.want_open
             && !self.want_intent
             && !self.sync_moved
+            && self.admissions.is_empty()
             && self.failures.is_empty()
             && self.refused.is_empty()
             && self.unfilled.is_empty()
@@ -238,13 +242,25 @@ impl Mailbox {
         }
     }
 
+    /// Posts what a device that is to be taken in showed; it is refused here once the array has ended.
+    pub(super) fn admission(&self, admission: Admission) {
+        let mut refused = None;
+        self.post(|inside| match inside.closed {
+            true => refused = Some(admission),
+            false => inside.mail.admissions.push(admission),
+        });
+        refused.into_iter().for_each(Admission::refuse);
+    }
+
     /// Says that nobody collects any more, and answers what was not collected.
     pub(crate) fn close(&self) {
-        let mut left = VecDeque::new();
+        let (mut left, mut admissions) = (VecDeque::new(), Vec::new());
         self.post(|inside| {
             inside.closed = true;
+            admissions = std::mem::take(&mut inside.mail.admissions);
             left = std::mem::take(&mut inside.mail.commands);
         });
+        admissions.into_iter().for_each(Admission::refuse);
         left.into_iter().for_each(|command| (command.reply)(Err(CommandError::Stopped)));
     }
 

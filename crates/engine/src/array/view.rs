@@ -259,8 +259,17 @@ pub struct Views {
     settled: AtomicU64,
     closed: AtomicBool,
     seats: Box<[Seat]>,
+    holders: Mutex<Holders>,
     /// Someone adopted, or a view settled.
     pub(crate) moved: Signal,
+}
+
+/// A question to all lanes: which of these devices have not answered everything. No count is shared by
+/// I/Os; each lane looks at its own when it adopts the next view.
+#[derive(Default)]
+struct Holders {
+    asked: Vec<MemberId>,
+    holding: Vec<MemberId>,
 }
 
 /// What one lane says about its view. Written by that lane alone.
@@ -293,6 +302,7 @@ impl Views {
             closed: AtomicBool::new(false),
             current: Mutex::new(Arc::new(view)),
             seats: (0..lanes).map(|_| seat()).collect(),
+            holders: Mutex::default(),
             moved: Signal::default(),
         }
     }
@@ -348,6 +358,27 @@ impl Views {
         seat.busy.store(busy, Ordering::Relaxed);
         seat.adopted.store(epoch, Ordering::SeqCst);
         self.moved.notify();
+    }
+
+    /// Controller: asks every lane which of these members have something of it under way. They answer with
+    /// the adoption of the next view.
+    pub(crate) fn ask_who_holds(&self, asked: Vec<MemberId>) {
+        *self.holders.lock() = Holders { asked, holding: Vec::new() };
+    }
+
+    /// Controller: the answers, once every lane has adopted that view.
+    pub(crate) fn who_holds(&self) -> Vec<MemberId> {
+        std::mem::take(&mut *self.holders.lock()).holding
+    }
+
+    /// Lane, before it adopts: says which members that are asked about `hold` something of it.
+    pub(crate) fn tell_who_holds(&self, hold: impl Fn(MemberId) -> bool) {
+        let Holders { asked, holding } = &mut *self.holders.lock();
+        for member in asked.iter().filter(|member| hold(**member)) {
+            if !holding.contains(member) {
+                holding.push(*member);
+            }
+        }
     }
 
     /// Says that `lane` uses no view any more.

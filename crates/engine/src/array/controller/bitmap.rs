@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mdspace_format::{BitmapSuperblock, DirtyMap};
+use mdspace_format::{BitmapSuperblock, DirtyMap, Superblock};
 
-use crate::backend::{IoError, MemberId};
+use crate::backend::{IoError, MemberId, MemberInfo};
 use crate::lane::join_all;
 use crate::ranges::Ranges;
 
@@ -100,13 +100,25 @@ impl Controller {
         member: &Member,
         page: u64,
     ) -> Result<(), (MemberId, IoError)> {
-        let Some(bitmap) = &self.bitmap else { return Ok(()) };
-        let Some(start) = member.superblock.bitmap_sector() else { return Ok(()) };
+        match self.bitmap_page_of(&member.superblock, &member.info, page) {
+            Some((sector, bytes)) => self.write_metadata(member, sector, bytes).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A page of the bitmap as it is now, and the sector of a device to which it goes.
+    pub(super) fn bitmap_page_of(
+        &self,
+        superblock: &Superblock,
+        info: &MemberInfo,
+        page: u64,
+    ) -> Option<(u64, Vec<u8>)> {
+        let bitmap = self.bitmap.as_ref()?;
+        let start = superblock.bitmap_sector()?;
         let mut bytes = bitmap.header.encode_page(&bitmap.map, page).to_vec();
-        let block = member.info.logical_block_bytes as usize;
+        let block = info.logical_block_bytes as usize;
         bytes.truncate(bitmap.header.page_bytes(page).next_multiple_of(block));
-        let sector = start + page * (mdspace_format::bitmap::PAGE_BYTES / 512) as u64;
-        self.write_metadata(member, sector, bytes).await
+        Some((start + page * (mdspace_format::bitmap::PAGE_BYTES / 512) as u64, bytes))
     }
 
     /// One pass of md's bitmap daemon: bits that nobody used since the last pass are cleared. Never

@@ -1,21 +1,23 @@
 //! Members that fail, leave and come.
 
-use std::sync::Arc;
-
-use mdspace_format::bad_blocks::BadBlocks;
 use mdspace_format::placement::{ArrayPlacement, BitmapPlacement};
 use mdspace_format::superblock::MemberFlags;
 use mdspace_format::{Features, Role, Superblock, Uuid};
 
-use crate::assembly;
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo, Scope};
-use crate::erase;
 use crate::geometry::{Geometry, Slot};
 
 use super::super::mailbox::Failure;
 use super::super::rules::Rule;
-use super::progress::{Durable, Readable};
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
+
+/// A device that left and may still do what it was asked.
+pub(super) struct Departed {
+    pub(super) id: MemberId,
+    pub(super) name: String,
+    pub(super) device_uuid: Uuid,
+    number: u32,
+}
 
 impl Controller {
     /// Takes members out that failed an I/O. The writes that found out wait until this is settled:
@@ -134,84 +136,26 @@ impl Controller {
             MemberState::Faulty | MemberState::Spare | MemberState::Lost(_) => {}
             _ => return Err(CommandError::Active),
         }
-        self.members.remove(index);
+        let gone = self.members.remove(index);
         self.array.flushes.forget(id);
+        self.remember(&gone).await;
         self.update_superblocks().await;
         Ok(Reply::Done)
     }
 
-    pub(super) async fn add(
-        &mut self,
-        id: MemberId,
-        info: MemberInfo,
-        only_back: bool,
-    ) -> Result<Reply, CommandError> {
-        if !self.is_redundant() {
-            return Err(CommandError::NoRedundancy);
-        }
-        if self.read_only || self.mode == WriteMode::Broken {
-            return Err(CommandError::ReadOnly);
-        }
-        let found = assembly::read_superblock(&self.lane, id, &info).await.ok().flatten();
-        let at_work = |old: &Superblock| {
-            let same = |member: &Member| member.superblock.device_uuid == old.device_uuid;
-            self.members.iter().any(|member| member.is_live() && same(member))
-        };
-        if found.as_ref().is_some_and(at_work) {
-            return Err(CommandError::DoesNotFit("it is a member at work already".to_owned()));
-        }
-        self.check_blocks(&info)?;
-        let set_uuid = self.model().superblock.set_uuid;
-        let was_of_this_array = found.as_ref().is_some_and(|old| old.set_uuid == set_uuid);
-        let back = match found {
-            Some(superblock) => self.way_back(superblock),
-            None => Err("it bears no superblock of this array".to_owned()),
-        };
-        let (superblock, state) = match back {
-            // Its next update is the array's next one: it has nothing to catch up on before.
-            Ok((superblock, slot)) => {
-                let superblock = Superblock { events: self.events, ..superblock };
-                (superblock, MemberState::Recovering(slot, Readable::NOTHING))
-            }
-            Err(reason) if only_back => return Err(CommandError::NotBack(reason)),
-            Err(_) => (self.new_superblock(&info)?, MemberState::Spare),
-        };
-        let by_bitmap = state != MemberState::Spare;
-        if was_of_this_array && !by_bitmap {
-            // Its bad-block log is cleared next. Before that the others say that it is out: after a crash it
-            // would be believed without its list.
-            self.update_superblocks().await;
-        }
-        self.forget_twin(&superblock);
-        let (durable, bad, holes) = (Durable::NOTHING, Arc::default(), Arc::default());
-        let (is_late, read_errors, wants_replacement) = Default::default();
-        let member = Member {
-            id,
-            info,
-            superblock,
-            state,
-            durable,
-            bad,
-            holes,
-            is_late,
-            read_errors,
-            wants_replacement,
-        };
-        self.prepare(&member, by_bitmap).await?;
-        self.array.flushes.forget(id);
-        self.members.push(member);
-        if by_bitmap {
-            self.sync.by_bitmap.insert(id);
-            let epoch = self.publish();
-            self.array.views.adopted(epoch).await;
-            self.array.views.settle();
-        }
-        self.update_superblocks().await;
-        Ok(Reply::Added { by_bitmap })
+    /// Keeps in mind the devices that left and have not answered everything: until they have, they are not
+    /// taken back, and their numbers stay theirs.
+    async fn remember(&mut self, gone: &Member) {
+        let Superblock { device_uuid, dev_number: number, .. } = gone.superblock;
+        let name = gone.info.name.clone();
+        self.departed.push(Departed { id: gone.id, name, device_uuid, number });
+        let handles = self.departed.iter().map(|gone| gone.id).collect();
+        let holding = self.still_hold(handles).await;
+        self.departed.retain(|gone| holding.contains(&gone.id));
     }
 
     /// Whether a device that was out can go back to its slot with only the bitmap's chunks copied.
-    fn way_back(&self, mut old: Superblock) -> Result<(Superblock, Slot), String> {
+    pub(super) fn way_back(&self, mut old: Superblock) -> Result<(Superblock, Slot), String> {
         let model = &self.model().superblock;
         let bitmap = self.bitmap.as_ref().ok_or("the array has no bitmap")?;
         let same = old.set_uuid == model.set_uuid
@@ -252,7 +196,7 @@ impl Controller {
     }
 
     /// Requests are in blocks of the array, and a member must take each of them.
-    fn check_blocks(&self, info: &MemberInfo) -> Result<(), CommandError> {
+    pub(super) fn check_blocks(&self, info: &MemberInfo) -> Result<(), CommandError> {
         let (has, block) = (info.logical_block_bytes, self.port.block_bytes());
         if has <= block {
             return Ok(());
@@ -275,7 +219,7 @@ impl Controller {
     }
 
     /// A failed member that comes back under a new handle replaces its old self.
-    fn forget_twin(&mut self, superblock: &Superblock) {
+    pub(super) fn forget_twin(&mut self, superblock: &Superblock) {
         let twin = |member: &Member| {
             !member.is_live() && member.superblock.device_uuid == superblock.device_uuid
         };
@@ -283,7 +227,7 @@ impl Controller {
     }
 
     /// A superblock for a device that is new to the array, placed as the others are.
-    fn new_superblock(&self, info: &MemberInfo) -> Result<Superblock, CommandError> {
+    pub(super) fn new_superblock(&self, info: &MemberInfo) -> Result<Superblock, CommandError> {
         let model = &self.model().superblock;
         let bitmap = self.bitmap.as_ref().map(|bitmap| BitmapPlacement {
             offset_sectors: model.bitmap_offset_sectors,
@@ -319,30 +263,6 @@ impl Controller {
         })
     }
 
-    /// Writes what a superblock points to before any superblock does.
-    async fn prepare(&self, member: &Member, is_back: bool) -> Result<(), CommandError> {
-        let metadata = |(_, error): (MemberId, IoError)| CommandError::Metadata(error.to_string());
-        if !is_back {
-            let (place, info) = (member.superblock.place, &member.info);
-            let erased = erase::other_superblocks(&self.lane, member.id, info, place).await;
-            erased.map_err(|error| metadata((member.id, error)))?;
-        }
-        if let Some(log) = member.superblock.bad_block_log.filter(|_| !is_back)
-            && let Some(sector) =
-                member.superblock.place.sector.checked_add_signed(log.offset_sectors.into())
-        {
-            let bytes = BadBlocks::new().encode(log.size_sectors, log.shift);
-            let bytes = bytes.map_err(|error| CommandError::Metadata(error.to_string()))?;
-            self.write_metadata(member, sector, bytes).await.map_err(metadata)?;
-        }
-        if let Some(bitmap) = &self.bitmap {
-            for page in 0..bitmap.header.pages() {
-                self.write_bitmap_page(member, page).await.map_err(metadata)?;
-            }
-        }
-        Ok(())
-    }
-
     /// A member whose superblock stands for the array's.
     pub(super) fn model(&self) -> &Member {
         let live = self.members.iter().find(|member| member.slot().is_some());
@@ -363,7 +283,9 @@ impl Controller {
     /// halves ran apart, each with a new member, their old ones must not look like those.
     fn free_number(&self) -> u32 {
         let taken = |number: &u32| {
-            self.members.iter().any(|member| member.superblock.dev_number == *number)
+            let numbers = self.members.iter().map(|member| member.superblock.dev_number);
+            let late = self.departed.iter().map(|gone| gone.number);
+            numbers.chain(late).any(|taken| taken == *number)
         };
         let first = u32::from(self.geometry.raid_disks());
         (first..).find(|number| !taken(number)).expect("fewer members than numbers")

@@ -3,7 +3,7 @@
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{Features, Role, Timestamp};
 
-use crate::backend::{IoError, IoOp, MemberId, MemberIo, ReadInto, Scope, WriteFrom};
+use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto, Scope, WriteFrom};
 use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
@@ -146,12 +146,7 @@ impl Controller {
         sector: u64,
         bytes: Vec<u8>,
     ) -> Result<(), (MemberId, IoError)> {
-        // What follows in the last logical block belongs to the same metadata, and is zero.
-        let whole = bytes.len().next_multiple_of(member.info.logical_block_bytes as usize);
-        let mut buffer = Buffer::zeroed(whole);
-        buffer[..bytes.len()].copy_from_slice(&bytes);
-        let from = WriteFrom::Buffer(buffer, 0..whole);
-        let op = IoOp::Write { sector, from, fua: true };
+        let op = metadata_write(&member.info, sector, &bytes);
         self.ask(member, op).await
     }
 
@@ -208,6 +203,15 @@ impl Controller {
         failed.retain(|(_, error)| error.kind.scope() != Scope::Sectors);
         failed
     }
+}
+
+/// A durable write of metadata. What follows in the last logical block belongs to the same metadata, and
+/// is zero.
+pub(super) fn metadata_write(info: &MemberInfo, sector: u64, bytes: &[u8]) -> IoOp {
+    let whole = bytes.len().next_multiple_of(info.logical_block_bytes as usize);
+    let mut buffer = Buffer::zeroed(whole);
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    IoOp::Write { sector, from: WriteFrom::Buffer(buffer, 0..whole), fua: true }
 }
 
 /// A read that tells whether a member answers.

@@ -1,0 +1,310 @@
+//! Devices that are taken in.
+//!
+//! What a device says and what is written to it before it is a member is done beside the controller: a
+//! device that does not answer holds up nobody but whoever adds it. The controller decides between the
+//! steps, each time by what the array is then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mdspace_format::Superblock;
+use mdspace_format::bad_blocks::BadBlocks;
+
+use crate::assembly;
+use crate::backend::{IoOp, MemberId, MemberInfo, MemberIo, Patience};
+use crate::erase;
+use crate::geometry::Slot;
+use crate::lane::{Lane, first_of};
+
+use super::metadata::metadata_write;
+use super::progress::{Durable, Readable};
+use super::{Command, CommandError, Controller, Member, MemberState, Reply, WriteMode};
+
+/// How long a device may take for each step.
+const STEP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A device on its way into the array.
+pub(in crate::array) struct Admission {
+    order: Order,
+    step: Step,
+}
+
+/// What was ordered, and who is to hear how it ended.
+struct Order {
+    id: MemberId,
+    info: MemberInfo,
+    /// It is refused where it cannot go back by the bitmap.
+    only_back: bool,
+    command: Command,
+}
+
+enum Step {
+    /// It was read. It bears this superblock.
+    Probed(Option<Box<Superblock>>),
+    /// All that its superblock will point to is on it.
+    Prepared(Box<Newcomer>),
+    Failed(CommandError),
+}
+
+/// What a device is to be.
+struct Newcomer {
+    superblock: Superblock,
+    /// The slot to which it goes back by the bitmap.
+    back_to: Option<Slot>,
+    /// The superblock that it came with.
+    found: Option<Box<Superblock>>,
+}
+
+impl Admission {
+    /// Answers whoever ordered it: nobody takes the device in any more.
+    pub(in crate::array) fn refuse(self) {
+        (self.order.command.reply)(Err(CommandError::Stopped));
+    }
+}
+
+impl Order {
+    fn answer(self, result: Result<Reply, CommandError>) {
+        (self.command.reply)(result);
+    }
+}
+
+impl Controller {
+    /// Looks at the device first; [`Self::go_on_with`] decides.
+    pub(super) async fn begin_to_add(
+        &mut self,
+        id: MemberId,
+        info: MemberInfo,
+        only_back: bool,
+        command: Command,
+    ) {
+        let order = Order { id, info, only_back, command };
+        if let Err(error) = self.may_take_in(&order, None).await {
+            return order.answer(Err(error));
+        }
+        let lane = self.lane.clone();
+        self.beside(order, async move |order| {
+            let reading = assembly::read_superblock(&lane, order.id, &order.info);
+            match within(&lane, reading).await {
+                Ok(found) => Step::Probed(found.ok().flatten().map(Box::new)),
+                Err(error) => Step::Failed(error),
+            }
+        });
+    }
+
+    /// Decides on a device by what the last step showed.
+    pub(super) async fn go_on_with(&mut self, admission: Admission) {
+        let Admission { order, step } = admission;
+        let done = match step {
+            Step::Failed(error) => Err(error),
+            Step::Probed(found) => match self.newcomer(&order, found).await {
+                Ok(newcomer) => return self.prepare(order, newcomer).await,
+                Err(error) => Err(error),
+            },
+            // Writes went on meanwhile, and members may have come and gone.
+            Step::Prepared(prepared) => match self.newcomer(&order, prepared.found.clone()).await {
+                Ok(now) if now.back_to == prepared.back_to => self.take_in(&order, now).await,
+                Ok(other) => return self.prepare(order, other).await,
+                Err(error) => Err(error),
+            },
+        };
+        order.answer(done);
+    }
+
+    /// Refuses what cannot be taken in now: for what the array is, or for what the device is.
+    async fn may_take_in(
+        &mut self,
+        order: &Order,
+        found: Option<&Superblock>,
+    ) -> Result<(), CommandError> {
+        if !self.is_redundant() {
+            return Err(CommandError::NoRedundancy);
+        }
+        if self.stop.is_some() {
+            return Err(CommandError::Stopped);
+        }
+        if self.read_only || self.mode == WriteMode::Broken {
+            return Err(CommandError::ReadOnly);
+        }
+        let at_work = |member: &Member| {
+            let same = |old: &Superblock| member.superblock.device_uuid == old.device_uuid;
+            member.is_live() && (member.id == order.id || found.is_some_and(same))
+        };
+        if self.members.iter().any(at_work) {
+            return Err(CommandError::DoesNotFit("it is a member at work already".to_owned()));
+        }
+        self.check_blocks(&order.info)?;
+        match self.owes_answers(order.id, &order.info, found).await {
+            true => Err(CommandError::Unanswered),
+            false => Ok(()),
+        }
+    }
+
+    /// What a device would be to the array now.
+    async fn newcomer(
+        &mut self,
+        order: &Order,
+        found: Option<Box<Superblock>>,
+    ) -> Result<Newcomer, CommandError> {
+        self.may_take_in(order, found.as_deref()).await?;
+        let back = match &found {
+            Some(superblock) => self.way_back(Superblock::clone(superblock)),
+            None => Err("it bears no superblock of this array".to_owned()),
+        };
+        let (superblock, back_to) = match back {
+            Ok((superblock, slot)) => (superblock, Some(slot)),
+            Err(reason) if order.only_back => return Err(CommandError::NotBack(reason)),
+            Err(_) => (self.new_superblock(&order.info)?, None),
+        };
+        Ok(Newcomer { superblock, back_to, found })
+    }
+
+    /// Writes what a superblock points to before any superblock does.
+    async fn prepare(&mut self, order: Order, newcomer: Newcomer) {
+        let set_uuid = self.model().superblock.set_uuid;
+        let was_ours = newcomer.found.as_ref().is_some_and(|old| old.set_uuid == set_uuid);
+        if was_ours && newcomer.back_to.is_none() {
+            // Its bad-block log is cleared next. Before that the others say that it is out: after a crash
+            // it would be believed without its list.
+            self.update_superblocks().await;
+        }
+        let (place, is_new) = (newcomer.superblock.place, newcomer.back_to.is_none());
+        let writes = self.before_the_superblock(&order.info, &newcomer);
+        let lane = self.lane.clone();
+        self.beside(order, async move |order| {
+            let (id, info) = (order.id, &order.info);
+            let prepared = within(&lane, async {
+                if is_new {
+                    erase::other_superblocks(&lane, id, info, place).await?;
+                }
+                for op in writes? {
+                    let io = MemberIo { member: id, op, patience: Patience::of(STEP_PATIENCE) };
+                    lane.io(io).await.result?;
+                }
+                Ok::<_, NotPrepared>(())
+            });
+            match prepared.await {
+                Ok(Ok(())) => Step::Prepared(Box::new(newcomer)),
+                Ok(Err(NotPrepared(reason))) => Step::Failed(CommandError::Metadata(reason)),
+                Err(error) => Step::Failed(error),
+            }
+        });
+    }
+
+    /// An empty bad-block log, and the bitmap as it is now.
+    fn before_the_superblock(
+        &self,
+        info: &MemberInfo,
+        newcomer: &Newcomer,
+    ) -> Result<Vec<IoOp>, NotPrepared> {
+        let superblock = &newcomer.superblock;
+        let mut writes = Vec::new();
+        if let Some(log) = superblock.bad_block_log.filter(|_| newcomer.back_to.is_none())
+            && let Some(sector) =
+                superblock.place.sector.checked_add_signed(log.offset_sectors.into())
+        {
+            let bytes = BadBlocks::new().encode(log.size_sectors, log.shift);
+            let bytes = bytes.map_err(|error| NotPrepared(error.to_string()))?;
+            writes.push(metadata_write(info, sector, &bytes));
+        }
+        if let Some(bitmap) = &self.bitmap {
+            let pages = (0..bitmap.header.pages())
+                .filter_map(|page| self.bitmap_page_of(superblock, info, page));
+            writes.extend(pages.map(|(sector, bytes)| metadata_write(info, sector, &bytes)));
+        }
+        Ok(writes)
+    }
+
+    async fn take_in(&mut self, order: &Order, newcomer: Newcomer) -> Result<Reply, CommandError> {
+        let Newcomer { superblock, back_to, .. } = newcomer;
+        self.forget_twin(&superblock);
+        self.array.flushes.forget(order.id);
+        let by_bitmap = back_to.is_some();
+        let state = match back_to {
+            Some(slot) => MemberState::Recovering(slot, Readable::NOTHING),
+            None => MemberState::Spare,
+        };
+        self.members.push(Member {
+            id: order.id,
+            info: order.info.clone(),
+            // Its next update is the array's next one: it has nothing to catch up on before.
+            superblock: Superblock { events: self.events, ..superblock },
+            state,
+            durable: Durable::NOTHING,
+            bad: Arc::default(),
+            holes: Arc::default(),
+            is_late: false,
+            read_errors: super::ReadErrors::default(),
+            wants_replacement: false,
+        });
+        if let Some(bitmap) = &mut self.bitmap {
+            // Bits may have been set since its copy was written.
+            bitmap.copies_differ = true;
+        }
+        if by_bitmap {
+            self.sync.by_bitmap.insert(order.id);
+            let epoch = self.publish();
+            self.array.views.adopted(epoch).await;
+            self.array.views.settle();
+        }
+        self.update_superblocks().await;
+        Ok(Reply::Added { by_bitmap })
+    }
+
+    /// Does a step beside the controller, and has it posted when it is done.
+    fn beside(&self, order: Order, step: impl AsyncFnOnce(&Order) -> Step + 'static) {
+        let array = self.array.clone();
+        self.lane.spawn(async move {
+            let step = step(&order).await;
+            array.mailbox.admission(Admission { order, step });
+        });
+    }
+
+    /// Whether this device, under whatever handle, has not answered everything that it was asked: an old
+    /// write might land over what it is filled with.
+    async fn owes_answers(
+        &mut self,
+        id: MemberId,
+        info: &MemberInfo,
+        found: Option<&Superblock>,
+    ) -> bool {
+        let was_it = |member: &&Member| {
+            let same = |old: &Superblock| member.superblock.device_uuid == old.device_uuid;
+            !member.is_live() && (member.info.name == info.name || found.is_some_and(same))
+        };
+        let mut handles: Vec<MemberId> =
+            self.members.iter().filter(was_it).map(|member| member.id).collect();
+        let gone = self.departed.iter().filter(|gone| {
+            gone.name == info.name || found.is_some_and(|old| old.device_uuid == gone.device_uuid)
+        });
+        handles.extend(gone.map(|gone| gone.id));
+        handles.push(id);
+        !self.still_hold(handles).await.is_empty()
+    }
+
+    /// Which of these handles have not answered everything that any lane asked of them.
+    pub(super) async fn still_hold(&mut self, handles: Vec<MemberId>) -> Vec<MemberId> {
+        self.array.views.ask_who_holds(handles);
+        let epoch = self.publish();
+        self.array.views.adopted(epoch).await;
+        self.array.views.settle();
+        self.array.views.who_holds()
+    }
+}
+
+/// Why a device could not be prepared.
+struct NotPrepared(String);
+
+impl From<crate::backend::IoError> for NotPrepared {
+    fn from(error: crate::backend::IoError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Waits for a step of a device, and not for ever.
+async fn within<T>(lane: &Lane, step: impl Future<Output = T>) -> Result<T, CommandError> {
+    let too_long = async {
+        lane.sleep_until(lane.backend().now() + STEP_PATIENCE).await;
+        Err(CommandError::Metadata(format!("no answer in {} s", STEP_PATIENCE.as_secs())))
+    };
+    first_of(async { Ok(step.await) }, too_long).await
+}

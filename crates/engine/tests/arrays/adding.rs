@@ -1,0 +1,123 @@
+//! Devices that are taken in: those that do not answer, and those that still owe an answer.
+
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use mdspace_engine::array::{Action, CommandError, Reply};
+use mdspace_engine::request::Request;
+use mdspace_engine::status::MemberState;
+
+use crate::shapes;
+use crate::world::{SECTOR, Setup, World};
+
+type Answer = Arc<Mutex<Option<Result<Reply, CommandError>>>>;
+
+/// Orders that a disk is added, and does not wait.
+fn begin_to_add(world: &World, disk: usize) -> Answer {
+    world.disks.reopen(disk);
+    let answer = Answer::default();
+    let told = answer.clone();
+    let (member, info) = (world.disks.id(disk), world.disks.info(disk));
+    world.order_with(Action::Add { member, info, only_back: false }, move |result| {
+        *told.lock().unwrap() = Some(result);
+    });
+    answer
+}
+
+/// It hangs at its first read, or once it is written to: the bitmap, the superblock.
+#[test]
+fn a_device_that_hangs_while_it_is_added_holds_up_nobody_else() {
+    for (seed, shape) in (1..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        for hangs_in in [0..u64::MAX, 16..24] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.write_many(2);
+            let spare = usize::from(shape.disks);
+            world.disks.disk(spare).hangs_in = Some(hangs_in);
+            let answer = begin_to_add(&world, spare);
+            let before = world.now_ms();
+            world.write_many(2);
+            world.status();
+            world.fail(0);
+            world.write_many(2);
+            world.verify();
+            assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+            let took = world.now_ms() - before;
+            assert!(took < 2000, "{took} ms ({world})");
+            world.until("an answer", |_| answer.lock().unwrap().is_some());
+            let refused = answer.lock().unwrap().take().unwrap().unwrap_err();
+            assert!(matches!(refused, CommandError::Metadata(_)), "{refused} ({world})");
+            assert!(world.now_ms() - before <= 25_000, "{world}");
+            world.disks.disk(spare).hangs_in = None;
+            world.rounds(50);
+            world.add(spare).unwrap();
+            world.wait_idle();
+            assert_eq!(world.status().degraded(), 0, "{world}");
+            assert_eq!(world.check(), 0, "{world}");
+        }
+    }
+}
+
+/// It is stopped meanwhile: whoever adds a device hears of that.
+#[test]
+fn an_array_is_stopped_while_a_device_hangs_that_is_added() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID5, 20));
+    world.disks.disk(4).hangs_in = Some(0..u64::MAX);
+    let answer = begin_to_add(&world, 4);
+    world.stop();
+    world.sleep_ms(30_000);
+    let refused = answer.lock().unwrap().take().unwrap().unwrap_err();
+    assert_eq!(refused, CommandError::Stopped, "{world}");
+}
+
+/// A disk hangs in the middle of a write, is failed for it, and is to come back under another handle.
+#[test]
+fn a_device_that_owes_the_answer_to_a_write_is_not_taken_back() {
+    for (seed, shape) in (40..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        for removed in [false, true] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.write_many(2);
+            let data = world.disks.data();
+            world.disks.disk(1).hangs_in = Some(data);
+            let all = world.sectors();
+            let old = Rc::new(vec![7; all as usize * SECTOR]);
+            world.serve(1, Request::Write { sector: 0, from: old, fua: false }).unwrap();
+            assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+            if removed {
+                world.remove(1);
+            }
+            for only_back in [false, true] {
+                let refused = world.add_as(1, only_back).unwrap_err();
+                assert_eq!(refused, CommandError::Unanswered, "{world}");
+            }
+            world.write_random(0, all);
+            world.disks.disk(1).hangs_in = None;
+            world.rounds(100);
+            world.add(1).unwrap();
+            world.wait_idle();
+            assert_eq!(world.status().degraded(), 0, "{world}");
+            assert_eq!(world.check(), 0, "{world}");
+            world.verify();
+        }
+    }
+}
+
+/// The number of a device that left goes to no other while it may still write what it was asked.
+#[test]
+fn the_number_of_a_device_that_owes_an_answer_is_not_given_away() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID1, 60));
+    let number = |world: &World, disk: usize| world.disks.superblock(disk).unwrap().dev_number;
+    world.add(3).unwrap();
+    let first = number(&world, 3);
+    world.remove(3);
+    world.add(3).unwrap();
+    assert_eq!(number(&world, 3), first, "one that owes nothing leaves its number ({world})");
+    world.fail(0);
+    world.wait_idle();
+    let data = world.disks.data();
+    world.disks.disk(3).hangs_in = Some(data);
+    let from = Rc::new(vec![7; 8 * SECTOR]);
+    world.serve(1, Request::Write { sector: 0, from, fua: false }).unwrap();
+    world.remove(3);
+    world.add(4).unwrap();
+    assert_ne!(number(&world, 4), first, "{world}");
+}
