@@ -11,7 +11,7 @@ use std::time::Duration;
 use mdspace_engine::assembly::{self, Assembly, Candidate, LeftOut, Options, Refusal};
 use mdspace_engine::lane::LaneId;
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{Features, Role, Superblock, Uuid};
+use mdspace_format::{BadBlockLog, Features, Role, Superblock, Uuid};
 use mdspace_io::{Lanes, LanesConfig, MemberTable, OpenMode};
 use serde::Serialize;
 
@@ -207,7 +207,7 @@ fn notes(candidate: &Candidate, model: &Superblock) -> Vec<String> {
     if let Some((_, map)) = candidate.bitmap.good().filter(|(_, map)| map.count() > 0) {
         notes.push(format!("its bitmap marks {} chunks", map.count()));
     }
-    match &candidate.bad_blocks {
+    match candidate.bad_blocks.as_ref().map(BadBlockLog::blocks) {
         Ok(bad) if !bad.ranges().is_empty() => {
             notes.push(format!("lists {} bad ranges that it cannot give", bad.ranges().len()));
         }

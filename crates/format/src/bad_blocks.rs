@@ -4,9 +4,13 @@
 //! units, 1 to 512. All ones end the table. A unit is `1 << shift` sectors, and position 0 is the
 //! first sector of the device, not of its data. (Linux `md.c`, `badblocks.h`.)
 
+mod log;
+
 use std::ops::Range;
 
 use crate::SECTOR_BYTES;
+
+pub use log::BadBlockLog;
 
 /// Most units in one entry, on disk.
 pub const ENTRY_UNITS_MAX: u64 = 512;
@@ -68,23 +72,7 @@ impl BadBlocks {
 
     /// Reads the log in `bytes`, with units of `1 << shift` sectors.
     pub fn parse(bytes: &[u8], shift: u8) -> Result<BadBlocks, BadBlocksError> {
-        if shift > SHIFT_MAX {
-            return Err(BadBlocksError::Shift { shift });
-        }
-        let mut blocks = BadBlocks::new();
-        for (index, entry) in bytes.as_chunks::<ENTRY_BYTES>().0.iter().enumerate() {
-            let entry = u64::from_le_bytes(*entry);
-            if entry == END {
-                break;
-            }
-            let range = parse_entry(entry, shift).map_err(|reason| BadBlocksError::Entry {
-                index,
-                entry,
-                reason,
-            })?;
-            blocks.add(range);
-        }
-        Ok(blocks)
+        BadBlockLog::parse(bytes, shift).map(|log| log.blocks())
     }
 
     /// The log's bytes for a place of `size_sectors`. Ranges grow to whole units.

@@ -28,7 +28,7 @@ pub mod superblock;
 mod timestamp;
 mod uuid;
 
-pub use bad_blocks::BadBlocks;
+pub use bad_blocks::{BadBlockLog, BadBlocks};
 pub use bitmap::{BitmapSuperblock, DirtyMap};
 pub use features::{Features, Unsupported};
 pub use field::Field;

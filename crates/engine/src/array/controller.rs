@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mdspace_format::{Features, Role, Superblock};
+use mdspace_format::{BadBlockLog, Features, Role, Superblock};
 
 use crate::backend::{MemberId, MemberInfo};
 use crate::geometry::{Geometry, Slot};
@@ -111,6 +111,8 @@ struct Member {
     /// While it is filled: data up to this member sector are there for good.
     durable: Durable,
     bad: Arc<Ranges>,
+    /// The bad-block log as it stands on the device.
+    log: BadBlockLog,
     /// While it is filled: what of it is not what belongs there, wherever that lies. Whatever puts a
     /// range in doubt adds to it; only a window that was copied since takes away.
     holes: Arc<Ranges>,
@@ -182,6 +184,7 @@ impl Controller {
             durable: Durable::found(member.superblock.recovery_offset_sectors.unwrap_or(0)),
             superblock: member.superblock,
             bad: Arc::new(member.bad),
+            log: member.log,
             holes: Arc::default(),
             is_late: false,
             read_errors: ReadErrors::default(),

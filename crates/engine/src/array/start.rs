@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Superblock};
+use mdspace_format::{BadBlockLog, BitmapSuperblock, DirtyMap, Features, Superblock};
 
 use crate::backend::{MemberId, MemberInfo};
 use crate::balance::Gauges;
@@ -58,6 +58,8 @@ pub struct StartMember {
     pub superblock: Superblock,
     /// Its listed bad sectors, counted from its data offset.
     pub bad: Ranges,
+    /// The log that lists them, as it stands on the member.
+    pub log: BadBlockLog,
 }
 
 impl Array {

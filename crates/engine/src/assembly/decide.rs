@@ -189,13 +189,14 @@ fn shape(model: &Superblock, member_sizes: Vec<u64>) -> Result<Shape, Refusal> {
 }
 
 fn start_member(member: Candidate) -> StartMember {
-    let listed = member.bad_blocks.unwrap_or_default();
+    let log = member.bad_blocks.unwrap_or_default();
     let data_offset = member.superblock.data_offset_sectors;
     StartMember {
         id: member.id,
         info: member.info,
         superblock: member.superblock,
-        bad: bad_in_data(&listed, data_offset),
+        bad: bad_in_data(&log.blocks(), data_offset),
+        log,
     }
 }
 

@@ -4,7 +4,7 @@ use mdspace_format::bitmap::BitmapError;
 use mdspace_format::placement::size_step;
 use mdspace_format::superblock::{self, SuperblockErrorKind};
 use mdspace_format::{
-    BadBlocks, BitmapSuperblock, DirtyMap, Features, Level, MetadataVersion, Superblock,
+    BadBlockLog, BitmapSuperblock, DirtyMap, Features, Level, MetadataVersion, Superblock,
     SuperblockError,
 };
 
@@ -33,7 +33,7 @@ pub struct Candidate {
     /// Its copy of the bitmap.
     pub bitmap: FoundBitmap,
     /// Its bad-block list.
-    pub bad_blocks: Result<BadBlocks, String>,
+    pub bad_blocks: Result<BadBlockLog, String>,
 }
 
 /// A bitmap as found.
@@ -194,16 +194,16 @@ async fn read_bad_blocks(
     id: MemberId,
     info: &MemberInfo,
     superblock: &Superblock,
-) -> Result<Result<BadBlocks, String>, ReadError> {
+) -> Result<Result<BadBlockLog, String>, ReadError> {
     let log = superblock.bad_block_log;
     let Some(log) = log.filter(|_| superblock.features.contains(Features::BAD_BLOCKS)) else {
-        return Ok(Ok(BadBlocks::new()));
+        return Ok(Ok(BadBlockLog::new(log.map_or(0, |log| log.shift))));
     };
     let sector = superblock.place.sector.checked_add_signed(log.offset_sectors.into());
     let Some(sector) = sector else { return Ok(Err("it lies before the device".to_owned())) };
     let length = usize::from(log.size_sectors) * 512;
     let bytes = read_bytes(lane, id, info, sector, length).await?;
-    Ok(BadBlocks::parse(&bytes, log.shift).map_err(|error| error.to_string()))
+    Ok(BadBlockLog::parse(&bytes, log.shift).map_err(|error| error.to_string()))
 }
 
 async fn read_bytes(

@@ -1,6 +1,7 @@
 //! News about blocks that meet a controller which is busy: a write behind them is not passed by.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use mdspace_engine::array::Action;
@@ -12,7 +13,7 @@ use mdspace_format::{BadBlocks, Features};
 
 use crate::listed::listed;
 use crate::shapes::{self, Shape};
-use crate::world::{Pending, SECTOR, Setup, World};
+use crate::world::{Images, Pending, SECTOR, Setup, World};
 
 const MIRROR: Shape = Shape::new(Level::Raid1, 0, 2, 0);
 
@@ -206,5 +207,50 @@ fn a_list_is_not_cleared_before_the_survivors_say_that_its_member_is_out() {
             world.verify();
         }
         assert!(gone > 0 && gone < 60, "{gone} times out ({shape})");
+    }
+}
+
+fn blocks_in(log: &[u8]) -> Vec<Range<u64>> {
+    BadBlocks::parse(log, 0).unwrap().ranges().to_vec()
+}
+
+/// The table with those of its sectors new that `mask` names.
+fn mixture([old, new]: &[Vec<u8>; 2], mask: u32) -> Vec<u8> {
+    let sectors = old.chunks(SECTOR).zip(new.chunks(SECTOR)).enumerate();
+    let landed = sectors.map(|(at, (old, new))| if mask >> at & 1 == 1 { new } else { old });
+    landed.flatten().copied().collect()
+}
+
+/// Power fails in a write of a log: any of its sectors may be the new ones. What an answered write left
+/// listed is listed in each of these.
+#[test]
+fn whatever_lands_of_a_log_write_no_listed_block_is_believed() {
+    for (seed, shape) in (90..).zip([shapes::RAID1.without_bitmap(), shapes::RAID5]) {
+        let shape = Shape { member_sectors: 2048, ..shape };
+        let mut world = World::synced(Setup::new(shape, seed));
+        let (data, superblock) = (world.disks.data().start, world.disks.superblock(0).unwrap());
+        let log = superblock.bad_block_log_range().unwrap();
+        let sectors = log.clone();
+        world.disks.disk(0).images_of = Some(Images { sectors, ..Images::default() });
+        for round in 0..120 {
+            let refuses = [Some((data + round % 7, 5 + round % 3)), None][(round / 4 % 2) as usize];
+            world.disks.disk(0).refuses_every = refuses;
+            let (sector, sectors) = (world.random.below(world.sectors() - 48), 1 + round % 48);
+            world.write_random(sector, sectors);
+        }
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+        let images = world.disks.disk(0).images_of.take().unwrap().writes;
+        let most = images.iter().map(|[_, new]| blocks_in(new).len()).max().unwrap();
+        assert!(most > 64 && images.len() > 40, "{most} entries, {} writes", images.len());
+        for image in &images {
+            let [before, after] = image.each_ref().map(|log| blocks_in(log));
+            let stays = |sector: &u64| after.iter().any(|bad| bad.contains(sector));
+            let kept: Vec<u64> = before.iter().flat_map(Clone::clone).filter(stays).collect();
+            for mask in 0..1 << (log.end - log.start) {
+                let found = blocks_in(&mixture(image, mask));
+                let lost = kept.iter().find(|at| !found.iter().any(|bad| bad.contains(at)));
+                assert_eq!(lost, None, "sectors {mask:b} landed ({world})");
+            }
+        }
     }
 }

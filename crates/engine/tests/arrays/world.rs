@@ -23,7 +23,7 @@ use crate::shapes::Shape;
 
 pub(crate) use backend::Answers;
 use backend::RamBackend;
-pub(crate) use disks::Disks;
+pub(crate) use disks::{Disks, Images};
 pub(crate) use random::Random;
 
 pub(crate) const SECTOR: usize = 512;

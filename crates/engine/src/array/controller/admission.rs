@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mdspace_format::Superblock;
-use mdspace_format::bad_blocks::BadBlocks;
+use mdspace_format::{BadBlockLog, Superblock};
 
 use crate::assembly;
 use crate::backend::{IoOp, MemberId, MemberInfo, MemberIo, Patience};
@@ -176,7 +175,7 @@ impl Controller {
                 if is_new {
                     erase::other_superblocks(&lane, id, info, place).await?;
                 }
-                for op in writes? {
+                for op in writes {
                     let io = MemberIo { member: id, op, patience: Patience::of(STEP_PATIENCE) };
                     lane.io(io).await.result?;
                 }
@@ -191,19 +190,14 @@ impl Controller {
     }
 
     /// An empty bad-block log, and the bitmap as it is now.
-    fn before_the_superblock(
-        &self,
-        info: &MemberInfo,
-        newcomer: &Newcomer,
-    ) -> Result<Vec<IoOp>, NotPrepared> {
+    fn before_the_superblock(&self, info: &MemberInfo, newcomer: &Newcomer) -> Vec<IoOp> {
         let superblock = &newcomer.superblock;
         let mut writes = Vec::new();
         if let Some(log) = superblock.bad_block_log.filter(|_| newcomer.back_to.is_none())
             && let Some(sector) =
                 superblock.place.sector.checked_add_signed(log.offset_sectors.into())
         {
-            let bytes = BadBlocks::new().encode(log.size_sectors, log.shift);
-            let bytes = bytes.map_err(|error| NotPrepared(error.to_string()))?;
+            let bytes = BadBlockLog::new(log.shift).encode(log.size_sectors);
             writes.push(metadata_write(info, sector, &bytes));
         }
         if let Some(bitmap) = &self.bitmap {
@@ -211,7 +205,7 @@ impl Controller {
                 .filter_map(|page| self.bitmap_page_of(superblock, info, page));
             writes.extend(pages.map(|(sector, bytes)| metadata_write(info, sector, &bytes)));
         }
-        Ok(writes)
+        writes
     }
 
     async fn take_in(&mut self, order: &Order, newcomer: Newcomer) -> Result<Reply, CommandError> {
@@ -223,6 +217,7 @@ impl Controller {
             Some(slot) => MemberState::Recovering(slot, Readable::NOTHING),
             None => MemberState::Spare,
         };
+        let log = BadBlockLog::new(superblock.bad_block_log.map_or(0, |log| log.shift));
         self.members.push(Member {
             id: order.id,
             info: order.info.clone(),
@@ -231,6 +226,7 @@ impl Controller {
             state,
             durable: Durable::NOTHING,
             bad: Arc::default(),
+            log,
             holes: Arc::default(),
             is_late: false,
             read_errors: super::ReadErrors::default(),

@@ -10,7 +10,7 @@ use crate::ranges::Ranges;
 
 use super::super::mailbox::{BlockNews, Mail};
 use super::super::news::News;
-use super::{Controller, Member, WriteMode};
+use super::{Controller, WriteMode};
 
 impl Controller {
     /// Acts on what lanes tell of blocks. Each of them holds its claim until a settled view says so.
@@ -53,12 +53,12 @@ impl Controller {
 
     /// Makes durable what was written to a member, and then the log that lists it no more. Without a log
     /// nothing on the member lists it.
-    async fn shorten_log(&self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
+    async fn shorten_log(&mut self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
         if !self.may_write() || self.members[index].superblock.bad_block_log.is_none() {
             return Ok(());
         }
         self.flush_member(index).await.map_err(|(_, error)| NotRecorded::Failed(error))?;
-        self.write_bad_blocks(&self.members[index], bad).await
+        self.write_bad_blocks(index, bad).await
     }
 
     /// Lists what members do not hold. No lane reads it from there once this is settled. A member
@@ -105,7 +105,7 @@ impl Controller {
             // It is found again.
             return Ok(());
         }
-        self.write_bad_blocks(&self.members[index], bad).await?;
+        self.write_bad_blocks(index, bad).await?;
         let superblock = &mut self.members[index].superblock;
         if !superblock.features.contains(Features::BAD_BLOCKS) {
             superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);
@@ -119,17 +119,23 @@ impl Controller {
         !matches!(self.mode, WriteMode::ReadOnly | WriteMode::Broken | WriteMode::Stopped)
     }
 
-    async fn write_bad_blocks(&self, member: &Member, bad: &Ranges) -> Result<(), NotRecorded> {
+    /// Brings the log to what is bad now, step by step, so that power may fail in the middle of each.
+    async fn write_bad_blocks(&mut self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
+        let member = &self.members[index];
         let log = member.superblock.bad_block_log.ok_or(NotRecorded::NoRoom)?;
         let place = member.superblock.bad_block_log_range().ok_or(NotRecorded::NoRoom)?;
         // The log counts from the first sector of the device.
         let data = member.superblock.data_offset_sectors;
         let mut blocks = BadBlocks::new();
         bad.iter().for_each(|range| blocks.add(data + range.start..data + range.end));
-        let bytes = blocks.encode(log.size_sectors, log.shift);
-        let bytes = bytes.map_err(|_| NotRecorded::NoRoom)?;
-        let written = self.write_metadata(member, place.start, bytes).await;
-        written.map_err(|(_, error)| NotRecorded::Failed(error))
+        let steps = member.log.steps_to(&blocks, log.size_sectors);
+        for step in steps.map_err(|_| NotRecorded::NoRoom)? {
+            let bytes = step.encode(log.size_sectors);
+            let written = self.write_metadata(&self.members[index], place.start, bytes).await;
+            written.map_err(|(_, error)| NotRecorded::Failed(error))?;
+            self.members[index].log = step;
+        }
+        Ok(())
     }
 
     /// Counts read errors that were mended, as md does: they halve every hour, and a member with more

@@ -3,7 +3,7 @@
 use mdspace_format::bitmap::BitmapError;
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
-use mdspace_format::{BadBlocks, BitmapSuperblock, DirtyMap, MetadataVersion, Role};
+use mdspace_format::{BadBlockLog, BadBlocks, BitmapSuperblock, DirtyMap, MetadataVersion, Role};
 
 use super::super::read::FoundBitmap;
 use super::*;
@@ -58,7 +58,7 @@ pub(super) fn array(
         info: device.info,
         superblock: Superblock { events, ..superblock },
         bitmap: FoundBitmap::Good(Box::new(header.clone()), map.clone()),
-        bad_blocks: Ok(BadBlocks::new()),
+        bad_blocks: Ok(BadBlockLog::new(0)),
     });
     candidates.collect()
 }
@@ -414,7 +414,8 @@ fn the_bad_block_log_counts_sectors_of_the_device() {
     let mut listed = BadBlocks::new();
     listed.add(data - 4..data + 4);
     listed.add(data + 100..data + 108);
-    members[0].bad_blocks = Ok(listed);
+    let bytes = listed.encode(8, 0).expect("there is room");
+    members[0].bad_blocks = Ok(BadBlockLog::parse(&bytes, 0).expect("a log"));
     let assembly = assemble(members).expect("it starts");
     let bad: Vec<_> = assembly.start.members[0].bad.iter().collect();
     assert_eq!(bad, [0..4, 100..108]);

@@ -61,6 +61,8 @@ pub(crate) struct Disk {
     pub(crate) cut_at: Option<u64>,
     /// Power has failed so.
     pub(crate) is_off: bool,
+    /// What these sectors held before and after each write to them, once it is asked for.
+    pub(crate) images_of: Option<Images>,
     /// A discard changes nothing.
     pub(crate) keeps_discarded: bool,
     /// So long takes each of its I/Os, whatever becomes of it.
@@ -76,6 +78,13 @@ pub(crate) struct Disk {
     pub(crate) hangs_in: Option<Range<u64>>,
     /// What is under way, where a write that overlaps something else is to be found out.
     under_way: Option<Vec<UnderWay>>,
+}
+
+/// What some sectors held before and after each write to them.
+#[derive(Default)]
+pub(crate) struct Images {
+    pub(crate) sectors: Range<u64>,
+    pub(crate) writes: Vec<[Vec<u8>; 2]>,
 }
 
 /// An I/O between its beginning and its end.
@@ -259,17 +268,27 @@ impl Disk {
                 false => drop(self.unflushed.entry(sector).or_insert_with(old)),
             }
         }
+        let watched = self.images_of.as_ref().map(|images| images.sectors.clone()).filter(here);
+        let before = watched.as_ref().map(|range| self.image(range));
         let skipped = usize::from(self.cut_at == Some(sector)) * SECTOR;
         self.bytes[byte(sector) + skipped..byte(sector + sectors)]
             .copy_from_slice(&bytes[skipped..]);
         if skipped > 0 {
             (self.cut_at, self.is_off) = (None, true);
         }
+        if let (Some(range), Some(before)) = (watched, before) {
+            let after = self.image(&range);
+            self.images_of.as_mut().expect("it is watched").writes.push([before, after]);
+        }
         if !self.unreadable_for_good {
             self.unreadable.retain(|bad| !(sector..sector + sectors).contains(bad));
         }
         self.writes.push(sector..sector + sectors);
         Ok(())
+    }
+
+    fn image(&self, sectors: &Range<u64>) -> Vec<u8> {
+        self.bytes[byte(sectors.start)..byte(sectors.end)].to_vec()
     }
 
     pub(super) fn flush(&mut self) -> Result<(), IoError> {
