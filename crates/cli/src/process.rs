@@ -240,8 +240,8 @@ impl Served for ServingProcess {
         &self.fronts
     }
 
-    fn stop_served(&self) -> Result<(), Failure> {
+    fn stop_served(&self, force: bool) -> Result<(), Failure> {
         self.keep_scrub();
-        self.array.stop()
+        self.array.stop(force)
     }
 }

@@ -176,7 +176,24 @@ impl RunningArray {
 
     /// Marks the array clean and ends it. Requests after that are refused.
     pub fn stop(self) -> Result<(), CommandError> {
-        self.command(Action::Stop)?;
+        self.end(false)?;
+        self.let_go();
+        Ok(())
+    }
+
+    /// Ends the array, and leaves it where other orders find it until then: what it waits for may be a
+    /// member that is to be failed. By force it ends within seconds, also where members have not answered;
+    /// it is not marked clean then, and their names are given. Not for a lane's thread.
+    pub fn end(&self, force: bool) -> Result<Vec<String>, CommandError> {
+        let order = if force { Action::StopByForce } else { Action::Stop };
+        match self.command(order)? {
+            Reply::Stopped { unanswered } => Ok(unanswered),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Takes an array that has ended off its lanes.
+    pub fn let_go(self) {
         if !self.workers.end(&self.array, STOP_PATIENCE) {
             tracing::warn!("a worker is still busy: a device has not answered");
         }
@@ -186,7 +203,6 @@ impl RunningArray {
                 HERE.with_borrow_mut(|here| here.remove(&key));
             });
         }
-        Ok(())
     }
 
     fn lane_ids(&self) -> impl Iterator<Item = LaneId> + use<> {

@@ -110,17 +110,22 @@ impl ServedArray {
         }
     }
 
-    /// Marks the array clean, lets go of the members, and ends the lanes.
-    pub(super) fn stop(&self) -> Result<(), Failure> {
+    /// Marks the array clean, lets go of the members, and ends the lanes. By force that takes seconds.
+    pub(super) fn stop(&self, force: bool) -> Result<(), Failure> {
+        // Other orders find the array until it has ended: it may wait for a member that is to be failed.
+        let stopped = self.with_running(|running| running.end(force));
         let running = self.running.write().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(running) = running else { return Ok(()) };
+        let (Some(stopped), Some(running)) = (stopped, running) else { return Ok(()) };
+        for member in stopped.iter().flatten() {
+            tracing::warn!("{member} has not answered everything: the array is as after a crash");
+        }
         let lanes = running.lanes().clone();
-        let stopped = running.stop();
+        running.let_go();
         self.members.close_all(STOP_PATIENCE);
         if let Some(Err(error)) = Arc::into_inner(lanes).map(|lanes| lanes.stop(STOP_PATIENCE)) {
             tracing::warn!("{error}");
         }
-        stopped.map_err(|error| {
+        stopped.map(drop).map_err(|error| {
             let cure = "the members stay as after a crash: assemble again, and check";
             Failure::new("the array did not stop cleanly", error, cure)
         })

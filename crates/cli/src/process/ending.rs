@@ -58,17 +58,21 @@ pub(super) trait Served: Send + Sync + 'static {
 
     fn fronts(&self) -> &Fronts;
 
-    /// Stops what the fronts serve, once they are closed.
-    fn stop_served(&self) -> Result<(), Failure>;
+    /// Stops what the fronts serve, once they are closed. With `force` it waits for no device for long.
+    fn stop_served(&self, force: bool) -> Result<(), Failure>;
 
     /// Closes the fronts and stops what they serve. Without `force` not while a client is connected.
     fn stop(&self, force: bool) -> Result<(), Failure> {
+        if *self.ending().phase() != Phase::Serving {
+            return Ok(());
+        }
+        self.fronts().close_all(self.name(), force)?;
+        // Nobody is kept out meanwhile: a second order, by force, hurries the first.
+        self.stop_served(force)?;
         let mut phase = self.ending().phase();
         if *phase != Phase::Serving {
             return Ok(());
         }
-        self.fronts().close_all(self.name(), force)?;
-        self.stop_served()?;
         *phase = Phase::Stopped;
         tracing::info!("{} is stopped", self.name());
         Ok(())

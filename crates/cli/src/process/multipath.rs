@@ -271,7 +271,7 @@ impl Served for MultipathProcess {
         &self.fronts
     }
 
-    fn stop_served(&self) -> Result<(), Failure> {
+    fn stop_served(&self, _: bool) -> Result<(), Failure> {
         let status = self.paths.status();
         for (range, path) in status.unproved {
             tracing::warn!("a write to sectors {range:?}, sent over {path}, may still appear");

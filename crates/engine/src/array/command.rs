@@ -68,6 +68,9 @@ pub enum Action {
     Freeze,
     /// Mark the array clean and end.
     Stop,
+    /// The same, but within seconds: where members have not answered by then the array ends as in a crash.
+    /// Hurries an order to stop that waits.
+    StopByForce,
 }
 
 /// What a repair does where the evidence does not tell who lies.
@@ -86,6 +89,12 @@ pub enum Undecided {
 pub enum Reply {
     /// Done.
     Done,
+    /// The array was stopped by force, and not marked clean. These members have not answered everything
+    /// that they were asked.
+    Stopped {
+        /// Their names.
+        unanswered: Vec<String>,
+    },
     /// The array at this moment.
     Status(Box<ArrayStatus>),
     /// A device was taken in; with `true` back into its slot by the bitmap.

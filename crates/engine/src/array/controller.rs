@@ -50,6 +50,7 @@ use bad_blocks::ReadErrors;
 use bitmap::Bitmap;
 use membership::Departed;
 use progress::{Durable, Readable};
+use stop::Stopping;
 use syncing::Syncing;
 use why_idle::Event;
 
@@ -99,7 +100,7 @@ pub(super) struct Controller {
     /// Whoever waits for something to happen, and whether anything may have since one was told.
     watcher: Option<Command>,
     news: bool,
-    stop: Option<Command>,
+    stop: Option<Stopping>,
 }
 
 /// A device of the array.
@@ -288,7 +289,12 @@ impl Controller {
     }
 
     async fn command(&mut self, command: Command) {
-        if self.stop.is_some() {
+        // What a stop waits for may be a member that only this order lets it do without.
+        let goes_on = matches!(
+            command.action,
+            Action::Status | Action::Fail { .. } | Action::Stop | Action::StopByForce
+        );
+        if self.stop.is_some() && !goes_on {
             return (command.reply)(Err(CommandError::Stopped));
         }
         let result = match command.action {
@@ -321,10 +327,8 @@ impl Controller {
                 }
                 return;
             }
-            Action::Stop => {
-                self.stop = Some(command);
-                return;
-            }
+            Action::Stop => return self.begin_to_stop(command, false),
+            Action::StopByForce => return self.begin_to_stop(command, true),
         };
         (command.reply)(result);
     }
@@ -341,8 +345,10 @@ impl Controller {
 
     fn next_alarm(&self) -> Option<Time> {
         let quiet = self.quiet.map(|(_, when)| when);
+        let now = self.lane.backend().now();
+        let stop = self.stop.as_ref().and_then(|stopping| stopping.next_alarm(now));
         let delay = self.sync.delay.map(|delay| delay.again);
-        [quiet, self.next_clearing, self.sync.why_idle.next_alarm(), delay]
+        [quiet, self.next_clearing, self.sync.why_idle.next_alarm(), delay, stop]
             .into_iter()
             .flatten()
             .min()

@@ -32,6 +32,7 @@ mod rough;
 mod rounds;
 mod shapes;
 mod sharing;
+mod stopping;
 mod streams;
 mod stress;
 mod superblocks;
