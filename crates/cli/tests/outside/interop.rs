@@ -8,6 +8,7 @@
 mod behind;
 mod cases;
 mod controls;
+mod histories;
 mod intent;
 mod kernel_side;
 mod liars;
