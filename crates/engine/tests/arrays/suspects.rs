@@ -289,6 +289,43 @@ fn in_doubt_each_block_comes_from_its_first_readable_copy() {
     }
 }
 
+/// Its errors elsewhere are no reason: the other copy may have other bytes.
+#[test]
+fn a_copy_that_is_believed_in_doubt_is_not_given_up_by_choice() {
+    for failfast in [0b01, 0] {
+        let shape = Shape { disks: 2, failfast, ..shapes::RAID1 };
+        let mut world = World::synced(Setup::shuffled(shape, 150));
+        while world.status().bitmap.unwrap().dirty_bits > 0 {
+            world.sleep_ms(1000);
+        }
+        world.write_random(8, 8);
+        world.crash();
+        let at = byte_of(&world, 9);
+        world.disks.disk(0).bytes[at..at + SECTOR].fill(0x77);
+        world.model[9 * SECTOR..10 * SECTOR].fill(0x77);
+        spoil(&world, 0, 40);
+        world.assemble_all().unwrap();
+        world.set("sync_max", "0");
+        world.set("max_read_errors", "0");
+        world.set("read_policy", "first");
+        for sector in [9, 40, 9] {
+            let found = world.read(sector, 1).unwrap();
+            world.compare(sector, &found);
+            world.rounds(200);
+        }
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{failfast:b} ({world})");
+        world.set("sync_max", "max");
+        world.wait_idle();
+        world.verify();
+        // With nothing in doubt it is given up.
+        spoil(&world, 0, 48);
+        world.read(48, 1).unwrap();
+        world.rounds(200);
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{failfast:b} ({world})");
+        world.verify();
+    }
+}
+
 /// The resync of a window in which the believed copy lacks one sector.
 #[test]
 fn a_resync_follows_the_first_readable_copy_of_each_block() {

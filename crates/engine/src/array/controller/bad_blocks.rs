@@ -6,6 +6,7 @@ use mdspace_format::Features;
 use mdspace_format::bad_blocks::BadBlocks;
 
 use crate::backend::{IoError, IoErrorKind, MemberId};
+use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
 use super::super::mailbox::{BlockNews, Mail};
@@ -138,6 +139,13 @@ impl Controller {
         Ok(())
     }
 
+    /// Whether a member that works otherwise may be given up for its errors. Where copies may differ, or
+    /// parity is in doubt, what was read before may be on it alone.
+    pub(super) fn may_give_up(&self) -> bool {
+        let has_copies = !matches!(*self.geometry, Geometry::Parity(_));
+        self.doubted.is_empty() && (!has_copies || self.unsynced.is_empty())
+    }
+
     /// Counts read errors that were mended, as md does: they halve every hour, and a member with more
     /// than `max_read_errors` of them is failed.
     pub(super) async fn reads_corrected(&mut self, news: &[(MemberId, u32)]) {
@@ -161,7 +169,8 @@ impl Controller {
         let left = |id: &MemberId| !failed.iter().any(|(other, _)| other == id);
         let in_sync = self.in_sync_slots(&left);
         // Errors that could be mended are no reason to lose the array.
-        if !failed.is_empty() && self.geometry.enough(&|slot| in_sync.contains(&slot)) {
+        let may_go = !failed.is_empty() && self.may_give_up();
+        if may_go && self.geometry.enough(&|slot| in_sync.contains(&slot)) {
             self.take_out(&failed).await;
         }
     }

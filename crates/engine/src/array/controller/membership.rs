@@ -34,7 +34,8 @@ impl Controller {
             known.partition(|failure| !failure.if_borne);
         for failure in must.into_iter().chain(may) {
             let with_it = failed.iter().map(|(id, _)| *id).chain([failure.member]);
-            if !failure.if_borne || self.bears_loss_of(&with_it.collect::<Vec<_>>()) {
+            let may_go = || self.may_give_up() && self.bears_loss_of(&with_it.collect::<Vec<_>>());
+            if !failure.if_borne || may_go() {
                 failed.push((failure.member, failure.error));
             }
         }
