@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mdspace_front::listener::Listener as FrontListener;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::args::create::ServingArgs;
 use crate::args::{ArrayName, AssembleArgs, CreateArgs};
@@ -114,11 +112,8 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
-    match seat {
-        Seat::Foreground => log::to_stderr(),
-        Seat::Detached => log::to_file(name, &run_dir).map_err(system)?,
-    }
-    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system)?;
+    let (_log, without_log) = seat.log(name, &run_dir);
+    let signals = ending::signals().map_err(system)?;
     let fronts = task
         .serving()
         .fronts()
@@ -133,6 +128,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         }
     };
     notes.extend(process.set_all(&task.serving().settings));
+    notes.extend(without_log);
     notes.iter().for_each(|note| tracing::info!("{note}"));
     process.claim_members(&run_dir);
     if let Err(error) = seat.say_ready(notes) {
@@ -148,6 +144,14 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
 }
 
 impl Seat {
+    /// Starts the log, and says so where there is none.
+    fn log(self, name: &ArrayName, run_dir: &RunDir) -> (log::Log, Option<String>) {
+        match self {
+            Self::Foreground => (log::to_stderr(), None),
+            Self::Detached => log::to_file(name, run_dir),
+        }
+    }
+
     fn say_ready(self, notes: Vec<String>) -> io::Result<()> {
         match self {
             Self::Foreground => {

@@ -5,6 +5,10 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use signal_hook::consts::{
+    SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGXCPU, SIGXFSZ,
+};
 use signal_hook::iterator::Signals;
 
 use crate::args::ArrayName;
@@ -15,6 +19,13 @@ use crate::failure::Failure;
 use super::fronts::Fronts;
 use super::recorder::Recorder;
 use super::{answers, systemd};
+
+/// Signals that ask for a stop.
+const STOPS: [i32; 4] = [SIGHUP, SIGINT, SIGTERM, SIGQUIT];
+
+/// Signals that ask for nothing. Of SIGXFSZ the write tells that was too large, by its error.
+const MEANINGLESS: [i32; 8] =
+    [SIGALRM, SIGIO, SIGPROF, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ];
 
 /// How far the process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,10 +108,19 @@ pub(super) trait Served: Send + Sync + 'static {
     }
 }
 
-/// Stops and ends at a signal.
+/// Takes every signal that would end the process without a stop.
+pub(super) fn signals() -> io::Result<Signals> {
+    Signals::new(STOPS.iter().chain(&MEANINGLESS))
+}
+
+/// Stops and ends at a signal that asks for it.
 pub(super) fn stop_on(process: Arc<impl Served>, mut signals: Signals) -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
+            if MEANINGLESS.contains(&signal) {
+                tracing::info!("signal {signal} means nothing here");
+                continue;
+            }
             tracing::info!("signal {signal}: stopping {}", process.name());
             drop(systemd::stopping());
             match process.stop(true) {

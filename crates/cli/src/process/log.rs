@@ -4,10 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, OnceLock};
 
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::args::ArrayName;
 use crate::run_dir::RunDir;
@@ -16,6 +16,9 @@ use super::state_dir::state_dir;
 
 /// A log file that has this many bytes becomes `NAME.log.1`, the one before it `NAME.log.2`.
 const ROTATE_AT_BYTES: u64 = 4 << 20;
+
+/// Lines that wait for the log's thread at most. More are dropped, and counted in the log.
+const LINES_WAITING: usize = 4096;
 
 /// Old log files kept.
 const OLD_KEPT: u32 = 2;
@@ -33,17 +36,40 @@ pub(crate) fn open(name: &ArrayName, run_dir: &RunDir) -> io::Result<File> {
     append(&path(name, run_dir))
 }
 
-/// Logs to standard error.
-pub(crate) fn to_stderr() {
-    tracing_subscriber::fmt().with_env_filter(filter()).with_writer(io::stderr).init();
+/// The log of this process, as long as it is held. A thread of its own writes the lines: a full file
+/// system, or a terminal that nothing reads, stalls that thread and no request.
+#[must_use]
+pub(crate) struct Log {
+    _thread: WorkerGuard,
 }
 
-/// Logs to the array's file. Standard error goes there too, so that a panic is found.
-pub(crate) fn to_file(name: &ArrayName, run_dir: &RunDir) -> io::Result<()> {
-    let log = RotatingLog::open(path(name, run_dir))?;
+/// Logs to standard error.
+pub(crate) fn to_stderr() -> Log {
+    start(io::stderr())
+}
+
+/// Logs to the array's file. Standard error goes there too, so that a panic is found. An array is served
+/// without its log rather than not: then a note for the user says so.
+pub(crate) fn to_file(name: &ArrayName, run_dir: &RunDir) -> (Log, Option<String>) {
+    let path = path(name, run_dir);
+    match RotatingLog::open(path.clone()) {
+        Ok(log) => (start(log), None),
+        Err(error) => {
+            let note = format!("no log is written: {}: {error}", path.display());
+            (start(io::sink()), Some(note))
+        }
+    }
+}
+
+fn start(writer: impl Write + Send + 'static) -> Log {
+    let dropped = Arc::new(OnceLock::new());
+    let counted = Counted { writer, dropped: dropped.clone(), failed: 0, told: 0 };
+    let queue = NonBlockingBuilder::default().buffered_lines_limit(LINES_WAITING);
+    let (lines, thread) = queue.thread_name("log").finish(counted);
+    dropped.get_or_init(|| lines.error_counter());
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(false);
-    subscriber.with_writer(log).init();
-    Ok(())
+    subscriber.with_writer(lines).init();
+    Log { _thread: thread }
 }
 
 /// `$MDSPACE_LOG`, else what an administrator should read.
@@ -51,40 +77,65 @@ fn filter() -> EnvFilter {
     EnvFilter::try_from_env("MDSPACE_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
 }
 
+/// A log that says how many lines it lacks.
+struct Counted<W> {
+    writer: W,
+    /// Lines that found the queue full.
+    dropped: Arc<OnceLock<ErrorCounter>>,
+    /// Lines that could not be written.
+    failed: usize,
+    /// How many of both the log has told of.
+    told: usize,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let lacking = self.failed + self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
+        let written = match lacking - self.told {
+            0 => Ok(()),
+            lines => writeln!(self.writer, "{lines} lines of the log are lost"),
+        };
+        match written.and_then(|()| self.writer.write_all(line)) {
+            Ok(()) => self.told = lacking,
+            Err(_) => self.failed += 1,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
 /// A file that makes way for a fresh one when it is large.
 struct RotatingLog {
     path: PathBuf,
-    current: Mutex<Current>,
-}
-
-struct Current {
     file: File,
     bytes: u64,
 }
 
 impl RotatingLog {
     fn open(path: PathBuf) -> io::Result<Self> {
-        let current = Mutex::new(Current::open(&path)?);
-        Ok(Self { path, current })
-    }
-
-    fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut current = self.current.lock().expect("no writer panics");
-        if current.bytes + bytes.len() as u64 > ROTATE_AT_BYTES {
-            rotate(&self.path)?;
-            *current = Current::open(&self.path)?;
-        }
-        current.bytes += bytes.len() as u64;
-        current.file.write_all(bytes)
+        let file = append(&path)?;
+        rustix::stdio::dup2_stderr(&file)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { path, file, bytes })
     }
 }
 
-impl Current {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = append(path)?;
-        rustix::stdio::dup2_stderr(&file)?;
-        let bytes = file.metadata()?.len();
-        Ok(Self { file, bytes })
+impl Write for RotatingLog {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.bytes + line.len() as u64 > ROTATE_AT_BYTES {
+            rotate(&self.path)?;
+            *self = Self::open(self.path.clone())?;
+        }
+        self.file.write_all(line)?;
+        self.bytes += line.len() as u64;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -101,25 +152,4 @@ fn rotate(path: &Path) -> io::Result<()> {
 
 fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
-}
-
-/// One line of the log.
-struct Line<'a>(&'a RotatingLog);
-
-impl Write for Line<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map(|()| bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for RotatingLog {
-    type Writer = Line<'a>;
-
-    fn make_writer(&'a self) -> Line<'a> {
-        Line(self)
-    }
 }

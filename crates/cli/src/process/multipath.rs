@@ -13,13 +13,11 @@ use mdspace_engine::paths::{Paths, Policy};
 use mdspace_front::device::Device;
 use mdspace_front::nbd::{BlockSizes, Export, Exports};
 use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::ending::{self, Ending, Served};
 use super::fronts::{self, Fronts};
 use super::recorder::Recorder;
-use super::{STOP_PATIENCE, Seat, answers, log, state_dir};
+use super::{STOP_PATIENCE, Seat, answers, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
 use crate::control::server::{Answer, Listener, Replies};
 use crate::control::{Reply, Request};
@@ -56,15 +54,13 @@ pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failur
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(what, format!("{name} runs already"), cure));
     };
-    match seat {
-        Seat::Foreground => log::to_stderr(),
-        Seat::Detached => log::to_file(name, &run_dir).map_err(system)?,
-    }
-    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system)?;
+    let (_log, without_log) = seat.log(name, &run_dir);
+    let signals = ending::signals().map_err(system)?;
     let listeners =
         args.fronts().map(|front| fronts::listen(&front)).collect::<Result<Vec<_>, _>>()?;
     let process = MultipathProcess::start(args, &what)?;
     let mut notes = process.notes();
+    notes.extend(without_log);
     for listener in listeners {
         notes.push(process.open_front(listener)?);
     }

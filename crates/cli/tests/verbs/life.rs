@@ -1,7 +1,8 @@
 //! An array's life: made, served, stopped, killed, brought back.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
 
@@ -172,4 +173,57 @@ fn an_array_that_no_block_device_bears_is_refused_with_what_was_looked_for() {
     user.refused(words, &["no member of an array of that name", "name the members"]);
     let uuid = "01234567:89abcdef:01234567:89abcdef";
     user.refused(&format!("{words} --uuid={uuid}"), &[uuid]);
+}
+
+/// Starts an array in the foreground whose standard error is `log`; returns when it is served.
+fn foreground_with_log(user: &User, log: Stdio) -> Child {
+    let words = format!("create data {RAID1} --assume-clean --foreground a b");
+    let mut command = user.command(&words);
+    command.env("MDSPACE_LOG", "debug").stdout(Stdio::piped()).stderr(log);
+    let mut child = command.spawn().expect("mdspace starts");
+    let mut line = String::new();
+    let said = child.stdout.take().expect("its output is piped");
+    BufReader::new(said).read_line(&mut line).expect("it says that it is ready");
+    assert!(line.contains("started with 2 of 2"), "{line}");
+    child
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_no_array() {
+    let user = User::with_members(&["a", "b"]);
+    let full = File::options().write(true).open("/dev/full").expect("Linux");
+    let mut child = foreground_with_log(&user, full.into());
+    for _ in 0..20 {
+        user.detail("data");
+    }
+    user.expect(0, "stop data");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_log_that_nothing_reads_stalls_no_array() {
+    let user = User::with_members(&["a", "b"]);
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writer, true).expect("a pipe may be full");
+    while rustix::io::write(&writer, &[b'x'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("writers wait again");
+    let mut child = foreground_with_log(&user, writer.into());
+    for _ in 0..20 {
+        user.detail("data");
+    }
+    user.expect(0, "stop data");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_signal_that_means_nothing_ends_no_array_and_quit_stops_it_cleanly() {
+    let user = User::with_members(&["a", "b"]);
+    let mut child = foreground_with_log(&user, Stdio::null());
+    for signal in [Signal::USR1, Signal::USR2, Signal::ALARM, Signal::XFSZ, Signal::XCPU] {
+        user.signal(signal, child.id());
+    }
+    user.detail("data");
+    user.signal(Signal::QUIT, child.id());
+    assert!(child.wait().expect("it ends").success());
+    assert!(user.expect(0, "examine a").contains("State : clean"));
 }
