@@ -137,9 +137,9 @@ fn find(history: &History, role: Role) -> Option<usize> {
 }
 
 fn may_be_cut(history: &History) -> bool {
+    let complete = find(history, Role::Out).or(find(history, Role::Filling)).is_none();
     let replaced = find(history, Role::Replaced).is_some();
-    let lacks = find(history, Role::Out).or(find(history, Role::Filling)).is_some();
-    !replaced && !(lacks && history.shape.has_parity())
+    !replaced && (complete || !history.shape.has_parity())
 }
 
 fn writes(history: &mut History, steps: &mut Vec<Step>) {
