@@ -79,6 +79,7 @@ pub struct Lane {
     next_turn: RefCell<Vec<TaskSlot>>,
     /// Whether the last turn ran a task.
     has_run: Cell<bool>,
+    has_ended: Cell<bool>,
 }
 
 impl Lane {
@@ -98,6 +99,7 @@ impl Lane {
             current: Cell::new(0),
             next_turn: RefCell::default(),
             has_run: Cell::default(),
+            has_ended: Cell::default(),
         })
     }
 
@@ -254,11 +256,17 @@ impl Lane {
     /// Drops every task where it stands and every owner of an I/O in flight, as the end of a process
     /// does. They hold the lane that holds them: a lane given up with tasks on it is never freed else.
     pub fn end(&self) {
+        self.has_ended.set(true);
         let tasks = self.tasks.borrow_mut().take_all();
         // Outside the borrow, as in a turn: guards may wake other tasks.
         drop(tasks);
         let owners = self.ops.borrow_mut().disown();
         drop(owners);
+    }
+
+    /// Whether [`end`](Self::end) was called: what its tasks leave behind ends with the process.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.get()
     }
 
     /// Runs what is ready: woken tasks and expired timers.

@@ -41,6 +41,7 @@ pub struct ArrayLane {
     view_moved: Signal,
     intent: LaneIntent,
     writes_in_flight: Cell<u32>,
+    left_behind: Rc<LeftBehind>,
     pub(super) direct_reads: DirectReads,
     pub(super) gather: Gather,
     pub(super) handover: LaneHandover,
@@ -77,6 +78,7 @@ impl ArrayLane {
             view_moved: Signal::default(),
             intent: LaneIntent::default(),
             writes_in_flight: Cell::new(0),
+            left_behind: Rc::default(),
             direct_reads: DirectReads::default(),
             gather: Gather::default(),
             handover: LaneHandover::on_node(node),
@@ -186,7 +188,8 @@ impl ArrayLane {
         self.array
             .views
             .tell_who_holds(|member| backend.in_flight(member) + backend.unanswered(member) > 0);
-        self.array.views.adopt(self.lane.id(), epoch, self.writes_in_flight.get() > 0);
+        let busy = self.writes_in_flight.get() > 0 || self.left_behind.0.get() > 0;
+        self.array.views.adopt(self.lane.id(), epoch, busy);
         self.view_moved.notify();
     }
 
@@ -417,19 +420,6 @@ impl ArrayLane {
         blocks.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
     }
 
-    /// Waits for writes to members. A member that failed one is reported, and this returns only when
-    /// the survivors' superblocks say so and no lane reads it any more: an acknowledgement before
-    /// that could be followed by a read of the old block.
-    pub(super) async fn finish_writes(&self, writes: Vec<MemberWrite<'_>>) -> Finished {
-        let mut finished = Finished::default();
-        for write in writes {
-            let done = write.io.await;
-            self.recycle(done.buffer);
-            finished.note(write.member, done.result);
-        }
-        finished
-    }
-
     /// Reports members that failed a write made under `view` and waits until the array does without
     /// them, and without those that `view` passed over: another lane may still read the old block from
     /// either, and after a crash both would count as good. False when the array cannot do without.
@@ -449,21 +439,6 @@ impl ArrayLane {
         }
         let members: Vec<_> = failed.iter().map(|&(member, _)| member).collect();
         self.array.views.settled_without(&members).await
-    }
-
-    /// After a write that failed half-way some members have the new bytes and some the old: resync
-    /// decides. Called under the write's claim: nobody may read or change the row before no lane
-    /// trusts its redundancy, or a lost block would be computed from parity that is not its own.
-    pub(super) async fn doubt_if_failed<T>(
-        &self,
-        written: Result<T, RequestError>,
-        range: Range<u64>,
-    ) -> Result<T, RequestError> {
-        if written.is_err() && self.with_view(|view| view.geometry.max_failures() > 0) {
-            let count = self.array.mailbox.suspect(range);
-            self.array.views.settled_doubting(count).await;
-        }
-        written
     }
 
     /// Makes durable what all lanes were told is written.
@@ -501,26 +476,22 @@ impl ArrayLane {
     }
 }
 
-/// One write to one member, under way.
-pub(super) struct MemberWrite<'a> {
-    pub(super) member: MemberId,
-    pub(super) io: Io<'a>,
-}
-
-/// How a batch of member writes ended.
+/// Writes that their task left behind, as long as members may still carry them out. They count as under
+/// way.
 #[derive(Default)]
-pub(super) struct Finished {
-    pub(super) failed: SmallVec<[(MemberId, IoError); 1]>,
-    pub(super) no_space: bool,
+struct LeftBehind(Cell<u32>);
+
+impl OpOwner for LeftBehind {
+    fn done(self: Rc<Self>, _: u64, _: IoDone) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
-impl Finished {
-    pub(super) fn note(&mut self, member: MemberId, result: Result<(), IoError>) {
-        match result {
-            Ok(()) => {}
-            Err(error) if error.kind == IoErrorKind::NoSpace => self.no_space = true,
-            Err(error) => self.failed.push((member, error)),
-        }
+impl ArrayLane {
+    /// Waits for a write that nobody else waits for any more.
+    pub(super) fn leave_behind(&self, io: Io<'_>) {
+        self.left_behind.0.set(self.left_behind.0.get() + 1);
+        io.leave_to(self.left_behind.clone(), 0);
     }
 }
 

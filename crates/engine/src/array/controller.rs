@@ -22,6 +22,7 @@ mod report;
 mod stop;
 mod syncing;
 mod why_idle;
+mod writes;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -43,7 +44,7 @@ use super::mailbox::Mail;
 use super::news::NewsCount;
 use super::start::Start;
 use super::sync::SyncKind;
-use super::view::{ArrayView, MemberView, SuspectCount, WriteMode};
+use super::view::{ArrayView, MemberView, WriteMode};
 
 pub(in crate::array) use admission::Admission;
 use bad_blocks::ReadErrors;
@@ -80,8 +81,6 @@ pub(super) struct Controller {
     /// The part of it that a crash or a failed write left in doubt; see [`ArrayView::doubted`].
     doubted: Ranges,
     departed: Vec<Departed>,
-    /// How many failed writes have put ranges in doubt.
-    suspects: SuspectCount,
     /// How many pieces of news about blocks it has acted on.
     heard: NewsCount,
     /// The part of `unsynced` that resync has looked at and could not make right. It is not tried again
@@ -204,7 +203,6 @@ impl Controller {
             unsynced: start.unsynced,
             unresolved: Ranges::default(),
             resynced: Durable::NOTHING,
-            suspects: SuspectCount::default(),
             heard: NewsCount::default(),
             departed: Vec::new(),
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
@@ -244,10 +242,7 @@ impl Controller {
     /// Doubts come first: without a member that failed, blocks are computed from what is trusted.
     /// Then failures: everything after them is decided without the members that are gone.
     async fn handle(&mut self, mail: Mail) {
-        if !mail.suspect.is_empty() {
-            self.suspects = mail.suspects;
-            self.distrust(&mail.suspect).await;
-        }
+        self.doubt_made_whole(&mail.made_whole).await;
         if !mail.resolved.is_empty() {
             self.doubt_resolved(&mail.resolved).await;
         }
@@ -257,6 +252,8 @@ impl Controller {
         if mail.tells_of_blocks() {
             self.hear_of_blocks(&mail).await;
         }
+        // By what the members are now.
+        self.judge_writes(mail.ended).await;
         if !mail.corrected.is_empty() {
             self.reads_corrected(&mail.corrected).await;
         }
@@ -487,6 +484,20 @@ impl Controller {
     /// Publishes what the array is now; gives the view's epoch.
     fn publish(&self) -> u64 {
         let old = self.array.views.current();
+        let view = self.view_now(&old);
+        let ids =
+            |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
+        let other_members = ids(&old) != ids(&view);
+        let epoch = self.array.views.publish(view);
+        if other_members {
+            // Parity of a row that lacks a member, or gets one, is not to be found here.
+            self.array.cache.clear();
+        }
+        epoch
+    }
+
+    /// What the array is now, whether or not it is published and recorded.
+    fn view_now(&self, old: &ArrayView) -> ArrayView {
         let mut slots = vec![None; usize::from(self.geometry.raid_disks())];
         let mut replacements = Vec::new();
         for member in &self.members {
@@ -497,27 +508,17 @@ impl Controller {
                 replacements.push((slot, member_view(member)));
             }
         }
-        let view = ArrayView {
+        ArrayView {
             slots,
             replacements,
             mode: self.mode,
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
-            suspects: self.suspects,
             heard: self.heard,
             intent_epoch: self.intent_epoch,
             discard: self.members.iter().all(|member| member.info.discard_zeroes),
-            ..ArrayView::clone(&old)
-        };
-        let ids =
-            |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
-        let other_members = ids(&old) != ids(&view);
-        let epoch = self.array.views.publish(view);
-        if other_members {
-            // Parity of a row that lacks a member, or gets one, is not to be found here.
-            self.array.cache.clear();
+            ..ArrayView::clone(old)
         }
-        epoch
     }
 }
 
@@ -533,6 +534,13 @@ fn first_state(superblock: &Superblock) -> MemberState {
     }
 }
 
+/// What a member's superblock says that it holds. One that was given a slot and has not been told so on
+/// disk holds nothing.
+fn recorded_sectors(member: &Member) -> u64 {
+    let without = if member.filled_to().is_some() { 0 } else { u64::MAX };
+    member.superblock.recovery_offset_sectors.unwrap_or(without)
+}
+
 fn member_view(member: &Member) -> MemberView {
     let filled_sectors = member.filled_to().map_or(u64::MAX, Readable::sector);
     MemberView {
@@ -540,6 +548,7 @@ fn member_view(member: &Member) -> MemberView {
         data_offset: member.superblock.data_offset_sectors,
         readable_sectors: if member.is_late { 0 } else { filled_sectors },
         filled_sectors,
+        recorded_sectors: recorded_sectors(member),
         bad: member.bad.clone(),
         holes: member.holes.clone(),
         write_mostly: member.superblock.flags.write_mostly(),

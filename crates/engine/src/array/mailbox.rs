@@ -7,6 +7,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use crate::backend::{IoError, MemberId};
@@ -16,8 +17,11 @@ use crate::time::Time;
 
 use super::command::{Action, Command, CommandError};
 use super::controller::Admission;
+use super::ended::Asked;
 use super::news::{News, NewsCount};
-use super::view::SuspectCount;
+
+/// Ranges that lie in the mailbox before the controller is woken for them.
+const MADE_WHOLE_MAX: usize = 1 << 10;
 
 /// A member that failed an I/O.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +63,6 @@ pub(crate) struct Mail {
     pub(crate) unfilled: Vec<BlockNews>,
     /// What could neither be read nor computed, by member.
     pub(crate) unreadable: Vec<BlockNews>,
-    /// What was listed as bad and took a write, by member.
-    pub(crate) written: Vec<BlockNews>,
     /// How many pieces of news about blocks were posted so far.
     pub(crate) heard: NewsCount,
     /// Read errors that were mended, by member.
@@ -69,14 +71,14 @@ pub(crate) struct Mail {
     pub(crate) late: Vec<MemberId>,
     /// Members that were late and answer again, each once.
     pub(crate) answered: Vec<MemberId>,
-    /// Ranges, as resync counts, whose redundancy a failed write left in doubt.
-    pub(crate) suspect: Ranges,
-    /// How many of those were posted so far.
-    pub(crate) suspects: SuspectCount,
     /// Ranges, as resync counts, that were in doubt and turned out to be of one time.
     pub(crate) resolved: Ranges,
     /// Devices on their way into the array, each with what its last step showed.
     pub(super) admissions: Vec<Admission>,
+    /// Writes that did not end well everywhere, and wait for the controller's word under their claims.
+    pub(crate) ended: Vec<Arc<Asked>>,
+    /// Ranges in doubt that a write has made whole. Nobody waits for that.
+    pub(crate) made_whole: Ranges,
     /// What users ask for.
     pub(crate) commands: VecDeque<Command>,
     /// The sync task has news.
@@ -96,7 +98,7 @@ impl Mail {
 
     /// Whether it tells what became of blocks.
     pub(crate) fn tells_of_blocks(&self) -> bool {
-        let kinds = [&self.written, &self.unreadable, &self.unfilled, &self.refused];
+        let kinds = [&self.unreadable, &self.unfilled, &self.refused];
         kinds.iter().any(|news| !news.is_empty())
     }
 
@@ -110,19 +112,17 @@ impl Mail {
             && self.refused.is_empty()
             && self.unfilled.is_empty()
             && self.unreadable.is_empty()
-            && self.written.is_empty()
             && self.corrected.is_empty()
             && self.late.is_empty()
             && self.answered.is_empty()
-            && self.suspect.is_empty()
             && self.resolved.is_empty()
+            && self.ended.is_empty()
     }
 }
 
 #[derive(Default)]
 struct Inside {
     mail: Mail,
-    suspects: SuspectCount,
     heard: NewsCount,
     waiting: Option<Waker>,
     /// Nobody collects any more.
@@ -181,7 +181,6 @@ impl Mailbox {
                 News::Refused => &mut mail.refused,
                 News::Unfilled => &mut mail.unfilled,
                 News::Unreadable => &mut mail.unreadable,
-                News::Written => &mut mail.written,
             };
             BlockNews::add(of_its_kind, member, blocks);
         });
@@ -218,16 +217,27 @@ impl Mailbox {
         self.post(|inside| inside.mail.resolved.insert(range));
     }
 
-    /// Puts a range in doubt. The caller waits for a settled view that has heard of so many.
-    pub(crate) fn suspect(&self, range: Range<u64>) -> SuspectCount {
-        let mut count = SuspectCount::default();
-        self.post(|inside| {
-            inside.suspects = inside.suspects.next();
-            count = inside.suspects;
-            inside.mail.suspects = count;
-            inside.mail.suspect.insert(range);
-        });
-        count
+    /// Has the end of a write judged.
+    pub(crate) fn ended(&self, asked: Arc<Asked>) {
+        self.post(|inside| inside.mail.ended.push(asked));
+    }
+
+    /// Says that a write has made ranges in doubt whole. The controller hears of it with the next mail,
+    /// before any news that it would make a difference to.
+    pub(crate) fn made_whole(&self, ranges: &Ranges) {
+        if ranges.is_empty() {
+            return;
+        }
+        let mut inside = self.0.lock();
+        for range in ranges.iter() {
+            inside.mail.made_whole.insert(range);
+        }
+        if inside.mail.made_whole.iter().count() > MADE_WHOLE_MAX {
+            inside.mail.sync_moved = true;
+            let waiting = inside.waiting.take();
+            drop(inside);
+            waiting.into_iter().for_each(Waker::wake);
+        }
     }
 
     /// Posts a command; it is answered here once the array has ended.

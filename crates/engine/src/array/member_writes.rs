@@ -1,48 +1,79 @@
-//! Writes to members that belong together: one round of a parity row, or all copies of a range.
+//! Writes to members that belong together, and the one way in which they end: of a round of a parity
+//! row, of all copies of a range, of parts that have no other copy, and of a sync task.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoDone, IoErrorKind, IoOp, MemberId, MemberIo, WriteFrom};
+use crate::backend::{IoDone, IoError, IoOp, MemberId, MemberIo, Scope, WriteFrom};
 use crate::geometry::Slot;
 use crate::lane::Io;
 use crate::memory::Buffer;
+use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, Finished, LaneView, SECTOR_BYTES};
+use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
+use super::ended::{Asked, Ended, Failed, Judged, Target};
 use super::plan::Place;
 use super::refused::Refused;
-use super::view::{MemberView, WriteMode};
+use super::rules::Rule;
+use super::verdict::Outcome;
+use super::view::MemberView;
 
 /// What writes to replacements are called.
 const REPLACEMENT: Place = Place::MAX;
 
-/// Writes under way, made under one view.
+/// Writes under way, made under one view. They are waited for to their end, by [`MemberWrites::finish`]
+/// or [`MemberWrites::finish_alone`].
 pub(super) struct MemberWrites<'a> {
     lane: &'a ArrayLane,
     view: LaneView,
     fua: bool,
     /// None where members answer at once.
-    under_way: Vec<(Write, Io<'a>)>,
+    under_way: InFlight<'a>,
     /// Buffers of writes that have ended, by what their starter called them.
     returned: SmallVec<[(Place, Buffer); 4]>,
-    finished: Finished,
+    /// None where all went well, as nearly always.
+    trouble: Option<Box<Trouble>>,
+    /// Whether what went well can be written, and not just given up.
+    heals: bool,
+    /// Whether its client was told already that it went well.
+    answered: bool,
+    any: bool,
+}
+
+/// What did not go well, and what did against expectation.
+#[derive(Default)]
+struct Trouble {
+    failed: SmallVec<[(MemberId, IoError); 1]>,
     /// What members that answer otherwise did not take.
     refused: Vec<Refused>,
+    no_space: Vec<(MemberId, Range<u64>)>,
     /// Writes that went well into what their members' logs list as bad.
     listed: Vec<(MemberId, Range<u64>)>,
-    any: bool,
+}
+
+impl Trouble {
+    fn note(&mut self, member: MemberId, error: IoError) {
+        if self.failed.iter().all(|(known, _)| *known != member) {
+            self.failed.push((member, error));
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.failed.is_empty() && self.refused.is_empty() && self.no_space.is_empty()
+    }
 }
 
 /// Where a write goes.
 #[derive(Clone, Copy)]
-struct Target {
+struct Device {
     member: MemberId,
     data_offset: u64,
 }
 
-impl Target {
+impl Device {
     fn of(member: &MemberView) -> Self {
         Self { member: member.id, data_offset: member.data_offset }
     }
@@ -63,50 +94,55 @@ enum Written {
     ComeBack,
     Lent(WriteFrom),
     Zeroes,
-    /// Given up, which is no proof that the sectors can be written.
-    Discarded,
 }
 
-/// How writes ended that the array can do with.
+/// How writes ended that came to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Landed {
     /// Everywhere.
     Whole,
     /// But for members that were failed.
     Without,
-    /// But for sectors that their members' logs list as bad now: whether what was to be written can be
-    /// read again is the caller's to see.
+    /// But for sectors that their members' logs list as bad now, or listed before.
     Listed,
 }
 
-impl Landed {
-    /// What the write comes to: an error where members did not take all of it, and what they lack is
-    /// not `held` by the others.
-    pub(super) fn judge(self, held: impl FnOnce() -> bool) -> Result<(), RequestError> {
-        match self == Self::Listed && !held() {
-            true => Err(RequestError::Lost),
-            false => Ok(()),
+/// Writes that a kernel or a device may still carry out. They are not to be dropped: a newer write could
+/// be answered, and then overwritten by one of these.
+struct InFlight<'a> {
+    lane: &'a ArrayLane,
+    writes: Vec<(Write, Io<'a>)>,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        // A lane that ends stands for a process that does.
+        if self.writes.is_empty() || self.lane.lane.has_ended() || std::thread::panicking() {
+            return;
         }
+        debug_assert!(self.writes.is_empty(), "writes to members are waited for");
+        self.writes.drain(..).for_each(|(_, io)| self.lane.leave_behind(io));
     }
 }
 
 impl<'a> MemberWrites<'a> {
     /// None yet, under the lane's view of now.
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
-        let (under_way, returned, finished) = Default::default();
-        let (refused, listed) = Default::default();
+        let (returned, trouble) = Default::default();
+        let (heals, answered, any) = (true, false, false);
+        let under_way = InFlight { lane, writes: Vec::new() };
         let view = lane.view();
-        Self { lane, view, fua, under_way, returned, finished, refused, listed, any: false }
+        Self { lane, view, fua, under_way, returned, trouble, heals, answered, any }
     }
 
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
     /// passed over.
     pub(super) fn start(&mut self, place: Place, slot: Slot, sector: u64, from: WriteFrom) {
-        if let Some(replacement) = self.view.replacement(slot).map(Target::of) {
+        if let Some(replacement) = self.view.replacement(slot).map(Device::of) {
             let again = from.again(&|length| self.lane.lane.backend().allocate(length));
             self.write_on(REPLACEMENT, replacement, sector, again);
         }
-        if let Some(member) = self.view.member(slot).map(Target::of) {
+        if let Some(member) = self.view.member(slot).map(Device::of) {
             self.write_on(place, member, sector, from);
         }
     }
@@ -118,9 +154,9 @@ impl<'a> MemberWrites<'a> {
         let slot = view.present().find(|(_, other)| other.id == member.id).map(|(slot, _)| slot);
         if let Some(replacement) = slot.and_then(|slot| view.replacement(slot)) {
             let again = from.again(&|length| self.lane.lane.backend().allocate(length));
-            self.write_on(0, Target::of(replacement), sector, again);
+            self.write_on(0, Device::of(replacement), sector, again);
         }
-        self.write_on(0, Target::of(member), sector, from);
+        self.write_on(0, Device::of(member), sector, from);
     }
 
     /// Starts to zero sectors of the member in `slot`, and of its replacement.
@@ -129,18 +165,21 @@ impl<'a> MemberWrites<'a> {
         for member in view.writers(slot) {
             let (sector, sectors) = (member.data_offset + range.start, range.end - range.start);
             // A member that came meanwhile may keep what it is told to discard.
-            let (op, bytes) = match discard && view.discard {
-                true => (IoOp::Discard { sector, sectors }, Written::Discarded),
-                false => (IoOp::WriteZeroes { sector, sectors, fua: false }, Written::Zeroes),
+            let discards = discard && view.discard;
+            self.heals &= !discards;
+            let op = match discards {
+                true => IoOp::Discard { sector, sectors },
+                false => IoOp::WriteZeroes { sector, sectors, fua: false },
             };
+            let bytes = Written::Zeroes;
             let write = Write { place: 0, member: member.id, sectors: range.clone(), bytes };
             self.start_on(write, op);
         }
     }
 
     #[inline]
-    fn write_on(&mut self, place: Place, target: Target, sector: u64, from: WriteFrom) {
-        let Target { member, data_offset } = target;
+    fn write_on(&mut self, place: Place, device: Device, sector: u64, from: WriteFrom) {
+        let Device { member, data_offset } = device;
         let sectors = sector..sector + (from.len() / SECTOR_BYTES) as u64;
         let write = Write { place, member, sectors, bytes: Written::ComeBack };
         self.start_on(write, IoOp::Write { sector: data_offset + sector, from, fua: self.fua });
@@ -161,7 +200,7 @@ impl<'a> MemberWrites<'a> {
             }
             None => {
                 write.keep(&io.op);
-                self.under_way.push((write, self.lane.lane.io_later(io)));
+                self.under_way.writes.push((write, self.lane.lane.io_later(io)));
             }
         }
     }
@@ -170,16 +209,7 @@ impl<'a> MemberWrites<'a> {
     fn ended(&mut self, write: Write, done: IoDone) {
         match done.result {
             Ok(()) => self.went_well(&write),
-            // What it lacks is no reason to refuse a write: it goes, whatever is wrong with it.
-            Err(error) if write.place == REPLACEMENT => {
-                self.finished.failed.push((write.member, error));
-            }
-            Err(error) if error.kind == IoErrorKind::Medium && self.may_list(write.member) => {
-                let bytes = self.bytes_of(&write, done.buffer.as_ref());
-                let Write { member, sectors, .. } = write;
-                self.refused.push(Refused { member, sector: sectors.start, bytes, fua: self.fua });
-            }
-            Err(error) => self.finished.note(write.member, Err(error)),
+            Err(error) => self.went_wrong(&write, error, done.buffer.as_ref()),
         }
         match write.place {
             REPLACEMENT => self.lane.recycle(done.buffer),
@@ -193,20 +223,38 @@ impl<'a> MemberWrites<'a> {
 
     #[inline]
     fn went_well(&mut self, write: &Write) {
-        if self.view.whole || matches!(write.bytes, Written::Discarded) {
+        if self.view.whole {
             return;
         }
         let member = self.view.devices().find(|member| member.id == write.member);
         if member.is_some_and(|member| member.bad.overlaps(&write.sectors)) {
-            self.listed.push((write.member, write.sectors.clone()));
+            self.trouble().listed.push((write.member, write.sectors.clone()));
         }
     }
 
-    /// Whether a member keeps its place though it takes some sectors no more. As with md, one that is to
-    /// fail fast does not, as long as others have what it has, nor one that is to replace another.
-    fn may_list(&self, member: MemberId) -> bool {
-        let found = self.view.present().find(|(_, other)| other.id == member);
-        found.is_some_and(|(slot, member)| !member.failfast || !self.view.does_without(slot))
+    #[cold]
+    fn went_wrong(&mut self, write: &Write, error: IoError, buffer: Option<&Buffer>) {
+        let member = write.member;
+        // What it lacks is no reason to refuse a write: it goes, whatever is wrong with it.
+        let replaces = self.view.replacements.iter().any(|(_, other)| other.id == member);
+        let of_the_sectors = error.kind.scope() == Scope::Sectors;
+        if write.place == REPLACEMENT || replaces && of_the_sectors {
+            return self.trouble().note(member, error);
+        }
+        match error.kind.scope() {
+            Scope::Sectors => {
+                let bytes = self.bytes_of(write, buffer);
+                let sector = write.sectors.start;
+                let refused = Refused { member, sector, bytes, fua: self.fua };
+                self.trouble().refused.push(refused);
+            }
+            Scope::Space => self.trouble().no_space.push((member, write.sectors.clone())),
+            Scope::Time | Scope::Member | Scope::Array => self.trouble().note(member, error),
+        }
+    }
+
+    fn trouble(&mut self) -> &mut Trouble {
+        self.trouble.get_or_insert_default()
     }
 
     fn bytes_of(&self, write: &Write, buffer: Option<&Buffer>) -> Buffer {
@@ -215,76 +263,140 @@ impl<'a> MemberWrites<'a> {
         match &write.bytes {
             Written::Lent(from) => from.take(&mut bytes),
             Written::ComeBack => bytes.copy_from_slice(buffer.expect("a write returns its buffer")),
-            Written::Zeroes | Written::Discarded => bytes.fill(0),
+            Written::Zeroes => bytes.fill(0),
         }
         bytes
     }
 
-    /// Waits for all, and gives `keep` the buffers that come back. It is well when one landed and the
-    /// array does without the members that failed.
-    pub(super) async fn end(
-        &mut self,
-        mut keep: impl FnMut(Place, Buffer),
-    ) -> Result<Landed, RequestError> {
+    /// Its client was told that it went well: what a member does not take now, for whatever reason, its
+    /// list must name.
+    pub(super) fn was_answered(&mut self) {
+        self.answered = true;
+    }
+
+    /// Waits for all of them, gives `keep` the buffers that come back, and says what they come to. `Ok`:
+    /// every block that was written is held by a member that will be believed after a crash, and who
+    /// does not hold it is on record as not to be believed, and known to every lane.
+    ///
+    /// To be called under the claim that the writes were made under.
+    pub(super) async fn finish(
+        mut self,
+        target: impl FnOnce() -> Target,
+        keep: impl FnMut(Place, Buffer),
+    ) -> Result<Landed, Failed> {
         if !self.any {
-            return Err(RequestError::Lost);
+            return Err(Failed { error: RequestError::Lost, columns: Ranges::of(0..u64::MAX) });
         }
-        while let Some((_, io)) = self.under_way.last_mut() {
+        self.wait(keep).await;
+        if self.went_well_everywhere() && self.view.whole && self.view_stands() {
+            if self.lane.array.rules.keep(Rule::WritesPastFailedMembersWait) {
+                self.lane.array.views.settled_up_to(&self.view).await;
+            }
+            return Ok(Landed::Whole);
+        }
+        // Boxed, for it is rare, and the task of a round is moved.
+        Box::pin(self.settle(target())).await
+    }
+
+    /// As [`finish`](Self::finish), for blocks that have no other copy: any failure is an error.
+    pub(super) async fn finish_alone(
+        mut self,
+        keep: impl FnMut(Place, Buffer),
+    ) -> Result<(), RequestError> {
+        self.wait(keep).await;
+        let Some(trouble) = &self.trouble else { return Ok(()) };
+        for (member, error) in &trouble.failed {
+            if error.kind.scope() == Scope::Array {
+                self.lane.array.mailbox.member_failed(*member, *error);
+            }
+        }
+        match trouble.failed.is_empty() && trouble.refused.is_empty() {
+            false => Err(RequestError::Lost),
+            true if !trouble.no_space.is_empty() => Err(RequestError::NoSpace),
+            true => Ok(()),
+        }
+    }
+
+    /// Whether, as far as these go, the write may be answered before others that belong to it have ended:
+    /// these went well, the view that they were made under still stands, and nothing is to be recorded
+    /// should the others go well.
+    pub(super) async fn may_answer(&self, target: &Target) -> bool {
+        if !self.went_well_everywhere() || !self.view_stands() {
+            return false;
+        }
+        if !self.view.whole && self.lane.judge(&self.view, target).outcome != Outcome::Answer {
+            return false;
+        }
+        self.lane.array.views.settled_up_to(&self.view).await;
+        true
+    }
+
+    fn went_well_everywhere(&self) -> bool {
+        self.trouble.as_ref().is_none_or(|trouble| trouble.is_none())
+    }
+
+    fn view_stands(&self) -> bool {
+        self.lane.with_view(|now| now.epoch == self.view.epoch)
+    }
+
+    /// Takes over what came of others that have all ended and belong to the same write.
+    pub(super) fn join(&mut self, other: Self) {
+        assert!(other.under_way.writes.is_empty(), "only what has ended is taken over");
+        self.any |= other.any;
+        let Some(mut trouble) = other.trouble else { return };
+        let known = self.trouble();
+        known.failed.append(&mut trouble.failed);
+        known.refused.append(&mut trouble.refused);
+        known.no_space.append(&mut trouble.no_space);
+        known.listed.append(&mut trouble.listed);
+    }
+
+    /// Waits for all of them, and gives `keep` the buffers that come back.
+    pub(super) async fn wait(&mut self, mut keep: impl FnMut(Place, Buffer)) {
+        while let Some((_, io)) = self.under_way.writes.last_mut() {
             let done = io.await;
-            let (write, _) = self.under_way.pop().expect("the one that has just ended");
+            let (write, _) = self.under_way.writes.pop().expect("the one that has just ended");
             self.ended(write, done);
         }
         self.returned.drain(..).for_each(|(place, buffer)| keep(place, buffer));
-        let listed = match self.refused.is_empty() {
-            true => false,
-            // Boxed, for it is rare, and the task of a round is moved.
-            false => Box::pin(self.settle_refused()).await,
-        };
-        if self.finished.no_space {
-            return Err(RequestError::NoSpace);
-        }
-        let does_without = self.lane.do_without(&self.view, &self.finished.failed).await;
-        // A needed member whose log has no room is not to be believed, nor is parity.
-        let broken = || listed && self.lane.with_view(|view| view.mode == WriteMode::Broken);
-        if !does_without || broken() {
-            return Err(RequestError::Lost);
-        }
-        let listed = self.take_off_lists().await || listed;
-        match self.finished.failed.is_empty() {
-            _ if listed => Ok(Landed::Listed),
-            true => Ok(Landed::Whole),
-            false => Ok(Landed::Without),
-        }
     }
 
-    /// Makes members take what they refused as a whole, as far as they do, and has the rest listed as
-    /// bad. True when something was.
-    async fn settle_refused(&mut self) -> bool {
-        let mut any = false;
-        for refused in std::mem::take(&mut self.refused) {
-            let member = refused.member;
-            match self.lane.write_in_pieces(refused).await {
+    /// Tells what went wrong, and answers when it is settled.
+    async fn settle(self, target: Target) -> Result<Landed, Failed> {
+        let mut trouble = self.trouble.map(|trouble| *trouble).unwrap_or_default();
+        let mut refused = Vec::new();
+        for one in std::mem::take(&mut trouble.refused) {
+            let member = one.member;
+            match self.lane.write_in_pieces(one).await {
                 Ok(bad) if bad.is_empty() => {}
-                Ok(bad) => {
-                    any = true;
-                    self.lane.list_refused(member, &bad).await;
-                }
-                Err(error) => self.finished.note(member, Err(error)),
+                Ok(bad) => refused.push((member, bad)),
+                Err((error, left)) => match error.kind.scope() {
+                    Scope::Space => trouble.no_space.push((member, left)),
+                    Scope::Sectors | Scope::Time | Scope::Member | Scope::Array => {
+                        trouble.note(member, error);
+                    }
+                },
             }
         }
-        any
-    }
-
-    /// What was listed as bad and took the write is so no more, before anyone is told that it did: it
-    /// may be the only place left to read it from. True when something stays listed all the same.
-    async fn take_off_lists(&mut self) -> bool {
-        let mut any = false;
-        for (member, range) in std::mem::take(&mut self.listed) {
-            if self.finished.failed.iter().all(|(failed, _)| *failed != member) {
-                any |= !self.lane.take_off_list(member, range).await;
-            }
-        }
-        any
+        let landed = match trouble.failed.is_empty() {
+            false => Landed::Without,
+            true if refused.is_empty() && trouble.listed.is_empty() => Landed::Whole,
+            true => Landed::Listed,
+        };
+        let ended = Ended {
+            healed: match target {
+                Target::Rewrites => trouble.listed,
+                Target::Copies(_) | Target::Row { .. } => Vec::new(),
+            },
+            target,
+            view: Arc::clone(&self.view),
+            failed: trouble.failed,
+            refused,
+            no_space: trouble.no_space,
+            heals: self.heals,
+            answered: self.answered,
+        };
+        self.lane.settle_write(ended).await.map(|()| landed)
     }
 }
 
@@ -305,4 +417,34 @@ impl Write {
 pub(super) fn whole_buffer(block: Buffer) -> WriteFrom {
     let whole = 0..block.len();
     WriteFrom::Buffer(block, whole)
+}
+
+impl ArrayLane {
+    /// What a write that every member of a view takes comes to in that view.
+    fn judge(&self, view: &LaneView, target: &Target) -> Judged {
+        Ended::well(target.clone(), Arc::clone(view)).judge(view, true)
+    }
+
+    /// Answers a write whose member writes have all ended. Where every member took it this lane's view
+    /// may say that it is well. Anything else is the controller's word.
+    async fn settle_write(&self, ended: Ended) -> Result<(), Failed> {
+        if ended.went_well() {
+            let view = self.view();
+            let judged = ended.judge(&view, true);
+            if judged.outcome == Outcome::Answer {
+                self.array.mailbox.made_whole(&judged.made_whole);
+                if self.array.rules.keep(Rule::WritesPastFailedMembersWait) {
+                    self.array.views.settled_up_to(&view).await;
+                }
+                return Ok(());
+            }
+        }
+        // The controller may wait for these very members, and a lane that has waited has the last word.
+        for &(member, error) in &ended.failed {
+            self.array.mailbox.member_failed(member, error);
+        }
+        let asked = Arc::new(Asked::new(ended));
+        self.array.mailbox.ended(asked.clone());
+        asked.answer().await
+    }
 }

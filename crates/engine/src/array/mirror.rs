@@ -21,7 +21,8 @@ use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, source_part};
 use super::claims::Mode;
-use super::member_writes::{Landed, MemberWrites};
+use super::ended::Target;
+use super::member_writes::MemberWrites;
 use super::view::ArrayView;
 
 pub(crate) use behind::Behind;
@@ -160,36 +161,26 @@ impl ArrayLane {
         let range = region.sector..region.sector + region.sectors();
         let _permit = self.permit(range.clone()).await?;
         let copies = copies(geometry, region.sector, region.sectors());
-        let written = self.write_copies(&copies, from, region.first, fua).await;
-        self.judge_copies(geometry, written, range).await
+        self.write_copies(&copies, from, region.first, range, fua).await
     }
 
-    /// What a write of one range comes to: one that every member refused in part is an error too.
-    pub(super) async fn judge_copies(
-        &self,
-        geometry: &Geometry,
-        written: Result<Landed, RequestError>,
-        range: Range<u64>,
-    ) -> Result<(), RequestError> {
-        let landed = self.doubt_if_failed(written, range.clone()).await?;
-        landed.judge(|| self.holds_copies(geometry, &range))
-    }
-
-    /// Writes one range to every copy that is there; one that lands is enough.
+    /// Writes a range of the array, which begins at `first` in `from`, to every copy that is there.
     async fn write_copies(
         &self,
         copies: &[Piece],
         from: &Rc<dyn Source>,
         first: u64,
+        range: Range<u64>,
         fua: bool,
-    ) -> Result<Landed, RequestError> {
+    ) -> Result<(), RequestError> {
         let mut writes = MemberWrites::new(self, fua);
         for piece in copies {
             let from = source_part(from, first, piece.sectors);
             writes.start(0, piece.slot, piece.member_sector, from);
         }
         let _counted = self.count_writes(copies);
-        writes.end(|_, buffer| self.recycle(Some(buffer))).await
+        let ended = writes.finish(|| Target::Copies(range), |_, buffer| self.recycle(Some(buffer)));
+        ended.await.map(|_| ()).map_err(|failed| failed.error)
     }
 }
 

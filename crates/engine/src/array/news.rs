@@ -18,8 +18,6 @@ pub(crate) enum News {
     Unfilled,
     /// It cannot read them, and the other members cannot answer for them.
     Unreadable,
-    /// Its log lists them, and they took a write.
-    Written,
 }
 
 /// How many pieces of news there were since the array started.
@@ -42,11 +40,6 @@ impl ArrayLane {
         member: MemberId,
         blocks: &Ranges,
     ) {
-        self.tell_claimed(news, member, blocks).await;
-    }
-
-    /// As [`tell`](Self::tell), for writes whose claim is their caller's.
-    pub(super) async fn tell_claimed(&self, news: News, member: MemberId, blocks: &Ranges) {
         let count = self.array.mailbox.blocks(news, member, blocks);
         self.array.views.settled_hearing(count).await;
     }

@@ -14,6 +14,7 @@ use crate::request::RequestError;
 use super::array_lane::{ArrayLane, Permit, SECTOR_BYTES, byte_range};
 use super::blocks::Blocks;
 use super::claims::{Claim, Columns};
+use super::ended::Target;
 use super::member_writes::{MemberWrites, whole_buffer};
 use super::news::News;
 use super::plan::{self, Place, Places, RowState};
@@ -465,7 +466,7 @@ impl ArrayLane {
         let mut writes = MemberWrites::new(self, false);
         writes.start_on_member(member, sector, whole_buffer(copy));
         // A member that failed is out by now, and one that has no space keeps what it had.
-        writes.end(|_, buffer| self.recycle(Some(buffer))).await.ok()?;
+        writes.finish(|| Target::Rewrites, |_, buffer| self.recycle(Some(buffer))).await.ok()?;
         let range = sector..sector + (block.len() / SECTOR_BYTES) as u64;
         let (mended, unmended) = self.read_back(member.id, range).await?;
         if !unmended.is_empty() {

@@ -26,6 +26,7 @@ use super::blocks::Blocks;
 use super::cache::Stripe;
 use super::claims::{Claim, Columns, Mode, WriteClaim};
 use super::cover::{Cover, Cut, New, Part, Segment};
+use super::ended::{Failed, Target};
 use super::gather::{Piece, RowShape};
 use super::handover::Results;
 use super::member_writes::{Landed, MemberWrites, whole_buffer};
@@ -54,7 +55,7 @@ enum Stopped {
     /// Too much is lost to plan it; nothing was written.
     Unplanned,
     /// Members were written.
-    Failed(RequestError),
+    Failed(Failed),
 }
 
 /// What is read and computed where.
@@ -133,23 +134,9 @@ impl ArrayLane {
                 let claimed = ClaimedRow { map, row: &row, claim: &claim };
                 Box::pin(self.write_apart(&claimed, pieces)).await
             }
-            Err(stopped) => smallvec![Err(stopped.error()); pieces.len()],
-            Ok(landed) => {
-                pieces.iter().map(|piece| self.judge_piece(map, &row, piece, landed)).collect()
-            }
+            Err(stopped) => pieces.iter().map(|piece| stopped.result(&row, piece)).collect(),
+            Ok(_) => smallvec![Ok(()); pieces.len()],
         }
-    }
-
-    /// What a written piece comes to: one that its member refused in part, and that parity does not
-    /// make up for, is an error.
-    fn judge_piece(
-        &self,
-        map: &ParityGeometry,
-        row: &Row,
-        piece: &Piece,
-        landed: Landed,
-    ) -> Result<(), RequestError> {
-        landed.judge(|| self.holds_columns(map, row, piece.place, &piece.columns))
     }
 
     /// Writes pieces one by one, and no more of their units than what is new: what cannot be written for
@@ -168,8 +155,7 @@ impl ArrayLane {
                 let known = vec![(piece.columns.clone(), stripe)];
                 result = self.write_pieces(map, row, alone, block, known).await;
             }
-            let landed = result.map_err(Stopped::error);
-            results.push(landed.and_then(|landed| self.judge_piece(map, &row, piece, landed)));
+            results.push(result.map_or_else(|stopped| stopped.result(&row, piece), |_| Ok(())));
         }
         results
     }
@@ -221,10 +207,7 @@ impl ArrayLane {
                 break self.compute(&work, &state, plan, blocks, keep);
             }
         };
-        let start = row.member_sector();
-        let range = start + u64::from(columns.start)..start + u64::from(columns.end);
-        let written = self.write_row(&work, new_blocks).await;
-        self.doubt_if_failed(written, range).await.map_err(Stopped::Failed)
+        self.write_row(&work, new_blocks).await.map_err(Stopped::Failed)
     }
 
     /// The old data of a row that cannot be read as a whole, block by block: one member lacks sectors here,
@@ -352,11 +335,7 @@ impl ArrayLane {
     }
 
     /// Writes the new bytes to every member that is there, and answers for what failed.
-    async fn write_row(
-        &self,
-        work: &Work<'_>,
-        new_blocks: NewBlocks,
-    ) -> Result<Landed, RequestError> {
+    async fn write_row(&self, work: &Work<'_>, new_blocks: NewBlocks) -> Result<Landed, Failed> {
         let fua = work.pieces.iter().any(|piece| piece.fua);
         let mut writes = MemberWrites::new(self, fua);
         let data_count = usize::from(work.map.data_disks());
@@ -374,12 +353,15 @@ impl ArrayLane {
             writes.start(place, slot, sector(&work.cover.columns), whole_buffer(block));
         }
         let Some(mut kept) = kept else {
-            return writes.end(|_, buffer| self.recycle(Some(buffer))).await;
+            return writes.finish(|| work.target(), |_, buffer| self.recycle(Some(buffer))).await;
         };
-        let written = writes.end(|place, buffer| match place < data_count {
-            true => self.recycle(Some(buffer)),
-            false => kept.put(place, buffer),
-        });
+        let written = writes.finish(
+            || work.target(),
+            |place, buffer| match place < data_count {
+                true => self.recycle(Some(buffer)),
+                false => kept.put(place, buffer),
+            },
+        );
         // Nothing of a round is cached unless every member has it.
         let landed = written.await?;
         if landed == Landed::Whole {
@@ -417,6 +399,20 @@ impl RoundPlan {
 }
 
 impl Work<'_> {
+    /// What is written of the row, for the verdict.
+    fn target(&self) -> Target {
+        Target::Row {
+            row: self.row.index(),
+            columns: self.cover.columns.clone(),
+            written: self
+                .cover
+                .parts
+                .iter()
+                .map(|part| (part.place, part.columns.clone()))
+                .collect(),
+        }
+    }
+
     /// The new bytes of `cut` that come from a part.
     fn bytes<'b>(&'b self, part: usize, cut: &Columns, mixed: &'b [(usize, Buffer)]) -> &'b [u8] {
         let Part { columns, new, .. } = &self.cover.parts[part];
@@ -477,10 +473,18 @@ impl Piece {
 }
 
 impl Stopped {
-    fn error(self) -> RequestError {
+    /// What a piece comes to: another one of its round may be well.
+    fn result(&self, row: &Row, piece: &Piece) -> Result<(), RequestError> {
+        let start = row.member_sector();
+        let Columns { start: first, end } = piece.columns;
         match self {
-            Self::Unplanned => RequestError::Lost,
-            Self::Failed(error) => error,
+            Self::Unplanned => Err(RequestError::Lost),
+            Self::Failed(Failed { error, columns }) => {
+                match columns.overlaps(&(start + u64::from(first)..start + u64::from(end))) {
+                    true => Err(*error),
+                    false => Ok(()),
+                }
+            }
         }
     }
 }

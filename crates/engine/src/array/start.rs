@@ -18,7 +18,7 @@ use super::claims::Claims;
 use super::controller::Controller;
 use super::news::NewsCount;
 use super::settings::{Levels, Settings, StartSettings};
-use super::view::{ArrayView, MemberView, SuspectCount, Views, WriteMode};
+use super::view::{ArrayView, MemberView, Views, WriteMode};
 
 /// Everything that it takes to run an array. Made by [`assembly`](crate::assembly).
 #[derive(Debug)]
@@ -142,7 +142,6 @@ fn first_view(start: &Start) -> ArrayView {
         mode,
         unsynced: Arc::new(start.unsynced.clone()),
         doubted: Arc::new(if start.crashed { start.unsynced.clone() } else { Ranges::default() }),
-        suspects: SuspectCount::default(),
         heard: NewsCount::default(),
         block_sectors,
         unit_sectors: start.settings.unit_sectors().max(block_sectors),
@@ -160,6 +159,7 @@ fn first_member_view(member: &StartMember) -> MemberView {
         data_offset: member.superblock.data_offset_sectors,
         readable_sectors: filled_sectors,
         filled_sectors,
+        recorded_sectors: filled_sectors,
         bad: Arc::new(member.bad.clone()),
         holes: Arc::default(),
         write_mostly: member.superblock.flags.write_mostly(),

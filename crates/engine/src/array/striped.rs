@@ -2,14 +2,16 @@
 
 use std::rc::Rc;
 
-use crate::backend::IoOp;
+use smallvec::SmallVec;
+
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::memory::{Buffer, Source};
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, MemberWrite, SECTOR_BYTES, source_part};
+use super::array_lane::{ArrayLane, SECTOR_BYTES, source_part};
 use super::claims::Mode;
-use super::member_writes::{Landed, MemberWrites};
+use super::ended::Target;
+use super::member_writes::MemberWrites;
 use super::mirror;
 use super::view::WriteMode;
 
@@ -30,30 +32,21 @@ impl ArrayLane {
         let sectors = (from.len() / SECTOR_BYTES) as u64;
         let _permit = self.permit(0..0).await?;
         let view = self.view();
-        let mut writes = Vec::new();
+        let pieces = pieces(&view.geometry, sector, sectors);
+        // Into listed sectors it would be written for nobody: they are not read.
+        let is_there =
+            |piece: &Piece| view.reader(piece.slot, piece.member_sector, piece.sectors).is_some();
+        if !pieces.iter().all(is_there) {
+            return Err(RequestError::Lost);
+        }
+        let mut writes = MemberWrites::new(self, fua);
         let mut first = 0;
-        while first < sectors {
-            let piece = view.geometry.locate(sector + first);
-            let length = piece.sectors.min(sectors - first);
-            // Into listed sectors it would be written for nobody: they are not read.
-            let member = view.reader(piece.slot, piece.member_sector, length);
-            let member = member.ok_or(RequestError::Lost)?;
-            let from = source_part(&from, first, length);
-            let io = self.write_member(member, piece.member_sector, from, fua);
-            writes.push(MemberWrite { member: member.id, io });
-            first += length;
+        for piece in pieces {
+            let from = source_part(&from, first, piece.sectors);
+            writes.start(0, piece.slot, piece.member_sector, from);
+            first += piece.sectors;
         }
-        self.only_copies(writes).await
-    }
-
-    /// Waits for operations on blocks that have no other copy.
-    async fn only_copies(&self, writes: Vec<MemberWrite<'_>>) -> Result<(), RequestError> {
-        let finished = self.finish_writes(writes).await;
-        match finished.failed.is_empty() {
-            _ if finished.no_space => Err(RequestError::NoSpace),
-            true => Ok(()),
-            false => Err(RequestError::Lost),
-        }
+        writes.finish_alone(|_, buffer| self.recycle(Some(buffer))).await
     }
 
     /// Gives up a range where the level can; elsewhere it is accepted and nothing happens.
@@ -93,18 +86,16 @@ impl ArrayLane {
     async fn discard_striped(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
         let _permit = self.permit(0..0).await?;
         let view = self.view();
-        let mut ops = Vec::new();
-        let mut first = 0;
-        while first < sectors {
-            let piece = view.geometry.locate(sector + first);
-            let length = piece.sectors.min(sectors - first);
-            let member = view.member(piece.slot).ok_or(RequestError::Lost)?;
-            let sector = member.data_offset + piece.member_sector;
-            let io = self.member_io(member, IoOp::Discard { sector, sectors: length });
-            ops.push(MemberWrite { member: member.id, io });
-            first += length;
+        let pieces = pieces(&view.geometry, sector, sectors);
+        if pieces.iter().any(|piece| view.member(piece.slot).is_none()) {
+            return Err(RequestError::Lost);
         }
-        self.only_copies(ops).await
+        let mut writes = MemberWrites::new(self, false);
+        for piece in pieces {
+            let range = piece.member_sector..piece.member_sector + piece.sectors;
+            writes.start_zeroes(piece.slot, range, true);
+        }
+        writes.finish_alone(|_, buffer| self.recycle(Some(buffer))).await
     }
 
     /// All copies or none: mirrors of a half-discarded range would differ.
@@ -121,8 +112,7 @@ impl ArrayLane {
             let range = region.sector..region.sector + region.sectors();
             let _permit = self.permit(range.clone()).await?;
             let copies = mirror::copies(geometry, region.sector, region.sectors());
-            let zeroed = self.zero_pieces(&copies, true).await;
-            self.judge_copies(geometry, zeroed, range).await?;
+            self.zero_pieces(&copies, Target::Copies(range), true).await?;
         }
         Ok(())
     }
@@ -180,20 +170,37 @@ impl ArrayLane {
         let pieces: Vec<_> = slots
             .map(|slot| Piece { slot, member_sector: start, sectors: u64::from(chunk) })
             .collect();
-        let zeroed = self.zero_pieces(&pieces, discard).await;
-        let landed = self.doubt_if_failed(zeroed, range).await?;
-        let row = map.row(row);
-        let held = |place| self.holds_columns(map, &row, place, &(0..chunk));
-        landed.judge(|| (0..usize::from(map.data_disks())).all(held))
+        let all = (0..usize::from(map.data_disks())).map(|place| (place, 0..chunk));
+        let target = Target::Row { row, columns: 0..chunk, written: all.collect() };
+        self.zero_pieces(&pieces, target, discard).await
     }
 
     /// Zeroes pieces that belong together on every member that has one.
-    async fn zero_pieces(&self, pieces: &[Piece], discard: bool) -> Result<Landed, RequestError> {
+    async fn zero_pieces(
+        &self,
+        pieces: &[Piece],
+        target: Target,
+        discard: bool,
+    ) -> Result<(), RequestError> {
         let mut writes = MemberWrites::new(self, false);
         for piece in pieces {
             let range = piece.member_sector..piece.member_sector + piece.sectors;
             writes.start_zeroes(piece.slot, range, discard);
         }
-        writes.end(|_, buffer| self.recycle(Some(buffer))).await
+        let ended = writes.finish(|| target, |_, buffer| self.recycle(Some(buffer)));
+        ended.await.map(|_| ()).map_err(|failed| failed.error)
     }
+}
+
+/// The parts of a range of the array on the members that hold them, in order.
+fn pieces(geometry: &Geometry, sector: u64, sectors: u64) -> SmallVec<[Piece; 4]> {
+    let mut pieces = SmallVec::new();
+    let mut first = 0;
+    while first < sectors {
+        let piece = geometry.locate(sector + first);
+        let length = piece.sectors.min(sectors - first);
+        pieces.push(Piece { sectors: length, ..piece });
+        first += length;
+    }
+    pieces
 }

@@ -44,8 +44,6 @@ pub struct ArrayView {
     /// parity that was right is not any more. Elsewhere the first resync is under way, parity is right
     /// wherever anything was written, and lost blocks may be computed from it.
     pub doubted: Arc<Ranges>,
-    /// How many failed writes had put ranges in doubt when this view was made.
-    pub suspects: SuspectCount,
     /// How many pieces of news about blocks it knows.
     pub heard: NewsCount,
     /// Smallest unit of requests, in sectors: the largest logical block of the members.
@@ -60,18 +58,6 @@ pub struct ArrayView {
     pub discard: bool,
     /// Whether all of every slot can be read, and all redundancy trusted. Set by [`Views`].
     pub whole: bool,
-}
-
-/// How many ranges failed writes have put in doubt since the array started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SuspectCount(u64);
-
-impl SuspectCount {
-    /// One more.
-    #[must_use]
-    pub fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
 }
 
 /// Whether writes may go.
@@ -102,6 +88,8 @@ pub struct MemberView {
     pub readable_sectors: u64,
     /// Sectors from 0 on that hold data: all, or up to where recovery has come.
     pub filled_sectors: u64,
+    /// Sectors from 0 on that its superblock says it holds: after a crash no others of it count.
+    pub recorded_sectors: u64,
     /// Listed bad sectors, counted from `data_offset`.
     pub bad: Arc<Ranges>,
     /// What recovery had to leave out below `readable_sectors`. It is written, never read.
@@ -449,18 +437,6 @@ impl Views {
                 let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
                 let over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
                 (settled && (over || view.heard >= count)).then_some(())
-            })
-            .await;
-    }
-
-    /// Waits until the controller has put in doubt what it was told of up to `count`, and no lane trusts it.
-    /// By count and not by range: the user may have accepted the doubt since.
-    pub(crate) async fn settled_doubting(&self, count: SuspectCount) {
-        self.moved
-            .until(|| {
-                let view = self.current();
-                let settled = self.settled.load(Ordering::SeqCst) >= view.epoch;
-                (settled && view.suspects >= count).then_some(())
             })
             .await;
     }

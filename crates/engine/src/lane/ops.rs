@@ -143,6 +143,16 @@ impl Ops {
         }
     }
 
+    /// Gives the end of an I/O to an owner. A result that is there already is handed back.
+    fn leave_to(&mut self, ticket: Ticket, owner: &Rc<dyn OpOwner>, tag: u64) -> Option<IoDone> {
+        let entry = self.slot(ticket);
+        if matches!(entry.state, OpState::Done(_)) {
+            return self.release(ticket);
+        }
+        entry.state = OpState::Direct(owner.clone(), tag);
+        None
+    }
+
     /// Gives up the interest in an I/O. A result that is there already is handed back.
     fn abandon(&mut self, ticket: Ticket) -> Option<IoDone> {
         let entry = self.slot(ticket);
@@ -203,6 +213,22 @@ impl<'a> Io<'a> {
         match self.state {
             IoState::Pending(ticket) => Some(ticket),
             IoState::Done(_) | IoState::Taken => None,
+        }
+    }
+}
+
+impl Io<'_> {
+    /// Gives the end to an owner, who is told at once if it is there already.
+    pub(crate) fn leave_to(mut self, owner: Rc<dyn OpOwner>, tag: u64) {
+        match std::mem::replace(&mut self.state, IoState::Taken) {
+            IoState::Pending(ticket) => {
+                let done = self.lane.ops.borrow_mut().leave_to(ticket, &owner, tag);
+                if let Some(done) = done {
+                    owner.done(tag, done);
+                }
+            }
+            IoState::Done(done) => owner.done(tag, done),
+            IoState::Taken => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use mdspace_engine::array::{Action, CommandError, Undecided};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{ArrayStatus, SyncAction, SyncEnd};
+use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction, SyncEnd};
 
 use crate::shapes::{self, Shape};
 use crate::world::{Setup, World};
@@ -116,6 +116,11 @@ fn fill_without_space(shape: Shape, seed: u64, replace: bool) {
         world.remember(sector, &bytes);
     }
     world.verify();
+    // A write that found no space on it has failed it: it comes again.
+    if world.member_state(new) == Some(MemberState::Faulty) {
+        world.remove(new);
+        world.add(new).unwrap();
+    }
     world.wait_status("all in sync", |status| {
         status.sync.action == SyncAction::Idle && status.degraded() == 0
     });

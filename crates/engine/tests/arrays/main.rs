@@ -41,5 +41,6 @@ mod syncing;
 mod together;
 mod told;
 mod updates;
+mod verdicts;
 mod workers;
 mod world;

@@ -277,6 +277,13 @@ impl World {
         }
     }
 
+    /// Turns a number of rounds in which no time passes.
+    pub(crate) fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            self.turn_all();
+        }
+    }
+
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.get() / 1_000_000
     }

@@ -16,7 +16,6 @@ use super::{Controller, WriteMode};
 impl Controller {
     /// Acts on what lanes tell of blocks. Each of them holds its claim until a settled view says so.
     pub(super) async fn hear_of_blocks(&mut self, mail: &Mail) {
-        self.blocks_written(&mail.written).await;
         self.blocks_failed(&mail.unreadable, News::Unreadable).await;
         self.blocks_failed(&mail.unfilled, News::Unfilled).await;
         self.blocks_failed(&mail.refused, News::Refused).await;
@@ -28,7 +27,7 @@ impl Controller {
     /// Takes ranges off the logs that were written again. Their data are flushed before a log says
     /// so, or a power cut would leave what nobody wrote and everybody reads. Where the log has no room for
     /// what would be left of an entry, the range stays listed: it is read from elsewhere, as before.
-    async fn blocks_written(&mut self, news: &[BlockNews]) {
+    pub(super) async fn blocks_written(&mut self, news: &[BlockNews]) {
         for BlockNews { member, ranges } in news {
             let Some(index) = self.index_of(*member) else { continue };
             let mut bad = Ranges::clone(&self.members[index].bad);
@@ -65,7 +64,7 @@ impl Controller {
     /// Lists what members do not hold. No lane reads it from there once this is settled. A member
     /// without a log, or with one that is full, is failed; but not where what it cannot read is lost
     /// anyway, for the rest of it is needed.
-    async fn blocks_failed(&mut self, news: &[BlockNews], why: News) {
+    pub(super) async fn blocks_failed(&mut self, news: &[BlockNews], why: News) {
         if news.is_empty() {
             return;
         }

@@ -1,10 +1,15 @@
 //! Redundancy that a crash or a failed write left in doubt, and how doubt ends.
 
+use std::ops::Range;
+
 use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
 use super::why_idle::Event;
 use super::{CommandError, Controller, Reply, WriteMode};
+
+/// Most pieces of doubt that writes leave behind.
+const PIECES_MAX: usize = 1 << 14;
 
 impl Controller {
     /// Ends the doubt of ranges in which P and Q agree on a missing block: those rows are of one time.
@@ -18,6 +23,18 @@ impl Controller {
             self.happened(Event::Change);
         }
         self.tell_all_of_doubt().await;
+    }
+
+    /// Ends the doubt of ranges that writes have made whole since: parity was made anew there, or every copy
+    /// written, and every member that is believed took it. No lane needs to hear of it at once.
+    pub(super) async fn doubt_made_whole(&mut self, ranges: &Ranges) {
+        let here = |range: &Range<u64>| self.doubted.overlaps(range);
+        let in_doubt: Vec<Range<u64>> = ranges.iter().filter(here).collect();
+        // Doubt in too many pieces costs more than it brings: resync ends it.
+        if in_doubt.is_empty() || self.doubted.iter().count() > PIECES_MAX {
+            return;
+        }
+        self.doubt_resolved(&in_doubt.into_iter().collect()).await;
     }
 
     /// What waited for the end of doubt must not meet it again in an old view.

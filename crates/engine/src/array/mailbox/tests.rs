@@ -14,9 +14,9 @@ fn each_piece_of_news_has_a_number_that_the_mail_reaches() {
     let first = mailbox.blocks(News::Refused, MEMBER, &Ranges::of(24..29));
     let mail = std::mem::take(&mut mailbox.0.lock().mail);
     assert!(mail.heard == first && told(&mail.refused, 24..29) && mail.tells_of_blocks());
-    let second = mailbox.blocks(News::Written, MEMBER, &Ranges::of(0..32));
+    let second = mailbox.blocks(News::Unfilled, MEMBER, &Ranges::of(0..32));
     let third = mailbox.blocks(News::Unreadable, MEMBER, &Ranges::of(40..41));
     assert!(first < second && second < third);
     let mail = std::mem::take(&mut mailbox.0.lock().mail);
-    assert!(mail.heard == third && told(&mail.written, 0..32) && told(&mail.unreadable, 40..41));
+    assert!(mail.heard == third && told(&mail.unfilled, 0..32) && told(&mail.unreadable, 40..41));
 }

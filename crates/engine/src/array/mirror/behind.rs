@@ -17,7 +17,8 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::array_lane::{ArrayLane, byte_range, source_part};
 use super::super::claims::Mode;
-use super::super::member_writes::{Landed, MemberWrites};
+use super::super::ended::Target;
+use super::super::member_writes::MemberWrites;
 use super::super::rules::Rule;
 use super::super::view::ArrayView;
 use super::{Copies, Region, copies};
@@ -131,8 +132,7 @@ impl ArrayLane {
             false => None,
         };
         let Some(_counted) = counted else {
-            let written = self.write_copies(&all, &from, region.first, fua).await;
-            return answer.give(self.judge_copies(&view.geometry, written, range).await);
+            return answer.give(self.write_copies(&all, &from, region.first, range, fua).await);
         };
         let _gauged = self.count_writes(&all);
         let bytes = Rc::new(self.copy_of(&from, &region));
@@ -150,20 +150,22 @@ impl ArrayLane {
             rest.start(0, piece.slot, piece.member_sector, from);
         }
         drop(from);
-        let landed = first.end(|_, buffer| self.recycle(Some(buffer))).await;
+        first.wait(|_, buffer| self.recycle(Some(buffer))).await;
         // Whatever went wrong, nothing is left behind that is not there already.
-        let early = landed == Ok(Landed::Whole);
+        let target = Target::Copies(range);
+        let early = first.may_answer(&target).await;
         if early {
             answer.give(Ok(()));
+            rest.was_answered();
         }
         // The intent stays until all has landed: a crash may keep it from some of them.
         let _permit = self.array.rules.keep(Rule::IntentStaysForWritesBehind).then_some(permit);
-        let rest = rest.end(|_, buffer| self.recycle(Some(buffer))).await;
-        let listed = [landed, rest].contains(&Ok(Landed::Listed));
-        let written = landed.and(rest).map(|last| if listed { Landed::Listed } else { last });
-        let written = self.judge_copies(&view.geometry, written, range).await;
+        rest.wait(|_, buffer| self.recycle(Some(buffer))).await;
+        rest.join(first);
+        let ended = rest.finish(|| target, |_, buffer| self.recycle(Some(buffer)));
+        let ended = ended.await.map(|_| ()).map_err(|failed| failed.error);
         if !early {
-            answer.give(written);
+            answer.give(ended);
         }
     }
 

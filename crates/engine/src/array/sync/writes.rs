@@ -4,6 +4,7 @@ use crate::backend::WriteFrom;
 use crate::request::RequestError;
 
 use super::super::array_lane::ArrayLane;
+use super::super::ended::{Failed, Target};
 use super::super::member_writes::{Landed, MemberWrites};
 use super::super::view::MemberView;
 use super::window::WindowError;
@@ -27,10 +28,11 @@ impl<'a> WindowWrites<'a> {
 
     /// Waits for all. A member that failed ends this task, as the controller will say.
     pub(super) async fn finish(self, port: &ArrayLane) -> Result<(), WindowError> {
-        let Some(mut writes) = self.0 else { return Ok(()) };
-        match writes.end(|_, buffer| port.recycle(Some(buffer))).await {
+        let Some(writes) = self.0 else { return Ok(()) };
+        let ended = writes.finish(|| Target::Rewrites, |_, buffer| port.recycle(Some(buffer)));
+        match ended.await {
             Ok(Landed::Whole | Landed::Listed) => Ok(()),
-            Err(RequestError::NoSpace) => Err(WindowError::NoSpace),
+            Err(Failed { error: RequestError::NoSpace, .. }) => Err(WindowError::NoSpace),
             Ok(Landed::Without) | Err(_) => Err(WindowError::Failed),
         }
     }

@@ -1,0 +1,155 @@
+//! Writes that did not end well everywhere: what they come to, by what each member is now.
+//!
+//! A verdict is given in the step in which it is decided what to list and whom to take out. What it asks
+//! to record is recorded, durably and adopted by every lane, and then it is asked again.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::backend::{IoError, IoErrorKind, MemberId};
+use crate::ranges::Ranges;
+use crate::request::RequestError;
+
+use super::super::ended::{Asked, Failed, Judged};
+use super::super::mailbox::{BlockNews, Failure};
+use super::super::news::News;
+use super::super::verdict::Outcome;
+use super::{Controller, Member, MemberState, WriteMode};
+
+/// What verdicts ask to record.
+#[derive(Default)]
+struct Records {
+    list: BTreeMap<MemberId, Ranges>,
+    unlist: BTreeMap<MemberId, Ranges>,
+    lack: BTreeMap<MemberId, Ranges>,
+    doubt: Ranges,
+    end_doubt: Ranges,
+}
+
+impl Controller {
+    /// Judges writes and records what that takes, until each is answered.
+    pub(super) async fn judge_writes(&mut self, mut writes: Vec<Arc<Asked>>) {
+        let mut heals = true;
+        while !writes.is_empty() {
+            self.fail_without_space(&writes).await;
+            self.fail_fast(&writes).await;
+            if let Some(error) = self.refuses_writes() {
+                // Some members have the new bytes and some the old: nothing is computed from that.
+                let begun = writes.iter().map(|write| write.ended.range()).collect();
+                self.distrust(&begun).await;
+                return writes.iter().for_each(|write| write.fail(error));
+            }
+            let now = self.view_now(&self.array.views.current());
+            let judged: Vec<Judged> =
+                writes.iter().map(|write| write.ended.judge(&now, heals)).collect();
+            let records = Records::of(&judged);
+            self.record(records).await;
+            // What was not taken off its list by now stays there.
+            heals = false;
+            let mut left = Vec::new();
+            for (write, judged) in writes.into_iter().zip(judged) {
+                match judged.outcome {
+                    Outcome::Answer => write.tell(Ok(())),
+                    Outcome::Record => left.push(write),
+                    Outcome::Error | Outcome::Broken => write.tell(Err(failed(judged))),
+                }
+            }
+            writes = left;
+        }
+    }
+
+    /// Why a write cannot be answered, whatever became of it: what it needs is not recorded any more.
+    fn refuses_writes(&self) -> Option<RequestError> {
+        match self.mode {
+            WriteMode::Clean | WriteMode::Closing | WriteMode::Open => None,
+            WriteMode::ReadOnly => Some(RequestError::ReadOnly),
+            WriteMode::Broken => Some(RequestError::Lost),
+            WriteMode::Stopped => Some(RequestError::Stopped),
+        }
+    }
+
+    async fn record(&mut self, records: Records) {
+        let Records { list, unlist, lack, doubt, end_doubt } = records;
+        if !end_doubt.is_empty() {
+            self.doubt_resolved(&end_doubt).await;
+        }
+        // Before a list is changed: nothing is computed from a row of which a part was refused.
+        if !doubt.is_empty() {
+            self.distrust(&doubt).await;
+        }
+        if unlist.is_empty() && lack.is_empty() && list.is_empty() {
+            return;
+        }
+        self.blocks_written(&news(unlist)).await;
+        self.blocks_failed(&news(lack), News::Unfilled).await;
+        self.blocks_failed(&news(list), News::Refused).await;
+        // A lane that still goes by the longer list only reads less.
+        self.publish();
+        self.array.views.settle();
+    }
+
+    /// A member that is only being filled fails where a write finds no space behind it: the others have
+    /// what it lacks, and room.
+    async fn fail_without_space(&mut self, writes: &[Arc<Asked>]) {
+        let is_filled = |id: MemberId| {
+            let filled = |member: &Member| {
+                let state = member.state;
+                matches!(state, MemberState::Recovering(..) | MemberState::Replacing(..))
+            };
+            self.members.iter().any(|member| member.id == id && filled(member))
+        };
+        let of_users = writes.iter().filter(|write| write.ended.is_of_users());
+        let without = of_users.flat_map(|write| write.ended.no_space.iter().map(|(id, _)| *id));
+        let error = IoError { kind: IoErrorKind::NoSpace, errno: 0 };
+        let failed = |member| Failure { member, error, if_borne: false };
+        let failures: Vec<Failure> = without.filter(|id| is_filled(*id)).map(failed).collect();
+        if !failures.is_empty() {
+            self.members_failed(&failures).await;
+        }
+    }
+
+    /// A member that is to fail fast fails for what it refused, if every block is held without it.
+    async fn fail_fast(&mut self, writes: &[Arc<Asked>]) {
+        let is_fast = |id: MemberId| {
+            let fast = |member: &Member| member.is_written() && member.superblock.flags.fail_fast();
+            self.members.iter().any(|member| member.id == id && fast(member))
+        };
+        let refused = writes.iter().flat_map(|write| write.ended.refused.iter().map(|(id, _)| *id));
+        let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
+        let failed = |member| Failure { member, error, if_borne: true };
+        let failures: Vec<Failure> = refused.filter(|id| is_fast(*id)).map(failed).collect();
+        if !failures.is_empty() {
+            self.members_failed(&failures).await;
+        }
+    }
+}
+
+impl Records {
+    fn of(judged: &[Judged]) -> Self {
+        let mut records = Self::default();
+        for Judged { list, unlist, lack, doubt, end_doubt, .. } in judged {
+            add(&mut records.list, list);
+            add(&mut records.unlist, unlist);
+            add(&mut records.lack, lack);
+            doubt.iter().for_each(|range| records.doubt.insert(range));
+            end_doubt.iter().for_each(|range| records.end_doubt.insert(range));
+        }
+        records
+    }
+}
+
+fn add(all: &mut BTreeMap<MemberId, Ranges>, news: &[(MemberId, Range<u64>)]) {
+    for (member, range) in news {
+        all.entry(*member).or_default().insert(range.clone());
+    }
+}
+
+fn news(all: BTreeMap<MemberId, Ranges>) -> Vec<BlockNews> {
+    all.into_iter().map(|(member, ranges)| BlockNews { member, ranges }).collect()
+}
+
+fn failed(judged: Judged) -> Failed {
+    let error = if judged.only_no_space { RequestError::NoSpace } else { RequestError::Lost };
+    Failed { error, columns: judged.doubt }
+}
