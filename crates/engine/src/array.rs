@@ -7,6 +7,7 @@
 mod adoption;
 mod array_lane;
 mod blocks;
+mod borders;
 pub mod cache;
 mod chunks;
 pub mod claims;

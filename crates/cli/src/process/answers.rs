@@ -353,6 +353,10 @@ fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::NotAMember => "see `mdspace detail` for the members",
         CommandError::Active => "`mdspace fail` it first",
         CommandError::Needed => "replace another member first, or use --force and lose data",
+        CommandError::HoldsAlone { .. } => {
+            "wait for the resync with `mdspace wait`, replace another member first, or use --force and \
+             lose those data"
+        }
         CommandError::DoesNotFit(_) => "give a larger device",
         CommandError::NotReplaceable(_) => "see `mdspace detail` for what each member is",
         CommandError::NotBack(_) => "`mdspace add` rebuilds it from the others",

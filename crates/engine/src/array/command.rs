@@ -116,6 +116,15 @@ pub enum CommandError {
     /// Failing it would take the array down.
     #[error("the array needs this member: without it data would be lost (--force fails it anyway)")]
     Needed,
+    /// Some blocks of it can be had from no other member.
+    #[error(
+        "at least {sectors} sectors of the array can be had from this member alone: others list them as \
+         bad, or their parity is in doubt since a crash (--force fails it anyway)"
+    )]
+    HoldsAlone {
+        /// Of the array.
+        sectors: u64,
+    },
     /// Too small or wrongly placed.
     #[error("the device does not fit: {0}")]
     DoesNotFit(String),

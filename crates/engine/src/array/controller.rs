@@ -467,16 +467,6 @@ impl Controller {
         usize::from(self.geometry.raid_disks()) - self.members.iter().filter(in_sync).count()
     }
 
-    /// Slots with a member in sync among those that `wanted` picks.
-    fn in_sync_slots(&self, wanted: &dyn Fn(&MemberId) -> bool) -> Vec<Slot> {
-        let slots = self.members.iter().filter(|member| wanted(&member.id));
-        let in_sync = |member: &Member| match member.state {
-            MemberState::InSync(slot) => Some(slot),
-            _ => None,
-        };
-        slots.filter_map(in_sync).collect()
-    }
-
     fn index_of(&self, id: MemberId) -> Option<usize> {
         self.members.iter().position(|member| member.id == id)
     }

@@ -16,6 +16,7 @@ use crate::request::RequestError;
 use crate::signal::Signal;
 use crate::sync::Mutex;
 
+use super::borders::Borders;
 use super::claims::Columns;
 use super::held;
 use super::mirror::{Copies, copies};
@@ -168,14 +169,17 @@ impl Ended {
 
     fn judge_segment(&self, now: &ArrayView, segment: &Segment, heals: bool, judged: &mut Judged) {
         let mut ends: SmallVec<[SlotEnd; 8]> = SmallVec::new();
-        let mut no_space = false;
+        // As if there had been room.
+        let mut with_room: SmallVec<[SlotEnd; 8]> = SmallVec::new();
         for (place, (slot, sectors)) in segment.slots.iter().enumerate() {
             let end = self.end_of(now, *slot, sectors, segment.is_sent(place), heals);
-            no_space |= end == SlotEnd::Refused
+            let lacks_room = end == SlotEnd::Refused
                 && !self.answered
                 && self.found_no_space(now, *slot, sectors);
             ends.push(end);
+            with_room.push(if lacks_room { SlotEnd::Took } else { end });
         }
+        let no_space = ends != with_room;
         let in_doubt = now.doubted.overlaps(&segment.range);
         let column = Column {
             ends: &ends,
@@ -186,15 +190,11 @@ impl Ended {
             parity_right: true,
         };
         let verdict = column.verdict();
-        let outcome = match verdict.outcome {
-            outcome @ (Outcome::Answer | Outcome::Record) if no_space => {
-                outcome.max(Outcome::Error)
-            }
-            outcome => {
-                judged.only_no_space &= !matches!(outcome, Outcome::Error | Outcome::Broken);
-                outcome
-            }
-        };
+        let fails = |outcome| matches!(outcome, Outcome::Error | Outcome::Broken);
+        // Nothing is wrong with a member behind which there is no room: the write fails, and no list names
+        // what it lacks.
+        let outcome = if no_space { verdict.outcome.max(Outcome::Error) } else { verdict.outcome };
+        judged.only_no_space &= !fails(Column { ends: &with_room, ..column }.verdict().outcome);
         judged.outcome = judged.outcome.max(outcome);
         match outcome {
             Outcome::Answer | Outcome::Record => {
@@ -395,10 +395,7 @@ impl Ended {
     fn add_borders(&self, borders: &mut Borders, now: &ArrayView, slot: Slot, shift: u64) {
         let members = [now.member(slot), self.view.member(slot)];
         for member in members.into_iter().flatten() {
-            borders.add_ranges(&member.bad, shift);
-            borders.add_ranges(&member.holes, shift);
-            borders.add_border(member.recorded_sectors, shift);
-            borders.add_border(member.filled_sectors, shift);
+            borders.add_member(member, shift);
             for (_, ranges) in self.refused.iter().filter(|(id, _)| *id == member.id) {
                 borders.add_ranges(ranges, shift);
             }
@@ -406,48 +403,6 @@ impl Ended {
                 borders.add_ranges(&Ranges::of(range.clone()), shift);
             }
         }
-    }
-}
-
-/// Where a range is to be cut.
-struct Borders {
-    within: Range<u64>,
-    at: SmallVec<[u64; 8]>,
-}
-
-impl Borders {
-    fn of(within: Range<u64>) -> Self {
-        Self { at: SmallVec::from_slice(&[within.start, within.end]), within }
-    }
-
-    fn add(&mut self, range: &Range<u64>) {
-        self.add_border(range.start, 0);
-        self.add_border(range.end, 0);
-    }
-
-    fn add_border(&mut self, at: u64, shift: u64) {
-        let at = at.wrapping_add(shift);
-        if self.within.start < at && at < self.within.end {
-            self.at.push(at);
-        }
-    }
-
-    fn add_ranges(&mut self, ranges: &Ranges, shift: u64) {
-        let (start, end) =
-            (self.within.start.wrapping_sub(shift), self.within.end.wrapping_sub(shift));
-        let mut from = start;
-        while let Some(next) = ranges.next_from(from).filter(|next| next.start < end) {
-            self.add_border(next.start, shift);
-            self.add_border(next.end, shift);
-            from = next.end;
-        }
-    }
-
-    fn cut(mut self) -> impl Iterator<Item = Range<u64>> {
-        self.at.sort_unstable();
-        self.at.dedup();
-        let borders = self.at;
-        (1..borders.len()).map(move |at| borders[at - 1]..borders[at])
     }
 }
 

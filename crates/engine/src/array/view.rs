@@ -192,13 +192,6 @@ impl ArrayView {
         self.member(slot).filter(|member| member.can_read(sector, sectors))
     }
 
-    /// Whether the members in the other slots have all data.
-    pub fn does_without(&self, slot: Slot) -> bool {
-        let whole = |member: &MemberView| member.filled_sectors == u64::MAX;
-        let has_all = |other: Slot| other != slot && self.member(other).is_some_and(whole);
-        self.geometry.max_failures() > 0 && self.geometry.enough(&has_all)
-    }
-
     /// Whether some member is late.
     pub fn any_late(&self) -> bool {
         self.present().any(|(_, member)| member.is_late())

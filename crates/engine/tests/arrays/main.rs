@@ -16,6 +16,7 @@ mod doubt;
 mod faults;
 mod filling;
 mod flushes;
+mod given_up;
 mod hedged;
 mod hung;
 mod kinds;

@@ -164,6 +164,25 @@ fn no_space_hides_no_failure_of_another_member_of_the_round() {
     }
 }
 
+/// Members on one full file system: the write says so, and goes well when there is room.
+#[test]
+fn a_write_without_space_behind_any_member_fails_for_lack_of_space() {
+    for (seed, shape) in (40..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, 16);
+        let disks = 0..usize::from(shape.disks);
+        disks.clone().for_each(|disk| fail_writes(&world, disk, IoErrorKind::NoSpace, 0..1 << 20));
+        for sectors in [4, world.sectors()] {
+            let failed = world.write(0, vec![3; sectors as usize * SECTOR]);
+            assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+        }
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        disks.for_each(|disk| world.disks.disk(disk).write_error = None);
+        world.write_random(0, world.sectors());
+        world.verify();
+    }
+}
+
 /// What a write-mostly member found no space for was answered long ago: its list says that it lacks it.
 #[test]
 fn what_a_write_mostly_member_lacks_after_the_answer_is_never_read_from_it() {

@@ -602,9 +602,10 @@ impl World {
         panic!("{what}: does not come about ({self}): {:?}", self.status());
     }
 
+    /// Fails a member, whatever it holds alone.
     pub(crate) fn fail(&mut self, disk: usize) {
         let member = self.disks.id(disk);
-        self.command(Action::Fail { member, force: false }).unwrap();
+        self.command(Action::Fail { member, force: true }).unwrap();
     }
 
     pub(crate) fn remove(&mut self, disk: usize) {

@@ -120,7 +120,12 @@ impl Simulation {
             (what, &error),
             (What::Check | What::Repair, CommandError::Busy(_) | CommandError::ReadOnly)
                 | (What::Remove(_), CommandError::Active | CommandError::NotAMember)
-                | (What::Fail(_), CommandError::NotAMember | CommandError::Needed)
+                | (
+                    What::Fail(_),
+                    CommandError::NotAMember
+                        | CommandError::Needed
+                        | CommandError::HoldsAlone { .. }
+                )
                 | (
                     What::Replace(_),
                     CommandError::NotAMember

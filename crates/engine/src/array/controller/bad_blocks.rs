@@ -150,7 +150,7 @@ impl Controller {
     pub(super) async fn reads_corrected(&mut self, news: &[(MemberId, u32)]) {
         let now = self.lane.backend().now();
         let most = self.array.settings.max_read_errors();
-        let mut failed = Vec::new();
+        let mut failed: Vec<(MemberId, IoError)> = Vec::new();
         for &(id, errors) in news {
             let Some(index) = self.index_of(id) else { continue };
             let member = &mut self.members[index];
@@ -161,15 +161,14 @@ impl Controller {
                 continue;
             }
             member.wants_replacement = true;
-            if !self.can_replace(index) {
+            // Errors that could be mended are no reason to lose the array, or a block of it.
+            let with_it: Vec<MemberId> = failed.iter().map(|(id, _)| *id).chain([id]).collect();
+            let is_replaced = self.can_replace(index);
+            if !is_replaced && self.may_give_up() && self.loses_nothing_without(&with_it) {
                 failed.push((id, IoError { kind: IoErrorKind::Medium, errno: 0 }));
             }
         }
-        let left = |id: &MemberId| !failed.iter().any(|(other, _)| other == id);
-        let in_sync = self.in_sync_slots(&left);
-        // Errors that could be mended are no reason to lose the array.
-        let may_go = !failed.is_empty() && self.may_give_up();
-        if may_go && self.geometry.enough(&|slot| in_sync.contains(&slot)) {
+        if !failed.is_empty() {
             self.take_out(&failed).await;
         }
     }

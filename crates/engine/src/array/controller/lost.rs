@@ -1,64 +1,161 @@
-//! Which sectors of the array nobody can give any more: for users, who may have them elsewhere.
+//! Which sectors of the array no member holds and nothing can compute: today, or without some members.
 
-use crate::geometry::{Geometry, Slot};
+use std::ops::Range;
+
+use crate::backend::MemberId;
+use crate::geometry::{Geometry, ParityGeometry, Slot};
 use crate::ranges::Ranges;
 
+use super::super::borders::Borders;
 use super::super::mirror::copies;
-use super::super::view::ArrayView;
-use super::Controller;
+use super::super::view::{ArrayView, MemberView};
+use super::{Controller, WriteMode};
 
-/// Most listed sectors of members that are looked at.
-const LOOKED_AT_MAX: usize = 1 << 16;
+/// Most pieces of members that are looked at, each within one chunk.
+const PIECES_MAX: usize = 1 << 16;
+
+/// What the array loses with members that it has now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    Nothing,
+    /// At least so many sectors of the array, which are held by no other member.
+    Sectors(u64),
+    /// More members are missing then than the level bears.
+    Array,
+}
 
 impl Controller {
     /// Sectors of the array that are lost to bad blocks: too many members lack them. What whole members
     /// lack that are missing is not among them, for there is another word for that.
     pub(super) fn lost_to_bad_blocks(&self) -> Ranges {
-        let view = self.array.views.current();
-        if self.mode == super::WriteMode::Broken {
+        if self.mode == WriteMode::Broken {
             return Ranges::default();
         }
-        let bad = view.present().flat_map(|(slot, member)| {
-            let sectors = member.bad.iter().flatten();
-            sectors.map(move |sector| (slot, sector))
+        let view = self.array.views.current();
+        self.lost_in(&view, &listed(&view))
+    }
+
+    /// What is lost with these members: the one question before a member that still works is given up.
+    pub(super) fn loss_of(&self, members: &[MemberId]) -> Loss {
+        if !self.bears_loss_of(members) {
+            return Loss::Array;
+        }
+        let slots = self.members.iter().filter(|member| members.contains(&member.id));
+        let slots: Vec<Slot> = slots.filter_map(|member| member.slot()).collect();
+        self.loss_without(&slots)
+    }
+
+    /// Whether members that still work are not needed for any block.
+    pub(super) fn loses_nothing_without(&self, members: &[MemberId]) -> bool {
+        self.loss_of(members) == Loss::Nothing
+    }
+
+    /// What is lost without the members in these slots, which their replacements take over.
+    fn loss_without(&self, slots: &[Slot]) -> Loss {
+        let before = self.view_now(&self.array.views.current());
+        let mut after = before.clone();
+        for slot in slots {
+            after.slots[usize::from(slot.0)] = before.replacement(*slot).cloned();
+        }
+        let mut suspects = listed(&before);
+        if matches!(*self.geometry, Geometry::Parity(_)) {
+            suspects.extend(before.doubted.iter().map(|range| (Slot(0), range)));
+        }
+        let mut lost = self.lost_in(&after, &suspects);
+        self.lost_in(&before, &suspects).iter().for_each(|range| lost.remove(&range));
+        match lost.sectors() {
+            0 => Loss::Nothing,
+            sectors => Loss::Sectors(sectors),
+        }
+    }
+
+    /// Sectors of the array that are lost where these sectors of members lie.
+    fn lost_in(&self, view: &ArrayView, suspects: &[(Slot, Range<u64>)]) -> Ranges {
+        let chunk = view.geometry.chunk_sectors().map_or(u64::MAX, u64::from);
+        let pieces = suspects.iter().flat_map(|(slot, sectors)| {
+            in_chunks(sectors.clone(), chunk).map(|piece| (*slot, piece))
         });
-        let lost = |(slot, sector)| lost_with(&view, &self.unresolved, slot, sector);
-        bad.take(LOOKED_AT_MAX).flat_map(lost).collect()
+        let lost = |(slot, piece): (Slot, Range<u64>)| match &*view.geometry {
+            Geometry::Parity(map) => self.lost_in_row(view, map, &piece),
+            Geometry::Raid1(_) | Geometry::Raid10(_) => lost_copies(view, slot, &piece),
+            Geometry::Linear(_) | Geometry::Raid0(_) => {
+                of_array(&view.geometry, slot, &piece).into_iter().collect()
+            }
+        };
+        pieces.take(PIECES_MAX).flat_map(lost).collect()
+    }
+
+    /// `piece`: sectors of all members, within one row.
+    fn lost_in_row(
+        &self,
+        view: &ArrayView,
+        map: &ParityGeometry,
+        piece: &Range<u64>,
+    ) -> Vec<Range<u64>> {
+        let mut borders = Borders::of(piece.clone());
+        borders.add_ranges(&view.doubted, 0);
+        borders.add_ranges(&self.unresolved, 0);
+        view.present().for_each(|(_, member)| borders.add_member(member, 0));
+        let lost = |part: Range<u64>| {
+            let slots = (0..view.geometry.raid_disks()).map(Slot);
+            let lacking: Vec<Slot> = slots.filter(|slot| lacks(view, *slot, &part)).collect();
+            let parities = usize::from(map.parity_disks());
+            // Parity in doubt makes up for nothing, unless a second one says the same.
+            let compares = lacking.len() < parities && !self.unresolved.overlaps(&part);
+            let in_doubt = view.doubted.overlaps(&part) && !compares;
+            let is_lost = lacking.len() > parities || in_doubt;
+            let of_array =
+                lacking.into_iter().filter_map(|slot| of_array(&view.geometry, slot, &part));
+            of_array.filter(|_| is_lost).collect::<Vec<_>>()
+        };
+        borders.cut().flat_map(lost).collect()
     }
 }
 
-/// The sectors of the array that are lost where `slot` lacks one. In `unresolved` ranges the parities
-/// disagree.
-fn lost_with(
-    view: &ArrayView,
-    unresolved: &Ranges,
-    slot: Slot,
-    sector: u64,
-) -> Vec<std::ops::Range<u64>> {
+/// What members and their replacements list as bad.
+fn listed(view: &ArrayView) -> Vec<(Slot, Range<u64>)> {
+    let replacements = view.replacements.iter().map(|(slot, member)| (*slot, member));
+    let members = view.present().chain(replacements);
+    members.flat_map(|(slot, member)| member.bad.iter().map(move |range| (slot, range))).collect()
+}
+
+/// The parts of a piece of a mirror's member of which no copy can be had.
+fn lost_copies(view: &ArrayView, slot: Slot, piece: &Range<u64>) -> Vec<Range<u64>> {
     let geometry = &*view.geometry;
-    let lacks = |slot: Slot, sector: u64| {
-        view.member(slot).is_none_or(|member| !member.can_wait_for(sector, 1))
-    };
-    let of = |slot| geometry.inverse(slot, sector).map(|sector| sector..sector + 1);
-    match geometry {
-        Geometry::Parity(map) => {
-            let slots = (0..geometry.raid_disks()).map(Slot);
-            let lacking: Vec<Slot> = slots.filter(|slot| lacks(*slot, sector)).collect();
-            let (parities, here) = (usize::from(map.parity_disks()), sector..sector + 1);
-            // Parity in doubt makes up for nothing, unless a second one says the same.
-            let compares = lacking.len() < parities && !unresolved.overlaps(&here);
-            let in_doubt = view.doubted.overlaps(&here) && !compares;
-            match lacking.len() > parities || in_doubt {
-                true => lacking.into_iter().filter_map(of).collect(),
-                false => Vec::new(),
-            }
-        }
-        Geometry::Raid1(_) | Geometry::Raid10(_) => {
-            let lost = geometry.inverse(slot, sector).filter(|at| {
-                copies(geometry, *at, 1).iter().all(|copy| lacks(copy.slot, copy.member_sector))
-            });
-            lost.map(|sector| sector..sector + 1).into_iter().collect()
-        }
-        Geometry::Linear(_) | Geometry::Raid0(_) => of(slot).into_iter().collect(),
+    let Some(range) = of_array(geometry, slot, piece) else { return Vec::new() };
+    let copies = copies(geometry, range.start, range.end - range.start);
+    let mut borders = Borders::of(range.clone());
+    for copy in &copies {
+        let shift = range.start.wrapping_sub(copy.member_sector);
+        view.member(copy.slot).into_iter().for_each(|member| borders.add_member(member, shift));
     }
+    let is_lost = |part: &Range<u64>| {
+        copies.iter().all(|copy| {
+            let first = copy.member_sector + (part.start - range.start);
+            lacks(view, copy.slot, &(first..first + (part.end - part.start)))
+        })
+    };
+    borders.cut().filter(is_lost).collect()
+}
+
+/// Whether the member in a slot cannot give these sectors, which are all alike.
+fn lacks(view: &ArrayView, slot: Slot, sectors: &Range<u64>) -> bool {
+    let gives =
+        |member: &MemberView| member.can_wait_for(sectors.start, sectors.end - sectors.start);
+    !view.member(slot).is_some_and(gives)
+}
+
+/// The data of the array in sectors of a member that lie within one chunk.
+fn of_array(geometry: &Geometry, slot: Slot, sectors: &Range<u64>) -> Option<Range<u64>> {
+    let first = geometry.inverse(slot, sectors.start)?;
+    Some(first..first + (sectors.end - sectors.start))
+}
+
+fn in_chunks(sectors: Range<u64>, chunk: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut at = sectors.start;
+    std::iter::from_fn(move || {
+        let first = at;
+        at = (first - first % chunk).saturating_add(chunk).min(sectors.end);
+        (first < sectors.end).then_some(first..at)
+    })
 }

@@ -9,6 +9,7 @@ use crate::geometry::{Geometry, Slot};
 
 use super::super::mailbox::Failure;
 use super::super::rules::Rule;
+use super::lost::Loss;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 /// A device that left and may still do what it was asked.
@@ -34,7 +35,8 @@ impl Controller {
             known.partition(|failure| !failure.if_borne);
         for failure in must.into_iter().chain(may) {
             let with_it = failed.iter().map(|(id, _)| *id).chain([failure.member]);
-            let may_go = || self.may_give_up() && self.bears_loss_of(&with_it.collect::<Vec<_>>());
+            let may_go =
+                || self.may_give_up() && self.loses_nothing_without(&with_it.collect::<Vec<_>>());
             if !failure.if_borne || may_go() {
                 failed.push((failure.member, failure.error));
             }
@@ -49,8 +51,8 @@ impl Controller {
         self.take_out(&failed).await;
     }
 
-    /// Whether what is left without these members has all data.
-    fn bears_loss_of(&self, lost: &[MemberId]) -> bool {
+    /// Whether what is left without these members is enough of them, as the level counts.
+    pub(super) fn bears_loss_of(&self, lost: &[MemberId]) -> bool {
         let left = |slot: Slot| {
             let holds = |member: &Member| member.state == MemberState::InSync(slot);
             self.members.iter().any(|member| holds(member) && !lost.contains(&member.id))
@@ -124,8 +126,12 @@ impl Controller {
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
-        if !self.bears_loss_of(&[id]) && !force {
-            return Err(CommandError::Needed);
+        if !force {
+            match self.loss_of(&[id]) {
+                Loss::Nothing => {}
+                Loss::Sectors(sectors) => return Err(CommandError::HoldsAlone { sectors }),
+                Loss::Array => return Err(CommandError::Needed),
+            }
         }
         self.take_out(&[(id, IoError { kind: IoErrorKind::Other, errno: 0 })]).await;
         Ok(Reply::Done)
