@@ -7,6 +7,16 @@ pub(crate) fn io_error(errno: i32) -> IoError {
     IoError { kind: kind(errno), errno }
 }
 
+/// The error of a call that makes durable what was written before it, and perhaps writes too. The system does
+/// not say which of the two failed: it counts as a failed flush, for the next flush would say that all is well.
+pub(crate) fn flush_error(errno: i32) -> IoError {
+    let error = io_error(errno);
+    match error.kind {
+        IoErrorKind::Gone | IoErrorKind::Reserved | IoErrorKind::Cancelled => error,
+        _ => IoError { kind: IoErrorKind::Flush, errno },
+    }
+}
+
 fn kind(errno: i32) -> IoErrorKind {
     match errno {
         // ENODATA is the block layer's critical medium error, EILSEQ its protection error.

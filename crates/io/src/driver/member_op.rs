@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mdspace_engine::backend::{Backend, IoDone, IoError, IoOp, Ticket};
 use mdspace_engine::time::Time;
 
-use crate::errno::io_error;
+use crate::errno::{flush_error, io_error};
 use crate::member::{self, Answer, Arrival, Kept, Kind, Member};
 use crate::queue::{Call, run_file};
 
@@ -201,7 +201,8 @@ impl MemberOp {
 
     fn absorb_errno(&mut self, errno: i32, driver: &Driver) -> Step {
         match (errno, &self.work) {
-            (libc::EINTR | libc::EAGAIN, _) => {}
+            // One that was answered at its deadline must not begin now: a newer write may be done.
+            (libc::EINTR | libc::EAGAIN, _) if self.is_awaited() => {}
             (libc::ENOMEM | libc::ENOBUFS, _) if self.may_wait_for_memory() => {}
             (libc::EOPNOTSUPP, Work::Write(_)) if self.durable == Durable::Carried => {
                 self.durable = Durable::Owed;
@@ -212,18 +213,27 @@ impl MemberOp {
                 let lease = Lease::zeroes(driver.zeroes(), len);
                 self.work = Work::Write(Transfer { lease, offset, done: 0 });
             }
+            _ if self.call_flushes() => return Step::End(Err(flush_error(errno))),
             _ => return Step::End(Err(io_error(errno))),
         }
         Step::Call(self.next(driver))
     }
 
+    /// Whether somebody still waits for its end.
+    fn is_awaited(&self) -> bool {
+        self.ticket.is_some() && !self.cancelled
+    }
+
+    /// Whether the latest call makes durable what was written before.
+    fn call_flushes(&self) -> bool {
+        matches!(self.work, Work::Flush)
+            || matches!(self.durable, Durable::Carried | Durable::Flushing)
+    }
+
     /// The host that has no memory is no fault of the member's: the call is made again until its deadline.
     /// Not one that makes something durable: what it says may be of an earlier write, and is said once.
     fn may_wait_for_memory(&self) -> bool {
-        let flushes = matches!(self.work, Work::Flush)
-            || matches!(self.durable, Durable::Carried | Durable::Flushing);
-        let is_awaited = self.ticket.is_some() && !self.cancelled;
-        !flushes && is_awaited && !self.device.is_inline()
+        !self.call_flushes() && self.is_awaited() && !self.device.is_inline()
     }
 
     /// Answers it before its end, if that was not done: gives the ticket of whoever waits.

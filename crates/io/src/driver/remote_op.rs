@@ -6,7 +6,7 @@ use mdspace_engine::backend::{IoDone, IoError, IoErrorKind, IoOp, Ticket};
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 
-use crate::errno::io_error;
+use crate::errno::{flush_error, io_error};
 use crate::member::Export;
 use crate::nbd_wire::{Put, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command, command_flag};
 use crate::queue::Token;
@@ -177,7 +177,10 @@ impl RemoteOp {
         self.stage = Stage::Sent;
         if errno != 0 {
             let errno = i32::try_from(errno).unwrap_or(libc::EINVAL);
-            return Next::End(Err(io_error(errno)));
+            return Next::End(Err(match self.request_flushes() {
+                true => flush_error(errno),
+                false => io_error(errno),
+            }));
         }
         let piece = self.piece;
         let more = match &mut self.work {
@@ -204,6 +207,12 @@ impl RemoteOp {
         }
         self.stage = Stage::Queued;
         Next::Again
+    }
+
+    /// Whether the request under way makes durable what was written before.
+    fn request_flushes(&self) -> bool {
+        matches!(self.work, Work::Flush)
+            || matches!(self.durable, Durable::Carried | Durable::Flushing)
     }
 
     /// Gives the memory back although the answer is still to come; none if the kernel reads it.

@@ -12,9 +12,10 @@ use mdspace_engine::backend::{
 use mdspace_engine::memory::{Sink, Source};
 
 use super::lease::Lease;
+use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
-use crate::member::Device;
+use crate::member::{Device, Export};
 use crate::payload::Lent;
 
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
@@ -311,40 +312,156 @@ fn calls_that_wait_for_an_entry_are_cancelled_and_woken_through_a_full_ring() {
     });
 }
 
+/// A lane's driver without a loop, whose calls a test answers.
+struct Bench {
+    driver: Rc<Driver>,
+    _lane: Rc<Lane>,
+    _local: LocalLane,
+    _writer: io::PipeWriter,
+    member: MemberId,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let config = LanesConfig::default();
+        let (_local, member, _writer) = pipe_with(&config);
+        let wake = Arc::new(EventFd::new().unwrap());
+        let driver = Driver::new(IoChoice::Preadv, config.members, wake.clone()).unwrap();
+        let lane = Lane::new(mdspace_engine::lane::LaneId(0), driver.clone(), wake);
+        driver.drive(&lane);
+        Self { driver, _lane: lane, _local, _writer, member }
+    }
+
+    fn device(&self) -> Rc<device::Device> {
+        let mut devices = self.driver.devices.borrow_mut();
+        devices.find(self.member, &self.driver.queue, &self.driver.lane).unwrap().clone()
+    }
+
+    /// An I/O whose first call is to be answered.
+    fn begin(&self, op: IoOp) -> MemberOp {
+        let device = self.device();
+        let ticket = Ticket { slot: 7, generation: 1 };
+        let mut op = MemberOp::new(&self.driver, device, ticket, NEVER, op);
+        op.next(&self.driver);
+        op
+    }
+
+    fn read(&self) -> IoOp {
+        let into = ReadInto::Buffer(self.driver.allocate(512), 0..512);
+        IoOp::Read { sector: 0, into }
+    }
+
+    fn write(&self, fua: bool) -> IoOp {
+        let from = WriteFrom::Buffer(self.driver.allocate(512), 0..512);
+        IoOp::Write { sector: 0, from, fua }
+    }
+
+    /// What a call that ends so makes of its I/O.
+    fn ends(&self, op: &mut MemberOp, result: i32) -> Option<Result<(), IoErrorKind>> {
+        match op.absorb(result, &self.driver) {
+            Step::Call(_) => None,
+            Step::End(result) => Some(result.map_err(|error| error.kind)),
+        }
+    }
+
+    fn end(&self, op: MemberOp) {
+        op.end(Ok(()), &self.driver.stock);
+    }
+}
+
 /// No fault of the member's, and no reason to fail it; but what a flush says is not asked for again.
 #[test]
 fn a_call_that_finds_no_memory_is_made_again_unless_it_flushes() {
-    let config = LanesConfig::default();
-    let (_local, member, _writer) = pipe_with(&config);
-    let wake = Arc::new(EventFd::new().unwrap());
-    let driver = Driver::new(IoChoice::Preadv, config.members, wake.clone()).unwrap();
-    let lane = Lane::new(mdspace_engine::lane::LaneId(0), driver.clone(), wake);
-    driver.drive(&lane);
-    let device = || {
-        let mut devices = driver.devices.borrow_mut();
-        devices.find(member, &driver.queue, &driver.lane).unwrap().clone()
-    };
-    let write = |fua| {
-        let from = WriteFrom::Buffer(driver.allocate(512), 0..512);
-        IoOp::Write { sector: 0, from, fua }
-    };
-    let into = ReadInto::Buffer(driver.allocate(512), 0..512);
+    let bench = Bench::new();
     for (op, again) in [
-        (IoOp::Read { sector: 0, into }, true),
-        (write(false), true),
-        (write(true), false),
+        (bench.read(), true),
+        (bench.write(false), true),
+        (bench.write(true), false),
         (IoOp::Flush, false),
     ] {
         let what = format!("{op:?}");
-        let mut op = MemberOp::new(&driver, device(), Ticket { slot: 7, generation: 1 }, NEVER, op);
-        op.next(&driver);
+        let mut op = bench.begin(op);
         for _ in 0..3 {
-            let step = op.absorb(-libc::ENOMEM, &driver);
-            assert_eq!(matches!(step, Step::Call(_)), again, "{what}");
+            assert_eq!(bench.ends(&mut op, -libc::ENOMEM).is_none(), again, "{what}");
         }
         op.cancelled = true;
-        assert!(matches!(op.absorb(-libc::ENOMEM, &driver), Step::End(Err(_))), "{what}");
-        op.end(Ok(()), &driver.stock);
+        assert!(matches!(bench.ends(&mut op, -libc::ENOMEM), Some(Err(_))), "{what}");
+        bench.end(op);
+    }
+}
+
+/// One call writes and flushes: nobody can say which of the two failed, so it counts as the flush.
+#[test]
+fn a_durable_write_that_fails_in_one_call_is_a_failed_flush() {
+    let bench = Bench::new();
+    for (fua, errno, kind) in [
+        (false, libc::EIO, IoErrorKind::Medium),
+        (false, libc::ENOSPC, IoErrorKind::NoSpace),
+        (true, libc::EIO, IoErrorKind::Flush),
+        (true, libc::ENOSPC, IoErrorKind::Flush),
+        (true, libc::EBADE, IoErrorKind::Reserved),
+        (true, libc::ENODEV, IoErrorKind::Gone),
+    ] {
+        let mut op = bench.begin(bench.write(fua));
+        assert_eq!(bench.ends(&mut op, -errno), Some(Err(kind)), "fua {fua}, errno {errno}");
+        bench.end(op);
+    }
+}
+
+#[test]
+fn a_durable_write_in_two_calls_says_which_of_them_failed() {
+    let bench = Bench::new();
+    for (writes, kind) in [(-libc::EIO, IoErrorKind::Medium), (512, IoErrorKind::Flush)] {
+        let mut op = bench.begin(bench.write(true));
+        // The member knows no write that is durable by itself.
+        assert_eq!(bench.ends(&mut op, -libc::EOPNOTSUPP), None);
+        let mut ended = bench.ends(&mut op, writes);
+        if ended.is_none() {
+            ended = bench.ends(&mut op, -libc::EIO);
+        }
+        assert_eq!(ended, Some(Err(kind)));
+        bench.end(op);
+    }
+}
+
+/// Whether the server takes the flag or is sent a flush of its own.
+#[test]
+fn a_request_to_a_server_that_makes_durable_and_fails_is_a_failed_flush() {
+    let (bench, eio) = (Bench::new(), libc::EIO as u32);
+    let device = bench.device();
+    for (forces, fua, answers, kind) in [
+        (true, false, &[eio][..], IoErrorKind::Medium),
+        (true, true, &[eio], IoErrorKind::Flush),
+        (true, true, &[libc::ENOSPC as u32], IoErrorKind::Flush),
+        (false, true, &[eio], IoErrorKind::Medium),
+        (false, true, &[0, eio], IoErrorKind::Flush),
+    ] {
+        let export = Export::that_flushes(forces);
+        let (ticket, op) = (Ticket { slot: 7, generation: 1 }, bench.write(fua));
+        let mut op = RemoteOp::new(&bench.driver, device.clone(), export, ticket, NEVER, op);
+        let mut ended = None;
+        for &answer in answers {
+            op.header(Token(1), export);
+            ended = match op.absorb(answer) {
+                Next::Again => None,
+                Next::End(result) => Some(result.map_err(|error| error.kind)),
+            };
+        }
+        assert_eq!(ended, Some(Err(kind)), "forces {forces}, fua {fua}, {answers:?}");
+        op.end(Ok(()), &bench.driver.stock);
+    }
+}
+
+/// Its owner was answered, and a newer write to the same place may be done.
+#[test]
+fn an_interrupted_write_that_was_answered_at_its_deadline_does_not_begin_again() {
+    let bench = Bench::new();
+    for errno in [libc::EINTR, libc::EAGAIN] {
+        let mut op = bench.begin(bench.write(false));
+        assert_eq!(bench.ends(&mut op, -errno), None, "somebody waits");
+        assert!(op.overtake().is_some());
+        assert!(matches!(bench.ends(&mut op, -errno), Some(Err(_))), "errno {errno}");
+        bench.end(op);
     }
 }
 

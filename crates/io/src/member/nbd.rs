@@ -59,6 +59,14 @@ impl Export {
         self.has(export_flag::ROTATIONAL)
     }
 
+    /// One that has a flush, and perhaps durable writes.
+    #[cfg(test)]
+    pub(crate) fn that_flushes(forces: bool) -> Self {
+        let force = if forces { export_flag::SEND_FUA } else { 0 };
+        let flags = export_flag::SEND_FLUSH | force;
+        Self { bytes: 1 << 20, flags, block_bytes: 512, payload_bytes: 1 << 20 }
+    }
+
     /// Whether a flush means something. Without, the server promises that writes need none.
     pub(crate) fn flushes(self) -> bool {
         self.has(export_flag::SEND_FLUSH)
