@@ -201,9 +201,8 @@ fn notes(candidate: &Candidate, model: &Superblock) -> Vec<String> {
     if superblock.features.contains(Features::REPLACEMENT) {
         notes.push("is to replace the member in its slot".to_owned());
     }
-    if let Some(sectors) = superblock.recovery_offset_sectors {
-        notes.push(format!("was being rebuilt: its first {} MiB are good", sectors >> 11));
-    }
+    notes.extend(superblock.recovery_offset_sectors.map(recovery_words));
+    notes.extend(block_words(superblock.logical_block_size_bytes));
     if let Some((_, map)) = candidate.bitmap.good().filter(|(_, map)| map.count() > 0) {
         notes.push(format!("its bitmap marks {} chunks", map.count()));
     }
@@ -216,6 +215,22 @@ fn notes(candidate: &Candidate, model: &Superblock) -> Vec<String> {
     }
     notes.extend(superblock.unsupported_features().iter().map(ToString::to_string));
     notes
+}
+
+/// How far a member is rebuilt. All ones is what md writes of one whose rebuild is through and that is
+/// not called in sync yet.
+fn recovery_words(sectors: u64) -> String {
+    match sectors {
+        u64::MAX => "was being rebuilt: its recovery offset says that all of it is good".to_owned(),
+        _ => format!("was being rebuilt: its first {} MiB are good", sectors >> 11),
+    }
+}
+
+/// What a recorded logical block means to other kernels.
+fn block_words(bytes: u32) -> Option<String> {
+    (bytes != 0).then(|| {
+        format!("records logical blocks of {bytes} bytes: Linux up to 6.18 does not assemble it")
+    })
 }
 
 impl Verdict {
@@ -276,3 +291,6 @@ impl Verdict {
         (verdict, assembly.left_out)
     }
 }
+
+#[cfg(test)]
+mod tests;

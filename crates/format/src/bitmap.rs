@@ -268,7 +268,7 @@ pub(crate) fn on_disk_bytes(chunks: u64) -> u64 {
 fn version_name(version: u32) -> &'static str {
     match version {
         5 => "clustered",
-        6 => "lockless",
+        6 => "llbitmap, Linux 6.18 and later",
         _ => "unknown",
     }
 }

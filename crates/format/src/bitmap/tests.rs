@@ -24,7 +24,8 @@ fn a_header_that_is_encoded_is_parsed_again() {
 
 #[test]
 fn clustered_and_lockless_bitmaps_are_refused_by_name() {
-    for (version, name) in [(5, "clustered"), (6, "lockless"), (7, "unknown")] {
+    for (version, name) in [(5, "clustered"), (6, "llbitmap, Linux 6.18 and later"), (7, "unknown")]
+    {
         let mut bytes = bitmap(800).encode();
         bytes[4] = version;
         let error = BitmapSuperblock::parse(&bytes, 256).unwrap_err();
