@@ -262,7 +262,10 @@ impl Work {
             _ => 1,
         };
         let durable = match op {
-            IoOp::Write { fua: true, .. } if driver.flushes => Durable::Carried,
+            IoOp::Write { fua: true, .. } if driver.flushes => match &member.device {
+                member::Device::File { block_device: false, .. } => Durable::Owed,
+                _ => Durable::Carried,
+            },
             IoOp::WriteZeroes { fua: true, .. } if driver.flushes => Durable::Owed,
             _ => Durable::Free,
         };

@@ -208,7 +208,10 @@ impl Opening<'_> {
             discard_zeroes: traits.discard_zeroes && !self.mode.read_only,
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
-        Ok(Opened { device: Device::File { file, memory_align, inline }, info })
+        Ok(Opened {
+            device: Device::File { file, memory_align, inline, block_device: is_block },
+            info,
+        })
     }
 
     /// Opens it, and claims it if it is to be exclusive. The kernel may hold a killed user's claim
