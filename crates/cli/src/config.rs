@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use mdspace_io::read_text;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
@@ -38,7 +39,7 @@ impl Config {
             let what = format!("cannot use the configuration {}", path.display());
             Failure::new(what, why, "mend it, or write it anew with `mdspace save NAME`")
         };
-        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let text = read_text(path).map_err(|error| failed(error.to_string()))?;
         toml::from_str(&text).map_err(|error| failed(error.to_string()))
     }
 

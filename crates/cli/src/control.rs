@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::member_probe::Probed;
 use crate::report::{DeviceReport, Report};
 
 pub(crate) mod client;
@@ -35,6 +36,9 @@ pub(crate) enum Request {
     },
     Add {
         members: Vec<String>,
+        /// What they were when they were looked at.
+        #[serde(default)]
+        probed: Probed,
     },
     ReAdd {
         members: Vec<String>,
@@ -49,6 +53,8 @@ pub(crate) enum Request {
     Replace {
         member: String,
         with: Option<String>,
+        #[serde(default)]
+        probed: Probed,
     },
     /// From another array's process: hand over a spare of at least so many bytes, blank and free.
     GiveSpare {
@@ -107,6 +113,8 @@ pub(crate) enum Reply {
     Configuration { config: Box<Config>, foreground: bool },
     /// Keys and values in order. The last reply.
     Values { values: Vec<(String, String)> },
+    /// A spare that is no member of the array any more. The last reply.
+    Spare { member: String, probed: Probed },
     /// One event; more may follow.
     Event { event: crate::events::Event },
     /// Not done. The last reply.

@@ -3,19 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
-use mdspace_format::superblock::AREA_BYTES;
+use crate::member_probe::{self, Area};
 
-use crate::member_probe;
-
-/// Overwrites every md superblock of a member with zeroes, durably. Gives their number.
-pub(crate) fn erase_superblocks(member: &Path) -> io::Result<usize> {
-    let file = File::options().read(true).write(true).open(member)?;
-    let found = member_probe::superblocks(&file)?;
+/// Overwrites every md superblock of a member with zeroes, durably. Gives their number. Takes the
+/// file that is open and locked, for the member's name may lead elsewhere by now.
+pub(crate) fn erase_superblocks(member: &File) -> io::Result<usize> {
+    let found = member_probe::superblocks(member)?;
     for superblock in &found {
-        file.write_all_at(&[0; AREA_BYTES], superblock.sector * 512)?;
+        member.write_all_at(&Area::zeroes().0, superblock.sector * 512)?;
     }
-    file.sync_data()?;
+    member.sync_data()?;
     Ok(found.len())
 }

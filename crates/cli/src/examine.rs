@@ -55,12 +55,6 @@ fn level_word(number: i32) -> String {
         .map_or_else(|| "-unknown-".to_owned(), |level| level.to_string())
 }
 
-/// A name for people's eyes: it was written by whoever made the superblock, and must not steer
-/// the terminal.
-pub(crate) fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 /// Appends a line to a text.
 macro_rules! line {
     ($out:expr, $($arg:tt)*) => {

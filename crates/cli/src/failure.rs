@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::output::{printable, printable_lines};
+
 /// What failed, why, and what to do about it. Travels over the control socket as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
@@ -35,9 +37,9 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "mdspace: {}", self.what)?;
-        writeln!(f, "    why: {}", indented(&self.why))?;
-        write!(f, "     do: {}", indented(&self.cure))
+        writeln!(f, "mdspace: {}", printable(&self.what))?;
+        writeln!(f, "    why: {}", indented(&printable_lines(&self.why)))?;
+        write!(f, "     do: {}", indented(&printable_lines(&self.cure)))
     }
 }
 

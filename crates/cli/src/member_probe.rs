@@ -5,31 +5,62 @@
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_format::Superblock;
-use mdspace_io::{MemberTable, OpenError, OpenMode};
+use mdspace_io::{Identity, MemberTable, OpenError, OpenMode};
 
 use crate::args::ArrayName;
 use crate::control::client::Client;
 use crate::failure::Failure;
+use crate::output::printable;
 use crate::run_dir::RunDir;
 
 mod contents;
+mod probed;
 mod remote;
 
-pub(crate) use contents::superblocks;
+pub(crate) use contents::{Area, FoundSuperblock, superblocks};
+pub(crate) use probed::Probed;
 pub(crate) use remote::check_remote;
 
 /// How long a member in use is given to become free.
 const PREDECESSOR_GETS: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Refuses members in use, shows what lies on the others, and asks. `run` answers yes.
+/// A member that this process has for itself, as long as the value lives.
+pub(crate) struct Held {
+    path: PathBuf,
+    file: File,
+    identity: Identity,
+    /// Its locks.
+    _table: Arc<MemberTable>,
+}
+
+impl Held {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The very file that is locked.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// What it is, under the name that a serving process opens.
+    fn probed(&self, what: &str) -> Result<Probed, Failure> {
+        let path = std::path::absolute(&self.path);
+        let path = path.map_err(|error| unreadable(&self.path, error, what))?;
+        Ok(Probed::one(path.display().to_string(), self.identity))
+    }
+}
+
+/// Refuses members in use, shows what lies on the others, and asks. `run` answers yes. Gives what
+/// was looked at.
 ///
 /// `what` is the sentence of the failure: "cannot create data".
 pub(crate) fn check(
@@ -37,16 +68,31 @@ pub(crate) fn check(
     run_dir: &RunDir,
     run: bool,
     what: &str,
-) -> Result<(), Failure> {
-    let mut found = String::new();
+) -> Result<Probed, Failure> {
+    let mut probed = Probed::default();
+    for held in hold_and_ask(members, run_dir, run, what)? {
+        probed.add(held.probed(what)?);
+    }
+    Ok(probed)
+}
+
+/// As [`check`]; the members stay with this process alone.
+pub(crate) fn hold_and_ask(
+    members: &[&Path],
+    run_dir: &RunDir,
+    run: bool,
+    what: &str,
+) -> Result<Vec<Held>, Failure> {
+    let (mut found, mut all) = (String::new(), Vec::new());
     for member in members {
-        check_free(member, OpenMode::RUN, run_dir, what)?;
-        found.push_str(&shown(member, what)?);
+        let held = hold_free(member, run_dir, what)?;
+        found.push_str(&shown(&held, what)?);
+        all.push(held);
     }
-    if found.is_empty() || run {
-        return Ok(());
+    if !found.is_empty() && !run {
+        ask(&found, what)?;
     }
-    ask(&found, what)
+    Ok(all)
 }
 
 /// As [`check`], for one member; one whose superblock is `known` is no question.
@@ -56,24 +102,25 @@ pub(crate) fn check_unless(
     run: bool,
     what: &str,
     known: impl Fn(&Superblock) -> bool,
-) -> Result<(), Failure> {
-    check_free(member, OpenMode::RUN, run_dir, what)?;
-    let found = File::open(member)
-        .and_then(|file| superblocks(&file))
-        .map_err(|error| unreadable(member, error, what))?;
-    if found.iter().any(|found| found.superblock.as_ref().is_some_and(&known)) {
-        return Ok(());
+) -> Result<Probed, Failure> {
+    let held = hold_free(member, run_dir, what)?;
+    let found = superblocks(&held.file).map_err(|error| unreadable(member, error, what))?;
+    if !run && !found.iter().any(|found| found.superblock.as_ref().is_some_and(&known)) {
+        let shown = shown(&held, what)?;
+        if !shown.is_empty() {
+            ask(&shown, what)?;
+        }
     }
-    check(&[member], run_dir, run, what)
+    held.probed(what)
 }
 
 /// What lies on a member, for people; empty for an empty one.
-fn shown(member: &Path, what: &str) -> Result<String, Failure> {
-    let contents = contents::of(member).map_err(|error| unreadable(member, error, what))?;
+fn shown(held: &Held, what: &str) -> Result<String, Failure> {
+    let contents = contents::of(&held.file).map_err(|e| unreadable(&held.path, e, what))?;
     if contents.is_empty() {
         return Ok(String::new());
     }
-    let mut shown = format!("{} holds:\n", member.display());
+    let mut shown = format!("{} holds:\n", printable(&held.path.display()));
     for line in contents {
         shown.push_str(&format!("    {line}\n"));
     }
@@ -87,19 +134,33 @@ pub(crate) fn check_free(
     run_dir: &RunDir,
     what: &str,
 ) -> Result<(), Failure> {
-    if let Some(array) = array_of(member, run_dir) {
-        let why = format!("{} is in use by mdspace array {array}", member.display());
-        return Err(Failure::new(what, why, format!("mdspace stop {array}")));
-    }
+    refuse_running(member, run_dir, what)?;
     hold(member, mode, what).map(drop)
 }
 
-/// Keeps a member for this process alone, as long as the value lives.
-pub(crate) fn hold(member: &Path, mode: OpenMode, what: &str) -> Result<Arc<MemberTable>, Failure> {
+fn refuse_running(member: &Path, run_dir: &RunDir, what: &str) -> Result<(), Failure> {
+    let Some(array) = array_of(member, run_dir) else { return Ok(()) };
+    let why = format!("{} is in use by mdspace array {array}", member.display());
+    Err(Failure::new(what, why, format!("mdspace stop {array}")))
+}
+
+/// Holds a member that is nobody else's. Read through the page cache: no block need be whole.
+fn hold_free(member: &Path, run_dir: &RunDir, what: &str) -> Result<Held, Failure> {
+    refuse_running(member, run_dir, what)?;
+    hold(member, OpenMode { buffered: true, ..OpenMode::RUN }, what)
+}
+
+fn hold(member: &Path, mode: OpenMode, what: &str) -> Result<Held, Failure> {
     let table = MemberTable::new();
     let name = member.display().to_string();
-    open(&table, &name, mode).map_err(|error| refused(error, what))?;
-    Ok(table)
+    let (id, _) = open(&table, &name, mode).map_err(|error| refused(error, what))?;
+    let held = || {
+        let file = table.file(id).ok_or(io::ErrorKind::Unsupported)??;
+        let identity = Identity::of(&file)?;
+        Ok((file, identity))
+    };
+    let (file, identity) = held().map_err(|error| unreadable(member, error, what))?;
+    Ok(Held { path: member.to_owned(), file, identity, _table: table })
 }
 
 /// Opens a member. The kernel lets go of what a killed process had in flight a moment after its

@@ -1,11 +1,12 @@
 //! Finds an array's members among the block devices of this host.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use mdspace_format::superblock::of_device;
 use mdspace_format::{Superblock, Uuid};
+use mdspace_io::open_to_look;
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
@@ -61,7 +62,7 @@ fn devices(partitions: &str) -> Vec<PathBuf> {
 
 /// The superblock that counts on a device.
 pub(crate) fn superblock(device: &Path) -> io::Result<Option<Superblock>> {
-    let found = member_probe::superblocks(&File::open(device)?)?;
+    let found = member_probe::superblocks(&open_to_look(device)?)?;
     Ok(of_device(found.into_iter().filter_map(|found| found.superblock)))
 }
 

@@ -1,27 +1,94 @@
 //! Standard output.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::failure::Failure;
+
+/// A text from outside, as a path or a name, with what would steer a terminal, turn the direction of
+/// writing or break a line written as escapes: `\n`, `\u{1b}`, `\u{202e}`.
+pub(crate) fn printable(text: &(impl fmt::Display + ?Sized)) -> String {
+    escaped(&text.to_string(), |_| false)
+}
+
+/// As [`printable`], for a text of ours with texts of others in it: line ends and tabs stay.
+pub(crate) fn printable_lines(text: &str) -> String {
+    escaped(text, |c| matches!(c, '\n' | '\t'))
+}
+
+fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match steers(c) && !stays(c) {
+            true => plain.extend(c.escape_default()),
+            false => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// Whether a character does more to a terminal or a line than to stand there.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
 /// Writes `text` to standard output. A reader that has seen enough (`head`) ends the command quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(printable_lines(text).as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => Err(Failure::new("cannot write the output", error, "free the disk or pipe")),
         Ok(()) => Ok(()),
     }
 }
 
-/// Prints a line.
+/// Prints a line, which stays one whatever names and paths are in it.
 pub(crate) fn print_line(line: &str) -> Result<(), Failure> {
-    print(&format!("{line}\n"))
+    print(&(printable(&line) + "\n"))
+}
+
+/// The same value with all its texts as [`printable`] makes them, for what renders it in lines.
+pub(crate) fn plain<T: Serialize + DeserializeOwned>(value: &T) -> T {
+    let mut tree = serde_json::to_value(value).expect("our types have string keys");
+    make_plain(&mut tree);
+    serde_json::from_value(tree).expect("it came from the same type")
+}
+
+fn make_plain(tree: &mut Value) {
+    match tree {
+        Value::String(text) => *text = printable(text),
+        Value::Array(items) => items.iter_mut().for_each(make_plain),
+        Value::Object(fields) => fields.values_mut().for_each(make_plain),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Prints one JSON object, indented.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    print_line(&serde_json::to_string_pretty(value).expect("our types have string keys"))
+    print_as_json(&serde_json::to_string_pretty(value).expect("our types have string keys"))
 }
+
+/// Prints one JSON object in one line.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    print_as_json(&serde_json::to_string(value).expect("our types have string keys"))
+}
+
+/// What would steer a terminal stands in strings alone, where JSON has an escape of its own for it.
+fn print_as_json(json: &str) -> Result<(), Failure> {
+    let mut plain = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        match c != '\n' && steers(c) {
+            true => plain += &format!("\\u{:04x}", u32::from(c)),
+            false => plain.push(c),
+        }
+    }
+    print(&(plain + "\n"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -27,8 +27,8 @@ pub use clock::now;
 pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{
-    KeyHelp, MemberTable, MultipathSpec, OpenError, OpenMode, UnprovedWrites, check_name,
-    is_remote, null_keys, null_presets,
+    Identity, KeyHelp, MemberTable, MultipathSpec, OpenError, OpenMode, ServerPlace,
+    UnprovedWrites, check_name, is_remote, null_keys, null_presets, open_to_look, read_text,
 };
 pub use payload::Payload;
 pub use prefetch::Ahead;

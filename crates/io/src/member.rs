@@ -1,11 +1,14 @@
 //! Open members: files, block devices, memory, and devices that only pretend.
 
+mod below;
 mod holder;
 mod lock;
 mod multipath;
+mod named;
 mod nbd;
 mod null;
 mod open;
+mod place;
 mod probe;
 mod ram;
 mod spec;
@@ -20,8 +23,10 @@ use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
 
 pub use multipath::MultipathSpec;
+pub use named::{Identity, open_to_look, read_text};
 pub use null::{KeyHelp, null_keys, null_presets};
 pub use open::{OpenError, OpenMode};
+pub use place::ServerPlace;
 pub use spec::{check_name, is_remote};
 pub use table::MemberTable;
 pub use unproved::UnprovedWrites;
@@ -37,8 +42,19 @@ pub(crate) struct Member {
     pub(crate) info: MemberInfo,
     pub(crate) read_only: bool,
     pub(crate) device: Device,
+    /// What keeps others out, beside the lock of the device's own file.
+    pub(crate) locks: Locks,
     /// Set once the table has closed it: lanes let go as soon as nothing is in flight.
     pub(crate) closing: AtomicBool,
+}
+
+/// Locks that end with the member.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    /// Of the files and devices that keep a block device's bytes.
+    pub(crate) below: Vec<File>,
+    /// Of an export.
+    pub(crate) place: Option<Arc<place::PlaceLock>>,
 }
 
 /// What answers a member's I/O.
@@ -65,5 +81,7 @@ impl Drop for Member {
         if let Device::File { file, .. } = &self.device {
             lock::release(file);
         }
+        self.locks.below.iter().for_each(lock::release);
+        drop(self.locks.place.take());
     }
 }

@@ -12,9 +12,13 @@ use super::member::{MemberOrMissing, MemberSpec};
 use super::name::ArrayName;
 use super::size::Size;
 use crate::config::Config;
+use crate::member_probe::Probed;
 
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
+    /// What the members were when the command that starts this process looked at them.
+    #[arg(long, hide = true, default_value_t)]
+    pub(crate) probed: Probed,
     /// Name of the array: letters, digits, _ . and -.
     pub(crate) name: ArrayName,
     /// The members, in slot order, spares last. The word `missing` leaves a slot empty.

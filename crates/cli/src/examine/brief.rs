@@ -1,6 +1,7 @@
 use mdspace_format::Superblock;
 
-use super::{ExaminedMember, printable};
+use super::ExaminedMember;
+use crate::output::printable;
 
 /// One ARRAY line for each array, in the order in which their first members are given.
 pub(super) fn describe(members: &[ExaminedMember], verbose: bool) -> String {
@@ -47,7 +48,7 @@ fn array(members: &[&ExaminedMember], verbose: bool) -> String {
     }
     out.push('\n');
     let spares = members.iter().filter(|member| !member.is_in_sync()).count();
-    let devices: Vec<_> = members.iter().map(|m| m.path.display().to_string()).collect();
+    let devices: Vec<_> = members.iter().map(|m| printable(&m.path.display())).collect();
     if spares > 0 {
         out += &format!("   spares={spares}");
     }

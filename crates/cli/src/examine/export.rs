@@ -1,6 +1,7 @@
 use std::fmt::Write as _;
 
-use super::{ExaminedMember, line, printable};
+use super::{ExaminedMember, line};
+use crate::output::printable;
 use crate::render::units::brief_size;
 
 /// The lines of one member.
@@ -9,11 +10,9 @@ pub(super) fn describe(member: &ExaminedMember) -> String {
     let mut out = String::new();
     line!(out, "MD_LEVEL={}", superblock.level);
     line!(out, "MD_DEVICES={}", superblock.raid_disks);
-    // Up to a line end: what follows would be a line that the superblock's maker chose.
     let name = superblock.set_name.to_string();
-    let name = name.split('\n').next().unwrap_or_default();
     if !name.is_empty() {
-        line!(out, "MD_NAME={}", printable(name));
+        line!(out, "MD_NAME={}", printable(&name));
     }
     if let Some(bytes) = member.array_bytes() {
         line!(out, "MD_ARRAY_SIZE={}", brief_size(bytes));

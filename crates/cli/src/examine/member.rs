@@ -48,7 +48,7 @@ impl ExaminedMember {
             let why = format!("{}: {error}", path.display());
             Failure::new("cannot examine", why, "give a file or block device that can be read")
         };
-        let file = File::open(path).map_err(unreadable)?;
+        let file = mdspace_io::open_to_look(path).map_err(unreadable)?;
         let device_sectors = (&file).seek(SeekFrom::End(0)).map_err(unreadable)? / SECTOR_BYTES;
         let superblock = read_superblock(&file, device_sectors)
             .map_err(unreadable)?

@@ -6,8 +6,9 @@ use mdspace_format::bitmap::BitmapState;
 use mdspace_format::{Features, Level, MetadataVersion, Role, SECTOR_BYTES, Superblock};
 
 use super::member::ExaminedBitmap;
-use super::{ExaminedMember, level_word, line, printable};
+use super::{ExaminedMember, level_word, line};
 use crate::layout_words::layout_word;
+use crate::output::printable;
 use crate::render::units::{both_sizes, zoned_time};
 
 /// mdadm leaves the size in words out below this.
@@ -64,7 +65,7 @@ impl Scene {
 
     fn identity(&self, out: &mut String, member: &ExaminedMember) {
         let superblock = &member.superblock;
-        line!(out, "{}:", member.path.display());
+        line!(out, "{}:", printable(&member.path.display()));
         line!(out, "          Magic : {:08x}", mdspace_format::superblock::MAGIC);
         line!(out, "        Version : {}", superblock.place.version);
         line!(out, "    Feature Map : {:#x}", superblock.features.bits());
@@ -271,7 +272,7 @@ fn holders(superblock: &Superblock, slot: u32) -> usize {
 pub(super) fn bitmap(path: &Path, found: &ExaminedBitmap) -> String {
     let mut out = String::new();
     let ExaminedBitmap { superblock, dirty_chunks } = found;
-    line!(out, "        Filename : {}", path.display());
+    line!(out, "        Filename : {}", printable(&path.display()));
     line!(out, "           Magic : {:08x}", mdspace_format::bitmap::MAGIC);
     line!(out, "         Version : {}", superblock.version.number());
     line!(out, "            UUID : {}", superblock.uuid);

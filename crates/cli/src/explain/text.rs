@@ -6,7 +6,7 @@ use mdspace_format::superblock::RESYNC_NONE;
 
 use super::{ArrayFound, Explanation, MemberFound, Verdict};
 use crate::args::ArrayName;
-use crate::examine::printable;
+use crate::output::printable;
 use crate::render::units::local_time;
 
 /// The whole text of `mdspace explain`.
@@ -25,7 +25,7 @@ fn write_all(out: &mut String, explanation: &Explanation) -> fmt::Result {
         writeln!(out, "Members of no array that mdspace knows:")?;
     }
     for other in &explanation.others {
-        writeln!(out, "    {}", other.why)?;
+        writeln!(out, "    {}", printable(&other.why))?;
     }
     Ok(())
 }
@@ -42,7 +42,8 @@ fn write_array(out: &mut String, array: &ArrayFound) -> fmt::Result {
 }
 
 fn write_member(out: &mut String, member: &MemberFound) -> fmt::Result {
-    let MemberFound { member: name, role, events, .. } = member;
+    let MemberFound { role, events, .. } = member;
+    let name = printable(&member.member);
     let age = match member.events_behind {
         0 => "knows best".to_owned(),
         1 => "1 update behind, which is no harm".to_owned(),
@@ -51,7 +52,7 @@ fn write_member(out: &mut String, member: &MemberFound) -> fmt::Result {
     let clean = if member.clean { "clean" } else { "in use when last written" };
     let updated = local_time(member.updated);
     writeln!(out, "    {name}: {role}, {events} events ({age}), {clean}, {updated}")?;
-    member.notes.iter().try_for_each(|note| writeln!(out, "        {note}"))
+    member.notes.iter().try_for_each(|note| writeln!(out, "        {}", printable(note)))
 }
 
 fn write_verdict(out: &mut String, verdict: &Verdict) -> fmt::Result {
@@ -60,7 +61,7 @@ fn write_verdict(out: &mut String, verdict: &Verdict) -> fmt::Result {
         (true, false) => format!("It starts only with {}", verdict.options.join(" ")),
         (false, _) => "It does not start".to_owned(),
     };
-    writeln!(out, "  {starts}: {}", verdict.why)?;
+    writeln!(out, "  {starts}: {}", printable(&verdict.why))?;
     if let Some(cure) = verdict.cure {
         writeln!(out, "  First: {cure}")?;
     }
@@ -100,8 +101,16 @@ pub(super) fn array_name(on_disk: &str) -> String {
 /// A word as a shell reads it.
 pub(super) fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:+,=@%".contains(c);
+    // With `$` before the quotes the shell reads the bytes of what must not reach the terminal.
+    let byte = |byte: u8| match byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("\\x{byte:02x}"),
+    };
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
+        false if printable(word) != word => {
+            format!("$'{}'", word.bytes().map(byte).collect::<String>())
+        }
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }
@@ -116,6 +125,7 @@ mod tests {
         assert_eq!(array_name("x; rm -rf ~"), "rescued");
         assert_eq!(shell_word("/dev/disk/by-id/ata-A_1"), "/dev/disk/by-id/ata-A_1");
         assert_eq!(shell_word("my disk's"), "'my disk'\\''s'");
+        assert_eq!(shell_word("a\nb"), "$'a\\x0ab'");
         let name = "a\u{1b}[2J".to_owned();
         let verdict = Verdict {
             starts: false,

@@ -1,18 +1,21 @@
 //! What lies on a would-be member.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use mdspace_format::superblock::{AREA_BYTES, has_magic};
 use mdspace_format::{MetadataVersion, Superblock};
 
 use crate::doctor::find_program;
 
-/// Bytes from the start that must be zero where no program can name what lies there.
-const LOOKED_AT_BYTES: usize = 128 << 10;
+/// Bytes that are read at once.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// A member of up to so many windows is read whole; of a larger one the first and the last of them,
+/// and so many at even distances between.
+const WINDOWS_MAX: u64 = 256;
 
 /// `blkid -p` found several signatures that exclude each other.
 const BLKID_AMBIVALENT: i32 = 8;
@@ -25,15 +28,58 @@ pub(crate) struct FoundSuperblock {
     pub(crate) superblock: Option<Superblock>,
 }
 
+/// Memory that direct I/O takes, for a superblock and what belongs to it.
+#[repr(C, align(4096))]
+pub(crate) struct Area(pub(crate) [u8; AREA_BYTES]);
+
+impl Area {
+    pub(crate) fn zeroes() -> Box<Self> {
+        Box::new(Self([0; AREA_BYTES]))
+    }
+}
+
 /// One line for each thing found; none for an empty member.
-pub(super) fn of(path: &Path) -> io::Result<Vec<String>> {
-    let found = superblocks(&File::open(path)?)?;
+pub(super) fn of(file: &File) -> io::Result<Vec<String>> {
+    let found = superblocks(file)?;
     let mut lines: Vec<String> = found.iter().map(describe).collect();
-    let signatures = signatures(path)?;
+    let signatures = signatures(file)?;
     // What md's own parser has said better.
     let known = |line: &String| !found.is_empty() && line.starts_with("linux_raid_member");
     lines.extend(signatures.into_iter().filter(|line| !known(line)));
+    if lines.is_empty() {
+        lines.extend(unrecognised(file)?);
+    }
     Ok(lines)
+}
+
+/// How much lies there that is neither hole nor zeroes. Of a large member that is an estimate.
+fn unrecognised(file: &File) -> io::Result<Option<String>> {
+    let bytes = (&*file).seek(SeekFrom::End(0))?;
+    let windows = bytes.div_ceil(WINDOW_BYTES);
+    let looks = windows.min(WINDOWS_MAX);
+    let mut window = vec![0; WINDOW_BYTES as usize];
+    let (mut seen, mut full) = (0, 0);
+    for look in 0..looks {
+        // The last look is at the last window.
+        let at = look * (windows - 1) / (looks - 1).max(1) * WINDOW_BYTES;
+        let part = &mut window[..(bytes - at).min(WINDOW_BYTES) as usize];
+        file.read_exact_at(part, at)?;
+        let is_full = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
+        full += part.chunks(512).filter(is_full).map(|block| block.len() as u64).sum::<u64>();
+        seen += part.len() as u64;
+    }
+    let about = if looks < windows { "about " } else { "" };
+    let data = (u128::from(full) * u128::from(bytes) / u128::from(seen.max(1))) as u64;
+    Ok((full > 0).then(|| format!("{about}{} of data that is not recognised", short_size(data))))
+}
+
+fn short_size(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.iter().find(|(shift, _)| bytes >= 1 << shift);
+    unit.map_or_else(
+        || format!("{bytes} bytes"),
+        |(shift, name)| format!("{:.1} {name}", bytes as f64 / (1u64 << shift) as f64),
+    )
 }
 
 /// The md superblocks of a member, in the order in which mdadm looks.
@@ -44,10 +90,10 @@ pub(crate) fn superblocks(file: &File) -> io::Result<Vec<FoundSuperblock>> {
     let old = MetadataVersion::sector_of_0_90(device_sectors).map(|sector| (sector, None));
     let mut found = Vec::new();
     for (sector, place) in places.chain(old) {
-        let mut bytes = vec![0; AREA_BYTES];
-        file.read_exact_at(&mut bytes, sector * 512)?;
-        if has_magic(&bytes) {
-            let parse = |place| Superblock::parse(&bytes, place, device_sectors).ok();
+        let mut area = Area::zeroes();
+        file.read_exact_at(&mut area.0, sector * 512)?;
+        if has_magic(&area.0) {
+            let parse = |place| Superblock::parse(&area.0, place, device_sectors).ok();
             let (version, superblock) = (place.map(|place| place.version), place.and_then(parse));
             found.push(FoundSuperblock { sector, version, superblock });
         }
@@ -68,13 +114,12 @@ fn describe(found: &FoundSuperblock) -> String {
     )
 }
 
-/// What blkid finds; without blkid, whether the start is all zeroes.
-fn signatures(path: &Path) -> io::Result<Vec<String>> {
-    let Some(blkid) = find_program("blkid") else {
-        let line = "data that nothing here can name (blkid is not installed)".to_owned();
-        return Ok(if starts_with_zeroes(path)? { Vec::new() } else { vec![line] });
-    };
-    let output = Command::new(blkid).args(["-p", "-o", "export"]).arg(path).output()?;
+/// What blkid finds; without blkid nothing. It gets the open file: the name may lead elsewhere.
+fn signatures(file: &File) -> io::Result<Vec<String>> {
+    let Some(blkid) = find_program("blkid") else { return Ok(Vec::new()) };
+    let mut look = Command::new(blkid);
+    look.args(["-p", "-o", "export", "/proc/self/fd/0"]).stdin(Stdio::from(file.try_clone()?));
+    let output = look.output()?;
     if output.status.code() == Some(BLKID_AMBIVALENT) {
         return Ok(vec!["several signatures that exclude each other".into()]);
     }
@@ -95,12 +140,6 @@ fn signature_line(export: &str) -> Option<String> {
     let label = value("LABEL").map(|label| format!(", label {label:?}")).unwrap_or_default();
     let uuid = value("UUID").map(|uuid| format!(", UUID {uuid}")).unwrap_or_default();
     Some(kind + &label + &uuid)
-}
-
-fn starts_with_zeroes(path: &Path) -> io::Result<bool> {
-    let mut start = Vec::new();
-    File::open(path)?.take(LOOKED_AT_BYTES as u64).read_to_end(&mut start)?;
-    Ok(start.iter().all(|byte| *byte == 0))
 }
 
 #[cfg(test)]

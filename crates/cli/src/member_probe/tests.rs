@@ -19,7 +19,7 @@ fn member(folder: &Path, bytes: u64) -> PathBuf {
 fn an_empty_member_is_no_question() {
     let (temp, run_dir) = run_dir();
     let member = member(temp.path(), 8 << 20);
-    assert_eq!(check(&[&member], &run_dir, false, "cannot create"), Ok(()));
+    assert!(check(&[&member], &run_dir, false, "cannot create").is_ok());
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_file_system_is_named_and_without_a_terminal_refused() {
     let failure = check(&[&member], &run_dir, false, "cannot create").expect_err("it is full");
     assert!(failure.why.contains("ext4"), "{failure}");
     assert!(failure.why.contains("precious"), "{failure}");
-    assert_eq!(check(&[&member], &run_dir, true, "cannot create"), Ok(()));
+    assert!(check(&[&member], &run_dir, true, "cannot create").is_ok());
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::{ServingProcess, fronts};
 use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
+use crate::member_probe::Probed;
 use crate::settings;
 
 impl Answer for ServingProcess {
@@ -42,11 +43,13 @@ impl ServingProcess {
         tracing::debug!("{request:?}");
         match request {
             Request::Detail => Ok(Reply::Detail { report: Box::new(self.report()?) }),
-            Request::Add { members } => self.add(&members, false),
-            Request::ReAdd { members } => self.add(&members, true),
+            Request::Add { members, probed } => self.add(&members, false, &probed),
+            Request::ReAdd { members } => self.add(&members, true, &Probed::default()),
             Request::Remove { members } => self.remove(&members),
             Request::Fail { members, force } => self.fail(&members, force),
-            Request::Replace { member, with } => self.replace(&member, with.as_deref()),
+            Request::Replace { member, with, probed } => {
+                self.replace(&member, with.as_deref(), &probed)
+            }
             Request::GiveSpare { group, bytes } => self.give_spare(&group, bytes),
             Request::Configuration => Ok(Reply::Configuration {
                 config: Box::new(self.configuration()?),
@@ -109,12 +112,17 @@ impl ServingProcess {
         }
     }
 
-    pub(super) fn add(&self, words: &[String], only_back: bool) -> Result<Reply, Failure> {
+    pub(super) fn add(
+        &self,
+        words: &[String],
+        only_back: bool,
+        probed: &Probed,
+    ) -> Result<Reply, Failure> {
         let mut notes = Vec::new();
         for word in words {
             let what = format!("cannot add {word} to {}", self.name);
             self.forget_old_self(word);
-            let (member, info) = self.array.members().open(word, OpenMode::RUN, &what)?;
+            let (member, info) = self.array.members().open(word, OpenMode::RUN, probed, &what)?;
             match self.array.order(Action::Add { member, info, only_back }) {
                 Ok(Done::Added { by_bitmap: true }) => {
                     notes.push(format!("{word}: back in its slot, by the bitmap"));
@@ -178,7 +186,7 @@ impl ServingProcess {
     }
 
     /// Has a member replaced, by a spare of the array or by a member that becomes one first.
-    fn replace(&self, word: &str, with: Option<&str>) -> Result<Reply, Failure> {
+    fn replace(&self, word: &str, with: Option<&str>, probed: &Probed) -> Result<Reply, Failure> {
         let what = format!("cannot replace {word} in {}", self.name);
         let find = |word| self.array.members().find(word);
         let no_member = || refused(&what, &CommandError::NotAMember);
@@ -188,7 +196,7 @@ impl ServingProcess {
             Some(with) => match find(with) {
                 Some(spare) => Some(spare),
                 None => {
-                    self.add(&[with.to_owned()], false)?;
+                    self.add(&[with.to_owned()], false, probed)?;
                     Some(find(with).ok_or_else(no_member)?)
                 }
             },
@@ -308,7 +316,7 @@ impl ServingProcess {
                 self.saved.note(key, word);
                 Ok(Reply::done())
             }
-            ("want_replacement", member) => self.replace(member, None),
+            ("want_replacement", member) => self.replace(member, None, &Probed::default()),
             _ => self.set_kept(key, value),
         }
     }

@@ -15,6 +15,7 @@ use super::neighbours::Disks;
 use super::{STOP_PATIENCE, Task, created};
 use crate::args::MemberSpec;
 use crate::failure::Failure;
+use crate::member_probe::Probed;
 use crate::report::WorkersReport;
 use crate::run_dir::RunDir;
 
@@ -40,7 +41,7 @@ impl ServedArray {
                 let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
                 let names =
                     args.members.iter().map(MemberSpec::absolute).collect::<Result<Vec<_>, _>>()?;
-                open_all(&names, mode, &members, &task.what())?
+                open_all(&names, mode, &members, &Probed::default(), &task.what())?
             }
         };
         refuse_lanes(task, &members, &devices)?;
@@ -174,9 +175,10 @@ pub(super) fn open_all(
     names: &[String],
     mode: OpenMode,
     members: &OpenMembers,
+    probed: &Probed,
     what: &str,
 ) -> Result<Devices, Failure> {
-    names.iter().map(|name| members.open(name, mode, what)).collect()
+    names.iter().map(|name| members.open(name, mode, probed, what)).collect()
 }
 
 /// With `--force` tries first without: what is accepted is named only where it had to be.

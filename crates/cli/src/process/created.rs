@@ -14,6 +14,7 @@ use crate::args::member::{MemberOrMissing, MemberSpec};
 use crate::args::size::Size;
 use crate::failure::Failure;
 use crate::layout_words;
+use crate::output::printable;
 
 /// Chunk where the user names none, as mdadm: 512 KiB.
 const DEFAULT_CHUNK_SECTORS: u64 = 1024;
@@ -35,7 +36,7 @@ pub(super) fn write(
         })
         .collect::<Result<_, _>>()?;
     let given: Vec<String> = names.iter().flatten().cloned().collect();
-    let opened = open_all(&given, OpenMode::RUN, members, what)?;
+    let opened = open_all(&given, OpenMode::RUN, members, &args.probed, what)?;
     let named = |members: &[MemberSpec]| {
         members.iter().map(MemberSpec::absolute).collect::<Result<Vec<String>, Failure>>()
     };
@@ -92,7 +93,7 @@ fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
     }
     let chunk_sectors = chunk_sectors(args);
     Ok(Creation {
-        name: set_name(args).map_err(|why| invalid(&why, "choose a shorter name"))?,
+        name: set_name(args).map_err(|why| invalid(&why, "choose another name"))?,
         uuid: args.uuid.unwrap_or(Uuid::NIL),
         version: args.metadata,
         level: args.level,
@@ -160,6 +161,9 @@ fn set_name(args: &CreateArgs) -> Result<SetName, String> {
     // mdadm's word for "no host".
     let host = Some(host.as_str()).filter(|host| !["", "any", "<none>"].contains(host));
     let name = args.set_name.as_deref().unwrap_or(args.name.as_str());
+    if host.into_iter().chain([name]).any(|word| printable(word) != word) {
+        return Err("it has characters that would steer a terminal or break a line".into());
+    }
     SetName::with_host(host, name).map_err(|error| error.to_string())
 }
 

@@ -12,7 +12,7 @@ use mdspace_engine::paths::Paths;
 use mdspace_io::{MemberTable, OpenError, OpenMode, is_remote};
 
 use crate::failure::Failure;
-use crate::member_probe::{self, refused};
+use crate::member_probe::{self, Probed, refused};
 use crate::report::PathsReport;
 
 use super::state_dir;
@@ -55,11 +55,12 @@ impl OpenMembers {
         &self.table
     }
 
-    /// Opens a member for this array alone.
+    /// Opens a member for this array alone: that which was probed, if it was.
     pub(super) fn open(
         &self,
         name: &str,
         mode: OpenMode,
+        probed: &Probed,
         what: &str,
     ) -> Result<(MemberId, MemberInfo), Failure> {
         if !mode.read_only {
@@ -67,6 +68,13 @@ impl OpenMembers {
         }
         let (id, info) =
             member_probe::open(&self.table, name, mode).map_err(|error| refused(error, what))?;
+        let is_other =
+            |was| !self.table.identity(id).is_some_and(|it| it.is_ok_and(|it| it == was));
+        if probed.of(name).is_some_and(is_other) {
+            self.table.close(id);
+            let why = format!("{name} leads elsewhere than when it was looked at");
+            return Err(Failure::new(what, why, "see where it leads, and name the device itself"));
+        }
         self.list().push((name.to_owned(), id));
         self.files().extend(OpenFile::of(name, id));
         Ok((id, info))

@@ -1,6 +1,5 @@
 //! The process that serves a multipath device that stands alone.
 
-use std::fs;
 use std::io;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +11,7 @@ use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Paths, Policy};
 use mdspace_front::device::Device;
 use mdspace_front::nbd::{BlockSizes, Export, Exports};
-use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode};
+use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 
 use super::ending::{self, Ending, Served};
 use super::fronts::{self, Fronts};
@@ -85,7 +84,7 @@ fn spec(args: &MultipathArgs, what: &str) -> Result<MultipathSpec, Failure> {
     let wrong = |why: String| Failure::new(what, why, "docs/admin.md has an example of each");
     if let Some(file) = &args.file {
         let name = file.display();
-        let text = fs::read_to_string(file).map_err(|error| wrong(format!("{name}: {error}")))?;
+        let text = read_text(file).map_err(|error| wrong(format!("{name}: {error}")))?;
         return MultipathSpec::parse(&text).map_err(|why| wrong(format!("{name}: {why}")));
     }
     let usual = Policy::default();
@@ -113,6 +112,7 @@ impl MultipathProcess {
         let lanes = Lanes::start(config)
             .map_err(|error| Failure::new(what, error, "see `mdspace doctor`"))?;
         members.keep_unproved(state_dir::unproved());
+        members.share_exports();
         let mode = OpenMode { read_only: args.readonly, ..OpenMode::RUN };
         let (member, paths) = members
             .open_multipath(args.name.as_str(), &spec, mode)

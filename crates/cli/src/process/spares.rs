@@ -1,9 +1,11 @@
 //! Spares that arrays of one user give to each other: those whose `spare_group` is the same word.
 //!
 //! The process that needs a spare and has none asks the others over their control sockets. A spare goes
-//! over only so: removed from the one array, its superblock erased and flushed, its lock released, added to
-//! the other. Whoever dies on the way, the worst that comes of it is a device that is nobody's spare.
+//! over only so: removed from the one array, its superblock erased and flushed through the locked file, its
+//! lock released, added to the other by what it is, not by its name alone. Whoever dies on the way, the worst that comes of it is a device that is nobody's spare.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::array::Action;
+use mdspace_engine::backend::MemberId;
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, MemberStatus};
+use mdspace_io::Identity;
 
 use super::ServingProcess;
 use crate::args::ArrayName;
@@ -20,6 +24,7 @@ use crate::control::{Reply, Request};
 use crate::erasure::erase_superblocks;
 use crate::events::Happened;
 use crate::failure::Failure;
+use crate::member_probe::{FoundSuperblock, Probed, superblocks};
 use crate::run_dir::RunDir;
 
 /// Between two rounds through the group.
@@ -125,16 +130,47 @@ impl ServingProcess {
             .ok_or_else(|| no("it has none that it does not need and that is large enough"))?;
         let name = spare.name.clone();
         let member = self.array.members().find(&name).ok_or_else(|| no("its spare is not open"))?;
+        let file = self.spare_file(member, &name, &status).map_err(|why| no(&why))?;
+        let identity = Identity::of(&file).map_err(|error| no(&error.to_string()))?;
         // Between the look and this order it may have got a slot; then it is not removed.
         self.array
             .order(Action::Remove { member })
             .map_err(|error| Failure::new(&what, error, "try again"))?;
         // Still locked: nobody takes it for a member of this array, nor for one of another.
-        let erased = erase_superblocks(Path::new(&name));
+        let erased = erase_superblocks(&file);
+        drop(file);
         self.array.members().close_and_wait(member, PATIENCE / 2);
-        erased.map_err(|error| Failure::new(&what, format!("{name}: {error}"), "look at it"))?;
+        let failed = |why: String| Failure::new(&what, format!("{name}: {why}"), "look at it");
+        if erased.map_err(|error| failed(error.to_string()))? == 0 {
+            return Err(failed("its superblock is gone".into()));
+        }
         tracing::info!("{name} is given away, to an array of the spare group {group}");
-        Ok(Reply::Done { notes: vec![name] })
+        let probed = Probed::one(name.clone(), identity);
+        Ok(Reply::Spare { member: name, probed })
+    }
+
+    /// The file of a spare, if its name still leads there and it holds this array's superblock.
+    fn spare_file(
+        &self,
+        member: MemberId,
+        name: &str,
+        status: &ArrayStatus,
+    ) -> Result<File, String> {
+        let system = |error: io::Error| format!("its spare {name}: {error}");
+        let file = self.array.members().table().file(member);
+        let file = file.ok_or_else(|| format!("its spare {name} is no file"))?.map_err(system)?;
+        let identity = Identity::of(&file).map_err(system)?;
+        if !Identity::of_name(Path::new(name)).is_ok_and(|named| named == identity) {
+            return Err(format!("the name of its spare {name} leads elsewhere by now"));
+        }
+        let found = superblocks(&file).map_err(system)?;
+        let is_ours = |found: &FoundSuperblock| {
+            found.superblock.as_ref().is_some_and(|superblock| superblock.set_uuid == status.uuid)
+        };
+        match found.iter().any(is_ours) {
+            true => Ok(file),
+            false => Err(format!("its spare {name} does not hold its superblock")),
+        }
     }
 
     /// How long until the group is to be asked; none where the array needs no spare of it.
@@ -166,23 +202,21 @@ impl ServingProcess {
                 client.ask(&Request::GiveSpare { group: group.to_owned(), bytes })
             };
             let given = Client::connect_within(&self.spares.run_dir, giver, PATIENCE).and_then(ask);
-            if let Ok(Reply::Done { notes }) = given
-                && let Some(member) = notes.into_iter().next()
-            {
-                return self.take_spare(giver, member);
+            if let Ok(Reply::Spare { member, probed }) = given {
+                return self.take_spare(giver, member, probed);
             }
         }
     }
 
-    fn take_spare(&self, giver: &ArrayName, member: String) {
-        match self.add(std::slice::from_ref(&member), false) {
+    fn take_spare(&self, giver: &ArrayName, member: String, probed: Probed) {
+        match self.add(std::slice::from_ref(&member), false, &probed) {
             Ok(_) => {
                 tracing::info!("{member} came from {giver}, as a spare");
                 self.recorder.record(vec![Happened::moved(&member, giver)]);
             }
             Err(failure) => {
                 tracing::warn!("{member} goes back to {giver}: {failure}");
-                let back = Request::Add { members: vec![member] };
+                let back = Request::Add { members: vec![member], probed };
                 let client = Client::connect_within(&self.spares.run_dir, giver, PATIENCE);
                 if let Err(failure) = client.and_then(|mut client| client.ask(&back)) {
                     tracing::error!("it is nobody's spare now: {failure}");

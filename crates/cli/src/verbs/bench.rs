@@ -31,5 +31,5 @@ fn look_first(args: &BenchRunArgs) -> Result<(), Failure> {
         _ => None,
     });
     let paths: Vec<&Path> = paths.collect();
-    member_probe::check(&paths, &RunDir::open()?, args.run, "cannot measure")
+    member_probe::check(&paths, &RunDir::open()?, args.run, "cannot measure").map(drop)
 }

@@ -17,7 +17,7 @@ use crate::run_dir::RunDir;
 use crate::{config, member_probe, member_search, output};
 
 /// Makes an array, after a look at what its members hold.
-pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
+pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
     let members = args.members.iter().filter_map(|place| match place {
         MemberOrMissing::Member(MemberSpec::Path(path)) => Some(path.as_path()),
         _ => None,
@@ -31,8 +31,9 @@ pub(crate) fn create(args: Box<CreateArgs>) -> Outcome {
     });
     let remote: Vec<String> = remote.collect::<Result<_, _>>()?;
     let what = format!("cannot create {}", args.name);
-    member_probe::check(&members, &RunDir::open()?, args.run, &what)?;
+    let probed = member_probe::check(&members, &RunDir::open()?, args.run, &what)?;
     member_probe::check_remote(remote.iter().map(String::as_str), args.run, &what)?;
+    args.probed = probed;
     serve(Task::Create(args))
 }
 
@@ -80,7 +81,7 @@ fn serve(task: Task) -> Outcome {
     if task.serving().foreground {
         return process::serve(&task, Seat::Foreground);
     }
-    let notes = launch::launch(task.name(), &RunDir::open()?)?;
+    let notes = launch::launch_with(task.name(), &RunDir::open()?, words_of(&task))?;
     notes.iter().try_for_each(|note| output::print_line(note))?;
     if !task.serving().save {
         return Ok(ExitCode::SUCCESS);
@@ -88,6 +89,16 @@ fn serve(task: Task) -> Outcome {
     save::write(task.name(), task.serving().config.as_deref())?;
     // The unit reads the configuration only where `assemble NAME` looks for it.
     if task.serving().config.is_none() { unit::give(task.name()) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// This command's own words, and what it has looked at.
+fn words_of(task: &Task) -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Task::Create(args) = task {
+        // Behind the verb: what follows `--` is no option.
+        words.insert(1, format!("--probed={}", args.probed).into());
+    }
+    words
 }
 
 /// The other side of [`launch::launch`]: this process is the one that serves.

@@ -7,7 +7,7 @@ use crate::args::DetailArgs;
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, plain};
 use crate::render::{detail, export, paths};
 use crate::report::{ArrayReport, DeviceReport, Report};
 use crate::run_dir::RunDir;
@@ -38,9 +38,9 @@ fn show(args: &DetailArgs, report: &Report) -> Outcome {
     if args.json {
         output::print_json(report)?;
     } else if args.export {
-        output::print(&export::text(report))?;
+        output::print(&export::text(&plain(report)))?;
     } else {
-        output::print(&detail::text(report))?;
+        output::print(&detail::text(&plain(report)))?;
     }
     Ok(ExitCode::from(if args.test { health(&report.array) } else { 0 }))
 }
@@ -50,7 +50,7 @@ fn show_device(args: &DetailArgs, report: &DeviceReport) -> Outcome {
     if args.json {
         output::print_json(report)?;
     } else {
-        output::print(&paths::text(report))?;
+        output::print(&paths::text(&plain(report)))?;
     }
     let health = match report.health() {
         (false, _) => 2,

@@ -37,8 +37,8 @@ fn end(run_dir: &RunDir, args: &EventsArgs) -> Outcome {
 
 fn print(event: &Event, json: bool) -> Result<(), Failure> {
     if json {
-        output::print_line(&serde_json::to_string(event).expect("events have string keys"))
+        output::print_json_line(event)
     } else {
-        output::print_line(&event::line(event))
+        output::print_line(&event::line(&output::plain(event)))
     }
 }

@@ -17,6 +17,6 @@ pub(crate) fn run() -> Outcome {
     })?;
     let ask = |name| Client::connect(&run_dir, name).and_then(|mut client| client.report()).ok();
     let reports: Vec<_> = names.iter().filter_map(ask).collect();
-    output::print(&mdstat::text(&reports))?;
+    output::print(&mdstat::text(&output::plain(&reports)))?;
     Ok(ExitCode::SUCCESS)
 }

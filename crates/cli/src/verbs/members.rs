@@ -10,7 +10,7 @@ use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs, Replac
 use crate::control::Request;
 use crate::control::client::Client;
 use crate::failure::Failure;
-use crate::member_probe;
+use crate::member_probe::{self, Probed};
 use crate::report::ArrayReport;
 use crate::run_dir::RunDir;
 
@@ -20,10 +20,11 @@ pub(crate) fn add(args: &AddArgs) -> Outcome {
     let run_dir = RunDir::open()?;
     let array = Client::connect(&run_dir, name)?.report()?.array;
     let what = format!("cannot add to {name}");
+    let mut probed = Probed::default();
     for member in members {
-        look_at(member, &array, &run_dir, args.run, &what)?;
+        probed.add(look_at(member, &array, &run_dir, args.run, &what)?);
     }
-    ask(name, &Request::Add { members: absolute(members)? })
+    ask(name, &Request::Add { members: absolute(members)?, probed })
 }
 
 /// Asks before a new member is overwritten that holds something else.
@@ -33,7 +34,7 @@ fn look_at(
     run_dir: &RunDir,
     run: bool,
     what: &str,
-) -> Result<(), Failure> {
+) -> Result<Probed, Failure> {
     match member {
         MemberSpec::Nbd(_) | MemberSpec::Multipath(_) => {
             let name = member.absolute()?;
@@ -45,24 +46,25 @@ fn look_at(
             let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
             if !was_here {
                 let own = |sb: &Superblock| sb.set_uuid.to_string() == array.uuid;
-                member_probe::check_unless(path, run_dir, run, what, own)?;
+                return member_probe::check_unless(path, run_dir, run, what, own);
             }
         }
         MemberSpec::Ram { .. } | MemberSpec::Null(_) => {}
     }
-    Ok(())
+    Ok(Probed::default())
 }
 
 /// Has a member replaced that still works.
 pub(crate) fn replace(args: &ReplaceArgs) -> Outcome {
+    let mut probed = Probed::default();
     if let Some(with) = &args.with {
         let run_dir = RunDir::open()?;
         let array = Client::connect(&run_dir, &args.name)?.report()?.array;
         let what = format!("cannot replace {} in {}", args.member, args.name);
-        look_at(with, &array, &run_dir, args.run, &what)?;
+        probed = look_at(with, &array, &run_dir, args.run, &what)?;
     }
     let with = args.with.as_ref().map(MemberSpec::absolute).transpose()?;
-    ask(&args.name, &Request::Replace { member: args.member.absolute()?, with })
+    ask(&args.name, &Request::Replace { member: args.member.absolute()?, with, probed })
 }
 
 fn is_same_place(member: &str, path: &Path) -> bool {

@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use mdspace_io::OpenMode;
-
 use super::Outcome;
 use crate::args::ZeroSuperblockArgs;
 use crate::erasure::erase_superblocks;
@@ -17,10 +15,9 @@ use crate::run_dir::RunDir;
 pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
     let what = "cannot erase superblocks";
     let members: Vec<&Path> = args.members.iter().map(AsRef::as_ref).collect();
-    member_probe::check(&members, &RunDir::open()?, args.run, what)?;
-    for member in members {
-        let _held = member_probe::hold(member, OpenMode::RUN, what)?;
-        let erased = erase_superblocks(member).map_err(|error| {
+    for held in member_probe::hold_and_ask(&members, &RunDir::open()?, args.run, what)? {
+        let member = held.path();
+        let erased = erase_superblocks(held.file()).map_err(|error| {
             let why = format!("{}: {error}", member.display());
             Failure::new(what, why, "check the rights and the device, then try again")
         })?;

@@ -75,14 +75,49 @@ fn a_member_that_is_to_be_replaced_is_a_reason_to_ask_too() {
 
 /// Asks as another process would; gives its answer, and hangs up.
 fn ask_for_spare(user: &User, name: &str, group: &str, bytes: u64) -> String {
+    ask(user, name, &format!(r#"{{"request":"give-spare","group":"{group}","bytes":{bytes}}}"#))
+}
+
+/// Sends one request; gives its answer, and hangs up.
+fn ask(user: &User, name: &str, request: &str) -> String {
     let socket = UnixStream::connect(user.run_dir().join(format!("{name}.sock")));
     let mut socket = BufReader::new(socket.expect("it runs"));
-    let request = format!(r#"{{"request":"give-spare","group":"{group}","bytes":{bytes}}}"#);
     writeln!(socket.get_mut(), "{request}").expect("it listens");
     let (mut hello, mut answer) = (String::new(), String::new());
     socket.read_line(&mut hello).expect("it speaks first");
     socket.read_line(&mut answer).expect("it answers");
     answer
+}
+
+/// The link by which the spare is named leads to another array's member by the time that it is given.
+#[test]
+fn a_spare_whose_name_leads_elsewhere_by_then_costs_no_other_array_its_superblock() {
+    let user = User::with_members(&["a", "b", "c", "d", "s", "x", "y"]);
+    std::os::unix::fs::symlink(user.path("s"), user.path("link")).expect("a link");
+    user.expect(0, "create other --level=1 --raid-devices=2 --assume-clean x y");
+    user.expect(0, "stop other");
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean a b");
+    let spare = "--level=1 --raid-devices=2 --spare-devices=1 --assume-clean c d link";
+    user.expect(0, &format!("create two {spare}"));
+    user.expect(0, "set two spare_group=shelf");
+    let before = user.bytes("x");
+    std::fs::remove_file(user.path("link")).expect("a link");
+    std::os::unix::fs::symlink(user.path("x"), user.path("link")).expect("a link");
+    let answer = ask_for_spare(&user, "two", "shelf", 1 << 20);
+    assert!(answer.contains("leads elsewhere"), "{answer}");
+    assert!(before == user.bytes("x"), "another array's member has changed");
+    assert!(has(&user, "two", "link"), "it stays where it was");
+    // What was looked at is what is opened, or nothing is.
+    let refused = ask_to_add(&user, "one", "y", "1:2:0");
+    assert!(refused.contains("leads elsewhere"), "{refused}");
+}
+
+/// Has a member added that was something else when it was looked at.
+fn ask_to_add(user: &User, name: &str, member: &str, identity: &str) -> String {
+    let path = user.path(member).display().to_string();
+    let request =
+        format!(r#"{{"request":"add","members":["{path}"],"probed":{{"{path}":"{identity}"}}}}"#);
+    ask(user, name, &request)
 }
 
 #[test]
@@ -111,7 +146,8 @@ fn a_taker_that_dies_costs_the_spare_its_membership_and_no_more() {
     assert!(!has(&user, "two", "s") && is_whole(&user, "two"));
     user.expect(1, "examine s");
     user.expect(0, "fail one a");
-    user.expect(0, "add one s");
+    // What is left of its bitmap is data to be asked about.
+    user.expect(0, "add one --run s");
     until(&user, "it serves elsewhere", || is_whole(&user, "one"));
     user.expect(0, "stop two");
     user.expect(0, "assemble two c d");

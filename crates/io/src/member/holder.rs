@@ -22,6 +22,11 @@ impl Holder {
         Self { who: who.into(), cure: cure.into() }
     }
 
+    /// Of an export: the name that locks it says no more.
+    pub(super) fn of_export() -> Self {
+        Self::new("another array of this host", "stop that array first, or give it another export")
+    }
+
     pub(super) fn unknown() -> Self {
         Self::new(
             "someone who cannot be seen from here",
@@ -42,6 +47,14 @@ pub(super) fn of_device(device: u64) -> Option<Holder> {
         .or_else(|| process(|metadata| devices.contains(&metadata.rdev()), |_| true))
 }
 
+/// Who uses a block device inside the kernel.
+pub(super) fn in_kernel(device: u64) -> Option<Holder> {
+    let stacked = sysfs(device).and_then(|place| stacked_on(&place));
+    stacked
+        .or_else(|| mounted(|source| source == device))
+        .or_else(|| swap(|metadata| metadata.rdev() == device))
+}
+
 /// Who uses the file of this device and inode number without a lock.
 pub(super) fn of_file((dev, ino): (u64, u64)) -> Option<Holder> {
     let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == (dev, ino);
@@ -58,9 +71,14 @@ pub(super) fn of_locked_file((dev, ino): (u64, u64)) -> Option<Holder> {
 fn partitions(disk: &Path) -> Vec<u64> {
     let number = |entry: &Path| {
         entry.join("partition").exists().then_some(())?;
-        device_number(fs::read_to_string(entry.join("dev")).ok()?.trim())
+        number_of(entry)
     };
     entries(disk).iter().filter_map(|entry| number(entry)).collect()
+}
+
+/// The number of the block device that sysfs shows there.
+pub(super) fn number_of(place: &Path) -> Option<u64> {
+    device_number(fs::read_to_string(place.join("dev")).ok()?.trim())
 }
 
 /// Reads `MAJOR:MINOR`.
@@ -167,7 +185,7 @@ fn process(is_it: impl Fn(&fs::Metadata) -> bool, info: impl Fn(&str) -> bool) -
 }
 
 /// What lies in a directory, in order; nothing if it cannot be read.
-fn entries(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn entries(directory: &Path) -> Vec<PathBuf> {
     let list = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut paths: Vec<_> = list.map(|entry| entry.path()).collect();
     paths.sort();

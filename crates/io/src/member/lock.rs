@@ -1,16 +1,50 @@
-//! Keeping a member file for one user at a time.
+//! Keeping the bytes of a file for one user at a time.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Locks the whole file as long as it stays open: for others' writes if `shared`, else for all
+/// Bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bytes {
+    start: u64,
+    /// Their number; none for all up to the end, wherever that is.
+    count: Option<u64>,
+}
+
+impl Bytes {
+    pub(super) const ALL: Self = Self { start: 0, count: None };
+
+    /// `count` bytes from `start`; 0 stands for all up to the end, as loop devices say it.
+    pub(super) fn new(start: u64, count: u64) -> Self {
+        Self { start, count: Some(count).filter(|count| *count > 0) }
+    }
+
+    /// The same bytes, counted in what lies below: `part` is where all of them are.
+    pub(super) fn within(self, part: Self) -> Self {
+        let start = part.start.saturating_add(self.start);
+        let rest = part.count.map(|count| count.saturating_sub(self.start));
+        let count = match (self.count, rest) {
+            (Some(count), Some(rest)) => Some(count.min(rest)),
+            (count, rest) => count.or(rest),
+        };
+        Self { start, count }
+    }
+
+    /// Whether some bytes are in both.
+    pub(super) fn meets(self, other: Self) -> bool {
+        let end = |bytes: Self| bytes.count.map_or(u64::MAX, |n| bytes.start.saturating_add(n));
+        self.start < end(other) && other.start < end(self)
+    }
+}
+
+/// Locks bytes of a file as long as it stays open: for others' writes if `shared`, else for all
 /// their locks. False: someone else has a lock.
 ///
 /// An open file description lock: it ends with the last copy of the descriptor, also when the
 /// process is killed, and two opens of one process exclude each other.
-pub(super) fn whole_file(file: &File, shared: bool) -> io::Result<bool> {
-    match set(file, if shared { libc::F_RDLCK } else { libc::F_WRLCK }) {
+pub(super) fn bytes(file: &File, bytes: Bytes, shared: bool) -> io::Result<bool> {
+    match set(file, bytes, if shared { libc::F_RDLCK } else { libc::F_WRLCK }) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Ok(false)
@@ -22,15 +56,17 @@ pub(super) fn whole_file(file: &File, shared: bool) -> io::Result<bool> {
 /// Ends the lock. Closing the file would, but a ring may keep it open a moment longer.
 pub(super) fn release(file: &File) {
     // Nothing was locked, or the file closes anyway.
-    drop(set(file, libc::F_UNLCK));
+    drop(set(file, Bytes::ALL, libc::F_UNLCK));
 }
 
-fn set(file: &File, kind: libc::c_int) -> io::Result<()> {
+fn set(file: &File, bytes: Bytes, kind: libc::c_int) -> io::Result<()> {
+    let offset = |bytes: u64| libc::off_t::try_from(bytes).map_err(io::Error::other);
     let lock = libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: 0,
-        l_len: 0,
+        l_start: offset(bytes.start)?,
+        // 0 means up to the end.
+        l_len: offset(bytes.count.unwrap_or(0))?,
         l_pid: 0,
     };
     // SAFETY: `lock` outlives the call.

@@ -19,8 +19,10 @@ use mdspace_engine::sync::Mutex;
 
 use crate::nbd_wire::export_flag;
 
+pub(super) use uri::Server;
 pub(crate) use uri::Uri;
 
+use super::place::{self, ServerPlace};
 use dial::dial;
 
 /// An open export, shared by all lanes.
@@ -28,6 +30,8 @@ use dial::dial;
 pub(crate) struct Nbd {
     uri: Uri,
     pub(crate) export: Export,
+    /// What the lock of the export is called: by where the first connection led.
+    pub(super) lock_name: String,
     /// The connection over which it was opened, for the first lane that asks.
     first: Mutex<Option<OwnedFd>>,
     /// A lane has a connection.
@@ -90,9 +94,26 @@ impl Export {
 impl Nbd {
     /// Connects, and asks for the export. Waits a few seconds at most.
     pub(crate) fn open(uri: Uri) -> io::Result<Self> {
+        let place = Self::socket_place(&uri)?;
         let (socket, export) = dial(&uri)?;
+        // Another socket file in the place of the one to which the connection leads would be locked
+        // in its stead.
+        if Self::socket_place(&uri)? != place {
+            return Err(io::Error::other("its socket was made anew in this moment; try again"));
+        }
+        let place = place.map_or_else(|| ServerPlace::at_the_end_of(&socket), Ok)?;
+        let lock_name = place::lock_name(&place, &uri.export);
         let first = Mutex::new(Some(socket));
-        Ok(Self { uri, export, first, connected: AtomicBool::new(false) })
+        Ok(Self { uri, export, lock_name, first, connected: AtomicBool::new(false) })
+    }
+
+    fn socket_place(uri: &Uri) -> io::Result<Option<ServerPlace>> {
+        match &uri.server {
+            Server::Unix(path) => ServerPlace::of_socket(path)
+                .map(Some)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", uri.server))),
+            Server::Tcp { .. } => Ok(None),
+        }
     }
 
     /// The connection over which the member was opened, to the first lane that asks.

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use mdspace_engine::backend::MemberInfo;
 
 use super::holder::{self, Holder};
+use super::lock::{self, Bytes};
 use super::probe::{self, Transfers};
 use super::spec::Spec;
-use super::{Device, MemberTable, MultipathSpec, Nbd, Null, Ram, lock, nbd};
+use super::{Device, Locks, MemberTable, MultipathSpec, Nbd, Null, Ram, below, named, nbd};
 
 /// How long a claim may outlive the process that made it, as far as we wait.
 const AFTERLIFE: Duration = Duration::from_secs(2);
@@ -95,9 +96,18 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-pub(super) struct Opened {
+/// A member that was opened, and is in no table yet.
+pub(crate) struct Opened {
     pub(super) device: Device,
     pub(super) info: MemberInfo,
+    pub(super) locks: Locks,
+}
+
+impl Opened {
+    /// One that needs no locks, or has them elsewhere.
+    pub(crate) fn new(device: Device, info: MemberInfo) -> Self {
+        Self { device, info, locks: Locks::default() }
+    }
 }
 
 /// Opens a member. `ordinal` tells devices that only pretend from others of the same name.
@@ -112,7 +122,7 @@ pub(super) fn open(
     let (device, bytes, rotational) = match spec {
         Spec::Path(path) => return Opening { name, path: &path, mode }.open(),
         Spec::Multipath { file } => return open_multipath(name, &file, members, mode),
-        Spec::Nbd(uri) => return open_export(name, uri, mode),
+        Spec::Nbd(uri) => return open_export(name, uri, members, mode),
         Spec::Null { bytes, drive } => {
             let rotational = drive.is_rotational();
             let null = Null::new(*drive, bytes, ordinal).map_err(reserve)?;
@@ -130,7 +140,7 @@ pub(super) fn open(
         rotational,
         discard_zeroes: !rotational && !mode.read_only,
     };
-    Ok(Opened { device, info })
+    Ok(Opened::new(device, info))
 }
 
 /// Opens the paths that a file names.
@@ -141,18 +151,31 @@ fn open_multipath(
     mode: OpenMode,
 ) -> Result<Opened, OpenError> {
     let system = |source| OpenError::System { name: name.into(), doing: "read the file", source };
-    let text = std::fs::read_to_string(file).map_err(system)?;
+    let text = named::read_text(file).map_err(system)?;
     let spec = MultipathSpec::parse(&text);
     let spec = spec.map_err(|why| OpenError::Name { name: name.into(), why })?;
     let paths = spec.open(name, members, mode)?;
     let info = paths.info().clone();
-    Ok(Opened { device: Device::Multipath(paths), info })
+    Ok(Opened::new(Device::Multipath(paths), info))
 }
 
-/// Opens an export. NBD knows no locks: whoever else reaches the server may use it too.
-fn open_export(name: &str, uri: nbd::Uri, mode: OpenMode) -> Result<Opened, OpenError> {
+/// Opens an export, and locks it for this table: other arrays of this host do not take it. NBD
+/// itself knows no locks, so another host may use it too.
+fn open_export(
+    name: &str,
+    uri: nbd::Uri,
+    members: &MemberTable,
+    mode: OpenMode,
+) -> Result<Opened, OpenError> {
     let system = |doing| move |source| OpenError::System { name: name.into(), doing, source };
     let nbd = Nbd::open(uri).map_err(system("open the export"))?;
+    let place = match mode.exclusive && members.locks_exports() {
+        true => match members.lock_place(&nbd.lock_name).map_err(system("lock the export"))? {
+            Some(place) => Some(place),
+            None => return Err(in_use(name, Some(Holder::of_export()))),
+        },
+        false => None,
+    };
     let export = nbd.export;
     if export.block_bytes > 4096 {
         return Err(OpenError::Blocks { name: name.into(), bytes: export.block_bytes });
@@ -168,7 +191,13 @@ fn open_export(name: &str, uri: nbd::Uri, mode: OpenMode) -> Result<Opened, Open
         rotational: export.is_rotational(),
         discard_zeroes: export.writes_zeroes() && !mode.read_only,
     };
-    Ok(Opened { device: Device::Nbd(nbd), info })
+    let locks = Locks { place, ..Locks::default() };
+    Ok(Opened { device: Device::Nbd(nbd), info, locks })
+}
+
+fn in_use(name: &str, holder: Option<Holder>) -> OpenError {
+    let holder = holder.unwrap_or_else(Holder::unknown);
+    OpenError::InUse { name: name.into(), holder: holder.who, cure: holder.cure }
 }
 
 /// A file or block device on its way.
@@ -180,13 +209,14 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn open(&self) -> Result<Opened, OpenError> {
-        // Looked at first: opening a pipe would wait, opening a tape would rewind it.
-        let kind = std::fs::metadata(self.path).map_err(self.system("open it"))?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
+        // Looked at first: opening a tape would rewind it. And once more when it is open, for the
+        // name may lead elsewhere by then.
+        let named = std::fs::metadata(self.path).map_err(self.system("open it"))?;
+        if !named::is_member(&named) {
             return Err(OpenError::Kind { name: self.name.into() });
         }
-        let is_block = kind.is_block_device();
-        let mut file = self.claim(is_block)?;
+        let is_block = named.file_type().is_block_device();
+        let (mut file, below) = self.claim(is_block)?;
         let metadata = file.metadata().map_err(self.system("look at it"))?;
         // The end of a block device is its size, as that of a file.
         let bytes = file.seek(SeekFrom::End(0)).map_err(self.system("ask for its size"))?;
@@ -208,22 +238,22 @@ impl Opening<'_> {
             discard_zeroes: traits.discard_zeroes && !self.mode.read_only,
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
-        Ok(Opened {
-            device: Device::File { file, memory_align, inline, block_device: is_block },
-            info,
-        })
+        let device = Device::File { file, memory_align, inline, block_device: is_block };
+        Ok(Opened { device, info, locks: Locks { below, ..Locks::default() } })
     }
 
     /// Opens it, and claims it if it is to be exclusive. The kernel may hold a killed user's claim
     /// until that user's last I/O has ended: a holder who cannot be seen is given a moment.
-    fn claim(&self, is_block: bool) -> Result<File, OpenError> {
+    fn claim(&self, is_block: bool) -> Result<(File, Vec<File>), OpenError> {
         let until = Instant::now() + AFTERLIFE;
         loop {
             let claimed = self.open_file(is_block).and_then(|file| {
-                if self.mode.exclusive && !is_block {
-                    self.lock(&file)?;
-                }
-                Ok(file)
+                let below = match self.mode.exclusive {
+                    true if is_block => self.lock_below(&file)?,
+                    true => self.lock(&file).map(|()| Vec::new())?,
+                    false => Vec::new(),
+                };
+                Ok((file, below))
             });
             match claimed {
                 Err(OpenError::InUse { holder, .. })
@@ -239,36 +269,46 @@ impl Opening<'_> {
     fn open_file(&self, is_block: bool) -> Result<File, OpenError> {
         let mut options = OpenOptions::new();
         options.read(true).write(!self.mode.read_only);
-        if is_block && self.mode.exclusive {
-            options.custom_flags(libc::O_EXCL);
-        }
-        options.open(self.path).map_err(|source| match source.raw_os_error() {
+        // A pipe that has come into the place of a file is not waited for.
+        let exclusive = is_block && self.mode.exclusive;
+        options.custom_flags(libc::O_NONBLOCK | if exclusive { libc::O_EXCL } else { 0 });
+        let file = options.open(self.path).map_err(|source| match source.raw_os_error() {
             Some(libc::EBUSY) => {
                 let device = std::fs::metadata(self.path).map_or(0, |metadata| metadata.rdev());
-                self.in_use(holder::of_device(device))
+                in_use(self.name, holder::of_device(device))
             }
             _ => self.system("open it")(source),
-        })
+        })?;
+        let kind = file.metadata().map_err(self.system("look at it"))?.file_type();
+        match (kind.is_file(), kind.is_block_device()) == (!is_block, is_block) {
+            true => named::let_wait(&file).map_err(self.system("open it")).map(|()| file),
+            false => Err(OpenError::Kind { name: self.name.into() }),
+        }
     }
 
     /// Locks a file, and refuses it where a lock does not show: behind a loop device, or as swap.
     fn lock(&self, file: &File) -> Result<(), OpenError> {
         let metadata = file.metadata().map_err(self.system("look at it"))?;
         let id = (metadata.dev(), metadata.ino());
-        match lock::whole_file(file, self.mode.read_only) {
+        match lock::bytes(file, Bytes::ALL, self.mode.read_only) {
             Ok(true) => {}
-            Ok(false) => return Err(self.in_use(holder::of_locked_file(id))),
+            Ok(false) => return Err(in_use(self.name, holder::of_locked_file(id))),
             Err(source) => return Err(self.system("lock it")(source)),
         }
         match holder::of_file(id) {
-            Some(holder) => Err(self.in_use(Some(holder))),
+            Some(holder) => Err(in_use(self.name, Some(holder))),
             None => Ok(()),
         }
     }
 
-    fn in_use(&self, holder: Option<Holder>) -> OpenError {
-        let holder = holder.unwrap_or_else(Holder::unknown);
-        OpenError::InUse { name: self.name.into(), holder: holder.who, cure: holder.cure }
+    /// Locks the bytes of a block device where it keeps them, and refuses one that has another user
+    /// there.
+    fn lock_below(&self, file: &File) -> Result<Vec<File>, OpenError> {
+        let metadata = file.metadata().map_err(self.system("look at it"))?;
+        below::claim(metadata.rdev(), self.mode.read_only).map_err(|refused| match refused {
+            below::Refused::InUse(holder) => in_use(self.name, holder),
+            below::Refused::System(source) => self.system("lock what lies below it")(source),
+        })
     }
 
     fn system(&self, doing: &'static str) -> impl Fn(io::Error) -> OpenError {

@@ -1,5 +1,7 @@
 //! The members that are open, by index, for all lanes.
 
+use std::fs::File;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -9,7 +11,9 @@ use mdspace_engine::sync::Mutex;
 
 use crate::lanes::EventFd;
 
+use super::named::Identity;
 use super::open::{self, OpenError, OpenMode, Opened};
+use super::place::PlaceLock;
 use super::{Device, Member, MultipathSpec, UnprovedWrites};
 
 /// All open members. Shared by the lanes; they ask it once per member and then remember.
@@ -25,6 +29,10 @@ pub struct MemberTable {
     opened: AtomicU64,
     /// Where writes that may still appear are kept over a restart.
     unproved: OnceLock<UnprovedWrites>,
+    /// Locks of exports.
+    places: Mutex<Vec<Weak<PlaceLock>>>,
+    /// Exports are not locked.
+    shares_exports: AtomicBool,
 }
 
 #[derive(Default)]
@@ -45,6 +53,8 @@ impl MemberTable {
             closed: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             unproved: OnceLock::new(),
+            places: Mutex::default(),
+            shares_exports: AtomicBool::new(false),
         })
     }
 
@@ -65,8 +75,9 @@ impl MemberTable {
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<(MemberId, MemberInfo), OpenError> {
         let ordinal = self.opened.fetch_add(1, Ordering::Relaxed);
         let this = self.this.upgrade().expect("a table in use is there");
-        let Opened { device, info } = open::open(name, mode, ordinal, &this)?;
-        Ok((self.add(device, info.clone(), mode.read_only)?, info))
+        let opened = open::open(name, mode, ordinal, &this)?;
+        let info = opened.info.clone();
+        Ok((self.insert(opened, mode.read_only)?, info))
     }
 
     /// Opens a multipath device that stands alone, under a name of its own.
@@ -90,12 +101,18 @@ impl MemberTable {
         }
     }
 
+    /// Takes in a device that has no locks of its own.
     pub(crate) fn add(
         &self,
         device: Device,
         info: MemberInfo,
         read_only: bool,
     ) -> Result<MemberId, OpenError> {
+        self.insert(Opened::new(device, info), read_only)
+    }
+
+    fn insert(&self, opened: Opened, read_only: bool) -> Result<MemberId, OpenError> {
+        let Opened { device, info, locks } = opened;
         let mut entries = self.entries.lock();
         let free = entries.iter().position(|entry| entry.latest.strong_count() == 0);
         let index = free.unwrap_or(entries.len());
@@ -107,10 +124,52 @@ impl MemberTable {
         entry.generation = entry.generation.wrapping_add(1);
         let id = MemberId { index: id_index, generation: entry.generation };
         let closing = AtomicBool::new(false);
-        let member = Arc::new(Member { id, info, read_only, device, closing });
+        let member = Arc::new(Member { id, info, read_only, device, locks, closing });
         entry.latest = Arc::downgrade(&member);
         entry.open = Some(member);
         Ok(id)
+    }
+
+    /// The open file or device of a member: the very one that is locked and written, wherever its
+    /// name leads by now. Reads and writes of whole, aligned blocks only: it may be open for direct
+    /// I/O.
+    pub fn file(&self, id: MemberId) -> Option<io::Result<File>> {
+        match &self.member(id)?.device {
+            Device::File { file, .. } => Some(file.try_clone()),
+            _ => None,
+        }
+    }
+
+    /// Which file or device a member is; none for one of another kind.
+    pub fn identity(&self, id: MemberId) -> Option<io::Result<Identity>> {
+        match &self.member(id)?.device {
+            Device::File { file, .. } => Some(Identity::of(file)),
+            _ => None,
+        }
+    }
+
+    /// Keeps no other process from the exports that are opened from now on. For a multipath device
+    /// that stands alone: two of them may be two ways to one export, and members of one array.
+    pub fn share_exports(&self) {
+        self.shares_exports.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn locks_exports(&self) -> bool {
+        !self.shares_exports.load(Ordering::Relaxed)
+    }
+
+    /// The lock of an export, which all connections of this table to it share; none if another
+    /// process has it.
+    pub(super) fn lock_place(&self, name: &str) -> io::Result<Option<Arc<PlaceLock>>> {
+        let mut places = self.places.lock();
+        places.retain(|place| place.strong_count() > 0);
+        let known = places.iter().filter_map(Weak::upgrade).find(|place| place.name == name);
+        if known.is_some() {
+            return Ok(known);
+        }
+        let taken = PlaceLock::take(name)?.map(Arc::new);
+        places.extend(taken.iter().map(Arc::downgrade));
+        Ok(taken)
     }
 
     /// What an open member can do.

@@ -14,13 +14,13 @@ const PORT: u16 = 10809;
 /// A server's address, and the name of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Uri {
-    pub(super) server: Server,
-    pub(super) export: String,
+    pub(in crate::member) server: Server,
+    pub(in crate::member) export: String,
 }
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Server {
+pub(in crate::member) enum Server {
     Unix(PathBuf),
     Tcp { host: String, port: u16 },
 }

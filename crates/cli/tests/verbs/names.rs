@@ -1,0 +1,58 @@
+//! Names and paths that would steer a terminal or break a line.
+
+use crate::user::User;
+
+const NAMES: [&str; 3] = ["line\nMD_FORGED=1", "esc\x1b[2Jape", "turn\u{202e}ed\u{2028}"];
+
+fn is_plain(text: &str) -> bool {
+    let steers = |c: char| {
+        (c.is_control() && c != '\n')
+            || ('\u{202a}'..='\u{202e}').contains(&c)
+            || ('\u{2066}'..='\u{2069}').contains(&c)
+            || matches!(c, '\u{2028}' | '\u{2029}')
+    };
+    !text.chars().any(steers)
+}
+
+#[test]
+fn paths_are_printed_escaped_everywhere() {
+    let user = User::with_members(&NAMES);
+    let mut words = vec!["create", "data", "--level=1", "--raid-devices=2", "--assume-clean"];
+    words.extend(&NAMES[..2]);
+    let created = user.run_words(&words);
+    assert_eq!(created.status, 0, "{created:?}");
+    let failed = user.run_words(&["fail", "data", NAMES[1]]);
+    assert_eq!(failed.status, 0, "{failed:?}");
+    let added = user.run_words(&["add", "data", NAMES[2]]);
+    assert_eq!(added.status, 0, "{added:?}");
+    let mut said = created.out + &added.out;
+    for words in ["detail data", "detail data --export", "mdstat", "events data"] {
+        let text = user.expect(0, words);
+        assert!(is_plain(&text), "{words}: {text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("MD_FORGED")), "{words}: {text:?}");
+        said += &text;
+    }
+    for refused in [["examine", "no\x1bname"], ["zero-superblock", "no\nname"]] {
+        let done = user.run_words(&refused);
+        assert_eq!(done.status, 1);
+        said += &done.err;
+    }
+    user.expect(0, "stop data");
+    for verb in ["examine", "explain"] {
+        said += &user.run_words(&[verb, NAMES[0], NAMES[1]]).out;
+    }
+    assert!(is_plain(&said), "{said:?}");
+    assert!(!said.lines().any(|line| line.starts_with("MD_FORGED")), "{said:?}");
+}
+
+#[test]
+fn a_new_array_has_no_name_that_steers_a_terminal() {
+    let user = User::with_members(&["a", "b"]);
+    for name in NAMES {
+        let words = ["create", "data", "--level=1", "--raid-devices=2", "--name", name, "a", "b"];
+        let done = user.run_words(&words);
+        assert_eq!(done.status, 2, "{done:?}");
+        assert!(is_plain(&done.err), "{done:?}");
+    }
+    assert!(user.bytes("a").iter().all(|byte| *byte == 0), "a member has changed");
+}

@@ -1,0 +1,121 @@
+//! Who has a member: through loop devices, over exports, and what is no member at all.
+
+use std::fs;
+use std::process::Command;
+
+use crate::user::User;
+
+const MIRROR: &str = "--level=1 --raid-devices=2 --assume-clean";
+
+/// A loop device over a file; detached with the value.
+struct Loop(String);
+
+impl Loop {
+    /// None where this user may not make one, or the host has none.
+    fn over(user: &User, member: &str) -> Option<Self> {
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show"]).arg(user.path(member));
+        let output = losetup.output().ok().filter(|output| output.status.success())?;
+        Some(Self(String::from_utf8(output.stdout).expect("a path").trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // A loop device that is in use goes with its last user.
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_members_bytes_are_not_taken_through_a_loop_device() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, &format!("create data {MIRROR} a b"));
+    let Some(device) = Loop::over(&user, "a") else {
+        return eprintln!("SKIPPED: no loop device can be attached here");
+    };
+    let before = user.bytes("a");
+    let words = format!("create other {MIRROR} --run c {}", device.0);
+    user.refused(&words, &[&device.0, "in use by"]);
+    user.refused(&format!("zero-superblock --run {}", device.0), &["in use by"]);
+    user.expect(0, &format!("create other {MIRROR} c d"));
+    user.refused(&format!("add other --run {}", device.0), &["in use by"]);
+    assert!(before == user.bytes("a"), "a member has changed");
+    user.expect(0, "stop other");
+    user.expect(0, "stop data");
+    // Two loop devices over the same bytes are one member.
+    let twin = Loop::over(&user, "a").expect("a second loop device");
+    user.expect(0, &format!("assemble data {} b", device.0));
+    user.refused(&format!("create other {MIRROR} --run c {}", twin.0), &["in use by"]);
+    user.expect(0, "stop data");
+}
+
+/// Serves a file as `NAME` at the socket `NAME.sock`; returns the member over it.
+fn serve(user: &User, name: &str) -> String {
+    let socket = user.path(&format!("{name}.sock"));
+    let words = "--level=linear --raid-devices=1 --force --assume-clean";
+    user.expect(0, &format!("create {name} {words} --serve=nbd:unix:{} {name}", socket.display()));
+    format!("nbd+unix:///{name}?socket={}", socket.display())
+}
+
+#[test]
+fn an_export_is_a_member_of_one_running_array_only() {
+    let servers = User::with_members(&["a", "b"]);
+    let (one, other) = (serve(&servers, "a"), serve(&servers, "b"));
+    servers.expect(0, &format!("create data {MIRROR} {one} {other}"));
+    // Another user, by a link to the same socket.
+    let user = User::with_members(&["c"]);
+    std::os::unix::fs::symlink(servers.path("a.sock"), user.path("link")).expect("a link");
+    let link = format!("nbd+unix:///a?socket={}", user.path("link").display());
+    user.refused(&format!("assemble data {link} {other}"), &["in use by"]);
+    user.refused(&format!("create more {MIRROR} --run c {link}"), &["in use by"]);
+    servers.expect(0, "stop data");
+    user.expect(0, &format!("assemble data {link} {other}"));
+    servers.refused(&format!("assemble data {one} {other}"), &["in use by"]);
+    user.expect(0, "stop data");
+    for name in ["a", "b"] {
+        servers.expect(0, &format!("stop {name}"));
+    }
+}
+
+#[test]
+fn a_pipe_or_an_endless_device_keeps_no_verb_waiting() {
+    let user = User::with_members(&["a"]);
+    let made = Command::new("mkfifo").arg(user.path("pipe")).status();
+    assert!(made.is_ok_and(|made| made.success()));
+    let create = |member: &str| format!("create data {MIRROR} --run a {member}");
+    user.refused(&create("pipe"), &["neither a file nor a block device"]);
+    user.refused(&create("multipath:pipe"), &["pipe"]);
+    user.refused(&create("multipath:/dev/zero"), &["/dev/zero"]);
+    user.refused("zero-superblock --run pipe", &["neither a file nor a block device"]);
+    user.expect(1, "examine pipe");
+    user.expect(1, "explain pipe");
+    user.refused("assemble --scan --device=pipe", &["no member was found"]);
+    user.refused("assemble data --config=pipe", &["pipe"]);
+    user.refused("assemble data --config=/dev/zero", &["/dev/zero"]);
+    let long = fs::File::create(user.path("long")).expect("a file");
+    long.set_len((1 << 20) + 1).expect("a hole");
+    user.refused("assemble data --config=long", &["longer than 1 MiB"]);
+    user.refused(&create("multipath:long"), &["longer than 1 MiB"]);
+    assert!(user.processes().is_empty());
+}
+
+#[test]
+fn data_that_no_program_knows_are_asked_about() {
+    let user = User::with_members(&["a", "b", "c"]);
+    let mut noise = 1u32;
+    let bytes = (0..3 << 20).map(|_| {
+        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (noise >> 24) as u8
+    });
+    let mut file = vec![0; 8 << 20];
+    file.splice(2 << 20..5 << 20, bytes);
+    fs::write(user.path("b"), &file).expect("a file");
+    user.refused(&format!("create data {MIRROR} a b"), &["3.0 MiB", "not recognised", "--run"]);
+    assert!(user.bytes("b") == file, "a member has changed");
+    user.expect(0, &format!("create data {MIRROR} a c"));
+    user.refused("add data b", &["3.0 MiB", "not recognised"]);
+    assert!(user.bytes("b") == file, "a member has changed");
+    user.expect(0, "add data b --run");
+    user.expect(0, "stop data");
+}

@@ -1,0 +1,153 @@
+//! What lies below a block device: the files and devices that keep its bytes.
+//!
+//! The kernel keeps two users of one block device apart, but not the user of a loop device and the
+//! user of its file, nor two loop devices over one file. A member on a loop device therefore locks
+//! its bytes in the file, as a member that is the file itself does.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::holder::{self, Holder};
+use super::lock::{self, Bytes};
+use super::probe::sysfs;
+
+/// Devices below each other; the kernel itself bears fewer.
+const LEVELS_MAX: usize = 16;
+
+/// Why the bytes below a device cannot be had.
+pub(super) enum Refused {
+    /// Someone uses them; the holder, where it can be seen.
+    InUse(Option<Holder>),
+    /// The system refused.
+    System(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Locks the bytes below a block device for as long as the files live; shared if only read.
+pub(super) fn claim(device: u64, shared: bool) -> Result<Vec<File>, Refused> {
+    let mut claim = Claim { held: Vec::new() };
+    claim.device(device, Bytes::ALL, shared, 0)?;
+    Ok(claim.held)
+}
+
+struct Claim {
+    held: Vec<File>,
+}
+
+impl Claim {
+    /// Locks what lies below these bytes of a device that is claimed itself.
+    fn device(
+        &mut self,
+        device: u64,
+        bytes: Bytes,
+        shared: bool,
+        level: usize,
+    ) -> Result<(), Refused> {
+        let Some(place) = sysfs(device).filter(|_| level < LEVELS_MAX) else { return Ok(()) };
+        if place.join("partition").exists() {
+            let (Some(disk), Some(start)) = (place.parent(), sectors(&place, "start")) else {
+                return Ok(());
+            };
+            let part = Bytes::new(start, sectors(&place, "size").unwrap_or(0));
+            let Some(disk) = holder::number_of(disk) else { return Ok(()) };
+            return self.device(disk, bytes.within(part), shared, level + 1);
+        }
+        if let Some(backing) = Backing::of(&place) {
+            let shared = shared || number(&place.join("ro")) == Some(1);
+            return self.backing(device, &backing, bytes, shared, level);
+        }
+        // A mapping's devices are claimed by the kernel. Which of their bytes it uses is not asked:
+        // two mappings over one loop device share its file, and exclude who uses the file itself.
+        for slave in holder::entries(&place.join("slaves")) {
+            let slave = fs::canonicalize(slave).ok().and_then(|slave| holder::number_of(&slave));
+            if let Some(slave) = slave {
+                self.device(slave, Bytes::ALL, true, level + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks what a loop device keeps its bytes in.
+    fn backing(
+        &mut self,
+        device: u64,
+        backing: &Backing,
+        bytes: Bytes,
+        shared: bool,
+        level: usize,
+    ) -> Result<(), Refused> {
+        let metadata = match fs::metadata(&backing.path) {
+            Ok(metadata) => metadata,
+            // A file without a name can be opened by nobody else.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let bytes = bytes.within(backing.bytes);
+        let is_block = metadata.file_type().is_block_device();
+        let file = open(&backing.path, is_block).map_err(|error| match error.raw_os_error() {
+            Some(libc::EBUSY) => Refused::InUse(holder::of_device(metadata.rdev())),
+            _ => Refused::System(error),
+        })?;
+        if is_block {
+            self.held.push(file);
+            return self.device(metadata.rdev(), bytes, shared, level + 1);
+        }
+        let id = (metadata.dev(), metadata.ino());
+        if !lock::bytes(&file, bytes, shared)? {
+            return Err(Refused::InUse(holder::of_locked_file(id)));
+        }
+        if let Some(holder) = mounted_twin(device, id, backing.bytes) {
+            return Err(Refused::InUse(Some(holder)));
+        }
+        self.held.push(file);
+        Ok(())
+    }
+}
+
+/// Opened to be locked only: for writing where that is allowed, since only such a file takes an
+/// exclusive lock.
+fn open(path: &Path, is_block: bool) -> io::Result<File> {
+    let flags = if is_block { libc::O_NONBLOCK | libc::O_EXCL } else { libc::O_NONBLOCK };
+    OpenOptions::new().read(true).write(!is_block).custom_flags(flags).open(path)
+}
+
+/// The file or device of a loop device, and its part of it.
+struct Backing {
+    path: PathBuf,
+    bytes: Bytes,
+}
+
+impl Backing {
+    fn of(place: &Path) -> Option<Self> {
+        let path = fs::read_to_string(place.join("loop/backing_file")).ok()?;
+        let start = number(&place.join("loop/offset")).unwrap_or(0);
+        let limit = number(&place.join("loop/sizelimit")).unwrap_or(0);
+        let path = PathBuf::from(path.strip_suffix('\n').unwrap_or(&path));
+        Some(Self { path, bytes: Bytes::new(start, limit) })
+    }
+}
+
+/// Who uses, in the kernel, another loop device over the same bytes of a file.
+fn mounted_twin(device: u64, file: (u64, u64), bytes: Bytes) -> Option<Holder> {
+    holder::entries(Path::new("/sys/block")).into_iter().find_map(|place| {
+        let twin = Backing::of(&place).filter(|twin| twin.bytes.meets(bytes))?;
+        let found = fs::metadata(&twin.path).ok()?;
+        let number = holder::number_of(&place).filter(|number| *number != device)?;
+        ((found.dev(), found.ino()) == file).then(|| holder::in_kernel(number))?
+    })
+}
+
+fn sectors(place: &Path, key: &str) -> Option<u64> {
+    number(&place.join(key))?.checked_mul(512)
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,124 @@
+//! Where an export is, for all users of this host the same, and the lock that it has there.
+//!
+//! NBD knows no locks. The lock is a name among the abstract unix sockets: all users of the host
+//! share them, none can be planted in a folder or deleted, and the kernel frees the name with the
+//! process. An export that arrays of several hosts take is not guarded by it.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{self, UnixDatagram};
+use std::path::Path;
+
+use super::nbd::{Server, Uri};
+use super::spec::Spec;
+
+/// Bytes of an abstract socket's name (`<linux/un.h>`, without the first zero).
+const NAME_BYTES_MAX: usize = 107;
+
+/// What the address of a server leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ServerPlace {
+    /// The socket file, by its device and inode number, whatever links lead there.
+    Unix(u64, u64),
+    /// A port of this host, by whichever of its addresses.
+    Here(u16),
+    /// A port of another host.
+    There(SocketAddr),
+}
+
+impl ServerPlace {
+    /// Where the server of a member is that is called `name`; none for a member of another kind, and
+    /// where no server can be there.
+    pub fn of_member(name: &str) -> Option<Self> {
+        match Spec::parse(name) {
+            Ok(Spec::Nbd(Uri { server: Server::Unix(path), .. })) => Self::of_socket(&path).ok(),
+            Ok(Spec::Nbd(Uri { server: Server::Tcp { host, port }, .. })) => {
+                Self::of_port(&host, port)
+            }
+            _ => None,
+        }
+    }
+
+    /// Of a socket file.
+    pub fn of_socket(path: &Path) -> io::Result<Self> {
+        std::fs::metadata(path).map(|found| Self::Unix(found.dev(), found.ino()))
+    }
+
+    /// Of a port of a host; nothing is sent to it.
+    pub fn of_port(host: &str, port: u16) -> Option<Self> {
+        let address = (host, port).to_socket_addrs().ok()?.next()?;
+        let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any).ok()?;
+        socket.connect(address).ok()?;
+        Some(Self::between(socket.local_addr().ok()?, address))
+    }
+
+    /// Where the other end of a connection is. From one address of a host to another of the same
+    /// host, both ends have the address that was asked for.
+    pub(super) fn at_the_end_of(socket: &OwnedFd) -> io::Result<Self> {
+        let stream = TcpStream::from(socket.try_clone()?);
+        Ok(Self::between(stream.local_addr()?, stream.peer_addr()?))
+    }
+
+    fn between(ours: SocketAddr, theirs: SocketAddr) -> Self {
+        match ours.ip() == theirs.ip() {
+            true => Self::Here(theirs.port()),
+            false => Self::There(theirs),
+        }
+    }
+}
+
+impl fmt::Display for ServerPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(dev, ino) => write!(f, "unix:{dev}:{ino}"),
+            Self::Here(port) => write!(f, "tcp:here:{port}"),
+            Self::There(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// The lock of an export; it ends with the value.
+#[derive(Debug)]
+pub(crate) struct PlaceLock {
+    pub(super) name: String,
+    /// Never read: its name is the lock.
+    _socket: UnixDatagram,
+}
+
+impl PlaceLock {
+    /// Takes the lock of an export; none if another process has it.
+    pub(super) fn take(name: &str) -> io::Result<Option<Self>> {
+        let address = net::SocketAddr::from_abstract_name(short(name))?;
+        match UnixDatagram::bind_addr(&address) {
+            Ok(socket) => Ok(Some(Self { name: name.to_owned(), _socket: socket })),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What the lock of an export is called.
+pub(super) fn lock_name(place: &ServerPlace, export: &str) -> String {
+    format!("mdspace-member/{place}/{export}")
+}
+
+/// A name that is too long keeps its start, and a checksum of all (FNV-1a, 64 bits).
+fn short(name: &str) -> Vec<u8> {
+    let bytes = name.as_bytes();
+    if bytes.len() <= NAME_BYTES_MAX {
+        return bytes.to_vec();
+    }
+    let fold = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold);
+    let mut short = bytes[..NAME_BYTES_MAX - 16].to_vec();
+    short.extend(format!("{sum:016x}").bytes());
+    short
+}
+
+#[cfg(test)]
+mod tests;
