@@ -66,9 +66,6 @@ pub(crate) enum Device {
         memory_align: usize,
         /// Calls never wait here: they are made on the spot.
         inline: bool,
-        /// It is a block device. A file system may have no space for a write or for making it durable:
-        /// those are two calls there, so that each says what failed.
-        block_device: bool,
     },
     Ram(Ram),
     Null(Null),

@@ -51,13 +51,12 @@ struct Extent {
     len: u64,
 }
 
-/// What stands between the end of the work and its durability.
+/// What stands between the end of the work and its durability. A durable write is two calls: one call would
+/// not say whether the write failed, which is the sectors' fault, or what makes durable, which is not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Durable {
     /// Nothing: not asked for.
     Free,
-    /// Nothing: each write carries it.
-    Carried,
     /// A flush that will follow.
     Owed,
     /// A flush that is under way.
@@ -145,14 +144,13 @@ impl MemberOp {
                 Call::Read { file, to, len, offset, registered }
             }
             Work::Write(transfer) => {
-                let durable = self.durable == Durable::Carried;
                 let offset = transfer.offset + transfer.done as u64;
                 if let Some(vectors) = transfer.lease.vectors(transfer.done) {
                     let (from, count) = (vectors.as_ptr(), vectors.len() as u32);
-                    return Call::WriteVectors { file, from, count, offset, durable };
+                    return Call::WriteVectors { file, from, count, offset };
                 }
                 let (from, len, offset, registered) = transfer.rest(&driver.stock);
-                Call::Write { file, from, len, offset, registered, durable }
+                Call::Write { file, from, len, offset, registered }
             }
             Work::Discard(Extent { offset, len }) => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -204,9 +202,6 @@ impl MemberOp {
             // One that was answered at its deadline must not begin now: a newer write may be done.
             (libc::EINTR | libc::EAGAIN, _) if self.is_awaited() => {}
             (libc::ENOMEM | libc::ENOBUFS, _) if self.may_wait_for_memory() => {}
-            (libc::EOPNOTSUPP, Work::Write(_)) if self.durable == Durable::Carried => {
-                self.durable = Durable::Owed;
-            }
             (libc::EOPNOTSUPP, &Work::Zero(extent) | &Work::Discard(extent)) => {
                 let Extent { offset, len } = extent;
                 let len = usize::try_from(len).expect("a range of this machine's size");
@@ -226,8 +221,7 @@ impl MemberOp {
 
     /// Whether the latest call makes durable what was written before.
     fn call_flushes(&self) -> bool {
-        matches!(self.work, Work::Flush)
-            || matches!(self.durable, Durable::Carried | Durable::Flushing)
+        matches!(self.work, Work::Flush) || self.durable == Durable::Flushing
     }
 
     /// The host that has no memory is no fault of the member's: the call is made again until its deadline.
@@ -262,11 +256,11 @@ impl Work {
             _ => 1,
         };
         let durable = match op {
-            IoOp::Write { fua: true, .. } if driver.flushes => match &member.device {
-                member::Device::File { block_device: false, .. } => Durable::Owed,
-                _ => Durable::Carried,
-            },
-            IoOp::WriteZeroes { fua: true, .. } if driver.flushes => Durable::Owed,
+            IoOp::Write { fua: true, .. } | IoOp::WriteZeroes { fua: true, .. }
+                if driver.flushes =>
+            {
+                Durable::Owed
+            }
             _ => Durable::Free,
         };
         let bytes = |sectors: u64| sectors * 512;

@@ -238,7 +238,7 @@ impl Opening<'_> {
             discard_zeroes: traits.discard_zeroes && !self.mode.read_only,
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
-        let device = Device::File { file, memory_align, inline, block_device: is_block };
+        let device = Device::File { file, memory_align, inline };
         Ok(Opened { device, info, locks: Locks { below, ..Locks::default() } })
     }
 

@@ -212,23 +212,16 @@ fn entry(call: Call, user_data: u64) -> Entry128 {
         Call::Read { file, to, len, offset, registered: Some(at) } => {
             with_file!(file, |f| opcode::ReadFixed::new(f, to, len, at).offset(offset).build())
         }
-        Call::Write { file, from, len, offset, registered: None, durable } => {
+        Call::Write { file, from, len, offset, registered: None } => {
+            with_file!(file, |f| opcode::Write::new(f, from, len).offset(offset).build())
+        }
+        Call::Write { file, from, len, offset, registered: Some(at) } => {
             with_file!(file, |f| {
-                opcode::Write::new(f, from, len).offset(offset).rw_flags(dsync(durable)).build()
+                opcode::WriteFixed::new(f, from, len, at).offset(offset).build()
             })
         }
-        Call::Write { file, from, len, offset, registered: Some(at), durable } => {
-            with_file!(file, |f| {
-                opcode::WriteFixed::new(f, from, len, at)
-                    .offset(offset)
-                    .rw_flags(dsync(durable))
-                    .build()
-            })
-        }
-        Call::WriteVectors { file, from, count, offset, durable } => {
-            with_file!(file, |f| {
-                opcode::Writev::new(f, from, count).offset(offset).rw_flags(dsync(durable)).build()
-            })
+        Call::WriteVectors { file, from, count, offset } => {
+            with_file!(file, |f| opcode::Writev::new(f, from, count).offset(offset).build())
         }
         Call::Sync { file } => {
             with_file!(file, |f| opcode::Fsync::new(f).flags(FsyncFlags::DATASYNC).build())
@@ -250,8 +243,4 @@ fn entry(call: Call, user_data: u64) -> Entry128 {
         Call::Poll { fd, events } => opcode::PollAdd::new(Fd(fd), events as u16 as u32).build(),
     };
     entry.user_data(user_data).into()
-}
-
-fn dsync(durable: bool) -> i32 {
-    if durable { libc::RWF_DSYNC } else { 0 }
 }

@@ -282,17 +282,14 @@ pub(crate) fn run_file(call: Call) -> i32 {
         Call::Read { file, to, len, offset, .. } => unsafe {
             libc::pread(raw(file), to.cast(), len as usize, offset as libc::off_t)
         },
-        Call::Write { file, from, len, offset, durable, .. } => {
-            let iovec = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: len as usize };
-            let flags = if durable { libc::RWF_DSYNC } else { 0 };
-            // SAFETY: as for `Read`; `pwritev2` only reads what the vector names.
-            unsafe { libc::pwritev2(raw(file), &iovec, 1, offset as libc::off_t, flags) }
-        }
-        Call::WriteVectors { file, from, count, offset, durable } => {
-            let flags = if durable { libc::RWF_DSYNC } else { 0 };
-            // SAFETY: as for `Read`, of the vectors and of what they name.
-            unsafe { libc::pwritev2(raw(file), from, count as i32, offset as libc::off_t, flags) }
-        }
+        // SAFETY: as for `Read`.
+        Call::Write { file, from, len, offset, .. } => unsafe {
+            libc::pwrite(raw(file), from.cast(), len as usize, offset as libc::off_t)
+        },
+        // SAFETY: as for `Read`, of the vectors and of what they name.
+        Call::WriteVectors { file, from, count, offset } => unsafe {
+            libc::pwritev(raw(file), from, count as i32, offset as libc::off_t)
+        },
         // SAFETY: no pointer is passed.
         Call::Sync { file } => unsafe { libc::fdatasync(raw(file)) as isize },
         // SAFETY: no pointer is passed.
