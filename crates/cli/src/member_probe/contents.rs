@@ -52,25 +52,33 @@ pub(super) fn of(file: &File) -> io::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// How much lies there that is neither hole nor zeroes. Of a large member that is an estimate.
-fn unrecognised(file: &File) -> io::Result<Option<String>> {
+/// How much lies there that is neither hole nor zeroes, and how much cannot be read. Of a large member that is
+/// an estimate.
+fn unrecognised(file: &File) -> io::Result<Vec<String>> {
     let bytes = (&*file).seek(SeekFrom::End(0))?;
     let windows = bytes.div_ceil(WINDOW_BYTES);
     let looks = windows.min(WINDOWS_MAX);
     let mut window = vec![0; WINDOW_BYTES as usize];
-    let (mut seen, mut full) = (0, 0);
+    let (mut seen, mut full, mut unread) = (0, 0, 0);
     for look in 0..looks {
         // The last look is at the last window.
         let at = look * (windows - 1) / (looks - 1).max(1) * WINDOW_BYTES;
         let part = &mut window[..(bytes - at).min(WINDOW_BYTES) as usize];
-        file.read_exact_at(part, at)?;
+        seen += part.len() as u64;
+        if file.read_exact_at(part, at).is_err() {
+            unread += part.len() as u64;
+            continue;
+        }
         let is_full = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
         full += part.chunks(512).filter(is_full).map(|block| block.len() as u64).sum::<u64>();
-        seen += part.len() as u64;
     }
     let about = if looks < windows { "about " } else { "" };
-    let data = (u128::from(full) * u128::from(bytes) / u128::from(seen.max(1))) as u64;
-    Ok((full > 0).then(|| format!("{about}{} of data that is not recognised", short_size(data))))
+    let of_all = |part: u64| u128::from(part) * u128::from(bytes) / u128::from(seen.max(1));
+    let line = |part: u64, what: &str| {
+        (part > 0).then(|| format!("{about}{} {what}", short_size(of_all(part) as u64)))
+    };
+    let lines = [line(full, "of data that is not recognised"), line(unread, "that cannot be read")];
+    Ok(lines.into_iter().flatten().collect())
 }
 
 fn short_size(bytes: u64) -> String {

@@ -207,7 +207,7 @@ impl Victim {
         mdspace.succeed(&["fail", "victim", name]);
         mdspace.succeed(&["remove", "victim", name]);
         mdspace.succeed(&["zero-superblock", "--run", name]);
-        mdspace.succeed(&["add", "victim", name]);
+        mdspace.succeed(&["add", "victim", name, "--run"]);
         until("the rebuild has come so far", || {
             let sync = &mdspace.detail("victim")["sync"];
             let [done, all] =

@@ -65,7 +65,8 @@ impl ServerPlace {
     }
 
     fn between(ours: SocketAddr, theirs: SocketAddr) -> Self {
-        match ours.ip() == theirs.ip() {
+        // The kernel answers for all of 127.0.0.0/8 from 127.0.0.1.
+        match ours.ip() == theirs.ip() || theirs.ip().to_canonical().is_loopback() {
             true => Self::Here(theirs.port()),
             false => Self::There(theirs),
         }

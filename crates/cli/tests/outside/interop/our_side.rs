@@ -51,7 +51,7 @@ impl Ours<'_> {
         assert_eq!(first_difference(&read_whole(&mut nbd), &expected), None, "{name}");
         write_pieces(&mut nbd, &mut expected, pattern);
         for spare in &self.spares {
-            mdspace.succeed(&["add", name, path_text(spare)]);
+            mdspace.succeed(&["add", name, path_text(spare), "--run"]);
         }
         self.check(&mdspace);
         assert_eq!(first_difference(&read_whole(&mut nbd), &expected), None, "{name}");

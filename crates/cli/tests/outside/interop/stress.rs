@@ -171,7 +171,7 @@ fn churn(mdspace: &Mdspace, name: &str, member: &str, log: &Mutex<Log>) {
             1 => {
                 mdspace.succeed(&["remove", name, member]);
                 set(mdspace, name, SLOW);
-                mdspace.succeed(&["add", name, member]);
+                mdspace.succeed(&["add", name, member, "--run"]);
             }
             // Refused only while the recovery runs.
             _ => {

@@ -45,7 +45,7 @@ pub(super) fn run(history: &History, leg: &Leg) -> Vec<u8> {
                 mdspace.succeed(&["remove", &name, image(*member)]);
             }
             Step::Return(member) => {
-                mdspace.succeed(&["add", &name, image(*member)]);
+                mdspace.succeed(&["add", &name, image(*member), "--run"]);
             }
             Step::Replace { old, new } => {
                 mdspace.succeed(&["replace", &name, image(*old), "--with", image(*new)]);
