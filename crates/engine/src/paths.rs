@@ -12,7 +12,7 @@
 //! another lane reads or writes; whether the view is of today, one load tells. What goes wrong becomes
 //! an event for [`Paths`], the one owner of the paths' states, and a task that asks another path.
 //!
-//! `late` holds the rule on writes that were sent and not answered; `watch` how paths come back;
+//! `late` holds the rule on writes that were sent and not answered; `owed` what a flush may rest on; `watch` how paths come back;
 //! `owner` what is known of them.
 
 mod device;
@@ -22,6 +22,7 @@ mod identity;
 mod kept;
 mod late;
 mod message;
+mod owed;
 mod owner;
 mod path_lane;
 mod policy;
@@ -47,13 +48,14 @@ use crate::time::Time;
 
 use device::common_info;
 use late::LateWrites;
+use owed::Owed;
 use owner::{Health, OwnedPath, Owner};
 use selector::LaneCounters;
 use view::View;
 
 pub use device::PathsError;
 pub use path_lane::PathLane;
-pub use policy::{Failback, Policy};
+pub use policy::{Cache, Failback, Policy};
 pub use status::{GroupStatus, Held, PathEvent, PathStatus, PathsStatus};
 pub use table::Table;
 
@@ -79,6 +81,8 @@ pub struct Paths {
     info: MemberInfo,
     table: Table,
     policy: Policy,
+    /// Whether a path may have a cache of its own.
+    has_own_caches: bool,
     /// Which group each path is in.
     group_of: Vec<usize>,
     /// Changes with each view.
@@ -122,6 +126,7 @@ impl Paths {
             current: None,
             wanted: Some(table.initial_group - 1),
             late: LateWrites::default(),
+            owed: Owed::new(group_of.len()),
             kept: vec![Vec::new(); group_of.len()],
             known: None,
             no_path_since: None,
@@ -133,6 +138,7 @@ impl Paths {
         let this = Arc::new(Self {
             info,
             table,
+            has_own_caches: policy.cache == Cache::OfEachPath && remote.contains(&true),
             policy,
             group_of,
             generation: AtomicU64::new(0),

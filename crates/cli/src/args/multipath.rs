@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, value_parser};
-use mdspace_engine::paths::{Failback, Table};
+use mdspace_engine::paths::{Cache, Failback, Table};
 use mdspace_front::Address;
 
 use super::create::allowed;
@@ -39,6 +39,10 @@ pub(crate) struct MultipathArgs {
     /// As --read-deadline, for writes and flushes.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "file")]
     pub(crate) write_deadline: Option<Duration>,
+    /// Where written bytes lie until a flush: in a cache of each path ("path"), or in one of the device
+    /// ("shared"), so that the loss of a path loses nothing.
+    #[arg(long, value_parser = cache, conflicts_with = "file")]
+    pub(crate) cache: Option<Cache>,
     /// Command that ends with 0 when nothing sent over $MDSPACE_PATH can be done any more.
     #[arg(long, value_name = "COMMAND", conflicts_with = "file")]
     pub(crate) fence: Option<String>,
@@ -90,6 +94,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
             Ok(Duration::from_secs_f64(seconds))
         }
         _ => Err("a number of seconds, up to a day".into()),
+    }
+}
+
+fn cache(text: &str) -> Result<Cache, String> {
+    match text {
+        "path" => Ok(Cache::OfEachPath),
+        "shared" => Ok(Cache::Shared),
+        _ => Err("path or shared".into()),
     }
 }
 

@@ -97,6 +97,7 @@ fn spec(args: &MultipathArgs, what: &str) -> Result<MultipathSpec, Failure> {
         failback: args.failback.unwrap_or(usual.failback),
         read_deadline: args.read_deadline.unwrap_or(usual.read_deadline),
         write_deadline: args.write_deadline.unwrap_or(usual.write_deadline),
+        cache: args.cache.unwrap_or(usual.cache),
     };
     let table = args.dm_table.clone().expect("one of the two is required");
     let mut spec = MultipathSpec::new(table, policy);

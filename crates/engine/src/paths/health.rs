@@ -11,16 +11,18 @@ impl Paths {
     /// what was opened is to be closed too.
     #[must_use]
     pub fn opened(&self, path: usize, opened: Result<(MemberId, MemberInfo), String>) -> bool {
-        let mut owner = self.owner.lock();
+        let mut locked = self.owner.lock();
         if self.is_closed() {
             return false;
         }
+        let owner = &mut *locked;
         let own = &mut owner.paths[path];
         own.reopened = Some(opened.map(|member| {
+            self.lose_connection(&mut owner.owed, path);
             own.member = Some(member);
             own.lost = false;
         }));
-        drop(owner);
+        drop(locked);
         self.changed.notify();
         true
     }

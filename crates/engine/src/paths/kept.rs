@@ -161,6 +161,19 @@ impl Kept {
         }
     }
 
+    /// Whether it makes durable what was written before it.
+    pub(super) fn makes_durable(&self) -> bool {
+        match self {
+            Self::ReadBuffer { .. } | Self::ReadSink { .. } | Self::Discard { .. } => false,
+            Self::Flush => true,
+            Self::WriteBuffer { fua, .. }
+            | Self::WriteShared { fua, .. }
+            | Self::WriteSource { fua, .. }
+            | Self::WriteGather { fua, .. }
+            | Self::WriteZeroes { fua, .. } => *fua,
+        }
+    }
+
     /// The buffer that goes back to whoever asked, if the request came with one. One that a silent
     /// path still holds is replaced by a copy.
     pub(super) fn into_buffer(self, came: Option<Buffer>, backend: &dyn Backend) -> Option<Buffer> {

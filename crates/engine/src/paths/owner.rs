@@ -10,6 +10,7 @@ use crate::time::Time;
 use super::PathEvent;
 use super::identity::Identity;
 use super::late::LateWrites;
+use super::owed::Owed;
 use super::view::View;
 
 /// What changes, and who may change it: whoever holds the lock.
@@ -21,6 +22,7 @@ pub(super) struct Owner {
     /// The group to use next, if it can be.
     pub(super) wanted: Option<usize>,
     pub(super) late: LateWrites,
+    pub(super) owed: Owed,
     /// What the host keeps of these, by path.
     pub(super) kept: Vec<Vec<Range<u64>>>,
     /// What the device's last proved path said.

@@ -1,5 +1,6 @@
 //! A multipath device on one lane: requests in, I/Os of its paths out.
 
+mod flush;
 mod request;
 
 use std::cell::{Cell, RefCell};
@@ -69,14 +70,16 @@ struct Chosen {
     bytes: u64,
     /// The selector, if it chooses by times.
     timed_by: Option<Selector>,
+    /// The view that it was chosen from.
+    generation: u64,
 }
 
 impl Chosen {
     #[inline]
-    fn new(selector: Selector, usable: &Usable, bytes: u64) -> Self {
+    fn new(view: &View, usable: &Usable, bytes: u64) -> Self {
         let &Usable { path, member, remote, .. } = usable;
-        let timed_by = selector.takes_times().then_some(selector);
-        Self { path, member, remote, bytes, timed_by }
+        let timed_by = view.selector.takes_times().then_some(view.selector);
+        Self { path, member, remote, bytes, timed_by, generation: view.generation }
     }
 }
 
@@ -123,7 +126,7 @@ impl PathLane {
     /// Whether its paths may do an I/O on the spot.
     #[inline]
     pub fn may_be_at_once(&self) -> bool {
-        !self.waits.get()
+        !self.waits.get() && !self.paths.has_own_caches
     }
 
     /// Does an I/O of the device on the spot, where its paths need no waiting. `None`, with nothing
@@ -155,11 +158,14 @@ impl PathLane {
         };
         self.in_flight.set(self.in_flight.get() + 1);
         let MemberIo { mut op, patience, .. } = io;
+        if self.paths.has_own_caches && matches!(op, IoOp::Flush) {
+            return self.submit_flush(&lane, ticket, patience);
+        }
         let Some(chosen) = self.choose_for(&lane, &op) else {
             return self.submit_slowly(&lane, ticket, patience, op);
         };
         let began = self.count_begin(&lane, &chosen);
-        let for_path = self.patience(&chosen, &op, patience);
+        let for_path = self.patience(chosen.remote, &op, patience);
         let kept = Kept::of(&mut op, chosen.remote, &lane);
         let direct = Direct { ticket, patience, kept, chosen };
         let io = MemberIo { member: chosen.member, op, patience: for_path };
@@ -205,7 +211,7 @@ impl PathLane {
         }
         let (bytes, clock) = (op.bytes() as u64, || lane.backend().now());
         let at = self.chooser.choose(view.selector, &view.usable, &self.counters, bytes, clock);
-        Some(Chosen::new(view.selector, &view.usable[at], bytes))
+        Some(Chosen::new(&view, &view.usable[at], bytes))
     }
 
     /// A path for a request that has been told an error by some, if there is one.
@@ -214,14 +220,14 @@ impl PathLane {
         if !but.is_empty() {
             let mut all = view.usable.iter().chain(&view.others);
             let usable = all.find(|usable| !but.contains(&usable.path))?;
-            return Some(Chosen::new(view.selector, usable, bytes));
+            return Some(Chosen::new(&view, usable, bytes));
         }
         if view.usable.is_empty() {
             return None;
         }
         let clock = || lane.backend().now();
         let at = self.chooser.choose(view.selector, &view.usable, &self.counters, bytes, clock);
-        Some(Chosen::new(view.selector, &view.usable[at], bytes))
+        Some(Chosen::new(&view, &view.usable[at], bytes))
     }
 
     /// Counts an I/O that begins; its time goes where its end will look for it.
@@ -243,8 +249,8 @@ impl PathLane {
     }
 
     /// How long a path may take. Only one behind a network gives memory back that is overdue.
-    fn patience(&self, chosen: &Chosen, op: &IoOp, outer: Patience) -> Patience {
-        if !chosen.remote {
+    fn patience(&self, remote: bool, op: &IoOp, outer: Patience) -> Patience {
+        if !remote {
             return outer;
         }
         let policy = &self.paths.policy;
@@ -267,6 +273,9 @@ impl PathLane {
     ) -> Option<IoDone> {
         let Direct { ticket, patience, kept, chosen } = direct;
         self.count_end(lane, &chosen, began, done.result.is_ok());
+        if done.result.is_ok() {
+            self.note_answered(&kept, &chosen);
+        }
         if done.result.is_ok() && !self.is_held(&kept, &[]) {
             let buffer = kept.into_buffer(done.buffer, lane.backend());
             return Some(self.answer(Ok(()), buffer));
@@ -276,16 +285,18 @@ impl PathLane {
         let goes_on = match done.result {
             Ok(()) => {
                 request.landed = true;
-                true
+                Ok(())
             }
             Err(error) => self.goes_on(lane, &mut request, &chosen, error),
         };
-        if goes_on {
-            let this = self.clone();
-            lane.spawn(async move { this.serve(request).await });
-            return None;
+        match goes_on {
+            Ok(()) => {
+                let this = self.clone();
+                lane.spawn(async move { this.serve(request).await });
+                None
+            }
+            Err(error) => Some(self.end(lane, request, Err(error))),
         }
-        Some(self.end(lane, request, done.result))
     }
 
     /// Whether a write must wait for the proof that an earlier one is over: to begin, and also to be
@@ -297,17 +308,30 @@ impl PathLane {
         !view.late.is_empty() && kept.written().is_some_and(|range| view.is_barred(&range, own))
     }
 
-    /// Learns from an error of a path. Whether another path is to be asked.
+    /// Notes a write that a path has answered, and may have in a cache of its own.
+    #[inline]
+    fn note_answered(&self, kept: &Kept, chosen: &Chosen) {
+        if !self.paths.has_own_caches || kept.written().is_none() || kept.makes_durable() {
+            return;
+        }
+        self.counters.paths[chosen.path].written.add(1);
+        if self.paths.generation.load(Ordering::Acquire) != chosen.generation {
+            self.paths.answered_late(chosen.path, chosen.member);
+        }
+    }
+
+    /// Learns from an error of a path. Either another path is to be asked, or the request ends with the
+    /// error that is given.
     fn goes_on(
         self: &Rc<Self>,
         lane: &Rc<Lane>,
         request: &mut Request,
         chosen: &Chosen,
         error: IoError,
-    ) -> bool {
+    ) -> Result<(), IoError> {
         request.error = error;
         match meaning(error, &request.kept) {
-            Meaning::OfTheDevice => return false,
+            Meaning::OfTheDevice => return Err(error),
             Meaning::Unclear => request.answered.push(chosen.path),
             Meaning::OfThePath => {
                 let lost = matches!(error.kind, IoErrorKind::Gone);
@@ -325,13 +349,17 @@ impl PathLane {
                     self.settle_late_writes(lane);
                 }
                 self.paths.fail(chosen.path, Some(chosen.member), &error.to_string(), lost, now);
+                // The server may have met an error and told it nobody: over another path all would be well.
+                if request.kept.makes_durable() && error.errno != IoError::NOT_SENT {
+                    return Err(IoError { kind: IoErrorKind::Flush, errno: error.errno });
+                }
             }
         }
         // Memory that the path may still fill or read is not ours to give to another one.
         let overdue = error.kind == IoErrorKind::Deadline && !chosen.remote;
         let memory_is_home = !(overdue && request.kept.fills_lent_memory());
-        memory_is_home
-            && request.kept.again(request.buffer.take()).map(|op| put_back(op, request)).is_some()
+        let op = memory_is_home.then(|| request.kept.again(request.buffer.take())).flatten();
+        op.map(|op| put_back(op, request)).ok_or(error)
     }
 
     fn end(&self, lane: &Lane, request: Request, result: Result<(), IoError>) -> IoDone {

@@ -15,6 +15,18 @@ pub struct Policy {
     pub read_deadline: Duration,
     /// As `read_deadline`, for writes and flushes.
     pub write_deadline: Duration,
+    /// Where written bytes lie until a flush.
+    pub cache: Cache,
+}
+
+/// Where written bytes lie until a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// In a cache that each path behind a network has for itself, as far as anybody knows.
+    OfEachPath,
+    /// In one of the device: a flush over any path covers all, and the loss of a path loses nothing. The
+    /// operator's word.
+    Shared,
 }
 
 impl Default for Policy {
@@ -25,6 +37,7 @@ impl Default for Policy {
             failback: Failback::Manual,
             read_deadline: Duration::from_secs(5),
             write_deadline: Duration::from_secs(10),
+            cache: Cache::OfEachPath,
         }
     }
 }

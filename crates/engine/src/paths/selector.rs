@@ -31,6 +31,8 @@ pub(super) struct PathCounters {
     pub(super) bytes: Count,
     pub(super) in_flight: Count,
     pub(super) in_flight_bytes: Count,
+    /// Writes that were answered and are not durable by themselves, where the path may have a cache of its own.
+    pub(super) written: Count,
     /// Of `historical-service-time`: mean time of an I/O in ns, and when it was last measured.
     pub(super) service_nanos: Count,
     pub(super) measured_nanos: Count,
@@ -52,7 +54,7 @@ impl Count {
     }
 
     #[inline]
-    fn add(&self, more: u64) {
+    pub(super) fn add(&self, more: u64) {
         self.set(self.get() + more);
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
-use mdspace_engine::paths::{Failback, Host, PathLane, Paths, Policy, Table};
+use mdspace_engine::paths::{Cache, Failback, Host, PathLane, Paths, Policy, Table};
 
 use crate::disk::DiskIndex;
 
@@ -106,6 +106,8 @@ fn policy() -> Policy {
         failback: Failback::Manual,
         read_deadline: Duration::from_millis(150),
         write_deadline: Duration::from_millis(250),
+        // The disk has one; its servers have none.
+        cache: Cache::Shared,
     }
 }
 
@@ -140,6 +142,15 @@ impl World {
     }
 
     pub(super) fn open_over(&self, disk: DiskIndex, wires: &[WireIndex]) -> (MemberId, MemberInfo) {
+        self.open_with(disk, wires, policy())
+    }
+
+    fn open_with(
+        &self,
+        disk: DiskIndex,
+        wires: &[WireIndex],
+        policy: Policy,
+    ) -> (MemberId, MemberInfo) {
         let open = |&wire: &WireIndex| Ok(self.open_by(disk, Way::Wire { wire, lost: false }));
         let opened: Vec<_> = wires.iter().map(open).collect();
         let info = self.disk(disk, |known| known.spec.info(disk));
@@ -152,7 +163,7 @@ impl World {
         let table: Table = line.parse().expect("a table line");
         let host = Box::new(SimHost(self.wires.borrow().asked.clone()));
         let remote = vec![true; count];
-        let paths = Paths::new(&info.name, table, policy(), opened, &remote, host);
+        let paths = Paths::new(&info.name, table, policy, opened, &remote, host);
         let paths = paths.expect("paths to one disk");
         let (member, _) = self.open_by(disk, Way::Paths(paths.clone()));
         (member, paths.info().clone())

@@ -103,15 +103,16 @@ impl PathLane {
             };
             tries -= 1;
             match self.try_path(&lane, &mut request, chosen).await {
-                Ok(()) => request.landed = true,
-                Err(error) if tries == 0 => {
-                    self.goes_on(&lane, &mut request, &chosen, error);
-                    break Err(error);
+                Ok(()) => {
+                    self.note_answered(&request.kept, &chosen);
+                    request.landed = true;
                 }
-                Err(error) if !self.goes_on(&lane, &mut request, &chosen, error) => {
-                    break Err(error);
+                Err(error) => {
+                    let goes_on = self.goes_on(&lane, &mut request, &chosen, error);
+                    if let Err(error) = goes_on.and(if tries == 0 { Err(error) } else { Ok(()) }) {
+                        break Err(error);
+                    }
                 }
-                Err(_) => {}
             }
         };
         self.blame_those_that_answered_wrongly(&lane, &request, result);
@@ -146,7 +147,7 @@ impl PathLane {
         let now = lane.backend().now();
         let left =
             request.deadline.map_or(Patience::FOREVER, |until| Patience::of(until.since(now)));
-        let patience = self.patience(&chosen, &op, left);
+        let patience = self.patience(chosen.remote, &op, left);
         let began = self.count_begin(lane, &chosen);
         let done = lane.io(MemberIo { member: chosen.member, op, patience }).await;
         self.count_end(lane, &chosen, began, done.result.is_ok());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mdspace_engine::paths::table::{Features, Group, PathSpec, Selector};
-use mdspace_engine::paths::{Failback, Policy, Table};
+use mdspace_engine::paths::{Cache, Failback, Policy, Table};
 use serde::Deserialize;
 
 use super::MultipathSpec;
@@ -25,6 +25,7 @@ struct File {
     failback: Option<FailbackWord>,
     read_deadline: Option<f64>,
     write_deadline: Option<f64>,
+    cache: Option<CacheWord>,
     /// The command for every path that has none of its own.
     fence: Option<String>,
     #[serde(default)]
@@ -56,6 +57,13 @@ struct FilePath {
 enum Retry {
     Checks(u32),
     Word(String),
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CacheWord {
+    Path,
+    Shared,
 }
 
 #[derive(Deserialize)]
@@ -115,6 +123,11 @@ fn policy(file: &File) -> Result<Policy, String> {
         },
         read_deadline: span("read_deadline", file.read_deadline, usual.read_deadline)?,
         write_deadline: span("write_deadline", file.write_deadline, usual.write_deadline)?,
+        cache: match file.cache {
+            None => usual.cache,
+            Some(CacheWord::Path) => Cache::OfEachPath,
+            Some(CacheWord::Shared) => Cache::Shared,
+        },
     })
 }
 

@@ -36,11 +36,20 @@ struct TwoPaths {
 
 impl TwoPaths {
     fn new(seed: u64) -> Self {
+        Self::with(seed, policy())
+    }
+
+    /// Servers that may have caches of their own.
+    fn with_caches(seed: u64) -> Self {
+        Self::with(seed, Policy { cache: Cache::OfEachPath, ..policy() })
+    }
+
+    fn with(seed: u64, policy: Policy) -> Self {
         let world = World::new(Random::new(seed), Trace::default());
         let disk = world.add_disk(DiskSpec::plain(1 << 16));
         world.add_wires(disk, 2);
         let wires = world.wires_of(disk);
-        let (member, _) = world.open_over(disk, &wires);
+        let (member, _) = world.open_with(disk, &wires, policy);
         let lane = world.start_lanes(1).remove(0);
         let mut paths = Self { world, lane, member, wires, next_sector: 0 };
         assert!(paths.requests(true, 4).iter().all(|(_, result)| result.is_ok()));
@@ -81,6 +90,18 @@ impl TwoPaths {
     fn end(&self, begun: &Begun) -> Ended {
         assert!(self.world.run_until(|| begun.borrow().is_some()), "the request is stuck");
         begun.take().expect("it has ended")
+    }
+
+    fn flush(&self) -> Result<(), IoErrorKind> {
+        let op = IoOp::Flush;
+        let io = MemberIo { member: self.member, op, patience: Patience::FOREVER };
+        self.end(&self.start(io)).1.map_err(|error| error.kind)
+    }
+
+    fn durable_write(&self) -> Begun {
+        let from = WriteFrom::Buffer(Buffer::zeroed(4096), 0..4096);
+        let op = IoOp::Write { sector: 8, from, fua: true };
+        self.start(MemberIo { member: self.member, op, patience: Patience::FOREVER })
     }
 
     fn freeze(&self, path: usize, frozen: bool) {
@@ -160,16 +181,87 @@ fn without_a_path_requests_wait_as_long_as_they_are_told_then_fail_and_service_g
 #[test]
 fn a_flush_that_a_path_answers_with_an_error_is_not_tried_again() {
     let mut paths = TwoPaths::new(3);
-    let flush = |paths: &TwoPaths| {
-        let io = MemberIo { member: paths.member, op: IoOp::Flush, patience: Patience::FOREVER };
-        let begun = paths.start(io);
-        paths.end(&begun).1
-    };
-    assert_eq!(flush(&paths), Ok(()));
+    assert_eq!(paths.flush(), Ok(()));
     paths.world.change_disk(DiskIndex(0), |disk| disk.faults.flush_errors += 1);
-    assert!(flush(&paths).is_err());
-    assert_eq!(flush(&paths), Ok(()));
+    assert!(paths.flush().is_err());
+    assert_eq!(paths.flush(), Ok(()));
     assert!(longest(&paths.requests(true, 4)) < SLACK, "both paths are as good as before");
+}
+
+/// The server that does not answer may have met an error, and told it nobody: over the other path the next
+/// flush finds nothing to do.
+#[test]
+fn a_flush_or_durable_write_that_was_sent_and_not_answered_has_failed() {
+    for (durable_write, cuts) in [(false, false), (false, true), (true, false), (true, true)] {
+        let paths = TwoPaths::new(7);
+        // Until both have joined.
+        paths.wait(SECOND);
+        paths.freeze(0, true);
+        let start = || match durable_write {
+            true => paths.durable_write(),
+            false => {
+                let op = IoOp::Flush;
+                paths.start(MemberIo { member: paths.member, op, patience: Patience::FOREVER })
+            }
+        };
+        // One of the two meets the stopped server.
+        let begun = [start(), start()];
+        let one_has_ended = || begun.iter().any(|begun| begun.borrow().is_some());
+        assert!(paths.world.run_until(one_has_ended), "the other path answers");
+        if cuts {
+            paths.world.cut(paths.wires[0]);
+        }
+        let failed = begun.iter().filter_map(|begun| paths.end(begun).1.err());
+        let kinds: Vec<IoErrorKind> = failed.map(|error| error.kind).collect();
+        assert_eq!(kinds, [IoErrorKind::Flush], "durable write {durable_write}, cut {cuts}");
+        assert_eq!(paths.flush(), Ok(()), "it is told once");
+    }
+}
+
+#[test]
+fn a_flush_goes_over_every_path_that_has_answered_writes_since_its_last() {
+    let mut paths = TwoPaths::with_caches(11);
+    paths.wait(SECOND);
+    assert_eq!(paths.flush(), Ok(()));
+    // Both paths owe a flush, and one of them cannot bring it.
+    assert!(longest(&paths.requests(true, 4)) < SLACK);
+    paths.freeze(0, true);
+    assert_eq!(paths.flush(), Err(IoErrorKind::Flush));
+    assert_eq!(paths.flush(), Err(IoErrorKind::Flush), "it still owes one");
+    paths.freeze(0, false);
+    paths.wait(3 * SECOND);
+    assert_eq!(paths.flush(), Ok(()));
+    // It owes nothing, and is not asked.
+    paths.freeze(0, true);
+    paths.world.cut(paths.wires[0]);
+    paths.wait(SECOND);
+    assert!(longest(&paths.requests(true, 4)) < SLACK);
+    assert_eq!(paths.flush(), Ok(()));
+}
+
+#[test]
+fn a_connection_that_is_lost_with_its_cache_makes_the_next_flush_fail_once() {
+    for waits in [false, true] {
+        let mut paths = TwoPaths::with_caches(5);
+        paths.wait(SECOND);
+        assert!(longest(&paths.requests(true, 4)) < SLACK);
+        paths.world.cut(paths.wires[0]);
+        // Over the new connection a flush would go well.
+        paths.wait(if waits { 5 * SECOND } else { MILLI });
+        assert_eq!(paths.flush(), Err(IoErrorKind::Flush), "waits {waits}");
+        paths.wait(5 * SECOND);
+        assert_eq!(paths.flush(), Ok(()), "waits {waits}: it is told once");
+    }
+}
+
+/// The operator has said that the cache is the device's.
+#[test]
+fn a_connection_that_is_lost_without_a_cache_fails_no_flush() {
+    let mut paths = TwoPaths::new(5);
+    assert!(longest(&paths.requests(true, 4)) < SLACK);
+    paths.world.cut(paths.wires[0]);
+    paths.wait(5 * SECOND);
+    assert_eq!(paths.flush(), Ok(()));
 }
 
 /// A user may change the memory of a write under way, as a guest does. Two paths have the write then, and

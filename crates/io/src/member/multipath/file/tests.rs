@@ -7,6 +7,7 @@ polling_interval = 0.5
 failback = 10
 read_deadline = 2
 write_deadline = 3.5
+cache = "shared"
 fence = "true"
 
 [[group]]
@@ -35,6 +36,7 @@ fn a_file_says_what_a_table_line_says_and_more() {
     assert_eq!(spec.policy.failback, Failback::After(seconds(10)));
     assert_eq!(spec.policy.read_deadline, seconds(2));
     assert_eq!(spec.policy.write_deadline, Duration::from_millis(3500));
+    assert_eq!(spec.policy.cache, Cache::Shared);
 }
 
 #[test]
