@@ -300,6 +300,11 @@ impl Settings {
         redundancy(self.level, self.layout, self.slots)
     }
 
+    /// Whether a path that is lost with a flush makes a request fail: no other member has its data.
+    pub fn flushes_may_fail(&self) -> bool {
+        self.paths > 0 && self.redundancy() == 0
+    }
+
     /// Sectors of the largest logical block among the disks.
     pub fn block_sectors(&self) -> u64 {
         self.disks.iter().map(DiskSpec::block_sectors).max().unwrap_or(1)

@@ -6,6 +6,7 @@ mod request;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::{
     IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, Submitted, Ticket,
@@ -248,19 +249,25 @@ impl PathLane {
         }
     }
 
-    /// How long a path may take. Only one behind a network gives memory back that is overdue.
+    /// How long a path may take. Only one behind a network gives memory back that is overdue. What makes
+    /// durable is asked of no other path when it has no answer: it gets all the time that its request has.
     fn patience(&self, remote: bool, op: &IoOp, outer: Patience) -> Patience {
         if !remote {
             return outer;
         }
         let policy = &self.paths.policy;
-        let span = match op {
-            IoOp::Read { .. } => policy.read_deadline,
-            _ => policy.write_deadline,
+        let (makes_durable, span) = match op {
+            IoOp::Read { .. } => (false, policy.read_deadline),
+            IoOp::Write { fua, .. } | IoOp::WriteZeroes { fua, .. } => {
+                (*fua, policy.write_deadline)
+            }
+            IoOp::Flush => (true, policy.write_deadline),
+            IoOp::Discard { .. } => (false, policy.write_deadline),
         };
         // As seen from time's start, whose deadline is the span itself.
         let outer = outer.deadline(Time::ZERO).map(|until| until.since(Time::ZERO));
-        Patience::of(outer.map_or(span, |outer| outer.min(span)))
+        let shorter = |outer: Duration| if makes_durable { outer } else { outer.min(span) };
+        Patience::of(outer.map_or(span, shorter))
     }
 
     /// Takes the end of a path's I/O. Gives the request's end, unless the request goes on.
@@ -349,9 +356,14 @@ impl PathLane {
                     self.settle_late_writes(lane);
                 }
                 self.paths.fail(chosen.path, Some(chosen.member), &error.to_string(), lost, now);
-                // The server may have met an error and told it nobody: over another path all would be well.
+                // The server may have met an error and told no client: over another path all would be well.
+                // Only the bytes of a durable write go there, so that it is known what the device holds.
                 if request.kept.makes_durable() && error.errno != IoError::NOT_SENT {
-                    return Err(IoError { kind: IoErrorKind::Flush, errno: error.errno });
+                    let failed = IoError { kind: IoErrorKind::Flush, errno: error.errno };
+                    if matches!(request.kept, Kept::Flush) {
+                        return Err(failed);
+                    }
+                    request.failed_flush = Some(failed);
                 }
             }
         }

@@ -166,6 +166,7 @@ impl Simulation {
             _ if !self.bearable() => true,
             RequestError::Stopped | RequestError::ReadOnly => self.pending.may_stop,
             RequestError::NoSpace => writes && self.any_disk_was_full(),
+            RequestError::Lost => ask.makes_durable() && self.settings.flushes_may_fail(),
             _ => false,
         }
     }
@@ -218,6 +219,15 @@ impl Simulation {
             self.backlog.push_back(Ask::Read(start..end));
             start = end;
         }
+    }
+}
+
+impl Ask {
+    fn makes_durable(&self) -> bool {
+        matches!(
+            self,
+            Self::Flush | Self::Write { fua: true, .. } | Self::WriteZeroes { fua: true, .. }
+        )
     }
 }
 

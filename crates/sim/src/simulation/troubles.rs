@@ -21,8 +21,7 @@ impl Simulation {
             return Ok(());
         }
         if self.settings.paths > 0 && self.random.coin() {
-            let disk = *self.random.pick(&self.disks);
-            self.world.trouble_a_wire(disk);
+            self.trouble_paths();
         }
         let calm = self.settings.calm_requests;
         self.next_happening = self.pending.answered + self.random.within(calm / 2..calm * 2);
@@ -73,6 +72,19 @@ impl Simulation {
         trouble(self, disk);
     }
 
+    /// A flush or a durable write that is under way over a path has failed, and its member with it. Without
+    /// redundancy it fails alone.
+    fn trouble_paths(&mut self) {
+        if self.settings.redundancy() == 0 {
+            let disk = *self.random.pick(&self.disks);
+            self.world.trouble_a_wire(disk);
+            return;
+        }
+        self.hurt(|simulation, disk| {
+            simulation.world.trouble_a_wire(disk);
+        });
+    }
+
     fn spoil(&mut self, disk: DiskIndex) {
         let range = self.some_sectors(disk);
         let healing = *self.random.pick(&[Healing::Rewrite, Healing::Rewrite, Healing::Never]);
@@ -108,10 +120,11 @@ impl Simulation {
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
 
-    /// Slowness is no fault: nothing may come of it.
+    /// Slowness is no fault: nothing may come of it. Much of it would pass the deadlines of paths.
     fn slow(&mut self) {
         let disk = *self.random.pick(&self.disks);
-        let times = *self.random.pick(&[None, Some(3), Some(30)]);
+        let much = if self.settings.paths > 0 { 3 } else { 30 };
+        let times = *self.random.pick(&[None, Some(3), Some(much)]);
         self.world.note(format_args!("-- {disk} gets slower: {times:?}"));
         self.world.change_disk(disk, |disk| disk.faults.slowness = times);
     }

@@ -207,7 +207,7 @@ impl World {
         }
         let (wire, freezes, cuts, span) = {
             let mut chance = self.chance.borrow_mut();
-            (*chance.pick(&well), chance.coin(), chance.coin(), chance.within(1..2_000_000))
+            (*chance.pick(&well), chance.coin(), chance.coin(), chance.within(1..1_500_000))
         };
         if freezes {
             self.note(format_args!("-- {disk} server {} stops", wire.0));

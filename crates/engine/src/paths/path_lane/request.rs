@@ -35,6 +35,8 @@ pub(super) struct Request {
     pub(super) error: IoError,
     /// It is done, and waits to be answered.
     pub(super) landed: bool,
+    /// What it was to make durable may be lost, whatever becomes of its own bytes.
+    pub(super) failed_flush: Option<IoError>,
 }
 
 impl Request {
@@ -46,7 +48,8 @@ impl Request {
     ) -> Self {
         let error = IoError { kind: IoErrorKind::Gone, errno: ENODEV };
         let (own, answered) = (Vec::new(), Vec::new());
-        Self { ticket, deadline, kept, buffer, own, answered, error, landed: false }
+        let (landed, failed_flush) = (false, None);
+        Self { ticket, deadline, kept, buffer, own, answered, error, landed, failed_flush }
     }
 
     fn bytes(&self) -> u64 {
@@ -120,6 +123,7 @@ impl PathLane {
         self.note_held(&lane, ticket, false);
         self.slow.borrow_mut().retain(|other| *other != ticket);
         self.cancelled.borrow_mut().retain(|other| *other != ticket);
+        let result = result.and(request.failed_flush.map_or(Ok(()), Err));
         let done = self.end(&lane, request, result);
         lane.complete(ticket, done);
     }
