@@ -127,11 +127,12 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
-    notes.extend(process.set_all(&task.serving().settings));
+    let refused = process.set_all(&task.serving().settings);
     notes.extend(without_log);
+    refused.iter().for_each(|line| tracing::error!("{line}"));
     notes.iter().for_each(|note| tracing::info!("{note}"));
     process.claim_members(&run_dir);
-    if let Err(error) = seat.say_ready(notes) {
+    if let Err(error) = seat.say_ready(notes, refused) {
         tracing::warn!("nobody waits for {name} any more: {error}");
         process.stop(true)?;
         return Ok(ExitCode::FAILURE);
@@ -152,7 +153,7 @@ impl Seat {
         }
     }
 
-    fn say_ready(self, notes: Vec<String>) -> io::Result<()> {
+    fn say_ready(self, notes: Vec<String>, refused: Vec<String>) -> io::Result<()> {
         match self {
             Self::Foreground => {
                 notes
@@ -162,7 +163,7 @@ impl Seat {
                 systemd::ready()
             }
             Self::Detached => {
-                launch::say(&Readiness::Ready { notes })?;
+                launch::say(&Readiness::Ready { notes, refused })?;
                 launch::settle_down()
             }
         }

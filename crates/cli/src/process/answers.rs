@@ -294,10 +294,22 @@ impl ServingProcess {
         Ok(Reply::Values { values })
     }
 
-    /// Sets what a configuration says; gives a line for each key that could not be.
+    /// Sets what a configuration says; gives a line for each key that could not be. Keys that bound each
+    /// other are set again after the others, until none more can be.
     pub(super) fn set_all(&self, settings: &BTreeMap<String, String>) -> Vec<String> {
-        let failed = |(key, value): (&String, &String)| self.set(key, value).err();
-        settings.iter().filter_map(failed).map(|failure| failure.to_string()).collect()
+        let mut left: Vec<(&String, &String)> = settings.iter().collect();
+        loop {
+            let (tried, mut failures) = (left.len(), Vec::new());
+            left.retain(|(key, value)| {
+                self.set(key, value)
+                    .err()
+                    .map(|failure| failures.push(failure.to_string()))
+                    .is_some()
+            });
+            if left.is_empty() || left.len() == tried {
+                return failures;
+            }
+        }
     }
 
     fn set(&self, key: &str, value: &str) -> Result<Reply, Failure> {

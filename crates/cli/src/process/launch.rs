@@ -9,7 +9,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::log;
 use crate::args::ArrayName;
 use crate::failure::Failure;
+use crate::output;
 use crate::run_dir::RunDir;
 
 /// The hidden verb under which a serving process starts.
@@ -31,6 +32,8 @@ pub(crate) enum Readiness {
     Ready {
         /// Lines for the user.
         notes: Vec<String>,
+        /// Settings of the configuration that could not be set.
+        refused: Vec<String>,
     },
     /// It serves nothing and ends.
     Failed {
@@ -39,8 +42,28 @@ pub(crate) enum Readiness {
     },
 }
 
-/// Starts a serving process with this command's own words; returns its notes when it is ready.
-pub(crate) fn launch(name: &ArrayName, run_dir: &RunDir) -> Result<Vec<String>, Failure> {
+/// What a serving process said when it was ready.
+pub(crate) struct Launched {
+    name: ArrayName,
+    notes: Vec<String>,
+    refused: Vec<String>,
+}
+
+impl Launched {
+    /// Prints its notes. An error if it runs otherwise than its configuration says.
+    pub(crate) fn tell(self) -> Result<ExitCode, Failure> {
+        self.notes.iter().try_for_each(|note| output::print_line(note))?;
+        if self.refused.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let what = format!("{} is served, but not as its configuration says", self.name);
+        let cure = format!("set what it should be with `mdspace set {}`", self.name);
+        Err(Failure::new(what, self.refused.join("\n"), cure))
+    }
+}
+
+/// Starts a serving process with this command's own words; returns when it is ready.
+pub(crate) fn launch(name: &ArrayName, run_dir: &RunDir) -> Result<Launched, Failure> {
     launch_with(name, run_dir, env::args_os().skip(1).collect())
 }
 
@@ -49,7 +72,7 @@ pub(crate) fn launch_with(
     name: &ArrayName,
     run_dir: &RunDir,
     words: Vec<OsString>,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Launched, Failure> {
     let cannot = |error: io::Error| {
         Failure::new(
             format!("cannot start a process for {name}"),
@@ -71,7 +94,9 @@ pub(crate) fn launch_with(
     let heard = BufReader::new(said).read_line(&mut line);
     spinner.finish_and_clear();
     match serde_json::from_str(&line) {
-        Ok(Readiness::Ready { notes }) => return Ok(notes),
+        Ok(Readiness::Ready { notes, refused }) => {
+            return Ok(Launched { name: name.clone(), notes, refused });
+        }
         Ok(Readiness::Failed { failure }) => {
             // It says so before it ends: nothing is left running when this returns.
             child.wait().map_err(cannot)?;

@@ -67,7 +67,7 @@ pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failur
     listener.spawn(process.clone()).map_err(system)?;
     process.clone().watch_events().map_err(system)?;
     notes.iter().for_each(|note| tracing::info!("{note}"));
-    if let Err(error) = seat.say_ready(notes) {
+    if let Err(error) = seat.say_ready(notes, Vec::new()) {
         tracing::warn!("nobody waits for {name} any more: {error}");
         process.stop(true)?;
         return Ok(ExitCode::FAILURE);

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::process::launch::{self, Readiness};
 use crate::process::{self, Seat, Task};
 use crate::run_dir::RunDir;
-use crate::{config, member_probe, member_search, output};
+use crate::{config, member_probe, member_search};
 
 /// Makes an array, after a look at what its members hold.
 pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
@@ -60,9 +60,7 @@ pub(crate) fn multipath(args: &MultipathArgs) -> Outcome {
     if args.foreground {
         return process::multipath::serve(args, Seat::Foreground);
     }
-    let notes = launch::launch(&args.name, &RunDir::open()?)?;
-    notes.iter().try_for_each(|note| output::print_line(note))?;
-    Ok(ExitCode::SUCCESS)
+    launch::launch(&args.name, &RunDir::open()?)?.tell()
 }
 
 fn task_of(verb: Verb) -> Result<Task, Failure> {
@@ -81,8 +79,7 @@ fn serve(task: Task) -> Outcome {
     if task.serving().foreground {
         return process::serve(&task, Seat::Foreground);
     }
-    let notes = launch::launch_with(task.name(), &RunDir::open()?, words_of(&task))?;
-    notes.iter().try_for_each(|note| output::print_line(note))?;
+    launch::launch_with(task.name(), &RunDir::open()?, words_of(&task))?.tell()?;
     if !task.serving().save {
         return Ok(ExitCode::SUCCESS);
     }

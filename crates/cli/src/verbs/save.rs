@@ -55,12 +55,11 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     stop::run(&StopArgs { name: name.clone(), force: args.force })?;
     let mut words: Vec<OsString> = ["assemble", name.as_str(), "--run"].map(OsString::from).into();
     words.extend(["--config".into(), file.clone().into_os_string()]);
-    let notes = launch::launch_with(name, &run_dir, words).map_err(|failure| {
+    let launched = launch::launch_with(name, &run_dir, words).map_err(|failure| {
         let cure = format!("then `mdspace assemble {name} --config={}`", file.display());
         Failure { cure: format!("{}; {cure}", failure.cure), ..failure }
     })?;
     // It has done its work.
     drop(fs::remove_file(&file));
-    notes.iter().try_for_each(|note| output::print_line(note))?;
-    Ok(ExitCode::SUCCESS)
+    launched.tell()
 }

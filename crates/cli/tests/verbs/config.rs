@@ -108,6 +108,31 @@ fn a_restart_keeps_data_fronts_and_settings() {
     user.refused("restart data", &["no array runs"]);
 }
 
+/// The smallest speed is 1 000 KiB/s before one is set, and the largest is not below it.
+#[test]
+fn settings_that_bound_each_other_come_back_whatever_their_names() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "set data sync_speed_min=100");
+    user.expect(0, "set data sync_speed_max=200");
+    user.expect(0, "restart data");
+    assert_eq!(user.expect(0, "get data sync_speed_max"), "200\n");
+    assert_eq!(user.expect(0, "get data sync_speed_min"), "100\n");
+}
+
+#[test]
+fn a_setting_that_cannot_be_set_shows_in_the_exit_code() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "stop data");
+    let file = user.path("etc/data.toml");
+    let text = std::fs::read_to_string(&file).expect("a configuration");
+    let said = "[settings]\nsync_speed_max = \"fast\"\nmax_read_errors = \"7\"\n";
+    std::fs::write(&file, text.replace("[settings]\n", said)).expect("a configuration");
+    user.refused("assemble data", &["data is served", "sync_speed_max", "fast"]);
+    assert_eq!(user.expect(0, "get data max_read_errors"), "7\n");
+}
+
 #[test]
 fn a_scan_assembles_every_array_that_it_finds() {
     let user = User::with_members(&["a", "b", "c", "d", "x"]);
