@@ -301,10 +301,7 @@ impl ServingProcess {
         loop {
             let (tried, mut failures) = (left.len(), Vec::new());
             left.retain(|(key, value)| {
-                self.set(key, value)
-                    .err()
-                    .map(|failure| failures.push(failure.to_string()))
-                    .is_some()
+                self.set(key, value).err().map(|failure| failures.push(failure.why)).is_some()
             });
             if left.is_empty() || left.len() == tried {
                 return failures;

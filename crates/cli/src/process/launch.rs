@@ -58,7 +58,7 @@ impl Launched {
         }
         let what = format!("{} is served, but not as its configuration says", self.name);
         let cure = format!("set what it should be with `mdspace set {}`", self.name);
-        Err(Failure::new(what, self.refused.join("\n"), cure))
+        Err(Failure::new(what, self.refused.join("; "), cure))
     }
 }
 
