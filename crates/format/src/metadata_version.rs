@@ -13,8 +13,8 @@ pub enum MetadataVersion {
 }
 
 impl MetadataVersion {
-    /// Where mdadm looks, in its order. Several valid finds: the one made last (`ctime`) counts,
-    /// see [`latest`](crate::superblock::latest).
+    /// Where mdadm looks, in its order. Which of several valid finds counts:
+    /// see [`of_device`](crate::superblock::of_device).
     pub const PROBE_ORDER: [MetadataVersion; 3] =
         [MetadataVersion::V1_0, MetadataVersion::V1_1, MetadataVersion::V1_2];
 
