@@ -16,6 +16,8 @@ mod table;
 mod unproved;
 
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -71,6 +73,17 @@ pub(crate) enum Device {
     Null(Null),
     Nbd(Nbd),
     Multipath(Arc<Paths>),
+}
+
+impl Member {
+    /// Whether it is a block device that ends earlier than when it was opened: writes beyond that end find
+    /// no space, and no file system is full.
+    pub(crate) fn has_shrunk(&self) -> bool {
+        let Device::File { file, .. } = &self.device else { return false };
+        let is_block = file.metadata().is_ok_and(|found| found.file_type().is_block_device());
+        let end = || (&*file).seek(SeekFrom::End(0));
+        is_block && end().is_ok_and(|bytes| bytes < self.info.sectors * 512)
+    }
 }
 
 impl Drop for Member {

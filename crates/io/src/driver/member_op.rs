@@ -209,6 +209,9 @@ impl MemberOp {
                 self.work = Work::Write(Transfer { lease, offset, done: 0 });
             }
             _ if self.call_flushes() => return Step::End(Err(flush_error(errno))),
+            (libc::ENOSPC, _) if self.device.member.has_shrunk() => {
+                return Step::End(Err(io_error(libc::ENXIO)));
+            }
             _ => return Step::End(Err(io_error(errno))),
         }
         Step::Call(self.next(driver))

@@ -33,6 +33,8 @@ pub(super) struct RemoteOp {
     durable: Durable,
     /// Bytes of the request under way.
     piece: u64,
+    /// Requests made so far.
+    requests: u16,
 }
 
 /// How far the request is.
@@ -73,6 +75,15 @@ pub(super) enum Next {
     End(Result<(), IoError>),
 }
 
+/// Bits of a cookie that count the requests of one I/O. The others are its token.
+const COOKIE_COUNT_SHIFT: u32 = 20;
+const COOKIE_COUNT_MASK: u64 = 0xfff << COOKIE_COUNT_SHIFT;
+
+/// The token of the I/O that a server's cookie names.
+pub(super) fn token_of(cookie: u64) -> Token {
+    Token(cookie & !COOKIE_COUNT_MASK)
+}
+
 impl RemoteOp {
     pub(super) fn new(
         driver: &Driver,
@@ -102,6 +113,7 @@ impl RemoteOp {
             early_answer: None,
             durable,
             piece: 0,
+            requests: 0,
         }
     }
 
@@ -110,7 +122,20 @@ impl RemoteOp {
         matches!(self.work, Work::Write { .. } | Work::Zero { .. })
     }
 
-    /// The header of the next request, which is under way from now on. Its token is its cookie.
+    /// What the server is to say with the answer to the request under way: the token, and which request of
+    /// its it is. A second answer to one piece is not taken for the next one's, or for the flush's.
+    fn cookie(&self, token: Token) -> u64 {
+        let count = u64::from(self.requests) << COOKIE_COUNT_SHIFT & COOKIE_COUNT_MASK;
+        assert_eq!(token.0 & COOKIE_COUNT_MASK, 0, "fewer I/Os than a cookie has room for");
+        token.0 | count
+    }
+
+    /// Whether it waits for an answer with this cookie.
+    pub(super) fn awaits(&self, token: Token, cookie: u64) -> bool {
+        self.stage != Stage::Queued && self.early_answer.is_none() && self.cookie(token) == cookie
+    }
+
+    /// The header of the next request, which is under way from now on.
     pub(super) fn header(&mut self, token: Token, export: Export) -> [u8; REQUEST_HEADER_BYTES] {
         self.stage = Stage::Sending;
         let payload_max = u64::from(export.payload_bytes);
@@ -133,7 +158,8 @@ impl RemoteOp {
         header.put_u32(REQUEST_MAGIC);
         header.put_u16(if forced { command_flag::FUA } else { 0 });
         header.put_u16(kind);
-        header.put_u64(token.0);
+        self.requests = self.requests.wrapping_add(1);
+        header.put_u64(self.cookie(token));
         header.put_u64(offset);
         header.put_u32(u32::try_from(piece).expect("a request of at most 1 GiB"));
         header.try_into().expect("28 bytes were put")

@@ -439,6 +439,26 @@ fn a_request_to_a_server_that_makes_durable_and_fails_is_a_failed_flush() {
     }
 }
 
+/// A write and its flush are one I/O: a second answer to the write is not the flush's.
+#[test]
+fn each_request_of_an_io_has_an_answer_of_its_own() {
+    let bench = Bench::new();
+    let (export, token) = (Export::that_flushes(false), Token(1 << 32 | 3));
+    let (ticket, op) = (Ticket { slot: 3, generation: 1 }, bench.write(true));
+    let mut op = RemoteOp::new(&bench.driver, bench.device(), export, ticket, NEVER, op);
+    let mut cookies = Vec::new();
+    for _ in 0..2 {
+        let header = op.header(token, export);
+        let cookie = u64::from_be_bytes(header[8..16].try_into().expect("eight bytes"));
+        assert_eq!(remote_op::token_of(cookie), token);
+        assert!(op.awaits(token, cookie));
+        assert!(cookies.iter().all(|earlier| !op.awaits(token, *earlier)), "{cookies:x?}");
+        cookies.push(cookie);
+        op.absorb(0);
+    }
+    op.end(Ok(()), &bench.driver.stock);
+}
+
 /// Its owner was answered, and a newer write to the same place may be done.
 #[test]
 fn an_interrupted_write_that_was_answered_at_its_deadline_does_not_begin_again() {

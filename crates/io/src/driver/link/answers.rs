@@ -11,7 +11,7 @@ use crate::queue::{Call, Token};
 use super::super::Driver;
 use super::super::device::Device;
 use super::super::ops::Op;
-use super::super::remote_op::{Next, Stage};
+use super::super::remote_op::{Next, Stage, token_of};
 use super::{WireCall, WireOp, link_of};
 
 const ANSWER_HEADER_BYTES: usize = 16;
@@ -114,13 +114,12 @@ impl Driver {
             return None;
         }
         let (errno, cookie) = (fields.u32()?, fields.u64()?);
-        let mut ops = self.ops.borrow_mut();
-        let op = ops.remote(cookie)?;
-        let asked = op.stage != Stage::Queued && op.early_answer.is_none();
-        if !asked || !Rc::ptr_eq(&op.device, device) {
+        let (mut ops, token) = (self.ops.borrow_mut(), token_of(cookie));
+        let op = ops.remote(token.0)?;
+        if !op.awaits(token, cookie) || !Rc::ptr_eq(&op.device, device) {
             return None;
         }
-        Some((Token(cookie), if errno == 0 { op.answer_bytes() } else { 0 }, errno))
+        Some((token, if errno == 0 { op.answer_bytes() } else { 0 }, errno))
     }
 
     pub(super) fn answer(&self, lane: &Lane, token: Token, errno: u32) {
