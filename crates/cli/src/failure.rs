@@ -19,6 +19,9 @@ pub(crate) struct Failure {
     pub(crate) exit_code: u8,
 }
 
+/// Exit code of a verb whose array does not answer.
+const EXIT_NO_ANSWER: u8 = 4;
+
 impl Failure {
     /// A failure that ends the command with 1.
     pub(crate) fn new(
@@ -27,6 +30,25 @@ impl Failure {
         cure: impl Into<String>,
     ) -> Self {
         Self { what: what.into(), why: why.to_string(), cure: cure.into(), exit_code: 1 }
+    }
+
+    /// The process of an array does not answer.
+    pub(crate) fn of_silence(
+        what: impl Into<String>,
+        why: impl ToString,
+        cure: impl Into<String>,
+    ) -> Self {
+        Self::new(what, why, cure).with_exit_code(EXIT_NO_ANSWER)
+    }
+
+    /// Whether the process of an array does not answer.
+    pub(crate) fn is_of_silence(&self) -> bool {
+        self.exit_code == EXIT_NO_ANSWER
+    }
+
+    /// This failure and another one of its kind.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { what: format!("{}; {}", self.what, other.what), ..self }
     }
 
     /// The same failure with another exit code.

@@ -15,7 +15,7 @@ use mdspace_format::Superblock;
 use mdspace_io::{Identity, MemberTable, OpenError, OpenMode};
 
 use crate::args::ArrayName;
-use crate::control::client::Client;
+use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
 use crate::output::printable;
 use crate::run_dir::RunDir;
@@ -184,7 +184,8 @@ fn array_of(member: &Path, run_dir: &RunDir) -> Option<ArrayName> {
     let path = fs::canonicalize(member).ok()?;
     let is_it = |name: &str| fs::canonicalize(name).is_ok_and(|known| known == path);
     run_dir.running().ok()?.into_iter().find(|name| {
-        let report = Client::connect(run_dir, name).and_then(|mut client| client.report());
+        let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
+        let report = client.and_then(|mut client| client.report());
         report.is_ok_and(|report| report.array.members.iter().any(|m| is_it(&m.member)))
     })
 }

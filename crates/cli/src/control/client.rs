@@ -1,6 +1,6 @@
 //! The verbs' side of the control socket.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -11,6 +11,10 @@ use crate::args::ArrayName;
 use crate::failure::Failure;
 use crate::report::Report;
 use crate::run_dir::RunDir;
+
+/// How long the greeting of a process takes at most, and a report where others wait for it: one that is
+/// stopped, or hangs, says nothing at all.
+pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A connection to the process that serves one array.
 pub(crate) struct Client {
@@ -41,12 +45,10 @@ impl Client {
         let Ok(stream) = UnixStream::connect(run_dir.socket(name)) else {
             return Err(absent(run_dir, name));
         };
-        let timed = stream.set_read_timeout(patience);
-        timed
-            .and_then(|()| stream.set_write_timeout(patience))
-            .map_err(|error| Failure::new(format!("cannot ask {name}"), error, "report it"))?;
         let mut client = Self { name: name.clone(), stream: BufReader::new(stream) };
+        client.wait_at_most(Some(patience.unwrap_or(ANSWERS_WITHIN).min(ANSWERS_WITHIN)))?;
         let hello: Hello = client.read()?;
+        client.wait_at_most(patience)?;
         if hello.protocol != PROTOCOL {
             return Err(Failure::new(
                 format!("cannot talk to the process of {name}"),
@@ -55,6 +57,14 @@ impl Client {
             ));
         }
         Ok(client)
+    }
+
+    fn wait_at_most(&self, patience: Option<Duration>) -> Result<(), Failure> {
+        let stream = self.stream.get_ref();
+        let timed = stream.set_read_timeout(patience);
+        timed
+            .and_then(|()| stream.set_write_timeout(patience))
+            .map_err(|error| Failure::new(format!("cannot ask {}", self.name), error, "report it"))
     }
 
     /// Asks, and returns the reply unless it is a failure.
@@ -86,8 +96,17 @@ impl Client {
         match (&mut self.stream).take(LINE_BYTES_MAX).read_line(&mut line) {
             Ok(0) => Err(self.lost("it closed the connection")),
             Ok(_) => serde_json::from_str(&line).map_err(|error| self.lost(error)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(self.silent())
+            }
             Err(error) => Err(self.lost(error)),
         }
+    }
+
+    fn silent(&self) -> Failure {
+        let what = format!("the process that serves {} does not answer", self.name);
+        let cure = "look at it with `ps`: one that is stopped goes on with `kill -CONT`";
+        Failure::of_silence(what, "it said nothing in time", cure)
     }
 
     fn lost(&self, why: impl ToString) -> Failure {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::Outcome;
 use crate::args::DetailArgs;
-use crate::control::client::Client;
+use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::output::{self, plain};
@@ -18,7 +18,10 @@ const EXIT_UNKNOWN: u8 = 4;
 /// Shows one array.
 pub(crate) fn run(args: &DetailArgs) -> Outcome {
     let reply = RunDir::open()
-        .and_then(|run_dir| Client::connect(&run_dir, &args.name))
+        .and_then(|run_dir| match args.test {
+            true => Client::connect_within(&run_dir, &args.name, ANSWERS_WITHIN),
+            false => Client::connect(&run_dir, &args.name),
+        })
         .and_then(|mut client| client.ask(&Request::Detail))
         .map_err(|failure| match args.test {
             true => failure.with_exit_code(EXIT_UNKNOWN),

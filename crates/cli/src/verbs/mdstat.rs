@@ -1,22 +1,35 @@
 //! `mdspace mdstat`.
 
 use std::process::ExitCode;
+use std::thread;
 
 use super::Outcome;
-use crate::control::client::Client;
+use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
 use crate::output;
 use crate::render::mdstat;
+use crate::report::Report;
 use crate::run_dir::RunDir;
 
-/// Shows every array that runs; one that stops meanwhile is left out.
+/// Shows every array that runs; one that stops meanwhile is left out. The last failure of those that do not
+/// answer is the verb's, after the others are shown.
 pub(crate) fn run() -> Outcome {
     let run_dir = RunDir::open()?;
     let names = run_dir.running().map_err(|error| {
         Failure::new("cannot list the arrays", error, "check the rights of the run directory")
     })?;
-    let ask = |name| Client::connect(&run_dir, name).and_then(|mut client| client.report()).ok();
-    let reports: Vec<_> = names.iter().filter_map(ask).collect();
+    let ask = |name| {
+        let client = Client::connect_within(&run_dir, name, ANSWERS_WITHIN);
+        client.and_then(|mut client| client.report())
+    };
+    // All at once: several that do not answer take no longer than one.
+    let answers: Vec<Result<Report, Failure>> = thread::scope(|scope| {
+        let asking: Vec<_> = names.iter().map(|name| scope.spawn(move || ask(name))).collect();
+        asking.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
+    });
+    let (reports, failures): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    let reports: Vec<Report> = reports.into_iter().flatten().collect();
     output::print(&mdstat::text(&output::plain(&reports)))?;
-    Ok(ExitCode::SUCCESS)
+    let silent = failures.into_iter().filter_map(Result::err).filter(Failure::is_of_silence);
+    silent.reduce(Failure::and).map_or(Ok(ExitCode::SUCCESS), Err)
 }

@@ -33,8 +33,15 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
         true => block_devices().unwrap_or_default(),
         false => args.device.clone(),
     };
+    let mut failures = BTreeMap::new();
     for (name, file) in configurations() {
-        let config = Config::read(&file)?;
+        let config = match Config::read(&file) {
+            Ok(config) => config,
+            Err(failure) => {
+                failures.insert(name, failure);
+                continue;
+            }
+        };
         places.extend(config.members.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
         if let Some(uuid) = config.uuid.and_then(|uuid| uuid.parse().ok()) {
             let configured = Found { name: Some(name), config: Some(file), members: Vec::new() };
@@ -52,12 +59,16 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
             array.members.push(place);
         }
     }
-    found.retain(|_, array| !array.members.is_empty());
+    // Without its configuration an array might be served where or how it must not be.
+    let is_readable =
+        |array: &Found| !array.name.as_ref().is_some_and(|n| failures.contains_key(n));
+    found.retain(|_, array| !array.members.is_empty() && is_readable(array));
+    failures.values().for_each(|failure| eprintln!("{failure}"));
     if found.is_empty() {
         let cure = "name where to look: --device=PATH";
         return Err(Failure::new("no array was assembled", "no member was found", cure));
     }
-    let mut all = true;
+    let mut all = failures.is_empty();
     for (uuid, array) in &found {
         all &= assemble(args, &run_dir, *uuid, array)?;
     }

@@ -134,6 +134,21 @@ fn a_setting_that_cannot_be_set_shows_in_the_exit_code() {
 }
 
 #[test]
+fn one_broken_configuration_keeps_no_other_array_from_its_scan() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "create two --level=1 --raid-devices=2 --assume-clean --save c d");
+    user.expect(0, "stop one");
+    user.expect(0, "stop two");
+    std::fs::write(user.path("etc/one.toml"), "members = [").expect("a configuration");
+    let said = user.run("assemble --scan --device=a --device=b --device=c --device=d");
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.out.contains("two: started") && !said.out.contains("one: started"), "{said:?}");
+    assert!(said.err.contains("one.toml"), "{said:?}");
+    user.expect(0, "stop two");
+}
+
+#[test]
 fn a_scan_assembles_every_array_that_it_finds() {
     let user = User::with_members(&["a", "b", "c", "d", "x"]);
     user.refused("assemble --scan --device=a --device=x", &["no member"]);

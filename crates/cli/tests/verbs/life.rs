@@ -51,6 +51,30 @@ fn a_killed_process_leaves_an_array_that_assembles_at_once() {
     user.expect(0, "stop data");
 }
 
+/// Nothing of it waits for the process: the kernel takes connections for one that is stopped.
+#[test]
+fn a_process_that_does_not_answer_keeps_no_verb_waiting() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, &format!("create one {RAID1} --assume-clean a b"));
+    let stopped = user.processes()[0];
+    user.expect(0, &format!("create two {RAID1} --assume-clean c d"));
+    user.halt(stopped);
+    let shown = user.run("mdstat");
+    assert_eq!(shown.status, 4, "{shown:?}");
+    assert!(shown.out.contains("two : active") && !shown.out.contains("one :"), "{shown:?}");
+    assert!(shown.err.contains("one does not answer"), "{shown:?}");
+    for words in ["detail one --test", "detail one", "stop one --force", "fail one a", "wait one"] {
+        let refused = user.run(words);
+        assert_eq!(refused.status, 4, "{words}: {refused:?}");
+        assert!(refused.err.contains("does not answer"), "{words}: {refused:?}");
+    }
+    user.signal(Signal::CONT, stopped);
+    let shown = user.expect(0, "mdstat");
+    assert!(shown.contains("one :") && shown.contains("two :"), "{shown}");
+    user.expect(0, "stop one");
+    user.expect(0, "stop two");
+}
+
 #[test]
 fn a_process_in_the_foreground_stops_cleanly_at_sigterm() {
     let user = User::with_members(&["a", "b"]);
