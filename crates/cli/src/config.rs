@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mdspace_io::read_text;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
+use crate::own_dir;
 
 /// What the file says. A word that is not known is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +50,7 @@ impl Config {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let write = || -> io::Result<()> {
-            fs::create_dir_all(folder)?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             let text = toml::to_string(self).map_err(io::Error::other)?;
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(HEADING.as_bytes())?;
@@ -66,8 +68,21 @@ impl Config {
 
 const HEADING: &str = "# Written by `mdspace save`; `mdspace assemble NAME` reads it.\n";
 
-/// The folder of configurations: `$MDSPACE_CONFIG_DIR`, else the usual place for this user.
-pub(crate) fn folder() -> PathBuf {
+/// The folder of configurations. Refused where another user could put a file there: an array would be
+/// served as that file says.
+pub(crate) fn folder() -> Result<PathBuf, Failure> {
+    let folder = usual_folder();
+    own_dir::check(&folder).map_err(|why| {
+        let what = format!("cannot use the folder of configurations {}", folder.display());
+        let cure =
+            "set MDSPACE_CONFIG_DIR to a directory that only you may write to, and that is no link";
+        Failure::new(what, why, cure)
+    })?;
+    Ok(folder)
+}
+
+/// `$MDSPACE_CONFIG_DIR`, else the usual place for this user.
+fn usual_folder() -> PathBuf {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(folder) = set("MDSPACE_CONFIG_DIR") {
         return folder;
@@ -83,8 +98,8 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 /// Where an array's configuration is, unless the user says otherwise.
-pub(crate) fn path(name: &ArrayName) -> PathBuf {
-    folder().join(format!("{name}.toml"))
+pub(crate) fn path(name: &ArrayName) -> Result<PathBuf, Failure> {
+    Ok(folder()?.join(format!("{name}.toml")))
 }
 
 /// Gives `assemble` what the configuration says and the command line does not. It is read where
@@ -93,7 +108,10 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     let path = match &args.serving.config {
         Some(path) if args.serving.save && !path.exists() => return Ok(()),
         Some(path) => path.clone(),
-        None if args.members.is_empty() && path(args.name()).exists() => path(args.name()),
+        None if args.members.is_empty() => match path(args.name())? {
+            path if path.exists() => path,
+            _ => return Ok(()),
+        },
         None => return Ok(()),
     };
     let config = Config::read(&path)?;

@@ -21,6 +21,7 @@ mod layout_words;
 mod member_probe;
 mod member_search;
 mod output;
+mod own_dir;
 mod process;
 mod render;
 mod report;

@@ -1,14 +1,15 @@
 //! Where the serving processes of one user meet: sockets and lock files.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use crate::args::ArrayName;
 use crate::failure::Failure;
+use crate::own_dir;
 
 /// Bytes of `sun_path` in a socket address, without the final zero (`<linux/un.h>`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -41,13 +42,7 @@ impl RunDir {
                 "set MDSPACE_RUN_DIR to a directory of your own with a short path",
             )
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path)
-            .and_then(|()| std::fs::symlink_metadata(&path))
-            .map_err(|error| failure(error.to_string()))
-            .and_then(|metadata| check_owner(&metadata).map_err(failure))?;
+        own_dir::make(&path).map_err(failure)?;
         if path.as_os_str().len() + 1 + 32 + ".sock".len() > SOCKET_PATH_BYTES_MAX {
             return Err(failure("its path is too long for a socket address".into()));
         }
@@ -124,20 +119,8 @@ impl RunDir {
     }
 }
 
-fn check_owner(metadata: &Metadata) -> Result<(), String> {
-    if !metadata.is_dir() {
-        return Err("it is no directory".into());
-    }
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
-        return Err("it belongs to another user".into());
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return Err("other users may write to it".into());
-    }
-    Ok(())
-}
-
-fn default_path() -> PathBuf {
+/// Where it is unless a caller says otherwise.
+pub(crate) fn default_path() -> PathBuf {
     if let Some(path) = std::env::var_os("MDSPACE_RUN_DIR").filter(|path| !path.is_empty()) {
         return path.into();
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -25,10 +25,7 @@ const OLD_KEPT: u32 = 2;
 
 /// Where an array's log is.
 pub(crate) fn path(name: &ArrayName, run_dir: &RunDir) -> PathBuf {
-    let folder = state_dir();
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    // A user without a home still has a run directory.
-    made.map_or_else(|_| run_dir.path().to_owned(), |()| folder).join(format!("{name}.log"))
+    state_dir(run_dir.path()).join(format!("{name}.log"))
 }
 
 /// The log, to append to.

@@ -1,21 +1,24 @@
 //! What outlives a serving process: logs, and writes that may still appear.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mdspace_io::UnprovedWrites;
 
+use crate::{own_dir, run_dir};
+
 /// Where writes are kept that a server has not answered.
 pub(super) fn unproved() -> UnprovedWrites {
-    UnprovedWrites::in_folder(state_dir().join("unproved"))
+    UnprovedWrites::in_folder(state_dir(&run_dir::default_path()).join("unproved"))
 }
 
 /// `$MDSPACE_STATE_DIR`; beside the sockets where those have a place of their own; else the usual
-/// place for this user.
-pub(super) fn state_dir() -> PathBuf {
+/// place for this user. Where that cannot be made, or is not safe from other users, the run directory.
+pub(super) fn state_dir(run_dir: &Path) -> PathBuf {
     let place = usual_place();
     // The serving process leaves the directory that it was started in.
-    std::path::absolute(&place).unwrap_or(place)
+    let place = std::path::absolute(&place).unwrap_or(place);
+    own_dir::make(&place).map_or_else(|_| run_dir.to_owned(), |()| place)
 }
 
 fn usual_place() -> PathBuf {

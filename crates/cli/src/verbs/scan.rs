@@ -34,7 +34,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
         false => args.device.clone(),
     };
     let mut failures = BTreeMap::new();
-    for (name, file) in configurations() {
+    for (name, file) in configurations()? {
         let config = match Config::read(&file) {
             Ok(config) => config,
             Err(failure) => {
@@ -83,11 +83,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// The configurations that there are, in the order of their names.
-fn configurations() -> BTreeMap<ArrayName, PathBuf> {
-    let files = fs::read_dir(config::folder()).into_iter().flatten().flatten();
+fn configurations() -> Result<BTreeMap<ArrayName, PathBuf>, Failure> {
+    let files = fs::read_dir(config::folder()?).into_iter().flatten().flatten();
     let files = files.map(|file| file.path());
     let named = files.filter(|path| path.extension().is_some_and(|word| word == "toml"));
-    named.filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path))).collect()
+    Ok(named.filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path))).collect())
 }
 
 /// Runs the command that assembles one array; it prints for itself. True when the array runs.

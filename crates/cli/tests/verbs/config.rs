@@ -171,3 +171,40 @@ fn a_scan_assembles_every_array_that_it_finds() {
     user.expect(2, "assemble");
     user.expect(0, "stop one");
 }
+
+#[test]
+fn a_folder_that_others_may_write_to_serves_nothing() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let (user, _) = served();
+    user.expect(0, "stop data");
+    let (folder, moved) = (user.path("etc"), user.path("moved"));
+    let open = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&folder, mode).expect("a mode");
+    };
+    open(0o777);
+    let why = ["folder of configurations", "other users may write to it", "MDSPACE_CONFIG_DIR"];
+    user.refused("assemble data", &why);
+    user.refused("assemble --scan", &why);
+    open(0o700);
+    std::fs::rename(&folder, &moved).expect("moved");
+    symlink(&moved, &folder).expect("a link");
+    user.refused("assemble data", &["folder of configurations", "it is no directory"]);
+    user.expect(0, "assemble data a b c");
+    user.refused("save data", &["folder of configurations", "it is no directory"]);
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_log_follows_no_link_that_lies_in_the_place_of_its_folder() {
+    let user = User::with_members(&["a", "b"]);
+    let (other, state) = (user.path("other"), user.path("state"));
+    std::fs::create_dir(&other).expect("a folder");
+    std::os::unix::fs::symlink(&other, &state).expect("a link");
+    let mut create = user.command("create data --level=1 --raid-devices=2 --assume-clean a b");
+    let done = create.env("MDSPACE_STATE_DIR", &state).output().expect("it runs");
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(std::fs::read_dir(&other).expect("a folder").count(), 0, "a file follows the link");
+    assert!(user.run_dir().join("data.log").exists(), "there is no log");
+    user.expect(0, "stop data");
+}
