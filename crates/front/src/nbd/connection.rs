@@ -33,7 +33,13 @@ const DIRECT_BYTES: usize = 32 << 10;
 /// Bytes of a sector, the engine's unit.
 const SECTOR_BYTES: u64 = 512;
 
-/// One client's connection. `keep` is dropped when it is over.
+/// A client's place among those that are served. It is dropped when the connection is over.
+pub(super) trait Place {
+    /// Takes it, when the handshake is over. False: there is none.
+    fn take(&self) -> bool;
+}
+
+/// One client's connection.
 pub(super) struct Connection<V, K> {
     io: LaneIo,
     socket: Socket,
@@ -48,7 +54,8 @@ pub(super) struct Connection<V, K> {
     answering: Wait,
     /// The receiving task, while it waits for answers to be sent.
     receiving: Wait,
-    _keep: K,
+    place: K,
+    has_place: Cell<bool>,
 }
 
 struct State {
@@ -78,7 +85,7 @@ impl Data for Rc<Payload> {
     }
 }
 
-impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
+impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Serves a client on `lane` until it leaves.
     pub(super) fn start(
         lane: &Rc<Lane>,
@@ -87,7 +94,7 @@ impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
         volume: Rc<V>,
         session: Session<Rc<Payload>>,
         handshake_until: Time,
-        keep: K,
+        place: K,
     ) {
         let connection = Rc::new(Connection {
             io: io.clone(),
@@ -99,7 +106,8 @@ impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
             receiving_ended: Cell::new(false),
             answering: Wait::default(),
             receiving: Wait::default(),
-            _keep: keep,
+            place,
+            has_place: Cell::new(false),
         });
         let answering = connection.clone();
         lane.spawn(async move { answering.answer().await });
@@ -113,7 +121,7 @@ impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
 }
 
 /// Receiving.
-impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
+impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     async fn receive(&self) {
         let mut buffer = Vec::with_capacity(RECEIVE_BYTES);
         let mut writing = None;
@@ -128,13 +136,22 @@ impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
             }
             let ended = self.read(&buffer, &mut writing).await;
             self.answering.wake();
-            if ended.is_break() {
+            if ended.is_break() || !self.may_stay() {
                 break;
             }
         }
         // A write whose payload did not arrive whole is dropped here, with `writing`.
         self.receiving_ended.set(true);
         self.answering.wake();
+    }
+
+    /// Takes a place once the handshake is over.
+    fn may_stay(&self) -> bool {
+        if self.has_place.get() || self.state.borrow().session.export().is_none() {
+            return true;
+        }
+        self.has_place.set(self.place.take());
+        self.has_place.get()
     }
 
     /// Reads all of `input`.
@@ -253,7 +270,7 @@ impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
 }
 
 /// Answering.
-impl<V: VolumePart + 'static, K: 'static> Connection<V, K> {
+impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Sends whatever is ready, until nothing is expected any more. Requests of a client that is
     /// gone are waited for all the same: their memory and their writes are under way.
     async fn answer(&self) {

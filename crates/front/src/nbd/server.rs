@@ -19,7 +19,7 @@ use crate::listener::Listener;
 use crate::peer;
 use crate::volume::{Volume, VolumePart};
 
-use super::connection::Connection;
+use super::connection::{Connection, Place};
 use super::export::Exports;
 use super::session::{Limits, Session};
 
@@ -35,7 +35,8 @@ pub struct Server(Arc<Shared>);
 /// What clients may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerLimits {
-    /// Clients at the same time; 64 by default.
+    /// Clients at the same time, from the end of their handshakes; 64 by default. As many others may be at
+    /// their handshakes: of more than that the oldest are cut off.
     pub clients: usize,
     /// From a client's connection to the end of its handshake; 10 s by default.
     pub handshake: Duration,
@@ -81,6 +82,8 @@ struct Clients {
 struct Client {
     peer: String,
     lane: usize,
+    /// Its handshake is over, and it has a place.
+    has_place: bool,
     /// A duplicate of its socket, by which any thread can disconnect it.
     socket: OwnedFd,
 }
@@ -244,9 +247,10 @@ impl Shared {
         let peer = peer::describe(socket.as_fd());
         let mut clients = self.clients();
         let limit = self.limits.clients;
-        if clients.present.len() >= limit {
+        if clients.places_taken() >= limit {
             return tracing::warn!(peer, limit, "a client is refused: too many are connected");
         }
+        clients.cut_off_the_oldest_without_a_place(limit);
         let duplicate = || socket.as_fd().try_clone_to_owned();
         let (Ok(ours), Ok(theirs)) = (duplicate(), duplicate()) else {
             return tracing::warn!(peer, "a client is refused: no descriptor is left");
@@ -256,7 +260,7 @@ impl Shared {
         tracing::info!(peer, lane, "a client has connected");
         let number = clients.arrived;
         clients.arrived += 1;
-        clients.present.insert(number, Client { peer, lane, socket: ours });
+        clients.present.insert(number, Client { peer, lane, has_place: false, socket: ours });
         drop(clients);
         let presence = Presence { number, shared: self.clone() };
         self.lanes[lane].push(theirs, presence);
@@ -311,6 +315,32 @@ impl Shared {
 }
 
 impl Clients {
+    fn places_taken(&self) -> usize {
+        self.present.values().filter(|client| client.has_place).count()
+    }
+
+    /// So that one more than `most` is never at its handshake: one that never says a word keeps no other out.
+    fn cut_off_the_oldest_without_a_place(&mut self, most: usize) {
+        let without = self.present.len() - self.places_taken();
+        let too_many = (without + 1).saturating_sub(most);
+        let oldest = self.present.values().filter(|client| !client.has_place).take(too_many);
+        for client in oldest {
+            tracing::warn!(peer = client.peer, "a client is cut off: its handshake takes long");
+            client.disconnect();
+        }
+    }
+
+    /// Gives a client whose handshake is over a place, if there is one.
+    fn give_place(&mut self, number: u64, most: usize) -> bool {
+        let taken = self.places_taken();
+        let Some(client) = self.present.get_mut(&number) else { return false };
+        client.has_place = taken < most;
+        if !client.has_place {
+            tracing::warn!(peer = client.peer, most, "a client is refused: too many are connected");
+        }
+        client.has_place
+    }
+
     fn emptiest_lane(&self, lanes: usize) -> usize {
         let mut counts = vec![0; lanes];
         self.present.values().for_each(|client| counts[client.lane] += 1);
@@ -346,6 +376,12 @@ impl Arrivals {
         if let Some(waker) = lane {
             waker.wake();
         }
+    }
+}
+
+impl Place for Presence {
+    fn take(&self) -> bool {
+        self.shared.clients().give_place(self.number, self.shared.limits.clients)
     }
 }
 

@@ -198,6 +198,23 @@ fn more_clients_than_allowed_are_refused_and_a_place_becomes_free_again() {
     });
 }
 
+/// They would hold every place for as long as a handshake may take.
+#[test]
+fn clients_that_say_nothing_keep_no_other_out() {
+    let limits = ServerLimits { clients: 8, ..ServerLimits::default() };
+    on_both(limits, |served| {
+        let mut silent: Vec<_> = (0..50).map(|_| socket(&served.path())).collect();
+        let mut clients: Vec<_> =
+            (0..8).map(|_| BlockingClient::new(&served.path(), false)).collect();
+        for client in &mut clients {
+            assert_eq!(client.read(0, 512), [0; 512]);
+        }
+        // The oldest went first, and each was told so.
+        let mut greeting = Vec::new();
+        silent[0].read_to_end(&mut greeting).expect("hung up");
+    });
+}
+
 #[test]
 fn clients_are_listed_by_program_and_process() {
     on_both(ServerLimits::default(), |served| {
