@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -16,6 +17,9 @@ use crate::failure::Failure;
 
 /// Connections at once; one more is closed without a word.
 const CONNECTIONS_MAX: usize = 64;
+
+/// How long a connection may ask nothing, or take no answer: then it is closed, and its place is free.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Answers the requests of one array.
 pub(crate) trait Answer: Send + Sync + 'static {
@@ -58,12 +62,16 @@ impl Listener {
 
     /// Serves on threads of its own until the process ends.
     pub(crate) fn spawn(&self, array: Arc<dyn Answer>) -> io::Result<()> {
+        self.spawn_with(array, IDLE_MAX)
+    }
+
+    pub(super) fn spawn_with(&self, array: Arc<dyn Answer>, idle_max: Duration) -> io::Result<()> {
         let socket = self.socket.try_clone()?;
         let open = Arc::new(AtomicUsize::new(0));
         thread::Builder::new().name("control".into()).spawn(move || {
             for stream in socket.incoming().flatten() {
                 if open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX {
-                    serve_on_thread(stream, &array, &open);
+                    serve_on_thread(stream, idle_max, &array, &open);
                 } else {
                     open.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -80,11 +88,16 @@ impl Drop for Listener {
     }
 }
 
-fn serve_on_thread(stream: UnixStream, array: &Arc<dyn Answer>, open: &Arc<AtomicUsize>) {
+fn serve_on_thread(
+    stream: UnixStream,
+    idle_max: Duration,
+    array: &Arc<dyn Answer>,
+    open: &Arc<AtomicUsize>,
+) {
     let (array, open) = (Arc::clone(array), Arc::clone(open));
     let count = Arc::clone(&open);
     let spawned = thread::Builder::new().name("control-client".into()).spawn(move || {
-        if let Err(error) = serve(stream, array.as_ref()) {
+        if let Err(error) = serve(stream, idle_max, array.as_ref()) {
             tracing::debug!("control client: {error}");
         }
         open.fetch_sub(1, Ordering::Relaxed);
@@ -95,7 +108,9 @@ fn serve_on_thread(stream: UnixStream, array: &Arc<dyn Answer>, open: &Arc<Atomi
 }
 
 /// One client from hello to its end.
-fn serve(stream: UnixStream, array: &dyn Answer) -> io::Result<()> {
+fn serve(stream: UnixStream, idle_max: Duration, array: &dyn Answer) -> io::Result<()> {
+    stream.set_read_timeout(Some(idle_max))?;
+    stream.set_write_timeout(Some(idle_max))?;
     let mut writer = stream.try_clone()?;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     write_line(&mut writer, &Hello { protocol: PROTOCOL, version })?;

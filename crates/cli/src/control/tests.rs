@@ -1,5 +1,7 @@
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::client::Client;
 use super::server::{Answer, Listener, Replies};
@@ -24,12 +26,17 @@ impl Answer for Example {
 
 /// A running array without a process: its lock, its socket, its name.
 fn served() -> (tempfile::TempDir, RunDir, ArrayName, std::fs::File, Listener) {
+    let served = listening();
+    served.4.spawn(Arc::new(Example)).expect("a thread");
+    served
+}
+
+fn listening() -> (tempfile::TempDir, RunDir, ArrayName, std::fs::File, Listener) {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let run_dir = RunDir::open_at(temp.path().join("run")).expect("a new directory");
     let name: ArrayName = "data".parse().expect("a good name");
     let lock = run_dir.try_lock(&name).expect("a lock file").expect("a free lock");
     let listener = Listener::bind(&run_dir.socket(&name)).expect("a socket");
-    listener.spawn(Arc::new(Example)).expect("a thread");
     (temp, run_dir, name, lock, listener)
 }
 
@@ -41,6 +48,22 @@ fn a_request_gets_its_reply_and_the_connection_stays() {
     let failure = client.ask(&Request::Stop { force: false }).expect_err("it refuses");
     assert_eq!(failure.why, "busy");
     assert_eq!(client.ask(&Request::Readonly), Ok(Reply::done()));
+}
+
+#[test]
+fn connections_that_ask_nothing_keep_no_other_out_for_long() {
+    use std::io::Read;
+    let (_temp, run_dir, name, _lock, listener) = listening();
+    listener.spawn_with(Arc::new(Example), Duration::from_millis(20)).expect("a thread");
+    let connect = || UnixStream::connect(run_dir.socket(&name)).expect("it listens");
+    let idle: Vec<UnixStream> = (0..64).map(|_| connect()).collect();
+    for mut connection in idle {
+        let mut said = String::new();
+        connection.read_to_string(&mut said).expect("hung up, not reset");
+        assert_eq!(said.lines().count(), 1, "a hello and no more");
+    }
+    // The place of the last one is free a moment after it was hung up.
+    while Client::connect(&run_dir, &name).is_err() {}
 }
 
 #[test]
@@ -62,7 +85,7 @@ fn a_stale_socket_is_told_from_a_running_array() {
 fn a_line_that_is_no_request_is_answered_not_obeyed() {
     use std::io::{BufRead, BufReader, Write};
     let (_temp, run_dir, name, _lock, _listener) = served();
-    let stream = std::os::unix::net::UnixStream::connect(run_dir.socket(&name)).expect("a socket");
+    let stream = UnixStream::connect(run_dir.socket(&name)).expect("a socket");
     let mut lines = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
     let hello = lines.next().expect("a line").expect("a hello");
     assert!(hello.starts_with(r#"{"protocol":1,"version":""#), "{hello}");
