@@ -7,6 +7,7 @@ use mdspace_engine::array::Action;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
+use mdspace_format::Role;
 
 use crate::shapes;
 use crate::world::{SECTOR, Setup, World};
@@ -75,5 +76,32 @@ fn nothing_is_written_before_the_survivors_say_dirty() {
             }
             assert_eq!(world.check(), 0, "after {rounds} rounds, answered: {answered} ({world})");
         }
+    }
+}
+
+/// A cable takes two members at once, and the update notices one after the other: that the first is out must
+/// not be on record when the second turns out to be lost with it.
+#[test]
+fn members_that_an_update_loses_one_by_one_are_lost_together() {
+    for grace in 0..6 {
+        let mut world = World::synced(Setup::new(shapes::RAID5, 700 + grace));
+        world.write_many(3);
+        world.wait_clean();
+        world.disks.disk(0).unplug();
+        world.disks.disk(1).unplug();
+        // Its cache takes some writes yet.
+        world.disks.disk(1).grace = grace;
+        assert!(world.write(0, vec![1; SECTOR]).is_err(), "{world}");
+        world.wait_status("broken", |status| status.state == ArrayState::Broken);
+        for disk in 2..4 {
+            let superblock = world.disks.superblock(disk).expect("a member");
+            let lost = |role: &&Role| matches!(role, Role::Faulty);
+            assert_eq!(superblock.roles.iter().take(4).find(lost), None, "grace {grace} ({world})");
+        }
+        world.crash();
+        (0..2).for_each(|disk| world.disks.disk(disk).plug());
+        world.assemble_all().unwrap();
+        world.wait_idle();
+        world.verify();
     }
 }

@@ -41,10 +41,7 @@ impl Controller {
                 failed.push((failure.member, failure.error));
             }
         }
-        if failed.iter().any(|(_, error)| error.kind.scope() != Scope::Sectors) {
-            // A cable or a server takes several members at once: know them all before judging.
-            failed.extend(self.silent_members(&failed).await);
-        }
+        self.add_silent(&mut failed).await;
         if failed.is_empty() {
             return self.array.views.settle();
         }

@@ -48,6 +48,7 @@ impl Controller {
                 }
             }
             all_along = false;
+            self.add_silent(&mut failed).await;
             let enough = self.mark_faulty(&failed);
             // Lanes stop reading the member before anyone hears that its superblock is old.
             let epoch = self.publish();
@@ -182,7 +183,8 @@ impl Controller {
         let reached = self.reached();
         let live = self.members.iter().filter(|member| member.is_written());
         let flushes = live.map(|member| self.flush(member));
-        let failed = failures(join_all(flushes).await);
+        let mut failed = failures(join_all(flushes).await);
+        self.add_silent(&mut failed).await;
         if !failed.is_empty() && !self.take_out(&failed).await {
             return false;
         }
@@ -190,18 +192,19 @@ impl Controller {
         true
     }
 
-    /// Asks every live member but those that `failed` whether it still answers, by reading its
-    /// superblock's place.
-    pub(super) async fn silent_members(
-        &self,
-        failed: &[(MemberId, IoError)],
-    ) -> Vec<(MemberId, IoError)> {
+    /// Adds to members that failed those that do not answer any more either: a cable or a server takes several
+    /// at once, and that one is out must not be on record when the rest turns out to be lost with it. They are
+    /// asked to read their superblock's place.
+    pub(super) async fn add_silent(&self, failed: &mut Vec<(MemberId, IoError)>) {
+        if failed.iter().all(|(_, error)| error.kind.scope() == Scope::Sectors) {
+            return;
+        }
         let known = |member: &Member| failed.iter().any(|(id, _)| *id == member.id);
         let others = self.members.iter().filter(|member| member.is_live() && !known(member));
         let probes = others.map(|member| self.ask(member, probe(member.superblock.place.sector)));
-        let mut failed = failures(join_all(probes).await);
-        failed.retain(|(_, error)| error.kind.scope() != Scope::Sectors);
-        failed
+        let mut silent = failures(join_all(probes).await);
+        silent.retain(|(_, error)| error.kind.scope() != Scope::Sectors);
+        failed.extend(silent);
     }
 }
 
