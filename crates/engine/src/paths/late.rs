@@ -16,7 +16,7 @@ use super::Paths;
 use super::owner::{Health, Owner};
 
 /// Names one such write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LateId(u64);
 
 /// One such write.
@@ -99,10 +99,15 @@ impl LateWrites {
         self.writes.iter_mut().filter(of_it).for_each(|late| late.lost = true);
     }
 
-    /// Nothing that was sent over a path can be done any more. Gives how many that proves.
-    pub(super) fn fenced(&mut self, path: usize) -> usize {
+    /// The newest of all.
+    fn newest(&self) -> LateId {
+        LateId(self.last)
+    }
+
+    /// Nothing of a path up to this one can be done any more. Gives how many that proves.
+    fn fenced(&mut self, path: usize, newest: LateId) -> usize {
         let before = self.writes.len();
-        self.writes.retain(|late| late.path != path);
+        self.writes.retain(|late| late.path != path || late.id > newest);
         before - self.writes.len()
     }
 }
@@ -133,12 +138,25 @@ impl Paths {
         }
     }
 
-    /// The answer to [`Host::fence`](super::Host::fence), or the operator's word: nothing that was sent
-    /// over a path can be done any more. Its connection is not used again either.
+    /// The answer to [`Host::fence`](super::Host::fence): what had been sent over a path when the fence began
+    /// cannot be done any more. What was found late since then waits for the next one. Its connection is not
+    /// used again either.
     pub fn fenced(&self, path: usize, done: Result<(), String>, now: Time) {
+        let covered = self.owner.lock().paths[path].fencing.take();
+        // One that nobody asked for proves nothing.
+        let newest = covered.unwrap_or_default();
+        self.fenced_up_to(path, newest, done, now);
+    }
+
+    /// The operator's word: nothing that was sent over a path until now can be done any more.
+    pub(super) fn fenced_by_word(&self, path: usize, now: Time) {
+        let newest = self.owner.lock().late.newest();
+        self.fenced_up_to(path, newest, Ok(()), now);
+    }
+
+    fn fenced_up_to(&self, path: usize, newest: LateId, done: Result<(), String>, now: Time) {
         let mut owner = self.owner.lock();
         let own = &mut owner.paths[path];
-        own.fencing = false;
         match done {
             Ok(()) => {
                 own.lost |= own.remote;
@@ -146,7 +164,7 @@ impl Paths {
                     own.health = Health::Failed;
                     own.reason = "to be connected anew".into();
                 }
-                let proved = owner.late.fenced(path);
+                let proved = owner.late.fenced(path, newest);
                 let note = format!("{proved} writes can no longer appear");
                 self.tell(&mut owner, "PathFenced", Some(path), note);
             }
@@ -167,13 +185,26 @@ impl Paths {
     ) -> LateId {
         let mut owner = self.owner.lock();
         let id = owner.late.add(path, member, lane, range, lost);
-        let fence = !std::mem::replace(&mut owner.paths[path].fencing, true);
         self.publish(&mut owner, now);
         drop(owner);
-        if fence && !self.host.fence(self, path) {
-            self.owner.lock().paths[path].fencing = false;
-        }
+        self.begin_fence(path);
         id
+    }
+
+    /// Asks for a fence of a path over which writes are late, unless one is under way.
+    pub(super) fn begin_fence(self: &Arc<Self>, path: usize) {
+        let begins = {
+            let mut owner = self.owner.lock();
+            let (newest, late) = (owner.late.newest(), !owner.late.ranges(path).is_empty());
+            let begins = late && owner.paths[path].fencing.is_none();
+            if begins {
+                owner.paths[path].fencing = Some(newest);
+            }
+            begins
+        };
+        if begins && !self.host.fence(self, path) {
+            self.owner.lock().paths[path].fencing = None;
+        }
     }
 
     /// All that a lane sent over a connection was answered, or it is `lost`.

@@ -23,7 +23,7 @@ impl Paths {
             ["fail_path", path, "--fenced"] | ["fail_path", "--fenced", path] => {
                 let path = self.path_of(path)?;
                 self.fail_by_word(path, now);
-                self.fenced(path, Ok(()), now);
+                self.fenced_by_word(path, now);
             }
             ["reinstate_path", path] => self.reinstate_by_word(self.path_of(path)?, now),
             _ => {

@@ -9,7 +9,7 @@ use crate::time::Time;
 
 use super::PathEvent;
 use super::identity::Identity;
-use super::late::LateWrites;
+use super::late::{LateId, LateWrites};
 use super::owed::Owed;
 use super::view::View;
 
@@ -48,7 +48,8 @@ pub(super) struct OwnedPath {
     pub(super) checking: bool,
     /// To be checked at once.
     pub(super) urgent: bool,
-    pub(super) fencing: bool,
+    /// A fence is under way, which began when this write was the newest late one.
+    pub(super) fencing: Option<LateId>,
 }
 
 /// How a path is.
@@ -91,7 +92,7 @@ impl OwnedPath {
             reopened: None,
             checking: false,
             urgent: false,
-            fencing: false,
+            fencing: None,
         }
     }
 }

@@ -1,5 +1,10 @@
 //! The owner of the paths, without lanes: groups, messages, and dm's lines.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::lane::LaneId;
+
 use super::*;
 
 const NOW: Time = Time::from_nanos(5);
@@ -14,8 +19,25 @@ impl Host for Nobody {
     }
 }
 
+/// Begins every fence that is asked for, and counts them.
+#[derive(Clone, Default)]
+struct Fencing(Arc<AtomicUsize>);
+
+impl Host for Fencing {
+    fn reopen(&self, _: &Arc<Paths>, _: usize) {}
+
+    fn fence(&self, _: &Arc<Paths>, _: usize) -> bool {
+        self.0.fetch_add(1, Relaxed);
+        true
+    }
+}
+
 /// A device of these groups, each path of which leads to it, proved.
 fn device(groups: &str, failback: Failback) -> Arc<Paths> {
+    device_of(groups, failback, Box::new(Nobody))
+}
+
+fn device_of(groups: &str, failback: Failback, host: Box<dyn Host>) -> Arc<Paths> {
     let table: Table = format!("0 2048 multipath 0 0 {groups}").parse().expect("a table line");
     let member = |index: usize| {
         let info = MemberInfo {
@@ -32,8 +54,7 @@ fn device(groups: &str, failback: Failback) -> Arc<Paths> {
     let opened: Vec<_> = names.iter().map(|name| Ok(member(first(name)))).collect();
     let (count, policy) = (names.len(), Policy { failback, ..Policy::default() });
     let remote = vec![true; count];
-    let paths =
-        Paths::new("d", table, policy, opened, &remote, Box::new(Nobody)).expect("a device");
+    let paths = Paths::new("d", table, policy, opened, &remote, host).expect("a device");
     (0..count).for_each(|path| paths.reinstate(path, "", NOW));
     paths
 }
@@ -153,4 +174,32 @@ fn a_device_that_is_listed_twice_is_told() {
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].member.as_deref(), Some("a"));
     assert_eq!(told(TWO_GROUPS), []);
+}
+
+/// A write that is sent while a fence runs may be done after the fence has looked.
+#[test]
+fn a_fence_proves_nothing_of_what_was_late_after_it_began() {
+    let fences = Fencing::default();
+    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(fences.clone()));
+    let member = MemberId { index: 0, generation: 0 };
+    let late = |range| paths.add_late(0, member, LaneId(0), range, true, NOW);
+    let unproved = || paths.owner.lock().late.ranges(0);
+    let second = 16..24;
+    late(0..8);
+    late(16..24);
+    assert_eq!(fences.0.load(Relaxed), 1, "one at a time");
+    paths.fenced(0, Ok(()), NOW);
+    assert_eq!(unproved(), vec![second.clone()]);
+    paths.begin_fence(0);
+    paths.fenced(0, Err("it failed".into()), NOW);
+    assert_eq!(unproved(), vec![second.clone()]);
+    paths.begin_fence(0);
+    paths.fenced(0, Ok(()), NOW);
+    assert!(unproved().is_empty());
+    assert_eq!(fences.0.load(Relaxed), 3);
+    // The operator's word is about all that was sent until then, whatever runs.
+    late(0..8);
+    late(16..24);
+    say(&paths, "fail_path a --fenced");
+    assert!(unproved().is_empty());
 }

@@ -85,7 +85,8 @@ struct Check {
 
 impl Check {
     async fn run(&self, paths: &Arc<Paths>, lane: &Rc<Lane>) {
-        paths.fence_again(self.path);
+        // Once more, where one has failed or did not cover all.
+        paths.begin_fence(self.path);
         if self.lost {
             return self.connect(paths, lane).await;
         }
@@ -255,18 +256,6 @@ impl Paths {
                 }
                 None
             }
-        }
-    }
-
-    /// Asks for a fence once more, where one has failed and writes are not proved to be over.
-    fn fence_again(self: &Arc<Self>, path: usize) {
-        let wanted = {
-            let mut owner = self.owner.lock();
-            let late = owner.late.iter().any(|late| late.path == path);
-            late && !std::mem::replace(&mut owner.paths[path].fencing, late)
-        };
-        if wanted && !self.host.fence(self, path) {
-            self.owner.lock().paths[path].fencing = false;
         }
     }
 
