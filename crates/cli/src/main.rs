@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use mdspace_io::IoChoice;
 
 mod args;
 mod bench;
@@ -29,10 +30,18 @@ mod run_dir;
 mod settings;
 mod verbs;
 
+/// A wrong word would be served otherwise than its user thinks.
+fn checked_environment() -> Result<(), failure::Failure> {
+    IoChoice::from_env().map(drop).map_err(|word| {
+        let why = format!("MDSPACE_IO is {word:?}");
+        failure::Failure::new("nothing was done", why, "it takes auto, uring or preadv")
+    })
+}
+
 fn main() -> ExitCode {
     let command_line = args::CommandLine::parse();
-    verbs::run(command_line.verb).unwrap_or_else(|failure| {
-        eprintln!("{failure}");
+    checked_environment().and_then(|()| verbs::run(command_line.verb)).unwrap_or_else(|failure| {
+        output::print_error(&failure);
         ExitCode::from(failure.exit_code)
     })
 }

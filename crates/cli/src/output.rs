@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
+/// Exit code of a verb that did its work and could not say so.
+const EXIT_UNSAID: u8 = 5;
+
 /// A text from outside, as a path or a name, with what would steer a terminal, turn the direction of
 /// writing or break a line written as escapes: `\n`, `\u{1b}`, `\u{202e}`.
 pub(crate) fn printable(text: &(impl fmt::Display + ?Sized)) -> String {
@@ -45,6 +48,20 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         Err(error) => Err(Failure::new("cannot write the output", error, "free the disk or pipe")),
         Ok(()) => Ok(()),
     }
+}
+
+/// Writes a failure to standard error. Where that cannot be written, the exit code says what there is to say.
+pub(crate) fn print_error(failure: &Failure) {
+    drop(writeln!(io::stderr(), "{failure}"));
+}
+
+/// Prints lines about what was done. If they cannot be written, the exit code says that it was done.
+pub(crate) fn print_done(notes: &[String]) -> Result<(), Failure> {
+    let unsaid = |failure: Failure| Failure {
+        what: "it was done, but the output could not be written".into(),
+        ..failure.with_exit_code(EXIT_UNSAID)
+    };
+    notes.iter().try_for_each(|note| print_line(note)).map_err(unsaid)
 }
 
 /// Prints a line, which stays one whatever names and paths are in it.

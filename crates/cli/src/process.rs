@@ -113,14 +113,32 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
     let (_log, without_log) = seat.log(name, &run_dir);
+    let served = serve_with_log(task, seat, &run_dir, without_log);
+    if let (Err(failure), Seat::Detached) = (&served, seat) {
+        // If the command that started it is gone, the log is all there is; and it ends here.
+        tracing::error!("{failure}");
+    }
+    // Held to the very end of the process: whoever waits for the lock waits for that.
+    std::mem::forget(lock);
+    served
+}
+
+fn serve_with_log(
+    task: &Task,
+    seat: Seat,
+    run_dir: &RunDir,
+    without_log: Option<String>,
+) -> Result<ExitCode, Failure> {
+    let name = task.name();
+    let system = |error: io::Error| Failure::new(task.what(), error, "see `mdspace doctor`");
     let signals = ending::signals().map_err(system)?;
     let fronts = task
         .serving()
         .fronts()
         .map(|front| fronts::listen(&front))
         .collect::<Result<Vec<_>, _>>()?;
-    let (process, mut notes) = ServingProcess::start(task, &run_dir)?;
-    let _listener = match process.open_doors(fronts, &run_dir, &mut notes) {
+    let (process, mut notes) = ServingProcess::start(task, run_dir)?;
+    let _listener = match process.open_doors(fronts, run_dir, &mut notes) {
         Ok(listener) => listener,
         Err(failure) => {
             process.stop(true)?;
@@ -131,7 +149,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
     notes.extend(without_log);
     refused.iter().for_each(|line| tracing::error!("{line}"));
     notes.iter().for_each(|note| tracing::info!("{note}"));
-    process.claim_members(&run_dir);
+    process.claim_members(run_dir);
     if let Err(error) = seat.say_ready(notes, refused) {
         tracing::warn!("nobody waits for {name} any more: {error}");
         process.stop(true)?;
@@ -139,8 +157,6 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
     }
     ending::stop_on(process.clone(), signals).map_err(system)?;
     process.ending.wait();
-    // Held to the very end of the process: whoever waits for the lock waits for that.
-    std::mem::forget(lock);
     Ok(ExitCode::SUCCESS)
 }
 

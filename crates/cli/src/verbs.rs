@@ -80,7 +80,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
 fn ask(name: &ArrayName, request: &Request) -> Outcome {
     let mut client = Client::connect(&RunDir::open()?, name)?;
     if let Reply::Done { notes } = client.ask(request)? {
-        notes.iter().try_for_each(|note| output::print_line(note))?;
+        output::print_done(&notes)?;
     }
     Ok(ExitCode::SUCCESS)
 }

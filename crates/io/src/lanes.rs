@@ -54,7 +54,7 @@ impl Default for LanesConfig {
         Self {
             count: 1,
             cpus: Vec::new(),
-            io: IoChoice::from_env(),
+            io: IoChoice::from_env().unwrap_or_default(),
             members: MemberTable::new(),
             spin: Duration::from_micros(50),
             topology: None,

@@ -39,12 +39,14 @@ pub enum IoChoice {
 }
 
 impl IoChoice {
-    /// What `MDSPACE_IO` asks for: `auto`, `uring` or `preadv`.
-    pub fn from_env() -> Self {
-        match std::env::var("MDSPACE_IO").as_deref() {
-            Ok("uring") => Self::Uring,
-            Ok("preadv") => Self::Preadv,
-            _ => Self::Auto,
+    /// What `MDSPACE_IO` asks for: `auto`, `uring` or `preadv`. Gives a word that is none of these back.
+    pub fn from_env() -> Result<Self, String> {
+        let word = std::env::var_os("MDSPACE_IO").unwrap_or_default();
+        match word.to_string_lossy().as_ref() {
+            "uring" => Ok(Self::Uring),
+            "preadv" => Ok(Self::Preadv),
+            "" | "auto" => Ok(Self::Auto),
+            other => Err(other.to_owned()),
         }
     }
 }

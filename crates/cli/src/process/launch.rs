@@ -52,7 +52,7 @@ pub(crate) struct Launched {
 impl Launched {
     /// Prints its notes. An error if it runs otherwise than its configuration says.
     pub(crate) fn tell(self) -> Result<ExitCode, Failure> {
-        self.notes.iter().try_for_each(|note| output::print_line(note))?;
+        output::print_done(&self.notes)?;
         if self.refused.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }

@@ -117,8 +117,6 @@ pub(crate) fn serving_process(words: Vec<OsString>) -> Outcome {
     match served {
         Ok(code) => Ok(code),
         Err(failure) => {
-            // If nobody listens any more, the log is all there is.
-            tracing::error!("{failure}");
             drop(launch::say(&Readiness::Failed { failure }));
             Ok(ExitCode::FAILURE)
         }

@@ -24,6 +24,6 @@ pub(crate) fn run(args: &ExamineArgs) -> Outcome {
     } else {
         output::print(&examine::render_text(&members))?;
     }
-    failures.iter().for_each(|failure| eprintln!("{failure}"));
+    failures.iter().for_each(output::print_error);
     Ok(ExitCode::from(if failures.is_empty() { 0 } else { 1 }))
 }

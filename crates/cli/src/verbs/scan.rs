@@ -63,7 +63,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
     let is_readable =
         |array: &Found| !array.name.as_ref().is_some_and(|n| failures.contains_key(n));
     found.retain(|_, array| !array.members.is_empty() && is_readable(array));
-    failures.values().for_each(|failure| eprintln!("{failure}"));
+    failures.values().for_each(output::print_error);
     if found.is_empty() {
         let cure = "name where to look: --device=PATH";
         return Err(Failure::new("no array was assembled", "no member was found", cure));

@@ -51,6 +51,29 @@ fn a_killed_process_leaves_an_array_that_assembles_at_once() {
     user.expect(0, "stop data");
 }
 
+#[test]
+fn what_was_done_and_could_not_be_said_has_an_exit_code_of_its_own() {
+    let user = User::with_members(&["a", "b"]);
+    let full = || File::options().write(true).open("/dev/full").expect("a full device");
+    let words = format!("create data {RAID1} --assume-clean a b");
+    let unsaid = user.command(&words).stdout(full()).status().expect("mdspace starts");
+    assert_eq!(unsaid.code(), Some(5));
+    assert_eq!(user.expect(0, "get data degraded").trim(), "0");
+    let nothing = user.command(&words).stdout(full()).stderr(full()).status();
+    assert_eq!(nothing.expect("mdspace starts").code(), Some(1), "it runs already");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_wrong_word_for_the_way_of_calls_is_refused() {
+    let user = User::with_members(&["a", "b"]);
+    let words = format!("create data {RAID1} --assume-clean a b");
+    let refused = user.command(&words).env("MDSPACE_IO", "bogus").output().expect("it starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("\"bogus\""), "{said}");
+    assert!(user.processes().is_empty());
+}
+
 /// Nothing of it waits for the process: the kernel takes connections for one that is stopped.
 #[test]
 fn a_process_that_does_not_answer_keeps_no_verb_waiting() {
