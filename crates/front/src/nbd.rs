@@ -30,7 +30,7 @@ pub mod session;
 use mdspace_io::nbd_wire as wire;
 
 pub use batch::{Batch, Data, Piece};
-pub use export::{BlockSizes, Export, ExportError, Exports};
+pub use export::{BlockSizes, Export, ExportError, Exports, ReadOnlySwitch};
 pub use request::{Command, Cookie, Request};
 pub use server::{Server, ServerLimits, StillConnected};
 pub use session::{Closing, Event, Extent, Limits, Misbehaved, Session};

@@ -55,8 +55,8 @@ impl ServingProcess {
                 config: Box::new(self.configuration()?),
                 foreground: self.saved.foreground(),
             }),
-            Request::Readonly => self.simple("cannot stop writes", Action::ReadOnly),
-            Request::Readwrite => self.simple("cannot allow writes", Action::ReadWrite),
+            Request::Readonly => self.allow_writes(false),
+            Request::Readwrite => self.allow_writes(true),
             Request::AcceptDoubt => self.simple("nothing was accepted", Action::AcceptDoubt),
             Request::Action { action, force_parity, trust, for_s } => {
                 self.sync_action_for(&action, force_parity, trust.as_deref(), for_s)
@@ -277,6 +277,15 @@ impl ServingProcess {
             }
         };
         self.simple(&format!("cannot start {word}"), action)
+    }
+
+    fn allow_writes(&self, allowed: bool) -> Result<Reply, Failure> {
+        let reply = match allowed {
+            true => self.simple("cannot allow writes", Action::ReadWrite),
+            false => self.simple("cannot stop writes", Action::ReadOnly),
+        }?;
+        self.fronts.tell_read_only(!allowed);
+        Ok(reply)
     }
 
     fn get(&self, key: Option<&str>) -> Result<Reply, Failure> {

@@ -3,9 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::address::Address;
 use mdspace_front::listener::Listener;
-use mdspace_front::nbd::{BlockSizes, Export, Exports, Server, ServerLimits};
+use mdspace_front::nbd::{BlockSizes, Export, Exports, ReadOnlySwitch, Server, ServerLimits};
 use mdspace_front::volume::Volume;
 
 use super::STOP_PATIENCE;
@@ -16,7 +17,11 @@ use crate::report::FrontReport;
 
 /// The fronts that are open, in the order of their opening.
 #[derive(Default)]
-pub(super) struct Fronts(Mutex<Vec<Server>>);
+pub(super) struct Fronts {
+    open: Mutex<Vec<Server>>,
+    /// The array takes no writes: who connects is told so.
+    read_only: ReadOnlySwitch,
+}
 
 impl Fronts {
     /// Serves the array at `listener`; returns a line for the user.
@@ -26,11 +31,18 @@ impl Fronts {
         name: &ArrayName,
         array: &ServedArray,
     ) -> Result<String, Failure> {
-        let exports = exports(name, array, listener.address().read_only)?;
+        let status = array.status()?;
+        self.tell_read_only(status.state == ArrayState::Readonly);
+        let exports = exports(name, &status)?.switched_by(&self.read_only);
         let opened = array.with_running(|running| self.serve(listener, name, exports, running));
         opened.ok_or_else(|| {
             Failure::new("no front opens", "the array is stopped", "assemble it again")
         })
+    }
+
+    /// Tells those who connect from now on whether they may only read.
+    pub(super) fn tell_read_only(&self, read_only: bool) {
+        self.read_only.turn(read_only);
     }
 
     /// Serves any volume at `listener`; returns a line for the user.
@@ -94,7 +106,7 @@ impl Fronts {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Server>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,8 +122,7 @@ pub(super) fn listen(address: &Address) -> Result<Listener, Failure> {
 }
 
 /// The whole array under its own name, which is also the default export.
-fn exports(name: &ArrayName, array: &ServedArray, read_only: bool) -> Result<Exports, Failure> {
-    let status = array.status()?;
+fn exports(name: &ArrayName, status: &ArrayStatus) -> Result<Exports, Failure> {
     let block = status.logical_block_bytes;
     let chunk = (status.chunk_sectors * 512).max(block).max(4096);
     let failed = |error| Failure::new("cannot export the array", error, "report it");
@@ -121,7 +132,7 @@ fn exports(name: &ArrayName, array: &ServedArray, read_only: bool) -> Result<Exp
         description: format!("{} {}", status.level, status.name),
         size_bytes: status.size_sectors * 512,
         block_sizes: BlockSizes::new(block, preferred).map_err(failed)?,
-        read_only,
+        read_only: false,
         rotational: false,
         trim: true,
         fast_zero: false,

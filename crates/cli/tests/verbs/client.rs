@@ -18,6 +18,12 @@ impl Client {
         Self { nbd: Blocking::connect(path, Wants::default()), answers: BTreeMap::new() }
     }
 
+    /// Whether who connects now is told that the export is read-only.
+    pub(crate) fn is_told_read_only(path: &Path) -> bool {
+        const READ_ONLY: u16 = 1 << 1;
+        Blocking::greet(path, Wants::default()).1.flags & READ_ONLY != 0
+    }
+
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let cookie = self.send_write(offset, bytes);
         self.answer(cookie).map(drop)

@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
 
+use crate::client::Client;
 use crate::user::User;
 
 const RAID1: &str = "--level=1 --raid-devices=2";
@@ -48,6 +49,25 @@ fn a_killed_process_leaves_an_array_that_assembles_at_once() {
     user.signal(Signal::KILL, pids[0]);
     user.expect(0, "assemble data a b");
     assert_eq!(user.expect(0, "get data degraded").trim(), "0");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn clients_that_connect_are_told_whether_the_array_takes_writes() {
+    let user = User::with_members(&["a", "b"]);
+    let (one, two) = (user.path("one.nbd"), user.path("two.nbd"));
+    let fronts =
+        format!("--serve=nbd:unix:{} --serve=nbd:unix:{}?ro", one.display(), two.display());
+    user.expect(0, &format!("create data {RAID1} --assume-clean {fronts} a b"));
+    let told = || [Client::is_told_read_only(&one), Client::is_told_read_only(&two)];
+    assert_eq!(told(), [false, true]);
+    user.expect(0, "readonly data");
+    assert_eq!(told(), [true, true]);
+    user.expect(0, "readwrite data");
+    assert_eq!(told(), [false, true]);
+    user.expect(0, "stop data");
+    user.expect(0, &format!("assemble data --readonly {fronts} a b"));
+    assert_eq!(told(), [true, true]);
     user.expect(0, "stop data");
 }
 

@@ -1,5 +1,8 @@
 //! What a server offers: exports with names, sizes and abilities.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 
 use super::wire::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, export_flag};
@@ -10,7 +13,26 @@ const STRIPE_UNIT_BYTES: u32 = 4096;
 /// The exports of one server: at least one, names unique. The first is the default export, which
 /// also answers to the empty name.
 #[derive(Clone, Debug)]
-pub struct Exports(Vec<Export>);
+pub struct Exports {
+    list: Vec<Export>,
+    switch: ReadOnlySwitch,
+}
+
+/// Whether clients that connect from now on may only read. Clones are one switch.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOnlySwitch(Arc<AtomicBool>);
+
+impl ReadOnlySwitch {
+    /// Turns it. Clients that are connected keep what they were told; the array answers their writes.
+    pub fn turn(&self, read_only: bool) {
+        self.0.store(read_only, Ordering::Relaxed);
+    }
+
+    /// How it stands.
+    pub fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// One export: usually a whole array.
 #[derive(Clone, Debug)]
@@ -87,23 +109,32 @@ impl Exports {
                 return Err(ExportError::DuplicateName(export.name.clone()));
             }
         }
-        Ok(Exports(exports))
+        Ok(Exports { list: exports, switch: ReadOnlySwitch::default() })
     }
 
     /// The same exports for clients that may only read.
     pub fn read_only(mut self) -> Exports {
-        self.0.iter_mut().for_each(|export| export.read_only = true);
+        self.list.iter_mut().for_each(|export| export.read_only = true);
         self
+    }
+
+    /// The same exports, read-only for clients that connect while this switch is on.
+    pub fn switched_by(self, switch: &ReadOnlySwitch) -> Exports {
+        Exports { switch: switch.clone(), ..self }
+    }
+
+    pub(super) fn switch(&self) -> &ReadOnlySwitch {
+        &self.switch
     }
 
     /// All exports, the default one first.
     pub fn as_slice(&self) -> &[Export] {
-        &self.0
+        &self.list
     }
 
     /// The index of the export that a client means by `name`.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
-        let named = self.0.iter().position(|export| export.name == name);
+        let named = self.list.iter().position(|export| export.name == name);
         named.or((name.is_empty()).then_some(0))
     }
 }

@@ -62,6 +62,8 @@ pub struct StillConnected {
 struct Shared {
     listener: Listener,
     exports: Arc<Exports>,
+    /// The same while clients may only read.
+    read_only_exports: Arc<Exports>,
     limits: ServerLimits,
     closing: AtomicBool,
     /// The accepting task, while it waits.
@@ -121,6 +123,7 @@ impl Server {
         let exports = if read_only { exports.read_only() } else { exports };
         let shared = Arc::new(Shared {
             listener,
+            read_only_exports: Arc::new(exports.clone().read_only()),
             exports: Arc::new(exports),
             limits,
             closing: AtomicBool::new(false),
@@ -287,7 +290,11 @@ impl Shared {
                     continue;
                 }
             };
-            let session = Session::new(self.exports.clone(), self.limits.session);
+            let exports = match self.exports.switch().is_on() {
+                true => &self.read_only_exports,
+                false => &self.exports,
+            };
+            let session = Session::new(exports.clone(), self.limits.session);
             let until = lane.backend().now() + self.limits.handshake;
             Connection::start(&lane, &io, socket, part.clone(), session, until, presence);
         }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use mdspace_front::nbd::client::{Client, Event, Wants};
+use mdspace_front::nbd::client::{Client, Event, ExportInfo, Wants};
 
 /// Nothing takes longer than this, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,11 +27,17 @@ pub(crate) fn socket(path: &Path) -> UnixStream {
 
 impl Blocking {
     pub(crate) fn connect(path: &Path, wants: Wants) -> Self {
+        Self::greet(path, wants).0
+    }
+
+    /// Connects, and gives what the server says of its export.
+    pub(crate) fn greet(path: &Path, wants: Wants) -> (Self, ExportInfo) {
         let mut this =
             Self { socket: socket(path), client: Client::new(wants), received: Vec::new() };
-        let event = this.next();
-        assert!(matches!(event, Event::Ready(_)), "{event:?}");
-        this
+        match this.next() {
+            Event::Ready(info) => (this, info),
+            event => panic!("{event:?}"),
+        }
     }
 
     pub(crate) fn flush_out(&mut self) {
