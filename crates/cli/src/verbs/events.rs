@@ -27,11 +27,17 @@ pub(crate) fn run(args: &EventsArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The process ends with its array, perhaps before its last word is read.
+/// The process ends with its array, perhaps before its last word is read. One that was killed leaves its
+/// socket behind.
 fn end(run_dir: &RunDir, args: &EventsArgs) -> Outcome {
     run_dir.wait_until_gone(&args.name).map_err(|error| {
         Failure::new("lost the events", error, "run as the user who started the array")
     })?;
+    if run_dir.socket(&args.name).exists() {
+        let why = format!("the process that serves {} has ended without a stop", args.name);
+        let cure = format!("see its log, then `mdspace assemble {}`", args.name);
+        return Err(Failure::new("no more events come", why, cure));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

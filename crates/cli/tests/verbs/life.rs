@@ -208,6 +208,19 @@ fn events_are_followed_until_the_array_stops() {
 }
 
 #[test]
+fn who_follows_events_is_told_that_a_process_was_killed() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+    let mut command = user.command("events data --follow");
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("mdspace starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
+    assert!(lines.next().expect("a line").expect("readable").ends_with("NewArray"));
+    let process = user.detail("data")["pid"].as_u64().expect("a process number");
+    user.signal(Signal::KILL, u32::try_from(process).expect("a process number"));
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+#[test]
 fn a_relative_run_directory_is_the_one_of_the_user() {
     let user = User::with_members(&["a", "b"]);
     let run = |words: &str| {
