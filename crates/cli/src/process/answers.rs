@@ -16,6 +16,7 @@ use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::member_probe::Probed;
+use crate::report::MemberReport;
 use crate::settings;
 
 impl Answer for ServingProcess {
@@ -48,6 +49,9 @@ impl ServingProcess {
             Request::Remove { members } => self.remove(&members),
             Request::Fail { members, force } => self.fail(&members, force),
             Request::Replace { member, with, probed } => {
+                if with.is_none() {
+                    self.refuse_without_spare(&member)?;
+                }
                 self.replace(&member, with.as_deref(), &probed)
             }
             Request::GiveSpare { group, bytes } => self.give_spare(&group, bytes),
@@ -121,6 +125,7 @@ impl ServingProcess {
         let mut notes = Vec::new();
         for word in words {
             let what = format!("cannot add {word} to {}", self.name);
+            self.refuse_spare(word, &what)?;
             self.forget_old_self(word);
             let (member, info) = self.array.members().open(word, OpenMode::RUN, probed, &what)?;
             match self.array.order(Action::Add { member, info, only_back }) {
@@ -135,6 +140,20 @@ impl ServingProcess {
             }
         }
         Ok(Reply::Done { notes })
+    }
+
+    /// One that waits as a spare already would be taken for another one.
+    fn refuse_spare(&self, word: &str, what: &str) -> Result<(), Failure> {
+        let Some(known) = self.array.members().find(word) else { return Ok(()) };
+        let report = self.report()?;
+        let is_it = |name: &str| self.array.members().find(name) == Some(known);
+        let spares = report.array.members.iter().filter(|member| member.is_spare());
+        match spares.map(|member| &member.member).any(|name| is_it(name)) {
+            true => {
+                Err(Failure::new(what, "it is a spare of the array already", "give another one"))
+            }
+            false => Ok(()),
+        }
     }
 
     /// A member that failed and comes back is still held open under its old handle.
@@ -208,6 +227,20 @@ impl ServingProcess {
             None => format!("the next spare takes the place of {word}"),
         };
         Ok(Reply::Done { notes: vec![note] })
+    }
+
+    /// An order that waits for a spare that is not there yet would look as if it were carried out.
+    fn refuse_without_spare(&self, word: &str) -> Result<(), Failure> {
+        let what = format!("cannot replace {word} in {}", self.name);
+        let report = self.report()?;
+        let waits = |member: &MemberReport| member.is_spare() && !member.is("rebuilding");
+        match report.array.members.iter().any(waits) {
+            true => Ok(()),
+            false => {
+                let cure = "add one first, or name it: --with=MEMBER";
+                Err(Failure::new(what, "the array has no spare", cure))
+            }
+        }
     }
 
     fn simple(&self, what: &str, action: Action) -> Result<Reply, Failure> {

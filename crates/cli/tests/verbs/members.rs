@@ -247,7 +247,8 @@ fn a_member_that_works_hands_over_to_another() {
     std::fs::write(user.path("note"), "nothing").expect("a file");
     user.refused("replace data a --with note", &["note"]);
     user.refused("replace data a --with b", &["no spare"]);
-    user.refused("replace data s", &["not a member"]);
+    user.refused("replace data s", &["no spare"]);
+    user.refused("replace data a", &["has no spare"]);
     user.expect(0, "action data frozen");
     user.expect(0, "replace data a --with s");
     let detail = user.expect(0, "detail data");
@@ -277,6 +278,7 @@ fn a_member_that_works_hands_over_to_another() {
     user.expect(0, "set data want_replacement=b");
     assert!(state(0).contains("want_replacement"), "{}", state(0));
     user.expect(0, "add data t");
+    user.refused("add data t", &["a spare of the array already"]);
     user.run("wait data");
     user.expect(0, "action data check --wait");
     assert_eq!(user.expect(0, "get data mismatch_cnt").trim(), "0");

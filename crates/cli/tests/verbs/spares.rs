@@ -65,7 +65,7 @@ fn a_member_that_is_to_be_replaced_is_a_reason_to_ask_too() {
     let user = two_mirrors();
     user.expect(0, "set one spare_group=shelf");
     user.expect(0, "set two spare_group=shelf");
-    user.expect(0, "replace one a");
+    user.expect(0, "set one want_replacement=a");
     until(&user, "the spare takes over", || {
         let detail = user.expect(0, "detail one");
         detail.lines().any(|line| line.contains("active sync") && line.ends_with("/s"))

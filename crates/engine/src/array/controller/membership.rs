@@ -1,7 +1,7 @@
 //! Members that fail, leave and come.
 
 use mdspace_format::placement::{ArrayPlacement, BitmapPlacement};
-use mdspace_format::superblock::MemberFlags;
+use mdspace_format::superblock::{MAX_ROLES, MemberFlags};
 use mdspace_format::{Features, Role, Superblock, Uuid};
 
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo, Scope};
@@ -11,6 +11,9 @@ use super::super::mailbox::Failure;
 use super::super::rules::Rule;
 use super::lost::Loss;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
+
+/// A superblock names no more members than it has room for.
+const NO_NUMBER: &str = "the superblocks have no number left for another member";
 
 /// A device that left and may still do what it was asked.
 pub(super) struct Departed {
@@ -194,7 +197,7 @@ impl Controller {
         let number = old.dev_number;
         let twin = |member: &Member| member.is_live() && member.superblock.dev_number == number;
         if self.members.iter().any(twin) {
-            old.dev_number = self.free_number();
+            old.dev_number = self.free_number().ok_or(NO_NUMBER)?;
         }
         Ok((old, Slot(slot)))
     }
@@ -244,6 +247,8 @@ impl Controller {
             size_sectors: model.size_sectors,
             bitmap,
         };
+        let no_number = || CommandError::DoesNotFit(NO_NUMBER.to_owned());
+        let dev_number = self.free_number().ok_or_else(no_number)?;
         let parts = placement
             .member(info.sectors)
             .map_err(|error| CommandError::DoesNotFit(error.to_string()))?;
@@ -259,7 +264,7 @@ impl Controller {
             data_size_sectors: parts.data_size_sectors,
             bad_block_log: parts.bad_block_log,
             recovery_offset_sectors: None,
-            dev_number: self.free_number(),
+            dev_number,
             corrected_reads: 0,
             device_uuid: Uuid(device_uuid),
             flags: MemberFlags::default(),
@@ -285,14 +290,14 @@ impl Controller {
 
     /// A number for a new member. As with md, none of those that the array was made with: where two
     /// halves ran apart, each with a new member, their old ones must not look like those.
-    fn free_number(&self) -> u32 {
+    fn free_number(&self) -> Option<u32> {
         let taken = |number: &u32| {
             let numbers = self.members.iter().map(|member| member.superblock.dev_number);
             let late = self.departed.iter().map(|gone| gone.number);
             numbers.chain(late).any(|taken| taken == *number)
         };
         let first = u32::from(self.geometry.raid_disks());
-        (first..).find(|number| !taken(number)).expect("fewer members than numbers")
+        (first..MAX_ROLES as u32).find(|number| !taken(number))
     }
 }
 
