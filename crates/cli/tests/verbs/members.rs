@@ -241,6 +241,16 @@ fn mdstat_shows_every_array_and_detail_test_tells_an_absent_one() {
 }
 
 #[test]
+fn a_spare_is_not_added_twice() {
+    let user = User::with_members(&["a", "b", "s"]);
+    mirror(&user);
+    user.expect(0, "add data s");
+    user.refused("add data s", &["a spare of the array already"]);
+    assert_eq!(user.detail("data")["array"]["members"].as_array().expect("members").len(), 3);
+    user.expect(0, "stop data");
+}
+
+#[test]
 fn a_member_that_works_hands_over_to_another() {
     let user = User::with_members(&["a", "b", "s", "t"]);
     mirror(&user);
@@ -278,7 +288,6 @@ fn a_member_that_works_hands_over_to_another() {
     user.expect(0, "set data want_replacement=b");
     assert!(state(0).contains("want_replacement"), "{}", state(0));
     user.expect(0, "add data t");
-    user.refused("add data t", &["a spare of the array already"]);
     user.run("wait data");
     user.expect(0, "action data check --wait");
     assert_eq!(user.expect(0, "get data mismatch_cnt").trim(), "0");
