@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::output::print_line;
+use crate::output::print_ours;
 
 mod fio;
 mod stage;
@@ -48,7 +48,7 @@ pub(crate) fn run(from: Option<PathBuf>) -> Result<(), Failure> {
         Err(_) if stage.interrupted() => return Err(interrupted()),
         result => result?,
     };
-    print_line(&summary(&measured, began.elapsed()))
+    print_ours(&(summary(&measured, began.elapsed()) + "\n"))
 }
 
 fn play(stage: &Stage) -> Result<Measured, Failure> {

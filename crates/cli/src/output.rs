@@ -42,8 +42,13 @@ fn steers(c: char) -> bool {
 
 /// Writes `text` to standard output. A reader that has seen enough (`head`) ends the command quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_ours(&printable_lines(text))
+}
+
+/// As [`print`], for a text that has nothing of others in it: colours stay.
+pub(crate) fn print_ours(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(printable_lines(text).as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => Err(Failure::new("cannot write the output", error, "free the disk or pipe")),
         Ok(()) => Ok(()),

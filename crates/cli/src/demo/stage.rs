@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::doctor::find_program;
 use crate::failure::Failure;
-use crate::output::{print, print_line};
+use crate::output::{print, print_line, print_ours};
 
 /// Programs that the demo runs besides mdspace.
 const PROGRAMS: [&str; 6] = ["truncate", "mkfs.ext4", "nbdcopy", "fio", "sha256sum", "e2fsck"];
@@ -64,7 +64,7 @@ impl Stage {
         let from = from.or_else(source_directory).unwrap_or_else(|| "/usr/share/doc".into());
         let stage =
             Self { folder: RefCell::new(Some(folder)), path, programs_path, from, interrupted };
-        print_line(&format!("$ cd {0}\n$ export MDSPACE_RUN_DIR={0}/run", stage.path.display()))?;
+        print(&format!("$ cd {0}\n$ export MDSPACE_RUN_DIR={0}/run\n", stage.path.display()))?;
         Ok(stage)
     }
 
@@ -92,7 +92,7 @@ impl Stage {
     pub(super) fn title(&self, title: &str) -> Result<(), Failure> {
         let bold = std::io::stdout().is_terminal();
         let (on, off) = if bold { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
-        print_line(&format!("\n{on}# {title}{off}"))
+        print_ours(&format!("\n{on}# {title}{off}\n"))
     }
 
     /// Runs mdspace, which must succeed, and shows what it prints.
