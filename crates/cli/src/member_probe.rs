@@ -144,7 +144,8 @@ fn refuse_running(member: &Path, run_dir: &RunDir, what: &str) -> Result<(), Fai
     Err(Failure::new(what, why, format!("mdspace stop {array}")))
 }
 
-/// Holds a member that is nobody else's. Read through the page cache: no block need be whole.
+/// Opens and locks a member that no other process uses. It is read through the page cache, so that reads need
+/// not be whole blocks.
 fn hold_free(member: &Path, run_dir: &RunDir, what: &str) -> Result<Held, Failure> {
     refuse_running(member, run_dir, what)?;
     hold(member, OpenMode { buffered: true, ..OpenMode::RUN }, what)

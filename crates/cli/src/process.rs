@@ -112,13 +112,9 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
-    let (_log, without_log) = seat.log(name, &run_dir);
-    let served = serve_with_log(task, seat, &run_dir, without_log);
-    if let (Err(failure), Seat::Detached) = (&served, seat) {
-        // If the command that started it is gone, the log is all there is; and it ends here.
-        tracing::error!("{failure}");
-    }
-    // Held to the very end of the process: whoever waits for the lock waits for that.
+    let served = seat
+        .with_log(name, &run_dir, |without_log| serve_with_log(task, seat, &run_dir, without_log));
+    // Held until the process ends: other commands that take the lock wait for that end.
     std::mem::forget(lock);
     served
 }
@@ -161,12 +157,23 @@ fn serve_with_log(
 }
 
 impl Seat {
-    /// Starts the log, and says so where there is none.
-    fn log(self, name: &ArrayName, run_dir: &RunDir) -> (log::Log, Option<String>) {
-        match self {
+    /// Serves with a log, which ends with it. `serve` gets a note for the user where there is none.
+    fn with_log(
+        self,
+        name: &ArrayName,
+        run_dir: &RunDir,
+        serve: impl FnOnce(Option<String>) -> Result<ExitCode, Failure>,
+    ) -> Result<ExitCode, Failure> {
+        let (_log, without_log) = match self {
             Self::Foreground => (log::to_stderr(), None),
             Self::Detached => log::to_file(name, run_dir),
+        };
+        let served = serve(without_log);
+        if let (Err(failure), Self::Detached) = (&served, self) {
+            // The command that started it may be gone: then the failure stands in the log alone.
+            tracing::error!("{failure}");
         }
+        served
     }
 
     fn say_ready(self, notes: Vec<String>, refused: Vec<String>) -> io::Result<()> {

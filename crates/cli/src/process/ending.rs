@@ -78,7 +78,7 @@ pub(super) trait Served: Send + Sync + 'static {
             return Ok(());
         }
         self.fronts().close_all(self.name(), force)?;
-        // Nobody is kept out meanwhile: a second order, by force, hurries the first.
+        // The phase is not locked meanwhile: a second order, by force, hurries the first.
         self.stop_served(force)?;
         let mut phase = self.ending().phase();
         if *phase != Phase::Serving {

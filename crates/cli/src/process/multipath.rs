@@ -53,7 +53,21 @@ pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failur
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(what, format!("{name} runs already"), cure));
     };
-    let (_log, without_log) = seat.log(name, &run_dir);
+    let served = seat
+        .with_log(name, &run_dir, |without_log| serve_with_log(args, seat, &run_dir, without_log));
+    // Held until the process ends: other commands that take the lock wait for that end.
+    std::mem::forget(lock);
+    served
+}
+
+fn serve_with_log(
+    args: &MultipathArgs,
+    seat: Seat,
+    run_dir: &RunDir,
+    without_log: Option<String>,
+) -> Result<ExitCode, Failure> {
+    let (name, what) = (&args.name, format!("cannot serve {}", args.name));
+    let system = |error: io::Error| Failure::new(what.clone(), error, "see `mdspace doctor`");
     let signals = ending::signals().map_err(system)?;
     let listeners =
         args.fronts().map(|front| fronts::listen(&front)).collect::<Result<Vec<_>, _>>()?;
@@ -74,8 +88,6 @@ pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failur
     }
     ending::stop_on(process.clone(), signals).map_err(system)?;
     process.ending.wait();
-    // Held to the very end of the process: whoever waits for the lock waits for that.
-    std::mem::forget(lock);
     Ok(ExitCode::SUCCESS)
 }
 

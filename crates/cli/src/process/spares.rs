@@ -2,7 +2,8 @@
 //!
 //! The process that needs a spare and has none asks the others over their control sockets. A spare goes
 //! over only so: removed from the one array, its superblock erased and flushed through the locked file, its
-//! lock released, added to the other by what it is, not by its name alone. Whoever dies on the way, the worst that comes of it is a device that is nobody's spare.
+//! lock released, added to the other by what it is, not by its name alone. If one of the two
+//! processes dies on the way, the device is at worst a spare of no array.
 
 use std::fs::File;
 use std::io;

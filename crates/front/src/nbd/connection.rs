@@ -136,7 +136,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             }
             let ended = self.read(&buffer, &mut writing).await;
             self.answering.wake();
-            if ended.is_break() || !self.has_begun_with_a_place() {
+            if ended.is_break() {
                 break;
             }
         }
@@ -146,14 +146,11 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     }
 
     /// Whether it is at its handshake, or has a place since that is over.
-    fn has_begun_with_a_place(&self) -> bool {
-        self.state.borrow().session.export().is_none() || self.takes_place()
-    }
-
-    fn takes_place(&self) -> bool {
-        if !self.has_place.get() {
-            self.has_place.set(self.place.take());
+    fn may_go_on(&self) -> bool {
+        if self.has_place.get() || self.state.borrow().session.export().is_none() {
+            return true;
         }
+        self.has_place.set(self.place.take());
         self.has_place.get()
     }
 
@@ -161,10 +158,12 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     async fn read(&self, mut input: &[u8], writing: &mut Option<Writing>) -> ControlFlow<()> {
         loop {
             let event = self.state.borrow_mut().session.poll(&mut input);
+            // The first request may come in one piece with the end of the handshake: no memory is given before.
+            if !self.may_go_on() {
+                return ControlFlow::Break(());
+            }
             match event {
                 Event::Hungry => return ControlFlow::Continue(()),
-                // It may come in one piece with the end of the handshake: no memory is given before.
-                Event::Request(_) if !self.takes_place() => return ControlFlow::Break(()),
                 Event::Request(request) => match request.command {
                     Command::Write { .. } => *writing = Some(self.prepare(request)),
                     _ => self.execute(request),

@@ -1,7 +1,7 @@
 //! Devices that are taken in.
 //!
 //! What a device says and what is written to it before it is a member is done beside the controller: a
-//! device that does not answer holds up nobody but whoever adds it. The controller decides between the
+//! device that does not answer delays only the order that adds it. The controller decides between the
 //! steps, each time by what the array is then.
 
 use std::sync::Arc;
