@@ -38,7 +38,7 @@ mod systemd;
 mod unproved;
 
 use array::ServedArray;
-pub(crate) use array::cure_of;
+pub(crate) use array::{cure_of, words_of_doubt};
 use ending::{Ending, Served};
 use fronts::Fronts;
 use launch::Readiness;

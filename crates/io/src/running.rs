@@ -30,7 +30,7 @@ pub struct RunningArray {
     pub(crate) workers: Workers,
     key: u64,
     left_out: Vec<LeftOut>,
-    degraded: usize,
+    accepted_sectors: u64,
 }
 
 /// Why an array does not run.
@@ -71,9 +71,9 @@ impl RunningArray {
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
         let nodes = lanes.topology().nodes.len();
         let array = Array::with_nodes(&assembly.start, Workers::seats(&lanes), nodes);
-        let (left_out, degraded) = (assembly.left_out, assembly.degraded);
+        let (left_out, accepted_sectors) = (assembly.left_out, assembly.accepted_sectors);
         let workers = Workers::default();
-        let this = Self { lanes, array, workers, key, left_out, degraded };
+        let this = Self { lanes, array, workers, key, left_out, accepted_sectors };
         for lane in this.lane_ids() {
             let (array, node) = (this.array.clone(), this.lanes.node_of(lane));
             this.lanes.call(lane, async move |lane, _| {
@@ -93,9 +93,10 @@ impl RunningArray {
         &self.left_out
     }
 
-    /// Slots without a member in sync when the array started.
-    pub fn degraded_at_start(&self) -> usize {
-        self.degraded
+    /// Sectors of each member in which missing blocks are computed from parity that a crash may have left
+    /// half-written, because the user forced the start.
+    pub fn accepted_sectors(&self) -> u64 {
+        self.accepted_sectors
     }
 
     /// The lanes that it runs on.

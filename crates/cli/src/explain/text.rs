@@ -7,6 +7,7 @@ use mdspace_format::superblock::RESYNC_NONE;
 use super::{ArrayFound, Explanation, MemberFound, Verdict};
 use crate::args::ArrayName;
 use crate::output::printable;
+use crate::process::words_of_doubt;
 use crate::render::units::local_time;
 
 /// The whole text of `mdspace explain`.
@@ -86,6 +87,9 @@ pub(super) fn how_it_starts(
         1 => "degraded, with one slot empty".to_owned(),
         slots => format!("degraded, with {slots} slots empty"),
     });
+    if assembly.accepted_sectors > 0 {
+        parts.push(words_of_doubt(assembly.accepted_sectors));
+    }
     let unsynced = assembly.start.unsynced.sectors();
     if model.resync_offset_sectors != RESYNC_NONE && unsynced > 0 {
         parts.push(format!("redundancy of {} MiB is made right first", unsynced.div_ceil(2048)));

@@ -195,8 +195,10 @@ fn assemble(
     let first = RunningArray::assemble(lanes.clone(), devices.clone(), careful);
     let result = match first {
         Err(AssembleError { refusal: refusal @ Refusal::DirtyDegraded, .. }) if options.force => {
-            notes.push(format!("{refusal}: started all the same"));
-            RunningArray::assemble(lanes.clone(), devices, options)
+            let forced = RunningArray::assemble(lanes.clone(), devices, options);
+            let accepted = forced.as_ref().map_or(0, RunningArray::accepted_sectors);
+            notes.push(format!("{refusal}: started all the same. {}", words_of_doubt(accepted)));
+            forced
         }
         result => result,
     };
@@ -225,6 +227,12 @@ fn options(task: &Task) -> Result<Options, Failure> {
             ..common
         },
     })
+}
+
+/// What a forced start takes for right.
+pub(crate) fn words_of_doubt(accepted_sectors: u64) -> String {
+    let mib = accepted_sectors as f64 / 2048.0;
+    format!("In {mib:.1} MiB of each member what is missing comes from parity that may be old")
 }
 
 fn words(left_out: &LeftOut) -> String {

@@ -1,7 +1,9 @@
 //! What `explain` says of members, and that what it tells to type does what it says.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::client::Client;
 use crate::user::User;
 
 /// A RAID5 of a, b, c and d, stopped after b failed; e is empty.
@@ -106,5 +108,23 @@ fn an_array_without_doubt_has_nothing_to_accept() {
     assert_eq!(user.detail("data")["array"]["doubted"]["sectors"], 0);
     user.refused("accept-doubt data", &["no redundancy is in doubt", "In Doubt"]);
     user.expect(0, "set data accept_doubt=1");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_forced_start_says_how_much_it_takes_for_right() {
+    let user = User::with_members(&["a", "b", "c"]);
+    let socket = user.path("data.nbd");
+    let shape = "--level=5 --raid-devices=3 --assume-clean --bitmap=none";
+    user.expect(0, &format!("create data {shape} --serve=nbd:unix:{} a b c", socket.display()));
+    Client::connect(&socket).write(0, &[1; 4096]).unwrap();
+    let pids = user.processes();
+    user.signal(Signal::KILL, pids[0]);
+    user.refused("assemble data a b --run", &["--force"]);
+    let done = user.run("assemble data a b --run --force");
+    let told = done.out + &done.err;
+    assert!(told.contains("MiB of each member what is missing comes from parity"), "{told}");
+    assert_eq!(done.status, 0, "{told}");
+    assert!(!told.contains("In 0.0 MiB"), "{told}");
     user.expect(0, "stop data");
 }

@@ -80,6 +80,8 @@ pub(super) struct Controller {
     unsynced: Ranges,
     /// The part of it that a crash or a failed write left in doubt; see [`ArrayView::doubted`].
     doubted: Ranges,
+    /// The part of that which the user has not accepted; see [`ArrayView::unaccepted`].
+    unaccepted: Ranges,
     departed: Vec<Departed>,
     /// How many pieces of news about blocks it has acted on.
     heard: NewsCount,
@@ -199,7 +201,8 @@ impl Controller {
             mode: view.mode,
             is_reserved: Cell::new(false),
             read_only: start.read_only,
-            doubted: if start.crashed { start.unsynced.clone() } else { Ranges::default() },
+            doubted: Ranges::clone(&view.doubted),
+            unaccepted: Ranges::clone(&view.unaccepted),
             unsynced: start.unsynced,
             unresolved: Ranges::default(),
             resynced: Durable::NOTHING,
@@ -504,6 +507,7 @@ impl Controller {
             mode: self.mode,
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
+            unaccepted: Arc::new(self.unaccepted.clone()),
             heard: self.heard,
             intent_epoch: self.intent_epoch,
             discard: self.members.iter().all(|member| member.info.discard_zeroes),

@@ -37,7 +37,7 @@ pub(super) fn in_row(
     if is_there(place) {
         return true;
     }
-    let lost = (0..data_count).filter(|&place| !is_there(place)).count();
-    let parities = (data_count..data_count + parity_count).filter(|&place| is_there(place));
-    lost <= parities.count() && !view.doubted.overlaps(sectors)
+    let places = data_count + parity_count;
+    let lacking = (0..places).filter(|&place| !is_there(place)).count();
+    lacking <= parity_count && !view.in_doubt(sectors, lacking)
 }

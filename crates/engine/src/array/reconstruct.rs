@@ -102,7 +102,8 @@ pub(super) fn row_state(
         }
     }
     let parity_trusted = view.trusted(&(start..start + sectors));
-    let parity_usable = !view.doubted.overlaps(&(start..start + sectors));
+    let lacking = data_count + parity_count - readable.count();
+    let parity_usable = !view.in_doubt(&(start..start + sectors), lacking);
     RowState {
         data_count,
         parity_count,

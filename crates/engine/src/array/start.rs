@@ -33,6 +33,8 @@ pub struct Start {
     pub read_only: bool,
     /// Whether the array was in use when it was last seen: what is unsynced may be wrong anywhere.
     pub crashed: bool,
+    /// Whether the user wants what is missing there to be computed from parity as it is.
+    pub accepts_doubt: bool,
     /// Where redundancy is not to be trusted.
     pub unsynced: Ranges,
     /// The bitmap as found.
@@ -45,6 +47,13 @@ pub struct Start {
     pub settings: StartSettings,
     /// Who knows which other arrays sync on the same devices.
     pub neighbours: Option<Arc<dyn Neighbours>>,
+}
+
+impl Start {
+    /// What the crash left in doubt.
+    pub(super) fn doubted(&self) -> Ranges {
+        if self.crashed { self.unsynced.clone() } else { Ranges::default() }
+    }
 }
 
 /// A member that takes part.
@@ -133,6 +142,8 @@ fn first_view(start: &Start) -> ArrayView {
         (false, true) => WriteMode::Clean,
         (false, false) => WriteMode::Open,
     };
+    let doubted = start.doubted();
+    let unaccepted = if start.accepts_doubt { Ranges::default() } else { doubted.clone() };
     ArrayView {
         epoch: 1,
         taken_out: 0,
@@ -141,7 +152,8 @@ fn first_view(start: &Start) -> ArrayView {
         replacements,
         mode,
         unsynced: Arc::new(start.unsynced.clone()),
-        doubted: Arc::new(if start.crashed { start.unsynced.clone() } else { Ranges::default() }),
+        doubted: Arc::new(doubted),
+        unaccepted: Arc::new(unaccepted),
         heard: NewsCount::default(),
         block_sectors,
         unit_sectors: start.settings.unit_sectors().max(block_sectors),

@@ -44,6 +44,9 @@ pub struct ArrayView {
     /// parity that was right is not any more. Elsewhere the first resync is under way, parity is right
     /// wherever anything was written, and lost blocks may be computed from it.
     pub doubted: Arc<Ranges>,
+    /// The part of that which the user has not accepted. Elsewhere the block that one member lacks is
+    /// computed from parity as it is; two blocks are not, for the acceptance was of one.
+    pub unaccepted: Arc<Ranges>,
     /// How many pieces of news about blocks it knows.
     pub heard: NewsCount,
     /// Smallest unit of requests, in sectors: the largest logical block of the members.
@@ -200,6 +203,12 @@ impl ArrayView {
     /// Whether redundancy can be trusted in these sectors, as resync counts them.
     pub fn trusted(&self, range: &Range<u64>) -> bool {
         !self.unsynced.overlaps(range)
+    }
+
+    /// Whether parity in these sectors must not be used, where as many members of the row lack their block.
+    pub fn in_doubt(&self, range: &Range<u64>, lacking: usize) -> bool {
+        let doubted = if lacking > 1 { &self.doubted } else { &self.unaccepted };
+        doubted.overlaps(range)
     }
 
     fn is_whole(&self) -> bool {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use mdspace_format::bad_blocks::BadBlocks;
 use mdspace_format::new_array::FIRST_EVENTS;
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{Features, Level, Superblock, Uuid};
+use mdspace_format::{Level, Superblock, Uuid};
 
 use crate::array::plan::PLACES_MAX;
 use crate::array::settings::StartSettings;
@@ -62,6 +62,9 @@ pub struct Assembly {
     pub left_out: Vec<LeftOut>,
     /// Slots without a member in sync.
     pub degraded: usize,
+    /// Sectors of each member in which a crash may have left parity half-written, and
+    /// [`force`](Options::force) has missing blocks computed from it all the same.
+    pub accepted_sectors: u64,
 }
 
 /// Decides about `candidates`.
@@ -100,20 +103,20 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         replacement::distrust(&mut members, &geometry, &unsynced);
     }
     replacement::fill_slots(&mut members);
-    let mut crashed = !clean && !is_first_resync(&model);
-    let lists = |member: &Candidate| member.superblock.features.contains(Features::BAD_BLOCKS);
-    if has_parity && (degraded > 0 || options.force && members.iter().any(lists)) {
-        // Forced: lost blocks are computed from parity as it is. What parity is left beyond that is
-        // still to be made right.
-        crashed = false;
-        // Where a block is missing there may be nothing to compare with. Below, what a rebuild has filled
-        // already, the rows are whole: their parity is made right when it has ended.
+    let crashed = !clean && !is_first_resync(&model);
+    // Forced: lost blocks are computed from parity as it is.
+    let accepts_doubt = crashed && has_parity && options.force;
+    let accepted_sectors = if accepts_doubt { unsynced.sectors() } else { 0 };
+    if has_parity && degraded > 0 {
+        // As many blocks are missing as there are parities: nothing is left that could disagree. Below,
+        // where a rebuild has been, the rest of parity is made right.
         unsynced.remove(&(filled_to(&members, &geometry)..u64::MAX));
     }
     let start = Start {
         events: model.events,
         read_only: options.read_only,
         crashed,
+        accepts_doubt,
         unsynced,
         by_bitmap: by_bitmap(&members, bitmap.as_ref(), &model),
         copies_differ: copies_differ(&members, bitmap.as_ref()),
@@ -123,7 +126,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         members: members.into_iter().map(start_member).collect(),
         geometry,
     };
-    Ok(Assembly { start, left_out, degraded })
+    Ok(Assembly { start, left_out, degraded, accepted_sectors })
 }
 
 /// Whether the array has never been in sync, and parity is right wherever something was written: it has

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use mdspace_engine::array::{Action, CommandError};
+use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
@@ -210,6 +211,48 @@ fn where_two_parities_disagree_the_missing_block_is_an_error() {
         world.wait_idle();
         assert_eq!(world.status().doubted.sectors, 0, "{world}");
         world.read(lost_block, 1).unwrap();
+    }
+}
+
+/// What the user accepts by force is parity for the one member that is missing, not for the next one.
+#[test]
+fn doubt_accepted_with_one_member_missing_is_not_accepted_for_a_second() {
+    for (seed, shape) in (110..).zip(resynced_at_first()) {
+        for resyncs in [false, true] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.write_random(0, world.sectors());
+            let row = row_sectors(&shape);
+            let chunk = u64::from(shape.chunk_sectors);
+            let [torn, second, missing] = [0, chunk, row - 8].map(|at| disk_of(&mut world, at));
+            assert!(second != missing, "{world}");
+            world.crash();
+            let at = DATA_OFFSET as usize * SECTOR;
+            world.disks.disk(torn).bytes[at..at + SECTOR].fill(0x5a);
+            let left: Vec<usize> =
+                (0..usize::from(shape.disks)).filter(|disk| *disk != missing).collect();
+            let options = Options { run: true, force: true, ..Options::default() };
+            world.assemble(&left, &options).unwrap();
+            world.command(Action::Freeze).unwrap();
+            // The missing block is computed, whatever its parity is worth. All others are as written.
+            let lost_block = row - chunk;
+            world.read(lost_block, 1).unwrap();
+            let rest = world.read(row, world.sectors() - row).unwrap();
+            world.compare(row, &rest);
+            if resyncs {
+                world.command(Action::Idle).unwrap();
+                world.wait_idle();
+                assert_eq!(world.status().doubted.sectors, 0, "{world}");
+            }
+            let member = world.disks.id(second);
+            world.command(Action::Fail { member, force: true }).unwrap();
+            // Any sector of the torn row but the torn one and the one computed before.
+            for sector in (8..lost_block).chain(lost_block + 1..row) {
+                match world.read(sector, 1) {
+                    Ok(read) => world.compare(sector, &read),
+                    Err(error) => assert!(!resyncs && error == RequestError::Lost, "{world}"),
+                }
+            }
+        }
     }
 }
 

@@ -17,6 +17,7 @@ impl Controller {
         for range in ranges.iter() {
             self.unsynced.remove(&range);
             self.doubted.remove(&range);
+            self.unaccepted.remove(&range);
             self.unresolved.remove(&range);
         }
         if self.doubted.is_empty() {
@@ -65,11 +66,14 @@ impl Controller {
         }
     }
 
-    /// Takes parity in doubt for right. With as many members missing as there are parities nothing is left
-    /// that could disagree; else resync makes the rest agree.
+    /// Takes parity in doubt as it is. With as many members missing as there are parities nothing is left
+    /// that could disagree; else the rows stay in doubt until resync has made the rest agree.
     async fn believe_parity(&mut self) {
-        self.doubted = Ranges::default();
-        self.trust_initial_parity();
+        if self.degraded() >= usize::from(self.geometry.max_failures()) {
+            self.doubted = Ranges::default();
+            self.trust_initial_parity();
+        }
+        self.unaccepted = Ranges::default();
         self.happened(Event::Change);
         self.tell_all_of_doubt().await;
     }
@@ -78,7 +82,7 @@ impl Controller {
     /// Mirrors are not among it: one copy of theirs is believed.
     pub(super) fn in_doubt(&self) -> Ranges {
         match *self.geometry {
-            Geometry::Parity(_) => self.doubted.clone(),
+            Geometry::Parity(_) => self.unaccepted.clone(),
             _ => Ranges::default(),
         }
     }

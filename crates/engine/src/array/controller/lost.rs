@@ -57,6 +57,8 @@ impl Controller {
         for slot in slots {
             after.slots[usize::from(slot.0)] = before.replacement(*slot).cloned();
         }
+        // Parity was accepted for what is missing now.
+        after.unaccepted = after.doubted.clone();
         let mut suspects = listed(&before);
         if matches!(*self.geometry, Geometry::Parity(_)) {
             suspects.extend(before.doubted.iter().map(|range| (Slot(0), range)));
@@ -94,6 +96,7 @@ impl Controller {
     ) -> Vec<Range<u64>> {
         let mut borders = Borders::of(piece.clone());
         borders.add_ranges(&view.doubted, 0);
+        borders.add_ranges(&view.unaccepted, 0);
         borders.add_ranges(&self.unresolved, 0);
         view.present().for_each(|(_, member)| borders.add_member(member, 0));
         let lost = |part: Range<u64>| {
@@ -102,7 +105,7 @@ impl Controller {
             let parities = usize::from(map.parity_disks());
             // Parity in doubt makes up for nothing, unless a second one says the same.
             let compares = lacking.len() < parities && !self.unresolved.overlaps(&part);
-            let in_doubt = view.doubted.overlaps(&part) && !compares;
+            let in_doubt = view.in_doubt(&part, lacking.len()) && !compares;
             let is_lost = lacking.len() > parities || in_doubt;
             let of_array =
                 lacking.into_iter().filter_map(|slot| of_array(&view.geometry, slot, &part));

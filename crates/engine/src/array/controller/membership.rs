@@ -89,6 +89,10 @@ impl Controller {
         for (id, error) in failed {
             let Some(index) = self.index_of(*id) else { continue };
             let member = &mut self.members[index];
+            if matches!(member.state, MemberState::InSync(_)) {
+                // The user accepted doubt for what was missing then.
+                self.unaccepted = self.doubted.clone();
+            }
             match member.state {
                 MemberState::InSync(slot) if !enough => {
                     // What it can still read, it may.

@@ -412,6 +412,7 @@ impl Controller {
                 for range in synced.iter() {
                     self.unsynced.remove(&range);
                     self.doubted.remove(&range);
+                    self.unaccepted.remove(&range);
                 }
             }
             SyncKind::Recover(_) | SyncKind::Replace(_) => {
@@ -552,6 +553,7 @@ impl Controller {
                 run.left.insert(range.clone());
             }
             self.doubted.insert(range.clone());
+            self.unaccepted.insert(range.clone());
             self.unsynced.insert(range);
         }
         self.distrust_filled(ranges).await;

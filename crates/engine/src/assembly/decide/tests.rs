@@ -3,7 +3,9 @@
 use mdspace_format::bitmap::BitmapError;
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
-use mdspace_format::{BadBlockLog, BadBlocks, BitmapSuperblock, DirtyMap, MetadataVersion, Role};
+use mdspace_format::{
+    BadBlockLog, BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role,
+};
 
 use super::super::read::FoundBitmap;
 use super::*;
