@@ -226,6 +226,7 @@ impl Settings {
             flags: Vec::new(),
             write_behind: 0,
         };
+        settings.draw_scale();
         if settings.redundancy() > 0 {
             settings.tuning = draw_tuning(seed);
             settings.tuning.extend(draw_sync(seed));
@@ -240,7 +241,8 @@ impl Settings {
             settings.data_offset = 0;
         }
         // md uses whole chunks; where there are none, mdadm counts in KiB.
-        settings.member_sectors -= member_sectors % u64::from(chunk_sectors.max(2));
+        settings.member_sectors -=
+            settings.member_sectors % u64::from(settings.chunk_sectors.max(2));
         settings.draw_disks(&mut random);
         settings.member_sectors -= settings.member_sectors % settings.block_sectors();
         settings.draw_happenings(&mut random);
@@ -248,6 +250,23 @@ impl Settings {
             settings.calm_requests = settings.calm_requests.div_ceil(4);
         }
         settings
+    }
+
+    /// Every other array is so small that requests, windows and troubles meet in a few rows and bitmap
+    /// chunks. Drawn apart, as workers are.
+    fn draw_scale(&mut self) {
+        let random = &mut Random::new(self.seed ^ 0x7469_6e79_2121_2121);
+        if random.coin() {
+            return;
+        }
+        if self.chunk_sectors > 0 {
+            self.chunk_sectors = *random.pick(&[8, 8, 16]);
+        }
+        self.member_sectors = random.within(128..160) + 2 * u64::from(self.chunk_sectors);
+        self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.map(|_| 4096);
+        self.unit_sectors = 8;
+        self.requests = random.within(100..600);
+        self.calm_requests = random.within(3..20);
     }
 
     /// Drawn apart, as workers are.

@@ -295,7 +295,8 @@ impl Simulation {
 
     /// Looks now and then at the writes that late ones hold back.
     fn must_not_be_held(&mut self) -> Result<(), Failure> {
-        if self.settings.paths == 0 || self.world.now() < self.next_look_at_held {
+        if !self.bearable() || self.settings.paths == 0 || self.world.now() < self.next_look_at_held
+        {
             return Ok(());
         }
         self.next_look_at_held = self.world.now() + HELD_LOOK_EVERY;

@@ -119,9 +119,13 @@ impl Atlas {
         self.in_sync.retain(|&other| other != disk);
     }
 
-    /// There is no space behind `disk`.
-    pub(super) fn fill(&mut self, disk: DiskIndex) {
+    /// There is no space behind `disk`. That fails a member which is only being filled, and one that was
+    /// left behind and has no room to say so.
+    pub(super) fn fill(&mut self, disk: DiskIndex, left_behind: bool) {
         self.full.insert(disk);
+        if left_behind || !self.in_sync.contains(&disk) {
+            self.blamed.insert(disk);
+        }
     }
 
     /// There is space again.

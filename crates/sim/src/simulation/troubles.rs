@@ -129,8 +129,9 @@ impl Simulation {
         self.world.change_disk(disk, |disk| disk.faults.slowness = times);
     }
 
-    /// A full pool behind a disk: writes fail for a while, and no member may be failed for it. A row
-    /// of which one member could not be written has lost its redundancy until it is made right.
+    /// A full pool behind a disk: writes fail for a while, and no member in sync may be failed for it, but
+    /// where writes are left behind. A row of which one member could not be written has lost its
+    /// redundancy until it is made right.
     fn fill(&mut self) {
         if self.bearable() && !self.may_crash() {
             return;
@@ -138,7 +139,7 @@ impl Simulation {
         let disk = *self.random.pick(&self.disks);
         self.world.note(format_args!("-- {disk} is full"));
         self.world.change_disk(disk, |disk| disk.faults.full = true);
-        self.atlas.fill(disk);
+        self.atlas.fill(disk, self.settings.write_behind > 0);
         let until = self.world.now() + Duration::from_millis(self.random.within(1..500));
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
