@@ -420,6 +420,13 @@ impl ArrayLane {
         blocks.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
     }
 
+    /// Waits until a crash leaves no member to be believed that a write under `view` passed over. False
+    /// when the array broke before that.
+    pub(super) async fn is_told_of(&self, view: &ArrayView) -> bool {
+        !self.array.rules.keep(Rule::WritesPastFailedMembersWait)
+            || self.array.views.settled_up_to(view).await
+    }
+
     /// Reports members that failed a write made under `view` and waits until the array does without
     /// them, and without those that `view` passed over: another lane may still read the old block from
     /// either, and after a crash both would count as good. False when the array cannot do without.
@@ -429,10 +436,7 @@ impl ArrayLane {
         failed: &[(MemberId, IoError)],
     ) -> bool {
         if failed.is_empty() {
-            if self.array.rules.keep(Rule::WritesPastFailedMembersWait) {
-                self.array.views.settled_up_to(view).await;
-            }
-            return true;
+            return self.is_told_of(view).await;
         }
         for &(member, error) in failed {
             self.array.mailbox.member_failed(member, error);

@@ -63,6 +63,13 @@ pub(crate) struct Failed {
     pub(crate) columns: Ranges,
 }
 
+impl Failed {
+    /// Nothing of the write counts.
+    pub(crate) fn everywhere(error: RequestError) -> Self {
+        Self { error, columns: Ranges::of(0..u64::MAX) }
+    }
+}
+
 /// What a write comes to, and what is to be recorded for it.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
@@ -429,6 +436,6 @@ impl Asked {
 
     /// It failed everywhere.
     pub(crate) fn fail(&self, error: RequestError) {
-        self.tell(Err(Failed { error, columns: Ranges::of(0..u64::MAX) }));
+        self.tell(Err(Failed::everywhere(error)));
     }
 }

@@ -10,14 +10,12 @@ use crate::backend::{IoDone, IoError, IoOp, MemberId, MemberIo, Scope, WriteFrom
 use crate::geometry::Slot;
 use crate::lane::Io;
 use crate::memory::Buffer;
-use crate::ranges::Ranges;
 use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
 use super::ended::{Asked, Ended, Failed, Judged, Target};
 use super::plan::Place;
 use super::refused::Refused;
-use super::rules::Rule;
 use super::verdict::Outcome;
 use super::view::MemberView;
 
@@ -285,14 +283,14 @@ impl<'a> MemberWrites<'a> {
         keep: impl FnMut(Place, Buffer),
     ) -> Result<Landed, Failed> {
         if !self.any {
-            return Err(Failed { error: RequestError::Lost, columns: Ranges::of(0..u64::MAX) });
+            return Err(Failed::everywhere(RequestError::Lost));
         }
         self.wait(keep).await;
         if self.went_well_everywhere() && self.view.whole && self.view_stands() {
-            if self.lane.array.rules.keep(Rule::WritesPastFailedMembersWait) {
-                self.lane.array.views.settled_up_to(&self.view).await;
-            }
-            return Ok(Landed::Whole);
+            return match self.lane.is_told_of(&self.view).await {
+                true => Ok(Landed::Whole),
+                false => Err(Failed::everywhere(RequestError::Lost)),
+            };
         }
         // Boxed, for it is rare, and the task of a round is moved.
         Box::pin(self.settle(target())).await
@@ -327,8 +325,7 @@ impl<'a> MemberWrites<'a> {
         if !self.view.whole && self.lane.judge(&self.view, target).outcome != Outcome::Answer {
             return false;
         }
-        self.lane.array.views.settled_up_to(&self.view).await;
-        true
+        self.lane.array.views.settled_up_to(&self.view).await
     }
 
     fn went_well_everywhere(&self) -> bool {
@@ -433,10 +430,10 @@ impl ArrayLane {
             let judged = ended.judge(&view, true);
             if judged.outcome == Outcome::Answer {
                 self.array.mailbox.made_whole(&judged.made_whole);
-                if self.array.rules.keep(Rule::WritesPastFailedMembersWait) {
-                    self.array.views.settled_up_to(&view).await;
-                }
-                return Ok(());
+                return match self.is_told_of(&view).await {
+                    true => Ok(()),
+                    false => Err(Failed::everywhere(RequestError::Lost)),
+                };
             }
         }
         // The controller may wait for these very members, and a lane that has waited has the last word.

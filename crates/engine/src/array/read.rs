@@ -278,13 +278,13 @@ impl ArrayLane {
                 let claim = self.array.claims.acquire(at.row, units, mode).await;
                 let claimed = ClaimedRow { map, row: &row, claim: &claim };
                 let place = usize::from(at.data_index);
-                let cause = failed.map(|(_, cause)| cause);
-                self.read_row(&claimed, columns, place, cause, (into, out)).await
+                let failed = error.zip(failed).map(|((_, member, _), (_, cause))| (member, cause));
+                self.read_row(&claimed, columns, place, failed, (into, out)).await
             }
         }
     }
 
-    /// Reads some columns of a place that its member did not give, for the cause that is known, under a
+    /// Reads some columns of a place that a member did not give, for the cause that is known, under a
     /// claim. Halves of what is lacking in part are read by themselves: a block that its member has comes
     /// from there, and what cannot be computed as a whole may be in parts.
     async fn read_row(
@@ -292,7 +292,7 @@ impl ArrayLane {
         row: &ClaimedRow<'_>,
         columns: Columns,
         place: Place,
-        cause: Option<Cause>,
+        failed: Option<(MemberId, Cause)>,
         (into, out): (&Rc<dyn Sink>, usize),
     ) -> Result<(), RequestError> {
         let block = self.with_view(|view| view.block_sectors);
@@ -305,18 +305,18 @@ impl ArrayLane {
             let sectors = row.sectors(&part);
             let has_some = |member: &MemberView| member.has_some_of(&sectors);
             let in_part = |view: &ArrayView| view.member(row.slot(place)).is_some_and(has_some);
-            let read = match cause {
+            let read = match failed {
                 _ if has_halves && self.with_view(in_part) => Err(RequestError::Lost),
-                Some(Cause::Unreadable) => {
+                Some((_, Cause::Unreadable)) => {
                     let block = self.read_and_mend(row, &part, place, &mut mended).await;
                     block.map(|block| {
                         self.put(into, at, &block);
                         self.recycle(Some(block));
                     })
                 }
-                cause => {
+                failed => {
                     let mut unread = Unread::default();
-                    cause.inspect(|&cause| unread.insert(place, cause));
+                    failed.inspect(|(member, cause)| unread.insert(place, *member, *cause));
                     self.give_block(row, &part, place, &mut unread, (into, at)).await
                 }
             };

@@ -94,11 +94,12 @@ pub(super) fn row_state(
             false => member.can_read(start, sectors),
             true => member.can_wait_for(start, sectors),
         };
-        if there && !unread.has(place) {
+        let has_missed = unread.has(place, member.id);
+        if there && !has_missed {
             readable.insert(place);
         } else {
-            any_late |=
-                unread.is_late(place) || !unread.has(place) && member.can_wait_for(start, sectors);
+            any_late |= unread.is_late(place, member.id)
+                || !has_missed && member.can_wait_for(start, sectors);
         }
     }
     let parity_trusted = view.trusted(&(start..start + sectors));
@@ -255,10 +256,8 @@ impl ArrayLane {
             return;
         }
         let block = Ranges::of(at.sectors(columns));
-        for place in unread.unreadable() {
-            if let Some(member) = view.member(at.slot(place)) {
-                self.tell(at.claim, News::Unreadable, member.id, &block).await;
-            }
+        for member in unread.unreadable() {
+            self.tell(at.claim, News::Unreadable, member, &block).await;
         }
     }
 
@@ -300,7 +299,7 @@ impl ArrayLane {
         let mut ended = |place: Place, member: MemberId, done: IoDone, blocks: &mut Blocks| {
             if let Err(error) = done.result {
                 complete = false;
-                unread.insert(place, self.report_read(member, error));
+                unread.insert(place, member, self.report_read(member, error));
             }
             match done.buffer {
                 Some(buffer) => blocks.put(place, buffer),
@@ -439,9 +438,11 @@ impl ArrayLane {
         columns: &Columns,
         place: Place,
     ) -> bool {
+        let view = self.view();
         let mut unread = Unread::default();
-        unread.insert(place, Cause::Unreadable);
-        let state = at.state(&self.view(), columns, &unread);
+        let member = view.member(at.slot(place));
+        member.inspect(|member| unread.insert(place, member.id, Cause::Unreadable));
+        let state = at.state(&view, columns, &unread);
         let Some(reads) = plan::compared_reads(&state, &Places::of(place)) else { return true };
         let span = |place| plan::Span { place, columns: columns.clone() };
         let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();

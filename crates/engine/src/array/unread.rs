@@ -2,12 +2,15 @@
 
 use smallvec::SmallVec;
 
+use crate::backend::MemberId;
+
 use super::plan::Place;
 
-/// Places of a row that gave nothing in this very attempt.
+/// Members that gave nothing for their place of a row in this very attempt. Another member may have come
+/// into the slot since, and has not been asked.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    places: SmallVec<[(Place, Cause); 2]>,
+    missed: SmallVec<[Missed; 2]>,
     /// Whether what cannot be done without late members waits for them.
     waiting: Waiting,
 }
@@ -24,7 +27,14 @@ enum Waiting {
     Never,
 }
 
-/// Why a place gave nothing.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    place: Place,
+    member: MemberId,
+    cause: Cause,
+}
+
+/// Why a member gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Its sectors cannot be read; others of the member can.
@@ -36,35 +46,39 @@ pub(super) enum Cause {
 }
 
 impl Unread {
-    pub(super) fn insert(&mut self, place: Place, cause: Cause) {
-        self.places.push((place, cause));
+    pub(super) fn insert(&mut self, place: Place, member: MemberId, cause: Cause) {
+        self.missed.push(Missed { place, member, cause });
     }
 
-    /// Whether `place` is not to be asked again.
-    pub(super) fn has(&self, place: Place) -> bool {
-        self.places.iter().any(|(known, _)| *known == place)
+    /// Whether the member is not to be asked for `place` again.
+    pub(super) fn has(&self, place: Place, member: MemberId) -> bool {
+        self.missed.iter().any(|missed| missed.place == place && missed.member == member)
     }
 
-    /// Whether the member of `place` has not answered in time.
-    pub(super) fn is_late(&self, place: Place) -> bool {
-        self.places.contains(&(place, Cause::Late))
+    /// Whether the member has not answered for `place` in time.
+    pub(super) fn is_late(&self, place: Place, member: MemberId) -> bool {
+        let is_it = |missed: &Missed| missed.place == place && missed.member == member;
+        self.because_of(Cause::Late).any(|missed| is_it(missed))
+    }
+
+    fn because_of(&self, cause: Cause) -> impl Iterator<Item = &Missed> {
+        self.missed.iter().filter(move |missed| missed.cause == cause)
     }
 
     /// Whether nothing was missed, and nobody is waited for.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty() && !self.waits()
+        self.missed.is_empty() && !self.waits()
     }
 
     /// Whether `place` has sectors that cannot be read.
     pub(super) fn is_unreadable(&self, place: Place) -> bool {
-        self.places.contains(&(place, Cause::Unreadable))
+        self.because_of(Cause::Unreadable).any(|missed| missed.place == place)
     }
 
-    /// Places with sectors that cannot be read.
-    pub(super) fn unreadable(&self) -> impl Iterator<Item = Place> {
-        let unreadable = self.places.iter().filter(|(_, cause)| *cause == Cause::Unreadable);
-        unreadable.map(|(place, _)| *place)
+    /// Members with sectors that cannot be read.
+    pub(super) fn unreadable(&self) -> impl Iterator<Item = MemberId> {
+        self.because_of(Cause::Unreadable).map(|missed| missed.member)
     }
 
     /// Of a sync task, which holds no claim while it waits for a member.
@@ -84,17 +98,17 @@ impl Unread {
 
     /// Whether someone let a read pass its deadline.
     pub(super) fn any_late(&self) -> bool {
-        self.places.iter().any(|(_, cause)| *cause == Cause::Late)
+        self.because_of(Cause::Late).next().is_some()
     }
 
     /// Whether someone has sectors that cannot be read.
     pub(super) fn any_unreadable(&self) -> bool {
-        self.places.iter().any(|(_, cause)| *cause == Cause::Unreadable)
+        self.because_of(Cause::Unreadable).next().is_some()
     }
 
     /// The array has changed: what gave nothing may give something now.
     pub(super) fn ask_again(&mut self) {
-        self.places.clear();
+        self.missed.clear();
     }
 
     /// From now on late members are waited for. False when they were already, or may not be: it cannot
@@ -103,7 +117,7 @@ impl Unread {
         let begins = self.waiting == Waiting::NotYet;
         if begins {
             self.waiting = Waiting::Now;
-            self.places.retain(|(_, cause)| *cause != Cause::Late);
+            self.missed.retain(|missed| missed.cause != Cause::Late);
         }
         begins
     }

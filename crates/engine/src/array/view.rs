@@ -247,6 +247,9 @@ pub struct Views {
     current: Mutex<Arc<ArrayView>>,
     epoch: AtomicU64,
     settled: AtomicU64,
+    /// The first epoch that came too late to be settled before the array broke. What such a view took out
+    /// of reading is on no member.
+    broken_from: AtomicU64,
     closed: AtomicBool,
     seats: Box<[Seat]>,
     holders: Mutex<Holders>,
@@ -289,6 +292,7 @@ impl Views {
         Self {
             epoch: AtomicU64::new(view.epoch),
             settled: AtomicU64::new(view.epoch),
+            broken_from: AtomicU64::new(u64::MAX),
             closed: AtomicBool::new(false),
             current: Mutex::new(Arc::new(view)),
             seats: (0..lanes).map(|_| seat()).collect(),
@@ -317,6 +321,9 @@ impl Views {
         let mut current = self.current.lock();
         view.taken_out = if view.reads_less_than(&current) { epoch } else { current.taken_out };
         view.whole = view.is_whole();
+        if view.mode == WriteMode::Broken && self.broken_from.load(Ordering::SeqCst) == u64::MAX {
+            self.broken_from.store(self.settled.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
+        }
         *current = Arc::new(view);
         drop(current);
         self.epoch.store(epoch, Ordering::SeqCst);
@@ -395,22 +402,34 @@ impl Views {
         self.seats.iter().any(|seat| seat.busy.load(Ordering::Relaxed))
     }
 
-    /// Says that the newest view holds for good: durable where it must be, adopted by all.
+    /// Says that the newest view holds for good: durable where it must be, adopted by all; or that the
+    /// array broke over it.
     pub fn settle(&self) {
         self.settled.store(self.epoch(), Ordering::SeqCst);
         self.moved.notify();
     }
 
     /// Waits until nobody reads what `view` takes out of reading, and the members' superblocks say why.
-    pub async fn settled_up_to(&self, view: &ArrayView) {
-        if !self.is_settled_up_to(view) {
-            self.moved.until(|| self.is_settled_up_to(view).then_some(())).await;
+    /// False when the array broke before they did: after a restart what was taken out is believed again.
+    #[must_use]
+    pub async fn settled_up_to(&self, view: &ArrayView) -> bool {
+        if !self.is_over(view) {
+            self.moved.until(|| self.is_over(view).then_some(())).await;
         }
+        self.is_recorded(view)
     }
 
     /// Whether that is so now.
     pub(crate) fn is_settled_up_to(&self, view: &ArrayView) -> bool {
+        self.is_over(view) && self.is_recorded(view)
+    }
+
+    fn is_over(&self, view: &ArrayView) -> bool {
         self.settled.load(Ordering::SeqCst) >= view.taken_out
+    }
+
+    fn is_recorded(&self, view: &ArrayView) -> bool {
+        view.taken_out < self.broken_from.load(Ordering::SeqCst)
     }
 
     /// Waits until a settled view does without `members`, or is broken over them; true when the array

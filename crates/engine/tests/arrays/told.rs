@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use mdspace_engine::array::Action;
 use mdspace_engine::assembly::Options;
+use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_engine::status::{ArrayState, MemberState};
@@ -252,5 +253,56 @@ fn whatever_lands_of_a_log_write_no_listed_block_is_believed() {
                 assert_eq!(lost, None, "sectors {mask:b} landed ({world})");
             }
         }
+    }
+}
+
+/// A read of two members' blocks waits for one of them. Meanwhile the other fails, a spare takes its slot,
+/// and one more member goes.
+#[test]
+fn what_one_member_did_not_give_is_asked_of_the_next_one_in_its_slot() {
+    let shape = shapes::RAID5;
+    let mut world = World::synced(Setup::shuffled(shape, 60));
+    world.write_random(0, world.sectors());
+    world.set("read_deadline", "0");
+    let data = world.disks.data().start;
+    // Only this read begins there.
+    world.disks.disk(0).hangs_in = Some(data + 5..data + 6);
+    world.disks.disk(1).unplug();
+    let into = Rc::new(RefCell::new(vec![0; 20 * SECTOR]));
+    let read = world.start(0, Request::Read { sector: 5, into: into.clone() });
+    world.wait_status("a failed member", |status| status.degraded() == 1);
+    world.add(usize::from(shape.disks)).unwrap();
+    world.wait_idle();
+    world.fail(2);
+    world.disks.disk(0).hangs_in = None;
+    world.end(&read).unwrap_or_else(|error| panic!("{error} ({world})"));
+    world.compare(5, &into.take());
+}
+
+/// A write passes over a member that is being failed, and the array breaks before a survivor says so: after
+/// a restart that member is believed.
+#[test]
+fn a_write_that_passed_over_a_member_is_no_success_when_the_array_breaks_before_it_is_on_record() {
+    for (seed, shape) in (70..).zip([MIRROR, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "0");
+        let last = shape.can_lose();
+        (1..last).for_each(|disk| world.fail(disk));
+        let place = world.disks.superblock(0).unwrap().place.sector;
+        world.write_random(0, world.sectors());
+        world.disks.disk(0).hangs_in = Some(place..place + 8);
+        let member = world.disks.id(last);
+        world.order(Action::Fail { member, force: true });
+        world.turns(500);
+        let row = row_sectors(&shape);
+        let write = start_write(&mut world, 0, 0, row);
+        world.turns(500);
+        assert!(!write.has_ended(), "the survivors do not say yet who is out ({world})");
+        let mut disk = world.disks.disk(0);
+        (disk.write_error, disk.errors_in) = (Some(IoErrorKind::Gone), Some(place..place + 8));
+        disk.hangs_in = None;
+        drop(disk);
+        assert_eq!(world.end(&write), Err(RequestError::Lost), "{world}");
+        assert_eq!(world.status().state, ArrayState::Broken, "{world}");
     }
 }

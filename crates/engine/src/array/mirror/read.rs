@@ -25,14 +25,14 @@ use super::{Copies, Region, believed, copies, region_sectors, regions};
 /// Who failed to read it before, and why.
 type Suspect = Option<(Slot, Cause)>;
 
-/// Copies that could not be read.
-type Unreadable = SmallVec<[Piece; 1]>;
+/// Copies that could not be read, and whose they are.
+type Unreadable = SmallVec<[(Piece, MemberId); 1]>;
 
 /// What came of one copy.
 enum Tried {
     Read(Buffer),
     /// Its sectors cannot be read.
-    Unreadable,
+    Unreadable(MemberId),
     /// Its member lists some of them as bad, or has not got them yet.
     InPart,
     /// Its member is lost; the controller knows.
@@ -205,12 +205,12 @@ impl ArrayLane {
         let trusted = self.with_view(|view| view.trusted(&range));
         let is_block = region.sectors() <= self.with_view(|view| view.block_sectors.into());
         let by_block = !is_block && (!trusted || mode == Mode::Exclusive);
-        if !trusted {
-            self.pick_is_durable().await;
+        if !trusted && !self.pick_is_durable().await {
+            return Err(unreadable);
         }
         'copies: for waits in if trusted { &[false, true][..] } else { &[true] } {
             for piece in self.by_preference(region, suspect) {
-                if unreadable.contains(&piece) {
+                if unreadable.iter().any(|(known, _)| *known == piece) {
                     continue;
                 }
                 match self.try_copy(region, piece, *waits).await {
@@ -218,7 +218,7 @@ impl ArrayLane {
                         found = Some((piece, block));
                         break 'copies;
                     }
-                    Tried::Unreadable => unreadable.push(piece),
+                    Tried::Unreadable(member) => unreadable.push((piece, member)),
                     Tried::InPart if by_block => return Err(unreadable),
                     Tried::Failed(member) if !trusted => {
                         self.array.views.settled_without(&[member]).await;
@@ -234,7 +234,7 @@ impl ArrayLane {
         self.put(into, out, &block);
         if mode == Mode::Exclusive && !unreadable.is_empty() {
             let agree = !trusted || self.others_agree(region, piece, &block).await;
-            for piece in unreadable.iter().filter(|_| agree) {
+            for (piece, _) in unreadable.iter().filter(|_| agree) {
                 mended.add(self.mend_copy(claim, &range, piece, &block).await);
             }
         }
@@ -242,13 +242,14 @@ impl ArrayLane {
         Ok(())
     }
 
-    /// Where copies may differ, the view that says which one is believed must hold after a crash too.
-    async fn pick_is_durable(&self) {
+    /// Where copies may differ, the view that says which one is believed must hold after a crash too. False
+    /// when the array broke before it did: a restart may believe another one.
+    async fn pick_is_durable(&self) -> bool {
         loop {
             let view = self.view();
-            self.array.views.settled_up_to(&view).await;
+            let holds = self.array.views.settled_up_to(&view).await;
             if self.with_view(|now| now.epoch == view.epoch) {
-                return;
+                return holds;
             }
         }
     }
@@ -272,14 +273,15 @@ impl ArrayLane {
     }
 
     /// Has a block listed on the members that could not read their copy of it, since there is no other.
-    pub(in super::super) async fn report_lost_copies(&self, claim: &Claim<'_>, lost: &[Piece]) {
-        let view = self.view();
-        let block = u64::from(view.block_sectors);
-        for piece in lost.iter().filter(|piece| piece.sectors == block) {
-            if let Some(member) = view.member(piece.slot) {
-                let range = Ranges::of(piece.member_sector..piece.member_sector + block);
-                self.tell(claim, News::Unreadable, member.id, &range).await;
-            }
+    pub(in super::super) async fn report_lost_copies(
+        &self,
+        claim: &Claim<'_>,
+        lost: &[(Piece, MemberId)],
+    ) {
+        let block = self.with_view(|view| u64::from(view.block_sectors));
+        for (piece, member) in lost.iter().filter(|(piece, _)| piece.sectors == block) {
+            let range = Ranges::of(piece.member_sector..piece.member_sector + block);
+            self.tell(claim, News::Unreadable, *member, &range).await;
         }
     }
 
@@ -314,7 +316,7 @@ impl ArrayLane {
                 self.array.mailbox.member_failed_fast(member.id, error);
                 Tried::Nothing
             }
-            Cause::Unreadable => Tried::Unreadable,
+            Cause::Unreadable => Tried::Unreadable(member.id),
             Cause::Late => Tried::Nothing,
             Cause::Lost => Tried::Failed(member.id),
         }

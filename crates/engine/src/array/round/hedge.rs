@@ -220,7 +220,7 @@ impl ArrayLane {
             (Ok(()), Some(buffer)) => blocks.put(place, buffer),
             (Ok(()), None) => panic!("a finished read returns its buffer"),
             (Err(error), buffer) => {
-                unread.insert(place, self.report_read(member, error));
+                unread.insert(place, member, self.report_read(member, error));
                 self.recycle(buffer);
             }
         }

@@ -43,7 +43,7 @@ pub(super) async fn compare(
         unreachable!("just found")
     };
     // Resync makes right what the bitmap marks already; everything else that is written is to be marked.
-    let is_unreadable = |copy: &Copied| matches!(copy, Copied::Unreadable(_));
+    let is_unreadable = |copy: &Copied| matches!(copy, Copied::Unreadable(..));
     let rewrites = mends && verdict.left.is_empty() && copies.iter().any(is_unreadable);
     let is_other = |copy: &Copied| matches!(copy, Copied::Block(_, block) if **block != *model);
     let is_wrong = !verdict.places.is_empty() || copies.iter().any(is_other);
@@ -60,7 +60,7 @@ pub(super) async fn compare(
     for copy in copies {
         match copy {
             // Where nobody can tell which copy is right none of them is to get a witness.
-            Copied::Unreadable(piece) if rewrites => {
+            Copied::Unreadable(piece, _) if rewrites => {
                 let permit = permit.as_ref().expect("asked for, for what is rewritten");
                 mended.add(rewrite(port, (&claim, permit), &piece, &model).await);
             }
@@ -76,7 +76,7 @@ pub(super) async fn compare(
                 }
                 port.recycle(Some(block));
             }
-            Copied::Unreadable(_) | Copied::None | Copied::Late => {}
+            Copied::Unreadable(..) | Copied::None | Copied::Late => {}
         }
     }
     port.recycle(Some(model));
@@ -99,7 +99,7 @@ async fn read_all(port: &ArrayLane, sector: u64, sectors: u64) -> Result<Vec<Cop
             WindowError::Unreadable
         }
         () if any(|copy| matches!(copy, Copied::Block(..))) => return Ok(copies),
-        () if any(|copy| matches!(copy, Copied::Unreadable(_))) => WindowError::Unreadable,
+        () if any(|copy| matches!(copy, Copied::Unreadable(..))) => WindowError::Unreadable,
         () => WindowError::Failed,
     };
     copies.into_iter().for_each(|copy| copy.recycle(port));

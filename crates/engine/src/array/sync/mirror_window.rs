@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::backend::{ReadInto, WriteFrom};
+use crate::backend::{MemberId, ReadInto, WriteFrom};
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::memory::Buffer;
 
@@ -115,7 +115,7 @@ pub(super) enum Copied {
     /// Its member is late.
     Late,
     /// Its sectors cannot be read.
-    Unreadable(Piece),
+    Unreadable(Piece, MemberId),
     /// Its bytes.
     Block(Piece, Buffer),
 }
@@ -123,7 +123,7 @@ pub(super) enum Copied {
 impl Copied {
     /// Whether some of it cannot be read, and some perhaps can.
     pub(super) fn has_parts(&self, port: &ArrayLane) -> bool {
-        let Self::Unreadable(piece) = self else { return false };
+        let Self::Unreadable(piece, _) = self else { return false };
         let range = piece.member_sector..piece.member_sector + piece.sectors;
         port.with_view(|view| {
             view.member(piece.slot).is_some_and(|member| !member.bad.contains(&range))
@@ -155,10 +155,10 @@ pub(super) async fn first_readable(
             // Users were answered from this copy, and others may differ.
             Copied::Late => return Err(WindowError::Late),
             Copied::None => {}
-            Copied::Unreadable(piece) if !trusted && piece.sectors > block => {
+            Copied::Unreadable(piece, _) if !trusted && piece.sectors > block => {
                 return Err(WindowError::Unreadable);
             }
-            Copied::Unreadable(piece) => unreadable.push(piece),
+            Copied::Unreadable(piece, member) => unreadable.push((piece, member)),
         }
     }
     if unreadable.is_empty() || matches!(why, WindowError::Late) {
@@ -176,7 +176,7 @@ pub(super) async fn read(port: &ArrayLane, piece: &Piece) -> Copied {
         return match view.member(piece.slot) {
             Some(member) if waits(member) => Copied::Late,
             Some(member) if member.bad.overlaps(&range) || member.has_some_of(&range) => {
-                Copied::Unreadable(*piece)
+                Copied::Unreadable(*piece, member.id)
             }
             _ => Copied::None,
         };
@@ -190,7 +190,7 @@ pub(super) async fn read(port: &ArrayLane, piece: &Piece) -> Copied {
     };
     port.recycle(done.buffer);
     match port.report_read(member.id, error) {
-        Cause::Unreadable => Copied::Unreadable(*piece),
+        Cause::Unreadable => Copied::Unreadable(*piece, member.id),
         Cause::Late => Copied::Late,
         Cause::Lost => Copied::None,
     }

@@ -46,7 +46,8 @@ async fn copy_row(
         None => {
             let place = row_window::place_of(map, &row, slot);
             let mut unread = Unread::of_sync();
-            unread.insert(place, Cause::Unreadable);
+            let replaced = port.with_view(|view| view.member(slot).map(|member| member.id));
+            replaced.inspect(|member| unread.insert(place, *member, Cause::Unreadable));
             let at = ClaimedRow { map, row: &row, claim: &claim };
             row_window::rebuild(port, &at, &columns, place, &mut unread).await
         }
