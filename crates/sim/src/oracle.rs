@@ -3,6 +3,7 @@
 
 mod layout;
 mod superblock;
+mod unmarked;
 
 #[cfg(test)]
 mod tests;

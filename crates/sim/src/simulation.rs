@@ -148,6 +148,16 @@ pub enum Failure {
         /// How many.
         sectors: u64,
     },
+    /// After a crash redundancy is wrong in a place that no bitmap marks.
+    #[error(
+        "after a crash {sectors} sectors of redundancy are wrong that nothing marks, at {first} first"
+    )]
+    Unmarked {
+        /// The first of them, as resync counts.
+        first: u64,
+        /// How many.
+        sectors: u64,
+    },
     /// The disks hold what they must not.
     #[error("at the end the disks hold wrong data: {0}")]
     Platter(Violation),

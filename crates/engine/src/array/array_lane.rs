@@ -288,6 +288,9 @@ impl ArrayLane {
             return;
         }
         self.array.mailbox.want_intent();
+        if !self.array.rules.keep(Rule::IntentIsDurableFirst) {
+            return self.intent.learn(chunks);
+        }
         let intent = &self.array.intent;
         let durable = intent.grew.until(|| intent.is_durable(chunks).then_some(()));
         // It is this lane's view that must move: the caller looks at no other.

@@ -18,6 +18,8 @@ pub enum Rule {
     SurvivorsRecordWhatIsSettled,
     /// A write that passed over a failed member is answered when such a view is settled.
     WritesPastFailedMembersWait,
+    /// The bitmap's bits are durable before the first write of their chunks.
+    IntentIsDurableFirst,
     /// A member whose flush failed is not flushed again: the next one would go well over lost data.
     FailedFlushesStayFailed,
 }

@@ -57,8 +57,7 @@ impl Unread {
 
     /// Whether the member has not answered for `place` in time.
     pub(super) fn is_late(&self, place: Place, member: MemberId) -> bool {
-        let is_it = |missed: &Missed| missed.place == place && missed.member == member;
-        self.because_of(Cause::Late).any(|missed| is_it(missed))
+        self.because_of(Cause::Late).any(|late| late.place == place && late.member == member)
     }
 
     fn because_of(&self, cause: Cause) -> impl Iterator<Item = &Missed> {

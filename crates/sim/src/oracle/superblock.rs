@@ -2,6 +2,8 @@
 //!
 //! Offsets are bytes from the start of `mdp_superblock_1` (uapi `md_p.h`), little-endian.
 
+use std::ops::Range;
+
 use crate::disk::Disk;
 use crate::stamp::SECTOR_BYTES;
 
@@ -28,13 +30,19 @@ pub struct RawSuperblock {
     pub replaces: bool,
     /// Its place in the table of roles.
     pub dev_number: usize,
+    /// Where the bitmap begins, if there is one.
+    pub bitmap_sector: Option<u64>,
+    /// Where the bad-block log lies, if it counts.
+    pub bad_block_log: Option<Range<u64>>,
     size: u64,
     data_size: u64,
     roles: Vec<u16>,
 }
 
 const MAGIC: u32 = 0xa92b_4efc;
+const BITMAP: u32 = 1;
 const RECOVERY_OFFSET: u32 = 2;
+const BAD_BLOCKS: u32 = 8;
 const REPLACEMENT: u32 = 16;
 const BYTES: usize = 4096;
 
@@ -54,6 +62,9 @@ impl RawSuperblock {
             return None;
         }
         let max_dev = (u32_at(220) as usize).min((BYTES - 256) / 2);
+        let has = |feature: u32| u32_at(8) & feature != 0;
+        let beside = |at: usize| sector.wrapping_add_signed(u32_at(at).cast_signed().into());
+        let log_sectors = u64::from(u16::from_le_bytes([bytes[186], bytes[187]]));
         let role =
             |index: usize| u16::from_le_bytes([bytes[256 + index * 2], bytes[257 + index * 2]]);
         Some(Self {
@@ -64,9 +75,11 @@ impl RawSuperblock {
             data_offset: u64_at(128),
             events: u64_at(200),
             clean: u64_at(208) == u64::MAX,
-            recovering: u32_at(8) & RECOVERY_OFFSET != 0,
-            replaces: u32_at(8) & REPLACEMENT != 0,
+            recovering: has(RECOVERY_OFFSET),
+            replaces: has(REPLACEMENT),
             dev_number: u32_at(160) as usize,
+            bitmap_sector: has(BITMAP).then(|| beside(96)),
+            bad_block_log: has(BAD_BLOCKS).then(|| beside(188)..beside(188) + log_sectors),
             size: u64_at(80),
             data_size: u64_at(136),
             roles: (0..max_dev).map(role).collect(),

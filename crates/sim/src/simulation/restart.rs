@@ -1,7 +1,7 @@
 //! The array goes down, cleanly or not, and comes up again.
 
 use crate::disk::DiskIndex;
-use crate::oracle::RawSuperblock;
+use crate::oracle::{RawArray, RawSuperblock};
 use crate::process::Process;
 
 use super::{Failure, Simulation};
@@ -33,6 +33,7 @@ impl Simulation {
         self.world.kill();
         self.model.kill();
         self.crashed();
+        self.judge_what_is_unmarked()?;
         self.come_up()
     }
 
@@ -41,7 +42,20 @@ impl Simulation {
         self.world.cut_power();
         self.model.cut_power();
         self.crashed();
+        self.judge_what_is_unmarked()?;
         self.come_up()
+    }
+
+    /// Whatever a crash left, redundancy agrees where nothing says that writes were under way. Lies are
+    /// judged apart.
+    fn judge_what_is_unmarked(&self) -> Result<(), Failure> {
+        if self.settings.redundancy() == 0 || self.lies > 0 {
+            return Ok(());
+        }
+        match RawArray::unmarked_mismatches(&self.world, &self.disks, self.model.len()).as_slice() {
+            [] => Ok(()),
+            sectors => Err(Failure::Unmarked { first: sectors[0], sectors: sectors.len() as u64 }),
+        }
     }
 
     fn crashed(&mut self) {

@@ -259,3 +259,38 @@ fn what_is_left_behind_is_noticed_if_reads_do_not_wait_for_it_or_its_intent_goes
         assert!(noticed > 3, "{rule:?}: only {noticed} of 10 were noticed");
     }
 }
+
+/// Writes small blocks to a calm array, and kills its process in the middle.
+fn kill_while_writing(seed: u64, level: i32, broken: Option<Rule>) -> Result<Outcome, Failure> {
+    let mut settings = calm(seed, level);
+    settings.bitmap_chunk_bytes = Some(4096);
+    settings.assume_clean = true;
+    settings.habits.depth = 8;
+    let mut simulation = Simulation::new(settings, Trace::default())?;
+    for _ in 0..4 {
+        broken.iter().for_each(|rule| simulation.process().break_rule(*rule));
+        let answered = simulation.pending.answered + 10;
+        while simulation.pending.answered < answered {
+            simulation.pump();
+            simulation.step()?;
+        }
+        simulation.kill()?;
+        simulation.wait(Duration::from_secs(20))?;
+    }
+    simulation.finish()
+}
+
+/// The negative control of what is judged after a crash.
+#[test]
+fn a_write_before_its_intent_is_noticed_in_what_a_crash_leaves() {
+    for level in [1, 5, 6, 10] {
+        let run = |seed, broken| kill_while_writing(seed, level, broken);
+        for seed in 0..10 {
+            run(seed, None).unwrap_or_else(|failure| panic!("level {level}, {seed}: {failure}"));
+        }
+        let rule = Rule::IntentIsDurableFirst;
+        let notices = |seed: &u64| matches!(run(*seed, Some(rule)), Err(Failure::Unmarked { .. }));
+        let noticed = (0..10).filter(notices).count();
+        assert!(noticed > 2, "level {level}: only {noticed} of 10 were noticed");
+    }
+}
