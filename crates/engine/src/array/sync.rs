@@ -124,6 +124,11 @@ impl SyncTask {
         &self.kind
     }
 
+    /// Nothing from this sector on is done or being done.
+    pub(super) fn begun(&self) -> u64 {
+        self.cursor.get().max(self.done())
+    }
+
     /// Everything below this sector is done or needed nothing.
     pub(super) fn done(&self) -> u64 {
         let next = self.todo.borrow().next_from(self.cursor.get());

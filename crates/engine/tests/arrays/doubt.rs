@@ -214,6 +214,29 @@ fn where_two_parities_disagree_the_missing_block_is_an_error() {
     }
 }
 
+/// With as many members missing as there are parities nothing is left that could disagree, but in the rows
+/// that a rebuild has filled already.
+#[test]
+fn rows_that_a_rebuild_has_filled_are_resynced_although_another_member_failed() {
+    for (seed, shape) in (120..).zip(resynced_at_first()) {
+        let mut world = World::created(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        let spare = usize::from(shape.disks);
+        world.fail(0);
+        world.add(spare).unwrap();
+        world.set("sync_max", "128");
+        world.command(Action::Idle).unwrap();
+        world.wait_status("half of a rebuild", |status| status.sync.completed_sectors >= 128);
+        world.fail(1);
+        world.set("sync_max", "max");
+        world.add(spare + 1).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("all members in sync", |status| status.degraded() == 0);
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
 /// What the user accepts by force is parity for the one member that is missing, not for the next one.
 #[test]
 fn doubt_accepted_with_one_member_missing_is_not_accepted_for_a_second() {

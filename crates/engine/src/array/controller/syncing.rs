@@ -372,6 +372,12 @@ impl Controller {
         self.sync.task = Some(Running { task, members, total_sectors, recorded, left });
     }
 
+    /// From where on a member gets nothing by the sync task that is under way.
+    pub(super) fn begun_to(&self, id: MemberId) -> u64 {
+        let fills = |run: &&Running| run.members.contains(&id);
+        self.sync.task.as_ref().filter(fills).map_or(0, |run| run.task.begun())
+    }
+
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
     /// for the controller: so nobody waits for it here.
     pub(super) fn end_sync(&mut self) {
