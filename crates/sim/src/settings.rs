@@ -324,6 +324,13 @@ impl Settings {
         self.paths > 0 && self.redundancy() == 0
     }
 
+    /// Whether a write may land after it failed: without redundancy, where one path found no space and
+    /// another one still owes its answer.
+    pub fn failed_writes_may_land(&self) -> bool {
+        let fill = Happening::ALL.iter().position(|happening| *happening == Happening::Fill);
+        self.flushes_may_fail() && fill.is_some_and(|fill| self.happenings[fill] > 0)
+    }
+
     /// Sectors of the largest logical block among the disks.
     pub fn block_sectors(&self) -> u64 {
         self.disks.iter().map(DiskSpec::block_sectors).max().unwrap_or(1)

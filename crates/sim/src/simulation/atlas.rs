@@ -36,6 +36,8 @@ pub(super) struct Atlas {
     crashed: Option<Time>,
     /// The first resync is through, or nothing needed one.
     agrees: bool,
+    /// The first resync is through, or the array was made without one.
+    resynced: bool,
     full: BTreeSet<DiskIndex>,
     last_drained: Time,
 }
@@ -52,6 +54,7 @@ impl Atlas {
             heirs: Vec::new(),
             crashed: None,
             agrees: !settings.noisy_disks,
+            resynced: settings.assume_clean,
             full: BTreeSet::new(),
             last_drained: Time::ZERO,
         }
@@ -74,6 +77,11 @@ impl Atlas {
     /// Whether all members are in sync, none is hurt, and redundancy agrees with data everywhere.
     pub(super) fn is_sound(&self) -> bool {
         self.is_whole() && self.crashed.is_none() && self.full.is_empty() && self.agrees
+    }
+
+    /// Whether the first resync is through, or the array was made without one.
+    pub(super) fn is_resynced(&self) -> bool {
+        self.resynced
     }
 
     /// Whether the array bears a crash. Parity does not while a member is out, for the write hole.
@@ -173,7 +181,9 @@ impl Atlas {
         });
         let resynced = !status.sync.action.runs();
         self.crashed = self.crashed.filter(|at| asked < *at + AFTERMATH || !resynced);
-        self.agrees |= resynced && asked > Time::ZERO + AFTERMATH && self.is_whole();
+        let over = resynced && asked > Time::ZERO + AFTERMATH && self.is_whole();
+        self.agrees |= over;
+        self.resynced |= over;
     }
 }
 
