@@ -14,10 +14,12 @@
 //! - [`export`]: what is offered: names, sizes, block sizes, abilities.
 //! - [`session`]: one connection, its limits, its events.
 //! - [`request`]: the requests that survived every check of the protocol.
+//! - [`budget`]: memory that all clients of a process share.
 //! - [`batch`]: answers that leave together in one send, data uncopied.
 //! - [`client`]: the other end, small, for tests and tools.
 
 pub mod batch;
+pub mod budget;
 pub mod client;
 mod connection;
 pub mod export;
@@ -30,6 +32,7 @@ pub mod session;
 use mdspace_io::nbd_wire as wire;
 
 pub use batch::{Batch, Data, Piece};
+pub use budget::Budget;
 pub use export::{BlockSizes, Export, ExportError, Exports, ReadOnlySwitch};
 pub use request::{Command, Cookie, Request};
 pub use server::{Server, ServerLimits, StillConnected};

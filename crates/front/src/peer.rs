@@ -1,7 +1,7 @@
 //! Who is at the other end of a connection.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 use rustix::net::{getpeername, sockopt};
@@ -12,6 +12,24 @@ pub fn describe(socket: BorrowedFd<'_>) -> String {
     match address {
         Some(address) => address.to_string(),
         None => describe_process(socket),
+    }
+}
+
+/// Who takes places: a user of this host, or an address. None where the system does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// On a Unix socket.
+    User(u32),
+    /// On TCP.
+    Address(IpAddr),
+}
+
+/// Who is at the other end of `socket`.
+pub fn who(socket: BorrowedFd<'_>) -> Option<Who> {
+    let address = getpeername(socket).ok().flatten().and_then(|any| SocketAddr::try_from(any).ok());
+    match address {
+        Some(address) => Some(Who::Address(address.ip())),
+        None => sockopt::socket_peercred(socket).ok().map(|peer| Who::User(peer.uid.as_raw())),
     }
 }
 

@@ -202,7 +202,9 @@ impl Simulation {
         let mut model = model(sectors);
         // A write that failed is old on some copies and new on others. With the copy that was read gone
         // before they were made equal, and back later, reads see one, then the other.
-        model.set_steady(settings.trouble == Trouble::Bearable && !settings.failed_writes_may_land());
+        model.set_steady(
+            settings.trouble == Trouble::Bearable && !settings.failed_writes_may_land(),
+        );
         let workload =
             Workload::new(random.fork(), settings.habits.clone(), grain(&settings, &process));
         let mut simulation = Self {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::address::Address;
 use mdspace_front::listener::Listener;
-use mdspace_front::nbd::{BlockSizes, Export, Exports, ReadOnlySwitch, Server, ServerLimits};
+use mdspace_front::nbd::{
+    BlockSizes, Budget, Export, Exports, ReadOnlySwitch, Server, ServerLimits,
+};
 use mdspace_front::volume::Volume;
 
 use super::STOP_PATIENCE;
@@ -19,6 +21,8 @@ use crate::report::FrontReport;
 #[derive(Default)]
 pub(super) struct Fronts {
     open: Mutex<Vec<Server>>,
+    /// What all clients of all fronts may hold together.
+    budget: Budget,
     /// The array takes no writes: who connects is told so.
     read_only: ReadOnlySwitch,
 }
@@ -53,7 +57,8 @@ impl Fronts {
         exports: Exports,
         volume: &V,
     ) -> String {
-        let server = Server::start(listener, exports, ServerLimits::default(), volume);
+        let limits = ServerLimits { budget: self.budget.clone(), ..ServerLimits::default() };
+        let server = Server::start(listener, exports, limits, volume);
         let note = format!("{name}: served at {}", server.address());
         self.list().push(server);
         note

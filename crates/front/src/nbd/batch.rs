@@ -90,6 +90,11 @@ impl<B> Batch<B> {
         self.weight.bytes += bytes;
     }
 
+    /// Bytes of data in it.
+    pub(super) fn weight_bytes(&self) -> usize {
+        self.weight.bytes
+    }
+
     /// Empties the batch, keeping its memory, and returns what it weighed.
     pub(super) fn reset(&mut self) -> Weight {
         self.headers.clear();

@@ -10,8 +10,9 @@ use std::io;
 use std::net::Shutdown;
 use std::ops::ControlFlow;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::Sink;
@@ -22,6 +23,7 @@ use mdspace_io::{LaneIo, Message, Payload, Socket};
 use crate::volume::VolumePart;
 
 use super::batch::{Data, Piece};
+use super::budget::Budget;
 use super::request::{Command, Request};
 use super::session::{Closing, Event, Session};
 use super::wire::Errno;
@@ -37,7 +39,23 @@ const SECTOR_BYTES: u64 = 512;
 pub(super) trait Place {
     /// Takes it, when the handshake is over. False: there is none.
     fn take(&self) -> bool;
+
+    /// Whether clients are being disconnected.
+    fn is_over(&self) -> bool;
 }
+
+/// What a connection needs of its server.
+pub(super) struct Terms {
+    /// Transmission begins before this, or never.
+    pub(super) handshake_until: Time,
+    /// How long a client may take no answer, or send nothing of a write that it began.
+    pub(super) stall: Duration,
+    /// For what it holds beyond its own share.
+    pub(super) budget: Budget,
+}
+
+/// A client that takes its answers, or sends its writes, at this rate is never cut off: 256 KiB/s.
+const LEAST_BYTES_PER_S: usize = 256 << 10;
 
 /// One client's connection.
 pub(super) struct Connection<V, K> {
@@ -47,8 +65,10 @@ pub(super) struct Connection<V, K> {
     state: RefCell<State>,
     /// Where the engine's completions arrive.
     queue: Rc<Queue>,
-    /// Transmission begins before this, or never.
-    handshake_until: Time,
+    terms: Terms,
+    over: Rc<Over>,
+    sending: Transfer,
+    writing: Transfer,
     receiving_ended: Cell<bool>,
     /// The answering task, while it waits for something to send.
     answering: Wait,
@@ -93,7 +113,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         socket: Socket,
         volume: Rc<V>,
         session: Session<Rc<Payload>>,
-        handshake_until: Time,
+        terms: Terms,
         place: K,
     ) {
         let connection = Rc::new(Connection {
@@ -102,7 +122,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             volume,
             state: RefCell::new(State { session, under_way: Tags::default() }),
             queue: Queue::new(),
-            handshake_until,
+            terms,
+            over: Rc::default(),
+            sending: Transfer::default(),
+            writing: Transfer::default(),
             receiving_ended: Cell::new(false),
             answering: Wait::default(),
             receiving: Wait::default(),
@@ -111,12 +134,35 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         });
         let answering = connection.clone();
         lane.spawn(async move { answering.answer().await });
+        let (watched, over) = (Rc::downgrade(&connection), connection.over.clone());
+        lane.spawn(Connection::watch(watched, over, lane.clone(), connection.terms.stall));
         lane.spawn(async move { connection.receive().await });
     }
 
     /// Until transmission has begun, everything must happen soon.
     fn deadline(&self) -> Option<Time> {
-        self.state.borrow().session.export().is_none().then_some(self.handshake_until)
+        self.state.borrow().session.export().is_none().then_some(self.terms.handshake_until)
+    }
+}
+
+/// Watching.
+impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
+    /// Cuts the client off when it takes no answers, or does not go on with a write that it began: what it
+    /// holds is memory that others wait for. No send and no receipt is timed by itself.
+    async fn watch(connection: Weak<Self>, over: Rc<Over>, lane: Rc<Lane>, stall: Duration) {
+        let mut seen = [Seen::default(); 2];
+        loop {
+            over.or(lane.sleep_until(lane.backend().now() + stall / 4)).await;
+            let Some(this) = connection.upgrade() else { return };
+            let now = lane.backend().now();
+            let transfers = [&this.sending, &this.writing];
+            let stalls =
+                |(seen, transfer): (&mut Seen, &Transfer)| seen.stalls(transfer, now, stall);
+            if seen.iter_mut().zip(transfers).any(stalls) {
+                tracing::warn!("a client is cut off: it takes no answers, or sends half a write");
+                return this.hang_up();
+            }
+        }
     }
 }
 
@@ -165,7 +211,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             match event {
                 Event::Hungry => return ControlFlow::Continue(()),
                 Event::Request(request) => match request.command {
-                    Command::Write { .. } => *writing = Some(self.prepare(request)),
+                    Command::Write { .. } => {
+                        self.writing.begins(request.length_bytes as usize);
+                        *writing = Some(self.prepare(request));
+                    }
                     _ => self.execute(request),
                 },
                 Event::Payload { .. } => {
@@ -177,7 +226,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                 }
                 Event::Full => {
                     self.answering.wake();
-                    self.room().await;
+                    self.room().await?;
                 }
                 Event::Closed(Closing::Goodbye) => return ControlFlow::Break(()),
                 Event::Closed(Closing::Misbehaved(how)) => {
@@ -215,6 +264,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         if write.filled < length {
             return ControlFlow::Continue(Some(write));
         }
+        self.writing.ends();
         let fua = write.request.command == Command::Write { fua: true };
         let sector = write.request.offset_bytes / SECTOR_BYTES;
         let work = engine::Request::Write { sector, from: write.payload, fua };
@@ -222,17 +272,39 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         ControlFlow::Continue(None)
     }
 
-    /// Waits until the session may read on, or the client can no longer be answered.
-    async fn room(&self) {
+    /// Waits until the session may read on: answers were sent, or the budget of all clients has room.
+    async fn room(&self) -> ControlFlow<()> {
+        let mut turn = self.terms.budget.turn();
         poll_fn(|context| {
-            let full = self.state.borrow().session.is_full();
-            if !full {
-                return Poll::Ready(());
+            let session = &mut self.state.borrow_mut().session;
+            if !session.is_full() {
+                return Poll::Ready(ControlFlow::Continue(()));
+            }
+            if self.place.is_over() {
+                return Poll::Ready(ControlFlow::Break(()));
+            }
+            if let Some(bytes) = session.wanted_bytes()
+                && turn.poll_borrow(bytes, context.waker()).is_ready()
+            {
+                session.grant(bytes);
+                return Poll::Ready(ControlFlow::Continue(()));
             }
             self.receiving.set(context.waker());
             Poll::Pending
         })
-        .await;
+        .await
+    }
+
+    /// Gives back what the client does not hold any more: all of it at once, or when others wait.
+    fn give_back(&self) {
+        let session = &mut self.state.borrow_mut().session;
+        if session.granted_bytes() == 0 {
+            return;
+        }
+        let budget = &self.terms.budget;
+        if session.held_bytes() == 0 || budget.is_wanted() {
+            budget.give_back(session.take_back());
+        }
     }
 
     fn execute(&self, request: Request) {
@@ -299,8 +371,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                         Piece::Data(data) => message.push_payload(data.clone(), 0..data.len()),
                     }
                 }
+                self.sending.begins(batch.weight_bytes());
                 let sent;
                 (sent, message) = self.io.send(&self.socket, message, self.deadline()).await;
+                self.sending.ends();
                 message.clear();
                 if let Err(error) = sent {
                     tracing::debug!(%error, "a client does not take its answers");
@@ -309,6 +383,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                 }
             }
             self.state.borrow_mut().session.sent(batch);
+            self.give_back();
             self.receiving.wake();
         }
         self.hang_up();
@@ -351,6 +426,79 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             (Ok(()), Some(data)) => state.session.data(&request, data),
             (Err(error), _) => state.session.failed(&request, errno(error), &error.to_string()),
         }
+    }
+}
+
+impl<V, K> Drop for Connection<V, K> {
+    fn drop(&mut self) {
+        let granted = self.state.borrow().session.granted_bytes();
+        if granted > 0 {
+            self.terms.budget.give_back(granted);
+        }
+        self.over.comes();
+    }
+}
+
+/// The end of a connection, for the task that watches it.
+#[derive(Default)]
+struct Over {
+    is_here: Cell<bool>,
+    watching: Wait,
+}
+
+impl Over {
+    fn comes(&self) {
+        self.is_here.set(true);
+        self.watching.wake();
+    }
+
+    /// Waits for `other`, or for the end.
+    async fn or(&self, other: impl Future<Output = ()>) {
+        let mut other = pin!(other);
+        poll_fn(|context| {
+            self.watching.set(context.waker());
+            if self.is_here.get() { Poll::Ready(()) } else { other.as_mut().poll(context) }
+        })
+        .await;
+    }
+}
+
+/// Bytes that the client has to take, or to send.
+#[derive(Default)]
+struct Transfer {
+    /// How many there were.
+    number: Cell<u64>,
+    /// Of the one under way.
+    bytes: Cell<Option<usize>>,
+}
+
+impl Transfer {
+    fn begins(&self, bytes: usize) {
+        self.number.set(self.number.get() + 1);
+        self.bytes.set(Some(bytes));
+    }
+
+    fn ends(&self) {
+        self.bytes.set(None);
+    }
+}
+
+/// The transfer that was under way at the last look, and since which look.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    number: u64,
+    since: Time,
+}
+
+impl Seen {
+    /// Whether the same transfer has been under way for longer than it may.
+    fn stalls(&mut self, transfer: &Transfer, now: Time, stall: Duration) -> bool {
+        let number = transfer.number.get();
+        let Some(bytes) = transfer.bytes.get().filter(|_| number == self.number) else {
+            *self = Seen { number, since: now };
+            return false;
+        };
+        now.since(self.since) > stall + Duration::from_secs((bytes / LEAST_BYTES_PER_S) as u64)
     }
 }
 

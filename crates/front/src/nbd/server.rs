@@ -16,10 +16,11 @@ use rustix::net::{Shutdown, sockopt};
 
 use crate::address::Address;
 use crate::listener::Listener;
-use crate::peer;
+use crate::peer::{self, Who};
 use crate::volume::{Volume, VolumePart};
 
-use super::connection::{Connection, Place};
+use super::budget::Budget;
+use super::connection::{Connection, Place, Terms};
 use super::export::Exports;
 use super::session::{Limits, Session};
 
@@ -33,20 +34,34 @@ const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 pub struct Server(Arc<Shared>);
 
 /// What clients may take.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// Clients at the same time, from the end of their handshakes; 64 by default. As many others may be at
+    /// Clients at the same time, from the end of their handshakes; 96 by default. As many others may be at
     /// their handshakes: of more than that the oldest are cut off.
     pub clients: usize,
+    /// Of one user on this host, or of one address; 64 by default. The rest is kept for others.
+    pub clients_of_one: usize,
     /// From a client's connection to the end of its handshake; 10 s by default.
     pub handshake: Duration,
+    /// How long a client may take no answer, or send nothing of a write that it began, beyond the time that
+    /// the bytes take at 256 KiB/s; 60 s by default.
+    pub stall: Duration,
     /// For each client.
     pub session: Limits,
+    /// For what they hold beyond their own shares. Servers of one process share it.
+    pub budget: Budget,
 }
 
 impl Default for ServerLimits {
     fn default() -> ServerLimits {
-        ServerLimits { clients: 64, handshake: Duration::from_secs(10), session: Limits::default() }
+        ServerLimits {
+            clients: 96,
+            clients_of_one: 64,
+            handshake: Duration::from_secs(10),
+            stall: Duration::from_secs(60),
+            session: Limits::default(),
+            budget: Budget::default(),
+        }
     }
 }
 
@@ -83,6 +98,7 @@ struct Clients {
 #[derive(Debug)]
 struct Client {
     peer: String,
+    who: Option<Who>,
     lane: usize,
     /// Its handshake is over, and it has a place.
     has_place: bool,
@@ -209,6 +225,7 @@ impl Shared {
             client.disconnect();
         }
         self.lanes.iter().for_each(Arrivals::wake);
+        self.limits.budget.wake_all();
     }
 
     /// Accepts clients and spreads them over the lanes.
@@ -263,7 +280,9 @@ impl Shared {
         tracing::info!(peer, lane, "a client has connected");
         let number = clients.arrived;
         clients.arrived += 1;
-        clients.present.insert(number, Client { peer, lane, has_place: false, socket: ours });
+        let who = peer::who(socket.as_fd());
+        let client = Client { peer, who, lane, has_place: false, socket: ours };
+        clients.present.insert(number, client);
         drop(clients);
         let presence = Presence { number, shared: self.clone() };
         self.lanes[lane].push(theirs, presence);
@@ -295,8 +314,12 @@ impl Shared {
                 false => &self.exports,
             };
             let session = Session::new(exports.clone(), self.limits.session);
-            let until = lane.backend().now() + self.limits.handshake;
-            Connection::start(&lane, &io, socket, part.clone(), session, until, presence);
+            let terms = Terms {
+                handshake_until: lane.backend().now() + self.limits.handshake,
+                stall: self.limits.stall,
+                budget: self.limits.budget.clone(),
+            };
+            Connection::start(&lane, &io, socket, part.clone(), session, terms, presence);
         }
     }
 
@@ -338,12 +361,16 @@ impl Clients {
     }
 
     /// Gives a client whose handshake is over a place, if there is one.
-    fn give_place(&mut self, number: u64, most: usize) -> bool {
-        let taken = self.places_taken();
+    fn give_place(&mut self, number: u64, limits: &ServerLimits) -> bool {
+        let who = self.present.get(&number).map(|client| client.who.clone());
+        let placed = || self.present.values().filter(|client| client.has_place);
+        let (all, own) =
+            (placed().count(), placed().filter(|c| Some(&c.who) == who.as_ref()).count());
         let Some(client) = self.present.get_mut(&number) else { return false };
-        client.has_place = taken < most;
+        client.has_place = all < limits.clients && own < limits.clients_of_one;
         if !client.has_place {
-            tracing::warn!(peer = client.peer, most, "a client is refused: too many are connected");
+            let peer = &client.peer;
+            tracing::warn!(peer, all, own, "a client is refused: too many are connected");
         }
         client.has_place
     }
@@ -388,7 +415,11 @@ impl Arrivals {
 
 impl Place for Presence {
     fn take(&self) -> bool {
-        self.shared.clients().give_place(self.number, self.shared.limits.clients)
+        self.shared.clients().give_place(self.number, &self.shared.limits)
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_closing()
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Session<B> {
     agreed: Option<Agreement>,
     /// What the client holds: requests under way and answers not sent.
     held: Weight,
+    /// Payload bytes that it may hold: its own, and what was granted.
+    allowed_bytes: usize,
     /// Answers being gathered.
     ready: Batch<B>,
     /// An empty batch whose memory waits to be used again.
@@ -49,11 +51,13 @@ pub struct Limits {
     pub requests: usize,
     /// Payload bytes of these requests; one request may always have up to 32 MiB.
     pub payload_bytes: usize,
+    /// How much of that is the connection's own. For the rest the caller has to [`grant`](Session::grant).
+    pub own_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { requests: 256, payload_bytes: 32 << 20 }
+        Limits { requests: 256, payload_bytes: 32 << 20, own_bytes: 1 << 20 }
     }
 }
 
@@ -71,7 +75,8 @@ pub enum Event {
         /// Bytes still to come.
         left: usize,
     },
-    /// A limit is reached. Input stays unread until answers were sent.
+    /// A limit is reached. Input stays unread until answers were sent, or
+    /// [`wanted_bytes`](Session::wanted_bytes) are granted.
     Full,
     /// Nothing more is read from this connection.
     Closed(Closing),
@@ -150,8 +155,8 @@ impl<B: Data> Session<B> {
         let mut handshake = None;
         ready.header(|out| handshake = Some(Handshake::new(exports.clone(), out)));
         let phase = Phase::Handshake(handshake.expect("the header was just written"));
-        let held = Weight::default();
-        Session { exports, limits, phase, agreed: None, held, ready, spare: None }
+        let (held, allowed_bytes) = (Weight::default(), limits.own_bytes);
+        Session { exports, limits, phase, agreed: None, held, allowed_bytes, ready, spare: None }
     }
 
     /// The export, once transmission has begun.
@@ -223,8 +228,45 @@ impl<B: Data> Session<B> {
     }
 
     fn has_room_for(&self, request: &Request) -> bool {
+        self.would_hold(request).is_some_and(|bytes| bytes <= self.allowed_bytes)
+    }
+
+    /// Payload bytes with this request; none where the connection may not hold so many.
+    fn would_hold(&self, request: &Request) -> Option<usize> {
         let bytes = self.held.bytes + request.payload_bytes() as usize;
-        self.held.bytes == 0 || bytes <= self.limits.payload_bytes
+        (self.held.bytes == 0 || bytes <= self.limits.payload_bytes).then_some(bytes)
+    }
+
+    /// Bytes that must be granted before the session can read on, if that is what it lacks.
+    pub fn wanted_bytes(&self) -> Option<usize> {
+        let Phase::Transmission(Transmission { next: Next::Parked(request), .. }) = &self.phase
+        else {
+            return None;
+        };
+        self.would_hold(request)?.checked_sub(self.allowed_bytes).filter(|bytes| *bytes > 0)
+    }
+
+    /// Allows the connection to hold so many bytes more.
+    pub fn grant(&mut self, bytes: usize) {
+        self.allowed_bytes += bytes;
+    }
+
+    /// Bytes granted that the connection has not given back.
+    pub fn granted_bytes(&self) -> usize {
+        self.allowed_bytes - self.limits.own_bytes
+    }
+
+    /// Payload bytes that the client holds.
+    pub fn held_bytes(&self) -> usize {
+        self.held.bytes
+    }
+
+    /// Takes back what was granted and is not held now.
+    pub fn take_back(&mut self) -> usize {
+        let needed = self.held.bytes.max(self.limits.own_bytes);
+        let bytes = self.allowed_bytes.saturating_sub(needed);
+        self.allowed_bytes -= bytes;
+        bytes
     }
 
     /// Answers are ready to be taken.

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use mdspace_front::nbd::client::{Answer, Event};
-use mdspace_front::nbd::{Command, Errno, Extent, Limits, ServerLimits};
+use mdspace_front::nbd::{Budget, Command, Errno, Extent, Limits, ServerLimits};
 
 use crate::blocking::socket;
 use crate::client::BlockingClient;
@@ -133,7 +133,7 @@ fn a_write_that_arrived_whole_is_done_though_nobody_waits_for_it() {
 #[test]
 fn a_client_that_only_asks_and_never_reads_harms_nobody() {
     let limits = ServerLimits {
-        session: Limits { requests: 16, payload_bytes: 1 << 20 },
+        session: Limits { requests: 16, payload_bytes: 1 << 20, ..Limits::default() },
         ..ServerLimits::default()
     };
     on_both(limits, |served| {
@@ -149,6 +149,85 @@ fn a_client_that_only_asks_and_never_reads_harms_nobody() {
             let event = greedy.next();
             assert!(matches!(&event, Event::Answer(_, Answer::Data(_))), "{event:?}");
         }
+    });
+}
+
+/// A share of a small request for each client, and little patience.
+fn scarce(budget: &Budget) -> ServerLimits {
+    ServerLimits {
+        session: Limits { own_bytes: 4 << 10, ..Limits::default() },
+        stall: Duration::from_millis(40),
+        budget: budget.clone(),
+        ..ServerLimits::default()
+    }
+}
+
+#[test]
+fn clients_that_never_read_share_one_budget_and_are_cut_off() {
+    let budget = Budget::new(192 << 10);
+    on_both(scarce(&budget), |served| {
+        let mut greedy: Vec<_> = (0..8)
+            .map(|_| {
+                let mut client = BlockingClient::new(&served.path(), false);
+                for _ in 0..20 {
+                    client.send(Command::Read, 0, 64 << 10, &[]);
+                }
+                client.flush_out();
+                client
+            })
+            .collect();
+        // A small request needs nothing of the budget, and a large one gets its turn.
+        let mut other = BlockingClient::new(&served.path(), false);
+        other.write(0, &pattern(7, 4096));
+        assert_eq!(other.read(0, 4096), pattern(7, 4096));
+        assert_eq!(other.read(0, 64 << 10).len(), 64 << 10);
+        drop(other);
+        served.wait_for_clients(0);
+        assert_eq!(budget.free_bytes(), 192 << 10, "what they held is free again");
+        greedy.clear();
+    });
+}
+
+#[test]
+fn a_client_that_sends_half_a_write_is_cut_off() {
+    let budget = Budget::new(192 << 10);
+    on_both(scarce(&budget), |served| {
+        for sent in [0, 1000, 50 << 10] {
+            let mut client = BlockingClient::new(&served.path(), false);
+            client.send(WRITE, 0, 64 << 10, &vec![7; sent]);
+            client.flush_out();
+            served.wait_for_clients(0);
+            assert_eq!(budget.free_bytes(), 192 << 10);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_closes_waits_for_no_client_that_waits_for_the_budget() {
+    let budget = Budget::new(0);
+    let limits = ServerLimits { stall: Duration::from_secs(600), ..scarce(&budget) };
+    on_both(limits, |served| {
+        let mut client = BlockingClient::new(&served.path(), false);
+        client.send(Command::Read, 0, 64 << 10, &[]);
+        client.flush_out();
+        served.wait_for_clients(1);
+    });
+}
+
+#[test]
+fn one_user_cannot_take_every_place() {
+    let limits = ServerLimits { clients: 3, clients_of_one: 2, ..ServerLimits::default() };
+    on_both(limits, |served| {
+        let mut placed: Vec<_> =
+            (0..2).map(|_| BlockingClient::new(&served.path(), false)).collect();
+        placed.iter_mut().for_each(|client| assert_eq!(client.read(0, 512), [0; 512]));
+        let mut third = BlockingClient::new(&served.path(), false);
+        // It may be cut off before, or with, its first request.
+        let _ = third.nbd.socket.write_all(&[0; 28]);
+        let mut rest = Vec::new();
+        let _ = third.nbd.socket.read_to_end(&mut rest);
+        assert!(rest.is_empty());
+        served.wait_for_clients(2);
     });
 }
 

@@ -165,7 +165,7 @@ fn exports() -> Exports {
 /// Runs a test on the ring and on the threads.
 pub(crate) fn on_both(limits: ServerLimits, test: impl Fn(&Served)) {
     for io in [IoChoice::Uring, IoChoice::Preadv] {
-        let served = Served::new(io, limits);
+        let served = Served::new(io, limits.clone());
         test(&served);
         served.end();
     }
