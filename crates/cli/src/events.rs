@@ -18,7 +18,7 @@ const REBUILD_STEP_PERCENT: u64 = 20;
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Event {
-    /// Number of the event in this process, from 1.
+    /// Number of the event, from 1; it goes on when another process serves the array.
     pub(crate) sequence: u64,
     /// Seconds since 1970.
     pub(crate) time: u64,
@@ -38,6 +38,18 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
+    /// A log that goes on after `events`.
+    pub(crate) fn after_those(mut events: Vec<Event>) -> Self {
+        events.drain(..events.len().saturating_sub(EVENTS_KEPT));
+        let last_sequence = events.iter().map(|event| event.sequence).max().unwrap_or(0);
+        Self { events: events.into(), last_sequence }
+    }
+
+    /// The number of the last event.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
     /// Appends what happened at `time`, and forgets the oldest beyond the limit.
     pub(crate) fn record(&mut self, time: u64, happened: Vec<Happened>) {
         for Happened { event, member, note } in happened {
@@ -198,6 +210,11 @@ fn member_events(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened> {
                 happened.push(Happened::to_member("HangingEnded", &member.name));
             }
             _ => {}
+        }
+        if member.lacks_space && !was.is_some_and(|was| was.lacks_space) {
+            let note = "writes find no space behind it: make room there".to_owned();
+            let event = Happened::to_member("NoSpace", &member.name);
+            happened.push(Happened { note: Some(note), ..event });
         }
         let event = match (was.map(|was| was.state), member.state) {
             (Some(MemberState::InSync), MemberState::Faulty) => "Fail",

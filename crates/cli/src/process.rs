@@ -24,12 +24,14 @@ mod claim;
 mod created;
 mod ending;
 mod fronts;
+pub(crate) mod journal;
 pub(crate) mod launch;
 mod log;
 mod members;
 pub(crate) mod multipath;
 mod neighbours;
 mod recorder;
+mod rotating;
 mod saved;
 mod scrub;
 mod spares;
@@ -195,10 +197,13 @@ impl Seat {
 
 impl ServingProcess {
     fn start(task: &Task, run_dir: &RunDir) -> Result<(Arc<Self>, Vec<String>), Failure> {
-        let (array, notes) = ServedArray::start(task, run_dir)?;
+        let (array, mut notes) = ServedArray::start(task, run_dir)?;
+        let new = matches!(task, Task::Create(_));
+        let (recorder, note) = Recorder::open(task.name(), run_dir, new);
+        notes.extend(note);
         let process = Self {
             name: task.name().clone(),
-            recorder: Recorder::default(),
+            recorder,
             fronts: Fronts::default(),
             array,
             ending: Ending::default(),

@@ -326,6 +326,8 @@ pub struct MemberStatus {
     pub write_mostly: bool,
     /// It let a read pass its deadline and has not answered since: others answer for it.
     pub late: bool,
+    /// A write found no space behind it in the last minute.
+    pub lacks_space: bool,
     /// Failed at the first error.
     pub failfast: bool,
     /// Read errors that were corrected.

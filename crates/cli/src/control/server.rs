@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, recv};
 use serde::Serialize;
 
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
@@ -28,16 +29,20 @@ pub(crate) trait Answer: Send + Sync + 'static {
 }
 
 /// Where the replies to one request go.
-pub(crate) struct Replies<'a>(&'a mut dyn Write);
+pub(crate) struct Replies<'a> {
+    to: &'a mut UnixStream,
+}
 
-impl<'a> Replies<'a> {
-    pub(crate) fn new(to: &'a mut dyn Write) -> Self {
-        Self(to)
-    }
-
+impl Replies<'_> {
     /// Sends one reply.
     pub(crate) fn send(&mut self, reply: &Reply) -> io::Result<()> {
-        write_line(self.0, reply)
+        write_line(self.to, reply)
+    }
+
+    /// Whether the client is still there, as far as its socket says.
+    pub(crate) fn are_awaited(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !matches!(recv(&*self.to, &mut [0_u8; 1], flags), Ok((_, 0)))
     }
 }
 
@@ -117,7 +122,7 @@ fn serve(stream: UnixStream, idle_max: Duration, array: &dyn Answer) -> io::Resu
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     while (&mut reader).take(LINE_BYTES_MAX).read_line(&mut line)? > 0 {
-        let mut replies = Replies::new(&mut writer);
+        let mut replies = Replies { to: &mut writer };
         match serde_json::from_str(&line) {
             Ok(request) => array.answer(request, &mut replies)?,
             Err(error) => replies.send(&Reply::Failed { failure: not_understood(error) })?,

@@ -119,3 +119,14 @@ fn a_member_that_limps_is_named_and_so_is_its_recovery() {
     failed.members[1].load = None;
     assert_eq!(words(&limping, &failed), ["Fail", "DegradedArray"]);
 }
+
+#[test]
+fn a_member_behind_which_there_is_no_space_is_named_once() {
+    let (before, mut full) = (clean_status(), clean_status());
+    full.members[1].lacks_space = true;
+    let happened = between(&before, &full);
+    assert_eq!(happened.len(), 1, "{happened:?}");
+    assert_eq!(happened[0].event, "NoSpace");
+    assert_eq!(happened[0].member.as_ref(), Some(&full.members[1].name));
+    assert!(between(&full, &full).is_empty() && between(&full, &before).is_empty());
+}

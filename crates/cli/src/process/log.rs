@@ -1,9 +1,8 @@
 //! The log of a serving process: standard error in the foreground, else a file that is rotated.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
@@ -12,16 +11,14 @@ use tracing_subscriber::EnvFilter;
 use crate::args::ArrayName;
 use crate::run_dir::RunDir;
 
+use super::rotating::{self, RotatingFile, Rotation};
 use super::state_dir::state_dir;
 
-/// A log file that has this many bytes becomes `NAME.log.1`, the one before it `NAME.log.2`.
-const ROTATE_AT_BYTES: u64 = 4 << 20;
+/// A log file of this size becomes `NAME.log.1`, the one before it `NAME.log.2`.
+const ROTATION: Rotation = Rotation { at_bytes: 4 << 20, old_kept: 2 };
 
 /// Lines that wait for the log's thread at most. More are dropped, and counted in the log.
 const LINES_WAITING: usize = 4096;
-
-/// Old log files kept.
-const OLD_KEPT: u32 = 2;
 
 /// Where an array's log is.
 pub(crate) fn path(name: &ArrayName, run_dir: &RunDir) -> PathBuf {
@@ -30,7 +27,7 @@ pub(crate) fn path(name: &ArrayName, run_dir: &RunDir) -> PathBuf {
 
 /// The log, to append to.
 pub(crate) fn open(name: &ArrayName, run_dir: &RunDir) -> io::Result<File> {
-    append(&path(name, run_dir))
+    rotating::append(&path(name, run_dir))
 }
 
 /// The log of this process, as long as it is held. A thread of its own writes the lines: a full file
@@ -49,7 +46,8 @@ pub(crate) fn to_stderr() -> Log {
 /// without its log rather than not: then a note for the user says so.
 pub(crate) fn to_file(name: &ArrayName, run_dir: &RunDir) -> (Log, Option<String>) {
     let path = path(name, run_dir);
-    match RotatingLog::open(path.clone()) {
+    let opened = |file: &File| Ok(rustix::stdio::dup2_stderr(file)?);
+    match RotatingFile::open(path.clone(), ROTATION, opened) {
         Ok(log) => (start(log), None),
         Err(error) => {
             let note = format!("no log is written: {}: {error}", path.display());
@@ -99,54 +97,8 @@ impl<W: Write> Write for Counted<W> {
         Ok(line.len())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
-    }
-}
-
-/// A file that makes way for a fresh one when it is large.
-struct RotatingLog {
-    path: PathBuf,
-    file: File,
-    bytes: u64,
-}
-
-impl RotatingLog {
-    fn open(path: PathBuf) -> io::Result<Self> {
-        let file = append(&path)?;
-        rustix::stdio::dup2_stderr(&file)?;
-        let bytes = file.metadata()?.len();
-        Ok(Self { path, file, bytes })
-    }
-}
-
-impl Write for RotatingLog {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.bytes + line.len() as u64 > ROTATE_AT_BYTES {
-            rotate(&self.path)?;
-            *self = Self::open(self.path.clone())?;
-        }
-        self.file.write_all(line)?;
-        self.bytes += line.len() as u64;
-        Ok(line.len())
-    }
-
+    /// The log of a power cut is worth no wait for the disk.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// `x.log.1` becomes `x.log.2`, `x.log` becomes `x.log.1`.
-fn rotate(path: &Path) -> io::Result<()> {
-    let old = |number| PathBuf::from(format!("{}.{number}", path.display()));
-    for number in (1..OLD_KEPT).rev() {
-        if old(number).exists() {
-            fs::rename(old(number), old(number + 1))?;
-        }
-    }
-    fs::rename(path, old(1))
-}
-
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }

@@ -71,9 +71,10 @@ fn serve_with_log(
     let signals = ending::signals().map_err(system)?;
     let listeners =
         args.fronts().map(|front| fronts::listen(&front)).collect::<Result<Vec<_>, _>>()?;
-    let process = MultipathProcess::start(args, &what)?;
+    let (recorder, without_events) = Recorder::open(name, run_dir, false);
+    let process = MultipathProcess::start(args, recorder, &what)?;
     let mut notes = process.notes();
-    notes.extend(without_log);
+    notes.extend(without_log.into_iter().chain(without_events));
     for listener in listeners {
         notes.push(process.open_front(listener)?);
     }
@@ -118,7 +119,7 @@ fn spec(args: &MultipathArgs, what: &str) -> Result<MultipathSpec, Failure> {
 }
 
 impl MultipathProcess {
-    fn start(args: &MultipathArgs, what: &str) -> Result<Arc<Self>, Failure> {
+    fn start(args: &MultipathArgs, recorder: Recorder, what: &str) -> Result<Arc<Self>, Failure> {
         let spec = spec(args, what)?;
         let config = LanesConfig { count: args.lanes.into(), ..LanesConfig::default() };
         let members = config.members.clone();
@@ -144,7 +145,7 @@ impl MultipathProcess {
             paths,
             device: Mutex::new(Some(device)),
             fronts: Fronts::default(),
-            recorder: Recorder::default(),
+            recorder,
             ending: Ending::default(),
         });
         process.wait_for_proofs(member, what)?;

@@ -9,9 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::ServingProcess;
 use mdspace_engine::status::ArrayStatus;
 
+use crate::args::ArrayName;
 use crate::control::Reply;
 use crate::control::server::Replies;
 use crate::events::{self, Event, EventLog, Happened};
+use crate::run_dir::RunDir;
+
+use super::journal::{self, Journal};
 
 /// News that come in quick succession are looked at together.
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(250);
@@ -29,6 +33,8 @@ pub(super) struct Recorder {
 #[derive(Default)]
 struct Inside {
     log: EventLog,
+    /// Where they are kept for the time after this process; none where that cannot be written.
+    journal: Option<Journal>,
     /// The array when it was last looked at.
     last: Option<ArrayStatus>,
     closed: bool,
@@ -39,12 +45,24 @@ struct Inside {
 }
 
 impl Recorder {
-    /// Events after `sequence`; waits for one if there is none. `None` once the array is stopped.
-    pub(super) fn wait_after(&self, sequence: u64) -> Option<Vec<Event>> {
+    /// Goes on with the events of the process before; a `new` array has none. The note is for the user.
+    pub(super) fn open(name: &ArrayName, run_dir: &RunDir, new: bool) -> (Self, Option<String>) {
+        let before = if new { Vec::new() } else { journal::read(name, run_dir) };
+        let (journal, note) = match Journal::open(name, run_dir, new) {
+            Ok(journal) => (Some(journal), None),
+            Err(error) => (None, Some(format!("{name}: events are not kept: {error}"))),
+        };
+        let inside = Inside { log: EventLog::after_those(before), journal, ..Inside::default() };
+        (Self { inside: Mutex::new(inside), news: Condvar::new() }, note)
+    }
+
+    /// Events after `sequence`; waits a second for one if there is none. `None` once the array is stopped.
+    fn wait_after(&self, sequence: u64) -> Option<Vec<Event>> {
         let nothing = |inside: &mut Inside| !inside.closed && inside.log.after(sequence).is_empty();
-        let waited = self.news.wait_while(self.inside(), nothing);
-        let inside = waited.unwrap_or_else(PoisonError::into_inner);
-        Some(inside.log.after(sequence)).filter(|events| !events.is_empty())
+        let waited = self.news.wait_timeout_while(self.inside(), LOOK_EVERY, nothing);
+        let inside = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let events = inside.log.after(sequence);
+        (!inside.closed || !events.is_empty()).then_some(events)
     }
 
     /// Events after `sequence` that are kept now.
@@ -54,8 +72,13 @@ impl Recorder {
 
     /// Ends every wait: the array is stopped.
     pub(super) fn close(&self) {
-        self.inside().closed = true;
+        let mut inside = self.inside();
+        inside.closed = true;
+        let journal = inside.journal.take();
+        drop(inside);
         self.news.notify_all();
+        // Waits a moment for its last lines.
+        drop(journal);
     }
 
     /// Compares the array with the last look, and keeps what happened between. Called at news,
@@ -77,7 +100,14 @@ impl Recorder {
             return;
         }
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.inside().log.record(time, happened);
+        let mut inside = self.inside();
+        let Inside { log, journal, .. } = &mut *inside;
+        let first = log.last_sequence();
+        log.record(time, happened);
+        if let Some(journal) = journal {
+            log.after(first).iter().for_each(|event| journal.write(event));
+        }
+        drop(inside);
         self.news.notify_all();
     }
 
@@ -86,6 +116,10 @@ impl Recorder {
         let mut last = 0;
         let mut next = Some(self.after(0));
         while let Some(events) = next {
+            // A client that has gone without a word must not keep its connection until something happens.
+            if events.is_empty() && !replies.are_awaited() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
             for event in events {
                 last = event.sequence;
                 replies.send(&Reply::Event { event })?;

@@ -135,6 +135,7 @@ fn member(number: u32, state: MemberState, slot: Option<u32>) -> MemberStatus {
         state,
         write_mostly: false,
         late: false,
+        lacks_space: false,
         failfast: false,
         corrected_errors: 0,
         recovery_offset_sectors: if state == MemberState::Recovering { 51_200 } else { 0 },

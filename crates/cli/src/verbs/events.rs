@@ -9,13 +9,18 @@ use crate::control::{Reply, Request};
 use crate::events::Event;
 use crate::failure::Failure;
 use crate::output;
+use crate::process::journal;
 use crate::render::event;
 use crate::run_dir::RunDir;
 
-/// Prints the events kept; with `--follow` those to come, until the array stops.
+/// Prints the events kept; with `--follow` those to come, until the array stops. Those of an array that does
+/// not run are on disk.
 pub(crate) fn run(args: &EventsArgs) -> Outcome {
     let run_dir = RunDir::open()?;
-    let mut client = Client::connect(&run_dir, &args.name)?;
+    let mut client = match Client::connect(&run_dir, &args.name) {
+        Err(failure) if !args.follow => return print_written(&run_dir, args, failure),
+        connected => connected?,
+    };
     let mut reply = client.ask(&Request::Events { follow: args.follow })?;
     while let Reply::Event { event } = &reply {
         print(event, args.json)?;
@@ -25,6 +30,16 @@ pub(crate) fn run(args: &EventsArgs) -> Outcome {
         };
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the last process wrote down. One that does not answer still runs: that is said too.
+fn print_written(run_dir: &RunDir, args: &EventsArgs, failure: Failure) -> Outcome {
+    let events = journal::read(&args.name, run_dir);
+    events.iter().try_for_each(|event| print(event, args.json))?;
+    match events.is_empty() || failure.is_of_silence() {
+        true => Err(failure),
+        false => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// The process ends with its array, perhaps before its last word is read. One that was killed leaves its

@@ -1,7 +1,8 @@
 //! An array's life: made, served, stopped, killed, brought back.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
@@ -306,4 +307,57 @@ fn a_signal_that_means_nothing_ends_no_array_and_quit_stops_it_cleanly() {
     user.signal(Signal::QUIT, child.id());
     assert!(child.wait().expect("it ends").success());
     assert!(user.expect(0, "examine a").contains("State : clean"));
+}
+
+#[test]
+fn events_outlive_a_process_that_was_killed_and_go_on_with_the_next_one() {
+    let user = User::with_members(&["a", "b"]);
+    user.refused("events data", &["no array runs"]);
+    user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+    user.expect(0, "fail data b");
+    let told = user.expect(0, "events data --json");
+    assert!(told.contains("Fail"), "{told}");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let written = || std::fs::read_to_string(user.run_dir().join("data.events")).unwrap();
+    while !written().contains("Fail") {
+        assert!(std::time::Instant::now() < until, "{}", written());
+        std::thread::yield_now();
+    }
+    user.signal(Signal::KILL, user.processes()[0]);
+    assert_eq!(user.expect(0, "events data --json"), told);
+    user.expect(0, "assemble data a");
+    let numbers: Vec<u64> = user
+        .expect(0, "events data --json")
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["sequence"].as_u64())
+        .map(|number| number.unwrap())
+        .collect();
+    assert!(numbers.len() > told.lines().count(), "{numbers:?}");
+    assert!(numbers.is_sorted() && numbers.windows(2).all(|two| two[0] != two[1]), "{numbers:?}");
+    user.expect(0, "stop data");
+    // A new array of the name has a past of its own.
+    user.expect(0, &format!("create data {RAID1} --assume-clean --run a b"));
+    let fresh = user.expect(0, "events data --json");
+    assert!(!fresh.contains("Fail"), "{fresh}");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn clients_that_followed_events_and_are_gone_keep_no_verb_out() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+    for _ in 0..64 {
+        let mut client = UnixStream::connect(user.run_dir().join("data.sock")).expect("it listens");
+        let mut greeting = String::new();
+        BufReader::new(&client).read_line(&mut greeting).expect("greeted");
+        client.write_all(b"{\"request\":\"events\",\"follow\":true}\n").expect("asked");
+        let mut event = String::new();
+        BufReader::new(&client).read_line(&mut event).expect("told");
+        assert!(event.contains("NewArray"), "{event}");
+    }
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while user.run("detail data").status != 0 {
+        assert!(std::time::Instant::now() < until, "they hold their places");
+    }
+    user.expect(0, "stop data");
 }

@@ -19,6 +19,7 @@ mod metadata;
 mod progress;
 mod replacement;
 mod report;
+mod space;
 mod stop;
 mod syncing;
 mod why_idle;
@@ -120,6 +121,8 @@ struct Member {
     holes: Arc<Ranges>,
     /// It let a read pass its deadline, and has not answered since.
     is_late: bool,
+    /// When a write found no space behind it last.
+    without_space: Option<Time>,
     read_errors: ReadErrors,
     /// A spare is to take its place while it still works; md's word for it is `want_replacement`.
     wants_replacement: bool,
@@ -189,6 +192,7 @@ impl Controller {
             log: member.log,
             holes: Arc::default(),
             is_late: false,
+            without_space: None,
             read_errors: ReadErrors::default(),
             wants_replacement: false,
         });
@@ -261,6 +265,7 @@ impl Controller {
             self.reads_corrected(&mail.corrected).await;
         }
         self.members_late(&mail.late);
+        self.members_without_space(&mail.no_space);
         self.members_answered(&mail.answered);
         if mail.sync_moved {
             self.sync_moved().await;

@@ -69,6 +69,8 @@ pub(crate) struct Mail {
     pub(crate) corrected: Vec<(MemberId, u32)>,
     /// Members that let a read pass its deadline, each once.
     pub(crate) late: Vec<MemberId>,
+    /// Members behind which a write found no space, each once.
+    pub(crate) no_space: Vec<MemberId>,
     /// Members that were late and answer again, each once.
     pub(crate) answered: Vec<MemberId>,
     /// Ranges, as resync counts, that were in doubt and turned out to be of one time.
@@ -114,6 +116,7 @@ impl Mail {
             && self.unreadable.is_empty()
             && self.corrected.is_empty()
             && self.late.is_empty()
+            && self.no_space.is_empty()
             && self.answered.is_empty()
             && self.resolved.is_empty()
             && self.ended.is_empty()
@@ -201,6 +204,14 @@ impl Mailbox {
         self.post(|Inside { mail, .. }| {
             if !mail.late.contains(&member) {
                 mail.late.push(member);
+            }
+        });
+    }
+
+    pub(crate) fn member_without_space(&self, member: MemberId) {
+        self.post(|Inside { mail, .. }| {
+            if !mail.no_space.contains(&member) {
+                mail.no_space.push(member);
             }
         });
     }

@@ -233,6 +233,9 @@ impl<'a> MemberWrites<'a> {
     #[cold]
     fn went_wrong(&mut self, write: &Write, error: IoError, buffer: Option<&Buffer>) {
         let member = write.member;
+        if error.kind.scope() == Scope::Space {
+            self.lane.array.mailbox.member_without_space(member);
+        }
         // What it lacks is no reason to refuse a write: it goes, whatever is wrong with it.
         let replaces = self.view.replacements.iter().any(|(_, other)| other.id == member);
         let of_the_sectors = error.kind.scope() == Scope::Sectors;

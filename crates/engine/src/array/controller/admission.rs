@@ -229,6 +229,7 @@ impl Controller {
             log,
             holes: Arc::default(),
             is_late: false,
+            without_space: None,
             read_errors: super::ReadErrors::default(),
             wants_replacement: false,
         });

@@ -93,6 +93,7 @@ impl Controller {
             },
             write_mostly: superblock.flags.write_mostly(),
             late: member.is_late,
+            lacks_space: self.lacks_space(member),
             failfast: superblock.flags.fail_fast(),
             corrected_errors: superblock.corrected_reads,
             recovery_offset_sectors: member.filled_to().map_or(0, Readable::sector),
