@@ -36,7 +36,7 @@ use crate::member::{Device, MemberTable};
 use crate::prefetch::Ahead;
 use crate::queue::{Completion, IoChoice, Queue, Token};
 
-use device::Devices;
+use device::{Devices, Swept};
 use link::Links;
 use member_op::{MemberOp, Step};
 use ops::{Expired, Found, Op, Ops};
@@ -147,8 +147,9 @@ impl Driver {
         count += self.end_pretended(lane);
         // After the completions: what has ended in time is not late because we looked late.
         self.expire(lane);
-        let closing = self.devices.borrow_mut().sweep(&self.queue);
-        closing.iter().for_each(|device| self.hang_up(lane, device));
+        let Swept { to_end, asked } = self.devices.borrow_mut().sweep(&self.queue);
+        to_end.iter().for_each(|device| self.hang_up(lane, device));
+        asked.into_iter().for_each(|(member, asked)| self.identify(&member, asked));
         count
     }
 

@@ -33,7 +33,7 @@ pub use spec::{check_name, is_remote};
 pub use table::MemberTable;
 pub use unproved::UnprovedWrites;
 
-pub(crate) use nbd::{Export, Nbd};
+pub(crate) use nbd::{Export, Nbd, proof};
 pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};
 pub(crate) use ram::Ram;
 

@@ -10,6 +10,7 @@ use mdspace_engine::backend::{MemberId, Ticket};
 use mdspace_engine::lane::Lane;
 use mdspace_engine::paths::PathLane;
 
+use crate::member::proof::Asker;
 use crate::member::{self, Member, MemberTable};
 use crate::queue::{FileRef, Queue};
 
@@ -39,24 +40,39 @@ impl Device {
         self.in_flight.get() + self.paths.as_ref().map_or(0, |paths| paths.in_flight())
     }
 
+    /// What is asked of a lane that has a connection.
+    fn questions(&self) -> Option<Vec<Asker>> {
+        let member::Device::Nbd(nbd) = &self.member.device else { return None };
+        let is_up = self.link.as_ref().is_some_and(Link::is_up);
+        is_up.then(|| nbd.questions.take()).filter(|asked| !asked.is_empty())
+    }
+
     /// Whether its calls are made on the spot.
     pub(super) fn is_inline(&self) -> bool {
         matches!(self.member.device, member::Device::File { inline: true, .. })
     }
 }
 
+/// What a look at the members has found.
+#[derive(Default)]
+pub(super) struct Swept {
+    pub(super) to_end: Vec<Rc<Device>>,
+    /// Members, and who wants to know what identifies them over this lane's connection.
+    pub(super) asked: Vec<(Arc<Member>, Vec<Asker>)>,
+}
+
 /// The members that a lane has met, by index.
 pub(super) struct Devices {
     table: Arc<MemberTable>,
     met: Vec<Option<Rc<Device>>>,
-    closed_seen: u64,
+    news_seen: u64,
     closing: bool,
 }
 
 impl Devices {
     pub(super) fn new(table: Arc<MemberTable>) -> Self {
-        let closed_seen = table.closed_count();
-        Self { table, met: Vec::new(), closed_seen, closing: false }
+        let news_seen = table.news_count();
+        Self { table, met: Vec::new(), news_seen, closing: false }
     }
 
     #[inline]
@@ -110,6 +126,10 @@ impl Devices {
         Some(())
     }
 
+    pub(super) fn table(&self) -> Arc<MemberTable> {
+        self.table.clone()
+    }
+
     pub(super) fn in_flight(&self, id: MemberId) -> usize {
         match self.met.get(usize::from(id.index)) {
             Some(Some(device)) if device.member.id == id => device.held(),
@@ -148,31 +168,32 @@ impl Devices {
     }
 
     /// Lets go of closed members that hold nothing of this lane any more. Gives those whose
-    /// connections are to be ended first.
-    pub(super) fn sweep(&mut self, queue: &RefCell<Queue>) -> Vec<Rc<Device>> {
-        let mut to_end = Vec::new();
-        let closed = self.table.closed_count();
-        if closed == self.closed_seen && !self.closing {
-            return to_end;
+    /// connections are to be ended first, and those over whose connections something is to be read.
+    pub(super) fn sweep(&mut self, queue: &RefCell<Queue>) -> Swept {
+        let mut swept = Swept::default();
+        let news = self.table.news_count();
+        if news == self.news_seen && !self.closing {
+            return swept;
         }
-        self.closed_seen = closed;
+        self.news_seen = news;
         self.closing = false;
         for device in &mut self.met {
             let Some(known) = device else { continue };
             if !known.member.closing.load(Ordering::Acquire) {
+                swept.asked.extend(known.questions().map(|asked| (known.member.clone(), asked)));
                 continue;
             }
             if known.held() > 0 {
                 self.closing = true;
-                to_end.extend(known.link.is_some().then(|| known.clone()));
+                swept.to_end.extend(known.link.is_some().then(|| known.clone()));
                 continue;
             }
             if let Some(place) = known.file.fixed {
                 queue.borrow_mut().register_file(place, -1);
             }
-            to_end.extend(known.link.is_some().then(|| known.clone()));
+            swept.to_end.extend(known.link.is_some().then(|| known.clone()));
             *device = None;
         }
-        to_end
+        swept
     }
 }

@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,8 @@ use mdspace_engine::time::Time;
 
 use crate::errno::io_error;
 use crate::lanes::EventFd;
-use crate::member::{self, Member, Nbd};
+use crate::member::proof::{self, Asker};
+use crate::member::{self, Member, MemberTable, Nbd};
 use crate::nbd_wire::{Put, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command};
 use crate::queue::Token;
 
@@ -104,6 +105,10 @@ impl Links {
 impl Link {
     pub(super) fn unanswered(&self) -> usize {
         self.unanswered.get()
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(connection) if !connection.ending)
     }
 
     fn connection<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Option<T> {
@@ -187,8 +192,9 @@ impl Driver {
         *link_of(device).state.borrow_mut() = State::Connecting(place.clone());
         self.links.connecting.borrow_mut().push(device.clone());
         let (member, wake) = (device.member.clone(), self.wake.clone());
+        let members = self.devices.borrow().table();
         let thread = std::thread::Builder::new().name("nbd-connect".into());
-        let started = thread.spawn(move || connect(member, &place, &wake));
+        let started = thread.spawn(move || connect(&member, &members, &place, &wake));
         if let Err(error) = started {
             tracing::warn!("{}: cannot connect: {error}", device.member.info.name);
             *link_of(device).state.borrow_mut() = State::Lost;
@@ -213,6 +219,19 @@ impl Driver {
         true
     }
 
+    /// Tells other lanes what identifies a member, read over this lane's connection.
+    pub(super) fn identify(&self, member: &Arc<Member>, asked: Vec<Asker>) {
+        let Some(lane) = self.lane.get().and_then(Weak::upgrade) else { return };
+        let (on_lane, member) = (lane.clone(), member.clone());
+        lane.spawn(async move {
+            // Without an answer who asks gives up.
+            let Ok(read) = proof::read(&on_lane, member.id, member.info.sectors * 512).await else {
+                return;
+            };
+            asked.into_iter().for_each(|asker| drop(asker.send(read.clone())));
+        });
+    }
+
     fn up(&self, lane: &Lane, device: &Rc<Device>, socket: OwnedFd) {
         let socket = Rc::new(socket);
         let connection = Connection {
@@ -223,6 +242,7 @@ impl Driver {
             answers: Answers::default(),
         };
         *link_of(device).state.borrow_mut() = State::Up(connection);
+        nbd_of(&device.member).questions.connected();
         self.receive(device, &socket, vec![0; INBOX_BYTES].into_boxed_slice());
         self.send(device);
         if device.member.closing.load(Ordering::Acquire) {
@@ -307,6 +327,7 @@ impl Driver {
         });
         if drained == Some(true) {
             *link.state.borrow_mut() = State::Lost;
+            nbd_of(&device.member).questions.disconnected();
             self.end_all(lane, device);
         }
     }
@@ -360,8 +381,13 @@ impl WireOp {
 }
 
 /// The life of the thread that connects.
-fn connect(member: Arc<Member>, place: &Mutex<Option<io::Result<OwnedFd>>>, wake: &EventFd) {
-    let result = nbd_of(&member).connect();
+fn connect(
+    member: &Member,
+    members: &MemberTable,
+    place: &Mutex<Option<io::Result<OwnedFd>>>,
+    wake: &EventFd,
+) {
+    let result = nbd_of(member).connect(member.info.sectors * 512, || members.have_lanes_look());
     *place.lock() = Some(result);
     wake.wake();
 }

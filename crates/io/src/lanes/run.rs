@@ -34,7 +34,7 @@ pub(super) struct Runner {
 impl Runner {
     pub(super) fn new(id: LaneId, config: &LanesConfig, wake: Arc<EventFd>) -> io::Result<Self> {
         let driver = Driver::new(config.io, config.members.clone(), wake.clone())?;
-        config.members.wake_on_close(&wake);
+        config.members.wake_on_news(&wake);
         let lane = Lane::new(id, driver.clone(), wake);
         driver.drive(&lane);
         let io = LaneIo::new(driver.clone());

@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! uri: where it is ── dial: connection and handshake, which may wait ── driver::link: requests
+//!                        └─ proof: it leads to the device of the first connection
 //! ```
 //!
-//! Each lane has a connection of its own. A connection that is lost is not made again: the member is
+//! Each lane has a connection of its own. All but the first are proved to lead to the same device before
+//! they serve. A connection that is lost is not made again: the member is
 //! gone, since what answers at the same address later may be another device. Whoever opens it again
 //! gets a new member, and proves that it is the same device.
 
 mod dial;
+pub(crate) mod proof;
 mod uri;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_engine::sync::Mutex;
 
@@ -24,6 +26,7 @@ pub(crate) use uri::Uri;
 
 use super::place::{self, ServerPlace};
 use dial::dial;
+use proof::Questions;
 
 /// An open export, shared by all lanes.
 #[derive(Debug)]
@@ -34,8 +37,8 @@ pub(crate) struct Nbd {
     pub(super) lock_name: String,
     /// The connection over which it was opened, for the first lane that asks.
     first: Mutex<Option<OwnedFd>>,
-    /// A lane has a connection.
-    connected: AtomicBool,
+    /// What later connections want to know of a lane that is connected.
+    pub(crate) questions: Questions,
 }
 
 /// What a server says of an export.
@@ -95,7 +98,7 @@ impl Nbd {
     /// Connects, and asks for the export. Waits a few seconds at most.
     pub(crate) fn open(uri: Uri) -> io::Result<Self> {
         let place = Self::socket_place(&uri)?;
-        let (socket, export) = dial(&uri)?;
+        let (socket, export) = dial(&uri, |_, _| Ok(()))?;
         // Another socket file in the place of the one to which the connection leads would be locked
         // in its stead.
         if Self::socket_place(&uri)? != place {
@@ -104,7 +107,7 @@ impl Nbd {
         let place = place.map_or_else(|| ServerPlace::at_the_end_of(&socket), Ok)?;
         let lock_name = place::lock_name(&place, &uri.export);
         let first = Mutex::new(Some(socket));
-        Ok(Self { uri, export, lock_name, first, connected: AtomicBool::new(false) })
+        Ok(Self { uri, export, lock_name, first, questions: Questions::default() })
     }
 
     fn socket_place(uri: &Uri) -> io::Result<Option<ServerPlace>> {
@@ -118,25 +121,22 @@ impl Nbd {
 
     /// The connection over which the member was opened, to the first lane that asks.
     pub(crate) fn take_first(&self) -> Option<OwnedFd> {
-        let first = self.first.lock().take();
-        if first.is_some() {
-            self.connected.store(true, Ordering::Relaxed);
-        }
-        first
+        self.first.lock().take()
     }
 
-    /// One more connection to the same export. Waits a few seconds at most.
-    pub(crate) fn connect(&self) -> io::Result<OwnedFd> {
+    /// One more connection to the same export. Waits a few seconds at most, for the server and for a lane
+    /// that is connected, which `tell` has look at the questions.
+    pub(crate) fn connect(&self, bytes: u64, tell: impl Fn()) -> io::Result<OwnedFd> {
         if !self.export.shares() {
             return Err(io::Error::other(
                 "this export bears one connection only, and so one lane; serve with --lanes=1, or \
                  let its server share it",
             ));
         }
-        let (socket, export) = dial(&self.uri)?;
-        match export == self.export {
-            true => Ok(socket),
+        let prove = |stream: &mut dyn dial::Stream, export| match export == self.export {
+            true => proof::prove(stream, export, bytes, &self.questions, &tell),
             false => Err(io::Error::other("the export is not what it was")),
-        }
+        };
+        dial(&self.uri, prove).map(|(socket, _)| socket)
     }
 }

@@ -23,8 +23,9 @@ pub struct MemberTable {
     entries: Mutex<Vec<Entry>>,
     /// Lanes to wake when a member closes.
     lanes: Mutex<Vec<Weak<EventFd>>>,
-    /// Counts closed members, so that a lane sees at a glance that it may have to let one go.
-    closed: AtomicU64,
+    /// Counts closed members and questions, so that a lane sees at a glance whether it has to look at its
+    /// members.
+    news: AtomicU64,
     /// Counts members as they are opened.
     opened: AtomicU64,
     /// Where writes that may still appear are kept over a restart.
@@ -50,7 +51,7 @@ impl MemberTable {
             this: this.clone(),
             entries: Mutex::default(),
             lanes: Mutex::default(),
-            closed: AtomicU64::new(0),
+            news: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             unproved: OnceLock::new(),
             places: Mutex::default(),
@@ -209,7 +210,12 @@ impl MemberTable {
             paths.members().into_iter().for_each(|path| self.close(path));
         }
         drop(member);
-        self.closed.fetch_add(1, Ordering::Release);
+        self.have_lanes_look();
+    }
+
+    /// Has every lane look at the members that it has met.
+    pub(crate) fn have_lanes_look(&self) {
+        self.news.fetch_add(1, Ordering::Release);
         self.lanes.lock().retain(|lane| lane.upgrade().map(|lane| lane.wake()).is_some());
     }
 
@@ -226,11 +232,11 @@ impl MemberTable {
         (member.id == id).then(|| member.clone())
     }
 
-    pub(crate) fn closed_count(&self) -> u64 {
-        self.closed.load(Ordering::Acquire)
+    pub(crate) fn news_count(&self) -> u64 {
+        self.news.load(Ordering::Acquire)
     }
 
-    pub(crate) fn wake_on_close(&self, lane: &Arc<EventFd>) {
+    pub(crate) fn wake_on_news(&self, lane: &Arc<EventFd>) {
         let mut lanes = self.lanes.lock();
         lanes.retain(|lane| lane.strong_count() > 0);
         lanes.push(Arc::downgrade(lane));

@@ -1,20 +1,24 @@
 //! Connecting to a server and asking for an export, on a thread that may wait.
 
+mod bounded;
+
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::nbd_wire::{
     Fields, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, Put, export_flag,
     handshake_flag, info, length_u32, option, option_reply,
 };
 
+use super::proof::PROOF_PATIENCE;
 use super::uri::Server;
 use super::{Export, Uri};
 
-/// How long a server may take for each step.
+use bounded::{Bounded, Timed};
+
+/// How long a server may take for all of the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A host that does not acknowledge for so long is dead.
 const SILENCE_MS: libc::c_int = 20_000;
@@ -23,40 +27,59 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Answers to one option at most.
 const ANSWERS_MAX: usize = 64;
 
-/// Connects and takes the export. The socket is ready for requests.
-pub(super) fn dial(uri: &Uri) -> io::Result<(OwnedFd, Export)> {
+/// A connection on which requests may be made.
+pub(super) trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
+
+/// Connects and takes the export. `prove` looks at the connection before it is given; the socket is ready
+/// for requests then.
+pub(super) fn dial(
+    uri: &Uri,
+    prove: impl FnOnce(&mut dyn Stream, Export) -> io::Result<()>,
+) -> io::Result<(OwnedFd, Export)> {
+    let until = Instant::now() + PATIENCE;
+    let failed = |error| at(&uri.server, error);
     match &uri.server {
         Server::Unix(path) => {
-            let stream = UnixStream::connect(path).map_err(|error| at(&uri.server, error))?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            let export = Handshake(&stream).go(uri)?;
-            stream.set_read_timeout(None)?;
-            stream.set_write_timeout(None)?;
-            Ok((stream.into(), export))
+            let stream = bounded::connect_unix(path, PATIENCE).map_err(failed)?;
+            take(Bounded::new(stream, until), uri, prove)
         }
         Server::Tcp { host, port } => {
-            let stream = connect(host, *port).map_err(|error| at(&uri.server, error))?;
+            let stream = connect(host, *port, until).map_err(failed)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            let export = Handshake(&stream).go(uri)?;
-            stream.set_read_timeout(None)?;
-            stream.set_write_timeout(None)?;
             notice_death(&stream);
-            Ok((stream.into(), export))
+            take(Bounded::new(stream, until), uri, prove)
         }
     }
+}
+
+fn take<S: Timed + Into<OwnedFd>>(
+    mut stream: Bounded<S>,
+    uri: &Uri,
+    prove: impl FnOnce(&mut dyn Stream, Export) -> io::Result<()>,
+) -> io::Result<(OwnedFd, Export)>
+where
+    Bounded<S>: Stream,
+{
+    let export = Handshake(&mut stream).go(uri)?;
+    stream.extend(PROOF_PATIENCE);
+    prove(&mut stream, export).map_err(|error| at(&uri.server, error))?;
+    Ok((stream.unbounded()?.into(), export))
 }
 
 fn at(server: &Server, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{server}: {error}"))
 }
 
-fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+fn connect(host: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(last);
+        }
+        match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -90,8 +113,9 @@ struct Handshake<S>(S);
 impl<S: Read + Write> Handshake<S> {
     fn go(mut self, uri: &Uri) -> io::Result<Export> {
         self.greet().and_then(|()| self.ask(&uri.export)).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                at(&uri.server, io::Error::new(io::ErrorKind::TimedOut, "no answer in 5 seconds"))
+            io::ErrorKind::TimedOut => {
+                let why = "its handshake has not ended in 5 seconds";
+                at(&uri.server, io::Error::new(io::ErrorKind::TimedOut, why))
             }
             _ => at(&uri.server, error),
         })

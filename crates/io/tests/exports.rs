@@ -1,0 +1,128 @@
+//! Members that are exports of a server, which is made here: each of its connections may lead to another
+//! device.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use mdspace_engine::backend::{IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto};
+use mdspace_engine::lane::LaneId;
+use mdspace_io::nbd_wire::{self as wire, Fields, Put, export_flag, option_reply};
+use mdspace_io::{Lanes, LanesConfig, OpenMode};
+
+const BYTES: usize = 1 << 20;
+
+type Disk = Arc<Mutex<Vec<u8>>>;
+
+/// A disk whose first superblock says so.
+fn disk(salt: u8) -> Disk {
+    let mut bytes = vec![0; BYTES];
+    bytes[4096..8192].fill(salt);
+    Arc::new(Mutex::new(bytes))
+}
+
+/// Serves its first connection from the first disk, and so on; the last one serves all later ones.
+fn serve(disks: Vec<Disk>) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        let mut connections = listener.incoming();
+        let last = disks.last().unwrap().clone();
+        for disk in disks.into_iter().chain(std::iter::repeat(last)) {
+            let Some(Ok(stream)) = connections.next() else { return };
+            // The client hangs up when it is done.
+            std::thread::spawn(move || drop(serve_one(stream, &disk)));
+        }
+    });
+    let uri = format!("nbd+unix://{}", path.display());
+    (folder, uri)
+}
+
+fn serve_one(mut stream: UnixStream, disk: &Disk) -> io::Result<()> {
+    let mut greeting = Vec::new();
+    greeting.put_u64(wire::INIT_MAGIC);
+    greeting.put_u64(wire::OPTION_MAGIC);
+    greeting.put_u16(wire::handshake_flag::FIXED_NEWSTYLE | wire::handshake_flag::NO_ZEROES);
+    stream.write_all(&greeting)?;
+    let mut head = [0; 4 + wire::OPTION_HEADER_BYTES];
+    stream.read_exact(&mut head)?;
+    let mut data = vec![0; Fields(&head[16..]).u32().unwrap() as usize];
+    stream.read_exact(&mut data)?;
+    let mut export = Vec::new();
+    export.put_u16(wire::info::EXPORT);
+    export.put_u64(BYTES as u64);
+    export.put_u16(export_flag::HAS_FLAGS | export_flag::CAN_MULTI_CONN);
+    for (kind, data) in [(option_reply::INFO, export), (option_reply::ACK, Vec::new())] {
+        let mut answer = Vec::new();
+        answer.put_u64(wire::OPTION_REPLY_MAGIC);
+        answer.put_u32(wire::option::GO);
+        answer.put_u32(kind);
+        answer.put_u32(wire::length_u32(data.len()));
+        answer.extend(data);
+        stream.write_all(&answer)?;
+    }
+    loop {
+        let mut request = [0; wire::REQUEST_HEADER_BYTES];
+        stream.read_exact(&mut request)?;
+        let mut fields = Fields(&request[6..]);
+        let (kind, cookie) = (fields.u16().unwrap(), fields.u64().unwrap());
+        let (offset, len) = (fields.u64().unwrap() as usize, fields.u32().unwrap() as usize);
+        if kind != wire::command::READ {
+            return Ok(());
+        }
+        let mut answer = Vec::new();
+        answer.put_u32(wire::SIMPLE_REPLY_MAGIC);
+        answer.put_u32(0);
+        answer.put_u64(cookie);
+        answer.extend_from_slice(&disk.lock().unwrap()[offset..offset + len]);
+        stream.write_all(&answer)?;
+    }
+}
+
+/// Reads the superblock on a lane.
+fn read_on(lanes: &Lanes, lane: u16, member: MemberId) -> Result<u8, IoErrorKind> {
+    lanes.call(LaneId(lane), async move |lane, _| {
+        let into = ReadInto::Buffer(lane.backend().allocate(512), 0..512);
+        let op = IoOp::Read { sector: 8, into };
+        let done = lane.io(MemberIo { member, op, patience: Patience::FOREVER }).await;
+        done.result.map(|()| done.buffer.unwrap()[0]).map_err(|error| error.kind)
+    })
+}
+
+fn start(uri: &str) -> (Lanes, MemberId) {
+    let lanes = Lanes::start(LanesConfig { count: 3, ..LanesConfig::default() }).unwrap();
+    let (member, _) = lanes.members().open(uri, OpenMode::RUN).unwrap();
+    (lanes, member)
+}
+
+#[test]
+fn every_lane_gets_a_connection_to_the_same_device() {
+    let (_folder, uri) = serve(vec![disk(1)]);
+    let (lanes, member) = start(&uri);
+    for lane in [1, 0, 2] {
+        assert_eq!(read_on(&lanes, lane, member), Ok(1));
+    }
+}
+
+#[test]
+fn a_later_connection_to_another_device_serves_nothing() {
+    let (_folder, uri) = serve(vec![disk(1), disk(2), disk(1)]);
+    let (lanes, member) = start(&uri);
+    assert_eq!(read_on(&lanes, 0, member), Ok(1));
+    assert_eq!(read_on(&lanes, 1, member), Err(IoErrorKind::Gone));
+    assert_eq!(read_on(&lanes, 2, member), Ok(1), "it is compared with one that was proved");
+}
+
+/// What is compared is what the device says now, not what it said when it was opened.
+#[test]
+fn a_device_that_was_written_to_is_the_same_device() {
+    let device = disk(0);
+    let (_folder, uri) = serve(vec![device.clone()]);
+    let (lanes, member) = start(&uri);
+    assert_eq!(read_on(&lanes, 0, member), Ok(0));
+    device.lock().unwrap()[4096..8192].fill(3);
+    assert_eq!(read_on(&lanes, 1, member), Ok(3));
+}
