@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_format::Superblock;
-use mdspace_io::{Identity, MemberTable, OpenError, OpenMode};
+use mdspace_io::{Identity, MemberTable, OneConnection, OpenError, OpenMode};
 
 use crate::args::ArrayName;
 use crate::control::client::{ANSWERS_WITHIN, Client};
@@ -201,6 +201,12 @@ pub(crate) fn refused(error: OpenError, what: &str) -> Failure {
             let cure = "check the name; an empty member file is made by: truncate -s 1G FILE";
             Failure::new(what, format!("{name}: {source}"), cure)
         }
+        OpenError::OneConnection(OneConnection { name }) => Failure::new(
+            what,
+            format!("{name}: its server bears one connection, and each lane and worker needs one"),
+            "use --lanes=1 and group_thread_cnt=0, or let the server share the export \
+             (qemu-nbd --shared=0)",
+        ),
         other => Failure::new(what, other, "check the member's name and rights"),
     }
 }

@@ -18,7 +18,7 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::sync::Mutex;
 
 use crate::lane_io::LaneIo;
-use crate::member::MemberTable;
+use crate::member::{MemberTable, OneConnection};
 use crate::queue::IoChoice;
 
 use cpus::Place;
@@ -71,6 +71,9 @@ pub enum StartError {
         /// The CPU asked for.
         cpu: usize,
     },
+    /// A member bears one lane only.
+    #[error(transparent)]
+    OneConnection(#[from] OneConnection),
     /// The system refused a thread, its wake-up, or its ring.
     #[error("cannot start a lane: {0}; MDSPACE_IO=preadv does without io_uring")]
     System(#[from] io::Error),
@@ -128,6 +131,7 @@ impl Lanes {
             Some(topology) => topology.clone(),
             None => Topology::of_this_machine()?,
         };
+        config.members.serve_lanes(config.count.max(1))?;
         let places = cpus::places(config.count.max(1), &config.cpus, &topology)?;
         let (ended_sender, ended) = channel();
         let ended = Mutex::new(ended);

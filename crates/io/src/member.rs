@@ -27,7 +27,7 @@ use mdspace_engine::paths::Paths;
 pub use multipath::MultipathSpec;
 pub use named::{Identity, open_to_look, read_text};
 pub use null::{KeyHelp, null_keys, null_presets};
-pub use open::{OpenError, OpenMode};
+pub use open::{OneConnection, OpenError, OpenMode};
 pub use place::ServerPlace;
 pub use spec::{check_name, is_remote};
 pub use table::MemberTable;
@@ -73,6 +73,17 @@ pub(crate) enum Device {
     Null(Null),
     Nbd(Nbd),
     Multipath(Arc<Paths>),
+}
+
+impl Device {
+    /// Whether several lanes may use it at once. An NBD server may bear one connection only. Paths are
+    /// members of their own.
+    fn bears_lanes(&self) -> bool {
+        match self {
+            Self::Nbd(nbd) => nbd.export.shares(),
+            _ => true,
+        }
+    }
 }
 
 impl Member {

@@ -82,6 +82,7 @@ impl Workers {
             state.shrink(array, node, asked.min(cpus.len()));
         }
         state.wait_for_leaving(LEAVE_PATIENCE);
+        lanes.members().serve_lanes(lanes.count() + state.serving.len())?;
         for (node, cpus) in groups.into_iter().enumerate() {
             state.grow(lanes, array, node, asked.min(cpus.len()), &cpus)?;
         }
@@ -206,6 +207,7 @@ impl State {
         while self.serving_on(node) < wanted {
             // All seats are taken only while others cannot leave.
             let Some(id) = self.free_seat(lanes) else { return Ok(()) };
+            lanes.members().serve_lanes(lanes.count() + self.serving.len() + 1)?;
             let thread = lanes.start_worker(id, node, cpus.to_vec())?;
             let array = array.clone();
             thread.call(move |lane, _| {

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use mdspace_engine::backend::{IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::LaneId;
+use mdspace_engine::paths::Policy;
 use mdspace_io::nbd_wire::{self as wire, Fields, Put, export_flag, option_reply};
-use mdspace_io::{Lanes, LanesConfig, OpenMode};
+use mdspace_io::{Lanes, LanesConfig, MemberTable, MultipathSpec, OpenError, OpenMode, StartError};
 
 const BYTES: usize = 1 << 20;
 
@@ -25,6 +26,10 @@ fn disk(salt: u8) -> Disk {
 
 /// Serves its first connection from the first disk, and so on; the last one serves all later ones.
 fn serve(disks: Vec<Disk>) -> (tempfile::TempDir, String) {
+    serve_with(export_flag::CAN_MULTI_CONN, disks)
+}
+
+fn serve_with(flags: u16, disks: Vec<Disk>) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
@@ -34,14 +39,14 @@ fn serve(disks: Vec<Disk>) -> (tempfile::TempDir, String) {
         for disk in disks.into_iter().chain(std::iter::repeat(last)) {
             let Some(Ok(stream)) = connections.next() else { return };
             // The client hangs up when it is done.
-            std::thread::spawn(move || drop(serve_one(stream, &disk)));
+            std::thread::spawn(move || drop(serve_one(stream, flags, &disk)));
         }
     });
     let uri = format!("nbd+unix://{}", path.display());
     (folder, uri)
 }
 
-fn serve_one(mut stream: UnixStream, disk: &Disk) -> io::Result<()> {
+fn serve_one(mut stream: UnixStream, flags: u16, disk: &Disk) -> io::Result<()> {
     let mut greeting = Vec::new();
     greeting.put_u64(wire::INIT_MAGIC);
     greeting.put_u64(wire::OPTION_MAGIC);
@@ -54,7 +59,7 @@ fn serve_one(mut stream: UnixStream, disk: &Disk) -> io::Result<()> {
     let mut export = Vec::new();
     export.put_u16(wire::info::EXPORT);
     export.put_u64(BYTES as u64);
-    export.put_u16(export_flag::HAS_FLAGS | export_flag::CAN_MULTI_CONN);
+    export.put_u16(export_flag::HAS_FLAGS | flags);
     for (kind, data) in [(option_reply::INFO, export), (option_reply::ACK, Vec::new())] {
         let mut answer = Vec::new();
         answer.put_u64(wire::OPTION_REPLY_MAGIC);
@@ -125,4 +130,29 @@ fn a_device_that_was_written_to_is_the_same_device() {
     assert_eq!(read_on(&lanes, 0, member), Ok(0));
     device.lock().unwrap()[4096..8192].fill(3);
     assert_eq!(read_on(&lanes, 1, member), Ok(3));
+}
+
+#[test]
+fn an_export_that_bears_one_connection_is_opened_for_one_lane_only() {
+    let (_folder, uri) = serve_with(0, vec![disk(1)]);
+    let lanes = |count| Lanes::start(LanesConfig { count, ..LanesConfig::default() }).unwrap();
+    let refused = lanes(2).members().open(&uri, OpenMode::RUN).unwrap_err();
+    assert!(matches!(&refused, OpenError::OneConnection(one) if one.name == uri), "{refused}");
+    let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
+    let spec = MultipathSpec::new(table.parse().unwrap(), Policy::default());
+    let refused = lanes(2).members().open_multipath("paths", &spec, OpenMode::RUN).unwrap_err();
+    assert!(matches!(refused, OpenError::OneConnection(_)), "{refused}");
+    let one = lanes(1);
+    let (member, _) = one.members().open(&uri, OpenMode::RUN).unwrap();
+    assert_eq!(read_on(&one, 0, member), Ok(1));
+}
+
+#[test]
+fn no_lane_is_added_where_a_member_bears_one_connection() {
+    let (_folder, uri) = serve_with(0, vec![disk(1)]);
+    let members = MemberTable::new();
+    members.open(&uri, OpenMode::RUN).unwrap();
+    let two = LanesConfig { count: 2, members, ..LanesConfig::default() };
+    let refused = Lanes::start(two).unwrap_err();
+    assert!(matches!(refused, StartError::OneConnection(_)), "{refused}");
 }

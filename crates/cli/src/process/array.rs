@@ -44,7 +44,6 @@ impl ServedArray {
                 open_all(&names, mode, &members, &Probed::default(), &task.what())?
             }
         };
-        refuse_lanes(task, &members, &devices)?;
         let mut notes = Vec::new();
         let running = assemble(task, &lanes, devices, run_dir, &mut notes)?;
         for left_out in running.left_out() {
@@ -143,19 +142,6 @@ fn started(status: &ArrayStatus) -> String {
     match status.members.iter().filter(spare).count() {
         0 => format!("started with {present} of {slots} members"),
         spares => format!("started with {present} of {slots} members, and {spares} spare"),
-    }
-}
-
-/// An export that bears one connection serves one lane.
-fn refuse_lanes(task: &Task, members: &OpenMembers, devices: &Devices) -> Result<(), Failure> {
-    let alone = devices.iter().find(|(id, _)| !members.table().bears_lanes(*id));
-    match alone.filter(|_| task.serving().lanes > 1) {
-        Some((_, info)) => Err(Failure::new(
-            task.what(),
-            format!("{} bears one connection, and each lane needs one", info.name),
-            "use --lanes=1, or let its server share the export (qemu-nbd --shared=0)",
-        )),
-        None => Ok(()),
     }
 }
 

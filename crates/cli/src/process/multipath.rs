@@ -131,14 +131,6 @@ impl MultipathProcess {
         let (member, paths) = members
             .open_multipath(args.name.as_str(), &spec, mode)
             .map_err(|error| Failure::new(what, error, "look at the paths"))?;
-        if args.lanes > 1 && !members.bears_lanes(member) {
-            let why = "a path's server bears one connection, and each lane needs one";
-            return Err(Failure::new(
-                what,
-                why,
-                "use --lanes=1, or let the server share its export",
-            ));
-        }
         let device = Device { lanes: Arc::new(lanes), member, info: paths.info().clone() };
         let process = Arc::new(Self {
             name: args.name.clone(),

@@ -53,9 +53,16 @@ impl MultipathSpec {
         let mut opened: Vec<Result<(MemberId, MemberInfo), String>> = Vec::new();
         for (at, path) in names.iter().enumerate() {
             let known = names[..at].iter().position(|other| is_same_device(other, path));
-            opened.push(match known {
-                Some(known) => opened[known].clone(),
-                None => members.open(path, mode).map_err(|error| error.to_string()),
+            opened.push(match known.map(|known| opened[known].clone()) {
+                Some(known) => known,
+                None => match members.open(path, mode) {
+                    // No later try would go better.
+                    Err(error @ OpenError::OneConnection(_)) => {
+                        opened.iter().flatten().for_each(|(id, _)| members.close(*id));
+                        return Err(error);
+                    }
+                    opened => opened.map_err(|error| error.to_string()),
+                },
             });
         }
         let mut table = self.table.clone();

@@ -129,8 +129,7 @@ impl Nbd {
     pub(crate) fn connect(&self, bytes: u64, tell: impl Fn()) -> io::Result<OwnedFd> {
         if !self.export.shares() {
             return Err(io::Error::other(
-                "this export bears one connection only, and so one lane; serve with --lanes=1, or \
-                 let its server share it",
+                "its server bears one connection, which another lane has",
             ));
         }
         let prove = |stream: &mut dyn dial::Stream, export| match export == self.export {

@@ -81,9 +81,23 @@ pub enum OpenError {
         /// The system's own words.
         source: io::Error,
     },
+    /// Several lanes would use it.
+    #[error(transparent)]
+    OneConnection(#[from] OneConnection),
     /// The table is full.
     #[error("65536 members are open; close some")]
     TooMany,
+}
+
+/// An export would be used by several lanes, and bears one connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name}: its server bears one connection, and each lane and worker needs one; use --lanes=1 and \
+     group_thread_cnt=0, or let the server share the export (qemu-nbd --shared=0)"
+)]
+pub struct OneConnection {
+    /// The member as the user named it.
+    pub name: String,
 }
 
 fn hint(error: &io::Error) -> &'static str {

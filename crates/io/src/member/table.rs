@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
@@ -12,7 +12,7 @@ use mdspace_engine::sync::Mutex;
 use crate::lanes::EventFd;
 
 use super::named::Identity;
-use super::open::{self, OpenError, OpenMode, Opened};
+use super::open::{self, OneConnection, OpenError, OpenMode, Opened};
 use super::place::PlaceLock;
 use super::{Device, Member, MultipathSpec, UnprovedWrites};
 
@@ -34,6 +34,8 @@ pub struct MemberTable {
     places: Mutex<Vec<Weak<PlaceLock>>>,
     /// Exports are not locked.
     shares_exports: AtomicBool,
+    /// Lanes that may use a member, workers among them.
+    lanes_count: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -56,6 +58,7 @@ impl MemberTable {
             unproved: OnceLock::new(),
             places: Mutex::default(),
             shares_exports: AtomicBool::new(false),
+            lanes_count: AtomicUsize::new(1),
         })
     }
 
@@ -115,6 +118,10 @@ impl MemberTable {
     fn insert(&self, opened: Opened, read_only: bool) -> Result<MemberId, OpenError> {
         let Opened { device, info, locks } = opened;
         let mut entries = self.entries.lock();
+        // Under the lock: not while lanes are added.
+        if self.lanes_count.load(Ordering::Relaxed) > 1 && !device.bears_lanes() {
+            return Err(OneConnection { name: info.name }.into());
+        }
         let free = entries.iter().position(|entry| entry.latest.strong_count() == 0);
         let index = free.unwrap_or(entries.len());
         let id_index = u16::try_from(index).map_err(|_| OpenError::TooMany)?;
@@ -185,14 +192,17 @@ impl MemberTable {
         self.member(id).is_some_and(timed)
     }
 
-    /// Whether several lanes may use a member at once. An NBD server may bear one connection only.
-    pub fn bears_lanes(&self, id: MemberId) -> bool {
-        match self.member(id).as_deref().map(|member| &member.device) {
-            Some(Device::Nbd(nbd)) => nbd.export.shares(),
-            Some(Device::Multipath(paths)) => {
-                paths.members().into_iter().all(|path| self.bears_lanes(path))
+    /// Says how many lanes may use a member from now on. Several are refused, by the member's name, where an
+    /// open one is an export that bears one connection; such a one is opened for one lane only.
+    pub(crate) fn serve_lanes(&self, lanes: usize) -> Result<(), OneConnection> {
+        let entries = self.entries.lock();
+        let mut open = entries.iter().filter_map(|entry| entry.open.as_ref());
+        match open.find(|member| lanes > 1 && !member.device.bears_lanes()) {
+            Some(member) => Err(OneConnection { name: member.info.name.clone() }),
+            None => {
+                self.lanes_count.store(lanes, Ordering::Relaxed);
+                Ok(())
             }
-            _ => true,
         }
     }
 
