@@ -200,6 +200,9 @@ impl Driver {
 
     fn end_member(&self, lane: &Lane, op: MemberOp, result: Result<(), IoError>) {
         let ticket = op.ticket;
+        if ticket.is_none() {
+            op.device.overdue.set(op.device.overdue.get() - 1);
+        }
         let done = op.end(result, &self.stock);
         match ticket {
             Some(ticket) => lane.complete(ticket, done),
@@ -239,7 +242,8 @@ impl Driver {
         if self.deadline.get() > now {
             return;
         }
-        let Expired { late, remote, next } = self.ops.borrow_mut().expire(now);
+        let begun = |token| self.queue.borrow().has_begun(token);
+        let Expired { late, remote, next } = self.ops.borrow_mut().expire(now, begun);
         self.deadline.set(next);
         remote.into_iter().for_each(|token| self.expire_remote(lane, token));
         for (token, ticket) in late {

@@ -36,6 +36,9 @@ pub enum IoChoice {
     /// As `Preadv`, where the system gives no thread.
     #[cfg(test)]
     NoThreads,
+    /// One thread a file, which reads pipes as if they had addresses.
+    #[cfg(test)]
+    OneThread,
 }
 
 impl IoChoice {
@@ -96,11 +99,13 @@ impl Queue {
     pub(crate) fn new(choice: IoChoice, wake: Arc<EventFd>) -> io::Result<Self> {
         match choice {
             IoChoice::Uring => Ring::new(Entries::MANY, wake).map(Self::Ring),
-            IoChoice::Preadv => Ok(Self::Threads(Threads::new(THREADS_MAX, wake))),
+            IoChoice::Preadv => Ok(Self::Threads(Threads::new(THREADS_MAX, run_file, wake))),
             #[cfg(test)]
             IoChoice::TinyRing => Ring::new(Entries::FEWEST, wake).map(Self::Ring),
             #[cfg(test)]
-            IoChoice::NoThreads => Ok(Self::Threads(Threads::new(0, wake))),
+            IoChoice::NoThreads => Ok(Self::Threads(Threads::new(0, run_file, wake))),
+            #[cfg(test)]
+            IoChoice::OneThread => Ok(Self::Threads(Threads::new(1, threads::run_stream, wake))),
             IoChoice::Auto => Ok(match Ring::new(Entries::MANY, wake.clone()) {
                 Ok(ring) => Self::Ring(ring),
                 Err(error) => {
@@ -110,7 +115,7 @@ impl Queue {
                          cure: a kernel from 5.19 on with sysctl kernel.io_uring_disabled=0, \
                          and no seccomp filter that forbids it"
                     );
-                    Self::Threads(Threads::new(THREADS_MAX, wake))
+                    Self::Threads(Threads::new(THREADS_MAX, run_file, wake))
                 }
             }),
         }
@@ -129,6 +134,15 @@ impl Queue {
         match self {
             Self::Ring(ring) => ring.cancel(token),
             Self::Threads(threads) => threads.cancel(token),
+        }
+    }
+
+    /// Whether a call has begun, as far as that can be seen.
+    pub(crate) fn has_begun(&self, token: Token) -> bool {
+        match self {
+            // Nothing keeps one from its worker.
+            Self::Ring(_) => true,
+            Self::Threads(threads) => threads.has_begun(token),
         }
     }
 

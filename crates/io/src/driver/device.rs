@@ -23,6 +23,8 @@ pub(super) struct Device {
     pub(super) file: FileRef,
     /// I/Os of this lane that it still holds.
     pub(super) in_flight: Cell<usize>,
+    /// Those of them that were answered at their deadline, where the kernel still has the call.
+    pub(super) overdue: Cell<usize>,
     /// Its connection, if it is behind a network.
     pub(super) link: Option<Link>,
     /// Its paths, if it has some.
@@ -121,7 +123,8 @@ impl Devices {
             }
             _ => None,
         };
-        let device = Device { member, file, in_flight: Cell::new(0), link, paths };
+        let device =
+            Device { member, file, in_flight: Cell::new(0), overdue: Cell::new(0), link, paths };
         self.met[index] = Some(Rc::new(device));
         Some(())
     }

@@ -1,6 +1,7 @@
 //! The life of one member I/O: from the engine's wish to the calls that fulfil it.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use mdspace_engine::backend::{Backend, IoDone, IoError, IoOp, Ticket};
 use mdspace_engine::time::Time;
@@ -16,9 +17,14 @@ use super::{Driver, Stock};
 /// The most that one call moves, in bytes; the kernel's own limit is just below 2 GiB.
 const CALL_BYTES: usize = 1 << 30;
 
+/// Between two looks whether a call that waits for its turn has begun.
+const LOOK_WHETHER_BEGUN_EVERY: Duration = Duration::from_millis(100);
+/// How long a call may take that began so late.
+const PATIENCE_OF_LATE_START: Duration = Duration::from_secs(10);
+
 /// A member I/O under way.
 pub(super) struct MemberOp {
-    device: Rc<Device>,
+    pub(super) device: Rc<Device>,
     /// Taken once the engine has its answer.
     pub(super) ticket: Option<Ticket>,
     pub(super) deadline: Time,
@@ -26,6 +32,8 @@ pub(super) struct MemberOp {
     pub(super) cancelled: bool,
     /// Its member pretends to fail.
     fails: bool,
+    /// Its deadline had come before its call had begun.
+    began_late: bool,
     work: Work,
     durable: Durable,
 }
@@ -87,6 +95,7 @@ impl MemberOp {
             deadline,
             cancelled: false,
             fails: false,
+            began_late: false,
             work,
             durable,
         }
@@ -233,9 +242,29 @@ impl MemberOp {
         !self.call_flushes() && self.is_awaited() && !self.device.is_inline()
     }
 
+    /// The new deadline of one whose deadline has come and whose call has not `begun`, or only lately. None:
+    /// it is late.
+    pub(super) fn waits_until(&mut self, now: Time, begun: impl Fn() -> bool) -> Option<Time> {
+        if self.is_pretended() || self.device.overdue.get() > 0 {
+            return None;
+        }
+        match (begun(), self.began_late) {
+            (false, _) => {
+                self.began_late = true;
+                Some(now + LOOK_WHETHER_BEGUN_EVERY)
+            }
+            (true, true) => {
+                self.began_late = false;
+                Some(now + PATIENCE_OF_LATE_START)
+            }
+            (true, false) => None,
+        }
+    }
+
     /// Answers it before its end, if that was not done: gives the ticket of whoever waits.
     pub(super) fn overtake(&mut self) -> Option<Ticket> {
         let ticket = self.ticket.take()?;
+        self.device.overdue.set(self.device.overdue.get() + 1);
         if let Work::Read(transfer) | Work::Write(transfer) = &mut self.work {
             transfer.lease.overtake();
         }

@@ -43,6 +43,15 @@ pub(super) struct Expired {
 }
 
 impl Op {
+    fn deadline(&mut self) -> Option<&mut Time> {
+        match self {
+            Self::Member(op) => Some(&mut op.deadline),
+            Self::Socket(op) => Some(&mut op.deadline),
+            Self::Remote(op) => Some(&mut op.deadline),
+            Self::Wire(_) => None,
+        }
+    }
+
     /// Drops a socket call that has ended and that nobody wants.
     pub(super) fn discard(self) {
         match self {
@@ -176,23 +185,29 @@ impl Ops {
         })
     }
 
-    /// Finds what is past its deadline, and takes the tickets of what ends with it.
+    /// Finds what is past its deadline, and takes the tickets of what ends with it. The deadline of a call
+    /// that has not `begun` counts from its start, unless it waits for calls of its member that hang.
     ///
     /// Walks all that is in flight; deadlines are long and met, so this is rare.
-    pub(super) fn expire(&mut self, now: Time) -> Expired {
+    pub(super) fn expire(&mut self, now: Time, begun: impl Fn(Token) -> bool) -> Expired {
         let (mut late, mut remote, mut next) = (Vec::new(), Vec::new(), NEVER);
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            let deadline = match &mut slot.op {
-                Some(Op::Member(op)) => &mut op.deadline,
-                Some(Op::Socket(op)) => &mut op.deadline,
-                Some(Op::Remote(op)) => &mut op.deadline,
-                Some(Op::Wire(_)) | None => continue,
-            };
-            if *deadline > now {
-                next = next.min(*deadline);
+            let Some(&mut deadline) = slot.op.as_mut().and_then(Op::deadline) else { continue };
+            if deadline > now {
+                next = next.min(deadline);
                 continue;
             }
-            *deadline = NEVER;
+            if let Some(Op::Member(op)) = &mut slot.op
+                && let Some(later) =
+                    op.waits_until(now, || begun(token(slot.generation, index as u32)))
+            {
+                op.deadline = later;
+                next = next.min(later);
+                continue;
+            }
+            if let Some(deadline) = slot.op.as_mut().and_then(Op::deadline) {
+                *deadline = NEVER;
+            }
             let ticket = match &mut slot.op {
                 Some(Op::Member(op)) => op.overtake(),
                 Some(Op::Socket(op)) => {

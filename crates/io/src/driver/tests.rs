@@ -312,6 +312,62 @@ fn calls_that_wait_for_an_entry_are_cancelled_and_woken_through_a_full_ring() {
     });
 }
 
+/// A read of a pipe with a deadline.
+fn read_within(lane: &Lane, member: MemberId, millis: u64) -> MemberIo {
+    MemberIo { patience: Patience::of(Duration::from_millis(millis)), ..read(lane, member, 512) }
+}
+
+#[test]
+fn a_member_that_hangs_keeps_no_thread_from_another_one() {
+    let config = LanesConfig { io: IoChoice::OneThread, ..LanesConfig::default() };
+    let (local, hanging, mut waker) = pipe_with(&config);
+    let (_other, healthy, mut writer) = pipe_with(&config);
+    let lane = local.lane().clone();
+    end_soon(&local, async move {
+        let hangs = lane.io(read(&lane, hanging, 512));
+        writer.write_all(&[7; 512]).unwrap();
+        assert_eq!(lane.io(read(&lane, healthy, 512)).await.result, Ok(()));
+        assert_eq!(lane.backend().in_flight(hanging), 1);
+        waker.write_all(&[1; 512]).unwrap();
+        assert_eq!(hangs.await.result, Ok(()));
+    });
+}
+
+/// It would be written in time if those before it took no longer than they may.
+#[test]
+fn the_deadline_of_a_call_counts_from_its_start() {
+    let config = LanesConfig { io: IoChoice::OneThread, ..LanesConfig::default() };
+    let (local, member, mut writer) = pipe_with(&config);
+    let lane = local.lane().clone();
+    end_soon(&local, async move {
+        let first = lane.io(read(&lane, member, 512));
+        let second = lane.io(read_within(&lane, member, 1));
+        lane.sleep_until(lane.backend().now() + Duration::from_millis(5)).await;
+        writer.write_all(&[1; 1024]).unwrap();
+        assert_eq!(first.await.result, Ok(()));
+        assert_eq!(second.await.result, Ok(()));
+    });
+}
+
+/// What waits for a call that is late itself is answered with it.
+#[test]
+fn a_call_that_waits_behind_one_that_hangs_is_late_with_it() {
+    let config = LanesConfig { io: IoChoice::OneThread, ..LanesConfig::default() };
+    let (local, member, mut writer) = pipe_with(&config);
+    let lane = local.lane().clone();
+    end_soon(&local, async move {
+        // Time enough for the first one to begin.
+        let late = [(); 3].map(|()| lane.io(read_within(&lane, member, 200)));
+        for io in late {
+            assert_eq!(io.await.result.unwrap_err().kind, IoErrorKind::Deadline);
+        }
+        writer.write_all(&[1; 512]).unwrap();
+        while lane.backend().in_flight(member) > 0 {
+            lane.pause().await;
+        }
+    });
+}
+
 /// A lane's driver without a loop, whose calls a test answers.
 struct Bench {
     driver: Rc<Driver>,

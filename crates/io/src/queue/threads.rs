@@ -1,6 +1,9 @@
-//! The way without a ring: file calls run on a few threads, sockets are polled by the lane itself.
+//! The way without a ring: calls on files run on a few threads for each file, sockets are polled by the lane
+//! itself.
+//!
+//! A file whose calls hang keeps its own threads, and nobody else's.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +17,18 @@ use crate::lanes::EventFd;
 
 use super::{Call, Completion, FileRef, Token};
 
-/// Threads of one lane at most: file calls under way at once.
+/// Threads of one file on one lane at most: its calls under way at once.
 pub(super) const THREADS_MAX: usize = 16;
 
+/// Makes a call on a file, on the thread that asks.
+pub(super) type Run = fn(Call) -> i32;
+
 pub(crate) struct Threads {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
-    /// Most of them.
+    done: Arc<Done>,
+    files: BTreeMap<RawFd, FileThreads>,
+    /// Most of each file.
     threads_max: usize,
+    run: Run,
     /// The system has refused one; it would refuse a thousand times.
     refused: bool,
     /// Socket calls that wait for their socket.
@@ -30,13 +37,25 @@ pub(crate) struct Threads {
     ready: Vec<Completion>,
 }
 
-struct Shared {
-    jobs: Mutex<Jobs>,
-    more: Condvar,
-    done: Mutex<Vec<Completion>>,
+/// Where threads lay what has ended.
+struct Done {
+    completions: Mutex<Vec<Completion>>,
     /// The lane sleeps, or is about to.
     sleeping: AtomicBool,
     wake: Arc<EventFd>,
+}
+
+/// The threads of one file.
+struct FileThreads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    jobs: Mutex<Jobs>,
+    more: Condvar,
+    done: Arc<Done>,
+    run: Run,
 }
 
 #[derive(Default)]
@@ -53,19 +72,15 @@ struct Job(Token, Call);
 unsafe impl Send for Job {}
 
 impl Threads {
-    /// With so many threads at most.
-    pub(super) fn new(threads_max: usize, wake: Arc<EventFd>) -> Self {
-        let shared = Shared {
-            jobs: Mutex::default(),
-            more: Condvar::new(),
-            done: Mutex::default(),
-            sleeping: AtomicBool::new(false),
-            wake,
-        };
+    /// With so many threads a file at most, which make calls by `run`.
+    pub(super) fn new(threads_max: usize, run: Run, wake: Arc<EventFd>) -> Self {
+        let completions = Mutex::default();
+        let done = Arc::new(Done { completions, sleeping: AtomicBool::new(false), wake });
         Self {
-            shared: Arc::new(shared),
-            threads: Vec::new(),
+            done,
+            files: BTreeMap::new(),
             threads_max,
+            run,
             refused: false,
             waiting: Vec::new(),
             ready: Vec::new(),
@@ -73,8 +88,8 @@ impl Threads {
     }
 
     pub(super) fn push(&mut self, token: Token, call: Call) {
-        if socket_of(call).is_none() {
-            return self.push_job(Job(token, call));
+        if let Some(file) = file_of(call) {
+            return self.push_job(file, Job(token, call));
         }
         match run_socket(call) {
             Some(result) => self.ready.push(Completion { token, result }),
@@ -82,43 +97,35 @@ impl Threads {
         }
     }
 
-    fn push_job(&mut self, job: Job) {
-        let mut jobs = self.shared.jobs.lock();
+    fn push_job(&mut self, file: RawFd, job: Job) {
+        let (done, run) = (&self.done, self.run);
+        let own = self.files.entry(file).or_insert_with(|| FileThreads::new(done.clone(), run));
+        let mut jobs = own.shared.jobs.lock();
         jobs.queue.push_back(job);
-        let wanted = jobs.queue.len() > jobs.idle && self.threads.len() < self.threads_max;
+        let wanted = jobs.queue.len() > jobs.idle && own.threads.len() < self.threads_max;
         drop(jobs);
-        self.shared.more.notify_one();
-        if wanted {
-            self.start_thread();
+        own.shared.more.notify_one();
+        let started = if wanted { own.start_thread() } else { Ok(()) };
+        if own.threads.is_empty() {
+            // Without any thread the lane makes the call, and everything else on it waits.
+            self.ready.extend(own.run_here());
         }
-        if self.threads.is_empty() {
-            self.run_here();
-        }
-    }
-
-    /// One more, if the system gives one: else those that there are do the work.
-    fn start_thread(&mut self) {
-        let shared = self.shared.clone();
-        match std::thread::Builder::new().spawn(move || shared.serve()) {
-            Ok(thread) => self.threads.push(thread),
-            Err(error) if !self.refused => {
-                self.refused = true;
-                tracing::warn!(
-                    %error,
-                    threads = self.threads.len(),
-                    "the system gives no more threads: reads and writes are slower; cure: raise \
-                     its limit on tasks (TasksMax in the systemd unit, RLIMIT_NPROC)"
-                );
-            }
-            Err(_) => {}
+        if let Err(error) = started
+            && !std::mem::replace(&mut self.refused, true)
+        {
+            tracing::warn!(
+                %error,
+                "the system gives no more threads: reads and writes are slower; cure: raise its limit \
+                 on tasks (TasksMax in the systemd unit, RLIMIT_NPROC)"
+            );
         }
     }
 
-    /// Without any thread the lane makes the call, and everything else on it waits.
-    fn run_here(&mut self) {
-        let job = self.shared.jobs.lock().queue.pop_front();
-        let run = |Job(token, call)| Completion { token, result: run_file(call) };
-        self.ready.extend(job.map(run));
+    /// Whether a thread has taken a call. One that none has waits for others of its file.
+    pub(super) fn has_begun(&self, token: Token) -> bool {
+        let waits =
+            |own: &FileThreads| own.shared.jobs.lock().queue.iter().any(|job| job.0 == token);
+        !self.files.values().any(waits)
     }
 
     pub(super) fn cancel(&mut self, token: Token) {
@@ -128,10 +135,12 @@ impl Threads {
             self.ready.push(cancelled);
             return;
         }
-        let mut jobs = self.shared.jobs.lock();
-        if let Some(at) = jobs.queue.iter().position(|job| job.0 == token) {
-            jobs.queue.remove(at);
-            self.ready.push(cancelled);
+        for own in self.files.values() {
+            let mut jobs = own.shared.jobs.lock();
+            if let Some(at) = jobs.queue.iter().position(|job| job.0 == token) {
+                jobs.queue.remove(at);
+                return self.ready.push(cancelled);
+            }
         }
     }
 
@@ -143,7 +152,7 @@ impl Threads {
 
     pub(super) fn reap(&mut self, out: &mut Vec<Completion>) {
         out.append(&mut self.ready);
-        out.append(&mut self.shared.done.lock());
+        out.append(&mut self.done.completions.lock());
     }
 
     pub(super) fn sleep(&mut self, at_most: Option<Duration>) {
@@ -151,11 +160,11 @@ impl Threads {
             return;
         }
         // SeqCst pairs with `finish`: either the completion is seen here, or the sleeper there.
-        self.shared.sleeping.store(true, Ordering::SeqCst);
-        if self.shared.done.lock().is_empty() {
+        self.done.sleeping.store(true, Ordering::SeqCst);
+        if self.done.completions.lock().is_empty() {
             self.poll(at_most);
         }
-        self.shared.sleeping.store(false, Ordering::SeqCst);
+        self.done.sleeping.store(false, Ordering::SeqCst);
     }
 
     /// Waits for a socket or the eventfd, and runs the calls whose sockets are ready.
@@ -163,7 +172,7 @@ impl Threads {
         let pollfd = |(fd, events)| libc::pollfd { fd, events, revents: 0 };
         let sockets = self.waiting.iter().filter_map(|&(_, call)| socket_of(call));
         let mut fds: Vec<_> = sockets.map(pollfd).collect();
-        fds.push(pollfd((self.shared.wake.as_raw_fd(), libc::POLLIN)));
+        fds.push(pollfd((self.done.wake.as_raw_fd(), libc::POLLIN)));
         let span = at_most.map(|span| libc::timespec {
             tv_sec: span.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: span.subsec_nanos().into(),
@@ -176,7 +185,7 @@ impl Threads {
             return;
         }
         if fds.pop().is_some_and(|wake| wake.revents != 0) {
-            self.shared.wake.clear();
+            self.done.wake.clear();
         }
         let mut polled = fds.iter();
         let ready = &mut self.ready;
@@ -193,7 +202,26 @@ impl Threads {
     }
 }
 
-impl Drop for Threads {
+impl FileThreads {
+    fn new(done: Arc<Done>, run: Run) -> Self {
+        let shared = Shared { jobs: Mutex::default(), more: Condvar::new(), done, run };
+        Self { shared: Arc::new(shared), threads: Vec::new() }
+    }
+
+    /// One more, if the system gives one: else those that there are do the work.
+    fn start_thread(&mut self) -> io::Result<()> {
+        let shared = self.shared.clone();
+        self.threads.push(std::thread::Builder::new().spawn(move || shared.serve())?);
+        Ok(())
+    }
+
+    fn run_here(&self) -> Option<Completion> {
+        let Job(token, call) = self.shared.jobs.lock().queue.pop_front()?;
+        Some(Completion { token, result: (self.shared.run)(call) })
+    }
+}
+
+impl Drop for FileThreads {
     fn drop(&mut self) {
         self.shared.jobs.lock().ended = true;
         self.shared.more.notify_all();
@@ -210,7 +238,7 @@ impl Shared {
         loop {
             if let Some(Job(token, call)) = jobs.queue.pop_front() {
                 drop(jobs);
-                self.finish(Completion { token, result: run_file(call) });
+                self.done.finish(Completion { token, result: (self.run)(call) });
                 jobs = self.jobs.lock();
             } else if jobs.ended {
                 return;
@@ -221,12 +249,26 @@ impl Shared {
             }
         }
     }
+}
 
+impl Done {
     fn finish(&self, completion: Completion) {
-        self.done.lock().push(completion);
+        self.completions.lock().push(completion);
         if self.sleeping.swap(false, Ordering::SeqCst) {
             self.wake.wake();
         }
+    }
+}
+
+/// The file that a call is on; `None` for calls on sockets.
+fn file_of(call: Call) -> Option<RawFd> {
+    match call {
+        Call::Read { file, .. }
+        | Call::Write { file, .. }
+        | Call::WriteVectors { file, .. }
+        | Call::Sync { file }
+        | Call::Allocate { file, .. } => Some(file.fd),
+        Call::Accept { .. } | Call::Recv { .. } | Call::Send { .. } | Call::Poll { .. } => None,
     }
 }
 
@@ -306,4 +348,12 @@ fn errno_of(result: isize) -> i32 {
         return i32::try_from(result).expect("transfers are shorter than 2 GiB");
     }
     -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// As [`run_file`], but reads pipes too.
+#[cfg(test)]
+pub(super) fn run_stream(call: Call) -> i32 {
+    let Call::Read { file, to, len, .. } = call else { return run_file(call) };
+    // SAFETY: as for `run_file`.
+    errno_of(unsafe { libc::read(file.fd, to.cast(), len as usize) })
 }
