@@ -36,7 +36,6 @@ mod watch;
 mod tests;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,9 +70,10 @@ pub trait Host: Send + Sync {
     /// Sees to it that nothing sent over a path can be done any more. False: it cannot.
     fn fence(&self, paths: &Arc<Paths>, path: usize) -> bool;
 
-    /// Keeps the sectors where writes that were sent over a path may still appear, in the place of those
-    /// kept before, for [`Paths::recall`] by a later process.
-    fn keep(&self, _path: usize, _unproved: Vec<Range<u64>>) {}
+    /// Nothing that was sent over a path can appear any more: all of it was answered, or, if it is `fenced`,
+    /// also what its connection owes, which is not used again. What was kept for
+    /// [`Paths::recall`] can be forgotten.
+    fn proved(&self, _path: usize, _fenced: bool) {}
 }
 
 /// A multipath device, shared by all lanes.
@@ -127,7 +127,7 @@ impl Paths {
             wanted: Some(table.initial_group - 1),
             late: LateWrites::default(),
             owed: Owed::new(group_of.len()),
-            kept: vec![Vec::new(); group_of.len()],
+            unproved: vec![false; group_of.len()],
             known: None,
             no_path_since: None,
             gave_up: false,

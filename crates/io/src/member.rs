@@ -71,7 +71,7 @@ pub(crate) enum Device {
     },
     Ram(Ram),
     Null(Null),
-    Nbd(Nbd),
+    Nbd(Box<Nbd>),
     Multipath(Arc<Paths>),
 }
 

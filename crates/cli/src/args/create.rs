@@ -150,6 +150,9 @@ pub(crate) struct ServingArgs {
     /// Locks of the table of claims: 8 to 256, a power of two.
     #[arg(long, value_name = "N", default_value = "32", value_parser = stripe_hash_locks)]
     pub(crate) stripe_hash_locks: u32,
+    /// Your word: nothing that was sent earlier to members behind a network can be done any more.
+    #[arg(long)]
+    pub(crate) fenced: bool,
     /// Stay in the foreground and log on stderr.
     #[arg(long)]
     pub(crate) foreground: bool,

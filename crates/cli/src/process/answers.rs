@@ -127,6 +127,7 @@ impl ServingProcess {
             let what = format!("cannot add {word} to {}", self.name);
             self.refuse_spare(word, &what)?;
             self.forget_old_self(word);
+            self.array.refuse_owing(word, &what)?;
             let (member, info) = self.array.members().open(word, OpenMode::RUN, probed, &what)?;
             match self.array.order(Action::Add { member, info, only_back }) {
                 Ok(Done::Added { by_bitmap: true }) => {
@@ -158,9 +159,8 @@ impl ServingProcess {
 
     /// A member that failed and comes back is still held open under its old handle.
     fn forget_old_self(&self, word: &str) {
-        self.array.keep_unproved();
         if let Some(old) = self.array.members().find(word)
-            && self.array.members().refuse_unproved(word, "").is_ok()
+            && self.array.refuse_owing(word, "").is_ok()
             && self.array.order(Action::Remove { member: old }).is_ok()
         {
             self.array.members().close(old);
@@ -168,7 +168,6 @@ impl ServingProcess {
     }
 
     fn remove(&self, words: &[String]) -> Result<Reply, Failure> {
-        self.array.keep_unproved();
         for word in self.with_failed(words)? {
             let what = format!("cannot remove {word} from {}", self.name);
             let Some(member) = self.array.members().find(&word) else {

@@ -33,28 +33,48 @@ impl ServedArray {
     /// Opens the members, makes the array if it is new, assembles and starts it. The notes are for
     /// the user.
     pub(super) fn start(task: &Task, run_dir: &RunDir) -> Result<(Self, Vec<String>), Failure> {
-        let members = OpenMembers::new();
+        let members = OpenMembers::new(task.serving().fenced);
         let lanes = start_lanes(task, &members)?;
-        let devices = match task {
-            Task::Create(args) => created::write(args, &members, &lanes, &task.what())?,
-            Task::Assemble(args) => {
-                let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
-                let names =
-                    args.members.iter().map(MemberSpec::absolute).collect::<Result<Vec<_>, _>>()?;
-                open_all(&names, mode, &members, &Probed::default(), &task.what())?
+        let mut notes = Vec::new();
+        let running = match Self::run(task, run_dir, &members, &lanes, &mut notes) {
+            Ok(running) => running,
+            Err(failure) => {
+                // A member that closes with all answers leaves no record of what it may still do.
+                members.close_all(STOP_PATIENCE);
+                end_lanes(lanes);
+                return Err(failure);
             }
         };
-        let mut notes = Vec::new();
-        let running = assemble(task, &lanes, devices, run_dir, &mut notes)?;
-        for left_out in running.left_out() {
-            notes.push(words(left_out));
-            members.find(&left_out.member).into_iter().for_each(|id| members.close(id));
-        }
+        members.have_started();
         let array = Self { running: RwLock::new(Some(running)), members };
         notes.push(format!("{}: {}", task.name(), started(&array.status()?)));
         let with_paths = array.members().paths();
         notes.extend(with_paths.iter().flat_map(|(_, paths)| told_at_once(paths)));
         Ok((array, notes))
+    }
+
+    fn run(
+        task: &Task,
+        run_dir: &RunDir,
+        members: &OpenMembers,
+        lanes: &Arc<Lanes>,
+        notes: &mut Vec<String>,
+    ) -> Result<RunningArray, Failure> {
+        let devices = match task {
+            Task::Create(args) => created::write(args, members, lanes, &task.what())?,
+            Task::Assemble(args) => {
+                let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
+                let names =
+                    args.members.iter().map(MemberSpec::absolute).collect::<Result<Vec<_>, _>>()?;
+                open_all(&names, mode, members, &Probed::default(), &task.what())?
+            }
+        };
+        let running = assemble(task, lanes, devices, run_dir, notes)?;
+        for left_out in running.left_out() {
+            notes.push(words(left_out));
+            members.find(&left_out.member).into_iter().for_each(|id| members.close(id));
+        }
+        Ok(running)
     }
 
     /// Uses the array, unless it is stopped.
@@ -122,13 +142,17 @@ impl ServedArray {
         let lanes = running.lanes().clone();
         running.let_go();
         self.members.close_all(STOP_PATIENCE);
-        if let Some(Err(error)) = Arc::into_inner(lanes).map(|lanes| lanes.stop(STOP_PATIENCE)) {
-            tracing::warn!("{error}");
-        }
+        end_lanes(lanes);
         stopped.map(drop).map_err(|error| {
             let cure = "the members stay as after a crash: assemble again, and check";
             Failure::new("the array did not stop cleanly", error, cure)
         })
+    }
+}
+
+fn end_lanes(lanes: Arc<Lanes>) {
+    if let Some(Err(error)) = Arc::into_inner(lanes).map(|lanes| lanes.stop(STOP_PATIENCE)) {
+        tracing::warn!("{error}");
     }
 }
 

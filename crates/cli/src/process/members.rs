@@ -3,13 +3,14 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
-use mdspace_io::{MemberTable, OpenError, OpenMode, is_remote};
+use mdspace_io::{MemberTable, OpenError, OpenMode};
 
 use crate::failure::Failure;
 use crate::member_probe::{self, Probed, refused};
@@ -25,8 +26,8 @@ pub(super) struct OpenMembers {
     table: Arc<MemberTable>,
     open: Mutex<Vec<(String, MemberId)>>,
     files: Mutex<Vec<OpenFile>>,
-    /// Those of which this process has kept that they owe answers.
-    pub(super) owing: Mutex<Vec<MemberId>>,
+    /// The operator's word holds that nothing sent to members earlier can be done any more.
+    fenced: AtomicBool,
 }
 
 /// A member that is a regular file, as it was when it was opened.
@@ -44,11 +45,21 @@ impl OpenFile {
 }
 
 impl OpenMembers {
-    pub(super) fn new() -> Self {
+    /// `fenced`: nothing that was sent to members earlier can be done any more.
+    pub(super) fn new(fenced: bool) -> Self {
         let table = MemberTable::new();
         table.keep_unproved(state_dir::unproved());
-        let (open, files, owing) = Default::default();
-        Self { table, open, files, owing }
+        let (open, files) = Default::default();
+        Self { table, open, files, fenced: AtomicBool::new(fenced) }
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        self.fenced.load(Ordering::Relaxed)
+    }
+
+    /// Members that are opened from now on are not known to be fenced.
+    pub(super) fn have_started(&self) {
+        self.fenced.store(false, Ordering::Relaxed);
     }
 
     pub(super) fn table(&self) -> &Arc<MemberTable> {
@@ -78,11 +89,6 @@ impl OpenMembers {
         self.list().push((name.to_owned(), id));
         self.files().extend(OpenFile::of(name, id));
         Ok((id, info))
-    }
-
-    /// Members behind a network that are open.
-    pub(super) fn remote(&self) -> Vec<(String, MemberId)> {
-        self.list().iter().filter(|(name, _)| is_remote(name)).cloned().collect()
     }
 
     /// Closes a member.
@@ -169,9 +175,9 @@ impl OpenMembers {
     }
 
     /// Whether something of them is found out only by looking now and then: a file that someone cuts, a
-    /// server that answers late, a path that fails.
+    /// path that fails.
     pub(super) fn are_to_be_watched(&self) -> bool {
-        !self.files().is_empty() || !self.remote().is_empty() || !self.paths().is_empty()
+        !self.files().is_empty() || !self.paths().is_empty()
     }
 
     /// How the paths of those members are that have some.

@@ -197,7 +197,6 @@ fn watch(process: &Arc<ServingProcess>) {
             process.recorder.record(events.into_iter().map(Happened::from).collect());
         }
         process.array.fail_cut_members();
-        process.array.keep_unproved();
         process.look_for_spare(&status);
         process.look_after_scrub(&status);
         let next = next_look(process, &status);

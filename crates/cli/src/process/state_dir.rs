@@ -7,18 +7,29 @@ use mdspace_io::UnprovedWrites;
 
 use crate::{own_dir, run_dir};
 
-/// Where writes are kept that a server has not answered.
+/// Where writes are kept that a server has not answered. What is kept in a directory that is not safe any more
+/// is neither believed nor forgotten.
 pub(super) fn unproved() -> UnprovedWrites {
-    UnprovedWrites::in_folder(state_dir(&run_dir::default_path()).join("unproved"))
+    let place = absolute_place();
+    match own_dir::check(&place) {
+        Ok(()) => UnprovedWrites::in_folder(state_dir(&run_dir::default_path()).join("unproved")),
+        Err(why) => {
+            UnprovedWrites::nowhere(format!("the state directory {}: {why}", place.display()))
+        }
+    }
 }
 
 /// `$MDSPACE_STATE_DIR`; beside the sockets where those have a place of their own; else the usual
 /// place for this user. Where that cannot be made, or is not safe from other users, the run directory.
 pub(super) fn state_dir(run_dir: &Path) -> PathBuf {
-    let place = usual_place();
-    // The serving process leaves the directory that it was started in.
-    let place = std::path::absolute(&place).unwrap_or(place);
+    let place = absolute_place();
     own_dir::make(&place).map_or_else(|_| run_dir.to_owned(), |()| place)
+}
+
+/// The serving process leaves the directory that it was started in.
+fn absolute_place() -> PathBuf {
+    let place = usual_place();
+    std::path::absolute(&place).unwrap_or(place)
 }
 
 fn usual_place() -> PathBuf {

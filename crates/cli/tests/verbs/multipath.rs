@@ -55,7 +55,8 @@ impl Paths {
     /// Starts the server of a path.
     fn proxy(&self, path: usize) -> String {
         let table = format!("0 {SECTORS} multipath 0 0 1 1 round-robin 0 1 0 {}", self.uri("base"));
-        self.serve(&format!("p{path}"), &table, QUICK);
+        // One that is killed is known to owe nothing to the base any more.
+        self.serve(&format!("p{path}"), &table, &format!("{QUICK} --fence=true"));
         self.uri(&format!("p{path}"))
     }
 

@@ -43,6 +43,8 @@ fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() 
         user.expect(0, &format!("stop {name}"));
     }
     assert!(user.processes().is_empty());
+    let unproved = std::fs::read_dir(user.run_dir().join("unproved")).expect("it was made");
+    assert_eq!(unproved.count(), 0, "all was answered");
 }
 
 /// A write lies in the socket of a stopped server: its member is not taken back before the answer has
@@ -76,7 +78,9 @@ fn a_member_that_owes_the_answer_to_a_write_does_not_come_back() {
     user.signal(Signal::KILL, pid_of(&user, "top"));
     user.signal(Signal::CONT, b);
     user.refused(&format!("assemble top {one} {other}"), &["may still appear", "--run"]);
-    user.expect(0, &format!("assemble top --run {front} {one}"));
+    // The killed process had the other one open, too.
+    user.refused(&format!("assemble top --run {one}"), &["may still appear", "--fenced"]);
+    user.expect(0, &format!("assemble top --run --fenced {front} {one}"));
     user.refused(&format!("re-add top {other}"), &["may still appear"]);
     user.expect(0, &format!("message top fail_path {other} --fenced"));
     user.expect(0, &format!("re-add top {other}"));

@@ -2,14 +2,14 @@
 
 use crate::time::Time;
 
-use super::owner::{Health, Owner};
+use super::owner::Owner;
 use super::{Failback, Paths};
 
 impl Paths {
     pub(super) fn choose_group(&self, owner: &mut Owner, now: Time) {
         let has_path = |group: usize| {
             let mut paths = owner.paths.iter().zip(&self.group_of);
-            paths.any(|(path, of)| *of == group && path.health == Health::Active)
+            paths.any(|(path, of)| *of == group && path.takes_requests())
         };
         let alive = |group: &usize| has_path(*group);
         let enabled = |group: &usize| !owner.disabled[*group];

@@ -61,10 +61,9 @@ impl LateWrites {
         self.writes.push(Late { id: LateId(self.last), path, sent: None, range, lost: true });
     }
 
-    /// Where writes that were sent over a path may still appear.
-    pub(super) fn ranges(&self, path: usize) -> Vec<Range<u64>> {
-        let of_it = self.writes.iter().filter(|late| late.path == path);
-        of_it.map(|late| late.range.clone()).collect()
+    /// Whether writes that were sent over a path may still appear.
+    pub(super) fn is_late(&self, path: usize) -> bool {
+        self.writes.iter().any(|late| late.path == path)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Late> {
@@ -122,18 +121,16 @@ impl Paths {
         let mut owner = self.owner.lock();
         unproved.iter().for_each(|range| owner.late.recall(path, range.clone()));
         let note = format!("{} writes of an earlier process may still appear", unproved.len());
-        owner.kept[path] = unproved;
         self.tell(&mut owner, "LateWritesRecalled", Some(path), note);
         self.publish(&mut owner, Time::ZERO);
     }
 
-    /// Has the host keep which writes may still appear, where that has changed.
-    pub(super) fn keep_late_writes(&self, owner: &mut Owner) {
-        for (path, kept) in owner.kept.iter_mut().enumerate() {
-            let now = owner.late.ranges(path);
-            if *kept != now {
-                kept.clone_from(&now);
-                self.host.keep(path, now);
+    /// Tells the host of paths over which nothing may appear any more.
+    pub(super) fn tell_proved(&self, owner: &mut Owner) {
+        for (path, unproved) in owner.unproved.iter_mut().enumerate() {
+            let now = owner.late.is_late(path);
+            if std::mem::replace(unproved, now) && !now {
+                self.host.proved(path, false);
             }
         }
     }
@@ -150,7 +147,12 @@ impl Paths {
 
     /// The operator's word: nothing that was sent over a path until now can be done any more.
     pub(super) fn fenced_by_word(&self, path: usize, now: Time) {
-        let newest = self.owner.lock().late.newest();
+        let newest = {
+            let mut owner = self.owner.lock();
+            // A fence that runs has nothing left to prove.
+            owner.paths[path].fencing = None;
+            owner.late.newest()
+        };
         self.fenced_up_to(path, newest, Ok(()), now);
     }
 
@@ -160,11 +162,15 @@ impl Paths {
         match done {
             Ok(()) => {
                 own.lost |= own.remote;
-                if own.health == Health::Active && own.remote {
+                if matches!(own.health, Health::Active | Health::Joining) && own.remote {
                     own.health = Health::Failed;
                     own.reason = "to be connected anew".into();
                 }
                 let proved = owner.late.fenced(path, newest);
+                if !owner.late.is_late(path) {
+                    owner.unproved[path] = false;
+                    self.host.proved(path, true);
+                }
                 let note = format!("{proved} writes can no longer appear");
                 self.tell(&mut owner, "PathFenced", Some(path), note);
             }
@@ -187,23 +193,26 @@ impl Paths {
         let id = owner.late.add(path, member, lane, range, lost);
         self.publish(&mut owner, now);
         drop(owner);
-        self.begin_fence(path);
+        self.begin_fence(path, now);
         id
     }
 
     /// Asks for a fence of a path over which writes are late, unless one is under way.
-    pub(super) fn begin_fence(self: &Arc<Self>, path: usize) {
-        let begins = {
+    pub(super) fn begin_fence(self: &Arc<Self>, path: usize, now: Time) {
+        {
             let mut owner = self.owner.lock();
-            let (newest, late) = (owner.late.newest(), !owner.late.ranges(path).is_empty());
-            let begins = late && owner.paths[path].fencing.is_none();
-            if begins {
-                owner.paths[path].fencing = Some(newest);
+            let (newest, late) = (owner.late.newest(), owner.late.is_late(path));
+            if !late || owner.paths[path].fencing.is_some() {
+                return;
             }
-            begins
-        };
-        if begins && !self.host.fence(self, path) {
-            self.owner.lock().paths[path].fencing = None;
+            owner.paths[path].fencing = Some(newest);
+        }
+        let began = self.host.fence(self, path);
+        let mut owner = self.owner.lock();
+        match began {
+            // It takes no requests until the fence has ended, which it may have.
+            true => self.publish(&mut owner, now),
+            false => owner.paths[path].fencing = None,
         }
     }
 

@@ -1,7 +1,6 @@
 //! The state of the paths, as their owner keeps it.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backend::{MemberId, MemberInfo};
@@ -23,8 +22,8 @@ pub(super) struct Owner {
     pub(super) wanted: Option<usize>,
     pub(super) late: LateWrites,
     pub(super) owed: Owed,
-    /// What the host keeps of these, by path.
-    pub(super) kept: Vec<Vec<Range<u64>>>,
+    /// Paths of which the host has not been told that none is left.
+    pub(super) unproved: Vec<bool>,
     /// What the device's last proved path said.
     pub(super) known: Option<Identity>,
     pub(super) no_path_since: Option<Time>,
@@ -77,6 +76,11 @@ impl Health {
 }
 
 impl OwnedPath {
+    /// Whether requests may go over it: not while a fence ends what is under way there.
+    pub(super) fn takes_requests(&self) -> bool {
+        self.health == Health::Active && self.fencing.is_none()
+    }
+
     pub(super) fn new(opened: Result<(MemberId, MemberInfo), String>, remote: bool) -> Self {
         let (member, health, reason) = match opened {
             Ok(member) => (Some(member), Health::Joining, String::new()),

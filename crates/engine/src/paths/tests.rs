@@ -183,17 +183,20 @@ fn a_fence_proves_nothing_of_what_was_late_after_it_began() {
     let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(fences.clone()));
     let member = MemberId { index: 0, generation: 0 };
     let late = |range| paths.add_late(0, member, LaneId(0), range, true, NOW);
-    let unproved = || paths.owner.lock().late.ranges(0);
+    let unproved = || -> Vec<_> {
+        let owner = paths.owner.lock();
+        owner.late.iter().map(|late| late.range.clone()).collect()
+    };
     let second = 16..24;
     late(0..8);
     late(16..24);
     assert_eq!(fences.0.load(Relaxed), 1, "one at a time");
     paths.fenced(0, Ok(()), NOW);
     assert_eq!(unproved(), vec![second.clone()]);
-    paths.begin_fence(0);
+    paths.begin_fence(0, NOW);
     paths.fenced(0, Err("it failed".into()), NOW);
     assert_eq!(unproved(), vec![second.clone()]);
-    paths.begin_fence(0);
+    paths.begin_fence(0, NOW);
     paths.fenced(0, Ok(()), NOW);
     assert!(unproved().is_empty());
     assert_eq!(fences.0.load(Relaxed), 3);
@@ -202,4 +205,40 @@ fn a_fence_proves_nothing_of_what_was_late_after_it_began() {
     late(16..24);
     say(&paths, "fail_path a --fenced");
     assert!(unproved().is_empty());
+}
+
+#[test]
+fn a_path_takes_no_requests_while_its_fence_runs() {
+    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(Fencing::default()));
+    let usable = || -> Vec<usize> {
+        let view = paths.view();
+        view.usable.iter().chain(&view.others).map(|usable| usable.path).collect()
+    };
+    assert_eq!(usable(), [0, 1, 2]);
+    paths.add_late(0, MemberId { index: 0, generation: 0 }, LaneId(0), 0..8, true, NOW);
+    assert_eq!(usable(), [1, 2], "though it has not failed");
+    paths.fenced(0, Err("the command failed".into()), NOW);
+    assert_eq!(usable(), [1, 2, 0]);
+    paths.begin_fence(0, NOW);
+    paths.fenced(0, Ok(()), NOW);
+    assert_eq!(usable(), [1, 2], "it is to be connected anew");
+}
+
+/// Without a host that can fence, nothing changes.
+#[test]
+fn a_path_without_a_fence_serves_on_beside_its_late_writes() {
+    let paths = device(TWO_GROUPS, Failback::Manual);
+    paths.add_late(0, MemberId { index: 0, generation: 0 }, LaneId(0), 0..8, false, NOW);
+    assert_eq!(letters(&paths), "AAEAA");
+}
+
+#[test]
+fn a_path_that_joins_while_it_is_fenced_needs_another_connection() {
+    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(Fencing::default()));
+    paths.owner.lock().paths[0].health = Health::Joining;
+    paths.recall(0, std::iter::once(0..8).collect());
+    paths.begin_fence(0, NOW);
+    paths.fenced(0, Ok(()), NOW);
+    let owner = paths.owner.lock();
+    assert!(owner.paths[0].lost && owner.paths[0].health == Health::Failed);
 }

@@ -8,7 +8,7 @@ use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
 use super::late::LateId;
-use super::owner::{Health, Owner};
+use super::owner::Owner;
 use super::table::Selector;
 use super::{Paths, flag};
 
@@ -63,7 +63,7 @@ impl Paths {
     /// Chooses the group to use, and shows lanes how things are now.
     pub(super) fn publish(&self, owner: &mut Owner, now: Time) {
         self.choose_group(owner, now);
-        self.keep_late_writes(owner);
+        self.tell_proved(owner);
         let usable = |group: Option<usize>| {
             let here = move |path: &usize| Some(self.group_of[*path]) == group;
             let paths = (0..owner.paths.len()).filter(here);
@@ -91,7 +91,7 @@ impl Paths {
 
     fn usable(&self, owner: &Owner, path: usize) -> Option<Usable> {
         let own = &owner.paths[path];
-        let (member, _) = own.member.as_ref().filter(|_| own.health == Health::Active)?;
+        let (member, _) = own.member.as_ref().filter(|_| own.takes_requests())?;
         let spec = self.spec(path);
         Some(Usable {
             path,

@@ -86,7 +86,7 @@ struct Check {
 impl Check {
     async fn run(&self, paths: &Arc<Paths>, lane: &Rc<Lane>) {
         // Once more, where one has failed or did not cover all.
-        paths.begin_fence(self.path);
+        paths.begin_fence(self.path, lane.backend().now());
         if self.lost {
             return self.connect(paths, lane).await;
         }
@@ -164,10 +164,16 @@ impl Check {
         paths.remember(own);
         let failed_meanwhile = {
             let owner = paths.owner.lock();
-            owner.paths[self.path].health == Health::FailedByWord || owner.late.awaits(self.path)
+            let own = &owner.paths[self.path];
+            // A fence ends the connection that was proved.
+            let ends = own.lost || own.fencing.is_some();
+            own.health == Health::FailedByWord || ends || owner.late.awaits(self.path)
         };
-        if !failed_meanwhile {
-            paths.reinstate(self.path, "it answers, and is the same device", now);
+        match failed_meanwhile {
+            false => paths.reinstate(self.path, "it answers, and is the same device", now),
+            true => {
+                paths.fail(self.path, None, "what was sent over it is not over yet", false, now)
+            }
         }
     }
 }

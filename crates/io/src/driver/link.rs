@@ -341,7 +341,7 @@ impl Driver {
             if !Rc::ptr_eq(&op.device, device) {
                 return;
             }
-            if op.stage != Stage::Queued && op.writes() {
+            if note_owed(op) {
                 link.unanswered.set(link.unanswered.get() + 1);
             }
             ended.push((token, op.unanswered(IoErrorKind::Gone)));
@@ -404,6 +404,13 @@ fn take_leave(socket: &OwnedFd) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the message is as long as is said.
     unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), flags) };
+}
+
+/// Notes that an I/O will not be answered. Whether it is a write that was sent.
+pub(super) fn note_owed(op: &RemoteOp) -> bool {
+    let Some(sectors) = op.written().filter(|_| op.stage != Stage::Queued) else { return false };
+    nbd_of(&op.device.member).owe(sectors);
+    true
 }
 
 fn nbd_of(member: &Member) -> &Nbd {

@@ -9,7 +9,7 @@ use crate::queue::Token;
 
 use super::NEVER;
 use super::device::Device;
-use super::link::WireOp;
+use super::link::{WireOp, note_owed};
 use super::member_op::MemberOp;
 use super::remote_op::RemoteOp;
 use super::socket_op::SocketOp;
@@ -157,7 +157,10 @@ impl Ops {
             return;
         }
         let mut remote = Vec::new();
-        self.each_remote(|token, _| remote.push(token));
+        self.each_remote(|token, op| {
+            note_owed(op);
+            remote.push(token);
+        });
         remote.into_iter().for_each(|token| drop(self.remove(token)));
     }
 

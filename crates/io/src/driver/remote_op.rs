@@ -1,5 +1,6 @@
 //! The life of one I/O of a member behind a network: requests one after the other, and their answers.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use mdspace_engine::backend::{IoDone, IoError, IoErrorKind, IoOp, Ticket};
@@ -49,9 +50,22 @@ pub(super) enum Stage {
 }
 
 enum Work {
-    Read { lease: Option<Lease>, offset: u64, done: usize },
-    Write { lease: Option<Lease>, offset: u64, done: usize },
-    Zero { offset: u64, left: u64 },
+    Read {
+        lease: Option<Lease>,
+        offset: u64,
+        done: usize,
+    },
+    /// `bytes` is all of it, also when the memory has been given back.
+    Write {
+        lease: Option<Lease>,
+        offset: u64,
+        bytes: u64,
+        done: usize,
+    },
+    Zero {
+        offset: u64,
+        left: u64,
+    },
     Flush,
 }
 
@@ -122,6 +136,16 @@ impl RemoteOp {
         matches!(self.work, Work::Write { .. } | Work::Zero { .. })
     }
 
+    /// The sectors that it changes.
+    pub(super) fn written(&self) -> Option<Range<u64>> {
+        let sectors = |start: u64, end: u64| Some(start / 512..end.div_ceil(512));
+        match &self.work {
+            Work::Write { offset, bytes, .. } => sectors(*offset, *offset + *bytes),
+            Work::Zero { offset, left } => sectors(*offset, *offset + *left),
+            Work::Read { .. } | Work::Flush => None,
+        }
+    }
+
     /// What the server is to say with the answer to the request under way: the token, and which request of
     /// its it is. A second answer to one piece is not taken for the next one's, or for the flush's.
     fn cookie(&self, token: Token) -> u64 {
@@ -144,7 +168,7 @@ impl RemoteOp {
             Work::Read { offset, done, lease } => {
                 (command::READ, offset + *done as u64, left(lease, *done).min(payload_max))
             }
-            Work::Write { offset, done, lease } => {
+            Work::Write { offset, done, lease, .. } => {
                 (command::WRITE, offset + *done as u64, left(lease, *done).min(payload_max))
             }
             Work::Zero { offset, left } => {
@@ -284,8 +308,9 @@ impl Work {
                 Self::Read { lease, offset: sector * 512, done: 0 }
             }
             IoOp::Write { sector, from, .. } => {
+                let bytes = from.len() as u64;
                 let lease = Some(Lease::writing(from, 1, 1, stock));
-                Self::Write { lease, offset: sector * 512, done: 0 }
+                Self::Write { lease, offset: sector * 512, bytes, done: 0 }
             }
             IoOp::Flush => Self::Flush,
             // NBD's TRIM promises nothing; zeroes that may leave a hole do.
@@ -294,9 +319,9 @@ impl Work {
                 if export.writes_zeroes() {
                     return Self::Zero { offset, left: bytes };
                 }
-                let bytes = usize::try_from(bytes).expect("a range of this machine's size");
-                let lease = Some(Lease::zeroes(driver.zeroes(), bytes));
-                Self::Write { lease, offset, done: 0 }
+                let len = usize::try_from(bytes).expect("a range of this machine's size");
+                let lease = Some(Lease::zeroes(driver.zeroes(), len));
+                Self::Write { lease, offset, bytes, done: 0 }
             }
         }
     }

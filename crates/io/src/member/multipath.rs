@@ -3,8 +3,9 @@
 mod file;
 
 use std::fs;
-use std::ops::Range;
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -75,11 +76,15 @@ impl MultipathSpec {
         let unproved = members.unproved().cloned();
         let recalled = names.iter().map(|path| match &unproved {
             Some(unproved) if is_remote(path) => unproved.of(path),
-            _ => Vec::new(),
+            _ => Ok(Vec::new()),
         });
-        let recalled: Vec<_> = recalled.collect();
-        let keeper = unproved.map(|unproved| Keeper::new(unproved, names.clone()));
-        let host = PathHost { members: Arc::downgrade(members), names, fences, mode, keeper };
+        let recalled = recalled.collect::<io::Result<Vec<_>>>().map_err(|source| {
+            ids.iter().for_each(|id| members.close(*id));
+            let doing = "tell which writes may still appear";
+            OpenError::System { name: name.into(), doing, source }
+        })?;
+        let remover = unproved.map(Remover::new);
+        let host = PathHost { members: Arc::downgrade(members), names, fences, mode, remover };
         let policy = self.policy.clone();
         let paths = Paths::new(name, table, policy, opened, &remote, Box::new(host));
         let paths = paths.map_err(|error| {
@@ -109,42 +114,42 @@ struct PathHost {
     names: Vec<String>,
     fences: Vec<Option<String>>,
     mode: OpenMode,
-    keeper: Option<Keeper>,
+    remover: Option<Remover>,
 }
 
-/// Writes what is to be kept, on a thread of its own and in its order: lanes do not wait for a disk.
-struct Keeper {
+/// Removes records of what is proved, on a thread of its own: lanes do not wait for a disk.
+struct Remover {
     unproved: UnprovedWrites,
-    names: Vec<String>,
-    thread: OnceLock<Sender<(usize, Vec<Range<u64>>)>>,
+    thread: OnceLock<Sender<PathBuf>>,
 }
 
-impl Keeper {
-    fn new(unproved: UnprovedWrites, names: Vec<String>) -> Self {
-        Self { unproved, names, thread: OnceLock::new() }
+impl Remover {
+    fn new(unproved: UnprovedWrites) -> Self {
+        Self { unproved, thread: OnceLock::new() }
     }
 
-    fn keep(&self, path: usize, ranges: Vec<Range<u64>>) {
+    fn proved(&self, path: &str, fenced: bool) {
+        let files = self.unproved.proved(path, fenced);
+        if files.is_empty() {
+            return;
+        }
         let sender = self.thread.get_or_init(|| {
-            let (sender, receiver) = channel::<(usize, Vec<Range<u64>>)>();
-            let (unproved, names) = (self.unproved.clone(), self.names.clone());
-            let started = on_thread("path-keep", move || {
-                for (path, ranges) in receiver {
-                    if let Err(error) = unproved.keep(&names[path], &ranges) {
-                        tracing::error!(
-                            "{}: what may still appear is not kept: {error}",
-                            names[path]
-                        );
+            let (sender, receiver) = channel::<PathBuf>();
+            let started = on_thread("path-proved", move || {
+                for file in receiver {
+                    if let Err(error) = fs::remove_file(&file) {
+                        let file = file.display();
+                        tracing::error!("{file}: what is proved is not forgotten: {error}");
                     }
                 }
             });
             if let Err(why) = started {
-                tracing::error!("writes that may still appear are not kept: {why}");
+                tracing::error!("records of what is proved are not removed: {why}");
             }
             sender
         });
-        // Without its thread, which has said so, nothing is kept.
-        let _ = sender.send((path, ranges));
+        // Without its thread, which has said so, they are kept.
+        files.into_iter().for_each(|file| drop(sender.send(file)));
     }
 }
 
@@ -183,9 +188,9 @@ impl Host for PathHost {
         started.is_ok()
     }
 
-    fn keep(&self, path: usize, unproved: Vec<Range<u64>>) {
-        if let Some(keeper) = &self.keeper {
-            keeper.keep(path, unproved);
+    fn proved(&self, path: usize, fenced: bool) {
+        if let Some(remover) = &self.remover {
+            remover.proved(&self.names[path], fenced);
         }
     }
 }

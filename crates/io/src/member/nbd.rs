@@ -15,6 +15,7 @@ pub(crate) mod proof;
 mod uri;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use mdspace_engine::sync::Mutex;
@@ -25,6 +26,7 @@ pub(super) use uri::Server;
 pub(crate) use uri::Uri;
 
 use super::place::{self, ServerPlace};
+use super::unproved::Record;
 use dial::dial;
 use proof::Questions;
 
@@ -37,6 +39,10 @@ pub(crate) struct Nbd {
     pub(super) lock_name: String,
     /// The connection over which it was opened, for the first lane that asks.
     first: Mutex<Option<OwnedFd>>,
+    /// That writes may be under way to it; none for one that is only read.
+    pub(super) record: Option<Record>,
+    /// Sectors of writes that were sent over connections that are lost, and not answered.
+    owed: Mutex<Vec<Range<u64>>>,
     /// What later connections want to know of a lane that is connected.
     pub(crate) questions: Questions,
 }
@@ -107,7 +113,15 @@ impl Nbd {
         let place = place.map_or_else(|| ServerPlace::at_the_end_of(&socket), Ok)?;
         let lock_name = place::lock_name(&place, &uri.export);
         let first = Mutex::new(Some(socket));
-        Ok(Self { uri, export, lock_name, first, questions: Questions::default() })
+        Ok(Self {
+            uri,
+            export,
+            lock_name,
+            first,
+            record: None,
+            owed: Mutex::default(),
+            questions: Questions::default(),
+        })
     }
 
     fn socket_place(uri: &Uri) -> io::Result<Option<ServerPlace>> {
@@ -117,6 +131,11 @@ impl Nbd {
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", uri.server))),
             Server::Tcp { .. } => Ok(None),
         }
+    }
+
+    /// Notes a write that was sent and will not be answered.
+    pub(crate) fn owe(&self, sectors: Range<u64>) {
+        self.owed.lock().push(sectors);
     }
 
     /// The connection over which the member was opened, to the first lane that asks.
@@ -137,5 +156,13 @@ impl Nbd {
             false => Err(io::Error::other("the export is not what it was")),
         };
         dial(&self.uri, prove).map(|(socket, _)| socket)
+    }
+}
+
+impl Drop for Nbd {
+    fn drop(&mut self) {
+        if let Some(record) = self.record.take() {
+            record.end(&self.owed.lock());
+        }
     }
 }

@@ -182,7 +182,7 @@ fn open_export(
     mode: OpenMode,
 ) -> Result<Opened, OpenError> {
     let system = |doing| move |source| OpenError::System { name: name.into(), doing, source };
-    let nbd = Nbd::open(uri).map_err(system("open the export"))?;
+    let mut nbd = Nbd::open(uri).map_err(system("open the export"))?;
     let place = match mode.exclusive && members.locks_exports() {
         true => match members.lock_place(&nbd.lock_name).map_err(system("lock the export"))? {
             Some(place) => Some(place),
@@ -197,6 +197,10 @@ fn open_export(
     if export.is_read_only() && !mode.read_only {
         return Err(system("open it for writing")(io::ErrorKind::ReadOnlyFilesystem.into()));
     }
+    if let Some(unproved) = members.unproved().filter(|_| !mode.read_only) {
+        let record = unproved.begin(name, &nbd.lock_name);
+        nbd.record = Some(record.map_err(system("keep a record that it is written to"))?);
+    }
     let block = u64::from(export.block_bytes);
     let info = MemberInfo {
         name: name.into(),
@@ -206,7 +210,7 @@ fn open_export(
         discard_zeroes: export.writes_zeroes() && !mode.read_only,
     };
     let locks = Locks { place, ..Locks::default() };
-    Ok(Opened { device: Device::Nbd(nbd), info, locks })
+    Ok(Opened { device: Device::Nbd(Box::new(nbd)), info, locks })
 }
 
 fn in_use(name: &str, holder: Option<Holder>) -> OpenError {

@@ -108,16 +108,28 @@ pub(super) fn lock_name(place: &ServerPlace, export: &str) -> String {
     format!("mdspace-member/{place}/{export}")
 }
 
-/// A name that is too long keeps its start, and a checksum of all (FNV-1a, 64 bits).
+/// The same for an export by its member's name, if it is one and its server can be there.
+pub(super) fn of_export(name: &str) -> Option<String> {
+    match Spec::parse(name) {
+        Ok(Spec::Nbd(uri)) => Some(lock_name(&ServerPlace::of_member(name)?, &uri.export)),
+        _ => None,
+    }
+}
+
+/// FNV-1a, 64 bits.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    let fold = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
+}
+
+/// A name that is too long keeps its start, and a checksum of all.
 fn short(name: &str) -> Vec<u8> {
     let bytes = name.as_bytes();
     if bytes.len() <= NAME_BYTES_MAX {
         return bytes.to_vec();
     }
-    let fold = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold);
     let mut short = bytes[..NAME_BYTES_MAX - 16].to_vec();
-    short.extend(format!("{sum:016x}").bytes());
+    short.extend(format!("{:016x}", checksum(bytes)).bytes());
     short
 }
 

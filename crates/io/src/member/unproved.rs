@@ -1,95 +1,287 @@
-//! Writes that were sent to a server and not answered, kept for longer than a process lives.
+//! What servers may still do of what they were sent: a record for each export that is open for writing.
 //!
-//! A server may do what lies in its socket's buffer long after both ends of the connection were closed,
-//! also when the process that sent it is gone. A file a member says where; it stays until that is proved
-//! to be over.
+//! A server may do what lies in its socket's buffer long after both ends of the connection were closed, also
+//! when the process that sent it is gone. So the record is made before the first write, with room for all that
+//! it may have to say, and removed when the member closes and all was answered. A record whose process is
+//! gone tells where writes may still appear: anywhere, unless that process has come to say where.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mdspace_engine::sync::Mutex;
+
+use super::lock::{self, Bytes};
+use super::place;
 
 /// Ranges of a member beyond this are kept as one, from the first to the last.
 const RANGES_MAX: usize = 1024;
+/// Room for them, and for their length and checksum. The names of the member follow.
+const RANGES_BYTES: u64 = 48 << 10;
+/// What a record is called while it is made.
+const UNFINISHED: &str = "new";
 
-/// The folder where they are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The records of this process, and those of processes that are gone.
+#[derive(Clone, Debug)]
 pub struct UnprovedWrites {
-    folder: PathBuf,
+    /// Where they lie, or why they cannot be used.
+    folder: Result<PathBuf, String>,
+    known: Arc<Mutex<Vec<Known>>>,
+}
+
+/// A record, as far as this process has to do with it.
+#[derive(Debug)]
+struct Known {
+    file: PathBuf,
+    /// What the member was called when it was opened, or asked for.
+    name: String,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Its member is open.
+    Open,
+    /// So it is, but nothing of what was sent can be done any more.
+    Proved,
+    /// Its member was closed without all answers, by this process or one that is gone.
+    Left,
+}
+
+/// The record of an open member.
+#[derive(Debug)]
+pub(crate) struct Record {
+    unproved: UnprovedWrites,
+    path: PathBuf,
+    /// Locked, so that others see that its process lives.
+    file: File,
 }
 
 impl UnprovedWrites {
     /// In `folder`, which is made when there is something to keep.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder: Ok(folder), known: Arc::default() }
     }
 
-    /// Sectors of `member` where a write may still appear. What cannot be read counts as all of it.
-    pub fn of(&self, member: &str) -> Vec<Range<u64>> {
-        match fs::read_to_string(self.file(member)) {
-            Ok(text) => parse(&text).unwrap_or_else(whole),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(_) => whole(),
-        }
+    /// Nowhere: members that need a record are refused, and `why` is said.
+    pub fn nowhere(why: String) -> Self {
+        Self { folder: Err(why), known: Arc::default() }
     }
 
-    /// Keeps `ranges` in the place of what was kept; durable when it returns.
-    pub fn keep(&self, member: &str, ranges: &[Range<u64>]) -> io::Result<()> {
-        let file = self.file(member);
-        if ranges.is_empty() {
-            match fs::remove_file(&file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => return Ok(()),
+    fn folder(&self) -> io::Result<&Path> {
+        self.folder.as_deref().map_err(|why| io::Error::other(why.clone()))
+    }
+
+    /// Sectors of `member` where a write of a process that is gone may still appear. A member is the same
+    /// under each name that leads to the same export.
+    pub fn of(&self, member: &str) -> io::Result<Vec<Range<u64>>> {
+        let entries = match fs::read_dir(self.folder()?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let wanted = [Some(escaped(member)), place::of_export(member)];
+        let mut ranges = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == UNFINISHED) {
+                continue;
+            }
+            let Some(left) = Left::read(&path).map_err(|error| at(&path, error))? else { continue };
+            if left.names.iter().any(|name| wanted.iter().flatten().any(|wanted| wanted == name)) {
+                ranges.extend(left.ranges);
+                self.note(path, member, State::Left);
             }
         }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // A crash leaves the old file or the new one, never a part.
-        let new = file.with_extension("new");
-        let mut written = File::create(&new)?;
-        written.write_all(text(ranges).as_bytes())?;
-        written.sync_all()?;
-        fs::rename(&new, &file)?;
-        File::open(&self.folder)?.sync_all()
+        Ok(ranges)
     }
 
-    /// The member's name with everything but letters and digits as numbers: no name leads elsewhere.
-    fn file(&self, member: &str) -> PathBuf {
-        let mut name = String::new();
-        for byte in member.bytes() {
-            match byte.is_ascii_alphanumeric() {
-                true => name.push(byte.into()),
-                false => name += &format!("%{byte:02x}"),
+    /// Nothing that was sent to `member` can be done any more: of members that were closed, and if it is
+    /// `fenced`, of those that are open, which are used no more. Gives records to remove.
+    pub fn proved(&self, member: &str, fenced: bool) -> Vec<PathBuf> {
+        let mut known = self.known.lock();
+        let mut files = Vec::new();
+        known.retain_mut(|record| match record.state {
+            _ if record.name != member => true,
+            State::Left => {
+                files.push(std::mem::take(&mut record.file));
+                false
             }
+            State::Open | State::Proved if fenced => {
+                record.state = State::Proved;
+                true
+            }
+            State::Open | State::Proved => true,
+        });
+        files
+    }
+
+    /// Whether all that was sent to `member`, which is open, is known to be over.
+    pub fn is_proved(&self, member: &str) -> bool {
+        let known = self.known.lock();
+        let mut open = known.iter().filter(|record| record.name == member);
+        open.any(|record| record.state == State::Proved)
+    }
+
+    /// Makes the record of a member that is about to be used, durable when it returns. `place` is where its
+    /// name leads.
+    pub(crate) fn begin(&self, member: &str, place: &str) -> io::Result<Record> {
+        let folder = self.folder()?;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let (path, unfinished, file) = new_file(folder)?;
+        let written = write_new(&file, member, place)
+            .and_then(|()| fs::rename(&unfinished, &path))
+            .and_then(|()| File::open(folder)?.sync_all());
+        if let Err(error) = written {
+            // What has no room is of no use; the error tells.
+            drop(fs::remove_file(&unfinished));
+            return Err(at(folder, error));
         }
-        // A file's name has 255 bytes: of a long one the end tells it from others.
-        let start = name.len().saturating_sub(240);
-        Path::new(&self.folder).join(&name[start..])
+        self.note(path.clone(), member, State::Open);
+        Ok(Record { unproved: self.clone(), path, file })
+    }
+
+    fn note(&self, file: PathBuf, member: &str, state: State) {
+        let mut known = self.known.lock();
+        if !known.iter().any(|record| record.file == file && record.name == member) {
+            known.push(Known { file, name: member.to_owned(), state });
+        }
     }
 }
 
-fn text(ranges: &[Range<u64>]) -> String {
-    let line = |start, end| format!("{start} {end}\n");
-    if ranges.len() <= RANGES_MAX {
-        return ranges.iter().map(|range| line(range.start, range.end)).collect();
+impl Record {
+    /// Its member is closed. Writes to `owed` were not answered, and may still appear.
+    pub(crate) fn end(self, owed: &[Range<u64>]) {
+        let mut known = self.unproved.known.lock();
+        let own = |record: &Known| record.file == self.path;
+        let is_proved = known.iter().any(|record| own(record) && record.state == State::Proved);
+        if owed.is_empty() || is_proved {
+            known.retain(|record| !own(record));
+            drop(known);
+            if let Err(error) = fs::remove_file(&self.path) {
+                let file = self.path.display();
+                tracing::error!("{file}: a record of nothing is not removed: {error}");
+            }
+            return;
+        }
+        known.iter_mut().filter(|record| own(record)).for_each(|record| record.state = State::Left);
+        drop(known);
+        // Without it the record says that they may appear anywhere.
+        drop(self.file.write_all_at(&ranges_part(owed), 0));
     }
-    let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
-    let end = ranges.iter().map(|range| range.end).max().unwrap_or(0);
-    line(start, end)
+}
+
+/// A file of this folder that was not there, and what it is called before it is whole.
+fn new_file(folder: &Path) -> io::Result<(PathBuf, PathBuf, File)> {
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{}-{number}", std::process::id()));
+        let unfinished = path.with_extension(UNFINISHED);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        match options.open(&unfinished) {
+            // A process that is gone had the same number.
+            Ok(file) if path.exists() => drop((fs::remove_file(&unfinished)?, file)),
+            Ok(file) => return Ok((path, unfinished, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(at(folder, error)),
+        }
+    }
+}
+
+fn write_new(file: &File, member: &str, place: &str) -> io::Result<()> {
+    if !lock::bytes(file, Bytes::ALL, false)? {
+        return Err(io::Error::other("a new file is locked"));
+    }
+    let mut content = ranges_part(&whole());
+    // Bytes take the room that a file of holes would not have.
+    content.resize(RANGES_BYTES as usize, b'\n');
+    content.extend(format!("{}\n{}\n", escaped(member), escaped(place)).bytes());
+    file.write_all_at(&content, 0)?;
+    file.sync_all()
+}
+
+/// What a record says whose process is gone.
+#[derive(Debug, PartialEq, Eq)]
+struct Left {
+    names: Vec<String>,
+    ranges: Vec<Range<u64>>,
+}
+
+impl Left {
+    /// None: its process lives, or it was removed meanwhile.
+    fn read(path: &Path) -> io::Result<Option<Self>> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        if !lock::bytes(&file, Bytes::ALL, true)? {
+            return Ok(None);
+        }
+        let content = fs::read(path)?;
+        match Self::parse(&content) {
+            Some(left) => Ok(Some(left)),
+            None => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "this record of writes that may still appear cannot be read; remove it when the old \
+                 connections of all servers have ended",
+            )),
+        }
+    }
+
+    /// Ranges that cannot be read count as the whole member; names must be readable.
+    fn parse(content: &[u8]) -> Option<Self> {
+        let (ranges, names) = content.split_at_checked(RANGES_BYTES as usize)?;
+        let names = std::str::from_utf8(names).ok()?.strip_suffix('\n')?;
+        let names: Vec<String> = names.lines().map(str::to_owned).collect();
+        (names.len() == 2)
+            .then(|| Self { names, ranges: parse_ranges(ranges).unwrap_or_else(whole) })
+    }
+}
+
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// A name in one line.
+fn escaped(name: &str) -> String {
+    name.escape_default().to_string()
 }
 
 fn whole() -> Vec<Range<u64>> {
     std::iter::once(0..u64::MAX / 512).collect()
 }
 
-/// First sector and the one behind the last, a range a line.
-fn parse(text: &str) -> Option<Vec<Range<u64>>> {
+/// Length and checksum of what follows, then a range a line: its first sector, and the one behind its last.
+fn ranges_part(ranges: &[Range<u64>]) -> Vec<u8> {
+    let line = |start, end| format!("{start} {end}\n");
+    let text: String = match ranges.len() <= RANGES_MAX {
+        true => ranges.iter().map(|range| line(range.start, range.end)).collect(),
+        false => {
+            let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
+            line(start, ranges.iter().map(|range| range.end).max().unwrap_or(0))
+        }
+    };
+    format!("{} {:x}\n{text}", text.len(), place::checksum(text.as_bytes())).into_bytes()
+}
+
+fn parse_ranges(part: &[u8]) -> Option<Vec<Range<u64>>> {
+    let end = part.iter().position(|&byte| byte == b'\n')?;
+    let (len, sum) = std::str::from_utf8(&part[..end]).ok()?.split_once(' ')?;
+    let text = part[end + 1..].get(..len.parse().ok()?)?;
+    if place::checksum(text) != u64::from_str_radix(sum, 16).ok()? {
+        return None;
+    }
     let range = |line: &str| {
         let (start, end) = line.split_once(' ')?;
         let (start, end) = (start.parse().ok()?, end.parse().ok()?);
         (start < end).then_some(start..end)
     };
-    text.lines().map(range).collect()
+    std::str::from_utf8(text).ok()?.lines().map(range).collect()
 }
 
 #[cfg(test)]

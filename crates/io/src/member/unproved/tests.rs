@@ -1,6 +1,6 @@
 use super::*;
 
-const MEMBER: &str = "nbd+unix:///run/../server one.sock";
+const MEMBER: &str = "nbd+unix:///one?socket=/run/../server one.sock";
 
 fn empty() -> (tempfile::TempDir, UnprovedWrites) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -8,41 +8,125 @@ fn empty() -> (tempfile::TempDir, UnprovedWrites) {
     (folder, kept)
 }
 
+/// What a later process finds there.
+fn later(kept: &UnprovedWrites) -> UnprovedWrites {
+    UnprovedWrites::in_folder(kept.folder().expect("it is there").to_owned())
+}
+
+fn one(range: Range<u64>) -> Vec<Range<u64>> {
+    std::iter::once(range).collect()
+}
+
+fn forget(kept: &UnprovedWrites, fenced: bool) {
+    for file in kept.proved(MEMBER, fenced) {
+        fs::remove_file(file).expect("it was there");
+    }
+}
+
 #[test]
 fn what_is_kept_is_found_again_until_it_is_proved() {
     let (_folder, kept) = empty();
-    assert_eq!(kept.of(MEMBER), []);
-    kept.keep(MEMBER, &[8..16, 32..40]).expect("kept");
-    assert_eq!(kept.of(MEMBER), [8..16, 32..40]);
-    assert_eq!(kept.of("nbd://other:10809"), []);
-    kept.keep(MEMBER, &[]).expect("forgotten");
-    kept.keep(MEMBER, &[]).expect("and once more");
-    assert_eq!(kept.of(MEMBER), []);
+    assert_eq!(kept.of(MEMBER).unwrap(), []);
+    let record = kept.begin(MEMBER, "place").unwrap();
+    assert_eq!(later(&kept).of(MEMBER).unwrap(), [], "its process lives");
+    record.end(&[8..16, 32..40]);
+    let next = later(&kept);
+    assert_eq!(next.of(MEMBER).unwrap(), [8..16, 32..40]);
+    assert_eq!(next.of("nbd://127.0.0.1:1/other").unwrap(), []);
+    forget(&next, false);
+    assert_eq!(later(&kept).of(MEMBER).unwrap(), []);
 }
 
 #[test]
-fn a_file_that_is_not_ours_counts_as_the_whole_member() {
+fn a_member_that_closes_with_all_answers_leaves_nothing() {
     let (_folder, kept) = empty();
-    kept.keep(MEMBER, std::slice::from_ref(&(8..16))).expect("kept");
-    for text in ["8", "16 8\n", "x y\n", "8 16\nand more\n"] {
-        fs::write(kept.file(MEMBER), text).expect("written");
-        assert!(kept.of(MEMBER)[0].end > 1 << 50, "{text:?}");
+    kept.begin(MEMBER, "place").unwrap().end(&[]);
+    assert_eq!(later(&kept).of(MEMBER).unwrap(), []);
+    assert_eq!(fs::read_dir(kept.folder().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
+fn of_a_process_that_is_killed_everything_may_still_appear() {
+    let (_folder, kept) = empty();
+    // Its lock ends with it.
+    drop(kept.begin(MEMBER, "place").unwrap());
+    assert_eq!(later(&kept).of(MEMBER).unwrap(), whole());
+    assert_eq!(later(&kept).of("nbd+unix:///two").unwrap(), []);
+}
+
+#[test]
+fn a_record_is_found_by_where_a_name_leads() {
+    let (folder, kept) = empty();
+    let socket = folder.path().join("socket");
+    let _server = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&socket, &link).unwrap();
+    let name = |path: &Path, export| format!("nbd+unix:///{export}?socket={}", path.display());
+    let place = place::of_export(&name(&socket, "a")).unwrap();
+    drop(kept.begin(&name(&socket, "a"), &place).unwrap());
+    let next = later(&kept);
+    assert_eq!(next.of(&name(&link, "a")).unwrap(), whole());
+    assert_eq!(next.of(&name(&link, "b")).unwrap(), []);
+}
+
+#[test]
+fn ranges_that_cannot_be_read_count_as_the_whole_member() {
+    let good = ranges_part(&one(8..16));
+    assert_eq!(parse_ranges(&good), Some(std::iter::once(8..16).collect()));
+    assert_eq!(parse_ranges(&[&good[..], b"0 9\n"].concat()), parse_ranges(&good));
+    for cut in 0..good.len() {
+        assert_eq!(parse_ranges(&good[..cut]), None);
+        let mut wrong = good.clone();
+        wrong[cut] ^= 1;
+        assert_eq!(parse_ranges(&wrong), None, "{cut}");
     }
+    let mut content = vec![0; RANGES_BYTES as usize];
+    content.extend(b"name\nplace\n");
+    assert_eq!(Left::parse(&content).unwrap().ranges, whole());
+    assert_eq!(Left::parse(&content[..RANGES_BYTES as usize]), None);
 }
 
 #[test]
-fn very_many_ranges_are_kept_as_one() {
+fn a_record_that_cannot_be_read_is_not_forgotten() {
     let (_folder, kept) = empty();
+    drop(kept.begin(MEMBER, "place").unwrap());
+    fs::write(kept.folder().unwrap().join("1-1"), "torn").unwrap();
+    let error = later(&kept).of(MEMBER).unwrap_err().to_string();
+    assert!(error.contains("1-1: this record"), "{error}");
+}
+
+#[test]
+fn very_many_ranges_are_kept_as_one_and_have_their_room() {
     let many: Vec<_> = (1..2000).map(|at| at * 100..at * 100 + 8).collect();
-    kept.keep(MEMBER, &many).expect("kept");
-    assert_eq!(kept.of(MEMBER), std::slice::from_ref(&(100..199_908)));
+    assert_eq!(parse_ranges(&ranges_part(&many)), Some(one(100..199_908)));
+    let longest = vec![u64::MAX - 1..u64::MAX; RANGES_MAX];
+    assert!(ranges_part(&longest).len() < RANGES_BYTES as usize);
 }
 
 #[test]
-fn names_stay_in_the_folder_and_differ() {
-    let (_folder, kept) = empty();
-    for name in ["..", "../x", "/etc/passwd", &"long/".repeat(100)] {
-        assert_eq!(kept.file(name).parent(), Some(&*kept.folder), "{name}");
+fn without_room_or_a_safe_place_no_record_is_begun() {
+    let why = "other users may write to it";
+    let error = UnprovedWrites::nowhere(why.into()).begin(MEMBER, "place").unwrap_err();
+    assert_eq!(error.to_string(), why);
+    assert!(UnprovedWrites::nowhere(why.into()).of(MEMBER).is_err());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(UnprovedWrites::in_folder(file.join("unproved")).begin(MEMBER, "place").is_err());
+}
+
+/// The word of an operator, or a fence, is about what was sent over connections that are used no more.
+#[test]
+fn a_fence_proves_what_an_open_connection_owes_and_answers_do_not() {
+    for fenced in [true, false] {
+        let (_folder, kept) = empty();
+        let record = kept.begin(MEMBER, "place").unwrap();
+        forget(&kept, fenced);
+        assert_eq!(kept.is_proved(MEMBER), fenced);
+        let next = kept.begin(MEMBER, "place").unwrap();
+        record.end(&one(8..16));
+        assert_eq!(later(&kept).of(MEMBER).unwrap().is_empty(), fenced);
+        next.end(&one(0..8));
+        assert!(later(&kept).of(MEMBER).unwrap().contains(&(0..8)), "it began later");
     }
-    assert_ne!(kept.file("a/b"), kept.file("a%2fb"));
 }
