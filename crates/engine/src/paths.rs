@@ -129,6 +129,7 @@ impl Paths {
             owed: Owed::new(group_of.len()),
             unproved: vec![false; group_of.len()],
             known: None,
+            blank_over: None,
             no_path_since: None,
             gave_up: false,
             failback_at: None,

@@ -6,10 +6,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::LaneId;
-use mdspace_engine::paths::Policy;
+use mdspace_engine::paths::{GroupStatus, Paths, Policy};
 use mdspace_io::nbd_wire::{self as wire, Fields, Put, export_flag, option_reply};
 use mdspace_io::{Lanes, LanesConfig, MemberTable, MultipathSpec, OpenError, OpenMode, StartError};
 
@@ -155,4 +156,57 @@ fn no_lane_is_added_where_a_member_bears_one_connection() {
     let two = LanesConfig { count: 2, members, ..LanesConfig::default() };
     let refused = Lanes::start(two).unwrap_err();
     assert!(matches!(refused, StartError::OneConnection(_)), "{refused}");
+}
+
+/// The states of a device's paths, once they are as wanted.
+fn until(paths: &Paths, wanted: impl Fn(&[&str]) -> bool) -> Vec<&'static str> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = paths.status();
+        let of_group = |group: &GroupStatus| group.paths.iter().map(|path| path.state).collect();
+        let states: Vec<&str> = status.groups.iter().flat_map::<Vec<_>, _>(of_group).collect();
+        if wanted(&states) {
+            return states;
+        }
+        assert!(Instant::now() < until, "{states:?}: {:?}", paths.events_after(0));
+        std::thread::yield_now();
+    }
+}
+
+/// Two exports behind one device, and its paths' states when each was looked at.
+fn two_paths(disks: [Disk; 2]) -> (Lanes, Arc<Paths>, [tempfile::TempDir; 2]) {
+    let [(one_folder, one), (other_folder, other)] = disks.map(|disk| serve(vec![disk]));
+    let lanes = Lanes::start(LanesConfig::default()).unwrap();
+    let table = format!("0 {} multipath 0 0 1 1 round-robin 0 2 0 {one} {other}", BYTES / 512);
+    let policy = Policy { polling_interval: Duration::from_millis(10), ..Policy::default() };
+    let spec = MultipathSpec::new(table.parse().unwrap(), policy);
+    let (member, paths) = lanes.members().open_multipath("paths", &spec, OpenMode::LOOK).unwrap();
+    // The first request has the paths looked at.
+    assert!(read_on(&lanes, 0, member).is_ok());
+    (lanes, paths, [one_folder, other_folder])
+}
+
+#[test]
+fn of_a_blank_device_one_path_is_used_until_something_tells_them_apart() {
+    let blank = [disk(0), disk(0)];
+    let (_lanes, paths, _folders) = two_paths(blank.clone());
+    let states = until(&paths, |states| !states.contains(&"joining"));
+    let used = states.iter().position(|state| *state == "active").unwrap();
+    assert_eq!(states[1 - used], "failed");
+    blank[used].lock().unwrap()[..512].fill(1);
+    let states = until(&paths, |states| states[1 - used] != "failed");
+    assert_eq!((states[used], states[1 - used]), ("active", "refused"));
+    // Over a connection of its own it is looked at again.
+    blank[1 - used].lock().unwrap()[..512].fill(1);
+    until(&paths, |states| states == ["active", "active"]);
+}
+
+#[test]
+fn an_active_path_that_leads_elsewhere_is_refused_at_its_next_check() {
+    let disks = [disk(1), disk(1)];
+    disks.iter().for_each(|disk| disk.lock().unwrap()[..512].fill(1));
+    let (_lanes, paths, _folders) = two_paths(disks.clone());
+    until(&paths, |states| states == ["active", "active"]);
+    disks[1].lock().unwrap()[..512].fill(2);
+    until(&paths, |states| states == ["active", "refused"]);
 }

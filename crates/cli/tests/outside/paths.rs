@@ -130,6 +130,9 @@ impl Device {
     fn new(program: Program, tcp: bool) -> Self {
         let (mdspace, images) = (Mdspace::new(), Images::new());
         let file = images.sparse("d", 1, BYTES).remove(0);
+        // Of a blank device one path is used.
+        let disk = std::fs::File::options().write(true).open(&file).expect("a disk");
+        std::os::unix::fs::FileExt::write_all_at(&disk, &block(1, 0), 0).expect("written");
         let place = |number: usize| match tcp {
             true => Place::Tcp(free_port()),
             false => Place::Unix(mdspace.run_dir().join(format!("server{number}"))),

@@ -28,6 +28,9 @@ struct Paths {
 impl Paths {
     fn new(count: usize) -> Self {
         let user = User::with_members(&["disk"]);
+        // Of a blank device one path is used.
+        let disk = std::fs::File::options().write(true).open(user.path("disk")).expect("a disk");
+        std::os::unix::fs::FileExt::write_all_at(&disk, &block(0), 0).expect("written");
         let table = format!("0 {SECTORS} multipath 0 0 1 1 round-robin 0 1 0 disk");
         let mut paths = Self { user, members: Vec::new() };
         paths.serve("base", &table, "");
@@ -420,7 +423,7 @@ fn an_array_of_multipath_members_bears_the_loss_of_a_path_of_each() {
     std::fs::File::create(paths.user.path("plain")).unwrap().set_len(8 << 20).unwrap();
     let serve = format!("--serve=nbd:unix:{}", paths.user.path("data.sock").display());
     // No write to a bitmap is under way when the path is lost: that one would fail the member.
-    let words = "create data --level=1 --raid-devices=2 --assume-clean --bitmap=none";
+    let words = "create data --level=1 --raid-devices=2 --assume-clean --bitmap=none --run";
     paths.user.expect(0, &format!("{words} {serve} multipath:m.toml plain"));
     let load = Load::start(&paths.user.path("data.sock"));
     load.goes_on(5);

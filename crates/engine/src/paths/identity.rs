@@ -7,14 +7,34 @@ use crate::lane::Lane;
 
 const BLOCK_BYTES: usize = 4096;
 
+const SECTOR_BYTES: usize = 512;
+
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     sectors: u64,
-    /// Set and device of md's superblock, if it has one.
-    uuids: Option<(Uuid, Uuid)>,
-    /// Its first block.
-    head: Vec<u8>,
+    /// What md's superblock says, if it has one.
+    superblock: Option<Said>,
+    /// Its first block, and that of its superblock.
+    blocks: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Said {
+    set: Uuid,
+    device: Uuid,
+    events: u64,
+}
+
+/// How a path compares with another one, both read now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// What stood still is the same.
+    Same,
+    /// It leads to another device, and why.
+    Other(String),
+    /// Everything was written to meanwhile.
+    Unclear,
 }
 
 impl Identity {
@@ -25,44 +45,96 @@ impl Identity {
         info: &MemberInfo,
         patience: Patience,
     ) -> Result<Self, IoError> {
-        let head = read_block(lane, member, info, 0, patience).await?;
-        let mut uuids = None;
+        let mut blocks = read_block(lane, member, info, 0, patience).await?;
+        let mut said = None;
         for version in MetadataVersion::PROBE_ORDER {
             let Some(place) = version.place(info.sectors) else { continue };
             let bytes = read_block(lane, member, info, place.sector, patience).await?;
             if let Ok(superblock) = Superblock::parse(&bytes, place, info.sectors) {
-                uuids = Some((superblock.set_uuid, superblock.device_uuid));
+                let (set, device) = (superblock.set_uuid, superblock.device_uuid);
+                said = Some(Said { set, device, events: superblock.events });
+                blocks.extend(bytes);
                 break;
             }
         }
-        Ok(Self { sectors: info.sectors, uuids, head })
+        Ok(Self { sectors: info.sectors, superblock: said, blocks })
     }
 
-    /// Why this cannot be the device that `known` was read from. Without superblocks the first blocks
-    /// decide, if they are as old as each other (`at_once`).
-    pub(super) fn contradicts(&self, known: &Self, at_once: bool) -> Option<String> {
+    /// Compares it with what another path said `before` it was read, and `after`. Only what was the same
+    /// both times tells something, for the device may be written to.
+    pub(super) fn compare(&self, before: &Self, after: &Self) -> Compared {
+        let other_than = |known: &Self| {
+            let has_none = (self.superblock, known.superblock);
+            self.contradicts(known).or_else(|| match has_none {
+                (Some(own), None) => Some(format!(
+                    "it is device {}, the other paths' device has no superblock",
+                    own.device
+                )),
+                _ => None,
+            })
+        };
+        if let (Some(_), Some(why)) = (other_than(before), other_than(after)) {
+            return Compared::Other(why);
+        }
+        if self.blocks.len() != after.blocks.len() || before.blocks.len() != after.blocks.len() {
+            return Compared::Unclear;
+        }
+        let sectors = |one| Self::sectors_of(one);
+        let still = sectors(before).zip(sectors(after)).zip(sectors(self));
+        let mut still = still.filter(|((before, after), _)| before == after).peekable();
+        match (still.peek().is_some(), still.all(|((before, _), own)| before == own)) {
+            (false, _) => Compared::Unclear,
+            (true, true) => Compared::Same,
+            (true, false) => Compared::Other(match (self.superblock, after.superblock) {
+                (Some(own), Some(other)) => format!(
+                    "its superblock, of event count {}, is not the one of the other paths, of event \
+                     count {}",
+                    own.events, other.events
+                ),
+                _ => "its first block is not that of the other paths' device".into(),
+            }),
+        }
+    }
+
+    fn sectors_of(&self) -> std::slice::Chunks<'_, u8> {
+        self.blocks.chunks(SECTOR_BYTES)
+    }
+
+    /// Why it cannot be the device that was `known` some time ago.
+    pub(super) fn contradicts_last(&self, known: &Self) -> Option<String> {
+        self.contradicts(known).or_else(|| match self.is_older_than(known) {
+            true => Some("its superblock is older than the device's was".into()),
+            false => None,
+        })
+    }
+
+    /// What no update of a superblock changes.
+    fn contradicts(&self, known: &Self) -> Option<String> {
         if self.sectors != known.sectors {
             let (own, other) = (self.sectors, known.sectors);
             return Some(format!("it has {own} sectors, the other paths' device {other}"));
         }
-        match (self.uuids, known.uuids) {
-            (Some(own), Some(other)) if own != other => {
-                Some(format!("its superblock is that of device {}, not {}", own.1, other.1))
-            }
-            (Some(own), None) if at_once => {
-                Some(format!("it is device {}, the other paths' device has no superblock", own.1))
-            }
-            (None, Some(other)) => Some(format!("it is not device {}", other.1)),
-            (None, None) if at_once && self.head != known.head => {
-                Some("its first block is not that of the other paths' device".into())
-            }
+        match (self.superblock, known.superblock) {
+            (Some(own), Some(other)) if (own.set, own.device) != (other.set, other.device) => Some(
+                format!("its superblock is that of device {}, not {}", own.device, other.device),
+            ),
+            (None, Some(other)) => Some(format!("it is not device {}", other.device)),
             _ => None,
+        }
+    }
+
+    /// Whether it is a copy of the same member that another one was written to after.
+    pub(super) fn is_older_than(&self, other: &Self) -> bool {
+        let same = |own: &Said, other: &Said| (own.set, own.device) == (other.set, other.device);
+        match (&self.superblock, &other.superblock) {
+            (Some(own), Some(other)) => same(own, other) && own.events < other.events,
+            _ => false,
         }
     }
 
     /// Whether nothing tells this device from another one of its size.
     pub(super) fn is_blank(&self) -> bool {
-        self.uuids.is_none() && self.head.iter().all(|&byte| byte == 0)
+        self.superblock.is_none() && self.blocks.iter().all(|&byte| byte == 0)
     }
 }
 
@@ -88,3 +160,6 @@ async fn read_block(
     lane.backend().recycle(buffer);
     Ok(read)
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,6 +101,10 @@ impl Paths {
     /// The path is checked at once, and used when it is what it should be.
     fn reinstate_by_word(&self, path: usize, now: Time) {
         let mut owner = self.owner.lock();
+        if owner.blank_over.is_some_and(|used| owner.paths[used].health != Health::Active) {
+            // Nothing tells where it leads, but the operator.
+            owner.blank_over = None;
+        }
         let own = &mut owner.paths[path];
         if own.health != Health::Active {
             own.health = Health::Failed;

@@ -26,6 +26,8 @@ pub(super) struct Owner {
     pub(super) unproved: Vec<bool>,
     /// What the device's last proved path said.
     pub(super) known: Option<Identity>,
+    /// The one path that is used as long as the device is blank.
+    pub(super) blank_over: Option<usize>,
     pub(super) no_path_since: Option<Time>,
     /// Waiting has taken too long: requests fail until a path is back.
     pub(super) gave_up: bool,

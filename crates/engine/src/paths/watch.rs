@@ -9,12 +9,12 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{IoErrorKind, MemberId, MemberInfo, Patience};
+use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo, Patience};
 use crate::lane::{Lane, LaneId, first_of};
 use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
-use super::identity::Identity;
+use super::identity::{Compared, Identity};
 use super::owner::Health;
 use super::{Paths, flag};
 
@@ -120,48 +120,74 @@ impl Check {
         member: MemberId,
         info: &MemberInfo,
     ) {
-        for look in 1..=LOOKS {
-            let patience = Patience::of(paths.policy.read_deadline);
-            let own = Identity::read(lane, member, info, patience).await;
-            let now = lane.backend().now();
-            let own = match own {
+        let patience = Patience::of(paths.policy.read_deadline);
+        let read =
+            async |member, info: &MemberInfo| Identity::read(lane, member, info, patience).await;
+        let failed = |error: IoError| {
+            let lost = error.kind == IoErrorKind::Gone;
+            paths.fail(self.path, Some(member), &error.to_string(), lost, lane.backend().now());
+        };
+        if paths.active_other_than(self.path).is_none() {
+            let own = match read(member, info).await {
                 Ok(own) => own,
-                Err(error) => {
-                    let lost = error.kind == IoErrorKind::Gone;
-                    return paths.fail(self.path, Some(member), &error.to_string(), lost, now);
-                }
+                Err(error) => return failed(error),
             };
-            if self.health == Health::Active {
-                return paths.remember(own);
+            if paths.active_other_than(self.path).is_none() {
+                return self.prove_by_last(paths, own, lane.backend().now());
             }
-            let (known, at_once) = self.known(paths, lane).await;
+        }
+        let Some(other) = paths.active_other_than(self.path) else { return };
+        // Of copies the newest is the device, as long as none of them serves.
+        let joins = self.health == Health::Joining;
+        let mut compared = Compared::Unclear;
+        for _ in 0..LOOKS {
+            let Ok(before) = read(other.member, &other.info).await else { return };
+            let own = match read(member, info).await {
+                Ok(own) => own,
+                Err(error) => return failed(error),
+            };
+            let Ok(after) = read(other.member, &other.info).await else { return };
+            compared = own.compare(&before, &after);
             let now = lane.backend().now();
-            match known.as_ref().and_then(|known| own.contradicts(known, at_once)) {
-                Some(_) if look < LOOKS && at_once => {}
-                Some(why) => return paths.refuse(self.path, why, now),
-                None => return self.accept(paths, own, known.is_some(), now),
+            match compared {
+                Compared::Same => return self.accept(paths, own, now),
+                Compared::Other(_) if joins && after.is_older_than(&own) => {
+                    let why = "its superblock is older than that of another path".to_owned();
+                    paths.refuse(other.path, why, now);
+                    return self.accept(paths, own, now);
+                }
+                _ => {}
             }
+        }
+        // Of two active ones the later one of the table is the other one.
+        match compared {
+            Compared::Other(_) if self.health == Health::Active && self.path < other.path => {}
+            Compared::Other(why) => paths.refuse(self.path, why, lane.backend().now()),
+            // The next check finds a quiet moment.
+            Compared::Same | Compared::Unclear => {}
         }
     }
 
-    /// What the path's identity is to be measured by: what an active path says now, else what one
-    /// said last.
-    async fn known(&self, paths: &Arc<Paths>, lane: &Rc<Lane>) -> (Option<Identity>, bool) {
-        if let Some((member, info)) = paths.active_other_than(self.path) {
-            let patience = Patience::of(paths.policy.read_deadline);
-            if let Ok(known) = Identity::read(lane, member, &info, patience).await {
-                return (Some(known), true);
-            }
+    /// Without another path the device is what it was last.
+    fn prove_by_last(&self, paths: &Arc<Paths>, own: Identity, now: Time) {
+        if self.health == Health::Active {
+            return paths.remember(self.path, own);
         }
-        (paths.owner.lock().known.clone(), false)
+        let why = paths.owner.lock().known.as_ref().and_then(|known| own.contradicts_last(known));
+        match why {
+            Some(why) => paths.refuse(self.path, why, now),
+            None => self.accept(paths, own, now),
+        }
     }
 
-    fn accept(&self, paths: &Arc<Paths>, own: Identity, was_known: bool, now: Time) {
-        if own.is_blank() && self.health == Health::Joining && was_known {
-            let note = "the device is blank: nothing tells it from another of its size";
-            paths.tell(&mut paths.owner.lock(), "PathUnproved", Some(self.path), note.into());
+    fn accept(&self, paths: &Arc<Paths>, own: Identity, now: Time) {
+        if self.health == Health::Active {
+            return paths.remember(self.path, own);
         }
-        paths.remember(own);
+        if let Some(why) = paths.cannot_tell(self.path, &own) {
+            return paths.leave_unproved(self.path, why, now);
+        }
+        paths.remember(self.path, own);
         let failed_meanwhile = {
             let owner = paths.owner.lock();
             let own = &owner.paths[self.path];
@@ -176,6 +202,13 @@ impl Check {
             }
         }
     }
+}
+
+/// A path to compare another one with.
+struct Other {
+    path: usize,
+    member: MemberId,
+    info: MemberInfo,
 }
 
 impl Paths {
@@ -269,15 +302,54 @@ impl Paths {
         self.owner.lock().paths[path].checking = false;
     }
 
-    fn remember(&self, identity: Identity) {
-        self.owner.lock().known = Some(identity);
+    /// Notes what the device says of itself, and over which path, as long as it is blank.
+    fn remember(&self, path: usize, identity: Identity) {
+        let mut owner = self.owner.lock();
+        let blank = identity.is_blank();
+        owner.blank_over = if blank { owner.blank_over.or(Some(path)) } else { None };
+        owner.known = Some(identity);
     }
 
-    fn active_other_than(&self, path: usize) -> Option<(MemberId, MemberInfo)> {
+    /// Why nothing tells whether a path leads to the device: it is blank, or was when it was last looked at
+    /// over the path that is used.
+    fn cannot_tell(&self, path: usize, own: &Identity) -> Option<&'static str> {
+        let owner = self.owner.lock();
+        let used = owner.blank_over?;
+        let member = |path: usize| owner.paths[path].member.as_ref().map(|(id, _)| *id);
+        if used == path || member(used) == member(path) {
+            return None;
+        }
+        let used_is_active = owner.paths[used].health == Health::Active;
+        match (own.is_blank(), used_is_active) {
+            (true, _) => Some("the device is blank: nothing tells it from another of its size"),
+            (false, true) => None,
+            (false, false) => Some("the device was blank when its other path was lost"),
+        }
+    }
+
+    /// A path is not used before something tells where it leads.
+    fn leave_unproved(&self, path: usize, why: &'static str, now: Time) {
+        let mut owner = self.owner.lock();
+        let own = &mut owner.paths[path];
+        if own.health == Health::FailedByWord {
+            return;
+        }
+        if std::mem::replace(&mut own.health, Health::Failed) == Health::Joining
+            || own.reason != why
+        {
+            own.reason = why.into();
+            self.tell(&mut owner, "PathUnproved", Some(path), why.into());
+            self.publish(&mut owner, now);
+        }
+    }
+
+    /// The first active path but this one.
+    fn active_other_than(&self, path: usize) -> Option<Other> {
         let owner = self.owner.lock();
         let mut others = owner.paths.iter().enumerate().filter(|(other, _)| *other != path);
-        let active = others.find(|(_, other)| other.health == Health::Active);
-        active.and_then(|(_, other)| other.member.clone())
+        let (path, other) = others.find(|(_, other)| other.health == Health::Active)?;
+        let (member, info) = other.member.clone()?;
+        Some(Other { path, member, info })
     }
 }
 

@@ -52,8 +52,20 @@ impl TwoPaths {
         let (member, _) = world.open_with(disk, &wires, policy);
         let lane = world.start_lanes(1).remove(0);
         let mut paths = Self { world, lane, member, wires, next_sector: 0 };
+        paths.tell_from_others();
         assert!(paths.requests(true, 4).iter().all(|(_, result)| result.is_ok()));
         paths
+    }
+
+    /// Writes the first block, and waits until both paths are used: of a blank device one is.
+    fn tell_from_others(&self) {
+        let mut buffer = Buffer::zeroed(4096);
+        buffer.fill(7);
+        let from = WriteFrom::Buffer(buffer, 0..4096);
+        let op = IoOp::Write { sector: 0, from, fua: true };
+        let io = MemberIo { member: self.member, op, patience: Patience::FOREVER };
+        assert_eq!(self.end(&self.start(io)).1, Ok(()));
+        self.wait(SECOND);
     }
 
     /// So many requests, one after the other, each to sectors of its own.

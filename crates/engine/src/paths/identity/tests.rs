@@ -1,0 +1,46 @@
+use super::*;
+
+fn said(device: u8, events: u64) -> Option<Said> {
+    Some(Said { set: Uuid([1; 16]), device: Uuid([device; 16]), events })
+}
+
+fn identity(superblock: Option<Said>, first: u8, second: u8) -> Identity {
+    let blocks = [vec![first; SECTOR_BYTES], vec![second; SECTOR_BYTES]].concat();
+    Identity { sectors: 2048, superblock, blocks }
+}
+
+#[test]
+fn yesterdays_copy_of_a_device_is_another_device() {
+    let (today, copy) = (identity(said(7, 9), 1, 2), identity(said(7, 5), 1, 3));
+    let Compared::Other(why) = copy.compare(&today, &today) else { panic!("they are the same") };
+    assert!(why.contains("event count 5") && why.contains("event count 9"), "{why}");
+    assert!(copy.is_older_than(&today) && !today.is_older_than(&copy));
+    assert!(copy.contradicts_last(&today).is_some());
+    // It may have been updated since.
+    assert_eq!(today.contradicts_last(&copy), None);
+}
+
+#[test]
+fn what_is_written_meanwhile_tells_nothing_and_what_stands_still_does() {
+    let now = |first, second| identity(said(7, 9), first, second);
+    assert_eq!(now(1, 2).compare(&now(1, 2), &now(1, 2)), Compared::Same);
+    assert_eq!(now(1, 3).compare(&now(1, 2), &now(1, 4)), Compared::Same);
+    assert_eq!(now(8, 3).compare(&now(1, 2), &now(3, 4)), Compared::Unclear);
+    assert!(matches!(now(8, 3).compare(&now(1, 2), &now(1, 4)), Compared::Other(_)));
+    // A superblock that was written between the two.
+    let none = identity(None, 1, 2);
+    assert_eq!(now(1, 2).compare(&none, &now(1, 2)), Compared::Same);
+    assert!(matches!(now(1, 2).compare(&none, &none), Compared::Other(_)));
+    assert!(matches!(none.compare(&now(1, 2), &now(1, 2)), Compared::Other(_)));
+}
+
+#[test]
+fn other_devices_are_told_by_their_uuids_and_sizes() {
+    let (one, other) = (identity(said(7, 9), 1, 2), identity(said(8, 9), 1, 2));
+    assert!(matches!(one.compare(&other, &other), Compared::Other(_)));
+    assert!(one.contradicts_last(&other).is_some() && !one.is_older_than(&other));
+    let longer = Identity { sectors: 4096, ..one.clone() };
+    assert!(longer.contradicts_last(&one).is_some());
+    assert!(identity(None, 0, 0).is_blank());
+    assert!(!identity(None, 0, 1).is_blank() && !identity(said(7, 1), 0, 0).is_blank());
+}
