@@ -3,6 +3,7 @@
 //! A crash takes down one array, and systemd can own the process. The verbs talk to it through its
 //! control socket; nothing else is shared.
 
+use std::fs::File;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -114,8 +115,9 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
-    let served = seat
-        .with_log(name, &run_dir, |without_log| serve_with_log(task, seat, &run_dir, without_log));
+    let served = seat.with_log(name, &run_dir, |without_log| {
+        serve_with_log(task, seat, &run_dir, &lock, without_log)
+    });
     // Held until the process ends: other commands that take the lock wait for that end.
     std::mem::forget(lock);
     served
@@ -125,6 +127,7 @@ fn serve_with_log(
     task: &Task,
     seat: Seat,
     run_dir: &RunDir,
+    lock: &File,
     without_log: Option<String>,
 ) -> Result<ExitCode, Failure> {
     let name = task.name();
@@ -155,6 +158,7 @@ fn serve_with_log(
     }
     ending::stop_on(process.clone(), signals).map_err(system)?;
     process.ending.wait();
+    process.ending.leave_name(lock);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -275,6 +279,8 @@ impl Served for ServingProcess {
 
     fn stop_served(&self, force: bool) -> Result<(), Failure> {
         self.keep_scrub();
-        self.array.stop(force)
+        let stopped = self.array.stop(force);
+        self.ending.note_members(self.array.members().table());
+        stopped
     }
 }

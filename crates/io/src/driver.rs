@@ -128,6 +128,11 @@ impl Driver {
         self.ops.borrow().live()
     }
 
+    /// Of that, what somebody waits for: not what was answered at its deadline, which may never end.
+    pub(crate) fn awaited_total(&self) -> usize {
+        self.in_flight_total() - self.devices.borrow().overdue_total()
+    }
+
     /// Submits what was started and hands the lane what has ended. Returns how much has.
     pub(crate) fn advance(&self, lane: &Lane) -> usize {
         self.lately.set(NEVER);
@@ -320,8 +325,10 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.end_links();
         if self.in_flight_total() > 0 {
-            // The kernel may still fill this memory: better lost than used twice.
+            // The kernel may still fill this memory: better lost than used twice. And the end of a queue
+            // may wait for its calls.
             std::mem::forget(self.ops.take());
+            std::mem::forget(self.queue.clone());
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::queue::IoChoice;
 
 use cpus::Place;
 use mailbox::Mailbox;
+use run::LaneEnd;
 
 #[cfg(test)]
 pub(crate) use cpus::allowed;
@@ -93,7 +94,7 @@ pub struct Lanes {
     config: LanesConfig,
     topology: Topology,
     /// Hears from every lane that ends.
-    ended: Mutex<Receiver<()>>,
+    ended: Mutex<Receiver<LaneEnd>>,
 }
 
 struct Handle {
@@ -107,7 +108,7 @@ impl Handle {
         id: LaneId,
         place: Place,
         config: &LanesConfig,
-        ended: Sender<()>,
+        ended: Sender<LaneEnd>,
     ) -> Result<Self, StartError> {
         let mailbox = Arc::new(Mailbox::new()?);
         let (started_sender, started) = channel();
@@ -115,9 +116,9 @@ impl Handle {
         let thread = std::thread::Builder::new().name(format!("lane-{}", id.0));
         let thread = thread.spawn(move || {
             place.apply();
-            run::run(id, &config, &theirs, &started_sender);
+            let end = run::run(id, &config, &theirs, &started_sender);
             // Nobody listens after `stop` has lost its patience.
-            let _ = ended.send(());
+            let _ = ended.send(end);
         })?;
         started.recv().map_err(|_| io::Error::other("the lane's thread ended"))??;
         Ok(Self { node, mailbox, thread })
@@ -199,20 +200,23 @@ impl Lanes {
     }
 
     /// Asks every lane to end ([`LaneIo::stop_requested`] tells its tasks) and waits until their
-    /// tasks have ended and no I/O is in flight, but no longer than `patience`: a lane that is busy
-    /// after that is left to itself.
+    /// tasks have ended and nobody waits for an I/O, but no longer than `patience`: a lane that is busy
+    /// after that is left to itself. What was answered at its deadline and has not ended keeps its member
+    /// and its memory.
     pub fn stop(mut self, patience: Duration) -> Result<(), StillBusy> {
         self.lanes.iter().for_each(|lane| lane.mailbox.request_stop());
         let until = Instant::now() + patience;
         let mut running = self.lanes.len();
+        let mut threads_end = true;
         while running > 0 {
             let left = until.saturating_duration_since(Instant::now());
-            if self.ended.lock().recv_timeout(left).is_err() {
-                return Err(StillBusy { lanes: running });
+            match self.ended.lock().recv_timeout(left) {
+                Ok(end) => threads_end &= end == LaneEnd::Clear,
+                Err(_) => return Err(StillBusy { lanes: running }),
             }
             running -= 1;
         }
-        for lane in self.lanes.drain(..) {
+        for lane in self.lanes.drain(..).filter(|_| threads_end) {
             // A lane that panics aborts the process, so there is nothing to hand on.
             drop(lane.thread.join());
         }
@@ -229,7 +233,7 @@ impl Drop for Lanes {
 /// A lane's thread outside of [`Lanes`].
 pub(crate) struct WorkerThread {
     handle: Handle,
-    ended: Mutex<Receiver<()>>,
+    ended: Mutex<Receiver<LaneEnd>>,
 }
 
 impl WorkerThread {

@@ -40,7 +40,7 @@ impl ServedArray {
             Ok(running) => running,
             Err(failure) => {
                 // A member that closes with all answers leaves no record of what it may still do.
-                members.close_all(STOP_PATIENCE);
+                members.close_all(STOP_PATIENCE, &[]);
                 end_lanes(lanes);
                 return Err(failure);
             }
@@ -140,8 +140,10 @@ impl ServedArray {
             tracing::warn!("{member} has not answered everything: the array is as after a crash");
         }
         let lanes = running.lanes().clone();
+        let mut owing = self.members.all();
+        owing.retain(|id| running.owes_answers(*id));
         running.let_go();
-        self.members.close_all(STOP_PATIENCE);
+        self.members.close_all(STOP_PATIENCE, &owing);
         end_lanes(lanes);
         stopped.map(drop).map_err(|error| {
             let cure = "the members stay as after a crash: assemble again, and check";

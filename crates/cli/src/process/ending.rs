@@ -1,10 +1,13 @@
 //! How a serving process comes to its end: by order or by signal, and not before who ordered it has
 //! been told.
 
+use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use mdspace_io::MemberTable;
 use signal_hook::consts::{
     SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM,
     SIGXCPU, SIGXFSZ,
@@ -41,11 +44,17 @@ pub(super) enum Phase {
 pub(super) struct Ending {
     phase: Mutex<Phase>,
     comes: Condvar,
+    /// The kernel has calls on members that hang: it ends the process when they end.
+    calls_left: AtomicBool,
 }
 
 impl Default for Ending {
     fn default() -> Self {
-        Self { phase: Mutex::new(Phase::Serving), comes: Condvar::new() }
+        Self {
+            phase: Mutex::new(Phase::Serving),
+            comes: Condvar::new(),
+            calls_left: AtomicBool::new(false),
+        }
     }
 }
 
@@ -53,6 +62,21 @@ impl Ending {
     /// The phase, held while somebody changes it.
     pub(super) fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether every member was let go.
+    pub(super) fn note_members(&self, table: &MemberTable) {
+        self.calls_left.store(!table.are_let_go(), Ordering::Relaxed);
+    }
+
+    /// The last act of a process: gives its name free, if the process may not end soon. Else who waits for the
+    /// name waits for that end.
+    pub(super) fn leave_name(&self, lock: &File) {
+        if self.calls_left.load(Ordering::Relaxed)
+            && let Err(error) = lock.unlock()
+        {
+            tracing::warn!("the name is not free before the process has ended: {error}");
+        }
     }
 
     pub(super) fn wait(&self) {

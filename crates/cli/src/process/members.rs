@@ -114,16 +114,22 @@ impl OpenMembers {
     }
 
     /// Closes every member, and waits until the kernel has let go of them, but no longer than
-    /// `patience`: whoever assembles them next finds them free.
-    pub(super) fn close_all(&self, patience: Duration) {
+    /// `patience`: whoever assembles them next finds them free. Those that owe answers are not waited for.
+    pub(super) fn close_all(&self, patience: Duration, owing: &[MemberId]) {
         let open = std::mem::take(&mut *self.list());
         open.iter().for_each(|(_, id)| self.table.close(*id));
         let until = Instant::now() + patience;
         for (name, id) in open {
-            if !self.is_let_go(&name, id, until) {
-                return;
+            match owing.contains(&id) {
+                true => tracing::warn!("{name} has requests under way that nobody waits for"),
+                false => drop(self.is_let_go(&name, id, until)),
             }
         }
+    }
+
+    /// Those that are open.
+    pub(super) fn all(&self) -> Vec<MemberId> {
+        self.list().iter().map(|(_, id)| *id).collect()
     }
 
     /// Closes one member, and waits until the kernel has let go of it, but no longer than `patience`.

@@ -1,5 +1,6 @@
 //! The process that serves a multipath device that stands alone.
 
+use std::fs::File;
 use std::io;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,8 +54,9 @@ pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failur
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(what, format!("{name} runs already"), cure));
     };
-    let served = seat
-        .with_log(name, &run_dir, |without_log| serve_with_log(args, seat, &run_dir, without_log));
+    let served = seat.with_log(name, &run_dir, |without_log| {
+        serve_with_log(args, seat, &run_dir, &lock, without_log)
+    });
     // Held until the process ends: other commands that take the lock wait for that end.
     std::mem::forget(lock);
     served
@@ -64,6 +66,7 @@ fn serve_with_log(
     args: &MultipathArgs,
     seat: Seat,
     run_dir: &RunDir,
+    lock: &File,
     without_log: Option<String>,
 ) -> Result<ExitCode, Failure> {
     let (name, what) = (&args.name, format!("cannot serve {}", args.name));
@@ -75,12 +78,22 @@ fn serve_with_log(
     let process = MultipathProcess::start(args, recorder, &what)?;
     let mut notes = process.notes();
     notes.extend(without_log.into_iter().chain(without_events));
-    for listener in listeners {
-        notes.push(process.open_front(listener)?);
-    }
-    let listener = Listener::bind(&run_dir.socket(name)).map_err(system)?;
-    listener.spawn(process.clone()).map_err(system)?;
-    process.clone().watch_events().map_err(system)?;
+    let open_doors = || {
+        for listener in listeners {
+            notes.push(process.open_front(listener)?);
+        }
+        let listener = Listener::bind(&run_dir.socket(name)).map_err(system)?;
+        listener.spawn(process.clone()).map_err(system)?;
+        process.clone().watch_events().map_err(system)?;
+        Ok(listener)
+    };
+    let _listener = match open_doors() {
+        Ok(listener) => listener,
+        Err(failure) => {
+            process.stop(true)?;
+            return Err(failure);
+        }
+    };
     notes.iter().for_each(|note| tracing::info!("{note}"));
     if let Err(error) = seat.say_ready(notes, Vec::new()) {
         tracing::warn!("nobody waits for {name} any more: {error}");
@@ -89,6 +102,7 @@ fn serve_with_log(
     }
     ending::stop_on(process.clone(), signals).map_err(system)?;
     process.ending.wait();
+    process.ending.leave_name(lock);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -279,12 +293,14 @@ impl Served for MultipathProcess {
             tracing::warn!("a write to sectors {range:?}, sent over {path}, may still appear");
         }
         if let Some(device) = self.device().take() {
-            device.lanes.members().close(device.member);
+            let members = device.lanes.members().clone();
+            members.close(device.member);
             if let Some(Err(error)) =
                 Arc::into_inner(device.lanes).map(|lanes| lanes.stop(STOP_PATIENCE))
             {
                 tracing::warn!("{error}");
             }
+            self.ending.note_members(&members);
         }
         Ok(())
     }

@@ -140,6 +140,11 @@ impl Devices {
         }
     }
 
+    /// I/Os that were answered at their deadline and have not ended.
+    pub(super) fn overdue_total(&self) -> usize {
+        self.met.iter().flatten().map(|device| device.overdue.get()).sum()
+    }
+
     /// Writes that were sent to a member over a connection that is lost, and never answered.
     pub(super) fn unanswered(&self, id: MemberId) -> usize {
         match self.met.get(usize::from(id.index)) {

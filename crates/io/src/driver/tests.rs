@@ -368,6 +368,23 @@ fn a_call_that_waits_behind_one_that_hangs_is_late_with_it() {
     });
 }
 
+/// A call that hangs cannot be taken back, and no stop waits for it.
+#[test]
+fn lanes_end_while_the_kernel_has_a_call_that_was_answered_at_its_deadline() {
+    let config = LanesConfig { io: IoChoice::OneThread, ..LanesConfig::default() };
+    let (local, member, mut writer) = pipe_with(&config);
+    drop(local);
+    let lanes = crate::Lanes::start(config.clone()).unwrap();
+    let late = lanes.call(mdspace_engine::lane::LaneId(0), async move |lane, _| {
+        lane.io(read_within(&lane, member, 200)).await.result
+    });
+    assert_eq!(late.unwrap_err().kind, IoErrorKind::Deadline);
+    config.members.close(member);
+    lanes.stop(Duration::from_secs(60)).unwrap();
+    assert!(!config.members.are_let_go(), "what it may still do keeps its lock");
+    writer.write_all(&[1; 512]).unwrap();
+}
+
 /// A lane's driver without a loop, whose calls a test answers.
 struct Bench {
     driver: Rc<Driver>,

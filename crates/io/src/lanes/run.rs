@@ -74,16 +74,19 @@ impl Runner {
     }
 }
 
-/// The life of a lane's thread.
+/// The life of a lane's thread. Says how it ends.
 pub(super) fn run(
     id: LaneId,
     config: &LanesConfig,
     mailbox: &Mailbox,
     started: &Sender<io::Result<()>>,
-) {
+) -> LaneEnd {
     let runner = match Runner::new(id, config, mailbox.wake().clone()) {
         Ok(runner) => runner,
-        Err(error) => return drop(started.send(Err(error))),
+        Err(error) => {
+            drop(started.send(Err(error)));
+            return LaneEnd::Clear;
+        }
     };
     drop(started.send(Ok(())));
     // Last in, first out: an unwinding lane would free memory that the kernel still fills.
@@ -98,13 +101,25 @@ pub(super) fn run(
             runner.driver.request_stop(&runner.lane);
         }
         let Turn::Idle(timer) = runner.turn() else { continue };
-        let at_rest = runner.lane.task_count() == 0 && runner.driver.in_flight_total() == 0;
+        let at_rest = runner.lane.task_count() == 0 && runner.driver.awaited_total() == 0;
         if stopping && at_rest {
-            return;
+            return match runner.driver.in_flight_total() {
+                0 => LaneEnd::Clear,
+                _ => LaneEnd::CallsLeft,
+            };
         }
         // A letter that came after the last look may have had its wake taken back with an older one.
         runner.idle(timer, || mailbox.is_filled() || mailbox.stop_requested() != stopping);
     }
+}
+
+/// How a lane ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaneEnd {
+    /// Its thread ends with it.
+    Clear,
+    /// The kernel has calls that nobody waits for; the thread of a ring does not end before them.
+    CallsLeft,
 }
 
 struct AbortOnPanic;

@@ -160,13 +160,18 @@ fn loop_over(is_it: impl Fn(&fs::Metadata) -> bool) -> Option<Holder> {
 /// A process that has it open, and whose `fdinfo` has what we look for.
 fn process(is_it: impl Fn(&fs::Metadata) -> bool, info: impl Fn(&str) -> bool) -> Option<Holder> {
     let has_it = |process: &Path| {
-        entries(&process.join("fd")).iter().any(|fd| {
-            let text = || {
-                let name = fd.file_name().unwrap_or_default();
-                fs::read_to_string(process.join("fdinfo").join(name)).unwrap_or_default()
-            };
-            fs::metadata(fd).is_ok_and(|metadata| is_it(&metadata)) && info(&text())
-        })
+        let has_it = |place: &Path| {
+            entries(&place.join("fd")).iter().any(|fd| {
+                let text = || {
+                    let name = fd.file_name().unwrap_or_default();
+                    fs::read_to_string(place.join("fdinfo").join(name)).unwrap_or_default()
+                };
+                fs::metadata(fd).is_ok_and(|metadata| is_it(&metadata)) && info(&text())
+            })
+        };
+        // Of one that was killed a thread may be left.
+        has_it(process)
+            || has_ended(process) && entries(&process.join("task")).iter().any(|task| has_it(task))
     };
     let processes = entries(Path::new("/proc")).into_iter().filter_map(|process| {
         let pid: u32 = process.file_name()?.to_str()?.parse().ok()?;
@@ -181,7 +186,23 @@ fn process(is_it: impl Fn(&fs::Metadata) -> bool, info: impl Fn(&str) -> bool) -
         return Some(Holder::new("this process", "name every member once, and stop what uses it"));
     }
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    if has_ended(&process) {
+        let who = format!("{} (process {pid}), which was killed and cannot end", name.trim());
+        let cure = "it waits for a device that hangs: thaw, reset or detach that one";
+        return Some(Holder::new(who, cure));
+    }
     Some(Holder::new(format!("{} (process {pid})", name.trim()), "stop that process first"))
+}
+
+/// Whether a process has ended but for a thread that the kernel holds.
+fn has_ended(process: &Path) -> bool {
+    let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+    state_in(&stat) == Some('Z')
+}
+
+/// The state of a process in the words of its `stat`, where any name stands before it in brackets.
+fn state_in(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// What lies in a directory, in order; nothing if it cannot be read.

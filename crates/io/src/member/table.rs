@@ -236,6 +236,12 @@ impl MemberTable {
         entry.generation != id.generation || entry.latest.strong_count() == 0
     }
 
+    /// Whether every member that was closed has been let go: the kernel has no call on any.
+    pub fn are_let_go(&self) -> bool {
+        let entries = self.entries.lock();
+        entries.iter().all(|entry| entry.open.is_some() || entry.latest.strong_count() == 0)
+    }
+
     pub(crate) fn member(&self, id: MemberId) -> Option<Arc<Member>> {
         let entries = self.entries.lock();
         let member = entries.get(usize::from(id.index))?.open.as_ref()?;
