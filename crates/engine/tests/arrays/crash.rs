@@ -299,7 +299,7 @@ fn a_write_past_a_failed_member_is_answered_when_the_survivors_say_so() {
             world.remember(sector, &bytes);
             let pending =
                 world.submit(lane, Request::Write { sector, from: Rc::new(bytes), fua: false });
-            world.rounds(40);
+            world.turns(40);
             pending
         };
         let both = [write(&mut world, 0, 0), write(&mut world, 1, half)];

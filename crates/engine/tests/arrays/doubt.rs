@@ -129,7 +129,7 @@ fn a_write_before_the_first_resync_waits_for_a_late_member_that_it_needs() {
         world.remember(0, &bytes);
         let write = Request::Write { sector: 0, from: Rc::new(bytes), fua: false };
         let write = world.submit(0, write);
-        world.rounds(2000);
+        world.turns(2000);
         assert!(!write.has_ended(), "{world}");
         world.disks.disk(late).hangs_in = None;
         world.end(&write).unwrap();

@@ -186,10 +186,10 @@ fn flushes_that_wait_share_the_next_one() {
     world.set("write_deadline", "0");
     world.disks.disk(1).flush_hangs_on = Some(1);
     let first = world.start(1, Request::Flush);
-    world.rounds(50);
+    world.turns(50);
     let before = world.disks.disk(1).flushes;
     let others: Vec<_> = (0..6).map(|lane| world.start(lane % 3, Request::Flush)).collect();
-    world.rounds(50);
+    world.turns(50);
     assert_eq!(world.disks.disk(1).flushes, before, "{world}");
     assert!(others.iter().all(|flush| !flush.has_ended()), "{world}");
     world.disks.disk(1).flush_hangs_on = None;

@@ -132,6 +132,44 @@ fn superblocks_bits_and_flushes_have_the_deadline_too() {
     }
 }
 
+/// What the controller asks has a bound of its own: else nothing is ever decided again.
+#[test]
+fn without_a_deadline_superblocks_bits_and_the_controllers_flushes_have_an_end() {
+    for (seed, shape) in (350..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "0");
+        world.wait_clean();
+        let place = world.disks.superblock(0).unwrap().place.sector;
+        world.disks.disk(0).hangs_in = Some(place..place + 8);
+        let before = world.now_ms();
+        write_all(&mut world, 3).unwrap();
+        let took = world.now_ms() - before;
+        assert!((59 * SECOND_MS..=61 * SECOND_MS).contains(&took), "{took} ms ({world})");
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        go_on(&world, 0);
+        world.verify();
+    }
+}
+
+/// A lane's flush that hangs is the user's to wait for; the controller's, which comes after it, is not.
+#[test]
+fn the_controller_waits_for_no_flush_of_a_lane_for_ever() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID1, 360));
+    world.write_many(2);
+    world.set("write_deadline", "0");
+    world.disks.disk(1).flush_hangs_on = Some(1);
+    let flush = world.start(1, Request::Flush);
+    world.turns(50);
+    assert!(!flush.has_ended(), "{world}");
+    // Whoever marks the array clean flushes first.
+    world.wait_status("it is failed", |status| {
+        status.members.iter().any(|member| member.state == MemberState::Faulty)
+    });
+    world.disks.disk(1).flush_hangs_on = None;
+    world.end(&flush).unwrap();
+    world.verify();
+}
+
 /// An error would be worse than a late answer.
 #[test]
 fn the_last_member_that_can_answer_is_waited_for() {

@@ -51,7 +51,7 @@ fn hang_controller(world: &mut World) {
     let (member, info) = (world.disks.id(spare), world.disks.info(spare));
     world.command(Action::Freeze).unwrap();
     world.order(Action::Add { member, info, only_back: false });
-    world.rounds(500);
+    world.turns(500);
 }
 
 fn start_write(world: &mut World, lane: usize, sector: u64, sectors: u64) -> Pending {
@@ -67,9 +67,9 @@ fn no_block_is_called_bad_that_a_write_behind_the_news_made_good() {
         hang_controller(&mut world);
         let row = row_sectors(&shape);
         let read = world.start_read(0, row);
-        world.rounds(2000);
+        world.turns(2000);
         let write = start_write(&mut world, 1, 0, row);
-        world.rounds(2000);
+        world.turns(2000);
         world.disks.disk(0).hangs_in = None;
         assert_eq!(world.end(&read), Err(RequestError::Lost), "{world}");
         world.end(&write).unwrap_or_else(|error| panic!("{error} ({world})"));

@@ -1,9 +1,14 @@
 //! Superblock updates.
 
+use std::time::Duration;
+
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{Features, Role, Timestamp};
 
-use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, ReadInto, Scope, WriteFrom};
+use crate::backend::{
+    IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto, Scope,
+    WriteFrom,
+};
 use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
@@ -13,6 +18,9 @@ use super::{Controller, Member, MemberState, WriteMode};
 
 /// Bytes of the superblock's area.
 const SUPERBLOCK_BYTES: usize = 4096;
+
+/// How long a member may take for what the controller asks, where `write_deadline` is none.
+const PATIENCE_WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
 
 impl Controller {
     /// Writes one update to every live member: the bitmap's header, then the superblocks, so that
@@ -154,8 +162,7 @@ impl Controller {
     /// Asks a member for something that it is failed over if it takes too long. A lane that has waited
     /// for it as long already has the last word: its write is not to wait twice.
     async fn ask(&self, member: &Member, op: IoOp) -> Result<(), (MemberId, IoError)> {
-        let patience = self.array.settings.write_patience();
-        let io = MemberIo { member: member.id, op, patience };
+        let io = MemberIo { member: member.id, op, patience: self.patience() };
         let asked = async { self.lane.io(io).await.result };
         let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
         let asked = first_of(asked, told).await;
@@ -171,10 +178,29 @@ impl Controller {
     }
 
     async fn flush(&self, member: &Member) -> Result<(), (MemberId, IoError)> {
-        let patience = self.array.settings.write_patience();
-        let flushed = Flush::new(&self.array, &self.lane, member.id, patience);
+        let flushed = Flush::new(&self.array, &self.lane, member.id, self.patience());
         let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
-        first_of(flushed, told).await.map_err(|error| (member.id, error))
+        // One of a lane, which may wait for ever, is waited for first.
+        let late = async {
+            self.lane.sleep_until(self.lane.backend().now() + PATIENCE_WITHOUT_DEADLINE).await;
+            Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
+        };
+        let waits_for_ever = self.array.settings.write_patience() == Patience::FOREVER;
+        let flushed = first_of(flushed, told);
+        let flushed = match waits_for_ever {
+            true => first_of(flushed, late).await,
+            false => flushed.await,
+        };
+        flushed.map_err(|error| (member.id, error))
+    }
+
+    /// How long a member may take for what the controller asks. While it waits nothing else is decided, so
+    /// that has an end also where the user's writes have none.
+    fn patience(&self) -> Patience {
+        match self.array.settings.write_patience() {
+            Patience::FOREVER => Patience::of(PATIENCE_WITHOUT_DEADLINE),
+            patience => patience,
+        }
     }
 
     /// Makes durable what all members were given, and how far they are filled and resynced by that. A
