@@ -55,6 +55,7 @@ fn a_member_in_use_is_refused_by_its_users_name() {
     let refused = table.open(image.name(), OpenMode::RUN).unwrap_err();
     let OpenError::InUse { holder, .. } = &refused else { panic!("{refused}") };
     assert_eq!(holder, "this process");
+    assert!(refused.may_be_of_this_process());
     // Looking is free, also at a member that runs.
     table.open(image.name(), OpenMode::LOOK).unwrap();
     table.close(id);

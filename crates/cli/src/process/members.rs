@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
-use mdspace_io::{MemberTable, OpenError, OpenMode};
+use mdspace_io::{MemberTable, OpenMode};
 
 use crate::failure::Failure;
 use crate::member_probe::{self, Probed, refused};
@@ -154,7 +154,8 @@ impl OpenMembers {
     }
 
     /// Whether the kernel has let go of a member that every lane has let go of: a ring gives a file
-    /// back a moment after it was taken out of it. One that cannot be opened is nobody's.
+    /// back a moment after it was taken out of it. One that cannot be opened, or that somebody else uses, is
+    /// not ours.
     fn is_free(&self, name: &str) -> bool {
         // Nothing else is held for one user.
         if !Path::new(name).exists() {
@@ -163,8 +164,7 @@ impl OpenMembers {
         let mode = OpenMode { read_only: true, ..OpenMode::RUN };
         match self.table.open(name, mode) {
             Ok((id, _)) => self.table.close(id),
-            Err(OpenError::InUse { .. }) => return false,
-            Err(_) => {}
+            Err(error) => return !error.may_be_of_this_process(),
         }
         true
     }

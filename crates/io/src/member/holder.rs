@@ -27,6 +27,10 @@ impl Holder {
         Self::new("another array of this host", "stop that array first, or give it another export")
     }
 
+    pub(super) fn this_process() -> Self {
+        Self::new("this process", "name every member once, and stop what uses it")
+    }
+
     pub(super) fn unknown() -> Self {
         Self::new(
             "someone who cannot be seen from here",
@@ -183,7 +187,7 @@ fn process(is_it: impl Fn(&fs::Metadata) -> bool, info: impl Fn(&str) -> bool) -
             (*pid == std::process::id(), *pid)
         })?;
     if pid == std::process::id() {
-        return Some(Holder::new("this process", "name every member once, and stop what uses it"));
+        return Some(Holder::this_process());
     }
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
     if has_ended(&process) {

@@ -100,6 +100,15 @@ pub struct OneConnection {
     pub name: String,
 }
 
+impl OpenError {
+    /// Whether the member is in use by this process, as far as can be seen: the kernel may hold it for a
+    /// moment after it was closed.
+    pub fn may_be_of_this_process(&self) -> bool {
+        let ours = [Holder::this_process().who, Holder::unknown().who];
+        matches!(self, Self::InUse { holder, .. } if ours.contains(holder))
+    }
+}
+
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
