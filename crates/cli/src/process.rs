@@ -277,7 +277,7 @@ impl Served for ServingProcess {
         &self.fronts
     }
 
-    fn stop_served(&self, force: bool) -> Result<(), Failure> {
+    fn stop_served(&self, force: bool) -> Result<Vec<String>, Failure> {
         self.keep_scrub();
         let stopped = self.array.stop(force);
         self.ending.note_members(self.array.members().table());

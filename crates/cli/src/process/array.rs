@@ -130,22 +130,23 @@ impl ServedArray {
         }
     }
 
-    /// Marks the array clean, lets go of the members, and ends the lanes. By force that takes seconds.
-    pub(super) fn stop(&self, force: bool) -> Result<(), Failure> {
+    /// Marks the array clean, lets go of the members, and ends the lanes. By force that takes seconds. Gives a
+    /// line for each member that owes answers.
+    pub(super) fn stop(&self, force: bool) -> Result<Vec<String>, Failure> {
         // Other orders find the array until it has ended: it may wait for a member that is to be failed.
         let stopped = self.with_running(|running| running.end(force));
         let running = self.running.write().unwrap_or_else(PoisonError::into_inner).take();
-        let (Some(stopped), Some(running)) = (stopped, running) else { return Ok(()) };
-        for member in stopped.iter().flatten() {
-            tracing::warn!("{member} has not answered everything: the array is as after a crash");
-        }
+        let (Some(stopped), Some(running)) = (stopped, running) else { return Ok(Vec::new()) };
         let lanes = running.lanes().clone();
         let mut owing = self.members.all();
         owing.retain(|id| running.owes_answers(*id));
         running.let_go();
         self.members.close_all(STOP_PATIENCE, &owing);
         end_lanes(lanes);
-        stopped.map(drop).map_err(|error| {
+        let note =
+            |member| format!("{member} has not answered everything: the array is as after a crash");
+        let notes = stopped.map(|silent| silent.into_iter().map(note).collect());
+        notes.map_err(|error| {
             let cure = "the members stay as after a crash: assemble again, and check";
             Failure::new("the array did not stop cleanly", error, cure)
         })

@@ -93,24 +93,27 @@ pub(super) trait Served: Send + Sync + 'static {
 
     fn fronts(&self) -> &Fronts;
 
-    /// Stops what the fronts serve, once they are closed. With `force` it waits for no device for long.
-    fn stop_served(&self, force: bool) -> Result<(), Failure>;
+    /// Stops what the fronts serve, once they are closed. With `force` it waits for no device for long. Gives
+    /// lines for the user: what was not answered.
+    fn stop_served(&self, force: bool) -> Result<Vec<String>, Failure>;
 
-    /// Closes the fronts and stops what they serve. Without `force` not while a client is connected.
-    fn stop(&self, force: bool) -> Result<(), Failure> {
+    /// Closes the fronts and stops what they serve. Without `force` not while a client is connected. Gives
+    /// lines for the user.
+    fn stop(&self, force: bool) -> Result<Vec<String>, Failure> {
         if *self.ending().phase() != Phase::Serving {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.fronts().close_all(self.name(), force)?;
+        let mut notes = self.fronts().close_all(self.name(), force)?;
         // The phase is not locked meanwhile: a second order, by force, hurries the first.
-        self.stop_served(force)?;
+        notes.extend(self.stop_served(force)?);
         let mut phase = self.ending().phase();
         if *phase != Phase::Serving {
-            return Ok(());
+            return Ok(notes);
         }
         *phase = Phase::Stopped;
+        notes.iter().for_each(|note| tracing::warn!("{note}"));
         tracing::info!("{} is stopped", self.name());
-        Ok(())
+        Ok(notes)
     }
 
     /// Lets the process end, once what a stop had to say is said.
@@ -124,7 +127,7 @@ pub(super) trait Served: Send + Sync + 'static {
     fn stop_and_tell(&self, force: bool, replies: &mut Replies<'_>) -> io::Result<()> {
         let stopped = self.stop(force);
         let is_stopped = stopped.is_ok();
-        let sent = replies.send(&answers::reply(stopped.map(|()| Reply::done())));
+        let sent = replies.send(&answers::reply(stopped.map(|notes| Reply::Done { notes })));
         if is_stopped {
             self.let_end();
         }
@@ -148,7 +151,7 @@ pub(super) fn stop_on(process: Arc<impl Served>, mut signals: Signals) -> io::Re
             tracing::info!("signal {signal}: stopping {}", process.name());
             drop(systemd::stopping());
             match process.stop(true) {
-                Ok(()) => return process.let_end(),
+                Ok(_) => return process.let_end(),
                 Err(failure) => tracing::error!("{failure}"),
             }
         }

@@ -81,8 +81,9 @@ impl Fronts {
         })
     }
 
-    /// Closes all fronts. Without `force` none while a client is connected to any.
-    pub(super) fn close_all(&self, name: &ArrayName, force: bool) -> Result<(), Failure> {
+    /// Closes all fronts. Without `force` none while a client is connected to any; with it the requests of
+    /// clients are waited for but a moment, for what they wait for may be the stop. Gives lines for the user.
+    pub(super) fn close_all(&self, name: &ArrayName, force: bool) -> Result<Vec<String>, Failure> {
         let mut list = self.list();
         let stay = |server: &Server| server.clients_that_stay(LEAVING);
         let clients: Vec<String> =
@@ -94,12 +95,9 @@ impl Fronts {
                 "disconnect them first; --force disconnects them now",
             ));
         }
-        for server in list.drain(..) {
-            if let Err(error) = server.close(STOP_PATIENCE) {
-                tracing::warn!("stopping all the same: {error}");
-            }
-        }
-        Ok(())
+        let patience = if force { LEAVING } else { STOP_PATIENCE };
+        let closed = list.drain(..).map(|server| server.close(patience));
+        Ok(closed.filter_map(Result::err).map(|error| error.to_string()).collect())
     }
 
     pub(super) fn report(&self) -> Vec<FrontReport> {

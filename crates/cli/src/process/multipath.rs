@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -287,11 +288,11 @@ impl Served for MultipathProcess {
         &self.fronts
     }
 
-    fn stop_served(&self, _: bool) -> Result<(), Failure> {
-        let status = self.paths.status();
-        for (range, path) in status.unproved {
-            tracing::warn!("a write to sectors {range:?}, sent over {path}, may still appear");
-        }
+    fn stop_served(&self, _: bool) -> Result<Vec<String>, Failure> {
+        let note = |(range, path): (Range<u64>, String)| {
+            format!("a write to sectors {range:?}, sent over {path}, may still appear")
+        };
+        let notes = self.paths.status().unproved.into_iter().map(note).collect();
         if let Some(device) = self.device().take() {
             let members = device.lanes.members().clone();
             members.close(device.member);
@@ -302,7 +303,7 @@ impl Served for MultipathProcess {
             }
             self.ending.note_members(&members);
         }
-        Ok(())
+        Ok(notes)
     }
 }
 

@@ -92,6 +92,27 @@ fn a_member_that_owes_the_answer_to_a_write_does_not_come_back() {
 }
 
 #[test]
+fn a_stop_by_force_waits_for_no_client_and_says_who_has_not_answered() {
+    let user = User::with_members(&["a"]);
+    let one = serve(&user, "a");
+    let socket = user.path("top.sock");
+    let words = "--level=linear --raid-devices=1 --force --assume-clean";
+    user.expect(0, &format!("create top {words} --serve=nbd:unix:{} {one}", socket.display()));
+    let mut client = Client::connect(&socket);
+    assert_eq!(client.write(0, &[1; 4096]), Ok(()));
+    let server = pid_of(&user, "a");
+    user.halt(server);
+    client.send_write(0, &[2; 4096]);
+    let began = std::time::Instant::now();
+    let told = user.expect(0, "stop top --force");
+    assert!(told.contains(&one) && told.contains("has not answered"), "{told}");
+    let patience = std::time::Duration::from_secs(40);
+    assert!(began.elapsed() < patience, "{:?}: longer than fronts once took", began.elapsed());
+    user.signal(Signal::CONT, server);
+    user.expect(0, "stop a --force");
+}
+
+#[test]
 fn what_is_no_export_is_refused_with_the_reason() {
     let user = User::with_members(&["a"]);
     let one = serve(&user, "a");
