@@ -39,5 +39,5 @@ pub(super) fn in_row(
     }
     let places = data_count + parity_count;
     let lacking = (0..places).filter(|&place| !is_there(place)).count();
-    lacking <= parity_count && !view.in_doubt(sectors, lacking)
+    lacking <= parity_count && !view.in_doubt(sectors, lacking <= 1)
 }

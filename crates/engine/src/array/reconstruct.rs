@@ -103,8 +103,8 @@ pub(super) fn row_state(
         }
     }
     let parity_trusted = view.trusted(&(start..start + sectors));
-    let lacking = data_count + parity_count - readable.count();
-    let parity_usable = !view.in_doubt(&(start..start + sectors), lacking);
+    let one_lacks = readable.count() + 1 >= data_count + parity_count && !any_late;
+    let parity_usable = !view.in_doubt(&(start..start + sectors), one_lacks);
     RowState {
         data_count,
         parity_count,
@@ -209,9 +209,11 @@ impl ArrayLane {
                 true => Some(*wanted),
                 false => plan::rebuild_reads(&state, &lost),
             };
+            // Two parities that agree may be newer than the block of a member that is only late: users were
+            // answered from that one, and the row would still not agree with it.
             let compared = match reads {
-                Some(_) => None,
-                None => plan::compared_reads(&state, &lost),
+                None if !state.any_late => plan::compared_reads(&state, &lost),
+                _ => None,
             };
             let Some(reads) = reads.or(compared) else {
                 if unread.wait_for_late() {

@@ -205,9 +205,10 @@ impl ArrayView {
         !self.unsynced.overlaps(range)
     }
 
-    /// Whether parity in these sectors must not be used, where as many members of the row lack their block.
-    pub fn in_doubt(&self, range: &Range<u64>, lacking: usize) -> bool {
-        let doubted = if lacking > 1 { &self.doubted } else { &self.unaccepted };
+    /// Whether parity in these sectors must not be used. What the user accepts is parity for the block that
+    /// one member of the row lacks.
+    pub fn in_doubt(&self, range: &Range<u64>, one_lacks: bool) -> bool {
+        let doubted = if one_lacks { &self.unaccepted } else { &self.doubted };
         doubted.overlaps(range)
     }
 

@@ -1,5 +1,6 @@
 //! What parity can be believed before the first resync, and after a write that ended half-way.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use mdspace_engine::array::{Action, CommandError};
@@ -234,6 +235,30 @@ fn rows_that_a_rebuild_has_filled_are_resynced_although_another_member_failed() 
         world.wait_status("all members in sync", |status| status.degraded() == 0);
         world.wait_idle();
         assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+/// A write that failed is on both parities and not on the member of its block, which then lets a read wait.
+#[test]
+fn a_block_in_doubt_is_not_computed_while_its_member_is_only_late() {
+    for (seed, shape) in (130..).zip(resynced_at_first()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, world.sectors());
+        let disk = disk_of(&mut world, 0);
+        let before = world.read(0, 8).unwrap();
+        world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+        assert_eq!(world.write(0, vec![9; 8 * SECTOR]), Err(RequestError::NoSpace), "{world}");
+        world.disks.disk(disk).write_error = None;
+        assert_eq!(world.read(0, 8), Ok(before.clone()), "{world}");
+        world.disks.disk(disk).hangs_in = Some(world.disks.data());
+        let into = Rc::new(RefCell::new(vec![0; 8 * SECTOR]));
+        let read = world.start(0, Request::Read { sector: 0, into: into.clone() });
+        world.rounds(2000);
+        assert!(!read.has_ended(), "{world}");
+        world.disks.disk(disk).hangs_in = None;
+        world.end(&read).unwrap();
+        assert!(into.take() == before, "{world}");
     }
 }
 

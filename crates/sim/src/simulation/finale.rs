@@ -5,6 +5,7 @@ use mdspace_engine::status::{MemberStatus, SyncAction};
 use crate::oracle::RawArray;
 use crate::settings::Happening;
 
+use super::restart::Before;
 use super::{Failure, Outcome, Simulation};
 
 impl Simulation {
@@ -51,7 +52,7 @@ impl Simulation {
             self.mend(disk);
         }
         self.broken = false;
-        self.come_up()?;
+        self.come_up(Before::Crash)?;
         if self.process.is_some() {
             self.read_everything()?;
         }

@@ -6,11 +6,20 @@ use crate::process::Process;
 
 use super::{Failure, Simulation};
 
+/// How the array went down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// In order.
+    Stop,
+    /// With whatever was under way.
+    Crash,
+}
+
 impl Simulation {
     /// Stops the array with requests under way or after the last, and starts it again.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         self.shut_down()?;
-        self.come_up()
+        self.come_up(Before::Stop)
     }
 
     /// Stops the array. What is on the disks then says so.
@@ -34,7 +43,7 @@ impl Simulation {
         self.model.kill();
         self.crashed();
         self.judge_what_is_unmarked()?;
-        self.come_up()
+        self.come_up(Before::Crash)
     }
 
     /// Takes the power away, and starts again.
@@ -43,7 +52,7 @@ impl Simulation {
         self.model.cut_power();
         self.crashed();
         self.judge_what_is_unmarked()?;
-        self.come_up()
+        self.come_up(Before::Crash)
     }
 
     /// Whatever a crash left, redundancy agrees where nothing says that writes were under way. Lies are
@@ -75,7 +84,7 @@ impl Simulation {
     }
 
     /// Assembles the array from what is in the machine.
-    pub(super) fn come_up(&mut self) -> Result<(), Failure> {
+    pub(super) fn come_up(&mut self, before: Before) -> Result<(), Failure> {
         let answers = |disk: &DiskIndex| self.world.disk(*disk, |d| !d.faults.gone);
         let mut disks: Vec<DiskIndex> = self.disks.iter().copied().filter(answers).collect();
         self.random.shuffle(&mut disks);
@@ -83,7 +92,8 @@ impl Simulation {
         self.world.note(format_args!("-- assemble {disks:?} on {lanes} lanes"));
         let mut options = self.settings.options();
         // A first resync that was stopped before its first row looks like a crash. Its parity is right.
-        options.force = self.bearable() && !self.atlas.is_resynced();
+        let looks_crashed = before == Before::Stop && !self.atlas.is_resynced();
+        options.force = self.bearable() && looks_crashed;
         match Process::start(
             &self.world,
             &disks,

@@ -105,7 +105,7 @@ impl Controller {
             let parities = usize::from(map.parity_disks());
             // Parity in doubt makes up for nothing, unless a second one says the same.
             let compares = lacking.len() < parities && !self.unresolved.overlaps(&part);
-            let in_doubt = view.in_doubt(&part, lacking.len()) && !compares;
+            let in_doubt = view.in_doubt(&part, lacking.len() <= 1) && !compares;
             let is_lost = lacking.len() > parities || in_doubt;
             let of_array =
                 lacking.into_iter().filter_map(|slot| of_array(&view.geometry, slot, &part));
