@@ -207,10 +207,11 @@ fn assemble(
     let careful = Options { force: false, run: options.run || options.force, ..options.clone() };
     let first = RunningArray::assemble(lanes.clone(), devices.clone(), careful);
     let result = match first {
-        Err(AssembleError { refusal: refusal @ Refusal::DirtyDegraded, .. }) if options.force => {
+        Err(AssembleError { refusal, .. }) if options.force && refusal.yields_to_force() => {
             let forced = RunningArray::assemble(lanes.clone(), devices, options);
+            notes.push(format!("{refusal}: started all the same"));
             let accepted = forced.as_ref().map_or(0, RunningArray::accepted_sectors);
-            notes.push(format!("{refusal}: started all the same. {}", words_of_doubt(accepted)));
+            notes.extend((accepted > 0).then(|| words_of_doubt(accepted)));
             forced
         }
         result => result,
@@ -257,6 +258,7 @@ pub(crate) fn cure_of(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Missing { .. } => "find them; or start without them: --run",
         Refusal::TooFew { .. } => "find the missing members; docs/recovery.md helps",
+        Refusal::WentOnElsewhere { .. } => "find them; or go on with what is here: --force",
         Refusal::DirtyDegraded => "find the missing members; or take that risk: --force",
         Refusal::SplitBrain { .. } => "choose the half to go on with: --prefer=MEMBER",
         Refusal::Duplicate { .. } => "leave one of them out",

@@ -27,7 +27,8 @@ use crate::ranges::Ranges;
 
 use super::read::Candidate;
 use belonging::{
-    freshest, newest, of_one_array, refuse_copies, refuse_disagreement, refuse_unhandled,
+    freshest, newest, of_one_array, refuse_copies, refuse_disagreement, refuse_if_it_went_on,
+    refuse_unhandled,
 };
 use roles::{in_sync_at, refuse_crowding, refuse_surprise, sort_out};
 use unsynced::{bitmap, by_bitmap, copies_differ, refuse_short_bitmap, unsynced};
@@ -39,7 +40,8 @@ pub use refusal::{LeftOut, Reason, Refusal};
 pub struct Options {
     /// Start although members are missing that the superblocks count on.
     pub run: bool,
-    /// Start a dirty array with members missing, taking its parity as it is.
+    /// Start a dirty array with members missing, taking its parity as it is; or one that may have gone on with
+    /// members that are missing.
     pub force: bool,
     /// Refuse writes.
     pub read_only: bool,
@@ -74,6 +76,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     refuse_copies(&candidates)?;
     refuse_unhandled(&candidates)?;
     let newest = newest(&candidates)?;
+    refuse_if_it_went_on(&candidates, newest, options)?;
     let freshest = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();

@@ -71,6 +71,29 @@ pub(super) fn newest(candidates: &[Candidate]) -> Result<usize, Refusal> {
     slots.max_by_key(|&index| candidates[index].superblock.events).ok_or(Refusal::NoMembers)
 }
 
+/// An update that only spares have seen either never ended, and then all members that it counts on are here;
+/// or it is on a member that is missing, which went on alone.
+pub(super) fn refuse_if_it_went_on(
+    candidates: &[Candidate],
+    newest: usize,
+    options: &Options,
+) -> Result<(), Refusal> {
+    let events = candidates[newest].superblock.events;
+    let is_here = |number: usize| {
+        let of_the_number = |member: &&Candidate| member.superblock.dev_number as usize == number;
+        candidates.iter().filter(of_the_number).any(has_slot)
+    };
+    let counts_on_others = |spare: &&Candidate| {
+        let roles = spare.superblock.roles.iter().enumerate();
+        let active = roles.filter(|(_, role)| role.slot().is_some());
+        spare.superblock.events > events && active.into_iter().any(|(number, _)| !is_here(number))
+    };
+    match candidates.iter().find(counts_on_others).filter(|_| !options.force) {
+        Some(spare) => Err(Refusal::WentOnElsewhere { spare: spare.info.name.clone() }),
+        None => Ok(()),
+    }
+}
+
 fn has_slot(candidate: &Candidate) -> bool {
     candidate.superblock.own_role().slot().is_some()
 }

@@ -141,9 +141,25 @@ pub enum Refusal {
         /// How many.
         missing: usize,
     },
+    /// The array may have gone on with members that are not there, and without some that are.
+    #[error(
+        "{spare}, a spare, has seen a later update than the members: the array may have gone on with \
+         members that are missing"
+    )]
+    WentOnElsewhere {
+        /// The spare.
+        spare: String,
+    },
     /// Dirty and degraded.
     #[error(
         "the array is dirty and degraded: data of missing members may be wrong where writes were under way"
     )]
     DirtyDegraded,
+}
+
+impl Refusal {
+    /// Whether [`Options::force`](super::Options::force) starts the array all the same.
+    pub fn yields_to_force(&self) -> bool {
+        matches!(self, Self::WentOnElsewhere { .. } | Self::DirtyDegraded)
+    }
 }

@@ -422,3 +422,26 @@ fn the_bad_block_log_counts_sectors_of_the_device() {
     let bad: Vec<_> = assembly.start.members[0].bad.iter().collect();
     assert_eq!(bad, [0..4, 100..108]);
 }
+
+/// The spare has seen that disk1 failed. Either that update never reached a member, or disk2, which is
+/// missing, has it and went on.
+#[test]
+fn what_only_a_spare_has_seen_counts_where_a_member_that_may_have_it_is_missing() {
+    let after_a_failure = || {
+        let mut candidates = raid5(1, 10);
+        candidates[3].superblock.events = 11;
+        candidates[3].superblock.roles[1] = Role::Faulty;
+        candidates
+    };
+    let without_disk2 = || {
+        let mut candidates = after_a_failure();
+        candidates.remove(2);
+        candidates
+    };
+    let run = Options { run: true, ..Options::default() };
+    let force = Options { force: true, ..Options::default() };
+    assert!(outcome(after_a_failure(), &run).is_ok());
+    let refused = Refusal::WentOnElsewhere { spare: "disk3".into() };
+    assert_eq!(outcome(without_disk2(), &run), Err(refused));
+    assert!(outcome(without_disk2(), &force).is_ok());
+}
