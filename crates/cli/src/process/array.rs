@@ -113,8 +113,16 @@ impl ServedArray {
     pub(super) fn fail_cut_members(&self) {
         for (name, member) in self.members.newly_cut() {
             tracing::error!("{name} is shorter than when it was opened: its data are lost");
-            if let Err(error) = self.order(Action::Fail { member, force: true }) {
-                tracing::warn!("{name} is not failed: {error}");
+            match self.order(Action::Fail { member, force: true }) {
+                // Nothing can do without it. What a write made of its end would read as zeroes.
+                Err(CommandError::NoRedundancy) => {
+                    tracing::error!(
+                        "{name} is closed: make it whole, and assemble the array again"
+                    );
+                    self.members.close(member);
+                }
+                Err(error) => tracing::warn!("{name} is not failed: {error}"),
+                Ok(_) => {}
             }
         }
     }
@@ -141,11 +149,14 @@ impl ServedArray {
         let mut owing = self.members.all();
         owing.retain(|id| running.owes_answers(*id));
         running.let_go();
+        let deleted = self.members.deleted();
         self.members.close_all(STOP_PATIENCE, &owing);
         end_lanes(lanes);
         let note =
             |member| format!("{member} has not answered everything: the array is as after a crash");
-        let notes = stopped.map(|silent| silent.into_iter().map(note).collect());
+        let gone = |name| format!("{name} was deleted while the array ran: its data are gone");
+        let deleted = deleted.into_iter().map(gone);
+        let notes = stopped.map(|silent| silent.into_iter().map(note).chain(deleted).collect());
         notes.map_err(|error| {
             let cure = "the members stay as after a crash: assemble again, and check";
             Failure::new("the array did not stop cleanly", error, cure)

@@ -113,6 +113,20 @@ impl OpenMembers {
         cut
     }
 
+    /// Files that someone has deleted, or put another one in the place of: what the array wrote to them is
+    /// gone when they close.
+    pub(super) fn deleted(&self) -> Vec<String> {
+        let open = self.list();
+        let files = self.files();
+        let is_gone = |(name, id): &&(String, MemberId)| {
+            let opened = files.iter().find(|file| file.id == *id);
+            opened.is_some_and(|opened| {
+                OpenFile::of(name, *id).is_none_or(|now| now.inode != opened.inode)
+            })
+        };
+        open.iter().filter(is_gone).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Closes every member, and waits until the kernel has let go of them, but no longer than
     /// `patience`: whoever assembles them next finds them free. Those that owe answers are not waited for.
     pub(super) fn close_all(&self, patience: Duration, owing: &[MemberId]) {

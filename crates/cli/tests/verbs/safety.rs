@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 
+use mdspace_front::nbd::Errno;
+
+use crate::client::Client;
 use crate::user::User;
 
 /// Puts something on a member that nobody should lose: an ext4 superblock's magic and a label.
@@ -144,4 +147,36 @@ fn superblocks_of_earlier_arrays_at_other_places_are_erased() {
             .collect();
         assert!(found.contains("superblock 1.2") && others.is_empty(), "{others:?}: {found}");
     }
+}
+
+#[test]
+fn a_stop_says_which_member_was_deleted() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    fs::remove_file(user.path("b")).expect("it was there");
+    let told = user.expect(0, "stop data");
+    assert!(told.contains("b was deleted") && !told.contains("a was deleted"), "{told}");
+}
+
+/// Nothing can do without the member, and a write behind its new end would make zeroes of what was there.
+#[test]
+fn a_file_of_a_striped_array_that_was_cut_gives_errors_and_no_zeroes() {
+    let user = User::with_members(&["a", "b"]);
+    let socket = user.path("s");
+    let shape = "--level=0 --raid-devices=2 --chunk=4";
+    user.expect(0, &format!("create data {shape} --serve=nbd:unix:{} a b", socket.display()));
+    let mut client = Client::connect(&socket);
+    let all = vec![7; 64 << 10];
+    assert_eq!(client.write(0, &all), Ok(()));
+    let file = fs::File::options().write(true).open(user.path("b")).expect("it is there");
+    let whole = file.metadata().expect("it is open").len();
+    file.set_len(whole / 2).expect("cut");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while client.read(0, all.len()).is_ok() {
+        assert!(std::time::Instant::now() < until, "the cut member still answers");
+    }
+    file.set_len(whole).expect("grown");
+    assert!(client.read(0, all.len()).is_err(), "its end is zeroes now");
+    assert_eq!(client.write(0, &all), Err(Errno::Io));
+    user.expect(0, "stop data --force");
 }
