@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::LaneId;
-use mdspace_engine::paths::{GroupStatus, Paths, Policy};
+use mdspace_engine::paths::{Cache, GroupStatus, Paths, Policy};
 use mdspace_io::nbd_wire::{self as wire, Fields, Put, export_flag, option_reply};
 use mdspace_io::{Lanes, LanesConfig, MemberTable, MultipathSpec, OpenError, OpenMode, StartError};
 
@@ -184,6 +184,25 @@ fn two_paths(disks: [Disk; 2]) -> (Lanes, Arc<Paths>, [tempfile::TempDir; 2]) {
     // The first request has the paths looked at; it may come before there is one.
     let _ = read_on(&lanes, 0, member);
     (lanes, paths, [one_folder, other_folder])
+}
+
+#[test]
+fn exports_that_may_have_a_cache_for_each_connection_are_paths_by_the_operators_word_alone() {
+    let (_one_folder, one) = serve_with(0, vec![disk(1)]);
+    let (_other_folder, other) = serve_with(0, vec![disk(1)]);
+    let open = |paths: &[&str], cache| {
+        let (count, names) = (paths.len(), paths.join(" 1 "));
+        let table =
+            format!("0 {} multipath 0 0 1 1 queue-length 0 {count} 1 {names} 1", BYTES / 512);
+        let policy = Policy { cache, ..Policy::default() };
+        let spec = MultipathSpec::new(table.parse().unwrap(), policy);
+        let lanes = Lanes::start(LanesConfig::default()).unwrap();
+        lanes.members().open_multipath("paths", &spec, OpenMode::LOOK).map(drop)
+    };
+    let refused = open(&[&one, &other], Cache::OfEachPath).unwrap_err().to_string();
+    assert!(refused.contains("CAN_MULTI_CONN") && refused.contains("cache"), "{refused}");
+    open(&[&one, &other], Cache::Shared).unwrap();
+    open(&[&one], Cache::OfEachPath).unwrap();
 }
 
 #[test]

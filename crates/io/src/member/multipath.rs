@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
-use mdspace_engine::paths::{Host, Paths, Policy, Table};
+use mdspace_engine::paths::{Cache, Host, Paths, Policy, Table};
 
 use crate::clock;
 
@@ -66,6 +66,13 @@ impl MultipathSpec {
                 },
             });
         }
+        let alone = Alone::of(&names, &self.policy);
+        let loner = opened.iter().flatten().find(|(id, _)| alone.refuses(members, *id));
+        if let Some((_, info)) = loner {
+            let refused = OpenError::Name { name: info.name.clone(), why: ALONE.into() };
+            opened.iter().flatten().for_each(|(id, _)| members.close(*id));
+            return Err(refused);
+        }
         let mut table = self.table.clone();
         if table.sectors == 0 {
             table.sectors = opened.iter().flatten().next().map_or(0, |(_, info)| info.sectors);
@@ -84,7 +91,8 @@ impl MultipathSpec {
             OpenError::System { name: name.into(), doing, source }
         })?;
         let remover = unproved.map(Remover::new);
-        let host = PathHost { members: Arc::downgrade(members), names, fences, mode, remover };
+        let host =
+            PathHost { members: Arc::downgrade(members), names, fences, mode, alone, remover };
         let policy = self.policy.clone();
         let paths = Paths::new(name, table, policy, opened, &remote, Box::new(host));
         let paths = paths.map_err(|error| {
@@ -114,7 +122,31 @@ struct PathHost {
     names: Vec<String>,
     fences: Vec<Option<String>>,
     mode: OpenMode,
+    alone: Alone,
     remover: Option<Remover>,
+}
+
+/// Whether an export whose connections may each have a cache of their own can be a path: only if it is the
+/// one path to its device, or the operator's word is that all of them share one.
+#[derive(Clone, Copy)]
+struct Alone {
+    has_company: bool,
+}
+
+/// Why a path is refused.
+const ALONE: &str = "its server does not say that its connections share one cache (CAN_MULTI_CONN), so what one \
+     path wrote another one may read as it was; if they do, say so with `cache = \"shared\"`";
+
+impl Alone {
+    fn of(names: &[String], policy: &Policy) -> Self {
+        let first = names.first();
+        let others = names.iter().any(|name| first.is_some_and(|first| first != name));
+        Self { has_company: others && policy.cache == Cache::OfEachPath }
+    }
+
+    fn refuses(self, members: &MemberTable, id: MemberId) -> bool {
+        self.has_company && !members.shares_a_cache(id)
+    }
 }
 
 /// Removes records of what is proved, on a thread of its own: lanes do not wait for a disk.
@@ -156,10 +188,10 @@ impl Remover {
 impl Host for PathHost {
     fn reopen(&self, paths: &Arc<Paths>, path: usize) {
         let (members, theirs) = (self.members.clone(), paths.clone());
-        let (name, mode) = (self.names[path].clone(), self.mode);
+        let (name, mode, alone) = (self.names[path].clone(), self.mode, self.alone);
         let started = on_thread("path-open", move || {
             let opened = match members.upgrade() {
-                Some(members) => reopen(&members, &theirs, path, &name, mode),
+                Some(members) => reopen(&members, &theirs, path, &name, (mode, alone)),
                 None => Err("the members are closed".into()),
             };
             let new = opened.as_ref().ok().map(|(id, _)| *id);
@@ -201,10 +233,14 @@ fn reopen(
     paths: &Paths,
     path: usize,
     name: &str,
-    mode: OpenMode,
+    (mode, alone): (OpenMode, Alone),
 ) -> Result<(MemberId, MemberInfo), String> {
     let (old, _) = paths.path(path);
     let opened = members.open(name, mode).map_err(|error| error.to_string())?;
+    if alone.refuses(members, opened.0) {
+        members.close(opened.0);
+        return Err(ALONE.to_owned());
+    }
     let shared = paths.members().iter().filter(|id| Some(**id) == old).count() > 1;
     if let Some(old) = old.filter(|_| !shared) {
         members.close(old);

@@ -97,6 +97,11 @@ impl MemberTable {
         Ok((self.add(device, paths.info().clone(), mode.read_only)?, paths))
     }
 
+    /// Whether what is written over one connection of a member is read over any other.
+    pub(crate) fn shares_a_cache(&self, id: MemberId) -> bool {
+        self.member(id).is_none_or(|member| member.device.bears_lanes())
+    }
+
     /// The paths of an open member, if it has some.
     pub fn paths(&self, id: MemberId) -> Option<Arc<Paths>> {
         match &self.member(id)?.device {
