@@ -143,6 +143,9 @@ pub(crate) struct StopArgs {
 pub(crate) struct RestartArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
+    /// Start also with fewer members than there are now.
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
     /// Disconnect the clients.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
+use crate::member_search;
 use crate::own_dir;
 
 /// What the file says. A word that is not known is refused.
@@ -118,13 +119,16 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     let failed = |why: String| {
         Failure::new(format!("cannot use the configuration {}", path.display()), why, "mend it")
     };
+    if let (None, Some(uuid)) = (args.uuid, &config.uuid) {
+        args.uuid = Some(uuid.parse().map_err(|_| failed(format!("{uuid} is no UUID")))?);
+    }
     if args.members.is_empty() {
         let members = config.members.iter().map(|word| word.parse::<MemberSpec>());
         let members: Vec<_> = members.collect::<Result<_, _>>().map_err(failed)?;
         args.members = members.into_iter().filter(is_there).collect();
-    }
-    if let (None, Some(uuid)) = (args.uuid, &config.uuid) {
-        args.uuid = Some(uuid.parse().map_err(|_| failed(format!("{uuid} is no UUID")))?);
+        if let Some(uuid) = args.uuid {
+            member_search::follow(&mut args.members, uuid);
+        }
     }
     let serving = &mut args.serving;
     if serving.serve.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use mdspace_format::superblock::of_device;
@@ -48,6 +49,42 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Where members of the array are that the names `members` once led to: names of block devices may lead to
+/// others after a boot. What belongs to another array goes, what is found elsewhere comes.
+pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) {
+    let is_block =
+        |path: &Path| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    let belongs = |path: &Path| {
+        superblock(path).is_ok_and(|found| found.is_some_and(|found| found.set_uuid == array))
+    };
+    let path_of = |member: &MemberSpec| match member {
+        MemberSpec::Path(path) if is_block(path) => Some(path.clone()),
+        _ => None,
+    };
+    let blocks: Vec<PathBuf> = members.iter().filter_map(path_of).collect();
+    if blocks.iter().all(|path| belongs(path)) {
+        return;
+    }
+    members.retain(|member| path_of(member).is_none_or(|path| belongs(&path)));
+    let known: Vec<_> = blocks.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
+    let moved = block_devices().unwrap_or_default().into_iter().filter(|device| {
+        fs::canonicalize(device).is_ok_and(|place| !known.contains(&place)) && belongs(device)
+    });
+    members.extend(moved.map(MemberSpec::Path));
+}
+
+/// A name of a block device that leads to it after every boot, where udev made one: the first in `by_id`.
+pub(crate) fn lasting_name(member: &str, by_id: &Path) -> Option<String> {
+    let device = fs::canonicalize(member).ok()?;
+    let links = fs::read_dir(by_id).ok()?.flatten().map(|link| link.path());
+    let mut names: Vec<_> = links
+        .filter(|link| fs::canonicalize(link).is_ok_and(|place| place == device))
+        .filter_map(|link| link.into_os_string().into_string().ok())
+        .collect();
+    names.sort();
+    names.into_iter().next()
+}
+
 /// The block devices of this host.
 pub(crate) fn block_devices() -> io::Result<Vec<PathBuf>> {
     fs::read_to_string(PARTITIONS).map(|partitions| devices(&partitions))
@@ -76,6 +113,21 @@ fn is_wanted(superblock: &Superblock, name: &ArrayName, uuid: Option<Uuid>) -> b
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_has_the_name_that_leads_to_it_after_every_boot() {
+        let folder = tempfile::tempdir().unwrap();
+        let (device, by_id) = (folder.path().join("sdb"), folder.path().join("by-id"));
+        fs::write(&device, "").unwrap();
+        fs::create_dir(&by_id).unwrap();
+        let name = |member: &Path| lasting_name(member.to_str().unwrap(), &by_id);
+        assert_eq!(name(&device), None);
+        for link in ["wwn-1", "ata-disk_1"] {
+            std::os::unix::fs::symlink(&device, by_id.join(link)).unwrap();
+        }
+        assert_eq!(name(&device), by_id.join("ata-disk_1").to_str().map(str::to_owned));
+        assert_eq!(name(&folder.path().join("none")), None);
+    }
 
     #[test]
     fn every_block_device_is_a_path() {

@@ -1,12 +1,14 @@
 //! What a process knows of itself for the array's configuration.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::ServingProcess;
 use crate::args::create::ServingArgs;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::member_search::lasting_name;
 
 /// What was said at the start, and what was set since.
 pub(super) struct Saved {
@@ -47,7 +49,7 @@ impl ServingProcess {
         let settings = self.saved.settings.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Config {
             uuid: Some(report.array.uuid.clone()),
-            members: members.map(|member| member.member.clone()).collect(),
+            members: members.map(|member| name_of(&member.member)).collect(),
             serve: report.fronts.into_iter().map(|front| front.address).collect(),
             readonly: report.array.array_state == "readonly",
             lanes: Some(self.saved.lanes),
@@ -56,4 +58,12 @@ impl ServingProcess {
             settings: settings.clone(),
         })
     }
+}
+
+/// What udev calls devices by what they are.
+const BY_ID: &str = "/dev/disk/by-id";
+
+/// The name of a member that lasts: those of block devices may lead to others after a boot.
+fn name_of(member: &str) -> String {
+    lasting_name(member, Path::new(BY_ID)).unwrap_or_else(|| member.to_owned())
 }

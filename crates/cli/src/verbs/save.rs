@@ -53,7 +53,8 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     let file = run_dir.path().join(format!("{name}.restart.toml"));
     config.write(&file)?;
     stop::run(&StopArgs { name: name.clone(), force: args.force })?;
-    let mut words: Vec<OsString> = ["assemble", name.as_str(), "--run"].map(OsString::from).into();
+    let mut words: Vec<OsString> = ["assemble", name.as_str()].map(OsString::from).into();
+    words.extend(args.run.then(|| "--run".into()));
     words.extend(["--config".into(), file.clone().into_os_string()]);
     let launched = launch::launch_with(name, &run_dir, words).map_err(|failure| {
         let cure = format!("then `mdspace assemble {name} --config={}`", file.display());

@@ -208,3 +208,16 @@ fn a_log_follows_no_link_that_lies_in_the_place_of_its_folder() {
     assert!(user.run_dir().join("data.log").exists(), "there is no log");
     user.expect(0, "stop data");
 }
+
+#[test]
+fn a_restart_asks_as_assemble_does_before_it_goes_on_with_fewer_members() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    std::fs::rename(user.path("b"), user.path("elsewhere")).expect("it was there");
+    user.refused("restart data", &["--run", "--config="]);
+    assert!(user.processes().is_empty());
+    user.expect(0, "assemble data --run a");
+    user.expect(0, "restart data");
+    assert_eq!(user.expect(0, "get data degraded").trim(), "1");
+    user.expect(0, "stop data");
+}
