@@ -8,8 +8,7 @@ use rustix::net::{getpeername, sockopt};
 
 /// The client's program and process on a Unix socket, its address on TCP.
 pub fn describe(socket: BorrowedFd<'_>) -> String {
-    let address = getpeername(socket).ok().flatten().and_then(|any| SocketAddr::try_from(any).ok());
-    match address {
+    match address_of(socket) {
         Some(address) => address.to_string(),
         None => describe_process(socket),
     }
@@ -26,11 +25,15 @@ pub enum Who {
 
 /// Who is at the other end of `socket`.
 pub fn who(socket: BorrowedFd<'_>) -> Option<Who> {
-    let address = getpeername(socket).ok().flatten().and_then(|any| SocketAddr::try_from(any).ok());
-    match address {
+    match address_of(socket) {
         Some(address) => Some(Who::Address(address.ip())),
         None => sockopt::socket_peercred(socket).ok().map(|peer| Who::User(peer.uid.as_raw())),
     }
+}
+
+/// The client's address on TCP.
+fn address_of(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
+    getpeername(socket).ok().flatten().and_then(|any| SocketAddr::try_from(any).ok())
 }
 
 const UNKNOWN: &str = "unknown client";

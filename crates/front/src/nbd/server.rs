@@ -267,7 +267,7 @@ impl Shared {
         let peer = peer::describe(socket.as_fd());
         let mut clients = self.clients();
         let limit = self.limits.clients;
-        if clients.places_taken() >= limit {
+        if clients.placed().count() >= limit {
             return tracing::warn!(peer, limit, "a client is refused: too many are connected");
         }
         clients.cut_off_the_oldest_without_a_place(limit);
@@ -345,13 +345,13 @@ impl Shared {
 }
 
 impl Clients {
-    fn places_taken(&self) -> usize {
-        self.present.values().filter(|client| client.has_place).count()
+    fn placed(&self) -> impl Iterator<Item = &Client> {
+        self.present.values().filter(|client| client.has_place)
     }
 
     /// So that one more than `most` is never at its handshake: one that never says a word keeps no other out.
     fn cut_off_the_oldest_without_a_place(&mut self, most: usize) {
-        let without = self.present.len() - self.places_taken();
+        let without = self.present.len() - self.placed().count();
         let too_many = (without + 1).saturating_sub(most);
         let oldest = self.present.values().filter(|client| !client.has_place).take(too_many);
         for client in oldest {
@@ -362,10 +362,9 @@ impl Clients {
 
     /// Gives a client whose handshake is over a place, if there is one.
     fn give_place(&mut self, number: u64, limits: &ServerLimits) -> bool {
-        let who = self.present.get(&number).map(|client| client.who.clone());
-        let placed = || self.present.values().filter(|client| client.has_place);
-        let (all, own) =
-            (placed().count(), placed().filter(|c| Some(&c.who) == who.as_ref()).count());
+        let who = self.present.get(&number).map(|client| &client.who);
+        let all = self.placed().count();
+        let own = self.placed().filter(|client| Some(&client.who) == who).count();
         let Some(client) = self.present.get_mut(&number) else { return false };
         client.has_place = all < limits.clients && own < limits.clients_of_one;
         if !client.has_place {
