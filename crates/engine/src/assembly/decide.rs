@@ -110,10 +110,12 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     // Forced: lost blocks are computed from parity as it is.
     let accepts_doubt = crashed && has_parity && options.force;
     let accepted_sectors = if accepts_doubt { unsynced.sectors() } else { 0 };
-    if has_parity && degraded > 0 {
+    if let Geometry::Parity(map) = &geometry
+        && degraded > 0
+    {
         // As many blocks are missing as there are parities: nothing is left that could disagree. Below,
         // where a rebuild has been, the rest of parity is made right.
-        unsynced.remove(&(filled_to(&members, &geometry)..u64::MAX));
+        unsynced.remove(&(map.comparable_to(|slot| filled_to(&members, slot))..u64::MAX));
     }
     let start = Start {
         events: model.events,
@@ -143,20 +145,15 @@ fn is_first_resync(model: &Superblock) -> bool {
     !has_run || model.is_by_mdspace() && model.resync_offset_sectors != 0
 }
 
-/// Up to where, in member sectors, fewer members lack data than the level has parities.
-fn filled_to(members: &[Candidate], geometry: &Geometry) -> u64 {
-    let filled = |slot: Slot| {
-        let holder = members.iter().find(|member| {
-            member.superblock.own_role().slot() == Some(slot.0) && !roles::replaces(member)
-        });
-        match holder {
-            Some(member) => member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX),
-            None => 0,
-        }
-    };
-    let mut filled: Vec<u64> = (0..geometry.raid_disks()).map(Slot).map(filled).collect();
-    filled.sort_unstable();
-    filled[usize::from(geometry.max_failures()) - 1]
+/// Up to where, in member sectors, the member of a slot has its blocks.
+fn filled_to(members: &[Candidate], slot: Slot) -> u64 {
+    let holder = members.iter().find(|member| {
+        member.superblock.own_role().slot() == Some(slot.0) && !roles::replaces(member)
+    });
+    match holder {
+        Some(member) => member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX),
+        None => 0,
+    }
 }
 
 fn geometry(model: &Superblock, members: &[Candidate]) -> Result<Geometry, Refusal> {

@@ -113,6 +113,14 @@ impl ParityGeometry {
         self.raid_disks - self.data_disks
     }
 
+    /// Up to where, in member sectors, parity can be compared with data, when each member has its blocks up to
+    /// what `filled_to` says. From there on as many members lack theirs as a row has parities.
+    pub fn comparable_to(&self, filled_to: impl Fn(Slot) -> u64) -> u64 {
+        let mut filled: Vec<u64> = (0..self.raid_disks).map(Slot).map(filled_to).collect();
+        filled.sort_unstable();
+        filled[usize::from(self.parity_disks()) - 1]
+    }
+
     /// Sectors per chunk, a power of two.
     #[inline]
     pub fn chunk_sectors(&self) -> u32 {

@@ -191,6 +191,22 @@ fn enough_is_what_reading_every_chunk_finds() {
     }
 }
 
+#[test]
+fn parity_is_comparable_where_fewer_blocks_are_missing_than_it_has() {
+    for shape in every_small_shape() {
+        let Geometry::Parity(map) = geometry(&shape) else { continue };
+        for code in 0..3u32.pow(shape.raid_disks.into()) {
+            let filled_to = |slot: Slot| u64::from(code / 3u32.pow(slot.0.into()) % 3) * 100;
+            let slots = || (0..shape.raid_disks).map(Slot);
+            let lacking = |sector| slots().filter(|&slot| filled_to(slot) <= sector).count();
+            let is_comparable = |sector| lacking(sector) < map.parity_disks().into();
+            let end = map.comparable_to(filled_to);
+            assert!(end == 0 || is_comparable(end - 1), "{shape:?} code {code}");
+            assert!(!is_comparable(end), "{shape:?} code {code}");
+        }
+    }
+}
+
 fn readable(map: &Geometry, present: &dyn Fn(Slot) -> bool) -> bool {
     if let Geometry::Parity(parity) = map {
         let lost = (0..parity.raid_disks()).filter(|&slot| !present(Slot(slot))).count();

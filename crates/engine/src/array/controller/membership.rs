@@ -118,29 +118,22 @@ impl Controller {
     /// members lack their block as there are parities, nothing is left that could disagree. With one
     /// parity more than that, the two may still disagree where nothing was written: resync goes on.
     pub(super) fn trust_initial_parity(&mut self) {
-        if matches!(*self.geometry, Geometry::Parity(_)) {
-            self.unsynced.remove(&(self.filled_to()..u64::MAX));
+        if let Geometry::Parity(map) = &*self.geometry {
+            let comparable_to = map.comparable_to(|slot| self.filled_to(slot));
+            self.unsynced.remove(&(comparable_to..u64::MAX));
             self.doubted.iter().for_each(|range| self.unsynced.insert(range));
         }
     }
 
-    /// Up to where, in member sectors, fewer members lack their block than the level has parities. What a
-    /// recovery has begun counts: windows under way were computed with a member that may be gone now.
-    fn filled_to(&self) -> u64 {
-        let filled = |slot: Slot| {
-            let holder = self.members.iter().find(|member| member.slot() == Some(slot));
-            match holder.map(|member| (member.id, member.state)) {
-                Some((_, MemberState::InSync(_))) => u64::MAX,
-                Some((id, MemberState::Recovering(_, done))) => {
-                    done.sector().max(self.begun_to(id))
-                }
-                _ => 0,
-            }
-        };
-        let slots = (0..self.geometry.raid_disks()).map(Slot);
-        let mut filled: Vec<u64> = slots.map(filled).collect();
-        filled.sort_unstable();
-        filled[usize::from(self.geometry.max_failures()) - 1]
+    /// Up to where, in member sectors, the member of a slot has its blocks. What a recovery has begun counts:
+    /// windows under way were computed with a member that may be gone now.
+    fn filled_to(&self, slot: Slot) -> u64 {
+        let holder = self.members.iter().find(|member| member.slot() == Some(slot));
+        match holder.map(|member| (member.id, member.state)) {
+            Some((_, MemberState::InSync(_))) => u64::MAX,
+            Some((id, MemberState::Recovering(_, done))) => done.sector().max(self.begun_to(id)),
+            _ => 0,
+        }
     }
 
     pub(super) async fn fail(&mut self, id: MemberId, force: bool) -> Result<Reply, CommandError> {
