@@ -79,13 +79,10 @@ impl Identity {
         if self.blocks.len() != after.blocks.len() || before.blocks.len() != after.blocks.len() {
             return Compared::Unclear;
         }
-        let sectors = |one| Self::sectors_of(one);
-        let still = sectors(before).zip(sectors(after)).zip(sectors(self));
-        let mut still = still.filter(|((before, after), _)| before == after).peekable();
-        match (still.peek().is_some(), still.all(|((before, _), own)| before == own)) {
-            (false, _) => Compared::Unclear,
-            (true, true) => Compared::Same,
-            (true, false) => Compared::Other(match (self.superblock, after.superblock) {
+        match steady_sectors_agree(&before.blocks, &self.blocks, &after.blocks) {
+            None => Compared::Unclear,
+            Some(true) => Compared::Same,
+            Some(false) => Compared::Other(match (self.superblock, after.superblock) {
                 (Some(own), Some(other)) => format!(
                     "its superblock, of event count {}, is not the one of the other paths, of event \
                      count {}",
@@ -94,10 +91,6 @@ impl Identity {
                 _ => "its first block is not that of the other paths' device".into(),
             }),
         }
-    }
-
-    fn sectors_of(&self) -> std::slice::Chunks<'_, u8> {
-        self.blocks.chunks(SECTOR_BYTES)
     }
 
     /// Why it cannot be the device that was `known` some time ago.
@@ -136,6 +129,16 @@ impl Identity {
     pub(super) fn is_blank(&self) -> bool {
         self.superblock.is_none() && self.blocks.iter().all(|&byte| byte == 0)
     }
+}
+
+/// Whether those sectors that were the same `before` and `after` are the same in `own`, which was read in
+/// between. None: each of them was written to meanwhile.
+pub fn steady_sectors_agree(before: &[u8], own: &[u8], after: &[u8]) -> Option<bool> {
+    let all = before.chunks(SECTOR_BYTES).zip(own.chunks(SECTOR_BYTES));
+    let all = all.zip(after.chunks(SECTOR_BYTES));
+    let mut steady = all.filter(|((before, _), after)| before == after).peekable();
+    steady.peek()?;
+    Some(steady.all(|((before, own), _)| before == own))
 }
 
 async fn read_block(

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use mdspace_engine::backend::{IoError, IoOp, MemberId, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::Lane;
+use mdspace_engine::paths::steady_sectors_agree;
 use mdspace_engine::sync::Mutex;
 
 use crate::nbd_wire::{
@@ -130,10 +131,7 @@ pub(super) fn prove(
 
 /// Whether a sector was the same before and after, and is another one here.
 fn differs(before: &[u8], own: &[u8], after: &[u8]) -> bool {
-    let sectors = |bytes: &[u8]| bytes.chunks(SECTOR_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>();
-    let all = sectors(before).into_iter().zip(sectors(own)).zip(sectors(after));
-    before.len() != own.len()
-        || all.into_iter().any(|((before, own), after)| before == after && own != before)
+    before.len() != own.len() || steady_sectors_agree(before, own, after) == Some(false)
 }
 
 fn read_over(stream: &mut dyn Stream, export: Export, bytes: u64) -> io::Result<Vec<u8>> {
