@@ -327,8 +327,7 @@ impl Settings {
     /// Whether a write may land after it failed: without redundancy, where one path found no space and
     /// another one still owes its answer.
     pub fn failed_writes_may_land(&self) -> bool {
-        let fill = Happening::ALL.iter().position(|happening| *happening == Happening::Fill);
-        self.flushes_may_fail() && fill.is_some_and(|fill| self.happenings[fill] > 0)
+        self.flushes_may_fail() && self.happenings[Happening::Fill as usize] > 0
     }
 
     /// Sectors of the largest logical block among the disks.

@@ -201,27 +201,15 @@ impl Mailbox {
     }
 
     pub(crate) fn member_late(&self, member: MemberId) {
-        self.post(|Inside { mail, .. }| {
-            if !mail.late.contains(&member) {
-                mail.late.push(member);
-            }
-        });
+        self.post(|inside| add_once(&mut inside.mail.late, member));
     }
 
     pub(crate) fn member_without_space(&self, member: MemberId) {
-        self.post(|Inside { mail, .. }| {
-            if !mail.no_space.contains(&member) {
-                mail.no_space.push(member);
-            }
-        });
+        self.post(|inside| add_once(&mut inside.mail.no_space, member));
     }
 
     pub(crate) fn member_answered(&self, member: MemberId) {
-        self.post(|Inside { mail, .. }| {
-            if !mail.answered.contains(&member) {
-                mail.answered.push(member);
-            }
-        });
+        self.post(|inside| add_once(&mut inside.mail.answered, member));
     }
 
     pub(crate) fn resolved(&self, range: Range<u64>) {
@@ -326,5 +314,11 @@ impl Mailbox {
             Poll::Pending
         })
         .await
+    }
+}
+
+fn add_once(members: &mut Vec<MemberId>, member: MemberId) {
+    if !members.contains(&member) {
+        members.push(member);
     }
 }

@@ -85,8 +85,8 @@ pub(super) fn refuse_if_it_went_on(
     };
     let counts_on_others = |spare: &&Candidate| {
         let roles = spare.superblock.roles.iter().enumerate();
-        let active = roles.filter(|(_, role)| role.slot().is_some());
-        spare.superblock.events > events && active.into_iter().any(|(number, _)| !is_here(number))
+        let mut active = roles.filter(|(_, role)| role.slot().is_some());
+        spare.superblock.events > events && active.any(|(number, _)| !is_here(number))
     };
     match candidates.iter().find(counts_on_others).filter(|_| !options.force) {
         Some(spare) => Err(Refusal::WentOnElsewhere { spare: spare.info.name.clone() }),
