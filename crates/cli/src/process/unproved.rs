@@ -1,9 +1,6 @@
 //! Members behind a network that may still do what they were sent. They are not opened again, by this process
 //! or a later one, before that is proved to be over.
 
-use std::fs;
-use std::path::PathBuf;
-
 use mdspace_engine::array::Action;
 use mdspace_engine::backend::MemberId;
 use mdspace_io::{RunningArray, UnprovedWrites, is_remote};
@@ -30,21 +27,11 @@ impl OpenMembers {
         match unproved.is_empty() {
             true => Ok(()),
             false if self.is_fenced() => {
-                self.forget(name);
+                self.unproved().forget(name);
                 Ok(())
             }
             false => Err(may_still_appear(name, what)),
         }
-    }
-
-    /// All that was sent to a member is over.
-    fn forget(&self, name: &str) {
-        let remove = |file: PathBuf| {
-            if let Err(error) = fs::remove_file(&file) {
-                tracing::error!("{}: what is proved is not forgotten: {error}", file.display());
-            }
-        };
-        self.unproved().proved(name, true).into_iter().for_each(remove);
     }
 }
 
@@ -91,7 +78,7 @@ impl ServedArray {
         {
             self.members().close(id);
         }
-        self.members().forget(name);
+        self.members().unproved().forget(name);
         true
     }
 }

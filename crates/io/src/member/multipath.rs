@@ -16,7 +16,7 @@ use mdspace_engine::paths::{Cache, Host, Paths, Policy, Table};
 
 use crate::clock;
 
-use super::{MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote};
+use super::{MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote, unproved};
 
 /// A multipath device as its user describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,34 +51,34 @@ impl MultipathSpec {
         mode: OpenMode,
     ) -> Result<Arc<Paths>, OpenError> {
         let names: Vec<String> = self.table.paths().map(|(_, path)| path.member.clone()).collect();
-        let mut opened: Vec<Result<(MemberId, MemberInfo), String>> = Vec::new();
-        for (at, path) in names.iter().enumerate() {
-            let known = names[..at].iter().position(|other| is_same_device(other, path));
-            opened.push(match known.map(|known| opened[known].clone()) {
-                Some(known) => known,
-                None => match members.open(path, mode) {
-                    // No later try would go better.
-                    Err(error @ OpenError::OneConnection(_)) => {
-                        opened.iter().flatten().for_each(|(id, _)| members.close(*id));
-                        return Err(error);
-                    }
-                    opened => opened.map_err(|error| error.to_string()),
-                },
-            });
+        let mut opened = Vec::new();
+        let joined = open_each(&names, members, mode, &mut opened)
+            .and_then(|()| self.join(name, names, &opened, members, mode));
+        if joined.is_err() {
+            opened.iter().flatten().for_each(|(id, _)| members.close(*id));
         }
+        joined
+    }
+
+    /// Makes one device of the paths that were `opened`.
+    fn join(
+        &self,
+        name: &str,
+        names: Vec<String>,
+        opened: &[OpenedPath],
+        members: &Arc<MemberTable>,
+        mode: OpenMode,
+    ) -> Result<Arc<Paths>, OpenError> {
         let alone = Alone::of(&names, &self.policy);
         let loner = opened.iter().flatten().find(|(id, _)| alone.refuses(members, *id));
         if let Some((_, info)) = loner {
-            let refused = OpenError::Name { name: info.name.clone(), why: ALONE.into() };
-            opened.iter().flatten().for_each(|(id, _)| members.close(*id));
-            return Err(refused);
+            return Err(OpenError::Name { name: info.name.clone(), why: ALONE.into() });
         }
         let mut table = self.table.clone();
         if table.sectors == 0 {
             table.sectors = opened.iter().flatten().next().map_or(0, |(_, info)| info.sectors);
         }
         let remote: Vec<bool> = names.iter().map(|name| is_remote(name)).collect();
-        let ids: Vec<MemberId> = opened.iter().flatten().map(|(id, _)| *id).collect();
         let fences = self.fences.clone();
         let unproved = members.unproved().cloned();
         let recalled = names.iter().map(|path| match &unproved {
@@ -86,7 +86,6 @@ impl MultipathSpec {
             _ => Ok(Vec::new()),
         });
         let recalled = recalled.collect::<io::Result<Vec<_>>>().map_err(|source| {
-            ids.iter().for_each(|id| members.close(*id));
             let doing = "tell which writes may still appear";
             OpenError::System { name: name.into(), doing, source }
         })?;
@@ -94,14 +93,35 @@ impl MultipathSpec {
         let host =
             PathHost { members: Arc::downgrade(members), names, fences, mode, alone, remover };
         let policy = self.policy.clone();
-        let paths = Paths::new(name, table, policy, opened, &remote, Box::new(host));
-        let paths = paths.map_err(|error| {
-            ids.into_iter().for_each(|id| members.close(id));
-            OpenError::Name { name: name.into(), why: error.to_string() }
-        })?;
+        let paths = Paths::new(name, table, policy, opened.to_vec(), &remote, Box::new(host))
+            .map_err(|error| OpenError::Name { name: name.into(), why: error.to_string() })?;
         recalled.into_iter().enumerate().for_each(|(path, ranges)| paths.recall(path, ranges));
         Ok(paths)
     }
+}
+
+/// The member of a path, or why it could not be opened.
+type OpenedPath = Result<(MemberId, MemberInfo), String>;
+
+/// Opens a member for each path; paths that are one device of this host share one. An error: a path that no
+/// later try would open either. Those before it are `opened` then.
+fn open_each(
+    names: &[String],
+    members: &MemberTable,
+    mode: OpenMode,
+    opened: &mut Vec<OpenedPath>,
+) -> Result<(), OpenError> {
+    for (at, path) in names.iter().enumerate() {
+        let known = names[..at].iter().position(|other| is_same_device(other, path));
+        opened.push(match known {
+            Some(known) => opened[known].clone(),
+            None => match members.open(path, mode) {
+                Err(error @ OpenError::OneConnection(_)) => return Err(error),
+                answer => answer.map_err(|error| error.to_string()),
+            },
+        });
+    }
+    Ok(())
 }
 
 /// Whether two names lead to one device of this host. Two servers that have one are two.
@@ -134,8 +154,8 @@ struct Alone {
 }
 
 /// Why a path is refused.
-const ALONE: &str = "its server does not say that its connections share one cache (CAN_MULTI_CONN), so what one \
-     path wrote another one may read as it was; if they do, say so with `cache = \"shared\"`";
+const ALONE: &str = "its server does not say that its connections share one cache (CAN_MULTI_CONN), so a read over \
+     one path may miss what was written over another; if they do, say so with `cache = \"shared\"`";
 
 impl Alone {
     fn of(names: &[String], policy: &Policy) -> Self {
@@ -168,12 +188,7 @@ impl Remover {
         let sender = self.thread.get_or_init(|| {
             let (sender, receiver) = channel::<PathBuf>();
             let started = on_thread("path-proved", move || {
-                for file in receiver {
-                    if let Err(error) = fs::remove_file(&file) {
-                        let file = file.display();
-                        tracing::error!("{file}: what is proved is not forgotten: {error}");
-                    }
-                }
+                receiver.iter().for_each(|file| unproved::remove(&file));
             });
             if let Err(why) = started {
                 tracing::error!("records of what is proved are not removed: {why}");
@@ -234,7 +249,7 @@ fn reopen(
     path: usize,
     name: &str,
     (mode, alone): (OpenMode, Alone),
-) -> Result<(MemberId, MemberInfo), String> {
+) -> OpenedPath {
     let (old, _) = paths.path(path);
     let opened = members.open(name, mode).map_err(|error| error.to_string())?;
     if alone.refuses(members, opened.0) {

@@ -99,9 +99,15 @@ impl UnprovedWrites {
         Ok(ranges)
     }
 
+    /// Removes the records of `member`: the operator's word is that nothing that was sent to it can be done
+    /// any more. If it is open, it is used no more.
+    pub fn forget(&self, member: &str) {
+        self.proved(member, true).iter().for_each(|file| remove(file));
+    }
+
     /// Nothing that was sent to `member` can be done any more: of members that were closed, and if it is
-    /// `fenced`, of those that are open, which are used no more. Gives records to remove.
-    pub fn proved(&self, member: &str, fenced: bool) -> Vec<PathBuf> {
+    /// `fenced`, of those that are open, which are used no more. Gives records to [`remove`].
+    pub(super) fn proved(&self, member: &str, fenced: bool) -> Vec<PathBuf> {
         let mut known = self.known.lock();
         let mut files = Vec::new();
         known.retain_mut(|record| match record.state {
@@ -149,6 +155,13 @@ impl UnprovedWrites {
         if !known.iter().any(|record| record.file == file && record.name == member) {
             known.push(Known { file, name: member.to_owned(), state });
         }
+    }
+}
+
+/// Removes a record of what is proved.
+pub(super) fn remove(file: &Path) {
+    if let Err(error) = fs::remove_file(file) {
+        tracing::error!("{}: what is proved is not forgotten: {error}", file.display());
     }
 }
 
