@@ -164,7 +164,7 @@ impl ServedArray {
     }
 }
 
-fn end_lanes(lanes: Arc<Lanes>) {
+pub(super) fn end_lanes(lanes: Arc<Lanes>) {
     if let Some(Err(error)) = Arc::into_inner(lanes).map(|lanes| lanes.stop(STOP_PATIENCE)) {
         tracing::warn!("{error}");
     }

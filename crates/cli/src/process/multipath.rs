@@ -18,7 +18,7 @@ use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 use super::ending::{self, Ending, Served};
 use super::fronts::{self, Fronts};
 use super::recorder::Recorder;
-use super::{STOP_PATIENCE, Seat, answers, state_dir};
+use super::{Seat, answers, array, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
 use crate::control::server::{Answer, Listener, Replies};
 use crate::control::{Reply, Request};
@@ -296,11 +296,7 @@ impl Served for MultipathProcess {
         if let Some(device) = self.device().take() {
             let members = device.lanes.members().clone();
             members.close(device.member);
-            if let Some(Err(error)) =
-                Arc::into_inner(device.lanes).map(|lanes| lanes.stop(STOP_PATIENCE))
-            {
-                tracing::warn!("{error}");
-            }
+            array::end_lanes(device.lanes);
             self.ending.note_members(&members);
         }
         Ok(notes)
