@@ -127,15 +127,17 @@ impl OpenMembers {
         open.iter().filter(is_gone).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Closes every member, and waits until the kernel has let go of them, but no longer than
-    /// `patience`: whoever assembles them next finds them free. Those that owe answers are not waited for.
+    /// Closes every member, and waits until the kernel has let go of them, but no longer than `patience`.
+    /// The next command can then open them. Members that owe answers are not waited for.
     pub(super) fn close_all(&self, patience: Duration, owing: &[MemberId]) {
         let open = std::mem::take(&mut *self.list());
         open.iter().for_each(|(_, id)| self.table.close(*id));
         let until = Instant::now() + patience;
         for (name, id) in open {
             match owing.contains(&id) {
-                true => tracing::warn!("{name} has requests under way that nobody waits for"),
+                true => tracing::warn!(
+                    "{name} still has requests under way; the stop does not wait for them"
+                ),
                 false => drop(self.is_let_go(&name, id, until)),
             }
         }
@@ -155,7 +157,7 @@ impl OpenMembers {
         }
     }
 
-    /// Waits until nobody has a closed member any more, or until `until`; true for the former.
+    /// Waits until the process has let go of a closed member. False: it has not by `until`.
     fn is_let_go(&self, name: &str, id: MemberId, until: Instant) -> bool {
         while !self.table.is_closed(id) || !self.is_free(name) {
             if Instant::now() >= until {
@@ -168,8 +170,8 @@ impl OpenMembers {
     }
 
     /// Whether the kernel has let go of a member that every lane has let go of: a ring gives a file
-    /// back a moment after it was taken out of it. One that cannot be opened, or that somebody else uses, is
-    /// not ours.
+    /// back a moment after it was taken out of it. A member that cannot be opened, or that another process
+    /// uses, is free as far as this process goes.
     fn is_free(&self, name: &str) -> bool {
         // Nothing else is held for one user.
         if !Path::new(name).exists() {

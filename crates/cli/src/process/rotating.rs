@@ -58,7 +58,7 @@ impl RotatingFile {
         Ok(())
     }
 
-    /// Whether someone has deleted it, or put it away: then nobody would find the next line.
+    /// Whether someone has deleted or moved it. The next line would then not be found at its path.
     fn is_gone(&self) -> bool {
         let ours = self.file.metadata().map(|data| (data.dev(), data.ino()));
         let there = fs::symlink_metadata(&self.path).map(|data| (data.dev(), data.ino()));
@@ -80,7 +80,7 @@ impl Write for RotatingFile {
         Ok(line.len())
     }
 
-    /// A power cut does not take what was written.
+    /// What was written survives a power cut.
     fn flush(&mut self) -> io::Result<()> {
         self.file.sync_data()
     }

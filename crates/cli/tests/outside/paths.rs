@@ -240,7 +240,7 @@ fn a_stopped_server_never_overwrites_what_is_newer(program: Program, tcp: bool) 
 }
 
 /// The process is killed while a write lies in a stopped server's socket. The next one does not know which,
-/// so nothing is written, also when the server goes on, until somebody vouches for both paths.
+/// so nothing is written, also when the server goes on, until the operator says that both paths are fenced.
 fn a_restart_does_not_forget_what_may_appear(program: Program, tcp: bool) {
     let device = Device::new(program, tcp);
     let mut user = device.mdspace.connect("top");

@@ -48,7 +48,7 @@ fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() 
 }
 
 /// A write lies in the socket of a stopped server: its member is not taken back before the answer has
-/// come, and after a restart not before somebody vouches for it.
+/// come, and after a restart not before the operator says that it is fenced.
 #[test]
 fn a_member_that_owes_the_answer_to_a_write_does_not_come_back() {
     let user = User::with_members(&["a", "b"]);

@@ -161,7 +161,7 @@ fn the_controller_waits_for_no_flush_of_a_lane_for_ever() {
     let flush = world.start(1, Request::Flush);
     world.turns(50);
     assert!(!flush.has_ended(), "{world}");
-    // Whoever marks the array clean flushes first.
+    // Marking the array clean flushes first.
     world.wait_status("it is failed", |status| {
         status.members.iter().any(|member| member.state == MemberState::Faulty)
     });
