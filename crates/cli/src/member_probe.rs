@@ -193,6 +193,9 @@ fn array_of(member: &Path, run_dir: &RunDir) -> Option<ArrayName> {
 
 /// Why a member cannot be opened, in three lines.
 pub(crate) fn refused(error: OpenError, what: &str) -> Failure {
+    if let Some((why, cure)) = error.why_and_cure() {
+        return Failure::new(what, why, cure);
+    }
     match error {
         OpenError::InUse { name, holder, cure } => {
             Failure::new(what, format!("{name} is in use by {holder}"), cure)

@@ -2,6 +2,7 @@
 
 mod below;
 mod holder;
+mod lineage;
 mod lock;
 mod multipath;
 mod named;
@@ -24,6 +25,7 @@ use std::sync::atomic::AtomicBool;
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
 
+pub use lineage::{Answer as LineageAnswer, Lineage};
 pub use multipath::MultipathSpec;
 pub use named::{Identity, open_to_look, read_text};
 pub use null::{KeyHelp, null_keys, null_presets};

@@ -53,10 +53,16 @@ fn serve_one(mut stream: UnixStream, flags: u16, disk: &Disk) -> io::Result<()> 
     greeting.put_u64(wire::OPTION_MAGIC);
     greeting.put_u16(wire::handshake_flag::FIXED_NEWSTYLE | wire::handshake_flag::NO_ZEROES);
     stream.write_all(&greeting)?;
-    let mut head = [0; 4 + wire::OPTION_HEADER_BYTES];
-    stream.read_exact(&mut head)?;
-    let mut data = vec![0; Fields(&head[16..]).u32().unwrap() as usize];
-    stream.read_exact(&mut data)?;
+    stream.read_exact(&mut [0; 4])?;
+    // The first connection asks for what lies below the export.
+    while take_option(&mut stream)? != wire::option::GO {
+        let mut answer = Vec::new();
+        answer.put_u64(wire::OPTION_REPLY_MAGIC);
+        answer.put_u32(wire::option::INFO);
+        answer.put_u32(option_reply::ERR_UNKNOWN);
+        answer.put_u32(0);
+        stream.write_all(&answer)?;
+    }
     let mut export = Vec::new();
     export.put_u16(wire::info::EXPORT);
     export.put_u64(BYTES as u64);
@@ -86,6 +92,16 @@ fn serve_one(mut stream: UnixStream, flags: u16, disk: &Disk) -> io::Result<()> 
         answer.extend_from_slice(&disk.lock().unwrap()[offset..offset + len]);
         stream.write_all(&answer)?;
     }
+}
+
+/// Reads an option and gives its number.
+fn take_option(stream: &mut UnixStream) -> io::Result<u32> {
+    let mut head = [0; wire::OPTION_HEADER_BYTES];
+    stream.read_exact(&mut head)?;
+    let mut fields = Fields(&head[8..]);
+    let (option, bytes) = (fields.u32().unwrap(), fields.u32().unwrap());
+    stream.read_exact(&mut vec![0; bytes as usize])?;
+    Ok(option)
 }
 
 /// Reads the superblock on a lane.

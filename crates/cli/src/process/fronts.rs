@@ -37,7 +37,9 @@ impl Fronts {
     ) -> Result<String, Failure> {
         let status = array.status()?;
         self.tell_read_only(status.state == ArrayState::Readonly);
-        let exports = exports(name, &status)?.switched_by(&self.read_only);
+        let exports = exports(name, &status)?
+            .switched_by(&self.read_only)
+            .with_lineage(array.members().table().lineage());
         let opened = array.with_running(|running| self.serve(listener, name, exports, running));
         opened.ok_or_else(|| {
             Failure::new("no front opens", "the array is stopped", "assemble it again")

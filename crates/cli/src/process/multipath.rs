@@ -143,9 +143,13 @@ impl MultipathProcess {
         members.keep_unproved(state_dir::unproved());
         members.share_exports();
         let mode = OpenMode { read_only: args.readonly, ..OpenMode::RUN };
-        let (member, paths) = members
-            .open_multipath(args.name.as_str(), &spec, mode)
-            .map_err(|error| Failure::new(what, error, "look at the paths"))?;
+        let (member, paths) =
+            members.open_multipath(args.name.as_str(), &spec, mode).map_err(|error| match error
+                .why_and_cure()
+            {
+                Some((why, cure)) => Failure::new(what, why, cure),
+                None => Failure::new(what, error, "look at the paths"),
+            })?;
         let device = Device { lanes: Arc::new(lanes), member, info: paths.info().clone() };
         let process = Arc::new(Self {
             name: args.name.clone(),
@@ -210,6 +214,7 @@ impl MultipathProcess {
             fast_zero: false,
         };
         let exports = Exports::new(vec![export]).map_err(failed)?;
+        let exports = exports.with_lineage(device.lanes.members().lineage());
         Ok(self.fronts.serve(listener, &self.name, exports, &device))
     }
 

@@ -119,3 +119,82 @@ fn data_that_no_program_knows_are_asked_about() {
     user.expect(0, "add data b --run");
     user.expect(0, "stop data");
 }
+
+/// Makes an array whose export is large enough to be a member of another one like it; returns that member.
+fn serve_large(user: &User, name: &str, members: [&str; 3]) -> String {
+    let words = "--level=5 --raid-devices=3 --size=2M --assume-clean";
+    let socket = user.path(&format!("{name}.sock"));
+    let members = members.join(" ");
+    user.expect(
+        0,
+        &format!("create {name} {words} --run --serve=nbd:unix:{} {members}", socket.display()),
+    );
+    format!("nbd+unix:///{name}?socket={}", socket.display())
+}
+
+#[test]
+fn an_array_does_not_take_its_own_export_over_any_number_of_hops() {
+    let user = User::with_members(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+    let data = serve_large(&user, "data", ["a", "b", "c"]);
+    let loops = "leads back to the array itself";
+    user.refused(&format!("add data --run {data}"), &[&data, loops]);
+    user.refused(&format!("replace data --run a --with {data}"), &[&data, loops]);
+    // By another name of the same place.
+    let link = format!("nbd+unix:///?socket={}", user.path("link").display());
+    std::os::unix::fs::symlink(user.path("data.sock"), user.path("link")).expect("a link");
+    user.refused(&format!("add data --run {link}"), &[&link, loops]);
+    // Over an array on its export, and over a multipath member.
+    let other = serve_large(&user, "other", ["d", "e", &data]);
+    user.refused(&format!("add data --run {other}"), &[&other, loops]);
+    fs::write(user.path("paths"), format!("[[group]]\n[[group.path]]\nmember = \"{other}\"\n"))
+        .expect("a file");
+    user.refused("add data --run multipath:paths", &[loops]);
+    // Over a multipath device that stands alone.
+    let table = format!("0 8192 multipath 1 queue_if_no_path 0 1 1 round-robin 0 1 1 {other} 1");
+    let socket = user.path("paths.sock");
+    let front = format!("--serve=nbd:unix:{}", socket.display());
+    let done = user.run_words(&["multipath", "mp", &front, "--dm-table", &table]);
+    assert_eq!(done.status, 0, "{done:#?}");
+    let over_paths = format!("nbd+unix:///mp?socket={}", socket.display());
+    user.refused(&format!("add data --run {over_paths}"), &[&over_paths, loops]);
+    // What does not lead back is taken, and what did may once it does not any more.
+    let apart = serve_large(&user, "apart", ["f", "g", "h"]);
+    user.expect(0, &format!("add data --run {apart}"));
+    user.refused(&format!("add apart --run {other}"), &[&other, loops]);
+    for name in ["mp", "other"] {
+        user.expect(0, &format!("stop {name}"));
+    }
+    for name in ["data", "apart"] {
+        user.expect(0, &format!("stop {name} --force"));
+    }
+}
+
+#[test]
+fn a_member_below_which_a_process_is_silent_is_refused_in_time() {
+    let user = User::with_members(&["a", "b", "c", "d", "e", "f", "g"]);
+    let data = serve_large(&user, "data", ["a", "b", "c"]);
+    let other = serve_large(&user, "other", ["d", "e", &data]);
+    let pid = u32::try_from(user.detail("data")["pid"].as_u64().expect("a number")).expect("one");
+    user.halt(pid);
+    let create = format!("create third {MIRROR} --run f {other}");
+    user.refused(&create, &[&other, "cannot be told", "data.sock"]);
+    user.signal(rustix::process::Signal::CONT, pid);
+    user.expect(0, &create);
+    for name in ["third", "other", "data"] {
+        user.expect(0, &format!("stop {name} --force"));
+    }
+}
+
+#[test]
+fn of_two_arrays_that_add_each_others_export_at_once_one_is_refused() {
+    let user = User::with_members(&["a", "b", "c", "d", "e", "f"]);
+    let one = serve_large(&user, "one", ["a", "b", "c"]);
+    let other = serve_large(&user, "other", ["d", "e", "f"]);
+    let adds = [format!("add one --run {other}"), format!("add other --run {one}")];
+    let started = adds.map(|words| user.command(&words).spawn().expect("mdspace starts"));
+    let ended = started.map(|mut child| child.wait().expect("it ends").success());
+    assert!(ended != [true, true], "each keeps its data in the other");
+    for name in ["one", "other"] {
+        user.expect(0, &format!("stop {name} --force"));
+    }
+}

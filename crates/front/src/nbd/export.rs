@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_engine::status::{ArrayState, ArrayStatus};
+use mdspace_io::Lineage;
 
 use super::wire::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, export_flag};
 
@@ -16,6 +17,7 @@ const STRIPE_UNIT_BYTES: u32 = 4096;
 pub struct Exports {
     list: Vec<Export>,
     switch: ReadOnlySwitch,
+    lineage: Option<Arc<Lineage>>,
 }
 
 /// Whether clients that connect from now on may only read. Clones are one switch.
@@ -109,7 +111,7 @@ impl Exports {
                 return Err(ExportError::DuplicateName(export.name.clone()));
             }
         }
-        Ok(Exports { list: exports, switch: ReadOnlySwitch::default() })
+        Ok(Exports { list: exports, switch: ReadOnlySwitch::default(), lineage: None })
     }
 
     /// The same exports for clients that may only read.
@@ -121,6 +123,17 @@ impl Exports {
     /// The same exports, read-only for clients that connect while this switch is on.
     pub fn switched_by(self, switch: &ReadOnlySwitch) -> Exports {
         Exports { switch: switch.clone(), ..self }
+    }
+
+    /// The same exports; who asks is told what lies below them.
+    pub fn with_lineage(self, lineage: &Arc<Lineage>) -> Exports {
+        Exports { lineage: Some(lineage.clone()), ..self }
+    }
+
+    /// What is said instead of an export of this name, if it is a question.
+    pub(super) fn answer(&self, name: &str) -> Option<String> {
+        let answer = self.lineage.as_ref()?.answer(name)?;
+        Some(answer.to_string())
     }
 
     pub(super) fn switch(&self) -> &ReadOnlySwitch {

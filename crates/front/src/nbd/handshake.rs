@@ -194,7 +194,13 @@ impl Handshake {
                 Ok(export) => return Step::Transmit(self.agreement(export)),
                 Err(refusal) => Err(refusal),
             },
-            option::INFO => self.info(option, data, out).map(|_| ()),
+            option::INFO => match self.answer_to_question(data) {
+                Some(answer) => {
+                    reply(out, option, option_reply::ERR_UNKNOWN, answer.as_bytes());
+                    Ok(())
+                }
+                None => self.info(option, data, out).map(|_| ()),
+            },
             option::LIST => self.list(data, out),
             option::STRUCTURED_REPLY => self.structured_reply(data, out),
             option::LIST_META_CONTEXT => self.list_meta_context(data, out),
@@ -262,6 +268,12 @@ impl Handshake {
         }
         reply(out, option, option_reply::ACK, &[]);
         Ok(export)
+    }
+
+    /// Other mdspace processes ask for what lies below, by the name of an export that is none.
+    fn answer_to_question(&self, data: &[u8]) -> Option<String> {
+        let (name, _) = parse_info(data)?;
+        self.exports.answer(std::str::from_utf8(name).ok()?)
     }
 
     fn structured_reply(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {

@@ -51,21 +51,30 @@ fn greet(client: &mut UnixStream) {
     hello.put_u64(OPTION_MAGIC);
     hello.put_u16(handshake_flag::FIXED_NEWSTYLE);
     client.write_all(&hello).expect("sent");
-    // Flags, and GO for the default export with one wish.
-    take(client, 4 + 16 + 8);
+    // Flags, a question about what is below, and GO for the default export with one wish.
+    take(client, 4);
+    let head = take(client, 16);
+    let length = u32::from_be_bytes(head[12..].try_into().expect("four bytes"));
+    take(client, length as usize);
+    reply(client, option::INFO, option_reply::ERR_UNKNOWN, b"no such export");
+    take(client, 16 + 8);
     let mut data = Vec::new();
     data.put_u16(info::EXPORT);
     data.put_u64(BYTES);
     data.put_u16(export_flag::HAS_FLAGS | export_flag::SEND_FLUSH);
-    let mut answers = Vec::new();
     for (kind, data) in [(option_reply::INFO, &data[..]), (option_reply::ACK, &[])] {
-        answers.put_u64(OPTION_REPLY_MAGIC);
-        answers.put_u32(option::GO);
-        answers.put_u32(kind);
-        answers.put_u32(data.len() as u32);
-        answers.extend_from_slice(data);
+        reply(client, option::GO, kind, data);
     }
-    client.write_all(&answers).expect("sent");
+}
+
+fn reply(client: &mut UnixStream, option: u32, kind: u32, data: &[u8]) {
+    let mut answer = Vec::new();
+    answer.put_u64(OPTION_REPLY_MAGIC);
+    answer.put_u32(option);
+    answer.put_u32(kind);
+    answer.put_u32(data.len() as u32);
+    answer.extend_from_slice(data);
+    client.write_all(&answer).expect("sent");
 }
 
 fn take(client: &mut UnixStream, bytes: usize) -> Vec<u8> {

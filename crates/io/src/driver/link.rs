@@ -327,7 +327,7 @@ impl Driver {
         });
         if drained == Some(true) {
             *link.state.borrow_mut() = State::Lost;
-            nbd_of(&device.member).questions.disconnected();
+            nbd_of(&device.member).lose();
             self.end_all(lane, device);
         }
     }

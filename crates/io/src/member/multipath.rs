@@ -116,7 +116,9 @@ fn open_each(
         opened.push(match known {
             Some(known) => opened[known].clone(),
             None => match members.open(path, mode) {
-                Err(error @ OpenError::OneConnection(_)) => return Err(error),
+                Err(error @ (OpenError::OneConnection(_) | OpenError::LeadsBack { .. })) => {
+                    return Err(error);
+                }
                 answer => answer.map_err(|error| error.to_string()),
             },
         });

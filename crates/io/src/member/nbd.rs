@@ -17,17 +17,20 @@ mod uri;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use mdspace_engine::sync::Mutex;
 
 use crate::nbd_wire::export_flag;
 
+pub(super) use dial::ask;
 pub(super) use uri::Server;
 pub(crate) use uri::Uri;
 
+use super::lineage::{Answer, Below, Question};
 use super::place::{self, ServerPlace};
 use super::unproved::Record;
-use dial::dial;
+use dial::{Asking, dial};
 use proof::Questions;
 
 /// An open export, shared by all lanes.
@@ -43,6 +46,10 @@ pub(crate) struct Nbd {
     pub(super) record: Option<Record>,
     /// Sectors of writes that were sent over connections that are lost, and not answered.
     owed: Mutex<Vec<Range<u64>>>,
+    /// Its server is not mdspace.
+    pub(super) leaf: bool,
+    /// Its place among the members of this process; none for one that is only looked at.
+    pub(super) below: Option<Arc<Below>>,
     /// What later connections want to know of a lane that is connected.
     pub(crate) questions: Questions,
 }
@@ -100,15 +107,41 @@ impl Export {
     }
 }
 
+/// Why an export is not opened.
+#[derive(Debug)]
+pub(super) enum NotOpened {
+    /// It leads to the process that opens it.
+    LeadsBack,
+    /// Whether it does is not known.
+    Unclear(String),
+    /// The system or the server refused.
+    System(io::Error),
+}
+
+impl From<io::Error> for NotOpened {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
 impl Nbd {
-    /// Connects, and asks for the export. Waits a few seconds at most.
-    pub(crate) fn open(uri: Uri) -> io::Result<Self> {
+    /// Connects, and asks for the export. Waits a few seconds at most. With a question, which the server
+    /// is asked first, the export may be refused by its answer.
+    pub(super) fn open(uri: Uri, question: Option<Question>) -> Result<Self, NotOpened> {
         let place = Self::socket_place(&uri)?;
-        let (socket, export) = dial(&uri, |_, _| Ok(()))?;
+        let mut asking = question.map(|question| Asking { question, answer: None });
+        let dialled = dial(&uri, asking.as_mut(), |_, _| Ok(()));
+        let leaf = asking.as_ref().is_some_and(|asking| asking.answer.is_none());
+        let (socket, export) = match (dialled, asking.and_then(|asking| asking.answer)) {
+            (_, Some(Answer::Yes)) => return Err(NotOpened::LeadsBack),
+            (_, Some(Answer::Unclear(why))) => return Err(NotOpened::Unclear(why)),
+            (dialled, _) => dialled?,
+        };
         // Another socket file in the place of the one to which the connection leads would be locked
         // in its stead.
         if Self::socket_place(&uri)? != place {
-            return Err(io::Error::other("its socket was made anew in this moment; try again"));
+            let why = "its socket was made anew in this moment; try again";
+            return Err(io::Error::other(why).into());
         }
         let place = place.map_or_else(|| ServerPlace::at_the_end_of(&socket), Ok)?;
         let lock_name = place::lock_name(&place, &uri.export);
@@ -119,6 +152,8 @@ impl Nbd {
             lock_name,
             first,
             record: None,
+            leaf,
+            below: None,
             owed: Mutex::default(),
             questions: Questions::default(),
         })
@@ -131,6 +166,12 @@ impl Nbd {
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", uri.server))),
             Server::Tcp { .. } => Ok(None),
         }
+    }
+
+    /// Notes that a lane has lost its connection.
+    pub(crate) fn lose(&self) {
+        self.questions.disconnected();
+        self.below.iter().for_each(|below| below.end_here());
     }
 
     /// Notes a write that was sent and will not be answered.
@@ -155,7 +196,7 @@ impl Nbd {
             true => proof::prove(stream, export, bytes, &self.questions, &tell),
             false => Err(io::Error::other("the export is not what it was")),
         };
-        dial(&self.uri, prove).map(|(socket, _)| socket)
+        dial(&self.uri, None, prove).map(|(socket, _)| socket)
     }
 }
 

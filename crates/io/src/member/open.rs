@@ -11,6 +11,7 @@ use mdspace_engine::backend::MemberInfo;
 
 use super::holder::{self, Holder};
 use super::lock::{self, Bytes};
+use super::nbd::NotOpened;
 use super::probe::{self, Transfers};
 use super::spec::Spec;
 use super::{Device, Locks, MemberTable, MultipathSpec, Nbd, Null, Ram, below, named, nbd};
@@ -63,6 +64,20 @@ pub enum OpenError {
         /// What to do.
         cure: String,
     },
+    /// The array would keep its data in itself.
+    #[error("{name}: {}; {}", LEADS_BACK, LEADS_BACK_CURE)]
+    LeadsBack {
+        /// The member as the user named it.
+        name: String,
+    },
+    /// Whether the array would keep its data in itself is not known.
+    #[error("{name}: {}: {why}; {}", UNCLEAR, UNCLEAR_CURE)]
+    Unclear {
+        /// The member as the user named it.
+        name: String,
+        /// Who does not say it, and why.
+        why: String,
+    },
     /// The device's blocks are larger than md can serve.
     #[error("{name}: its logical blocks of {bytes} bytes are larger than 4096")]
     Blocks {
@@ -100,7 +115,25 @@ pub struct OneConnection {
     pub name: String,
 }
 
+const LEADS_BACK: &str =
+    "it leads back to the array itself, which would keep its data in its own export";
+const LEADS_BACK_CURE: &str = "give another member";
+const UNCLEAR: &str = "whether it leads back to the array itself cannot be told";
+const UNCLEAR_CURE: &str =
+    "have that server answer, or remove it from the array that has it as a member, and try again";
+
 impl OpenError {
+    /// What is wrong and what to do, of a member for which it is asked whether it leads back to the array.
+    pub fn why_and_cure(&self) -> Option<(String, &'static str)> {
+        match self {
+            Self::LeadsBack { name } => Some((format!("{name}: {LEADS_BACK}"), LEADS_BACK_CURE)),
+            Self::Unclear { name, why } => {
+                Some((format!("{name}: {UNCLEAR}: {why}"), UNCLEAR_CURE))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the member is in use by this process, as far as can be seen: the kernel may hold it for a
     /// moment after it was closed.
     pub fn may_be_of_this_process(&self) -> bool {
@@ -191,7 +224,18 @@ fn open_export(
     mode: OpenMode,
 ) -> Result<Opened, OpenError> {
     let system = |doing| move |source| OpenError::System { name: name.into(), doing, source };
-    let mut nbd = Nbd::open(uri).map_err(system("open the export"))?;
+    // Listed before it is asked: of two arrays that add each other's export one is refused.
+    let below = mode.exclusive.then(|| members.lineage().begin(&uri));
+    let question = mode.exclusive.then(|| members.lineage().question());
+    let mut nbd = Nbd::open(uri, question).map_err(|refused| match refused {
+        NotOpened::LeadsBack => OpenError::LeadsBack { name: name.into() },
+        NotOpened::Unclear(why) => OpenError::Unclear { name: name.into(), why },
+        NotOpened::System(source) => system("open the export")(source),
+    })?;
+    if let Some(below) = below.as_ref().filter(|_| nbd.leaf) {
+        below.end_here();
+    }
+    nbd.below = below;
     let place = match mode.exclusive && members.locks_exports() {
         true => match members.lock_place(&nbd.lock_name).map_err(system("lock the export"))? {
             Some(place) => Some(place),

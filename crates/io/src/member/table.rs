@@ -11,6 +11,7 @@ use mdspace_engine::sync::Mutex;
 
 use crate::lanes::EventFd;
 
+use super::lineage::Lineage;
 use super::named::Identity;
 use super::open::{self, OneConnection, OpenError, OpenMode, Opened};
 use super::place::PlaceLock;
@@ -30,6 +31,8 @@ pub struct MemberTable {
     opened: AtomicU64,
     /// Where writes that may still appear are kept over a restart.
     unproved: OnceLock<UnprovedWrites>,
+    /// What lies below the members.
+    lineage: Arc<Lineage>,
     /// Locks of exports.
     places: Mutex<Vec<Weak<PlaceLock>>>,
     /// Exports are not locked.
@@ -56,6 +59,7 @@ impl MemberTable {
             news: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             unproved: OnceLock::new(),
+            lineage: Lineage::new(),
             places: Mutex::default(),
             shares_exports: AtomicBool::new(false),
             lanes_count: AtomicUsize::new(1),
@@ -71,6 +75,11 @@ impl MemberTable {
     /// Where writes that may still appear are kept, if anywhere.
     pub fn unproved(&self) -> Option<&UnprovedWrites> {
         self.unproved.get()
+    }
+
+    /// What lies below the members, for those who ask the fronts of this process.
+    pub fn lineage(&self) -> &Arc<Lineage> {
+        &self.lineage
     }
 
     /// Opens the member that `name` means: a path, `ram:SIZE`, `null:SIZE?key=value` or

@@ -12,6 +12,7 @@ use crate::nbd_wire::{
     handshake_flag, info, length_u32, option, option_reply,
 };
 
+use super::super::lineage::{Answer, Question};
 use super::proof::PROOF_PATIENCE;
 use super::uri::Server;
 use super::{Export, Uri};
@@ -32,10 +33,18 @@ pub(super) trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
-/// Connects and takes the export. `prove` looks at the connection before it is given; the socket is ready
+/// A question for the server before its export is taken, and the answer.
+pub(super) struct Asking {
+    pub(super) question: Question,
+    /// None where the server does not know the question.
+    pub(super) answer: Option<Answer>,
+}
+
+/// Connects and takes the export, unless the server's answer is against it. `prove` looks at the connection before it is given; the socket is ready
 /// for requests then.
 pub(super) fn dial(
     uri: &Uri,
+    asking: Option<&mut Asking>,
     prove: impl FnOnce(&mut dyn Stream, Export) -> io::Result<()>,
 ) -> io::Result<(OwnedFd, Export)> {
     let until = Instant::now() + PATIENCE;
@@ -43,13 +52,29 @@ pub(super) fn dial(
     match &uri.server {
         Server::Unix(path) => {
             let stream = bounded::connect_unix(path, PATIENCE).map_err(failed)?;
-            take(Bounded::new(stream, until), uri, prove)
+            take(Bounded::new(stream, until), uri, asking, prove)
         }
         Server::Tcp { host, port } => {
             let stream = connect(host, *port, until).map_err(failed)?;
             stream.set_nodelay(true)?;
             notice_death(&stream);
-            take(Bounded::new(stream, until), uri, prove)
+            take(Bounded::new(stream, until), uri, asking, prove)
+        }
+    }
+}
+
+/// Asks a server over a connection of its own, which ends with the answer. None: it does not know the
+/// question.
+pub(in crate::member) fn ask(uri: &Uri, question: &Question) -> io::Result<Option<Answer>> {
+    let until = Instant::now() + question.patience();
+    match &uri.server {
+        Server::Unix(path) => {
+            let stream = bounded::connect_unix(path, question.patience())?;
+            Handshake(Bounded::new(stream, until)).only_ask(question)
+        }
+        Server::Tcp { host, port } => {
+            let stream = connect(host, *port, until)?;
+            Handshake(Bounded::new(stream, until)).only_ask(question)
         }
     }
 }
@@ -57,12 +82,13 @@ pub(super) fn dial(
 fn take<S: Timed + Into<OwnedFd>>(
     mut stream: Bounded<S>,
     uri: &Uri,
+    asking: Option<&mut Asking>,
     prove: impl FnOnce(&mut dyn Stream, Export) -> io::Result<()>,
 ) -> io::Result<(OwnedFd, Export)>
 where
     Bounded<S>: Stream,
 {
-    let export = Handshake(&mut stream).go(uri)?;
+    let export = Handshake(&mut stream).go(uri, asking)?;
     stream.extend(PROOF_PATIENCE);
     prove(&mut stream, export).map_err(|error| at(&uri.server, error))?;
     Ok((stream.unbounded()?.into(), export))
@@ -111,8 +137,18 @@ fn notice_death(stream: &TcpStream) {
 struct Handshake<S>(S);
 
 impl<S: Read + Write> Handshake<S> {
-    fn go(mut self, uri: &Uri) -> io::Result<Export> {
-        self.greet().and_then(|()| self.ask(&uri.export)).map_err(|error| match error.kind() {
+    fn go(mut self, uri: &Uri, asking: Option<&mut Asking>) -> io::Result<Export> {
+        let taken = || {
+            self.greet()?;
+            if let Some(asking) = asking {
+                asking.answer = asking.question.put(|words| self.inquire(words))?;
+                if matches!(asking.answer, Some(Answer::Yes | Answer::Unclear(_))) {
+                    return Err(io::Error::other("what lies below it is against it"));
+                }
+            }
+            self.ask(&uri.export)
+        };
+        taken().map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
                 let why = "its handshake has not ended in 5 seconds";
                 at(&uri.server, io::Error::new(io::ErrorKind::TimedOut, why))
@@ -135,21 +171,49 @@ impl<S: Read + Write> Handshake<S> {
         self.0.write_all(&u32::from(flags).to_be_bytes())
     }
 
-    fn ask(&mut self, export: &str) -> io::Result<Export> {
-        let mut data = Vec::new();
-        data.put_u32(length_u32(export.len()));
-        data.extend_from_slice(export.as_bytes());
-        data.put_u16(1);
-        data.put_u16(info::BLOCK_SIZE);
+    fn only_ask(mut self, question: &Question) -> io::Result<Option<Answer>> {
+        self.greet()?;
+        let answer = question.put(|words| self.inquire(words));
+        // The connection ends anyway.
+        drop(self.send(option::ABORT, &[]));
+        answer
+    }
+
+    /// Asks for what an export of this name is. None: the server knows no answer of ours.
+    fn inquire(&mut self, name: &str) -> io::Result<Option<Answer>> {
+        let mut data = string(name);
+        data.put_u16(0);
+        self.send(option::INFO, &data)?;
+        for _ in 0..ANSWERS_MAX {
+            match self.answer(option::INFO)? {
+                (option_reply::ACK, _) => return Ok(None),
+                (kind, text) if kind & option_reply::ERROR != 0 => {
+                    return Ok(str::from_utf8(&text).ok().and_then(Answer::parse));
+                }
+                // A server that has an export of every name.
+                _ => {}
+            }
+        }
+        Err(broken("answers without an end"))
+    }
+
+    fn send(&mut self, option: u32, data: &[u8]) -> io::Result<()> {
         let mut message = Vec::new();
         message.put_u64(OPTION_MAGIC);
-        message.put_u32(option::GO);
+        message.put_u32(option);
         message.put_u32(length_u32(data.len()));
-        message.extend_from_slice(&data);
-        self.0.write_all(&message)?;
+        message.extend_from_slice(data);
+        self.0.write_all(&message)
+    }
+
+    fn ask(&mut self, export: &str) -> io::Result<Export> {
+        let mut data = string(export);
+        data.put_u16(1);
+        data.put_u16(info::BLOCK_SIZE);
+        self.send(option::GO, &data)?;
         let mut answers = Answers::default();
         for _ in 0..ANSWERS_MAX {
-            let (kind, bytes) = self.answer()?;
+            let (kind, bytes) = self.answer(option::GO)?;
             match kind {
                 option_reply::ACK => return answers.export(),
                 option_reply::INFO => answers.take(&bytes)?,
@@ -162,10 +226,10 @@ impl<S: Read + Write> Handshake<S> {
         Err(broken("answers without an end"))
     }
 
-    fn answer(&mut self) -> io::Result<(u32, Vec<u8>)> {
+    fn answer(&mut self, asked: u32) -> io::Result<(u32, Vec<u8>)> {
         let bytes = self.take(20)?;
         let mut fields = Fields(&bytes);
-        if fields.u64() != Some(OPTION_REPLY_MAGIC) || fields.u32() != Some(option::GO) {
+        if fields.u64() != Some(OPTION_REPLY_MAGIC) || fields.u32() != Some(asked) {
             return Err(broken("an answer to an option that was not asked"));
         }
         let (kind, length) = (fields.u32().unwrap_or(0), fields.u32().unwrap_or(u32::MAX) as usize);
@@ -180,6 +244,14 @@ impl<S: Read + Write> Handshake<S> {
         self.0.read_exact(&mut taken)?;
         Ok(taken)
     }
+}
+
+/// A string as NBD sends it.
+fn string(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.put_u32(length_u32(text.len()));
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
 }
 
 /// What the answers to `GO` have said so far.

@@ -63,7 +63,7 @@ fn blocks_answer(smallest: u32, most: u32) -> Vec<u8> {
 fn go(parts: &[Vec<u8>]) -> io::Result<Export> {
     let uri = Uri::parse("nbd://host/data").unwrap();
     let server = Scripted { input: io::Cursor::new(parts.concat()), output: Vec::new() };
-    Handshake(server).go(&uri)
+    Handshake(server).go(&uri, None)
 }
 
 #[test]
