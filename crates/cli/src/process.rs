@@ -3,7 +3,6 @@
 //! A crash takes down one array, and systemd can own the process. The verbs talk to it through its
 //! control socket; nothing else is shared.
 
-use std::fs::File;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::control::server::Listener;
 use crate::failure::Failure;
 use crate::output;
 use crate::report::{Report, SCHEMA};
-use crate::run_dir::RunDir;
+use crate::run_dir::{NameLock, RunDir};
 
 mod answers;
 mod array;
@@ -26,6 +25,7 @@ mod created;
 mod ending;
 mod fronts;
 pub(crate) mod journal;
+mod keeper;
 pub(crate) mod launch;
 mod log;
 mod members;
@@ -115,6 +115,7 @@ pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
+    let lock = Arc::new(lock);
     let served = seat.with_log(name, &run_dir, |without_log| {
         serve_with_log(task, seat, &run_dir, &lock, without_log)
     });
@@ -127,7 +128,7 @@ fn serve_with_log(
     task: &Task,
     seat: Seat,
     run_dir: &RunDir,
-    lock: &File,
+    lock: &Arc<NameLock>,
     without_log: Option<String>,
 ) -> Result<ExitCode, Failure> {
     let name = task.name();
@@ -139,7 +140,7 @@ fn serve_with_log(
         .map(|front| fronts::listen(&front))
         .collect::<Result<Vec<_>, _>>()?;
     let (process, mut notes) = ServingProcess::start(task, run_dir)?;
-    let _listener = match process.open_doors(fronts, run_dir, &mut notes) {
+    let _listener = match process.open_doors(fronts, run_dir, lock, &mut notes) {
         Ok(listener) => listener,
         Err(failure) => {
             process.stop(true)?;
@@ -223,8 +224,9 @@ impl ServingProcess {
         self: &Arc<Self>,
         fronts: Vec<FrontListener>,
         run_dir: &RunDir,
+        lock: &Arc<NameLock>,
         notes: &mut Vec<String>,
-    ) -> Result<Listener, Failure> {
+    ) -> Result<Arc<Listener>, Failure> {
         for front in fronts {
             notes.push(self.fronts.open(front, &self.name, &self.array)?);
         }
@@ -235,6 +237,8 @@ impl ServingProcess {
         let listener = Listener::bind(&run_dir.socket(&self.name)).map_err(system)?;
         listener.spawn(self.clone()).map_err(system)?;
         recorder::spawn(self).map_err(system)?;
+        let listener = Arc::new(listener);
+        keeper::spawn(self.clone(), lock, &listener).map_err(system)?;
         Ok(listener)
     }
 

@@ -11,6 +11,10 @@ use crate::args::ArrayName;
 use crate::failure::Failure;
 use crate::own_dir;
 
+mod name_lock;
+
+pub(crate) use name_lock::NameLock;
+
 /// Bytes of `sun_path` in a socket address, without the final zero (`<linux/un.h>`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -62,8 +66,12 @@ impl RunDir {
         self.0.join(format!("{name}.lock"))
     }
 
-    /// Takes the lock of an array for as long as the file lives; none if it runs already.
-    pub(crate) fn try_lock(&self, name: &ArrayName) -> io::Result<Option<File>> {
+    /// Takes the lock of an array for as long as the value lives; none if it runs already.
+    pub(crate) fn try_lock(&self, name: &ArrayName) -> io::Result<Option<NameLock>> {
+        NameLock::take(self, name)
+    }
+
+    fn try_lock_file(&self, name: &ArrayName) -> io::Result<Option<File>> {
         let file = self.open_lock(name)?;
         for attempt in 1.. {
             match file.try_lock() {

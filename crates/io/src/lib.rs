@@ -28,8 +28,8 @@ pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{
     Identity, KeyHelp, Lineage, LineageAnswer, MemberTable, MultipathSpec, OneConnection,
-    OpenError, OpenMode, ServerPlace, UnprovedWrites, check_name, is_remote, null_keys,
-    null_presets, open_to_look, read_text,
+    OpenError, OpenMode, ServerPlace, UnprovedWrites, abstract_name, check_name, is_remote,
+    null_keys, null_presets, open_to_look, read_text,
 };
 pub use payload::Payload;
 pub use prefetch::Ahead;

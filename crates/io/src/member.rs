@@ -30,7 +30,7 @@ pub use multipath::MultipathSpec;
 pub use named::{Identity, open_to_look, read_text};
 pub use null::{KeyHelp, null_keys, null_presets};
 pub use open::{OneConnection, OpenError, OpenMode};
-pub use place::ServerPlace;
+pub use place::{ServerPlace, abstract_name};
 pub use spec::{check_name, is_remote};
 pub use table::MemberTable;
 pub use unproved::UnprovedWrites;

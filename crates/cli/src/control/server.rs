@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, Shutdown, recv};
 use serde::Serialize;
 
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
@@ -48,21 +48,47 @@ impl Replies<'_> {
 
 /// The socket, listened on. The file goes when the value does.
 pub(crate) struct Listener {
-    socket: UnixListener,
     path: PathBuf,
+    bound: Mutex<Bound>,
+    array: OnceLock<Serving>,
+}
+
+/// A socket, and the device and inode number of its file.
+struct Bound {
+    socket: UnixListener,
+    file: (u64, u64),
+}
+
+/// Who answers, and what is allowed.
+#[derive(Clone)]
+struct Serving {
+    array: Arc<dyn Answer>,
+    idle_max: Duration,
+    /// Connections, over all sockets that this one has had.
+    open: Arc<AtomicUsize>,
 }
 
 impl Listener {
     /// Listens at `path`. The caller holds the array's lock, so what lies there is stale.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let bound = Mutex::new(Bound::at(path)?);
+        Ok(Self { path: path.to_owned(), bound, array: OnceLock::new() })
+    }
+
+    /// Listens at the same path with a new socket if the file is not there any more, or is another one.
+    /// True: it was. The caller holds the array's lock.
+    pub(crate) fn keep(&self) -> io::Result<bool> {
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        if bound.is_at(&self.path) {
+            return Ok(false);
         }
-        let socket = UnixListener::bind(path)?;
-        // The directory keeps others out until the mode is set.
-        fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
-        Ok(Self { socket, path: path.to_owned() })
+        let old = std::mem::replace(&mut *bound, Bound::at(&self.path)?);
+        // Ends its thread. Nobody can connect there any more.
+        let _ = rustix::net::shutdown(&old.socket, Shutdown::Both);
+        if let Some(serving) = self.array.get() {
+            accept(bound.socket.try_clone()?, serving.clone())?;
+        }
+        Ok(true)
     }
 
     /// Serves on threads of its own until the process ends.
@@ -71,25 +97,57 @@ impl Listener {
     }
 
     pub(super) fn spawn_with(&self, array: Arc<dyn Answer>, idle_max: Duration) -> io::Result<()> {
-        let socket = self.socket.try_clone()?;
-        let open = Arc::new(AtomicUsize::new(0));
-        thread::Builder::new().name("control".into()).spawn(move || {
-            for stream in socket.incoming().flatten() {
-                if open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX {
-                    serve_on_thread(stream, idle_max, &array, &open);
-                } else {
-                    open.fetch_sub(1, Ordering::Relaxed);
-                }
-            }
-        })?;
-        Ok(())
+        let serving = Serving { array, idle_max, open: Arc::new(AtomicUsize::new(0)) };
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        accept(bound.socket.try_clone()?, self.array.get_or_init(|| serving).clone())
     }
+}
+
+impl Bound {
+    fn at(path: &Path) -> io::Result<Self> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let socket = UnixListener::bind(path)?;
+        // The directory keeps others out until the mode is set.
+        fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+        let file = fs::symlink_metadata(path)?;
+        Ok(Self { socket, file: (file.dev(), file.ino()) })
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == self.file)
+    }
+}
+
+/// Takes connections on a thread of its own until the socket is shut down.
+fn accept(socket: UnixListener, serving: Serving) -> io::Result<()> {
+    let Serving { array, idle_max, open } = serving;
+    thread::Builder::new().name("control".into()).spawn(move || {
+        for stream in socket.incoming() {
+            let stream = match stream {
+                Ok(stream) => stream,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                Err(_) => continue,
+            };
+            if open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX {
+                serve_on_thread(stream, idle_max, &array, &open);
+            } else {
+                open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    })?;
+    Ok(())
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Best effort: a socket left behind is recognised as stale.
-        let _ = fs::remove_file(&self.path);
+        let bound = self.bound.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if bound.is_at(&self.path) {
+            // Best effort: a socket left behind is recognised as stale.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

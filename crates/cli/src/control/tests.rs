@@ -8,7 +8,7 @@ use super::server::{Answer, Listener, Replies};
 use super::*;
 use crate::args::ArrayName;
 use crate::report::examples;
-use crate::run_dir::RunDir;
+use crate::run_dir::{NameLock, RunDir};
 
 /// Knows the array of the examples, and refuses to stop.
 struct Example;
@@ -25,13 +25,13 @@ impl Answer for Example {
 }
 
 /// A running array without a process: its lock, its socket, its name.
-fn served() -> (tempfile::TempDir, RunDir, ArrayName, std::fs::File, Listener) {
+fn served() -> (tempfile::TempDir, RunDir, ArrayName, NameLock, Listener) {
     let served = listening();
     served.4.spawn(Arc::new(Example)).expect("a thread");
     served
 }
 
-fn listening() -> (tempfile::TempDir, RunDir, ArrayName, std::fs::File, Listener) {
+fn listening() -> (tempfile::TempDir, RunDir, ArrayName, NameLock, Listener) {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let run_dir = RunDir::open_at(temp.path().join("run")).expect("a new directory");
     let name: ArrayName = "data".parse().expect("a good name");
@@ -94,4 +94,20 @@ fn a_line_that_is_no_request_is_answered_not_obeyed() {
         let reply = lines.next().expect("a line").expect("a reply");
         assert!(reply.starts_with(r#"{"reply":"failed""#), "{bad}: {reply}");
     }
+}
+
+#[test]
+fn a_control_socket_that_is_deleted_is_made_anew_and_removed_in_the_end() {
+    let (_temp, run_dir, name, _lock, listener) = served();
+    let path = run_dir.socket(&name);
+    assert!(!listener.keep().expect("it is there"));
+    std::fs::remove_file(&path).expect("the socket");
+    assert!(Client::connect(&run_dir, &name).is_err());
+    assert!(listener.keep().expect("it is made anew"));
+    assert!(Client::connect(&run_dir, &name).is_ok());
+    // A file of someone else stays where it is.
+    std::fs::remove_file(&path).expect("the socket");
+    std::fs::write(&path, []).expect("a file");
+    drop(listener);
+    assert!(path.exists());
 }

@@ -1,7 +1,6 @@
 //! How a serving process comes to its end: by order or by signal, and not before who ordered it has
 //! been told.
 
-use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,6 +17,7 @@ use crate::args::ArrayName;
 use crate::control::Reply;
 use crate::control::server::Replies;
 use crate::failure::Failure;
+use crate::run_dir::NameLock;
 
 use super::fronts::Fronts;
 use super::recorder::Recorder;
@@ -71,7 +71,7 @@ impl Ending {
 
     /// The last act of a process: gives its name free, if the process may not end soon. Else who waits for the
     /// name waits for that end.
-    pub(super) fn leave_name(&self, lock: &File) {
+    pub(super) fn leave_name(&self, lock: &NameLock) {
         if self.calls_left.load(Ordering::Relaxed)
             && let Err(error) = lock.unlock()
         {

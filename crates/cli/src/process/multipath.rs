@@ -1,6 +1,5 @@
 //! The process that serves a multipath device that stands alone.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::process::ExitCode;
@@ -18,14 +17,14 @@ use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 use super::ending::{self, Ending, Served};
 use super::fronts::{self, Fronts};
 use super::recorder::Recorder;
-use super::{Seat, answers, array, state_dir};
+use super::{Seat, answers, array, keeper, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
 use crate::control::server::{Answer, Listener, Replies};
 use crate::control::{Reply, Request};
 use crate::events::Happened;
 use crate::failure::Failure;
 use crate::report::DeviceReport;
-use crate::run_dir::RunDir;
+use crate::run_dir::{NameLock, RunDir};
 
 /// How long paths may take to prove what they lead to, before the device is served.
 const PROOF_PATIENCE: Duration = Duration::from_secs(20);
@@ -55,6 +54,7 @@ pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failur
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(what, format!("{name} runs already"), cure));
     };
+    let lock = Arc::new(lock);
     let served = seat.with_log(name, &run_dir, |without_log| {
         serve_with_log(args, seat, &run_dir, &lock, without_log)
     });
@@ -67,7 +67,7 @@ fn serve_with_log(
     args: &MultipathArgs,
     seat: Seat,
     run_dir: &RunDir,
-    lock: &File,
+    lock: &Arc<NameLock>,
     without_log: Option<String>,
 ) -> Result<ExitCode, Failure> {
     let (name, what) = (&args.name, format!("cannot serve {}", args.name));
@@ -86,6 +86,8 @@ fn serve_with_log(
         let listener = Listener::bind(&run_dir.socket(name)).map_err(system)?;
         listener.spawn(process.clone()).map_err(system)?;
         process.clone().watch_events().map_err(system)?;
+        let listener = Arc::new(listener);
+        keeper::spawn(process.clone(), lock, &listener).map_err(system)?;
         Ok(listener)
     };
     let _listener = match open_doors() {

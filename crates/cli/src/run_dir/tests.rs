@@ -43,3 +43,56 @@ fn a_path_too_long_for_a_socket_is_refused() {
     let failure = RunDir::open_at(temp.path().join("x".repeat(100))).expect_err("too long");
     assert!(failure.why.contains("too long"), "{failure}");
 }
+
+#[test]
+fn a_name_is_not_taken_twice_though_its_lock_file_is_deleted() {
+    let (_temp, run_dir) = run_dir();
+    let lock = run_dir.try_lock(&name("a")).expect("a lock file").expect("a free name");
+    assert!(!lock.keep().expect("it is there"));
+    std::fs::remove_file(run_dir.lock_path(&name("a"))).expect("it was there");
+    assert!(run_dir.try_lock(&name("a")).expect("a lock file").is_none());
+    assert!(!run_dir.is_running(&name("a")).expect("a lock file"), "nobody holds the new file");
+    assert!(lock.keep().expect("it is made anew"));
+    assert!(run_dir.is_running(&name("a")).expect("a lock file"));
+    assert!(!lock.keep().expect("it is there"));
+    drop(lock);
+    assert!(run_dir.try_lock(&name("a")).expect("a lock file").is_some());
+}
+
+#[test]
+fn a_run_directory_that_is_deleted_is_made_anew_and_safe() {
+    let (_temp, run_dir) = run_dir();
+    let lock = run_dir.try_lock(&name("a")).expect("a lock file").expect("a free name");
+    std::fs::remove_dir_all(run_dir.path()).expect("it was there");
+    assert!(lock.keep().expect("it is made anew"));
+    assert_eq!(run_dir.running().expect("a list"), [name("a")]);
+    std::fs::remove_dir_all(run_dir.path()).expect("it was there");
+    std::os::unix::fs::symlink("/tmp", run_dir.path()).expect("a link in its place");
+    assert!(lock.keep().is_err());
+}
+
+#[test]
+fn who_waits_for_a_name_waits_also_with_a_lock_file_that_is_deleted() {
+    let (_temp, run_dir) = run_dir();
+    let lock = run_dir.try_lock(&name("a")).expect("a lock file").expect("a free name");
+    let old = run_dir.open_lock(&name("a")).expect("a lock file");
+    std::fs::remove_file(run_dir.lock_path(&name("a"))).expect("it was there");
+    assert!(lock.keep().expect("it is made anew"));
+    assert!(old.try_lock_shared().is_err());
+    lock.unlock().expect("locks of its own");
+    assert!(old.try_lock_shared().is_ok());
+    assert!(run_dir.try_lock(&name("a")).expect("a lock file").is_some());
+}
+
+#[test]
+fn a_place_that_is_not_this_users_keeps_no_name_from_them() {
+    use std::os::linux::net::SocketAddrExt;
+    let (_temp, run_dir) = run_dir();
+    let place = name_lock::place_name(&run_dir, &name("a")).expect("a folder");
+    let place = std::os::unix::net::SocketAddr::from_abstract_name(place).expect("a short name");
+    // Nobody listens there: it does not say whose it is.
+    let _planted = std::os::unix::net::UnixDatagram::bind_addr(&place).expect("a free place");
+    let lock = run_dir.try_lock(&name("a")).expect("a lock file");
+    assert!(lock.is_some());
+    assert!(run_dir.try_lock(&name("a")).expect("a lock file").is_none(), "the file keeps it");
+}

@@ -361,3 +361,25 @@ fn clients_that_followed_events_and_are_gone_keep_no_verb_out() {
     }
     user.expect(0, "stop data");
 }
+
+#[test]
+fn an_array_whose_run_directory_is_deleted_keeps_its_name_and_is_found_again() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, &format!("create data {RAID1} a b"));
+    std::fs::remove_file(user.run_dir().join("data.lock")).expect("a lock");
+    std::fs::remove_file(user.run_dir().join("data.sock")).expect("a control socket");
+    user.refused(&format!("create data {RAID1} c d"), &["runs already", "mdspace stop data"]);
+    let is_back = || user.run_dir().join("data.sock").exists();
+    while !is_back() {
+        std::thread::yield_now();
+    }
+    assert_eq!(user.detail("data")["name"], "data");
+    std::fs::remove_dir_all(user.run_dir()).expect("a run directory");
+    while !is_back() {
+        std::thread::yield_now();
+    }
+    user.expect(0, "stop data");
+    assert!(user.processes().is_empty());
+    user.expect(0, &format!("create data {RAID1} --run a b"));
+    user.expect(0, "stop data");
+}

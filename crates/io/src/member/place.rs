@@ -94,7 +94,7 @@ pub(crate) struct PlaceLock {
 impl PlaceLock {
     /// Takes the lock of an export; none if another process has it.
     pub(super) fn take(name: &str) -> io::Result<Option<Self>> {
-        let address = net::SocketAddr::from_abstract_name(short(name))?;
+        let address = net::SocketAddr::from_abstract_name(abstract_name(name))?;
         match UnixDatagram::bind_addr(&address) {
             Ok(socket) => Ok(Some(Self { name: name.to_owned(), _socket: socket })),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
@@ -122,8 +122,8 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
 }
 
-/// A name that is too long keeps its start, and a checksum of all.
-fn short(name: &str) -> Vec<u8> {
+/// The name of an abstract socket. One that is too long keeps its start, and a checksum of all.
+pub fn abstract_name(name: &str) -> Vec<u8> {
     let bytes = name.as_bytes();
     if bytes.len() <= NAME_BYTES_MAX {
         return bytes.to_vec();

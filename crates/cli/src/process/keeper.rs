@@ -1,0 +1,52 @@
+//! Looks now and then whether the process can still be found: a cleaner of temporary files may delete
+//! its lock and its control socket, and no verb would see it any more.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use super::ending::Served;
+use crate::control::server::Listener;
+use crate::run_dir::NameLock;
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Keeps both in their places until the process ends, or lets go of its control socket.
+pub(super) fn spawn(
+    process: Arc<impl Served>,
+    lock: &Arc<NameLock>,
+    listener: &Arc<Listener>,
+) -> io::Result<()> {
+    let (lock, listener) = (lock.clone(), Arc::downgrade(listener));
+    thread::Builder::new().name("keeper".into()).spawn(move || {
+        let mut told = None;
+        while process.recorder().pause(LOOK_EVERY) {
+            match look(&lock, &listener) {
+                Ok(lost) if lost.is_empty() => told = None,
+                Ok(lost) => {
+                    let lost = lost.join(" and ");
+                    tracing::warn!("{lost} of {} had been deleted: made anew", process.name());
+                }
+                Err(error) => {
+                    let why = error.to_string();
+                    if told.as_ref() != Some(&why) {
+                        tracing::error!("no verb may find {}: {why}", process.name());
+                    }
+                    told = Some(why);
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// What was made anew.
+fn look(lock: &NameLock, listener: &Weak<Listener>) -> io::Result<Vec<&'static str>> {
+    let mut lost = Vec::new();
+    lost.extend(lock.keep()?.then_some("the lock"));
+    if let Some(listener) = listener.upgrade() {
+        lost.extend(listener.keep()?.then_some("the control socket"));
+    }
+    Ok(lost)
+}
