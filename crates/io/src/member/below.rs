@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 
 use super::holder::{self, Holder};
 use super::lock::{self, Bytes};
-use super::probe::sysfs;
+
+/// Where the kernel shows its devices.
+const SYSFS: &str = "/sys";
 
 /// Devices below each other; the kernel itself bears fewer.
 const LEVELS_MAX: usize = 16;
 
 /// Why the bytes below a device cannot be had.
+#[derive(Debug)]
 pub(super) enum Refused {
     /// Someone uses them; the holder, where it can be seen.
     InUse(Option<Holder>),
@@ -32,16 +35,21 @@ impl From<io::Error> for Refused {
 
 /// Locks the bytes below a block device for as long as the files live; shared if only read.
 pub(super) fn claim(device: u64, shared: bool) -> Result<Vec<File>, Refused> {
-    let mut claim = Claim { held: Vec::new() };
+    claim_in(Path::new(SYSFS), device, shared)
+}
+
+fn claim_in(sysfs: &Path, device: u64, shared: bool) -> Result<Vec<File>, Refused> {
+    let mut claim = Claim { sysfs, held: Vec::new() };
     claim.device(device, Bytes::ALL, shared, 0)?;
     Ok(claim.held)
 }
 
-struct Claim {
+struct Claim<'a> {
+    sysfs: &'a Path,
     held: Vec<File>,
 }
 
-impl Claim {
+impl Claim<'_> {
     /// Locks what lies below these bytes of a device that is claimed itself.
     fn device(
         &mut self,
@@ -50,12 +58,11 @@ impl Claim {
         shared: bool,
         level: usize,
     ) -> Result<(), Refused> {
-        let Some(place) = sysfs(device).filter(|_| level < LEVELS_MAX) else { return Ok(()) };
+        let Some(place) = self.place(device).filter(|_| level < LEVELS_MAX) else { return Ok(()) };
         if place.join("partition").exists() {
-            let (Some(disk), Some(start)) = (place.parent(), sectors(&place, "start")) else {
+            let (Some(disk), Some(part)) = (place.parent(), partition(&place)) else {
                 return Ok(());
             };
-            let part = Bytes::new(start, sectors(&place, "size").unwrap_or(0));
             let Some(disk) = holder::number_of(disk) else { return Ok(()) };
             return self.device(disk, bytes.within(part), shared, level + 1);
         }
@@ -72,6 +79,11 @@ impl Claim {
             }
         }
         Ok(())
+    }
+
+    fn place(&self, device: u64) -> Option<PathBuf> {
+        let (major, minor) = (libc::major(device), libc::minor(device));
+        fs::canonicalize(self.sysfs.join(format!("dev/block/{major}:{minor}"))).ok()
     }
 
     /// Locks what a loop device keeps its bytes in.
@@ -103,11 +115,30 @@ impl Claim {
         if !lock::bytes(&file, bytes, shared)? {
             return Err(Refused::InUse(holder::of_locked_file(id)));
         }
-        if let Some(holder) = mounted_twin(device, id, backing.bytes) {
+        if let Some(holder) = self.mounted_twin(device, id, bytes) {
             return Err(Refused::InUse(Some(holder)));
         }
         self.held.push(file);
         Ok(())
+    }
+
+    /// Who uses, in the kernel, another loop device over these bytes of a file, or a partition of one.
+    fn mounted_twin(&self, device: u64, file: (u64, u64), bytes: Bytes) -> Option<Holder> {
+        holder::entries(&self.sysfs.join("block")).into_iter().find_map(|place| {
+            let twin = Backing::of(&place).filter(|twin| twin.bytes.meets(bytes))?;
+            let found = fs::metadata(&twin.path).ok()?;
+            let number = holder::number_of(&place).filter(|number| *number != device)?;
+            if (found.dev(), found.ino()) != file {
+                return None;
+            }
+            let on_partition = |part: PathBuf| {
+                let its = partition(&part)?.within(twin.bytes);
+                its.meets(bytes).then_some(())?;
+                holder::in_kernel(&part, holder::number_of(&part)?)
+            };
+            let whole = holder::in_kernel(&place, number);
+            whole.or_else(|| holder::entries(&place).into_iter().find_map(on_partition))
+        })
     }
 }
 
@@ -134,14 +165,10 @@ impl Backing {
     }
 }
 
-/// Who uses, in the kernel, another loop device over the same bytes of a file.
-fn mounted_twin(device: u64, file: (u64, u64), bytes: Bytes) -> Option<Holder> {
-    holder::entries(Path::new("/sys/block")).into_iter().find_map(|place| {
-        let twin = Backing::of(&place).filter(|twin| twin.bytes.meets(bytes))?;
-        let found = fs::metadata(&twin.path).ok()?;
-        let number = holder::number_of(&place).filter(|number| *number != device)?;
-        ((found.dev(), found.ino()) == file).then(|| holder::in_kernel(number))?
-    })
+/// The bytes of its disk that a partition is.
+fn partition(place: &Path) -> Option<Bytes> {
+    place.join("partition").exists().then_some(())?;
+    Some(Bytes::new(sectors(place, "start")?, sectors(place, "size").unwrap_or(0)))
 }
 
 fn sectors(place: &Path, key: &str) -> Option<u64> {
@@ -151,3 +178,6 @@ fn sectors(place: &Path, key: &str) -> Option<u64> {
 fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,10 +51,9 @@ pub(super) fn of_device(device: u64) -> Option<Holder> {
         .or_else(|| process(|metadata| devices.contains(&metadata.rdev()), |_| true))
 }
 
-/// Who uses a block device inside the kernel.
-pub(super) fn in_kernel(device: u64) -> Option<Holder> {
-    let stacked = sysfs(device).and_then(|place| stacked_on(&place));
-    stacked
+/// Who uses, inside the kernel, a block device that sysfs shows at `place`.
+pub(super) fn in_kernel(place: &Path, device: u64) -> Option<Holder> {
+    stacked_on(place)
         .or_else(|| mounted(|source| source == device))
         .or_else(|| swap(|metadata| metadata.rdev() == device))
 }

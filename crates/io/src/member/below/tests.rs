@@ -1,0 +1,141 @@
+//! Devices over devices in a tree that looks like sysfs.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+const SECTOR: u64 = 512;
+
+/// A tree with one loop device, `loop7`, over a file of 64 KiB.
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new() -> Self {
+        let tree = Self(tempfile::tempdir().expect("a temporary folder"));
+        for folder in ["dev/block", "block"] {
+            fs::create_dir_all(tree.path(folder)).expect("a folder");
+        }
+        let file = File::create(tree.file()).expect("a file");
+        file.set_len(64 << 10).expect("a hole");
+        tree.add_loop("loop7", 7);
+        tree
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path("file")
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a file");
+    }
+
+    /// Shows a device at its place, and by its number.
+    fn add(&self, place: &str, (major, minor): (u32, u32)) {
+        fs::create_dir_all(self.path(place)).expect("a folder");
+        self.write(&format!("{place}/dev"), &format!("{major}:{minor}\n"));
+        let by_number = self.path(&format!("dev/block/{major}:{minor}"));
+        symlink(self.path(place), by_number).expect("a link");
+    }
+
+    fn add_loop(&self, name: &str, minor: u32) {
+        let place = format!("block/{name}");
+        self.add(&place, (7, minor));
+        fs::create_dir_all(self.path(&format!("{place}/loop"))).expect("a folder");
+        let file = format!("{}\n", self.file().display());
+        self.write(&format!("{place}/loop/backing_file"), &file);
+    }
+
+    /// A partition of so many sectors.
+    fn add_partition(&self, place: &str, minor: u32, start: u64, sectors: u64) {
+        self.add(place, (259, minor));
+        self.write(&format!("{place}/partition"), "1\n");
+        self.write(&format!("{place}/start"), &format!("{start}\n"));
+        self.write(&format!("{place}/size"), &format!("{sectors}\n"));
+    }
+
+    /// A mapping over another device.
+    fn add_mapping(&self, name: &str, minor: u32, slave: &str) {
+        let place = format!("block/{name}");
+        self.add(&place, (253, minor));
+        for (folder, device, other) in
+            [(&place[..], "slaves", slave), (slave, "holders", &place[..])]
+        {
+            let folder = self.path(&format!("{folder}/{device}"));
+            fs::create_dir_all(&folder).expect("a folder");
+            let link = folder.join(Path::new(other).file_name().expect("a name"));
+            symlink(self.path(other), link).expect("a link");
+        }
+    }
+
+    fn claim(&self, (major, minor): (u32, u32)) -> Result<Vec<File>, Refused> {
+        claim_in(self.0.path(), libc::makedev(major, minor), false)
+    }
+
+    /// Whether these sectors of the file can be had by one who uses the file itself.
+    fn are_free(&self, start: u64, sectors: u64) -> bool {
+        let file = open(&self.file(), false).expect("the file");
+        let bytes = Bytes::new(start * SECTOR, sectors * SECTOR);
+        lock::bytes(&file, bytes, false).expect("a file that can be locked")
+    }
+}
+
+fn is_in_use(claimed: Result<Vec<File>, Refused>) -> bool {
+    matches!(claimed, Err(Refused::InUse(_)))
+}
+
+#[test]
+fn a_partition_has_its_own_bytes_of_the_file_below_its_disk() {
+    let tree = Tree::new();
+    tree.add_partition("block/loop7/loop7p1", 1, 8, 16);
+    tree.add_partition("block/loop7/loop7p2", 2, 24, 16);
+    let held = tree.claim((259, 1)).expect("a free partition");
+    assert!(!tree.are_free(8, 1) && !tree.are_free(23, 1));
+    assert!(tree.are_free(0, 8) && tree.are_free(24, 8));
+    assert!(is_in_use(tree.claim((259, 1))), "the same bytes");
+    assert!(is_in_use(tree.claim((7, 7))), "the disk has them too");
+    let _other = tree.claim((259, 2)).expect("other bytes");
+    drop(held);
+    assert!(tree.are_free(8, 16));
+}
+
+#[test]
+fn a_mapping_keeps_who_uses_the_file_itself_out() {
+    let tree = Tree::new();
+    tree.add_partition("block/loop7/loop7p1", 1, 8, 16);
+    tree.add_mapping("dm-0", 0, "block/loop7/loop7p1");
+    tree.add_mapping("dm-1", 1, "block/dm-0");
+    let held = tree.claim((253, 1)).expect("a free mapping");
+    assert!(!tree.are_free(8, 16), "the bytes of the partition, two mappings above");
+    assert!(tree.are_free(0, 8) && tree.are_free(24, 8), "its disk has others");
+    drop(held);
+    let file = open(&tree.file(), false).expect("the file");
+    assert!(lock::bytes(&file, Bytes::ALL, false).expect("a file that can be locked"));
+    assert!(is_in_use(tree.claim((253, 1))), "the file is a member itself");
+}
+
+#[test]
+fn another_loop_device_whose_partition_the_kernel_uses_is_a_user_of_those_bytes() {
+    let tree = Tree::new();
+    tree.add_loop("loop8", 8);
+    tree.add_partition("block/loop8/loop8p1", 1, 8, 16);
+    tree.add_partition("block/loop7/loop7p1", 2, 8, 8);
+    tree.add_partition("block/loop7/loop7p2", 3, 24, 8);
+    drop(tree.claim((7, 7)).expect("nobody uses it"));
+    tree.add_mapping("dm-0", 0, "block/loop8/loop8p1");
+    assert!(is_in_use(tree.claim((7, 7))));
+    assert!(is_in_use(tree.claim((259, 2))), "a part of those bytes");
+    assert!(tree.claim((259, 3)).is_ok(), "other bytes");
+}
+
+#[test]
+fn a_tree_without_an_end_is_left() {
+    let tree = Tree::new();
+    tree.add("block/dm-0", (253, 0));
+    fs::create_dir_all(tree.path("block/dm-0/slaves")).expect("a folder");
+    symlink(tree.path("block/dm-0"), tree.path("block/dm-0/slaves/dm-0")).expect("a link");
+    assert!(tree.claim((253, 0)).is_ok());
+}
