@@ -242,7 +242,7 @@ impl Driver {
             answers: Answers::default(),
         };
         *link_of(device).state.borrow_mut() = State::Up(connection);
-        nbd_of(&device.member).questions.connected();
+        nbd_of(&device.member).have_connected();
         self.receive(device, &socket, vec![0; INBOX_BYTES].into_boxed_slice());
         self.send(device);
         if device.member.closing.load(Ordering::Acquire) {
@@ -327,7 +327,7 @@ impl Driver {
         });
         if drained == Some(true) {
             *link.state.borrow_mut() = State::Lost;
-            nbd_of(&device.member).lose();
+            nbd_of(&device.member).have_disconnected();
             self.end_all(lane, device);
         }
     }

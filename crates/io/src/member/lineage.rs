@@ -141,14 +141,25 @@ impl FromStr for Question {
 #[derive(Debug)]
 pub(crate) struct Below {
     uri: Uri,
-    /// Its server is not mdspace, or its connection is lost for good: nothing is below it for us.
-    ends_here: AtomicBool,
+    /// Its server is not mdspace: nothing of ours is known below it.
+    is_leaf: AtomicBool,
+    /// A lane is connected, or will be. Else nothing goes there any more.
+    in_use: AtomicBool,
 }
 
 impl Below {
-    /// Nothing of mdspace is known below it, or it is not used any more.
+    /// Its server does not know the question.
     pub(super) fn end_here(&self) {
-        self.ends_here.store(true, Ordering::Relaxed);
+        self.is_leaf.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether lanes are connected, from now on.
+    pub(super) fn set_in_use(&self, in_use: bool) {
+        self.in_use.store(in_use, Ordering::Relaxed);
+    }
+
+    fn leads_on(&self) -> bool {
+        self.in_use.load(Ordering::Relaxed) && !self.is_leaf.load(Ordering::Relaxed)
     }
 
     fn answer(&self, question: &Question) -> Answer {
@@ -195,7 +206,8 @@ impl Lineage {
 
     /// Lists a member before it is opened; it is listed until the value ends.
     pub(super) fn begin(&self, uri: &Uri) -> Arc<Below> {
-        let below = Arc::new(Below { uri: uri.clone(), ends_here: AtomicBool::new(false) });
+        let (is_leaf, in_use) = (AtomicBool::new(false), AtomicBool::new(true));
+        let below = Arc::new(Below { uri: uri.clone(), is_leaf, in_use });
         let mut list = self.below.lock();
         list.retain(|below| below.strong_count() > 0);
         list.push(Arc::downgrade(&below));
@@ -220,7 +232,7 @@ impl Lineage {
             return Some(Answer::Yes);
         }
         let mut below = self.below.lock().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
-        below.retain(|below| !below.ends_here.load(Ordering::Relaxed));
+        below.retain(|below| below.leads_on());
         if below.is_empty() {
             return Some(Answer::No);
         }

@@ -168,10 +168,17 @@ impl Nbd {
         }
     }
 
-    /// Notes that a lane has lost its connection.
-    pub(crate) fn lose(&self) {
-        self.questions.disconnected();
-        self.below.iter().for_each(|below| below.end_here());
+    /// Notes that a lane is connected.
+    pub(crate) fn have_connected(&self) {
+        self.questions.connected();
+        self.below.iter().for_each(|below| below.set_in_use(true));
+    }
+
+    /// Notes that a lane is connected no more. Without another one nothing goes there.
+    pub(crate) fn have_disconnected(&self) {
+        if self.questions.disconnected() {
+            self.below.iter().for_each(|below| below.set_in_use(false));
+        }
     }
 
     /// Notes a write that was sent and will not be answered.

@@ -93,9 +93,8 @@ fn a_member_is_listed_before_its_server_is_asked_and_until_it_is_closed() {
     // Whose socket is removed may serve those who are connected.
     std::fs::remove_file(&socket).expect("it was there");
     assert!(matches!(answer(&lineage, &[1]), Answer::Unclear(_)));
-    below.end_here();
-    assert_eq!(answer(&lineage, &[1]), Answer::No);
     drop(below);
+    assert_eq!(answer(&lineage, &[1]), Answer::No);
     let _again = lineage.begin(&uri);
     assert!(matches!(answer(&lineage, &[1]), Answer::Unclear(_)));
 }
@@ -114,4 +113,20 @@ fn one_yes_outweighs_a_doubt_and_a_doubt_outweighs_every_no() {
     assert_eq!(all([Answer::No, doubt(), Answer::Yes].into_iter()), Answer::Yes);
     assert_eq!(all([doubt(), Answer::No].into_iter()), doubt());
     assert_eq!(all([Answer::No, Answer::No].into_iter()), Answer::No);
+}
+
+#[test]
+fn a_member_is_asked_while_a_lane_is_connected_and_its_server_knows_the_question() {
+    let lineage = Lineage::new();
+    let below = lineage.begin(&member("nbd+unix:///b?socket=/nowhere/at-all"));
+    let is_asked = || answer(&lineage, &[1]) != Answer::No;
+    assert!(is_asked(), "lanes connect later");
+    below.set_in_use(false);
+    assert!(!is_asked());
+    below.set_in_use(true);
+    assert!(is_asked(), "another lane has connected");
+    below.end_here();
+    assert!(!is_asked());
+    below.set_in_use(true);
+    assert!(!is_asked(), "a server of another kind stays one");
 }

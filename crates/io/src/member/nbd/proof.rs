@@ -72,13 +72,14 @@ impl Questions {
         self.0.lock().connected += 1;
     }
 
-    /// A lane is connected no more. Without another one there is no answer.
-    pub(crate) fn disconnected(&self) {
+    /// A lane is connected no more. Without another one there is no answer. True: there is no other one.
+    pub(crate) fn disconnected(&self) -> bool {
         let mut asked = self.0.lock();
         asked.connected -= 1;
         if asked.connected == 0 {
             asked.askers.clear();
         }
+        asked.connected == 0
     }
 }
 

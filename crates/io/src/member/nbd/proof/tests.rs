@@ -34,5 +34,15 @@ fn without_a_connection_to_compare_with_there_is_no_proof() {
     let questions = Questions::default();
     assert!(questions.ask(|| {}).is_err());
     questions.connected();
-    assert!(questions.ask(|| questions.disconnected()).is_err());
+    let leave = || assert!(questions.disconnected());
+    assert!(questions.ask(leave).is_err());
+}
+
+#[test]
+fn the_last_lane_that_is_connected_no_more_is_told_from_the_others() {
+    let questions = Questions::default();
+    questions.connected();
+    questions.connected();
+    assert!(!questions.disconnected());
+    assert!(questions.disconnected());
 }
