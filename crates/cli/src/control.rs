@@ -1,7 +1,7 @@
 //! The control socket: what the verbs say to the process that serves an array.
 //!
 //! JSON, one object a line. The process speaks first ([`Hello`]); then each [`Request`] gets
-//! [`Reply`]s until one of them is the last.
+//! [`Reply`]s until one of them is the last. While it has none, it says [`Reply::Working`].
 
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +11,11 @@ use crate::member_probe::Probed;
 use crate::report::{DeviceReport, Report};
 
 pub(crate) mod client;
+mod pulse;
 pub(crate) mod server;
 
 /// Version of the protocol. A client refuses any other.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// The longest line that either side reads: hostile input must not fill memory.
 const LINE_BYTES_MAX: u64 = 4 << 20;
@@ -115,6 +116,8 @@ pub(crate) enum Reply {
     Values { values: Vec<(String, String)> },
     /// A spare that is no member of the array any more. The last reply.
     Spare { member: String, probed: Probed },
+    /// No answer yet, but it is worked on; says nothing else.
+    Working,
     /// One event; more may follow.
     Event { event: crate::events::Event },
     /// Not done. The last reply.

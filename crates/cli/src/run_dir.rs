@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::args::ArrayName;
 use crate::failure::Failure;
@@ -94,9 +94,16 @@ impl RunDir {
         }
     }
 
-    /// Returns once no process holds the lock of an array.
-    pub(crate) fn wait_until_gone(&self, name: &ArrayName) -> io::Result<()> {
-        self.open_lock(name)?.lock()
+    /// Waits until no process holds the lock of an array, but no longer than `patience`. Says whether that is so.
+    pub(crate) fn wait_until_gone(&self, name: &ArrayName, patience: Duration) -> io::Result<bool> {
+        let until = Instant::now() + patience;
+        while self.is_running(name)? {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            thread::sleep(LOCK_RETRY_AFTER);
+        }
+        Ok(true)
     }
 
     /// Arrays that run now, by name, in order.

@@ -1,9 +1,12 @@
 //! The verbs' side of the control socket.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::de::DeserializeOwned;
 
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
@@ -12,20 +15,27 @@ use crate::failure::Failure;
 use crate::report::Report;
 use crate::run_dir::RunDir;
 
-/// How long the greeting of a process takes at most, and a report where others wait for it: one that is
-/// stopped, or hangs, says nothing at all.
+/// How long a process may say nothing at all, be it that it still works on an answer. Then it is stopped,
+/// or hangs. Also how long a report takes at most where others wait for it.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a process may take from its last word to its end: the system takes back its memory first.
+pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A connection to the process that serves one array.
 pub(crate) struct Client {
     name: ArrayName,
     stream: BufReader<UnixStream>,
+    /// How long it may say nothing.
+    silence_max: Duration,
+    /// How long each answer may take, whatever is said meanwhile.
+    patience: Option<Duration>,
 }
 
 impl Client {
     /// Connects to a running array; a failure says whether it does not run or does not answer.
     pub(crate) fn connect(run_dir: &RunDir, name: &ArrayName) -> Result<Self, Failure> {
-        Self::connect_as(run_dir, name, None)
+        Self::connect_as(run_dir, name, ANSWERS_WITHIN, None)
     }
 
     /// As [`Client::connect`], for one who has other things to do: every answer comes within `patience`.
@@ -34,21 +44,24 @@ impl Client {
         name: &ArrayName,
         patience: Duration,
     ) -> Result<Self, Failure> {
-        Self::connect_as(run_dir, name, Some(patience))
+        Self::connect_as(run_dir, name, patience.min(ANSWERS_WITHIN), Some(patience))
     }
 
-    fn connect_as(
+    pub(super) fn connect_as(
         run_dir: &RunDir,
         name: &ArrayName,
+        silence_max: Duration,
         patience: Option<Duration>,
     ) -> Result<Self, Failure> {
-        let Ok(stream) = UnixStream::connect(run_dir.socket(name)) else {
-            return Err(absent(run_dir, name));
+        let stream = match connected(&run_dir.socket(name), silence_max) {
+            Ok(stream) => BufReader::new(stream),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(silence(name, None, silence_max));
+            }
+            Err(_) => return Err(absent(run_dir, name)),
         };
-        let mut client = Self { name: name.clone(), stream: BufReader::new(stream) };
-        client.wait_at_most(Some(patience.unwrap_or(ANSWERS_WITHIN).min(ANSWERS_WITHIN)))?;
-        let hello: Hello = client.read()?;
-        client.wait_at_most(patience)?;
+        let mut client = Self { name: name.clone(), stream, silence_max, patience };
+        let hello: Hello = client.read(Instant::now() + silence_max)?;
         if hello.protocol != PROTOCOL {
             return Err(Failure::new(
                 format!("cannot talk to the process of {name}"),
@@ -59,27 +72,31 @@ impl Client {
         Ok(client)
     }
 
-    fn wait_at_most(&self, patience: Option<Duration>) -> Result<(), Failure> {
-        let stream = self.stream.get_ref();
-        let timed = stream.set_read_timeout(patience);
-        timed
-            .and_then(|()| stream.set_write_timeout(patience))
-            .map_err(|error| Failure::new(format!("cannot ask {}", self.name), error, "report it"))
+    /// The number of the process, if the system tells it.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        socket_peercred(self.stream.get_ref()).ok().map(|peer| peer.pid.as_raw_pid())
     }
 
     /// Asks, and returns the reply unless it is a failure.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
         let mut line = serde_json::to_string(request).expect("requests have no map keys");
         line.push('\n');
-        self.stream.get_mut().write_all(line.as_bytes()).map_err(|error| self.lost(error))?;
-        self.next_reply()
+        match self.stream.get_mut().write_all(line.as_bytes()) {
+            Ok(()) => self.next_reply(),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     /// The next reply to the last request.
     pub(crate) fn next_reply(&mut self) -> Result<Reply, Failure> {
-        match self.read()? {
-            Reply::Failed { failure } => Err(failure),
-            reply => Ok(reply),
+        let until = self.patience.map(|patience| Instant::now() + patience);
+        loop {
+            let silent = Instant::now() + self.silence_max;
+            match self.read(until.map_or(silent, |until| until.min(silent)))? {
+                Reply::Working => {}
+                Reply::Failed { failure } => return Err(failure),
+                reply => return Ok(reply),
+            }
         }
     }
 
@@ -91,22 +108,25 @@ impl Client {
         }
     }
 
-    fn read<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+    fn read<T: DeserializeOwned>(&mut self, until: Instant) -> Result<T, Failure> {
+        // Zero would mean for ever.
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let mut line = String::new();
-        match (&mut self.stream).take(LINE_BYTES_MAX).read_line(&mut line) {
+        let timed = self.stream.get_ref().set_read_timeout(Some(left));
+        match timed.and_then(|()| (&mut self.stream).take(LINE_BYTES_MAX).read_line(&mut line)) {
             Ok(0) => Err(self.lost("it closed the connection")),
             Ok(_) => serde_json::from_str(&line).map_err(|error| self.lost(error)),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                Err(self.silent())
-            }
-            Err(error) => Err(self.lost(error)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
-    fn silent(&self) -> Failure {
-        let what = format!("the process that serves {} does not answer", self.name);
-        let cure = "look at it with `ps`: one that is stopped goes on with `kill -CONT`";
-        Failure::of_silence(what, "it said nothing in time", cure)
+    fn failed(&self, error: io::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                silence(&self.name, self.pid(), self.silence_max)
+            }
+            _ => self.lost(error),
+        }
     }
 
     fn lost(&self, why: impl ToString) -> Failure {
@@ -116,6 +136,32 @@ impl Client {
             format!("see its log, then `mdspace detail {}`", self.name),
         )
     }
+}
+
+/// Connects; a process that takes no connections is not waited for longer than `silence_max`.
+fn connected(path: &Path, silence_max: Duration) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Connecting is sending, as the system sees it.
+    set_socket_timeout(&socket, Timeout::Send, Some(silence_max))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
+}
+
+/// The failure of a verb whose process does not answer.
+fn silence(name: &ArrayName, pid: Option<i32>, silence_max: Duration) -> Failure {
+    let what = format!("the process that serves {name} does not answer");
+    let seconds = silence_max.as_secs_f64();
+    let (who, look, go_on) = match pid {
+        Some(pid) => (
+            format!("process {pid}"),
+            format!("look at it with `ps -p {pid}`"),
+            format!("kill -CONT {pid}"),
+        ),
+        None => ("it".to_owned(), "look for it with `ps`".to_owned(), "kill -CONT".to_owned()),
+    };
+    let why = format!("{who} said nothing for {seconds:.1} s");
+    Failure::of_silence(what, why, format!("{look}: one that is stopped goes on with `{go_on}`"))
 }
 
 fn absent(run_dir: &RunDir, name: &ArrayName) -> Failure {

@@ -6,13 +6,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, Shutdown, recv};
 use serde::Serialize;
 
+use super::pulse::{BEAT, Outlet, Pulse};
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
 use crate::failure::Failure;
 
@@ -26,23 +27,26 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 pub(crate) trait Answer: Send + Sync + 'static {
     /// Sends the replies to `request`; the last one ends it. An error means the client is gone.
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()>;
+
+    /// Has `given` called by what does the array's work, as soon as that goes on. Never waits.
+    fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>);
 }
 
 /// Where the replies to one request go.
 pub(crate) struct Replies<'a> {
-    to: &'a mut UnixStream,
+    to: &'a Outlet,
 }
 
 impl Replies<'_> {
     /// Sends one reply.
     pub(crate) fn send(&mut self, reply: &Reply) -> io::Result<()> {
-        write_line(self.to, reply)
+        write_line(&mut *stream(self.to), reply)
     }
 
     /// Whether the client is still there, as far as its socket says.
     pub(crate) fn are_awaited(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        !matches!(recv(&*self.to, &mut [0_u8; 1], flags), Ok((_, 0)))
+        !matches!(recv(&*stream(self.to), &mut [0_u8; 1], flags), Ok((_, 0)))
     }
 }
 
@@ -64,6 +68,7 @@ struct Bound {
 struct Serving {
     array: Arc<dyn Answer>,
     idle_max: Duration,
+    pulse: Arc<Pulse>,
     /// Connections, over all sockets that this one has had.
     open: Arc<AtomicUsize>,
 }
@@ -93,11 +98,17 @@ impl Listener {
 
     /// Serves on threads of its own until the process ends.
     pub(crate) fn spawn(&self, array: Arc<dyn Answer>) -> io::Result<()> {
-        self.spawn_with(array, IDLE_MAX)
+        self.spawn_with(array, IDLE_MAX, BEAT)
     }
 
-    pub(super) fn spawn_with(&self, array: Arc<dyn Answer>, idle_max: Duration) -> io::Result<()> {
-        let serving = Serving { array, idle_max, open: Arc::new(AtomicUsize::new(0)) };
+    pub(super) fn spawn_with(
+        &self,
+        array: Arc<dyn Answer>,
+        idle_max: Duration,
+        beat: Duration,
+    ) -> io::Result<()> {
+        let pulse = Pulse::start(array.clone(), beat)?;
+        let serving = Serving { array, idle_max, pulse, open: Arc::default() };
         let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         accept(bound.socket.try_clone()?, self.array.get_or_init(|| serving).clone())
     }
@@ -123,7 +134,6 @@ impl Bound {
 
 /// Takes connections on a thread of its own until the socket is shut down.
 fn accept(socket: UnixListener, serving: Serving) -> io::Result<()> {
-    let Serving { array, idle_max, open } = serving;
     thread::Builder::new().name("control".into()).spawn(move || {
         for stream in socket.incoming() {
             let stream = match stream {
@@ -131,10 +141,10 @@ fn accept(socket: UnixListener, serving: Serving) -> io::Result<()> {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
                 Err(_) => continue,
             };
-            if open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX {
-                serve_on_thread(stream, idle_max, &array, &open);
+            if serving.open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX {
+                serve_on_thread(stream, &serving);
             } else {
-                open.fetch_sub(1, Ordering::Relaxed);
+                serving.open.fetch_sub(1, Ordering::Relaxed);
             }
         }
     })?;
@@ -151,36 +161,33 @@ impl Drop for Listener {
     }
 }
 
-fn serve_on_thread(
-    stream: UnixStream,
-    idle_max: Duration,
-    array: &Arc<dyn Answer>,
-    open: &Arc<AtomicUsize>,
-) {
-    let (array, open) = (Arc::clone(array), Arc::clone(open));
-    let count = Arc::clone(&open);
+fn serve_on_thread(stream: UnixStream, serving: &Serving) {
+    let theirs = serving.clone();
     let spawned = thread::Builder::new().name("control-client".into()).spawn(move || {
-        if let Err(error) = serve(stream, idle_max, array.as_ref()) {
+        if let Err(error) = serve(stream, &theirs) {
             tracing::debug!("control client: {error}");
         }
-        open.fetch_sub(1, Ordering::Relaxed);
+        theirs.open.fetch_sub(1, Ordering::Relaxed);
     });
     if spawned.is_err() {
-        count.fetch_sub(1, Ordering::Relaxed);
+        serving.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// One client from hello to its end.
-fn serve(stream: UnixStream, idle_max: Duration, array: &dyn Answer) -> io::Result<()> {
-    stream.set_read_timeout(Some(idle_max))?;
-    stream.set_write_timeout(Some(idle_max))?;
+fn serve(stream: UnixStream, serving: &Serving) -> io::Result<()> {
+    let Serving { array, idle_max, pulse, .. } = serving;
+    stream.set_read_timeout(Some(*idle_max))?;
+    stream.set_write_timeout(Some(*idle_max))?;
     let mut writer = stream.try_clone()?;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     write_line(&mut writer, &Hello { protocol: PROTOCOL, version })?;
+    let outlet = Arc::new(Outlet::new(writer));
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     while (&mut reader).take(LINE_BYTES_MAX).read_line(&mut line)? > 0 {
-        let mut replies = Replies { to: &mut writer };
+        let mut replies = Replies { to: &outlet };
+        let _waits = pulse.begin(&outlet);
         match serde_json::from_str(&line) {
             Ok(request) => array.answer(request, &mut replies)?,
             Err(error) => replies.send(&Reply::Failed { failure: not_understood(error) })?,
@@ -188,6 +195,10 @@ fn serve(stream: UnixStream, idle_max: Duration, array: &dyn Answer) -> io::Resu
         line.clear();
     }
     Ok(())
+}
+
+fn stream(outlet: &Outlet) -> MutexGuard<'_, UnixStream> {
+    outlet.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn not_understood(error: serde_json::Error) -> Failure {

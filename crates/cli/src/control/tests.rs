@@ -1,6 +1,7 @@
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::client::Client;
@@ -22,7 +23,34 @@ impl Answer for Example {
         };
         replies.send(&reply)
     }
+
+    fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>) {
+        given();
+    }
 }
+
+/// Ends each order when it is told to, or after a time that no test waits for.
+struct Slow {
+    may_end: Mutex<Receiver<()>>,
+    lives: bool,
+}
+
+impl Answer for Slow {
+    fn answer(&self, _: Request, replies: &mut Replies<'_>) -> io::Result<()> {
+        let may_end = self.may_end.lock().expect("one order at a time");
+        let _ = may_end.recv_timeout(Duration::from_secs(20));
+        replies.send(&Reply::done())
+    }
+
+    fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>) {
+        if self.lives {
+            given();
+        }
+    }
+}
+
+/// Time between two signs of life in a test.
+const BEAT: Duration = Duration::from_millis(2);
 
 /// A running array without a process: its lock, its socket, its name.
 fn served() -> (tempfile::TempDir, RunDir, ArrayName, NameLock, Listener) {
@@ -51,10 +79,59 @@ fn a_request_gets_its_reply_and_the_connection_stays() {
 }
 
 #[test]
+fn an_order_that_takes_long_is_waited_for_while_the_process_says_so() {
+    use std::io::{BufRead, BufReader, Write};
+    let (_temp, run_dir, name, _lock, listener) = listening();
+    let (end, may_end) = channel();
+    let slow = Slow { may_end: Mutex::new(may_end), lives: true };
+    listener.spawn_with(Arc::new(slow), Duration::from_secs(60), BEAT).expect("a thread");
+    let stream = UnixStream::connect(run_dir.socket(&name)).expect("a socket");
+    let mut lines = BufReader::new(stream.try_clone().expect("a descriptor")).lines().skip(1);
+    (&stream).write_all(b"{\"request\":\"readonly\"}\n").expect("an open connection");
+    let mut next = || lines.next().expect("a line").expect("a reply");
+    assert_eq!([next(), next()], [r#"{"reply":"working"}"#; 2]);
+    // A client hears them and goes on waiting.
+    end.send(()).expect("it waits");
+    while next() != r#"{"reply":"done","notes":[]}"# {}
+    let mut client = Client::connect(&run_dir, &name).expect("a hello");
+    end.send(()).expect("it waits");
+    assert_eq!(client.ask(&Request::Readonly), Ok(Reply::done()));
+}
+
+#[test]
+fn a_process_whose_lane_stands_still_does_not_answer() {
+    let (_temp, run_dir, name, _lock, listener) = listening();
+    let (_end, may_end) = channel();
+    let slow = Slow { may_end: Mutex::new(may_end), lives: false };
+    listener.spawn_with(Arc::new(slow), Duration::from_secs(60), BEAT).expect("a thread");
+    let silence_max = Duration::from_millis(100);
+    let mut client = Client::connect_as(&run_dir, &name, silence_max, None).expect("a hello");
+    let failure = client.ask(&Request::Readonly).expect_err("it says nothing");
+    assert!(failure.is_of_silence(), "{failure}");
+    assert!(failure.why.contains(&std::process::id().to_string()), "{failure}");
+}
+
+#[test]
+fn a_process_that_takes_no_connections_is_not_waited_for() {
+    let (_temp, run_dir, name, _lock, _listener) = listening();
+    let flags = rustix::net::SocketFlags::NONBLOCK;
+    let address = rustix::net::SocketAddrUnix::new(run_dir.socket(&name)).expect("a short path");
+    let (unix, stream) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM);
+    let connect = || {
+        let socket = rustix::net::socket_with(unix, stream, flags, None).expect("a socket");
+        rustix::net::connect(&socket, &address).map(|()| socket)
+    };
+    let full: Vec<_> = std::iter::repeat_with(connect).map_while(Result::ok).collect();
+    let silence_max = Duration::from_millis(20);
+    let failure = Client::connect_as(&run_dir, &name, silence_max, None).err().expect("no place");
+    assert!(failure.is_of_silence(), "after {}: {failure}", full.len());
+}
+
+#[test]
 fn connections_that_ask_nothing_keep_no_other_out_for_long() {
     use std::io::Read;
     let (_temp, run_dir, name, _lock, listener) = listening();
-    listener.spawn_with(Arc::new(Example), Duration::from_millis(20)).expect("a thread");
+    listener.spawn_with(Arc::new(Example), Duration::from_millis(20), BEAT).expect("a thread");
     let connect = || UnixStream::connect(run_dir.socket(&name)).expect("it listens");
     let idle: Vec<UnixStream> = (0..64).map(|_| connect()).collect();
     for mut connection in idle {
@@ -88,7 +165,7 @@ fn a_line_that_is_no_request_is_answered_not_obeyed() {
     let stream = UnixStream::connect(run_dir.socket(&name)).expect("a socket");
     let mut lines = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
     let hello = lines.next().expect("a line").expect("a hello");
-    assert!(hello.starts_with(r#"{"protocol":1,"version":""#), "{hello}");
+    assert!(hello.starts_with(r#"{"protocol":2,"version":""#), "{hello}");
     for bad in ["x", "{}", r#"{"request":"format-disk"}"#, r#"{"request":"stop"}"#] {
         (&stream).write_all(format!("{bad}\n").as_bytes()).expect("an open connection");
         let reply = lines.next().expect("a line").expect("a reply");

@@ -33,6 +33,10 @@ impl Answer for ServingProcess {
             }
         }
     }
+
+    fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>) {
+        self.array.sign_of_life(given);
+    }
 }
 
 pub(super) fn reply(result: Result<Reply, Failure>) -> Reply {

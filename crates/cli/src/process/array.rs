@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use mdspace_engine::array::{Action, CommandError, Reply};
 use mdspace_engine::assembly::{LeftOut, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::lane::LaneId;
 use mdspace_engine::neighbours::Neighbours;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
@@ -102,6 +103,16 @@ impl ServedArray {
 
     pub(super) fn order(&self, action: Action) -> Result<Reply, CommandError> {
         self.with_running(|running| running.command(action)).unwrap_or(Err(CommandError::Stopped))
+    }
+
+    /// Has `given` called on the lane of the array's owner, or at once where no lane is at work.
+    pub(super) fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>) {
+        // One who changes it waits for orders, or is stopping the array.
+        let running = self.running.try_read();
+        match running.as_deref() {
+            Ok(Some(running)) => running.lanes().run_on(LaneId(0), move |_, _| given()),
+            _ => given(),
+        }
     }
 
     /// Has `told` called when something may have happened to the array, or it is stopped.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::Outcome;
 use crate::args::EventsArgs;
-use crate::control::client::Client;
+use crate::control::client::{Client, ENDS_WITHIN};
 use crate::control::{Reply, Request};
 use crate::events::Event;
 use crate::failure::Failure;
@@ -25,7 +25,9 @@ pub(crate) fn run(args: &EventsArgs) -> Outcome {
     while let Reply::Event { event } = &reply {
         print(event, args.json)?;
         reply = match client.next_reply() {
-            Err(_) if args.follow => return end(&run_dir, args),
+            Err(lost) if args.follow && !lost.is_of_silence() => {
+                return end(&run_dir, args, lost);
+            }
             next => next?,
         };
     }
@@ -44,10 +46,13 @@ fn print_written(run_dir: &RunDir, args: &EventsArgs, failure: Failure) -> Outco
 
 /// The process ends with its array, perhaps before its last word is read. One that was killed leaves its
 /// socket behind.
-fn end(run_dir: &RunDir, args: &EventsArgs) -> Outcome {
-    run_dir.wait_until_gone(&args.name).map_err(|error| {
+fn end(run_dir: &RunDir, args: &EventsArgs, lost: Failure) -> Outcome {
+    let gone = run_dir.wait_until_gone(&args.name, ENDS_WITHIN).map_err(|error| {
         Failure::new("lost the events", error, "run as the user who started the array")
     })?;
+    if !gone {
+        return Err(lost);
+    }
     if run_dir.socket(&args.name).exists() {
         let why = format!("the process that serves {} has ended without a stop", args.name);
         let cure = format!("see its log, then `mdspace assemble {}`", args.name);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
@@ -112,11 +112,51 @@ fn a_process_that_does_not_answer_keeps_no_verb_waiting() {
         assert_eq!(refused.status, 4, "{words}: {refused:?}");
         assert!(refused.err.contains("does not answer"), "{words}: {refused:?}");
     }
+    let refused = user.run("stop one --force");
+    for said in [format!("kill -CONT {stopped}"), "kill -KILL".into()] {
+        assert!(refused.err.contains(&said), "{refused:?}");
+    }
     user.signal(Signal::CONT, stopped);
     let shown = user.expect(0, "mdstat");
     assert!(shown.contains("one :") && shown.contains("two :"), "{shown}");
     user.expect(0, "stop one");
     user.expect(0, "stop two");
+}
+
+/// Its lock is held, its socket says hello, and nothing more comes.
+#[test]
+fn a_process_that_greets_and_then_hangs_keeps_no_verb_waiting() {
+    let user = User::new();
+    user.expect(0, "mdstat");
+    let lock = File::create(user.run_dir().join("one.lock")).expect("a file");
+    lock.lock().expect("a free lock");
+    let socket = UnixListener::bind(user.run_dir().join("one.sock")).expect("a socket");
+    let hello = b"{\"protocol\":2,\"version\":\"0.1.0\"}\n";
+    std::thread::spawn(move || {
+        let mut greeted = Vec::new();
+        for mut stream in socket.incoming().flatten() {
+            drop(stream.write_all(hello));
+            greeted.push(stream);
+        }
+    });
+    let pid = std::process::id().to_string();
+    for words in [
+        "stop one --force",
+        "stop one",
+        "detail one",
+        "fail one a",
+        "set one sync_action=idle",
+        "wait one",
+        "events one --follow",
+        "mdstat",
+        "restart one",
+        "add one a",
+    ] {
+        let refused = user.run(words);
+        assert_eq!(refused.status, 4, "{words}: {refused:?}");
+        assert!(refused.err.contains("does not answer"), "{words}: {refused:?}");
+        assert!(refused.err.contains(&format!("ps -p {pid}")), "{words}: {refused:?}");
+    }
 }
 
 #[test]
