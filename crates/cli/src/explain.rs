@@ -6,6 +6,7 @@
 mod text;
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use mdspace_engine::assembly::{self, Assembly, Candidate, LeftOut, Options, Refusal};
@@ -16,6 +17,7 @@ use mdspace_io::{Lanes, LanesConfig, MemberTable, OpenMode};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::member_probe::{Look, Opened};
 use crate::process::cure_of;
 use crate::report::SCHEMA;
 
@@ -102,8 +104,14 @@ pub(crate) fn explain(names: &[String]) -> Result<Explanation, Failure> {
     let lanes = Lanes::start(config)
         .map_err(|error| Failure::new("cannot explain", error, "see `mdspace doctor`"))?;
     let (mut candidates, mut others) = (Vec::new(), Vec::new());
-    for name in names {
-        match read(&lanes, &members, name) {
+    // All at once: several that do not answer take no longer than one.
+    let found: Vec<_> = thread::scope(|scope| {
+        let reading: Vec<_> =
+            names.iter().map(|name| scope.spawn(|| read(&lanes, &members, name))).collect();
+        reading.into_iter().map(|read| read.join().expect("reading does not panic")).collect()
+    });
+    for (name, found) in names.iter().zip(found) {
+        match found {
             Ok(candidate) => candidates.push(candidate),
             Err(why) => others.push(Other { member: name.clone(), why }),
         }
@@ -116,7 +124,13 @@ pub(crate) fn explain(names: &[String]) -> Result<Explanation, Failure> {
 }
 
 fn read(lanes: &Lanes, members: &Arc<MemberTable>, name: &str) -> Result<Candidate, String> {
-    let (id, info) = members.open(name, OpenMode::LOOK).map_err(|error| error.to_string())?;
+    let looking = Look::start(name, {
+        let (members, name) = (members.clone(), name.to_owned());
+        move |_| Opened::new(&members, &name, OpenMode::LOOK)
+    });
+    let opened = looking.and_then(Look::end).map_err(|error| format!("{name}: {error}"))?;
+    let opened = opened.map_err(|error| error.to_string())?;
+    let (id, info) = opened.take().expect("it was opened for us");
     let found = lanes.call(LaneId(0), async move |lane, _| assembly::read(&lane, id, info).await);
     members.close(id);
     match found {

@@ -21,10 +21,13 @@ use crate::output::printable;
 use crate::run_dir::RunDir;
 
 mod contents;
+mod look;
 mod probed;
 mod remote;
 
 pub(crate) use contents::{Area, FoundSuperblock, superblocks};
+use look::Headway;
+pub(crate) use look::{Look, look};
 pub(crate) use probed::Probed;
 pub(crate) use remote::check_remote;
 
@@ -85,8 +88,15 @@ pub(crate) fn hold_and_ask(
 ) -> Result<Vec<Held>, Failure> {
     let (mut found, mut all) = (String::new(), Vec::new());
     for member in members {
-        let held = hold_free(member, run_dir, what)?;
-        found.push_str(&shown(&held, what)?);
+        let (held, shown) = look(member.display(), what, {
+            let (member, run_dir, what) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
+            move |headway| {
+                let held = hold_free(&member, &run_dir, &what)?;
+                let shown = shown(&held, &what, headway)?;
+                Ok((held, shown))
+            }
+        })??;
+        found.push_str(&shown);
         all.push(held);
     }
     if !found.is_empty() && !run {
@@ -101,22 +111,31 @@ pub(crate) fn check_unless(
     run_dir: &RunDir,
     run: bool,
     what: &str,
-    known: impl Fn(&Superblock) -> bool,
+    known: impl Fn(&Superblock) -> bool + Send + 'static,
 ) -> Result<Probed, Failure> {
-    let held = hold_free(member, run_dir, what)?;
-    let found = superblocks(&held.file).map_err(|error| unreadable(member, error, what))?;
-    if !run && !found.iter().any(|found| found.superblock.as_ref().is_some_and(&known)) {
-        let shown = shown(&held, what)?;
-        if !shown.is_empty() {
-            ask(&shown, what)?;
+    let (held, shown) = look(member.display(), what, {
+        let (member, run_dir, what) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
+        move |headway| {
+            let held = hold_free(&member, &run_dir, &what)?;
+            let found = superblocks(&held.file).map_err(|e| unreadable(&member, e, &what))?;
+            let is_known = found.iter().any(|found| found.superblock.as_ref().is_some_and(&known));
+            let shown = match run || is_known {
+                true => String::new(),
+                false => shown(&held, &what, headway)?,
+            };
+            Ok((held, shown))
         }
+    })??;
+    if !shown.is_empty() {
+        ask(&shown, what)?;
     }
     held.probed(what)
 }
 
 /// What lies on a member, for people; empty for an empty one.
-fn shown(held: &Held, what: &str) -> Result<String, Failure> {
-    let contents = contents::of(&held.file).map_err(|e| unreadable(&held.path, e, what))?;
+fn shown(held: &Held, what: &str, headway: &Headway) -> Result<String, Failure> {
+    let contents =
+        contents::of(&held.file, headway).map_err(|e| unreadable(&held.path, e, what))?;
     if contents.is_empty() {
         return Ok(String::new());
     }
@@ -134,8 +153,11 @@ pub(crate) fn check_free(
     run_dir: &RunDir,
     what: &str,
 ) -> Result<(), Failure> {
-    refuse_running(member, run_dir, what)?;
-    hold(member, mode, what).map(drop)
+    let (path, run_dir, task) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
+    look(member.display(), what, move |_| {
+        refuse_running(&path, &run_dir, &task)?;
+        hold(&path, mode, &task).map(drop)
+    })?
 }
 
 fn refuse_running(member: &Path, run_dir: &RunDir, what: &str) -> Result<(), Failure> {
@@ -162,6 +184,37 @@ fn hold(member: &Path, mode: OpenMode, what: &str) -> Result<Held, Failure> {
     };
     let (file, identity) = held().map_err(|error| unreadable(member, error, what))?;
     Ok(Held { path: member.to_owned(), file, identity, _table: table })
+}
+
+/// A member that was opened for someone who may not wait for it any more: then it closes.
+pub(crate) struct Opened {
+    table: Arc<MemberTable>,
+    member: Option<(MemberId, MemberInfo)>,
+}
+
+impl Opened {
+    /// Opens a member.
+    pub(crate) fn new(
+        table: &Arc<MemberTable>,
+        name: &str,
+        mode: OpenMode,
+    ) -> Result<Self, OpenError> {
+        let member = Some(open(table, name, mode)?);
+        Ok(Self { table: table.clone(), member })
+    }
+
+    /// It stays open.
+    pub(crate) fn take(mut self) -> Option<(MemberId, MemberInfo)> {
+        self.member.take()
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some((id, _)) = self.member {
+            self.table.close(id);
+        }
+    }
 }
 
 /// Opens a member. The kernel lets go of what a killed process had in flight a moment after its

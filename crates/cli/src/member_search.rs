@@ -11,7 +11,8 @@ use mdspace_io::open_to_look;
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
-use crate::member_probe;
+use crate::member_probe::{self, Look};
+use crate::output;
 
 /// The block devices of this host, one a line behind two lines of heading.
 const PARTITIONS: &str = "/proc/partitions";
@@ -24,12 +25,16 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     let what = format!("cannot assemble {}", args.name());
     let failed = |why: String| Failure::new(&what, why, "name the members");
     let (mut found, mut closed) = (Vec::new(), 0);
-    for device in block_devices().map_err(|error| failed(format!("{PARTITIONS}: {error}")))? {
-        match superblock(&device) {
+    let devices = block_devices().map_err(|error| failed(format!("{PARTITIONS}: {error}")))?;
+    for (device, found_there) in superblocks_of(devices) {
+        match found_there {
             Ok(Some(superblock)) if is_wanted(&superblock, args.name(), args.uuid) => {
                 found.push(MemberSpec::Path(device));
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed += 1,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                output::print_error(&failed(format!("{}: {error}", device.display())));
+            }
             // A drive without a medium, or a device that went away.
             _ => {}
         }
@@ -97,8 +102,26 @@ fn devices(partitions: &str) -> Vec<PathBuf> {
     names.map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect()
 }
 
+/// The superblock that counts on each device. Several that do not answer take no longer than one.
+pub(crate) fn superblocks_of(
+    devices: Vec<PathBuf>,
+) -> Vec<(PathBuf, io::Result<Option<Superblock>>)> {
+    let begun = devices.into_iter().map(|device| {
+        let path = device.clone();
+        let looking = Look::start(device.display(), move |_| read_superblock(&path));
+        (device, looking)
+    });
+    let begun: Vec<_> = begun.collect();
+    let end = |looking: io::Result<Look<_>>| looking.and_then(Look::end).flatten();
+    begun.into_iter().map(|(device, looking)| (device, end(looking))).collect()
+}
+
 /// The superblock that counts on a device.
-pub(crate) fn superblock(device: &Path) -> io::Result<Option<Superblock>> {
+fn superblock(device: &Path) -> io::Result<Option<Superblock>> {
+    superblocks_of(vec![device.to_path_buf()]).remove(0).1
+}
+
+fn read_superblock(device: &Path) -> io::Result<Option<Superblock>> {
     let found = member_probe::superblocks(&open_to_look(device)?)?;
     Ok(of_device(found.into_iter().filter_map(|found| found.superblock)))
 }

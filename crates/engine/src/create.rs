@@ -4,6 +4,8 @@
 //! between leaves devices without a superblock of the new array, or some with one: neither assembles
 //! by accident, for an array that misses slots is refused. The members then assemble like any other.
 
+use std::time::Duration;
+
 use mdspace_format::bitmap::PAGE_BYTES;
 use mdspace_format::new_array::{NewArray, NewArrayError, NewMember};
 use mdspace_format::placement::{ArrayPlacement, BitmapRequest, PlacementError, Request};
@@ -18,6 +20,9 @@ use crate::erase;
 use crate::geometry::{Geometry, GeometryError, Shape, Slot};
 use crate::lane::Lane;
 use crate::memory::Buffer;
+
+/// How long a device may take for each write and flush.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What an array is to be.
 #[derive(Clone, Debug)]
@@ -351,7 +356,7 @@ impl Writer<'_> {
     }
 
     async fn io(&self, op: IoOp) -> Result<(), CreateError> {
-        let io = MemberIo { member: self.device.id, op, patience: Patience::FOREVER };
+        let io = MemberIo { member: self.device.id, op, patience: Patience::of(PATIENCE) };
         self.lane.io(io).await.result.map_err(|error| self.failed(error))
     }
 

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mdspace_engine::backend::MemberId;
 use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::sync::Mutex;
 
@@ -197,6 +198,15 @@ impl Lanes {
             });
         });
         receiver.recv().expect("a lane aborts the process rather than drop a task")
+    }
+
+    /// Whether a member may still do something that a lane was asked and has not answered. Not to be called
+    /// on a lane's thread.
+    pub fn owe_answers(&self, member: MemberId) -> bool {
+        let owed =
+            move |lane: &Lane| lane.backend().in_flight(member) + lane.backend().unanswered(member);
+        let ids = (0..u16::try_from(self.count()).expect("fewer than 65536 lanes")).map(LaneId);
+        ids.map(|id| self.call(id, async move |lane, _| owed(&lane))).sum::<usize>() > 0
     }
 
     /// Asks every lane to end ([`LaneIo::stop_requested`] tells its tasks) and waits until their

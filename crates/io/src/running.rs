@@ -161,8 +161,8 @@ impl RunningArray {
     pub fn owes_answers(&self, member: MemberId) -> bool {
         let owed =
             move |lane: &Lane| lane.backend().in_flight(member) + lane.backend().unanswered(member);
-        let own = self.lane_ids().map(|id| self.lanes.call(id, async move |lane, _| owed(&lane)));
-        own.sum::<usize>() + self.workers.ask(owed).iter().map(|(_, owed)| owed).sum::<usize>() > 0
+        self.lanes.owe_answers(member)
+            || self.workers.ask(owed).iter().map(|(_, owed)| owed).sum::<usize>() > 0
     }
 
     /// Runs `setup` on a lane with the array's part there; it may spawn tasks and submit requests.

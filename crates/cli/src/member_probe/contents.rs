@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use mdspace_format::superblock::{AREA_BYTES, has_magic};
 use mdspace_format::{MetadataVersion, Superblock};
 
+use super::look::Headway;
 use crate::doctor::find_program;
 
 /// Bytes that are read at once.
@@ -39,22 +40,24 @@ impl Area {
 }
 
 /// One line for each thing found; none for an empty member.
-pub(super) fn of(file: &File) -> io::Result<Vec<String>> {
+pub(super) fn of(file: &File, headway: &Headway) -> io::Result<Vec<String>> {
     let found = superblocks(file)?;
+    headway.note();
     let mut lines: Vec<String> = found.iter().map(describe).collect();
     let signatures = signatures(file)?;
+    headway.note();
     // What md's own parser has said better.
     let known = |line: &String| !found.is_empty() && line.starts_with("linux_raid_member");
     lines.extend(signatures.into_iter().filter(|line| !known(line)));
     if lines.is_empty() {
-        lines.extend(unrecognised(file)?);
+        lines.extend(unrecognised(file, headway)?);
     }
     Ok(lines)
 }
 
 /// How much lies there that is neither hole nor zeroes, and how much cannot be read. Of a large member that is
 /// an estimate.
-fn unrecognised(file: &File) -> io::Result<Vec<String>> {
+fn unrecognised(file: &File, headway: &Headway) -> io::Result<Vec<String>> {
     let bytes = (&*file).seek(SeekFrom::End(0))?;
     let windows = bytes.div_ceil(WINDOW_BYTES);
     let looks = windows.min(WINDOWS_MAX);
@@ -65,7 +68,9 @@ fn unrecognised(file: &File) -> io::Result<Vec<String>> {
         let at = look * (windows - 1) / (looks - 1).max(1) * WINDOW_BYTES;
         let part = &mut window[..(bytes - at).min(WINDOW_BYTES) as usize];
         seen += part.len() as u64;
-        if file.read_exact_at(part, at).is_err() {
+        let read = file.read_exact_at(part, at);
+        headway.note();
+        if read.is_err() {
             unread += part.len() as u64;
             continue;
         }

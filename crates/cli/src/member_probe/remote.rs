@@ -1,7 +1,11 @@
 //! A look at what lies on members behind a network.
 
-use mdspace_engine::assembly;
-use mdspace_engine::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto};
+use std::time::Duration;
+
+use mdspace_engine::assembly::{self, ReadError};
+use mdspace_engine::backend::{
+    IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
+};
 use mdspace_engine::lane::Lane;
 use mdspace_io::{LanesConfig, LocalLane, OpenMode};
 
@@ -10,6 +14,9 @@ use crate::failure::Failure;
 
 /// How much of a member's start is looked at, in bytes.
 const HEAD_BYTES: usize = 64 << 10;
+
+/// How long a server may take for that read.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Shows what lies on exports, and asks. `run` answers yes.
 pub(crate) fn check_remote<'a>(
@@ -41,9 +48,15 @@ fn contents(member: &str, what: &str) -> Result<Option<String>, Failure> {
 }
 
 async fn look(lane: &Lane, id: MemberId, info: MemberInfo) -> Result<Option<String>, IoError> {
-    // What is nearly a superblock is data to be asked about: the look below sees it.
-    if let Ok(Some(superblock)) = assembly::read_superblock(lane, id, &info).await {
-        return Ok(Some(format!("a member of md array {}", superblock.set_uuid)));
+    match assembly::read_superblock(lane, id, &info).await {
+        Ok(Some(superblock)) => {
+            return Ok(Some(format!("a member of md array {}", superblock.set_uuid)));
+        }
+        Err(ReadError::Io { error, .. }) if error.kind == IoErrorKind::Deadline => {
+            return Err(error);
+        }
+        // What is nearly a superblock is data to be asked about: the look below sees it.
+        Ok(None) | Err(_) => {}
     }
     let bytes = HEAD_BYTES.min(info.sectors as usize * 512);
     let into = ReadInto::Buffer(lane.backend().allocate(bytes), 0..bytes);
@@ -51,7 +64,7 @@ async fn look(lane: &Lane, id: MemberId, info: MemberInfo) -> Result<Option<Stri
         .io(MemberIo {
             member: id,
             op: IoOp::Read { sector: 0, into },
-            patience: Patience::FOREVER,
+            patience: Patience::of(PATIENCE),
         })
         .await;
     done.result?;

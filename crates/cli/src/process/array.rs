@@ -41,7 +41,9 @@ impl ServedArray {
             Ok(running) => running,
             Err(failure) => {
                 // A member that closes with all answers leaves no record of what it may still do.
-                members.close_all(STOP_PATIENCE, &[]);
+                let mut owing = members.all();
+                owing.retain(|id| lanes.owe_answers(*id));
+                members.close_all(STOP_PATIENCE, &owing);
                 end_lanes(lanes);
                 return Err(failure);
             }

@@ -10,19 +10,24 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use super::log;
 use crate::args::ArrayName;
+use crate::control::client::ENDS_WITHIN;
 use crate::failure::Failure;
 use crate::output;
 use crate::run_dir::RunDir;
 
 /// The hidden verb under which a serving process starts.
 pub(crate) const SERVING_VERB: &str = "__serve";
+
+/// Between two looks whether a process has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What a new serving process says of itself.
 #[derive(Debug, Serialize, Deserialize)]
@@ -98,8 +103,11 @@ pub(crate) fn launch_with(
             return Ok(Launched { name: name.clone(), notes, refused });
         }
         Ok(Readiness::Failed { failure }) => {
-            // It says so before it ends: nothing is left running when this returns.
-            child.wait().map_err(cannot)?;
+            // It says so before it ends: nothing is left running when this returns, but what the kernel keeps.
+            let until = Instant::now() + ENDS_WITHIN;
+            while child.try_wait().map_err(cannot)?.is_none() && Instant::now() < until {
+                thread::sleep(LOOK_EVERY);
+            }
             return Err(failure);
         }
         Err(_) => {}

@@ -1,6 +1,7 @@
 //! The members that a serving process has open, under the names that the user gave them.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +11,30 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
-use mdspace_io::{MemberTable, OpenMode};
+use mdspace_io::{MemberTable, OpenError, OpenMode};
 
 use crate::failure::Failure;
-use crate::member_probe::{self, Probed, refused};
+use crate::member_probe::{Look, Opened, Probed, refused};
 use crate::report::PathsReport;
 
 use super::state_dir;
 
 /// Time between two looks whether a member is closed.
 const CLOSE_LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// How long one such look may take; a device that does not answer it is waited for no longer.
+const CLOSE_LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// How long a device may take to be opened: a disk that stands still begins to turn. What is made of paths
+/// opens each of them, and each has an end of its own.
+const OPENS_WITHIN: Duration = Duration::from_secs(30);
+const PATHS_OPEN_WITHIN: Duration = Duration::from_secs(300);
+
+type OpenAnswer = Result<Opened, OpenError>;
+
+fn patience(name: &str) -> Duration {
+    if name.starts_with("multipath:") { PATHS_OPEN_WITHIN } else { OPENS_WITHIN }
+}
 
 /// Open members. They close when taken out, or with the process.
 pub(super) struct OpenMembers {
@@ -77,8 +92,14 @@ impl OpenMembers {
         if !mode.read_only {
             self.refuse_unproved(name, what)?;
         }
-        let (id, info) =
-            member_probe::open(&self.table, name, mode).map_err(|error| refused(error, what))?;
+        let looking =
+            self.begin_to_open(name, mode).and_then(|looking| looking.end_within(patience(name)));
+        let silent = |error: io::Error| {
+            let cure = "look at it and at the kernel's log; leave it out until it answers";
+            Failure::new(what, format!("{name}: {error}"), cure)
+        };
+        let opened = looking.map_err(silent)?.map_err(|error| refused(error, what))?;
+        let (id, info) = opened.take().expect("it was opened for us");
         let is_other =
             |was| !self.table.identity(id).is_some_and(|it| it.is_ok_and(|it| it == was));
         if probed.of(name).is_some_and(is_other) {
@@ -89,6 +110,12 @@ impl OpenMembers {
         self.list().push((name.to_owned(), id));
         self.files().extend(OpenFile::of(name, id));
         Ok((id, info))
+    }
+
+    /// The system may never answer for a device: its thread is left behind then.
+    fn begin_to_open(&self, name: &str, mode: OpenMode) -> io::Result<Look<OpenAnswer>> {
+        let (table, path) = (self.table.clone(), name.to_owned());
+        Look::start(name, move |_| Opened::new(&table, &path, mode))
     }
 
     /// Closes a member.
@@ -178,11 +205,13 @@ impl OpenMembers {
             return true;
         }
         let mode = OpenMode { read_only: true, ..OpenMode::RUN };
-        match self.table.open(name, mode) {
-            Ok((id, _)) => self.table.close(id),
-            Err(error) => return !error.may_be_of_this_process(),
+        let looking = self.begin_to_open(name, mode);
+        match looking.and_then(|looking| looking.end_within(CLOSE_LOOK_MAX)) {
+            Ok(Err(error)) => !error.may_be_of_this_process(),
+            // It closes at once.
+            Ok(Ok(_)) => true,
+            Err(_) => true,
         }
-        true
     }
 
     /// The member that the user means: by its name, else by what the name leads to.

@@ -1,16 +1,28 @@
 //! `mdspace examine`.
 
+use std::io;
 use std::process::ExitCode;
 
 use super::Outcome;
 use crate::args::ExamineArgs;
+use crate::failure::Failure;
+use crate::member_probe::Look;
 use crate::{examine, output};
 
 /// Shows what can be read; exit 1 if a member cannot.
 pub(crate) fn run(args: &ExamineArgs) -> Outcome {
     let (mut members, mut failures) = (Vec::new(), Vec::new());
-    for path in &args.members {
-        match examine::read_member(path) {
+    // All at once: several that do not answer take no longer than one.
+    let looking = args.members.iter().map(|path| {
+        let path = path.clone();
+        Look::start(path.clone().display(), move |_| examine::read_member(&path))
+    });
+    for (path, looking) in args.members.iter().zip(looking.collect::<Vec<_>>()) {
+        let silent = |error: io::Error| {
+            let why = format!("{}: {error}", path.display());
+            Failure::new("cannot examine", why, "look at the device and the kernel's log")
+        };
+        match looking.and_then(Look::end).map_err(silent).flatten() {
             Ok(member) => members.push(member),
             Err(failure) => failures.push(failure),
         }

@@ -45,7 +45,8 @@ fn look_at(
         MemberSpec::Path(path) => {
             let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
             if !was_here {
-                let own = |sb: &Superblock| sb.set_uuid.to_string() == array.uuid;
+                let uuid = array.uuid.clone();
+                let own = move |sb: &Superblock| sb.set_uuid.to_string() == uuid;
                 return member_probe::check_unless(path, run_dir, run, what, own);
             }
         }

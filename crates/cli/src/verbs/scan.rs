@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -12,7 +13,7 @@ use super::Outcome;
 use crate::args::{ArrayName, AssembleArgs};
 use crate::config::{self, Config};
 use crate::failure::Failure;
-use crate::member_search::{block_devices, superblock};
+use crate::member_search::{block_devices, superblocks_of};
 use crate::output;
 use crate::run_dir::RunDir;
 
@@ -48,9 +49,16 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
             found.insert(uuid, configured);
         }
     }
-    for place in places {
+    for (place, superblock) in superblocks_of(places) {
+        if let Err(error) = &superblock
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            let why = format!("{}: {error}", place.display());
+            let cure = "look at the device and the kernel's log";
+            output::print_error(&Failure::new("a device was left out", why, cure));
+        }
         // What is no member, or cannot be read, is not ours to complain about.
-        let Ok(Some(superblock)) = superblock(&place) else { continue };
+        let Ok(Some(superblock)) = superblock else { continue };
         let array = found.entry(superblock.set_uuid).or_default();
         if array.name.is_none() {
             array.name = superblock.set_name.short().parse().ok();

@@ -7,7 +7,7 @@ use super::Outcome;
 use crate::args::ZeroSuperblockArgs;
 use crate::erasure::erase_superblocks;
 use crate::failure::Failure;
-use crate::member_probe;
+use crate::member_probe::{self, look};
 use crate::output;
 use crate::run_dir::RunDir;
 
@@ -16,8 +16,9 @@ pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
     let what = "cannot erase superblocks";
     let members: Vec<&Path> = args.members.iter().map(AsRef::as_ref).collect();
     for held in member_probe::hold_and_ask(&members, &RunDir::open()?, args.run, what)? {
-        let member = held.path();
-        let erased = erase_superblocks(held.file()).map_err(|error| {
+        let member = held.path().to_path_buf();
+        let erased = look(member.display(), what, move |_| erase_superblocks(held.file()))?;
+        let erased = erased.map_err(|error| {
             let why = format!("{}: {error}", member.display());
             Failure::new(what, why, "check the rights and the device, then try again")
         })?;

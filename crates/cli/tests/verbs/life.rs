@@ -142,14 +142,10 @@ fn a_process_that_greets_and_then_hangs_keeps_no_verb_waiting() {
     let pid = std::process::id().to_string();
     for words in [
         "stop one --force",
-        "stop one",
-        "detail one",
         "fail one a",
         "set one sync_action=idle",
         "wait one",
-        "events one --follow",
         "mdstat",
-        "restart one",
         "add one a",
     ] {
         let refused = user.run(words);

@@ -1,5 +1,7 @@
 //! Reading what a device says about itself.
 
+use std::time::Duration;
+
 use mdspace_format::bitmap::BitmapError;
 use mdspace_format::placement::size_step;
 use mdspace_format::superblock::{self, SuperblockErrorKind};
@@ -8,14 +10,19 @@ use mdspace_format::{
     SuperblockError,
 };
 
-use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto};
-use crate::lane::Lane;
+use crate::backend::{
+    IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
+};
+use crate::lane::{Lane, join_all};
 use crate::memory::Buffer;
 
 use super::decide::{LeftOut, Reason};
 
 /// Bytes of a superblock's area.
 const SUPERBLOCK_BYTES: usize = 4096;
+
+/// How long a device may take for each read. A disk that stands still takes half of it to begin to turn.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Most bytes of a bitmap that are read into memory. mdadm chooses chunks so large that 128 KiB are
 /// enough; a bitmap beyond this is a forgery, or counts as all bits set.
@@ -47,6 +54,14 @@ pub enum FoundBitmap {
     Refused(BitmapError),
     /// Damaged: counts as all bits set.
     Bad,
+}
+
+impl ReadError {
+    /// Whether the device does not answer: then nothing more is asked of it.
+    fn is_of_silence(&self) -> bool {
+        let Self::Io { error, .. } = self else { return false };
+        error.kind == IoErrorKind::Deadline
+    }
 }
 
 impl FoundBitmap {
@@ -96,6 +111,7 @@ pub async fn read_superblock(
         let length = SUPERBLOCK_BYTES.min(left as usize);
         let bytes = match read_bytes(lane, id, info, place.sector, length).await {
             Ok(bytes) => bytes,
+            Err(error) if error.is_of_silence() => return Err(error),
             Err(error) => {
                 trouble = Some(error);
                 continue;
@@ -145,9 +161,13 @@ pub async fn read_all(
     devices: Vec<(MemberId, MemberInfo)>,
 ) -> (Vec<Candidate>, Vec<LeftOut>) {
     let (mut candidates, mut left_out) = (Vec::new(), Vec::new());
-    for (id, info) in devices {
+    // All at once: several that do not answer take no longer than one.
+    let reading = devices.into_iter().map(async |(id, info)| {
         let member = info.name.clone();
-        let reason = match read(lane, id, info).await {
+        (member, read(lane, id, info).await)
+    });
+    for (member, found) in join_all(reading).await {
+        let reason = match found {
             Ok(Some(candidate)) => {
                 candidates.push(candidate);
                 continue;
@@ -172,8 +192,10 @@ async fn read_bitmap(
     let Some(room) = superblock.bitmap_room() else { return Ok(FoundBitmap::None) };
     let (sector, room_sectors) = (room.start, room.end - room.start);
     // Damage of any kind makes resync longer, never assembly impossible.
-    let Ok(head) = read_bytes(lane, id, info, sector, 512).await else {
-        return Ok(FoundBitmap::Bad);
+    let head = match read_bytes(lane, id, info, sector, 512).await {
+        Ok(head) => head,
+        Err(error) if error.is_of_silence() => return Err(error),
+        Err(_) => return Ok(FoundBitmap::Bad),
     };
     let header = match BitmapSuperblock::parse(&head, room_sectors) {
         Ok(header) if header.on_disk_bytes() > BITMAP_BYTES_MAX => return Ok(FoundBitmap::Bad),
@@ -182,8 +204,10 @@ async fn read_bitmap(
         Err(_) => return Ok(FoundBitmap::Bad),
     };
     let length = (header.on_disk_bytes() as usize).next_multiple_of(512);
-    let Ok(bytes) = read_bytes(lane, id, info, sector, length).await else {
-        return Ok(FoundBitmap::Bad);
+    let bytes = match read_bytes(lane, id, info, sector, length).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_of_silence() => return Err(error),
+        Err(_) => return Ok(FoundBitmap::Bad),
     };
     let map = DirtyMap::parse(header.chunks(), &bytes);
     Ok(FoundBitmap::Good(Box::new(header), map))
@@ -220,7 +244,7 @@ async fn read_bytes(
     let whole = (skip + length).next_multiple_of(info.logical_block_bytes as usize);
     let into = ReadInto::Buffer(Buffer::zeroed(whole), 0..whole);
     let op = IoOp::Read { sector: first, into };
-    let done = lane.io(MemberIo { member: id, op, patience: Patience::FOREVER }).await;
+    let done = lane.io(MemberIo { member: id, op, patience: Patience::of(PATIENCE) }).await;
     done.result.map_err(|error| ReadError::Io { member: info.name.clone(), error })?;
     let buffer = done.buffer.expect("a finished read returns its buffer");
     Ok(buffer[skip..skip + length].to_vec())

@@ -121,3 +121,38 @@ fn the_number_of_a_device_that_owes_an_answer_is_not_given_away() {
     world.add(4).unwrap();
     assert_ne!(number(&world, 4), first, "{world}");
 }
+
+/// Wherever it hangs, at its superblock or at what that leads to: it is named and left out in the end,
+/// and the others wait for several no longer than for one.
+#[test]
+fn members_that_hang_while_an_array_is_assembled_are_left_out() {
+    for (seed, hangs_in) in (40..).zip([0..u64::MAX, 8..16, 16..24]) {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID6, seed));
+        world.stop();
+        for disk in [1, 3] {
+            world.disks.reopen(disk);
+            world.disks.disk(disk).hangs_in = Some(hangs_in.clone());
+        }
+        let before = world.now_ms();
+        let left_out = world.assemble_all().unwrap();
+        let took = world.now_ms() - before;
+        assert!(took <= 31_000, "{took} ms ({world})");
+        let named: Vec<_> = left_out.iter().map(|device| device.reason.to_string()).collect();
+        assert!(named.len() == 2 && named.iter().all(|why| why.contains("deadline")), "{named:?}");
+        world.write_many(2);
+        world.verify();
+    }
+}
+
+#[test]
+fn a_member_that_hangs_while_an_array_is_created_ends_that_with_its_name() {
+    for hangs_in in [0..u64::MAX, 8..16] {
+        let mut world = World::new(Setup::shuffled(shapes::RAID5, 50));
+        world.disks.disk(2).hangs_in = Some(hangs_in);
+        let before = world.now_ms();
+        let error = world.try_to_create().unwrap_err();
+        assert!(world.now_ms() - before <= 31_000, "{world}");
+        let name = world.disks.info(2).name;
+        assert!(error.to_string().contains(&name), "{error} ({world})");
+    }
+}

@@ -166,6 +166,12 @@ impl World {
         self.finish("create", &creating).unwrap();
     }
 
+    /// As [`World::create`] with every disk, and gives how that went.
+    pub(crate) fn try_to_create(&mut self) -> Result<(), CreateError> {
+        let creating = self.creating(|_| true);
+        self.finish("create", &creating)
+    }
+
     /// As [`World::create`], but without waiting for its end.
     pub(crate) fn begin_to_create(&mut self) {
         self.creating(|_| true);

@@ -1,0 +1,100 @@
+//! A look at a member that may not answer.
+
+use std::fmt::Display;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::failure::Failure;
+
+/// How long a look may come no further. A disk that stands still takes half of it to begin to turn.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// One look, on a thread of its own. The system may never give that thread back: then it stays behind.
+pub(crate) struct Look<T> {
+    member: String,
+    headway: Headway,
+    answer: Receiver<T>,
+}
+
+/// How far a look has come.
+#[derive(Clone, Default)]
+pub(crate) struct Headway(Arc<AtomicU64>);
+
+impl Headway {
+    /// The member has answered once more.
+    pub(crate) fn note(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<T: Send + 'static> Look<T> {
+    /// Begins to look. What comes after the end of patience is dropped.
+    pub(crate) fn start(
+        member: impl Display,
+        look: impl FnOnce(&Headway) -> T + Send + 'static,
+    ) -> io::Result<Self> {
+        let (answering, answer) = channel();
+        let headway = Headway::default();
+        let theirs = headway.clone();
+        thread::Builder::new().name("look".into()).spawn(move || {
+            drop(answering.send(look(&theirs)));
+        })?;
+        Ok(Self { member: member.to_string(), headway, answer })
+    }
+
+    /// Waits for the end of the look; an error where it comes no further.
+    pub(crate) fn end(self) -> io::Result<T> {
+        self.end_within(SILENCE_MAX)
+    }
+
+    /// As [`Look::end`], with another patience.
+    pub(crate) fn end_within(self, silence_max: Duration) -> io::Result<T> {
+        loop {
+            let before = self.headway.count();
+            match self.answer.recv_timeout(silence_max) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Timeout) if self.headway.count() != before => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let why = format!("it has not answered for {} s", silence_max.as_secs());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::Error::other("the look at it ended without a word"));
+                }
+            }
+        }
+    }
+
+    /// As [`Look::end`]; the failure names the member.
+    pub(crate) fn end_for(self, what: &str) -> Result<T, Failure> {
+        let member = self.member.clone();
+        self.end().map_err(|error| silent(&member, &error, what))
+    }
+}
+
+/// Looks, and waits for the end; the failure names the member.
+pub(crate) fn look<T: Send + 'static>(
+    member: impl Display,
+    what: &str,
+    look: impl FnOnce(&Headway) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let name = member.to_string();
+    let looking = Look::start(member, look).map_err(|error| silent(&name, &error, what))?;
+    looking.end_for(what)
+}
+
+fn silent(member: &str, error: &io::Error, what: &str) -> Failure {
+    let cure = "look at the device and the kernel's log; leave the member out until it answers";
+    Failure::new(what, format!("{member}: {error}"), cure)
+}
+
+#[cfg(test)]
+mod tests;
