@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mdspace_front::Address;
 
@@ -199,7 +200,7 @@ pub(crate) struct RemoveArgs {
     pub(crate) name: ArrayName,
     /// The members, or the word `failed` for all that failed.
     #[arg(required = true, value_name = "MEMBER")]
-    pub(crate) members: Vec<String>,
+    pub(crate) members: Vec<MemberSpec>,
 }
 
 #[derive(Args, Debug)]
@@ -315,7 +316,7 @@ pub(crate) struct SetArgs {
     pub(crate) name: ArrayName,
     /// sync_action=check and its kin, array_state=readonly or active, or one of the numbers that
     /// `get` lists.
-    #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(value_name = "KEY=VALUE", value_parser = OsStringValueParser::new().try_map(|word| key_value_of(&word)))]
     pub(crate) setting: (String, String),
     /// Write the array's configuration, for the next `assemble NAME`.
     #[arg(long)]
@@ -379,6 +380,14 @@ pub(crate) struct HelpArgs {
     /// Print every verb and option as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn key_value_of(word: &OsString) -> Result<(String, String), String> {
+    match word.to_str() {
+        Some(text) => key_value(text),
+        // A member's name.
+        None => key_value(&mdspace_io::name_of_path(word.as_ref())),
+    }
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_format::Superblock;
-use mdspace_io::{Identity, MemberTable, OneConnection, OpenError, OpenMode};
+use mdspace_io::{
+    Identity, MemberTable, OneConnection, OpenError, OpenMode, name_of_path, path_of_name,
+};
 
 use crate::args::ArrayName;
 use crate::control::client::{ANSWERS_WITHIN, Client};
@@ -58,7 +60,7 @@ impl Held {
     fn probed(&self, what: &str) -> Result<Probed, Failure> {
         let path = std::path::absolute(&self.path);
         let path = path.map_err(|error| unreadable(&self.path, error, what))?;
-        Ok(Probed::one(path.display().to_string(), self.identity))
+        Ok(Probed::one(name_of_path(&path), self.identity))
     }
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn hold_and_ask(
 ) -> Result<Vec<Held>, Failure> {
     let (mut found, mut all) = (String::new(), Vec::new());
     for member in members {
-        let (held, shown) = look(member.display(), what, {
+        let (held, shown) = look(name_of_path(member), what, {
             let (member, run_dir, what) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
             move |headway| {
                 let held = hold_free(&member, &run_dir, &what)?;
@@ -113,7 +115,7 @@ pub(crate) fn check_unless(
     what: &str,
     known: impl Fn(&Superblock) -> bool + Send + 'static,
 ) -> Result<Probed, Failure> {
-    let (held, shown) = look(member.display(), what, {
+    let (held, shown) = look(name_of_path(member), what, {
         let (member, run_dir, what) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
         move |headway| {
             let held = hold_free(&member, &run_dir, &what)?;
@@ -139,7 +141,7 @@ fn shown(held: &Held, what: &str, headway: &Headway) -> Result<String, Failure> 
     if contents.is_empty() {
         return Ok(String::new());
     }
-    let mut shown = format!("{} holds:\n", printable(&held.path.display()));
+    let mut shown = format!("{} holds:\n", printable(&name_of_path(&held.path)));
     for line in contents {
         shown.push_str(&format!("    {line}\n"));
     }
@@ -154,7 +156,7 @@ pub(crate) fn check_free(
     what: &str,
 ) -> Result<(), Failure> {
     let (path, run_dir, task) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
-    look(member.display(), what, move |_| {
+    look(name_of_path(member), what, move |_| {
         refuse_running(&path, &run_dir, &task)?;
         hold(&path, mode, &task).map(drop)
     })?
@@ -162,7 +164,7 @@ pub(crate) fn check_free(
 
 fn refuse_running(member: &Path, run_dir: &RunDir, what: &str) -> Result<(), Failure> {
     let Some(array) = array_of(member, run_dir) else { return Ok(()) };
-    let why = format!("{} is in use by mdspace array {array}", member.display());
+    let why = format!("{} is in use by mdspace array {array}", name_of_path(member));
     Err(Failure::new(what, why, format!("mdspace stop {array}")))
 }
 
@@ -175,7 +177,7 @@ fn hold_free(member: &Path, run_dir: &RunDir, what: &str) -> Result<Held, Failur
 
 fn hold(member: &Path, mode: OpenMode, what: &str) -> Result<Held, Failure> {
     let table = MemberTable::new();
-    let name = member.display().to_string();
+    let name = name_of_path(member);
     let (id, _) = open(&table, &name, mode).map_err(|error| refused(error, what))?;
     let held = || {
         let file = table.file(id).ok_or(io::ErrorKind::Unsupported)??;
@@ -236,7 +238,7 @@ pub(crate) fn open(
 /// The running array that has this member.
 fn array_of(member: &Path, run_dir: &RunDir) -> Option<ArrayName> {
     let path = fs::canonicalize(member).ok()?;
-    let is_it = |name: &str| fs::canonicalize(name).is_ok_and(|known| known == path);
+    let is_it = |name: &str| fs::canonicalize(path_of_name(name)).is_ok_and(|known| known == path);
     run_dir.running().ok()?.into_iter().find(|name| {
         let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
         let report = client.and_then(|mut client| client.report());
@@ -283,7 +285,7 @@ fn ask(found: &str, what: &str) -> Result<(), Failure> {
 }
 
 fn unreadable(member: &Path, error: io::Error, what: &str) -> Failure {
-    let why = format!("{}: {error}", member.display());
+    let why = format!("{}: {error}", name_of_path(member));
     Failure::new(what, why, "give a file or a block device that can be read")
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use mdspace_format::superblock::of_device;
 use mdspace_format::{Superblock, Uuid};
-use mdspace_io::open_to_look;
+use mdspace_io::{name_of_path, open_to_look, path_of_name};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed += 1,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                output::print_error(&failed(format!("{}: {error}", device.display())));
+                output::print_error(&failed(format!("{}: {error}", name_of_path(&device))));
             }
             // A drive without a medium, or a device that went away.
             _ => {}
@@ -80,11 +80,11 @@ pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) {
 
 /// A name of a block device that leads to it after every boot, where udev made one: the first in `by_id`.
 pub(crate) fn lasting_name(member: &str, by_id: &Path) -> Option<String> {
-    let device = fs::canonicalize(member).ok()?;
+    let device = fs::canonicalize(path_of_name(member)).ok()?;
     let links = fs::read_dir(by_id).ok()?.flatten().map(|link| link.path());
     let mut names: Vec<_> = links
         .filter(|link| fs::canonicalize(link).is_ok_and(|place| place == device))
-        .filter_map(|link| link.into_os_string().into_string().ok())
+        .map(|link| name_of_path(&link))
         .collect();
     names.sort();
     names.into_iter().next()
@@ -108,7 +108,7 @@ pub(crate) fn superblocks_of(
 ) -> Vec<(PathBuf, io::Result<Option<Superblock>>)> {
     let begun = devices.into_iter().map(|device| {
         let path = device.clone();
-        let looking = Look::start(device.display(), move |_| read_superblock(&path));
+        let looking = Look::start(name_of_path(&device), move |_| read_superblock(&path));
         (device, looking)
     });
     let begun: Vec<_> = begun.collect();

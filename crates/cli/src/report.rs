@@ -455,9 +455,11 @@ fn state_words(member: &MemberStatus) -> Vec<String> {
     std::iter::once(state).chain(flags).map(str::to_owned).collect()
 }
 
-fn device_numbers(path: &str) -> Option<(u32, u32)> {
+fn device_numbers(name: &str) -> Option<(u32, u32)> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
-    let metadata = std::fs::metadata(path).ok().filter(|m| m.file_type().is_block_device())?;
+    let metadata = std::fs::metadata(mdspace_io::path_of_name(name))
+        .ok()
+        .filter(|m| m.file_type().is_block_device())?;
     let device = metadata.rdev();
     Some((rustix::fs::major(device), rustix::fs::minor(device)))
 }

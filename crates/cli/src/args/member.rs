@@ -1,12 +1,18 @@
 //! What a user may call a member.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{OsStringValueParser, TryMapValueParser, TypedValueParser, ValueParserFactory};
+use mdspace_io::{name_of_path, path_of_name};
+
 use crate::failure::Failure;
 
 use super::size::{bytes_of, short};
+
+type WordParser<T> = TryMapValueParser<OsStringValueParser, fn(OsString) -> Result<T, String>>;
 
 /// One MEMBER on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,12 +48,12 @@ impl MemberSpec {
     pub(crate) fn absolute(&self) -> Result<String, Failure> {
         let absolute = |path: &PathBuf| {
             let found = std::path::absolute(path);
-            found.map_err(|error| not_a_member(&path.display().to_string(), error))
+            found.map_err(|error| not_a_member(&name_of_path(path), error))
         };
         match self {
-            Self::Path(path) => absolute(path).map(|path| path.display().to_string()),
+            Self::Path(path) => absolute(path).map(|path| name_of_path(&path)),
             Self::Multipath(file) => {
-                absolute(file).map(|file| format!("multipath:{}", file.display()))
+                absolute(file).map(|file| format!("multipath:{}", name_of_path(&file)))
             }
             other => Ok(other.to_string()),
         }
@@ -63,6 +69,28 @@ fn not_a_member(word: &str, error: impl ToString) -> Failure {
     Failure::new(format!("{word:?} is no member"), error, "give a file or a block device")
 }
 
+/// Of the command line, where paths are bytes.
+impl ValueParserFactory for MemberSpec {
+    type Parser = WordParser<Self>;
+
+    fn value_parser() -> Self::Parser {
+        OsStringValueParser::new().try_map(parsed as fn(_) -> _)
+    }
+}
+
+impl ValueParserFactory for MemberOrMissing {
+    type Parser = WordParser<Self>;
+
+    fn value_parser() -> Self::Parser {
+        OsStringValueParser::new().try_map(parsed as fn(_) -> _)
+    }
+}
+
+fn parsed<T: FromStr>(word: OsString) -> Result<T, T::Err> {
+    name_of_path(word.as_ref()).parse()
+}
+
+/// Of a name, as [`name_of_path`] writes it.
 impl FromStr for MemberSpec {
     type Err = String;
 
@@ -74,7 +102,7 @@ impl FromStr for MemberSpec {
             return mdspace_io::check_name(text).map(|()| Self::Null(device.into()));
         }
         if let Some(file) = text.strip_prefix("multipath:") {
-            return mdspace_io::check_name(text).map(|()| Self::Multipath(PathBuf::from(file)));
+            return mdspace_io::check_name(text).map(|()| Self::Multipath(path_of_name(file)));
         }
         if mdspace_io::is_remote(text) {
             return mdspace_io::check_name(text).map(|()| Self::Nbd(text.into()));
@@ -82,7 +110,7 @@ impl FromStr for MemberSpec {
         match text {
             "" => Err("an empty word is no member".into()),
             "missing" => Err("the word missing is a member of create only".into()),
-            path => Ok(Self::Path(PathBuf::from(path))),
+            path => Ok(Self::Path(path_of_name(path))),
         }
     }
 }
@@ -90,10 +118,10 @@ impl FromStr for MemberSpec {
 impl fmt::Display for MemberSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::Path(path) => f.write_str(&name_of_path(path)),
             Self::Ram { bytes } => write!(f, "ram:{}", short(*bytes)),
             Self::Null(device) => write!(f, "null:{device}"),
-            Self::Multipath(file) => write!(f, "multipath:{}", file.display()),
+            Self::Multipath(file) => write!(f, "multipath:{}", name_of_path(file)),
             Self::Nbd(uri) => f.write_str(uri),
         }
     }

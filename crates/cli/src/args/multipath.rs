@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args, value_parser};
 use mdspace_engine::paths::{Cache, Failback, Table};
 use mdspace_front::Address;
 
+use super::MemberSpec;
 use super::create::allowed;
 use super::name::ArrayName;
 
@@ -76,7 +77,7 @@ pub(crate) struct MessageArgs {
     pub(crate) name: ArrayName,
     /// The multipath member, where an array has several.
     #[arg(long, value_name = "MEMBER")]
-    pub(crate) member: Option<String>,
+    pub(crate) member: Option<MemberSpec>,
     /// dm's message: queue_if_no_path, fail_if_no_path, disable_group N, enable_group N,
     /// switch_group N, fail_path PATH [--fenced], reinstate_path PATH.
     #[arg(

@@ -1,5 +1,7 @@
 use mdspace_format::Superblock;
 
+use mdspace_io::name_of_path;
+
 use super::ExaminedMember;
 use crate::output::printable;
 
@@ -48,7 +50,7 @@ fn array(members: &[&ExaminedMember], verbose: bool) -> String {
     }
     out.push('\n');
     let spares = members.iter().filter(|member| !member.is_in_sync()).count();
-    let devices: Vec<_> = members.iter().map(|m| printable(&m.path.display())).collect();
+    let devices: Vec<_> = members.iter().map(|m| printable(&name_of_path(&m.path))).collect();
     if spares > 0 {
         out += &format!("   spares={spares}");
     }

@@ -1,6 +1,8 @@
 use mdspace_format::{Features, Role};
 use serde::Serialize;
 
+use mdspace_io::name_of_path;
+
 use super::ExaminedMember;
 use crate::layout_words::layout_word;
 
@@ -117,7 +119,7 @@ pub(super) fn examination(members: &[ExaminedMember]) -> Examination {
 fn member(member: &ExaminedMember) -> Member {
     let superblock = &member.superblock;
     Member {
-        member: member.path.display().to_string(),
+        member: name_of_path(&member.path),
         device_sectors: member.device_sectors,
         metadata: superblock.place.version.to_string(),
         super_sector: superblock.place.sector,

@@ -10,6 +10,8 @@ use mdspace_format::{
     Superblock, SuperblockError,
 };
 
+use mdspace_io::name_of_path;
+
 use crate::failure::Failure;
 
 /// Largest bitmap that is read; md's own has 128 KiB.
@@ -45,7 +47,7 @@ pub(crate) struct ExaminedBitmap {
 impl ExaminedMember {
     pub(super) fn read(path: &Path) -> Result<ExaminedMember, Failure> {
         let unreadable = |error: io::Error| {
-            let why = format!("{}: {error}", path.display());
+            let why = format!("{}: {error}", name_of_path(path));
             Failure::new("cannot examine", why, "give a file or block device that can be read")
         };
         let file = mdspace_io::open_to_look(path).map_err(unreadable)?;
@@ -125,7 +127,7 @@ fn unusable(path: &Path, error: SuperblockError) -> Failure {
         SuperblockErrorKind::Damaged => "assemble the array from its other members, then re-add it",
         SuperblockErrorKind::Impossible => "compare with the superblocks of the other members",
     };
-    Failure::new("cannot examine", format!("{}: {error}", path.display()), cure)
+    Failure::new("cannot examine", format!("{}: {error}", name_of_path(path)), cure)
 }
 
 /// The checksum of a superblock that was parsed is the one that encoding gives.

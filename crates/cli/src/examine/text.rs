@@ -5,6 +5,8 @@ use jiff::tz::TimeZone;
 use mdspace_format::bitmap::BitmapState;
 use mdspace_format::{Features, Level, MetadataVersion, Role, SECTOR_BYTES, Superblock};
 
+use mdspace_io::name_of_path;
+
 use super::member::ExaminedBitmap;
 use super::{ExaminedMember, level_word, line};
 use crate::layout_words::layout_word;
@@ -65,7 +67,7 @@ impl Scene {
 
     fn identity(&self, out: &mut String, member: &ExaminedMember) {
         let superblock = &member.superblock;
-        line!(out, "{}:", printable(&member.path.display()));
+        line!(out, "{}:", printable(&name_of_path(&member.path)));
         line!(out, "          Magic : {:08x}", mdspace_format::superblock::MAGIC);
         line!(out, "        Version : {}", superblock.place.version);
         line!(out, "    Feature Map : {:#x}", superblock.features.bits());
@@ -272,7 +274,7 @@ fn holders(superblock: &Superblock, slot: u32) -> usize {
 pub(super) fn bitmap(path: &Path, found: &ExaminedBitmap) -> String {
     let mut out = String::new();
     let ExaminedBitmap { superblock, dirty_chunks } = found;
-    line!(out, "        Filename : {}", printable(&path.display()));
+    line!(out, "        Filename : {}", printable(&name_of_path(path)));
     line!(out, "           Magic : {:08x}", mdspace_format::bitmap::MAGIC);
     line!(out, "         Version : {}", superblock.version.number());
     line!(out, "            UUID : {}", superblock.uuid);

@@ -4,6 +4,8 @@ use mdspace_engine::assembly::{Assembly, Refusal};
 use mdspace_format::Superblock;
 use mdspace_format::superblock::RESYNC_NONE;
 
+use mdspace_io::path_of_name;
+
 use super::{ArrayFound, Explanation, MemberFound, Verdict};
 use crate::args::ArrayName;
 use crate::output::printable;
@@ -102,8 +104,10 @@ pub(super) fn array_name(on_disk: &str) -> String {
     on_disk.parse::<ArrayName>().map_or_else(|_| "rescued".to_owned(), |name| name.to_string())
 }
 
-/// A word as a shell reads it.
-pub(super) fn shell_word(word: &str) -> String {
+/// A member's name as a shell reads it.
+pub(super) fn shell_word(name: &str) -> String {
+    let path = path_of_name(name).into_os_string().into_encoded_bytes();
+    let word = String::from_utf8_lossy(&path);
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:+,=@%".contains(c);
     // With `$` before the quotes the shell reads the bytes of what must not reach the terminal.
     let byte = |byte: u8| match byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
@@ -111,9 +115,9 @@ pub(super) fn shell_word(word: &str) -> String {
         false => format!("\\x{byte:02x}"),
     };
     match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false if printable(word) != word => {
-            format!("$'{}'", word.bytes().map(byte).collect::<String>())
+        true => word.into_owned(),
+        false if printable(&word) != word || word.as_bytes() != path => {
+            format!("$'{}'", path.into_iter().map(byte).collect::<String>())
         }
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
@@ -130,6 +134,8 @@ mod tests {
         assert_eq!(shell_word("/dev/disk/by-id/ata-A_1"), "/dev/disk/by-id/ata-A_1");
         assert_eq!(shell_word("my disk's"), "'my disk'\\''s'");
         assert_eq!(shell_word("a\nb"), "$'a\\x0ab'");
+        assert_eq!(shell_word("disk-\\xff"), "$'disk-\\xff'");
+        assert_eq!(shell_word("my\\x20disk"), "'my\\x20disk'");
         let name = "a\u{1b}[2J".to_owned();
         let verdict = Verdict {
             starts: false,

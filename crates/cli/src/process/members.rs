@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
-use mdspace_io::{MemberTable, OpenError, OpenMode};
+use mdspace_io::{MemberTable, OpenError, OpenMode, path_of_name};
 
 use crate::failure::Failure;
 use crate::member_probe::{Look, Opened, Probed, refused};
@@ -54,7 +53,7 @@ struct OpenFile {
 
 impl OpenFile {
     fn of(name: &str, id: MemberId) -> Option<Self> {
-        let found = fs::metadata(name).ok().filter(fs::Metadata::is_file)?;
+        let found = fs::metadata(path_of_name(name)).ok().filter(fs::Metadata::is_file)?;
         Some(Self { id, inode: (found.dev(), found.ino()), bytes: found.len() })
     }
 }
@@ -201,7 +200,7 @@ impl OpenMembers {
     /// uses, is free as far as this process goes.
     fn is_free(&self, name: &str) -> bool {
         // Nothing else is held for one user.
-        if !Path::new(name).exists() {
+        if !path_of_name(name).exists() {
             return true;
         }
         let mode = OpenMode { read_only: true, ..OpenMode::RUN };
@@ -218,7 +217,8 @@ impl OpenMembers {
     pub(super) fn find(&self, word: &str) -> Option<MemberId> {
         let open = self.list();
         let by_name = open.iter().find(|(name, _)| name == word);
-        let same_place = |name: &str| match (fs::canonicalize(name), fs::canonicalize(word)) {
+        let place = |name: &str| fs::canonicalize(path_of_name(name));
+        let same_place = |name: &str| match (place(name), place(word)) {
             (Ok(one), Ok(other)) => one == other,
             _ => false,
         };

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mdspace_engine::neighbours::Neighbours;
+use mdspace_io::path_of_name;
 
 /// Arrays of this user on the same disks.
 #[derive(Debug)]
@@ -73,7 +74,9 @@ impl Neighbours for Disks {
 
 /// The disk on which a block device lies, by its numbers.
 fn disk_of(member: &str) -> Option<String> {
-    let found = fs::metadata(member).ok().filter(|found| found.file_type().is_block_device())?;
+    let found = fs::metadata(path_of_name(member))
+        .ok()
+        .filter(|found| found.file_type().is_block_device())?;
     let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
     whole_disk(&Path::new("/sys/dev/block").join(format!("{major}:{minor}"))).ok()
 }

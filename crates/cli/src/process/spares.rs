@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -17,6 +16,7 @@ use mdspace_engine::array::Action;
 use mdspace_engine::backend::MemberId;
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::Identity;
+use mdspace_io::path_of_name;
 
 use super::ServingProcess;
 use crate::args::ArrayName;
@@ -107,7 +107,7 @@ fn to_give(status: &ArrayStatus, bytes: u64) -> Option<&MemberStatus> {
     }
     // What is no path exists in its own process alone.
     let fits = |member: &&MemberStatus| {
-        member.size_sectors * 512 >= bytes && Path::new(&member.name).is_absolute()
+        member.size_sectors * 512 >= bytes && path_of_name(&member.name).is_absolute()
     };
     spares(status).filter(fits).min_by_key(|member| member.size_sectors)
 }
@@ -161,7 +161,7 @@ impl ServingProcess {
         let file = self.array.members().table().file(member);
         let file = file.ok_or_else(|| format!("its spare {name} is no file"))?.map_err(system)?;
         let identity = Identity::of(&file).map_err(system)?;
-        if !Identity::of_name(Path::new(name)).is_ok_and(|named| named == identity) {
+        if !Identity::of_name(&path_of_name(name)).is_ok_and(|named| named == identity) {
             return Err(format!("the name of its spare {name} leads elsewhere by now"));
         }
         let found = superblocks(&file).map_err(system)?;

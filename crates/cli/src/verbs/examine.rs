@@ -3,6 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use mdspace_io::name_of_path;
+
 use super::Outcome;
 use crate::args::ExamineArgs;
 use crate::failure::Failure;
@@ -15,11 +17,11 @@ pub(crate) fn run(args: &ExamineArgs) -> Outcome {
     // All at once: several that do not answer take no longer than one.
     let looking = args.members.iter().map(|path| {
         let path = path.clone();
-        Look::start(path.clone().display(), move |_| examine::read_member(&path))
+        Look::start(name_of_path(&path), move |_| examine::read_member(&path))
     });
     for (path, looking) in args.members.iter().zip(looking.collect::<Vec<_>>()) {
         let silent = |error: io::Error| {
-            let why = format!("{}: {error}", path.display());
+            let why = format!("{}: {error}", name_of_path(path));
             Failure::new("cannot examine", why, "look at the device and the kernel's log")
         };
         match looking.and_then(Look::end).map_err(silent).flatten() {

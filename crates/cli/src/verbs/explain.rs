@@ -2,13 +2,15 @@
 
 use std::process::ExitCode;
 
+use mdspace_io::name_of_path;
+
 use super::Outcome;
 use crate::args::ExplainArgs;
 use crate::{explain, output};
 
 /// Says what the members are and what to type; exit 1 unless all of them just assemble.
 pub(crate) fn run(args: &ExplainArgs) -> Outcome {
-    let names: Vec<String> = args.members.iter().map(|path| path.display().to_string()).collect();
+    let names: Vec<String> = args.members.iter().map(|path| name_of_path(path)).collect();
     let explanation = explain::explain(&names)?;
     if args.json {
         output::print_json(&explanation)?;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use mdspace_format::Superblock;
+use mdspace_io::path_of_name;
 
 use super::{Outcome, ask};
 use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs, ReplaceArgs};
@@ -69,7 +70,7 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Outcome {
 }
 
 fn is_same_place(member: &str, path: &Path) -> bool {
-    match (fs::canonicalize(member), fs::canonicalize(path)) {
+    match (fs::canonicalize(path_of_name(member)), fs::canonicalize(path)) {
         (Ok(one), Ok(other)) => one == other,
         _ => false,
     }
@@ -82,9 +83,9 @@ pub(crate) fn re_add(args: &MembersArgs) -> Outcome {
 
 /// Takes failed members and spares out.
 pub(crate) fn remove(args: &RemoveArgs) -> Outcome {
-    let members = args.members.iter().map(|word| match word.as_str() {
-        "failed" => Ok(word.clone()),
-        path => MemberSpec::absolute_of(path),
+    let members = args.members.iter().map(|member| match member {
+        MemberSpec::Path(word) if word == Path::new("failed") => Ok("failed".to_owned()),
+        member => member.absolute(),
     });
     ask(&args.name, &Request::Remove { members: members.collect::<Result<_, _>>()? })
 }

@@ -1,11 +1,12 @@
 //! `mdspace message`.
 
 use super::{Outcome, ask};
-use crate::args::MessageArgs;
+use crate::args::{MemberSpec, MessageArgs};
 use crate::control::Request;
 
 /// Sends a message to a multipath device or member.
 pub(crate) fn run(args: &MessageArgs) -> Outcome {
-    let (member, words) = (args.member.clone(), args.words.clone());
+    let member = args.member.as_ref().map(MemberSpec::absolute).transpose()?;
+    let words = args.words.clone();
     ask(&args.name, &Request::Message { member, words })
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use mdspace_format::Uuid;
+use mdspace_io::{name_of_path, path_of_name};
 
 use super::Outcome;
 use crate::args::{ArrayName, AssembleArgs};
@@ -43,7 +44,9 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
                 continue;
             }
         };
-        places.extend(config.members.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
+        places.extend(
+            config.members.iter().map(|name| path_of_name(name)).filter(|path| path.is_absolute()),
+        );
         if let Some(uuid) = config.uuid.and_then(|uuid| uuid.parse().ok()) {
             let configured = Found { name: Some(name), config: Some(file), members: Vec::new() };
             found.insert(uuid, configured);
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
         if let Err(error) = &superblock
             && error.kind() == io::ErrorKind::TimedOut
         {
-            let why = format!("{}: {error}", place.display());
+            let why = format!("{}: {error}", name_of_path(&place));
             let cure = "look at the device and the kernel's log";
             output::print_error(&Failure::new("a device was left out", why, cure));
         }

@@ -1,5 +1,8 @@
 //! Names and paths that would steer a terminal or break a line.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use crate::user::User;
 
 const NAMES: [&str; 3] = ["line\nMD_FORGED=1", "esc\x1b[2Jape", "turn\u{202e}ed\u{2028}"];
@@ -55,4 +58,53 @@ fn a_new_array_has_no_name_that_steers_a_terminal() {
         assert!(is_plain(&done.err), "{done:?}");
     }
     assert!(user.bytes("a").iter().all(|byte| *byte == 0), "a member has changed");
+}
+
+/// One of them is what the other one's name looks like in print.
+#[test]
+fn members_whose_path_is_no_text_are_named_in_every_verb() {
+    let names = [&b"disk-\xff"[..], b"disk-\\xff", b"spare-\xfe\n"].map(OsStr::from_bytes);
+    let user = User::with_members(&names);
+    let run = |status: i32, words: &str, members: &[&OsStr]| {
+        let words = words.split(' ').map(OsStr::new);
+        let done = user.run_words(&words.chain(members.iter().copied()).collect::<Vec<_>>());
+        assert_eq!(done.status, status, "{done:?}");
+        done.out
+    };
+    let members = |states: &[&str]| {
+        let detail = user.detail("data");
+        for (member, state) in detail["array"]["members"].as_array().unwrap().iter().zip(states) {
+            assert!(member["member"].as_str().unwrap().ends_with(state), "{detail:#}");
+        }
+        detail["array"]["degraded"].clone()
+    };
+    run(0, "create data --level=1 --raid-devices=2 --assume-clean --save", &names[..2]);
+    assert_eq!(members(&["/disk-\\xff", "/disk-\\x5cxff"]), 0);
+    for words in ["detail data", "mdstat"] {
+        assert!(user.expect(0, words).contains("disk-\\xff"), "{words}");
+    }
+    run(0, "fail data", &names[..1]);
+    assert_eq!(members(&[]), 1);
+    assert!(user.expect(0, "events data").contains("disk-\\xff"));
+    run(0, "remove data", &names[..1]);
+    run(0, "add data --run", &names[..1]);
+    user.run("wait data");
+    run(0, "add data", &names[2..]);
+    run(0, "replace data", &names[1..2]);
+    user.run("wait data");
+    run(0, "remove data", &names[1..2]);
+    user.expect(0, "save data");
+    user.expect(0, "restart data");
+    assert_eq!(members(&[]), 0);
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data");
+    assert_eq!(members(&[]), 0);
+    user.expect(0, "stop data");
+    let held = [names[0], names[2]];
+    assert!(run(0, "examine", &held).contains("disk-\\xff"));
+    let explained = run(0, "explain", &held);
+    assert!(explained.contains("$'disk-\\xff'"), "{explained}");
+    run(0, "assemble data", &held);
+    user.expect(0, "stop data");
+    run(0, "zero-superblock --run", &held);
 }

@@ -1,5 +1,6 @@
 //! A user with a run directory and members of their own.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,10 +32,10 @@ impl User {
     }
 
     /// A user with empty members of these names.
-    pub(crate) fn with_members(names: &[&str]) -> Self {
+    pub(crate) fn with_members(names: &[impl AsRef<Path>]) -> Self {
         let user = Self::new();
         for name in names {
-            let file = fs::File::create(user.path(name)).expect("a file");
+            let file = fs::File::create(user.folder.path().join(name)).expect("a file");
             file.set_len(MEMBER_BYTES).expect("room on disk");
         }
         user
@@ -52,7 +53,7 @@ impl User {
         self.command_of(&words.split(' ').collect::<Vec<_>>())
     }
 
-    fn command_of(&self, words: &[&str]) -> Command {
+    fn command_of(&self, words: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mdspace"));
         command
             .args(words)
@@ -69,8 +70,8 @@ impl User {
         Self::done(&mut self.command(words))
     }
 
-    /// Runs `mdspace` with words that may hold blanks.
-    pub(crate) fn run_words(&self, words: &[&str]) -> Done {
+    /// Runs `mdspace` with words that may hold blanks, or be no text.
+    pub(crate) fn run_words(&self, words: &[impl AsRef<OsStr>]) -> Done {
         Self::done(&mut self.command_of(words))
     }
 

@@ -16,6 +16,7 @@ use mdspace_engine::paths::{Cache, Host, Paths, Policy, Table};
 
 use crate::clock;
 
+use super::path_name::path_of_name;
 use super::{MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote, unproved};
 
 /// A multipath device as its user describes it.
@@ -129,7 +130,7 @@ fn open_each(
 /// Whether two names lead to one device of this host. Two servers that have one are two.
 fn is_same_device(one: &str, other: &str) -> bool {
     let device = |name: &str| {
-        let metadata = fs::metadata(name).ok()?;
+        let metadata = fs::metadata(path_of_name(name)).ok()?;
         Some(match metadata.file_type().is_block_device() {
             true => (0, metadata.rdev()),
             false => (metadata.dev(), metadata.ino()),

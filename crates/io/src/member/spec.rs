@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::nbd::Uri;
 use super::null::{self, Drive};
+use super::path_name::path_of_name;
 
 /// What a member's name asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,14 +26,14 @@ impl Spec {
         }
         match name.strip_prefix("multipath:") {
             Some("") => return Err("a file is missing: multipath:FILE.toml".into()),
-            Some(file) => return Ok(Self::Multipath { file: file.into() }),
+            Some(file) => return Ok(Self::Multipath { file: path_of_name(file) }),
             None => {}
         }
         if Uri::is_meant(name) {
             return Uri::parse(name).map(Self::Nbd);
         }
         let Some(rest) = name.strip_prefix("null:") else {
-            return Ok(Self::Path(name.into()));
+            return Ok(Self::Path(path_of_name(name)));
         };
         let (bytes, drive) = null::parse(rest)?;
         Ok(Self::Null { bytes, drive: Box::new(drive) })

@@ -3,7 +3,9 @@
 //!
 //! Source: `doc/uri.md` of the NetworkBlockDevice project.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use crate::nbd_wire::STRING_BYTES_MAX;
@@ -51,19 +53,18 @@ impl Uri {
 
 fn unix(rest: &str) -> Result<Uri, String> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let path = match path.strip_prefix('/') {
-        Some(path) => decoded(path)?,
-        None => return Err("three slashes: nbd+unix:///PATH".into()),
+    let Some(path) = path.strip_prefix('/') else {
+        return Err("three slashes: nbd+unix:///PATH".into());
     };
     let (socket, export) = match query.strip_prefix("socket=") {
-        Some(socket) => (decoded(socket)?, path),
-        None if query.is_empty() => (format!("/{path}"), String::new()),
+        Some(socket) => (decoded_bytes(socket)?, decoded(path)?),
+        None if query.is_empty() => ([b"/", &decoded_bytes(path)?[..]].concat(), String::new()),
         None => return Err(format!("'{query}' is not known here; only socket=PATH is")),
     };
     if socket.len() <= 1 {
         return Err("the path of a socket is missing: nbd+unix:///PATH".into());
     }
-    Ok(Uri { server: Server::Unix(socket.into()), export })
+    Ok(Uri { server: Server::Unix(OsString::from_vec(socket).into()), export })
 }
 
 fn tcp(rest: &str) -> Result<Uri, String> {
@@ -95,6 +96,10 @@ fn host_and_port(place: &str) -> Result<(&str, u16), String> {
 
 /// Takes `%41` for `A`.
 fn decoded(text: &str) -> Result<String, String> {
+    String::from_utf8(decoded_bytes(text)?).map_err(|_| format!("'{text}' is no text"))
+}
+
+fn decoded_bytes(text: &str) -> Result<Vec<u8>, String> {
     let wrong = || format!("'{text}': % stands before two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -109,9 +114,9 @@ fn decoded(text: &str) -> Result<String, String> {
         bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
         rest = behind;
     }
-    match String::from_utf8(bytes) {
-        Ok(decoded) if !decoded.contains('\0') => Ok(decoded),
-        _ => Err(format!("'{text}' is no text")),
+    match bytes.contains(&0) {
+        true => Err(format!("'{text}' is no text")),
+        false => Ok(bytes),
     }
 }
 
