@@ -11,7 +11,8 @@ use std::time::Duration;
 use mdspace_front::listener::Listener as FrontListener;
 
 use crate::args::create::ServingArgs;
-use crate::args::{ArrayName, AssembleArgs, CreateArgs};
+use crate::args::member::MemberOrMissing;
+use crate::args::{ArrayName, AssembleArgs, CreateArgs, MemberSpec};
 use crate::control::server::Listener;
 use crate::failure::Failure;
 use crate::output;
@@ -22,6 +23,7 @@ mod answers;
 mod array;
 mod claim;
 mod created;
+mod descriptors;
 mod ending;
 mod fronts;
 pub(crate) mod journal;
@@ -42,6 +44,7 @@ mod unproved;
 
 use array::ServedArray;
 pub(crate) use array::{cure_of, words_of_doubt};
+use descriptors::Needs;
 use ending::{Ending, Served};
 use fronts::Fronts;
 use launch::Readiness;
@@ -74,6 +77,19 @@ impl Task {
             Self::Create(args) => &args.serving,
             Self::Assemble(args) => &args.serving,
         }
+    }
+
+    /// What serving it takes.
+    fn needs(&self) -> Result<Needs, Failure> {
+        let members: Vec<&MemberSpec> = match self {
+            Self::Create(args) => args.members.iter().filter_map(MemberOrMissing::member).collect(),
+            Self::Assemble(args) => args.members.iter().collect(),
+        };
+        let names: Vec<String> =
+            members.into_iter().map(MemberSpec::absolute).collect::<Result<_, _>>()?;
+        let serving = self.serving();
+        let names = names.iter().map(String::as_str);
+        Ok(Needs::new(serving.lanes, names, serving.fronts().count()))
     }
 
     /// The first half of a failure's sentence.
@@ -133,6 +149,7 @@ fn serve_with_log(
 ) -> Result<ExitCode, Failure> {
     let name = task.name();
     let system = |error: io::Error| Failure::new(task.what(), error, "see `mdspace doctor`");
+    task.needs()?.provide(&task.what())?;
     let signals = ending::signals().map_err(system)?;
     let fronts = task
         .serving()
@@ -240,6 +257,14 @@ impl ServingProcess {
         let listener = Arc::new(listener);
         keeper::spawn(self.clone(), lock, &listener).map_err(system)?;
         Ok(listener)
+    }
+
+    /// Sees to the descriptors of `members` and `fronts` more.
+    fn provide_for(&self, members: &[String], fronts: usize, what: &str) -> Result<(), Failure> {
+        let open = self.array.members().names();
+        let names = open.iter().chain(members).map(String::as_str);
+        let fronts = self.fronts.report().len() + fronts;
+        Needs::new(self.saved.lanes(), names, fronts).provide(what)
     }
 
     fn claim_members(&self, run_dir: &RunDir) {

@@ -41,6 +41,16 @@ pub(crate) enum MemberOrMissing {
     Missing,
 }
 
+impl MemberOrMissing {
+    /// The member, if there is one.
+    pub(crate) fn member(&self) -> Option<&MemberSpec> {
+        match self {
+            Self::Member(member) => Some(member),
+            Self::Missing => None,
+        }
+    }
+}
+
 impl MemberSpec {
     /// The words that the serving process knows it by, with a path from the root, links kept
     /// (`/dev/disk/by-id/...` says more than `/dev/sdb`): the member may be gone, and the process has another

@@ -18,7 +18,7 @@ use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
 use crate::failure::Failure;
 
 /// Connections at once; one more is closed without a word.
-const CONNECTIONS_MAX: usize = 64;
+pub(crate) const CONNECTIONS_MAX: usize = 64;
 
 /// How long a connection may ask nothing, or take no answer: then it is closed, and its place is free.
 const IDLE_MAX: Duration = Duration::from_secs(60);

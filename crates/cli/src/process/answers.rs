@@ -72,6 +72,7 @@ impl ServingProcess {
             Request::Get { key } => self.get(key.as_deref()),
             Request::Set { key, value } => self.set(&key, &value),
             Request::Serve { front } => {
+                self.provide_for(&[], 1, &format!("cannot serve {} at {front}", self.name))?;
                 let listener = fronts::listen(&address(&front)?)?;
                 let note = self.fronts.open(listener, &self.name, &self.array)?;
                 Ok(Reply::Done { notes: vec![note] })
@@ -129,6 +130,7 @@ impl ServingProcess {
         let mut notes = Vec::new();
         for word in words {
             let what = format!("cannot add {word} to {}", self.name);
+            self.provide_for(std::slice::from_ref(word), 0, &what)?;
             self.refuse_spare(word, &what)?;
             self.forget_old_self(word);
             self.array.refuse_owing(word, &what)?;

@@ -174,6 +174,11 @@ impl OpenMembers {
         self.list().iter().map(|(_, id)| *id).collect()
     }
 
+    /// Their names.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.list().iter().map(|(name, _)| name.clone()).collect()
+    }
+
     /// Closes one member, and waits until the kernel has let go of it, but no longer than `patience`.
     pub(super) fn close_and_wait(&self, id: MemberId, patience: Duration) {
         let name = self.list().iter().find(|(_, open)| *open == id).map(|(name, _)| name.clone());

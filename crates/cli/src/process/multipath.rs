@@ -14,6 +14,7 @@ use mdspace_front::device::Device;
 use mdspace_front::nbd::{BlockSizes, Export, Exports};
 use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 
+use super::descriptors::{self, Needs};
 use super::ending::{self, Ending, Served};
 use super::fronts::{self, Fronts};
 use super::recorder::Recorder;
@@ -138,6 +139,9 @@ fn spec(args: &MultipathArgs, what: &str) -> Result<MultipathSpec, Failure> {
 impl MultipathProcess {
     fn start(args: &MultipathArgs, recorder: Recorder, what: &str) -> Result<Arc<Self>, Failure> {
         let spec = spec(args, what)?;
+        let paths = descriptors::names(&spec);
+        let paths = paths.iter().map(String::as_str);
+        Needs::new(args.lanes, paths, args.fronts().count()).provide(what)?;
         let config = LanesConfig { count: args.lanes.into(), ..LanesConfig::default() };
         let members = config.members.clone();
         let lanes = Lanes::start(config)

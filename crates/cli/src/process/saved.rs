@@ -30,6 +30,10 @@ impl Saved {
         }
     }
 
+    pub(super) fn lanes(&self) -> u16 {
+        self.lanes
+    }
+
     pub(super) fn foreground(&self) -> bool {
         self.foreground
     }

@@ -180,3 +180,27 @@ fn a_file_of_a_striped_array_that_was_cut_gives_errors_and_no_zeroes() {
     assert_eq!(client.write(0, &all), Err(Errno::Io));
     user.expect(0, "stop data --force");
 }
+
+#[test]
+fn descriptors_are_counted_before_anything_is_promised() {
+    let user = User::with_members(&["a", "b"]);
+    let serve = format!("--serve=nbd:unix:{}", user.path("s").display());
+    let words = format!("create data --level=1 --raid-devices=2 --assume-clean {serve} a b");
+    for limit in [20, 24, 100] {
+        let refused = user.run_behind(&format!("ulimit -n {limit}"), &words);
+        assert_eq!(refused.status, 1, "{limit}: {refused:?}");
+        assert!(refused.err.contains("ulimit -n"), "{limit}: {refused:?}");
+        assert!(user.processes().is_empty() && !user.path("s").exists());
+    }
+    assert!(user.bytes("a").iter().all(|byte| *byte == 0), "a member has changed");
+    // The soft limit is ours to raise, and a front more is counted too.
+    let created = user.run_behind("ulimit -Sn 50", &words);
+    assert_eq!(created.status, 0, "{created:?}");
+    user.expect(0, "detail data");
+    user.expect(0, "stop data --force");
+    let created = user.run_behind("ulimit -n 700", &words.replace("create", "create --run"));
+    assert_eq!(created.status, 0, "{created:?}");
+    let other = format!("serve data nbd:unix:{}", user.path("t").display());
+    user.refused(&other, &["descriptors", "the limit is 700"]);
+    user.expect(0, "stop data --force");
+}

@@ -70,6 +70,22 @@ impl User {
         Self::done(&mut self.command(words))
     }
 
+    /// Runs `mdspace` with these words behind a command of the shell's, as `ulimit`.
+    pub(crate) fn run_behind(&self, command: &str, words: &str) -> Done {
+        let plain = self.command(words);
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("{command} && exec \"$0\" \"$@\""));
+        shell.arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
+        shell.current_dir(self.folder.path());
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        Self::done(&mut shell)
+    }
+
     /// Runs `mdspace` with words that may hold blanks, or be no text.
     pub(crate) fn run_words(&self, words: &[impl AsRef<OsStr>]) -> Done {
         Self::done(&mut self.command_of(words))
