@@ -8,6 +8,8 @@ use crate::report::ArrayReport;
 use crate::run_dir::RunDir;
 use crate::settings;
 
+use super::rotating;
+
 /// Leaves `by-uuid/UUID` in the run directory for an array with block devices. It stays when the
 /// array stops: that is when udev looks.
 pub(super) fn leave(array: &ArrayReport, run_dir: &RunDir) -> io::Result<()> {
@@ -16,5 +18,5 @@ pub(super) fn leave(array: &ArrayReport, run_dir: &RunDir) -> io::Result<()> {
     }
     let folder = run_dir.path().join("by-uuid");
     fs::create_dir_all(&folder)?;
-    fs::write(folder.join(settings::dashed(&array.uuid)), [])
+    rotating::append(&folder.join(settings::dashed(&array.uuid))).map(drop)
 }

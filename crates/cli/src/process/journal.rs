@@ -1,9 +1,9 @@
 //! Events on disk, one JSON object a line: what `events` shows when the process is gone.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use mdspace_io::read_text;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 use crate::args::ArrayName;
@@ -28,7 +28,7 @@ fn path(name: &ArrayName, run_dir: &RunDir) -> PathBuf {
 pub(crate) fn read(name: &ArrayName, run_dir: &RunDir) -> Vec<Event> {
     let path = path(name, run_dir);
     let files = [rotating::old(&path, 1), path];
-    let texts = files.map(|file| fs::read_to_string(file).unwrap_or_default());
+    let texts = files.map(|file| read_text(&file).unwrap_or_default());
     let lines = texts.iter().flat_map(|text| text.lines());
     lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
 }

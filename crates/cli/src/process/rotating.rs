@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 #[cfg(test)]
 mod tests;
 
@@ -114,5 +116,13 @@ fn unless_missing(error: io::Error) -> io::Result<()> {
 }
 
 pub(super) fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
+    let mut options = OpenOptions::new();
+    options.create(true).read(true).append(true).mode(0o600);
+    // A pipe that has the name is not waited for.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag of open(2)");
+    let file = options.custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file")),
+    }
 }

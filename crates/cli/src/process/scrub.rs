@@ -3,14 +3,14 @@
 //! directory.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mdspace_engine::array::Action;
 use mdspace_engine::status::{ArrayStatus, SyncAction};
-use mdspace_io::RunningArray;
+use mdspace_io::{RunningArray, read_text};
 
 use super::ServingProcess;
 
@@ -123,7 +123,7 @@ fn scrubs(status: &ArrayStatus) -> bool {
 
 /// The place that was kept of this very array.
 fn kept_place(file: &Path, uuid: &str) -> Option<u64> {
-    let text = fs::read_to_string(file).ok()?;
+    let text = read_text(file).ok()?;
     let (array, sector) = text.trim_end().split_once(' ')?;
     sector.parse().ok().filter(|_| array == uuid)
 }
@@ -131,14 +131,19 @@ fn kept_place(file: &Path, uuid: &str) -> Option<u64> {
 /// Keeps it; the beginning needs no file.
 fn keep_place(file: &Path, uuid: &str, sector: u64) -> io::Result<()> {
     if sector == 0 {
-        return match fs::remove_file(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
+        return remove(file);
     }
     let new = file.with_extension("scrub.new");
-    fs::write(&new, format!("{uuid} {sector}\n"))?;
+    remove(&new)?;
+    fs::File::create_new(&new)?.write_all(format!("{uuid} {sector}\n").as_bytes())?;
     fs::rename(new, file)
+}
+
+fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -100,6 +100,24 @@ fn a_pipe_or_an_endless_device_keeps_no_verb_waiting() {
     assert!(user.processes().is_empty());
 }
 
+/// The same of what verbs and the process keep in directories of their own.
+#[test]
+fn a_pipe_in_the_place_of_a_log_or_record_keeps_nobody_waiting() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "mdstat");
+    let pipes = ["data.events", "data.log", "data.scrub", "data.scrub.new"];
+    let made = Command::new("mkfifo").args(pipes.map(|name| user.run_dir().join(name))).status();
+    assert!(made.is_ok_and(|made| made.success()));
+    user.refused("events data", &["no array runs"]);
+    let said = user.expect(0, &format!("create data {MIRROR} a b"));
+    assert!(said.contains("no log is written"), "{said}");
+    assert!(said.contains("events are not kept"), "{said}");
+    user.expect(0, "action data check --for=1h --wait");
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data a b");
+    user.expect(0, "stop data");
+}
+
 #[test]
 fn data_that_no_program_knows_are_asked_about() {
     let user = User::with_members(&["a", "b", "c"]);

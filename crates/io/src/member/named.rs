@@ -103,18 +103,29 @@ pub(super) fn is_member(metadata: &Metadata) -> bool {
     metadata.is_file() || metadata.file_type().is_block_device()
 }
 
-/// Reads a text that a person wrote: a regular file of at most 1 MiB.
+/// Reads a text that a person or another process wrote: a regular file of at most 1 MiB.
 pub fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = read_short(&open_regular(path)?)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
+}
+
+/// Opens a regular file to read it, and waits for nothing else that has its name.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file")),
     }
-    let mut text = String::new();
+}
+
+/// Reads such a file whole, of at most 1 MiB.
+pub(super) fn read_short(file: &File) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
     // One byte more than allowed tells a file that grows meanwhile.
-    let bytes = file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text)?;
+    let bytes = file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut content)?;
     match bytes as u64 > TEXT_BYTES_MAX {
         true => Err(io::Error::other("it is longer than 1 MiB")),
-        false => Ok(text),
+        false => Ok(content),
     }
 }
 

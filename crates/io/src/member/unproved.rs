@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mdspace_engine::sync::Mutex;
 
 use super::lock::{self, Bytes};
-use super::place;
+use super::{named, place};
 
 /// Ranges of a member beyond this are kept as one, from the first to the last.
 const RANGES_MAX: usize = 1024;
@@ -228,14 +228,14 @@ struct Left {
 impl Left {
     /// None: its process lives, or it was removed meanwhile.
     fn read(path: &Path) -> io::Result<Option<Self>> {
-        let file = match File::open(path) {
+        let file = match named::open_regular(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
         if !lock::bytes(&file, Bytes::ALL, true)? {
             return Ok(None);
         }
-        let content = fs::read(path)?;
+        let content = named::read_short(&file)?;
         match Self::parse(&content) {
             Some(left) => Ok(Some(left)),
             None => Err(io::Error::new(

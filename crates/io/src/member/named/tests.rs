@@ -20,6 +20,16 @@ fn a_device_or_a_long_file_is_no_text() {
 }
 
 #[test]
+fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.is_ok_and(|made| made.success()));
+    assert!(read_text(&path).is_err_and(|error| error.to_string().contains("regular")));
+    assert!(open_regular(&path).is_err());
+}
+
+#[test]
 fn an_identity_stays_with_the_file_and_not_with_its_name() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (name, link) = (folder.path().join("name"), folder.path().join("link"));
