@@ -69,17 +69,19 @@ impl Config {
 
 const HEADING: &str = "# Written by `mdspace save`; `mdspace assemble NAME` reads it.\n";
 
-/// The folder of configurations. Refused where another user could put a file there: an array would be
-/// served as that file says.
-pub(crate) fn folder() -> Result<PathBuf, Failure> {
+/// The folder of configurations, if there is one. Refused where another user could put a file there: an
+/// array would be served as that file says.
+pub(crate) fn folder() -> Result<Option<PathBuf>, Failure> {
     let folder = usual_folder();
-    own_dir::check(&folder).map_err(|why| {
-        let what = format!("cannot use the folder of configurations {}", folder.display());
-        let cure =
-            "set MDSPACE_CONFIG_DIR to a directory that only you may write to, and that is no link";
-        Failure::new(what, why, cure)
-    })?;
-    Ok(folder)
+    let is_there = own_dir::check(&folder).map_err(|why| not_safe(&folder, why))?;
+    Ok(is_there.then_some(folder))
+}
+
+fn not_safe(folder: &Path, why: String) -> Failure {
+    let what = format!("cannot use the folder of configurations {}", folder.display());
+    let cure =
+        "set MDSPACE_CONFIG_DIR to a directory that only you may write to, and that is no link";
+    Failure::new(what, why, cure)
 }
 
 /// `$MDSPACE_CONFIG_DIR`, else the usual place for this user.
@@ -98,9 +100,21 @@ fn usual_folder() -> PathBuf {
     }
 }
 
-/// Where an array's configuration is, unless the user says otherwise.
-pub(crate) fn path(name: &ArrayName) -> Result<PathBuf, Failure> {
-    Ok(folder()?.join(format!("{name}.toml")))
+/// Where an array's configuration is to be, unless the user says otherwise; the folder is made.
+pub(crate) fn new_path(name: &ArrayName) -> Result<PathBuf, Failure> {
+    let folder = usual_folder();
+    own_dir::make(&folder).map_err(|why| not_safe(&folder, why))?;
+    Ok(folder.join(file_name(name)))
+}
+
+/// Where it is, if it is there.
+fn kept_path(name: &ArrayName) -> Result<Option<PathBuf>, Failure> {
+    let path = folder()?.map(|folder| folder.join(file_name(name)));
+    Ok(path.filter(|path| path.exists()))
+}
+
+fn file_name(name: &ArrayName) -> String {
+    format!("{name}.toml")
 }
 
 /// Gives `assemble` what the configuration says and the command line does not. It is read where
@@ -109,9 +123,9 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     let path = match &args.serving.config {
         Some(path) if args.serving.save && !path.exists() => return Ok(()),
         Some(path) => path.clone(),
-        None if args.members.is_empty() => match path(args.name())? {
-            path if path.exists() => path,
-            _ => return Ok(()),
+        None if args.members.is_empty() => match kept_path(args.name())? {
+            Some(path) => path,
+            None => return Ok(()),
         },
         None => return Ok(()),
     };

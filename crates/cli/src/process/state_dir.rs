@@ -12,7 +12,7 @@ use crate::{own_dir, run_dir};
 pub(super) fn unproved() -> UnprovedWrites {
     let place = absolute_place();
     match own_dir::check(&place) {
-        Ok(()) => UnprovedWrites::in_folder(state_dir(&run_dir::default_path()).join("unproved")),
+        Ok(_) => UnprovedWrites::in_folder(state_dir(&run_dir::default_path()).join("unproved")),
         Err(why) => {
             UnprovedWrites::nowhere(format!("the state directory {}: {why}", place.display()))
         }

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &SaveArgs) -> Outcome {
 /// Writes it to `path`, or where `assemble` looks for it.
 pub(crate) fn write(name: &ArrayName, path: Option<&Path>) -> Outcome {
     let (config, _) = ask(&RunDir::open()?, name)?;
-    let path = path.map_or_else(|| config::path(name), |path| Ok(path.to_owned()))?;
+    let path = path.map_or_else(|| config::new_path(name), |path| Ok(path.to_owned()))?;
     config.write(&path)?;
     output::print_line(&format!("{name}: saved to {}", path.display()))?;
     Ok(ExitCode::SUCCESS)

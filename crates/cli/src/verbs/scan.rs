@@ -95,7 +95,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// The configurations that there are, in the order of their names.
 fn configurations() -> Result<BTreeMap<ArrayName, PathBuf>, Failure> {
-    let files = fs::read_dir(config::folder()?).into_iter().flatten().flatten();
+    let files = config::folder()?.map(fs::read_dir);
+    let files = files.into_iter().flatten().flatten().flatten();
     let files = files.map(|file| file.path());
     let named = files.filter(|path| path.extension().is_some_and(|word| word == "toml"));
     Ok(named.filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path))).collect())

@@ -189,9 +189,23 @@ fn a_folder_that_others_may_write_to_serves_nothing() {
     open(0o700);
     std::fs::rename(&folder, &moved).expect("moved");
     symlink(&moved, &folder).expect("a link");
-    user.refused("assemble data", &["folder of configurations", "it is no directory"]);
+    user.refused("assemble data", &["folder of configurations", "it is a link"]);
     user.expect(0, "assemble data a b c");
-    user.refused("save data", &["folder of configurations", "it is no directory"]);
+    user.refused("save data", &["folder of configurations", "it is a link"]);
+    user.expect(0, "stop data");
+    std::fs::remove_file(&folder).expect("a link");
+    std::fs::rename(&moved, &folder).expect("moved");
+    // Who may write to its parent may put another one in its place.
+    let parent = user.path(".");
+    let open_parent = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&parent, mode).expect("a mode");
+    };
+    open_parent(0o777);
+    user.refused("assemble data", &["folder of configurations", "on its way, may be written to"]);
+    user.refused("mdstat", &["run directory", "on its way, may be written to"]);
+    open_parent(0o700);
+    user.expect(0, "assemble data");
     user.expect(0, "stop data");
 }
 
