@@ -90,12 +90,20 @@ impl Client {
     /// The next reply to the last request.
     pub(crate) fn next_reply(&mut self) -> Result<Reply, Failure> {
         let until = self.patience.map(|patience| Instant::now() + patience);
+        let mut at_work = false;
         loop {
             let silent = Instant::now() + self.silence_max;
-            match self.read(until.map_or(silent, |until| until.min(silent)))? {
-                Reply::Working => {}
-                Reply::Failed { failure } => return Err(failure),
-                reply => return Ok(reply),
+            let ends_first = until.filter(|until| *until <= silent);
+            match self.read(ends_first.unwrap_or(silent)) {
+                Ok(Reply::Working) if until.is_some_and(|until| Instant::now() >= until) => {
+                    return Err(self.busy());
+                }
+                Ok(Reply::Working) => at_work = true,
+                Ok(Reply::Failed { failure }) => return Err(failure),
+                Err(failure) if failure.is_of_silence() && at_work && ends_first.is_some() => {
+                    return Err(self.busy());
+                }
+                answer => return answer,
             }
         }
     }
@@ -127,6 +135,13 @@ impl Client {
             }
             _ => self.lost(error),
         }
+    }
+
+    /// It said that it is at work for as long as it was waited for.
+    fn busy(&self) -> Failure {
+        let what = format!("the process that serves {} does not answer", self.name);
+        let why = "it is at work on what other verbs asked, or waits for a member";
+        Failure::of_silence(what, why, format!("ask again with `mdspace detail {}`", self.name))
     }
 
     fn lost(&self, why: impl ToString) -> Failure {

@@ -104,11 +104,24 @@ fn a_process_whose_lane_stands_still_does_not_answer() {
     let (_end, may_end) = channel();
     let slow = Slow { may_end: Mutex::new(may_end), lives: false };
     listener.spawn_with(Arc::new(slow), Duration::from_secs(60), BEAT).expect("a thread");
-    let silence_max = Duration::from_millis(100);
+    let silence_max = Duration::from_secs(1);
     let mut client = Client::connect_as(&run_dir, &name, silence_max, None).expect("a hello");
     let failure = client.ask(&Request::Readonly).expect_err("it says nothing");
     assert!(failure.is_of_silence(), "{failure}");
     assert!(failure.why.contains(&std::process::id().to_string()), "{failure}");
+}
+
+#[test]
+fn one_who_has_no_time_hears_that_the_process_is_at_work() {
+    let (_temp, run_dir, name, _lock, listener) = listening();
+    let (_end, may_end) = channel();
+    let slow = Slow { may_end: Mutex::new(may_end), lives: true };
+    listener.spawn_with(Arc::new(slow), Duration::from_secs(60), BEAT).expect("a thread");
+    let (silence_max, patience) = (Duration::from_secs(5), Duration::from_secs(1));
+    let client = Client::connect_as(&run_dir, &name, silence_max, Some(patience));
+    let mut client = client.expect("a hello");
+    let failure = client.ask(&Request::Readonly).expect_err("it takes longer");
+    assert!(failure.is_of_silence() && failure.why.contains("at work"), "{failure}");
 }
 
 #[test]
