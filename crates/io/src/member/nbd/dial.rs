@@ -40,8 +40,8 @@ pub(super) struct Asking {
     pub(super) answer: Option<Answer>,
 }
 
-/// Connects and takes the export, unless the server's answer is against it. `prove` looks at the connection before it is given; the socket is ready
-/// for requests then.
+/// Connects and takes the export, unless the server's answer is against it. `prove` looks at the
+/// connection before it is given; the socket is ready for requests then.
 pub(super) fn dial(
     uri: &Uri,
     asking: Option<&mut Asking>,
