@@ -208,7 +208,8 @@ impl Simulation {
 
     /// Queues reads of the whole array.
     pub(super) fn read_all(&mut self) {
-        let (sectors, block) = (self.model.len(), self.process().block_sectors());
+        // A spare of large blocks that is away may be back when these are asked.
+        let (sectors, block) = (self.model.len(), self.settings.block_sectors());
         let mut start = 0;
         while start < sectors {
             let length = self.random.within(1..65) * block;
