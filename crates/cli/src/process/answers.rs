@@ -421,6 +421,9 @@ fn refused(what: &str, error: &CommandError) -> Failure {
             "wait for the resync with `mdspace wait`, replace another member first, or use --force and \
              lose those data"
         }
+        CommandError::IsRead { .. } => {
+            "wait for the resync with `mdspace wait`, fail another copy, or use --force"
+        }
         CommandError::DoesNotFit(_) => "give a larger device",
         CommandError::NotReplaceable(_) => "see `mdspace detail` for what each member is",
         CommandError::NotBack(_) => "`mdspace add` rebuilds it from the others",

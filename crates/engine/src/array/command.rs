@@ -125,6 +125,16 @@ pub enum CommandError {
         /// Of the array.
         sectors: u64,
     },
+    /// Copies may differ, and this member's is read.
+    #[error(
+        "the copies of {sectors} sectors may differ since a crash or a failed write, and this member's copy \
+         is read: without it a write that was not acknowledged may be read new and then old (--force \
+         fails it anyway)"
+    )]
+    IsRead {
+        /// Of the array.
+        sectors: u64,
+    },
     /// Too small or wrongly placed.
     #[error("the device does not fit: {0}")]
     DoesNotFit(String),

@@ -74,6 +74,38 @@ fn a_member_of_an_array_in_doubt_is_failed_only_by_force() {
     world.verify();
 }
 
+/// After a crash a mirror is read from one copy, so that what was read once stays. An order changes which
+/// one it is only by force.
+#[test]
+fn the_copy_that_a_mirror_in_doubt_is_read_from_is_failed_only_by_force() {
+    for (seed, shape) in (80..).zip([Shape::new(Level::Raid1, 0, 3, 0), shapes::RAID10]) {
+        let mut world = World::synced(Setup::new(shape, seed));
+        world.write_many(5);
+        world.crash();
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        let refused = fail(&mut world, 0, false);
+        let sectors = 1..=world.sectors();
+        let is_read = matches!(&refused, Err(CommandError::IsRead { sectors: read }) if sectors.contains(read));
+        assert!(is_read, "{refused:?} ({world})");
+        // The second copy is not read.
+        fail(&mut world, 1, false).unwrap();
+        world.verify();
+        world.command(Action::Idle).unwrap();
+        world.wait_idle();
+        world.verify();
+    }
+    let mut world = World::synced(Setup::new(Shape::new(Level::Raid1, 0, 2, 0), 85));
+    world.write_many(5);
+    world.crash();
+    world.assemble_all().unwrap();
+    world.command(Action::Freeze).unwrap();
+    assert!(matches!(fail(&mut world, 0, false), Err(CommandError::IsRead { .. })));
+    fail(&mut world, 0, true).unwrap();
+    assert_eq!(world.member_state(0), Some(MemberState::Faulty));
+    world.verify();
+}
+
 /// Mended errors are no reason to lose what another member lists as bad.
 #[test]
 fn read_errors_do_not_give_up_a_member_that_alone_gives_a_block() {

@@ -125,6 +125,7 @@ impl Simulation {
                     CommandError::NotAMember
                         | CommandError::Needed
                         | CommandError::HoldsAlone { .. }
+                        | CommandError::IsRead { .. }
                 )
                 | (
                     What::Replace(_),

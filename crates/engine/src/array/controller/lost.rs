@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use crate::backend::MemberId;
-use crate::geometry::{Geometry, ParityGeometry, Slot};
+use crate::geometry::{Geometry, ParityGeometry, Piece, Slot};
 use crate::ranges::Ranges;
 
 use super::super::borders::Borders;
-use super::super::mirror::copies;
+use super::super::mirror::{believed, copies, region_sectors};
 use super::super::view::{ArrayView, MemberView};
 use super::{Controller, WriteMode};
 
@@ -20,6 +20,9 @@ pub(super) enum Loss {
     Nothing,
     /// At least so many sectors of the array, which are held by no other member.
     Sectors(u64),
+    /// Nothing that was acknowledged, but so many sectors of a mirror in doubt would be read from another
+    /// copy than before.
+    Copy(u64),
     /// More members are missing then than the level bears.
     Array,
 }
@@ -65,9 +68,10 @@ impl Controller {
         }
         let mut lost = self.lost_in(&after, &suspects);
         self.lost_in(&before, &suspects).iter().for_each(|range| lost.remove(&range));
-        match lost.sectors() {
-            0 => Loss::Nothing,
-            sectors => Loss::Sectors(sectors),
+        match (lost.sectors(), read_elsewhere(&before, &after).sectors()) {
+            (0, 0) => Loss::Nothing,
+            (0, sectors) => Loss::Copy(sectors),
+            (sectors, _) => Loss::Sectors(sectors),
         }
     }
 
@@ -139,6 +143,40 @@ fn lost_copies(view: &ArrayView, slot: Slot, piece: &Range<u64>) -> Vec<Range<u6
         })
     };
     borders.cut().filter(is_lost).collect()
+}
+
+/// Sectors of a mirror that are in doubt and that `after` reads from another slot than `before`. What a
+/// user has read there could turn older.
+fn read_elsewhere(before: &ArrayView, after: &ArrayView) -> Ranges {
+    let geometry = &*before.geometry;
+    if !matches!(geometry, Geometry::Raid1(_) | Geometry::Raid10(_)) {
+        return Ranges::default();
+    }
+    let in_regions = |range| in_chunks(range, region_sectors(geometry));
+    let pieces = before.doubted.iter().flat_map(in_regions).take(PIECES_MAX);
+    let parts = pieces.flat_map(|piece| {
+        let mut borders = Borders::of(piece.clone());
+        for copy in copies(geometry, piece.start, piece.end - piece.start) {
+            let shift = piece.start.wrapping_sub(copy.member_sector);
+            let members = [before.member(copy.slot), after.member(copy.slot)];
+            members.into_iter().flatten().for_each(|member| borders.add_member(member, shift));
+        }
+        borders.cut().collect::<Vec<_>>()
+    });
+    let changes = |part: &Range<u64>| {
+        let now = read_from(after, part);
+        now.is_some() && now != read_from(before, part)
+    };
+    parts.filter(changes).collect()
+}
+
+/// The slot from which these sectors of a mirror in doubt are read, which are all alike.
+fn read_from(view: &ArrayView, part: &Range<u64>) -> Option<Slot> {
+    let copies = believed(view, part.start, part.end - part.start);
+    let gives = |copy: &Piece| {
+        !lacks(view, copy.slot, &(copy.member_sector..copy.member_sector + copy.sectors))
+    };
+    copies.into_iter().find(gives).map(|copy| copy.slot)
 }
 
 /// Whether the member in a slot cannot give these sectors, which are all alike.
