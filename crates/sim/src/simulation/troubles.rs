@@ -53,13 +53,30 @@ impl Simulation {
             Happening::AddSpare | Happening::Check | Happening::Repair | Happening::Replace => {}
             Happening::ReadAll => self.read_all(),
             Happening::Restart => return self.restart(),
-            Happening::Kill if self.may_crash() => return self.kill(),
-            Happening::PowerCut if self.may_crash() => return self.cut_power(),
+            Happening::Kill if self.may_crash() => {
+                self.rest()?;
+                return self.kill();
+            }
+            Happening::PowerCut if self.may_crash() => {
+                self.rest()?;
+                return self.cut_power();
+            }
             Happening::Kill | Happening::PowerCut => {}
             Happening::SetClock => self.set_clock(),
             Happening::Lie => return self.lie(),
         }
         Ok(())
+    }
+
+    /// Users are quiet for a while, as a rule: the array is marked clean, and later bits are cleared. What
+    /// follows may come in the middle of that.
+    fn rest(&mut self) -> Result<(), Failure> {
+        if self.random.coin() {
+            return Ok(());
+        }
+        let most_ms = *self.random.pick(&[300, 6_000, 12_000]);
+        let rest = Duration::from_millis(self.random.within(0..most_ms));
+        self.wait(rest)
     }
 
     /// Does something bad to one disk, if the array bears it.
