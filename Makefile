@@ -22,10 +22,10 @@ OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
 demo:
 	-@tools/fetch fio nbdcopy mkfs.ext4
-	$(CARGO) run --quiet --profile $(PROFILE) --bin mdspace -- demo
+	$(CARGO) run --quiet --profile $(PROFILE) -p mdspace-cli --bin mdspace -- demo
 
 build:
-	$(CARGO) build --profile $(PROFILE) --bin mdspace
+	$(CARGO) build --profile $(PROFILE) -p mdspace-cli --bin mdspace
 
 check: fmt lint docs unit model spec sim tree
 
@@ -103,7 +103,7 @@ durability: outside
 
 # Instructions a request, of the optimised program.
 instructions: outside
-	@$(GROUP) "build of instructions" 900 $(CARGO) build --release --bin mdspace
+	@$(GROUP) "build of instructions" 900 $(CARGO) build --release -p mdspace-cli --bin mdspace
 	@$(GROUP) instructions 600 $(OUTSIDE) instructions::
 
 interop: outside

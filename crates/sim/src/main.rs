@@ -1,10 +1,13 @@
 //! `sim`: runs the engine in the simulated world, one seed verbosely or many until one fails.
 #![forbid(unsafe_code)]
 
+mod canaries;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::Parser;
+use mdspace_engine::array::Rule;
 use mdspace_sim::settings::{Settings, Trouble};
 use mdspace_sim::simulation::{Outcome, Simulation};
 use mdspace_sim::trace::{LEGEND, Trace};
@@ -41,6 +44,12 @@ struct Options {
     /// Explains the lines of a replay
     #[arg(long)]
     legend: bool,
+    /// Breaks each rule of the engine in turn, until a seed notices; --seeds says after how many it lives
+    #[arg(long, conflicts_with_all = ["seed", "until_failure", "keep_going", "broken"])]
+    canaries: bool,
+    /// Breaks one rule of the engine, as --canaries names them
+    #[arg(long, value_name = "RULE", value_parser = rule)]
+    broken: Option<Rule>,
 }
 
 fn main() -> ExitCode {
@@ -51,6 +60,7 @@ fn main() -> ExitCode {
     }
     let good = match options.seed {
         Some(seed) => replay(seed, &options),
+        None if options.canaries => canaries::run(&options),
         None => run_many(&options),
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -90,23 +100,42 @@ fn run_many(options: &Options) -> bool {
 
 /// Runs one seed. What is wrong is printed with the command that replays it.
 fn run(seed: u64, options: &Options, verbose: bool) -> Option<Outcome> {
-    let settings = Settings::draw(seed, options.level, options.trouble);
-    let replay = settings.replay(options.level);
+    let mut settings = Settings::draw(seed, options.level, options.trouble);
+    settings.broken = options.broken;
+    let broken = options.broken.map(|rule| format!(" --broken {}", rule.name()));
+    let replay = settings.replay(options.level) + &broken.unwrap_or_default();
     let words = settings.to_string();
+    match run_settings(settings, verbose, options.watch) {
+        Ok(outcome) => Some(outcome),
+        Err(reason) => {
+            println!("seed {seed} FAILED: {reason}\n  {words}\n  replay: {replay}");
+            None
+        }
+    }
+}
+
+/// Runs it to its end. An error says what is wrong, be it by a panic.
+fn run_settings(
+    settings: Settings,
+    verbose: bool,
+    watch: Option<(u16, u64)>,
+) -> Result<Outcome, String> {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let simulation = Simulation::new(settings, Trace::new(verbose))?;
-        if let Some((disk, sector)) = options.watch {
+        if let Some((disk, sector)) = watch {
             simulation.watch(disk, sector);
         }
         simulation.run()
     }));
-    let reason = match result {
-        Ok(Ok(outcome)) => return Some(outcome),
-        Ok(Err(failure)) => failure.to_string(),
-        Err(panic) => format!("panic: {}", panic_words(&*panic)),
-    };
-    println!("seed {seed} FAILED: {reason}\n  {words}\n  replay: {replay}");
-    None
+    match result {
+        Ok(ended) => ended.map_err(|failure| failure.to_string()),
+        Err(panic) => Err(format!("panic: {}", panic_words(&*panic))),
+    }
+}
+
+fn rule(name: &str) -> Result<Rule, String> {
+    let found = Rule::ALL.iter().find(|rule| rule.name() == name).copied();
+    found.ok_or_else(|| "no rule of the engine: --canaries names them".to_owned())
 }
 
 fn disk_and_sector(text: &str) -> Result<(u16, u64), String> {

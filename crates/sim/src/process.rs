@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
+use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply, Rule};
 use mdspace_engine::assembly::{self, Assembly, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::{Lane, LaneId};
@@ -142,8 +142,7 @@ impl Process {
     }
 
     /// Breaks a rule of the engine, until the process ends.
-    #[cfg(test)]
-    pub fn break_rule(&self, rule: mdspace_engine::array::Rule) {
+    pub fn break_rule(&self, rule: Rule) {
         self.array.break_rule(rule);
     }
 

@@ -5,6 +5,7 @@ mod tests;
 
 use std::time::Duration;
 
+use mdspace_engine::array::Rule;
 use mdspace_engine::array::settings::StartSettings;
 use mdspace_engine::assembly::Options;
 use mdspace_format::superblock::MemberFlags;
@@ -22,6 +23,13 @@ pub enum Trouble {
     Bearable,
     /// More: requests may fail, but what is read is right.
     Beyond,
+}
+
+impl Trouble {
+    /// Both, by turns from seed to seed.
+    pub fn by_turns(seed: u64) -> Self {
+        if seed.is_multiple_of(2) { Self::Bearable } else { Self::Beyond }
+    }
 }
 
 /// How members lie and repair judges them.
@@ -174,6 +182,8 @@ pub struct Settings {
     pub flags: Vec<MemberFlags>,
     /// Writes that may be left behind on write-mostly members.
     pub write_behind: u32,
+    /// A rule of the engine that every process breaks: something must notice.
+    pub broken: Option<Rule>,
 }
 
 /// First sector of data in every simulated array: room for superblock, bitmap and bad-block log.
@@ -225,6 +235,7 @@ impl Settings {
             tuning: Vec::new(),
             flags: Vec::new(),
             write_behind: 0,
+            broken: None,
         };
         settings.draw_scale();
         if settings.redundancy() > 0 {

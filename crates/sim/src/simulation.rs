@@ -197,6 +197,7 @@ impl Simulation {
             (&settings.options(), &settings.tuning),
             0,
         )?;
+        settings.broken.iter().for_each(|rule| process.break_rule(*rule));
         let sectors = process.sectors();
         let model = if settings.noisy_disks { Model::anything } else { Model::zeroes };
         let mut model = model(sectors);

@@ -43,6 +43,7 @@ use super::array_lane::ArrayLane;
 use super::command::{Action, Command, CommandError, Reply};
 use super::mailbox::Mail;
 use super::news::NewsCount;
+use super::rules::Rule;
 use super::start::Start;
 use super::sync::SyncKind;
 use super::view::{ArrayView, MemberView, WriteMode};
@@ -370,7 +371,8 @@ impl Controller {
         // Where a member fails in it, lanes get a view in the middle: they are not to write under that.
         self.mode = WriteMode::Closing;
         // Broken over it, writes must hear of that too.
-        if self.update_superblocks().await {
+        let dirty_first = self.array.rules.keep(Rule::ArrayIsDirtyFirst);
+        if !dirty_first || self.update_superblocks().await {
             self.mode = WriteMode::Open;
         }
         self.publish();
@@ -402,7 +404,7 @@ impl Controller {
         let busy = self.array.views.adopted(epoch).await;
         if busy {
             self.mode = WriteMode::Open;
-        } else if self.flush_members().await {
+        } else if !self.array.rules.keep(Rule::CleanIsFlushed) || self.flush_members().await {
             self.mode = WriteMode::Clean;
             self.update_superblocks().await;
         }

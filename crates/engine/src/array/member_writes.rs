@@ -16,6 +16,7 @@ use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
 use super::ended::{Asked, Ended, Failed, Judged, Target};
 use super::plan::Place;
 use super::refused::Refused;
+use super::rules::Rule;
 use super::verdict::Outcome;
 use super::view::MemberView;
 
@@ -136,7 +137,8 @@ impl<'a> MemberWrites<'a> {
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
     /// passed over.
     pub(super) fn start(&mut self, place: Place, slot: Slot, sector: u64, from: WriteFrom) {
-        if let Some(replacement) = self.view.replacement(slot).map(Device::of) {
+        let both = self.lane.array.rules.keep(Rule::WritesReachReplacements);
+        if let Some(replacement) = self.view.replacement(slot).filter(|_| both).map(Device::of) {
             let again = from.again(&|length| self.lane.lane.backend().allocate(length));
             self.write_on(REPLACEMENT, replacement, sector, again);
         }
@@ -150,7 +152,9 @@ impl<'a> MemberWrites<'a> {
     pub(super) fn start_on_member(&mut self, member: &MemberView, sector: u64, from: WriteFrom) {
         let view = self.view.clone();
         let slot = view.present().find(|(_, other)| other.id == member.id).map(|(slot, _)| slot);
-        if let Some(replacement) = slot.and_then(|slot| view.replacement(slot)) {
+        let both = self.lane.array.rules.keep(Rule::WindowsReachReplacements);
+        let replacement = slot.and_then(|slot| view.replacement(slot));
+        if let Some(replacement) = replacement.filter(|_| both) {
             let again = from.again(&|length| self.lane.lane.backend().allocate(length));
             self.write_on(0, Device::of(replacement), sector, again);
         }

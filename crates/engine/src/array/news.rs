@@ -8,6 +8,7 @@ use crate::ranges::Ranges;
 
 use super::array_lane::ArrayLane;
 use super::claims::Claim;
+use super::rules::Rule;
 
 /// What became of some blocks of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,9 @@ impl ArrayLane {
         blocks: &Ranges,
     ) {
         let count = self.array.mailbox.blocks(news, member, blocks);
+        if !self.array.rules.keep(Rule::NewsIsSettledUnderClaim) {
+            return;
+        }
         self.array.views.settled_hearing(count).await;
     }
 }

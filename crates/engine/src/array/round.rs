@@ -34,6 +34,7 @@ use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::reconstruct::{
     ClaimedRow, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
 };
+use super::rules::Rule;
 use super::stripes::Taken;
 use super::unread::Unread;
 
@@ -105,7 +106,9 @@ impl ArrayLane {
     /// Claims, asks for permission, and writes. Says what came of every piece.
     pub(super) async fn run_round(&self, round: &Round) -> Results {
         let columns = round.columns.clone();
-        let claim = self.array.claims.acquire(round.row, columns, Mode::Exclusive);
+        let is_alone = self.array.rules.keep(Rule::RoundsAreClaimed);
+        let mode = if is_alone { Mode::Exclusive } else { Mode::Shared };
+        let claim = self.array.claims.acquire(round.row, columns, mode);
         match claim.now_or_later() {
             Ok(claim) => self.run_claimed(round, claim).await,
             Err(wait) => match wait.offering(self.offer(round)).await {
@@ -243,7 +246,7 @@ impl ArrayLane {
         unread: &Unread,
     ) -> bool {
         self.with_view(|view| {
-            if view.epoch == *epoch {
+            if view.epoch == *epoch || !self.array.rules.keep(Rule::RoundsPlanAnew) {
                 return true;
             }
             let now = row_state(view, work.map, &work.row, &work.cover.columns, unread);

@@ -13,6 +13,7 @@ use super::claims::Mode;
 use super::ended::Target;
 use super::member_writes::MemberWrites;
 use super::mirror;
+use super::rules::Rule;
 use super::view::WriteMode;
 
 /// Most that a write of zeroes keeps in flight at once.
@@ -165,7 +166,9 @@ impl ArrayLane {
         let start = map.row(row).member_sector();
         let range = start..start + u64::from(chunk);
         let _permit = self.permit(range.clone()).await?;
-        self.array.cache.forget(row, self.units_of(map, &(0..chunk)));
+        if self.array.rules.keep(Rule::WritesLeaveNoOldStripe) {
+            self.array.cache.forget(row, self.units_of(map, &(0..chunk)));
+        }
         let slots = (0..map.raid_disks()).map(Slot);
         let pieces: Vec<_> = slots
             .map(|slot| Piece { slot, member_sector: start, sectors: u64::from(chunk) })

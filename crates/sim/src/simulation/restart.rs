@@ -102,7 +102,10 @@ impl Simulation {
             (&options, &self.settings.tuning),
             self.newest_events(),
         ) {
-            Ok(process) => self.process = Some(process),
+            Ok(process) => {
+                self.settings.broken.iter().for_each(|rule| process.break_rule(*rule));
+                self.process = Some(process);
+            }
             // The operator never starts a part of the array while another went on.
             Err(error) if self.bearable() || error.is_split_brain() => {
                 self.note_superblocks(&disks);

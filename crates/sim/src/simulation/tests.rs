@@ -1,5 +1,7 @@
 //! The judge judges: runs are what their seeds say, and sabotage is always noticed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use mdspace_engine::array::Rule;
 use mdspace_format::superblock::MemberFlags;
 
@@ -292,5 +294,20 @@ fn a_write_before_its_intent_is_noticed_in_what_a_crash_leaves() {
         let notices = |seed: &u64| matches!(run(*seed, Some(rule)), Err(Failure::Unmarked { .. }));
         let noticed = (0..40).filter(notices).take(2).count();
         assert_eq!(noticed, 2, "level {level}: of 40 seeds");
+    }
+}
+
+/// Users and troubles as they are drawn, not made for a rule: `sim --canaries` has all the rules.
+#[test]
+fn a_rule_that_is_broken_is_noticed_by_drawn_seeds() {
+    let rules = [Rule::ArrayIsDirtyFirst, Rule::RoundsAreClaimed, Rule::WritesAreJudgedByBlocks];
+    for rule in rules {
+        let fails = |seed: &u64| {
+            let drawn = Settings::draw(*seed, None, Trouble::by_turns(*seed));
+            let settings = Settings { broken: Some(rule), ..drawn };
+            // A broken engine may panic too.
+            !matches!(catch_unwind(AssertUnwindSafe(|| run(settings))), Ok(Ok(_)))
+        };
+        assert!((0..40).any(|seed| fails(&seed)), "{rule:?} is broken, and 40 seeds see nothing");
     }
 }

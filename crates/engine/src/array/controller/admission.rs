@@ -15,6 +15,7 @@ use crate::erase;
 use crate::geometry::Slot;
 use crate::lane::{Lane, first_of};
 
+use super::super::rules::Rule;
 use super::metadata::metadata_write;
 use super::progress::{Durable, Readable};
 use super::{Command, CommandError, Controller, Member, MemberState, Reply, WriteMode};
@@ -132,7 +133,9 @@ impl Controller {
             return Err(CommandError::DoesNotFit("it is a member at work already".to_owned()));
         }
         self.check_blocks(&order.info)?;
-        match self.owes_answers(order.id, &order.info, found).await {
+        match self.array.rules.keep(Rule::QuietBeforeReuse)
+            && self.owes_answers(order.id, &order.info, found).await
+        {
             true => Err(CommandError::Unanswered),
             false => Ok(()),
         }

@@ -11,6 +11,7 @@ use crate::ranges::Ranges;
 
 use super::super::mailbox::{BlockNews, Mail};
 use super::super::news::News;
+use super::super::rules::Rule;
 use super::{Controller, WriteMode};
 
 impl Controller {
@@ -57,7 +58,9 @@ impl Controller {
         if !self.may_write() || self.members[index].superblock.bad_block_log.is_none() {
             return Ok(());
         }
-        self.flush_member(index).await.map_err(|(_, error)| NotRecorded::Failed(error))?;
+        if self.array.rules.keep(Rule::ListsShrinkAfterFlush) {
+            self.flush_member(index).await.map_err(|(_, error)| NotRecorded::Failed(error))?;
+        }
         self.write_bad_blocks(index, bad).await
     }
 
@@ -101,7 +104,7 @@ impl Controller {
 
     /// Writes a log that got longer, and the superblock that says that there is one.
     async fn record_bad_blocks(&mut self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
-        if !self.may_write() {
+        if !self.may_write() || !self.array.rules.keep(Rule::ListsAreDurable) {
             // It is found again.
             return Ok(());
         }

@@ -10,6 +10,7 @@ use crate::lane::join_all;
 use crate::ranges::Ranges;
 
 use super::super::chunks::Chunks;
+use super::super::rules::Rule;
 use super::{Controller, Member};
 
 /// The bitmap as the members have it, and as memory knows it.
@@ -144,7 +145,8 @@ impl Controller {
     }
 
     fn may_clear_bits(&self) -> bool {
-        self.degraded() == 0 && !self.read_only && self.mode != super::WriteMode::Broken
+        let is_whole = self.degraded() == 0 || !self.array.rules.keep(Rule::ClearingWaitsForWhole);
+        is_whole && !self.read_only && self.mode != super::WriteMode::Broken
     }
 
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.
@@ -154,7 +156,8 @@ impl Controller {
         if chunks.is_empty() {
             return;
         }
-        let prepared = self.flush_members().await
+        let flushed = !self.array.rules.keep(Rule::ClearingIsFlushed) || self.flush_members().await;
+        let prepared = flushed
             && self.may_clear_bits()
             && self.record_clearing().await
             && self.may_clear_bits();
@@ -163,7 +166,9 @@ impl Controller {
         }
         let Some(bitmap) = &mut self.bitmap else { return };
         let header = &bitmap.header;
-        let unsynced = |chunk: u64| self.unsynced.overlaps(&header.sectors_of(chunk..chunk + 1));
+        let stays = self.array.rules.keep(Rule::UnsyncedBitsStay);
+        let unsynced =
+            |chunk: u64| stays && self.unsynced.overlaps(&header.sectors_of(chunk..chunk + 1));
         let (mut kept, mut pages) = (Chunks::default(), BTreeSet::new());
         for chunk in chunks.iter() {
             if unsynced(chunk) {
@@ -186,6 +191,9 @@ impl Controller {
     async fn record_clearing(&mut self) -> bool {
         let Some(bitmap) = &mut self.bitmap else { return false };
         if bitmap.header.events_cleared == bitmap.header.events && !bitmap.copies_differ {
+            return true;
+        }
+        if !self.array.rules.keep(Rule::ClearingIsRecordedFirst) {
             return true;
         }
         bitmap.header.events_cleared = bitmap.header.events;

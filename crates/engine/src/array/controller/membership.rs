@@ -6,6 +6,7 @@ use mdspace_format::{Features, Role, Superblock, Uuid};
 
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo, Scope};
 use crate::geometry::{Geometry, Slot};
+use crate::ranges::Ranges;
 
 use super::super::mailbox::Failure;
 use super::super::rules::Rule;
@@ -121,7 +122,12 @@ impl Controller {
         if let Geometry::Parity(map) = &*self.geometry {
             let comparable_to = map.comparable_to(|slot| self.filled_to(slot));
             self.unsynced.remove(&(comparable_to..u64::MAX));
-            self.doubted.iter().for_each(|range| self.unsynced.insert(range));
+            if self.array.rules.keep(Rule::DoubtOutlivesFailures) {
+                self.doubted.iter().for_each(|range| self.unsynced.insert(range));
+            } else {
+                self.doubted = Ranges::default();
+                self.unaccepted = Ranges::default();
+            }
         }
     }
 
@@ -204,10 +210,12 @@ impl Controller {
         if old.features.contains(Features::BAD_BLOCKS) {
             return Err("it lists bad blocks".to_owned());
         }
-        if !self.ran_with_the_others(&old) {
+        let same = self.array.rules.keep(Rule::ReturnsAmongTheSame);
+        if same && !self.ran_with_the_others(&old) {
             return Err("it does not know the members that are in sync now".to_owned());
         }
-        if old.events < bitmap.header.events_cleared {
+        let cleared = self.array.rules.keep(Rule::BitmapKnowsTheReturn);
+        if cleared && old.events < bitmap.header.events_cleared {
             return Err("it left before the bitmap was last cleared".to_owned());
         }
         let number = old.dev_number;

@@ -13,6 +13,7 @@ use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
 use super::super::flushes::Flush;
+use super::super::rules::Rule;
 use super::progress::FlushReceipt;
 use super::{Controller, Member, MemberState, WriteMode};
 
@@ -72,6 +73,9 @@ impl Controller {
     /// power failed again, they would be two behind and count as stale: so they catch up first. They
     /// get what the others have, as assembly found it: superblocks with the same events say the same.
     async fn bring_up_laggards(&mut self) -> Vec<(MemberId, IoError)> {
+        if !self.array.rules.keep(Rule::LaggardsCatchUp) {
+            return Vec::new();
+        }
         let events = self.events;
         let behind = |member: &&mut Member| member.is_live() && member.superblock.events < events;
         let laggards = self.members.iter_mut().filter(behind).map(|member| {
@@ -91,7 +95,10 @@ impl Controller {
         let end = self.member_sectors();
         let filled = self.members.iter().filter(|member| member.filled_to().is_some());
         let promised: Vec<_> = filled
-            .map(|member| (member.id, member.durable.but_no_more_than(member.promise(end))))
+            .map(|member| match self.array.rules.keep(Rule::RecoveryPromisesDurable) {
+                true => (member.id, member.durable.but_no_more_than(member.promise(end))),
+                false => (member.id, member.promise(end).sector()),
+            })
             .collect();
         for member in self.members.iter_mut().filter(|member| member.is_live()) {
             let superblock = &mut member.superblock;
@@ -132,6 +139,9 @@ impl Controller {
         match self.mode {
             _ if !self.is_redundant() => RESYNC_NONE,
             WriteMode::Open | WriteMode::Closing | WriteMode::Broken => 0,
+            _ if !self.array.rules.keep(Rule::ResyncPromisesDurable) => {
+                self.resync_readable().sector()
+            }
             _ => self.resynced.but_no_more_than(self.resync_readable()),
         }
     }

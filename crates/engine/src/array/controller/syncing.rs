@@ -17,6 +17,7 @@ use crate::time::Time;
 
 use super::super::command::Undecided;
 use super::super::mirror::{copies, regions};
+use super::super::rules::Rule;
 use super::super::sync::{SyncKind, SyncTask};
 use super::delay::Delay;
 use super::progress::Readable;
@@ -300,7 +301,9 @@ impl Controller {
     /// Makes every lane write to them before anything is copied, and the superblocks say so.
     pub(super) async fn spares_got_slots(&mut self) {
         let epoch = self.publish();
-        self.array.views.adopted(epoch).await;
+        if self.array.rules.keep(Rule::AdoptedBeforeCopy) {
+            self.array.views.adopted(epoch).await;
+        }
         self.array.views.settle();
         if let Some(bitmap) = &mut self.bitmap {
             // Nobody promises that a spare has any of it.
@@ -432,7 +435,9 @@ impl Controller {
                     {
                         *known = Readable::up_to(done).max(*known);
                         member.was_copied(&copied);
-                        member.distrust(&skipped);
+                        if self.array.rules.keep(Rule::SkippedIsAHole) {
+                            member.distrust(&skipped);
+                        }
                     }
                 }
             }
@@ -520,13 +525,14 @@ impl Controller {
     /// Recovered members hold all their data now, once those are flushed: a superblock that calls
     /// them in sync promises that. Who got a hole meanwhile is filled there first.
     async fn recovered(&mut self, members: &[MemberId]) {
-        if !self.flush_members().await {
+        let flushed = self.array.rules.keep(Rule::FilledIsFlushed);
+        if flushed && !self.flush_members().await {
             return;
         }
         let end = self.member_sectors();
         for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
             if let MemberState::Recovering(slot, _) = member.state
-                && member.is_filled(end)
+                && (!flushed || member.is_filled(end))
             {
                 member.state = MemberState::InSync(slot);
                 self.sync.by_bitmap.remove(&member.id);
@@ -551,7 +557,7 @@ impl Controller {
     /// Adds ranges whose redundancy a failed write left in doubt. The write holds its claim until no
     /// lane trusts them.
     pub(super) async fn distrust(&mut self, ranges: &Ranges) {
-        if !self.is_redundant() {
+        if !self.is_redundant() || !self.array.rules.keep(Rule::FailedWritesLeaveDoubt) {
             return;
         }
         for range in ranges.iter() {

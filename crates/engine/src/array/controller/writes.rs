@@ -14,6 +14,7 @@ use crate::request::RequestError;
 use super::super::ended::{Asked, Failed, Judged};
 use super::super::mailbox::{BlockNews, Failure};
 use super::super::news::News;
+use super::super::rules::Rule;
 use super::super::verdict::Outcome;
 use super::{Controller, Member, MemberState, WriteMode};
 
@@ -51,7 +52,13 @@ impl Controller {
             for (write, judged) in writes.into_iter().zip(judged) {
                 match judged.outcome {
                     Outcome::Answer => write.tell(Ok(())),
+                    Outcome::Record if !self.array.rules.keep(Rule::RefusedBlocksAreListed) => {
+                        write.tell(Ok(()));
+                    }
                     Outcome::Record => left.push(write),
+                    Outcome::Error if !self.array.rules.keep(Rule::WritesAreJudgedByBlocks) => {
+                        write.tell(Ok(()));
+                    }
                     Outcome::Error | Outcome::Broken => write.tell(Err(failed(judged))),
                 }
             }
@@ -83,7 +90,9 @@ impl Controller {
         }
         self.blocks_written(&news(unlist)).await;
         self.blocks_failed(&news(lack), News::Unfilled).await;
-        self.blocks_failed(&news(list), News::Refused).await;
+        if self.array.rules.keep(Rule::RefusedBlocksAreListed) {
+            self.blocks_failed(&news(list), News::Refused).await;
+        }
         // A lane that still goes by the longer list only reads less.
         self.publish();
         self.array.views.settle();
