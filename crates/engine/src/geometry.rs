@@ -28,8 +28,7 @@ mod raid10;
 /// The most members an array of metadata 1.x can name (`dev_roles` of a 4 KiB superblock).
 pub const MAX_RAID_DISKS: u16 = 1920;
 
-/// The largest array or member, in sectors: 2^63 bytes, where Linux file offsets end.
-pub const MAX_SECTORS: u64 = 1 << 54;
+pub use mdspace_format::MAX_SECTORS;
 
 /// The smallest chunk of a level that computes or copies by page: 4 KiB, in sectors.
 const PAGE_SECTORS: u32 = 8;

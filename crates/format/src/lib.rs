@@ -41,3 +41,7 @@ pub use uuid::{InvalidUuid, Uuid};
 
 /// Bytes in a sector, the unit of every position and length on disk.
 pub const SECTOR_BYTES: u64 = 512;
+
+/// The largest device, member or array, in sectors: its length in bytes is a file offset of Linux, at most
+/// 2^63 - 1.
+pub const MAX_SECTORS: u64 = (1 << 54) - 1;

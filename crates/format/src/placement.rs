@@ -6,7 +6,7 @@
 
 use crate::bitmap::{self, PAGE_BYTES};
 use crate::superblock::BadBlockLogPlace;
-use crate::{Level, MetadataVersion, SECTOR_BYTES, SuperblockPlace};
+use crate::{Level, MAX_SECTORS, MetadataVersion, SECTOR_BYTES, SuperblockPlace};
 
 /// Data starts on a multiple of this: 1 MiB.
 const DATA_OFFSET_STEP: u64 = 2048;
@@ -26,8 +26,6 @@ const DEFAULT_CHUNK_BYTES: u64 = 64 << 20;
 const MIN_CHUNK_BYTES: u64 = 4096;
 /// Largest power of two in the header's 32 bits.
 const MAX_CHUNK_BYTES: u64 = 1 << 31;
-/// Largest device, as for [`Superblock::validate`](crate::Superblock::validate).
-const SECTORS_MAX: u64 = 1 << 54;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +113,7 @@ pub enum PlacementError {
         needed_sectors: u64,
     },
     /// A device is too large.
-    #[error("a device of {device_sectors} sectors is larger than 8 EiB")]
+    #[error("a device of {device_sectors} sectors has 8 EiB or more")]
     TooLarge {
         /// Its size.
         device_sectors: u64,
@@ -142,7 +140,7 @@ impl ArrayPlacement {
     /// Lays out an array over devices of these sizes. The first decides where data starts.
     pub fn new(request: &Request, devices: &[u64]) -> Result<ArrayPlacement, PlacementError> {
         let first = *devices.first().ok_or(PlacementError::NoMembers)?;
-        if let Some(large) = devices.iter().find(|sectors| **sectors > SECTORS_MAX) {
+        if let Some(large) = devices.iter().find(|sectors| **sectors > MAX_SECTORS) {
             return Err(PlacementError::TooLarge { device_sectors: *large });
         }
         let data_offset_sectors = data_offset(request, first)?;
@@ -170,7 +168,7 @@ impl ArrayPlacement {
 
     /// Lays out one member of `device_sectors`, at creation or when it is added later.
     pub fn member(&self, device_sectors: u64) -> Result<MemberPlacement, PlacementError> {
-        if device_sectors > SECTORS_MAX {
+        if device_sectors > MAX_SECTORS {
             return Err(PlacementError::TooLarge { device_sectors });
         }
         let small = |needed_sectors| PlacementError::TooSmall { device_sectors, needed_sectors };

@@ -1,12 +1,10 @@
 use std::ops::Range;
 
 use super::{Superblock, SuperblockError};
-use crate::{Features, Level, MetadataVersion};
+use crate::{Features, Level, MAX_SECTORS, MetadataVersion};
 
 type Checked = Result<(), SuperblockError>;
 
-/// Largest sector count that leaves room for arithmetic in bytes: 2^63 bytes, 8 EiB.
-const SECTORS_MAX: u64 = 1 << 54;
 /// Most updates of an array: a million a second for a hundred thousand years.
 const EVENTS_MAX: u64 = 1 << 62;
 /// Fewest sectors of data that md accepts.
@@ -71,8 +69,8 @@ impl Superblock {
             let reason = "fewer than 10 sectors of data";
             return Err(SuperblockError::impossible("data_size", size, reason));
         }
-        if device_sectors > SECTORS_MAX {
-            let reason = "the device is larger than 8 EiB";
+        if device_sectors > MAX_SECTORS {
+            let reason = "the device has 8 EiB or more";
             return Err(SuperblockError::impossible("data_size", size, reason));
         }
         let end = self.data_range().filter(|data| data.end <= device_sectors);

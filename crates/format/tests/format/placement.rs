@@ -3,11 +3,22 @@
 use std::collections::BTreeMap;
 
 use mdspace_format::new_array::{NewArray, NewMember};
-use mdspace_format::placement::{ArrayPlacement, BitmapRequest, Request};
+use mdspace_format::placement::{ArrayPlacement, BitmapRequest, PlacementError, Request};
 use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Level, Role, Superblock, Timestamp, Uuid};
 
 const LINES: &str = include_str!("fixtures/placement-by-mdadm.txt");
+
+/// Linux cannot address a byte beyond: 2^63 - 1 is its last file offset.
+#[test]
+fn a_device_whose_bytes_no_file_offset_counts_is_refused() {
+    let largest = mdspace_format::MAX_SECTORS;
+    assert!(largest.checked_mul(512).is_some_and(|bytes| i64::try_from(bytes).is_ok()));
+    let case = cases().next().unwrap();
+    let place = |sectors| ArrayPlacement::new(&case.request, &vec![sectors; case.devices.len()]);
+    assert!(!matches!(place(largest), Err(PlacementError::TooLarge { .. })));
+    assert!(matches!(place(largest + 1), Err(PlacementError::TooLarge { .. })));
+}
 
 /// One line: what mdadm was asked for, and what it did.
 struct Case {
