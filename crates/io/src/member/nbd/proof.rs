@@ -118,21 +118,30 @@ pub(super) fn prove(
     questions: &Questions,
     tell: impl Fn(),
 ) -> io::Result<()> {
-    let mut before = questions.ask(&tell)?;
+    let (mut before, mut proof) = (questions.ask(&tell)?, None);
     for _ in 0..LOOKS {
         let own = read_over(stream, export, bytes)?;
         let after = questions.ask(&tell)?;
-        if !differs(&before, &own, &after) {
+        proof = agrees(&before, &own, &after);
+        if proof == Some(true) {
             return Ok(());
         }
         before = after;
     }
-    Err(io::Error::other("another device answers there than over the first connection"))
+    Err(io::Error::other(match proof {
+        Some(_) => "another device answers there than over the first connection",
+        None => {
+            "each sector that could tell the device from another one is written to all the time"
+        }
+    }))
 }
 
-/// Whether a sector was the same before and after, and is another one here.
-fn differs(before: &[u8], own: &[u8], after: &[u8]) -> bool {
-    before.len() != own.len() || steady_sectors_agree(before, own, after) == Some(false)
+/// Whether what was the same before and after is the same here. None: nothing was, so nothing is proven.
+fn agrees(before: &[u8], own: &[u8], after: &[u8]) -> Option<bool> {
+    match before.len() == own.len() {
+        true => steady_sectors_agree(before, own, after),
+        false => Some(false),
+    }
 }
 
 fn read_over(stream: &mut dyn Stream, export: Export, bytes: u64) -> io::Result<Vec<u8>> {
