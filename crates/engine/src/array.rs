@@ -26,6 +26,7 @@ mod member_writes;
 mod mirror;
 mod news;
 pub mod plan;
+mod points;
 mod read;
 mod reconstruct;
 mod refused;
@@ -50,6 +51,7 @@ use handover::Handover;
 use intent::Intent;
 use mailbox::Mailbox;
 use mirror::Behind;
+use points::Points;
 use rules::Rules;
 use settings::{SettingError, Settings};
 use sync::SyncSpan;
@@ -58,6 +60,8 @@ use view::Views;
 
 pub use array_lane::ArrayLane;
 pub use command::{Action, Command, CommandError, Reply, Undecided};
+#[cfg(feature = "controls")]
+pub use points::Point;
 #[cfg(feature = "controls")]
 pub use rules::Rule;
 pub use start::{Start, StartMember};
@@ -76,6 +80,7 @@ pub struct Array {
     pub(crate) gauges: Gauges,
     pub(crate) behind: Behind,
     pub(crate) rules: Rules,
+    pub(crate) points: Points,
     pub(crate) sync_span: SyncSpan,
     pub(crate) users: Users,
 }

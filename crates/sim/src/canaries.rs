@@ -2,12 +2,13 @@
 //! notices. docs/sim.md says which of them live.
 
 use std::panic;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use mdspace_engine::array::Rule;
 use mdspace_sim::settings::{Settings, Trouble};
 
-use super::{Options, run_settings};
+use super::{Options, in_parallel, run_settings};
 
 /// How the break of a rule was noticed.
 struct Noticed {
@@ -21,12 +22,20 @@ pub(super) fn run(options: &Options) -> bool {
     // A broken engine panics, and that is as good as any other notice.
     panic::set_hook(Box::new(|_| {}));
     let mut alive = 0;
-    for rule in Rule::ALL {
+    let rules: Vec<Rule> = options.broken.map_or(Rule::ALL.to_vec(), |rule| vec![rule]);
+    for rule in &rules {
         let since = Instant::now();
-        let noticed = (options.first..options.first + options.seeds)
-            .find_map(|seed| breaks(*rule, seed, options));
+        let first: Mutex<Option<Noticed>> = Mutex::default();
+        in_parallel(options, options.seeds, |seed| {
+            let Some(noticed) = breaks(*rule, seed, options) else { return true };
+            let mut first = first.lock().expect("nothing panics under the lock");
+            if first.as_ref().is_none_or(|other| noticed.seed < other.seed) {
+                *first = Some(noticed);
+            }
+            false
+        });
         let seconds = since.elapsed().as_secs_f64();
-        match noticed {
+        match first.into_inner().expect("nothing panics under the lock") {
             Some(Noticed { seed, trouble, reason }) => {
                 let trouble = if trouble == Trouble::Beyond { " beyond" } else { "" };
                 println!("{:<30} seed {seed}{trouble}, {seconds:.1} s: {reason}", rule.name());
@@ -37,7 +46,7 @@ pub(super) fn run(options: &Options) -> bool {
             }
         }
     }
-    println!("{} rules, {alive} broken ones live after {} seeds", Rule::ALL.len(), options.seeds);
+    println!("{} rules, {alive} broken ones live after {} seeds", rules.len(), options.seeds);
     alive == 0
 }
 

@@ -3,8 +3,11 @@
 
 mod canaries;
 
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
 use mdspace_engine::array::Rule;
@@ -45,8 +48,11 @@ struct Options {
     #[arg(long)]
     legend: bool,
     /// Breaks each rule of the engine in turn, until a seed notices; --seeds says after how many it lives
-    #[arg(long, conflicts_with_all = ["seed", "until_failure", "keep_going", "broken"])]
+    #[arg(long, conflicts_with_all = ["seed", "until_failure", "keep_going"])]
     canaries: bool,
+    /// Runs so many seeds at once; 0: one on each core
+    #[arg(long, default_value_t = 0, conflicts_with = "seed")]
+    jobs: usize,
     /// Breaks one rule of the engine, as --canaries names them
     #[arg(long, value_name = "RULE", value_parser = rule)]
     broken: Option<Rule>,
@@ -74,28 +80,47 @@ fn replay(seed: u64, options: &Options) -> bool {
 }
 
 fn run_many(options: &Options) -> bool {
-    let (mut runs, mut failures, mut answered, mut refused, mut lies) = (0_u64, 0_u64, 0, 0, 0);
-    for seed in options.first.. {
-        if !options.until_failure && runs == options.seeds {
-            break;
-        }
-        runs += 1;
-        match run(seed, options, false) {
+    let seeds = if options.until_failure { u64::MAX - options.first } else { options.seeds };
+    let ended = Mutex::new((Outcome::default(), 0_u64, 0_u64));
+    in_parallel(options, seeds, |seed| {
+        let outcome = run(seed, options, false);
+        let (sum, runs, failures) = &mut *ended.lock().expect("no run panics under the lock");
+        *runs += 1;
+        match outcome {
             Some(outcome) => {
-                answered += outcome.answered;
-                refused += outcome.failed;
-                lies += outcome.lies;
+                sum.answered += outcome.answered;
+                sum.failed += outcome.failed;
+                sum.lies += outcome.lies;
             }
-            None => failures += 1,
+            None => *failures += 1,
         }
-        if failures > 0 && !options.keep_going {
-            break;
-        }
-    }
+        *failures == 0 || options.keep_going
+    });
+    let (Outcome { answered, failed, lies, .. }, runs, failures) =
+        ended.into_inner().expect("no run panics under the lock");
     println!(
-        "{runs} seeds, {failures} failed; {answered} requests, {refused} ended in errors; {lies} lies"
+        "{runs} seeds, {failures} failed; {answered} requests, {failed} ended in errors; {lies} lies"
     );
     failures == 0
+}
+
+/// Hands out seeds in order, as many at a time as there are jobs, until one says that it is enough.
+fn in_parallel(options: &Options, seeds: u64, run: impl Fn(u64) -> bool + Sync) {
+    let jobs = match options.jobs {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        jobs => jobs,
+    };
+    let (next, end) = (AtomicU64::new(options.first), options.first + seeds);
+    let work = || {
+        while let seed = next.fetch_add(1, Ordering::Relaxed)
+            && seed < end
+        {
+            if !run(seed) {
+                next.store(end, Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
 }
 
 /// Runs one seed. What is wrong is printed with the command that replays it.

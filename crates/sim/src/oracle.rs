@@ -49,12 +49,13 @@ pub enum NotWhole {
 impl<'a> RawArray<'a> {
     /// Finds the whole and clean array on `disks`.
     pub fn open(world: &'a World, disks: &[DiskIndex]) -> Result<Self, NotWhole> {
-        let (array, clean) = Self::find(world, disks)?;
-        if clean { Ok(array) } else { Err(NotWhole::Dirty) }
+        let (array, agrees_to) = Self::find(world, disks)?;
+        if agrees_to == u64::MAX { Ok(array) } else { Err(NotWhole::Dirty) }
     }
 
-    /// Finds the whole array on `disks`, and whether it is clean.
-    pub fn find(world: &'a World, disks: &[DiskIndex]) -> Result<(Self, bool), NotWhole> {
+    /// Finds the whole array on `disks`, and up to where its superblocks say that redundancy agrees, as resync
+    /// counts.
+    pub fn find(world: &'a World, disks: &[DiskIndex]) -> Result<(Self, u64), NotWhole> {
         let found: Vec<(DiskIndex, RawSuperblock)> = disks
             .iter()
             .filter_map(|&disk| Some((disk, world.disk(disk, RawSuperblock::find)?)))
@@ -80,7 +81,7 @@ impl<'a> RawArray<'a> {
             chunk_sectors: freshest.chunk_sectors,
             member_sectors,
         };
-        Ok((Self { world, shape, slots }, freshest.clean))
+        Ok((Self { world, shape, slots }, freshest.agrees_to))
     }
 
     /// The disk and sector behind a place.

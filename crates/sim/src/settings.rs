@@ -1,5 +1,7 @@
 //! What one run is: the array, its disks, its users and its troubles, all drawn from the seed.
 
+mod aim;
+
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +16,8 @@ use crate::disk::{DiskSpec, Latency};
 use crate::random::Random;
 use crate::workload::Habits;
 use crate::world::Fences;
+
+pub use aim::Aim;
 
 /// How much trouble a run makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -85,11 +89,13 @@ pub enum Happening {
     Lie,
     /// The operator has a member replaced that works.
     Replace,
+    /// Users are quiet for a while.
+    Rest,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -109,6 +115,7 @@ impl Happening {
         Self::SetClock,
         Self::Lie,
         Self::Replace,
+        Self::Rest,
     ];
 
     /// Whether it is bad for a member.
@@ -168,6 +175,8 @@ pub struct Settings {
     pub requests: u64,
     /// Requests between two happenings, on average.
     pub calm_requests: u64,
+    /// What happens half-way through the engine's orderings.
+    pub aims: Vec<Aim>,
     /// Weights of [`Happening::ALL`].
     pub happenings: [u32; Happening::ALL.len()],
     /// Paths to each disk; 0: it is reached directly.
@@ -228,6 +237,7 @@ impl Settings {
             habits: Habits::draw(&mut random),
             requests: random.within(200..1500),
             calm_requests: random.within(20..200),
+            aims: aim::draw(seed),
             happenings: [0; Happening::ALL.len()],
             paths: draw_paths(seed),
             fences: Fences::Prove,
@@ -300,18 +310,30 @@ impl Settings {
     fn draw_disks(&mut self, random: &mut Random) {
         let uneven = matches!(self.level, -1 | 0) && random.coin();
         let like = draw_disk(random);
-        for _ in 0..self.slots + self.spares {
+        for index in 0..self.slots + self.spares {
             let smaller = if uneven { random.below(self.member_sectors / 2) } else { 0 };
-            let own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
+            let mut own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
+            if self.write_behind > 0 && self.is_write_mostly(index) {
+                own.latency = draw_far_latency(self.seed);
+            }
             let sectors = self.data_offset + self.member_sectors - smaller + TAIL_SECTORS;
             self.disks.push(DiskSpec { sectors: sectors & !7, ..own });
         }
+    }
+
+    fn is_write_mostly(&self, disk: u16) -> bool {
+        let flags = self.flags.get(usize::from(disk));
+        flags.is_some_and(|flags| flags.0 & MemberFlags::WRITE_MOSTLY != 0)
     }
 
     fn draw_happenings(&mut self, random: &mut Random) {
         for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
             if happening == Happening::Lie {
                 *weight = draw_lies(self.seed, self.trouble);
+                continue;
+            }
+            if happening == Happening::Rest {
+                *weight = draw_rests(self.seed);
                 continue;
             }
             let share = if random.coin() { 0 } else { random.below(20) as u32 };
@@ -367,6 +389,11 @@ fn draw_replacing(seed: u64) -> u32 {
     *Random::new(seed ^ 0x7265_706c_6163_6521).pick(&[0, 0, 5, 20])
 }
 
+/// Drawn apart, as workers are.
+fn draw_rests(seed: u64) -> u32 {
+    *Random::new(seed ^ 0x7265_7374_7321_2121).pick(&[0, 0, 5, 20])
+}
+
 /// Drawn apart, so that a seed is otherwise what it was before there were workers.
 fn draw_workers(seed: u64) -> u16 {
     *Random::new(seed ^ 0x776f_726b_6572_7321).pick(&[0, 1, 2])
@@ -395,10 +422,22 @@ fn draw_tuning(seed: u64) -> Vec<(&'static str, &'static str)> {
 /// Drawn apart, as workers are: how many windows of a sync task, how fast, and what users are left.
 fn draw_sync(seed: u64) -> [(&'static str, &'static str); 5] {
     let random = &mut Random::new(seed ^ 0x7379_6e63_7761_7921);
+    // In half of the runs a sync task takes long enough for something to come between.
+    let speeds = [
+        ("system", "none"),
+        ("1", "none"),
+        ("1000", "200000"),
+        ("system", "60000"),
+        ("1", "3000"),
+        ("100", "1000"),
+        ("1", "300"),
+        ("1", "100"),
+    ];
+    let (least, most) = *random.pick(&speeds);
     [
         ("sync_io_depth", *random.pick(&["0", "0", "1", "3", "64"])),
-        ("sync_speed_min", *random.pick(&["system", "1", "1000"])),
-        ("sync_speed_max", *random.pick(&["none", "none", "none", "60000", "200000"])),
+        ("sync_speed_min", least),
+        ("sync_speed_max", most),
         ("sync_cache_share", *random.pick(&["25", "25", "1", "100"])),
         ("sync_latency_target", *random.pick(&["2", "2", "1", "0"])),
     ]
@@ -422,6 +461,18 @@ fn draw_latency(random: &mut Random) -> Latency {
         spread: Duration::from_micros(random.within(0..500)),
         tail_one_in: *random.pick(&[0, 20, 200]),
         tail_factor: *random.pick(&[5, 50]),
+    }
+}
+
+/// Of a disk that is written behind, for it is far away. Drawn apart, as workers are.
+fn draw_far_latency(seed: u64) -> Latency {
+    let random = &mut Random::new(seed ^ 0x6661_7220_6177_6179);
+    let ms = *random.pick(&[1, 20, 150]);
+    Latency {
+        least: Duration::from_millis(ms),
+        spread: Duration::from_millis(2 * ms),
+        tail_one_in: 0,
+        tail_factor: 1,
     }
 }
 
@@ -487,6 +538,9 @@ impl std::fmt::Display for Settings {
         }
         for (key, value) in &self.tuning {
             write!(f, ", {key} {value}")?;
+        }
+        for aim in &self.aims {
+            write!(f, ", {aim}")?;
         }
         write!(f, ", {requests} requests, {:?}", self.trouble)
     }

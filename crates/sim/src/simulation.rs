@@ -51,10 +51,15 @@ pub struct Simulation {
     operator: Operator,
     /// Every disk in the machine.
     disks: Vec<DiskIndex>,
+    /// Disks that left it and may come back, as they were.
+    shelf: Vec<Shelved>,
     random: Random,
     /// Requests of the workload still to come.
     requests_left: u64,
     next_happening: u64,
+    /// The aim whose turn it is, and how often this process came to its point.
+    aim: usize,
+    point_reached: u64,
     /// Until then users think.
     thinking_until: Time,
     /// The array has lost more than it bears, and said so.
@@ -62,6 +67,14 @@ pub struct Simulation {
     /// Places where members lied so far.
     lies: u64,
     next_look_at_held: Time,
+}
+
+/// A disk that left the machine.
+#[derive(Clone, Copy, Debug)]
+struct Shelved {
+    disk: DiskIndex,
+    /// The one that came in its place.
+    successor: DiskIndex,
 }
 
 /// What a run was, when nothing was wrong.
@@ -211,6 +224,8 @@ impl Simulation {
         let mut simulation = Self {
             requests_left: settings.requests,
             next_happening: settings.calm_requests,
+            aim: 0,
+            point_reached: 0,
             atlas: Atlas::new(&settings),
             process: Some(process),
             model,
@@ -219,6 +234,7 @@ impl Simulation {
             pending: Pending::default(),
             operator: Operator::default(),
             disks,
+            shelf: Vec::new(),
             random,
             thinking_until: Time::ZERO,
             broken: false,
@@ -238,6 +254,7 @@ impl Simulation {
 
     /// Runs to the end.
     pub fn run(mut self) -> Result<Outcome, Failure> {
+        self.begin_with_a_rest()?;
         while self.requests_left > 0 && !self.broken {
             self.pump();
             self.step()?;

@@ -43,6 +43,7 @@ use super::array_lane::ArrayLane;
 use super::command::{Action, Command, CommandError, Reply};
 use super::mailbox::Mail;
 use super::news::NewsCount;
+use super::points::Point;
 use super::rules::Rule;
 use super::start::Start;
 use super::sync::SyncKind;
@@ -374,6 +375,7 @@ impl Controller {
         let dirty_first = self.array.rules.keep(Rule::ArrayIsDirtyFirst);
         if !dirty_first || self.update_superblocks().await {
             self.mode = WriteMode::Open;
+            self.array.points.reach(Point::ArrayIsDirty);
         }
         self.publish();
         self.array.views.settle();
@@ -406,7 +408,9 @@ impl Controller {
             self.mode = WriteMode::Open;
         } else if !self.array.rules.keep(Rule::CleanIsFlushed) || self.flush_members().await {
             self.mode = WriteMode::Clean;
+            self.array.points.reach(Point::CleanIsFlushed);
             self.update_superblocks().await;
+            self.array.points.reach(Point::ArrayIsClean);
         }
         self.publish();
         self.array.views.settle();

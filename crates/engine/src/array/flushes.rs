@@ -19,6 +19,7 @@ use crate::signal::Signal;
 use crate::sync::Mutex;
 
 use super::Array;
+use super::points::Point;
 use super::rules::Rule;
 
 /// What is known of the flushes of each member.
@@ -141,6 +142,9 @@ impl<'a> Flush<'a> {
         // The member is marked before anyone else's flush of it can begin.
         let remember = self.array.rules.keep(Rule::FailedFlushesStayFailed);
         self.array.flushes.end(self.member, result, remember);
+        if result.is_err() {
+            self.array.points.reach(Point::FlushFailed);
+        }
         self.state = State::Ended(result);
     }
 }

@@ -15,6 +15,7 @@ use crate::request::RequestError;
 use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
 use super::ended::{Asked, Ended, Failed, Judged, Target};
 use super::plan::Place;
+use super::points::Point;
 use super::refused::Refused;
 use super::rules::Rule;
 use super::verdict::Outcome;
@@ -293,6 +294,7 @@ impl<'a> MemberWrites<'a> {
             return Err(Failed::everywhere(RequestError::Lost));
         }
         self.wait(keep).await;
+        self.lane.array.points.reach(Point::MembersAnswered);
         if self.went_well_everywhere() && self.view.whole && self.view_stands() {
             return match self.lane.is_told_of(&self.view).await {
                 true => Ok(Landed::Whole),

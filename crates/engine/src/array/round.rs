@@ -31,6 +31,7 @@ use super::gather::{Piece, RowShape};
 use super::handover::Results;
 use super::member_writes::{Landed, MemberWrites, whole_buffer};
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
+use super::points::Point;
 use super::reconstruct::{
     ClaimedRow, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
 };
@@ -203,6 +204,7 @@ impl ArrayLane {
             } else {
                 self.read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unread).await
             };
+            self.array.points.reach(Point::RowIsRead);
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
             if complete && self.still_holds(&view.epoch, &work, &state, &unread) {

@@ -98,6 +98,7 @@ impl Array {
             gauges: Gauges::new(lanes, mirrors),
             behind: super::Behind::new(write_behind(start)),
             rules: super::Rules::default(),
+            points: super::Points::default(),
             sync_span: super::SyncSpan::default(),
             users: super::Users::new(lanes),
         })

@@ -22,8 +22,9 @@ pub struct RawSuperblock {
     pub data_offset: u64,
     /// Counts updates.
     pub events: u64,
-    /// No write was under way.
-    pub clean: bool,
+    /// Up to where redundancy agrees, as resync counts; all ones where no write was under way, 0 where one
+    /// was.
+    pub agrees_to: u64,
     /// It holds good data up to an offset only.
     pub recovering: bool,
     /// It is to take its slot over from another member.
@@ -74,7 +75,7 @@ impl RawSuperblock {
             raid_disks: u32_at(92) as usize,
             data_offset: u64_at(128),
             events: u64_at(200),
-            clean: u64_at(208) == u64::MAX,
+            agrees_to: u64_at(208),
             recovering: has(RECOVERY_OFFSET),
             replaces: has(REPLACEMENT),
             dev_number: u32_at(160) as usize,
@@ -100,7 +101,7 @@ impl RawSuperblock {
 
 impl std::fmt::Display for RawSuperblock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let clean = if self.clean { "clean" } else { "dirty" };
+        let clean = if self.agrees_to == u64::MAX { "clean" } else { "dirty" };
         let recovering = if self.recovering { ", recovering" } else { "" };
         write!(f, "events {}, {clean}{recovering}, number {}", self.events, self.dev_number)?;
         let named = self.roles.iter().enumerate().filter(|&(_, &role)| role != 0xffff);

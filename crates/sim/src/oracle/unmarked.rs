@@ -27,14 +27,11 @@ impl RawArray<'_> {
     /// Sectors whose redundancy disagrees though nothing marks them, as resync counts them. None where
     /// that cannot be said: a member is missing, or nothing says which writes were under way.
     pub fn unmarked_mismatches(world: &World, disks: &[DiskIndex], sectors: u64) -> Vec<u64> {
-        let Ok((array, clean)) = RawArray::find(world, disks) else { return Vec::new() };
+        let Ok((array, agrees_to)) = RawArray::find(world, disks) else { return Vec::new() };
         let members = array.slots.iter().map(|(disk, _)| *disk);
         let bitmaps: Option<Vec<RawBitmap>> =
             members.clone().map(|disk| world.disk(disk, RawBitmap::find)).collect();
         let bitmaps = bitmaps.unwrap_or_default();
-        if bitmaps.is_empty() && !clean {
-            return Vec::new();
-        }
         let listed: Vec<Range<u64>> =
             members.flat_map(|disk| world.disk(disk, listed_as_bad)).collect();
         // A sector that a member lists it does not hold. Where it lies for the others is not worth
@@ -42,8 +39,11 @@ impl RawArray<'_> {
         if !listed.is_empty() {
             return Vec::new();
         }
-        let is_marked = |sector: u64| {
-            bitmaps.iter().any(|bitmap| bitmap.marked.contains(&(sector / bitmap.chunk_sectors)))
+        let is_marked = |sector: u64| match bitmaps.is_empty() {
+            true => sector >= agrees_to,
+            false => bitmaps
+                .iter()
+                .any(|bitmap| bitmap.marked.contains(&(sector / bitmap.chunk_sectors))),
         };
         array.wrong_sectors(sectors).into_iter().filter(|sector| !is_marked(*sector)).collect()
     }

@@ -11,7 +11,7 @@ use crate::oracle::RawArray;
 use crate::process::Answer;
 
 use super::atlas::with_state;
-use super::{Failure, Simulation};
+use super::{Failure, Shelved, Simulation};
 
 /// What the operator waits for and knows.
 #[derive(Default)]
@@ -231,13 +231,11 @@ impl Simulation {
     /// Mends a removed disk, or plugs a new one in, and adds it.
     fn put_back(&mut self, disk: DiskIndex) {
         self.close(disk);
-        if self.world.flights_on(disk) > 0 {
-            // A late write may land yet: its lock keeps the disk from being opened. Another time.
+        if self.world.flights_on(disk) > 0 && self.random.coin() {
+            // A late write may land yet. Where a lock says so, the disk cannot be opened: another time.
             return;
         }
-        let block_sectors = self.world.disk(disk, |disk| disk.spec.block_sectors());
-        let fits = block_sectors <= self.process().block_sectors();
-        let disk = if !fits || self.random.coin() { self.replace(disk) } else { disk };
+        let disk = if !self.fits(disk) || self.random.coin() { self.replace(disk) } else { disk };
         self.mend(disk);
         self.atlas.forgive(disk);
         self.add(disk);
@@ -249,18 +247,35 @@ impl Simulation {
         }
     }
 
-    /// A new disk instead of `disk`, which leaves the machine.
+    /// Whether the array takes disks with such blocks.
+    fn fits(&self, disk: DiskIndex) -> bool {
+        let block_sectors = self.world.disk(disk, |disk| disk.spec.block_sectors());
+        block_sectors <= self.process().block_sectors()
+    }
+
+    /// Another disk instead of `disk`, which leaves the machine: a new one, or the one that was there before
+    /// and holds what it held then.
     fn replace(&mut self, disk: DiskIndex) -> DiskIndex {
-        let mut spec = self.world.disk(disk, |disk| disk.spec.clone());
-        // An array that was assembled without its disks of large blocks cannot take them any more.
-        let block_bytes = self.process().block_sectors() as u32 * 512;
-        spec.logical_block_bytes = spec.logical_block_bytes.min(block_bytes);
-        let new = self.world.add_disk(spec);
+        let is_before = |old: &Shelved| old.successor == disk && self.fits(old.disk);
+        let new = match self.shelf.iter().position(is_before) {
+            Some(at) if !self.random.one_in(4) => self.shelf.remove(at).disk,
+            _ => self.buy(disk),
+        };
         self.world.note(format_args!("-- {new} replaces {disk}"));
         self.disks.retain(|&d| d != disk);
         self.atlas.unplugged(disk);
         self.disks.push(new);
+        self.shelf.push(Shelved { disk, successor: new });
         new
+    }
+
+    /// A new disk like `disk`.
+    fn buy(&mut self, disk: DiskIndex) -> DiskIndex {
+        let mut spec = self.world.disk(disk, |disk| disk.spec.clone());
+        // An array that was assembled without its disks of large blocks cannot take them any more.
+        let block_bytes = self.process().block_sectors() as u32 * 512;
+        spec.logical_block_bytes = spec.logical_block_bytes.min(block_bytes);
+        self.world.add_disk(spec)
     }
 
     pub(super) fn add(&mut self, disk: DiskIndex) {

@@ -43,7 +43,8 @@ impl Simulation {
         self.model.kill();
         self.crashed();
         self.judge_what_is_unmarked()?;
-        self.come_up(Before::Crash)
+        self.come_up(Before::Crash)?;
+        self.begin_with_a_rest()
     }
 
     /// Takes the power away, and starts again.
@@ -52,7 +53,8 @@ impl Simulation {
         self.model.cut_power();
         self.crashed();
         self.judge_what_is_unmarked()?;
-        self.come_up(Before::Crash)
+        self.come_up(Before::Crash)?;
+        self.begin_with_a_rest()
     }
 
     /// Whatever a crash left, redundancy agrees where nothing says that writes were under way. Lies are
@@ -105,6 +107,7 @@ impl Simulation {
             Ok(process) => {
                 self.settings.broken.iter().for_each(|rule| process.break_rule(*rule));
                 self.process = Some(process);
+                self.point_reached = 0;
             }
             // The operator never starts a part of the array while another went on.
             Err(error) if self.bearable() || error.is_split_brain() => {

@@ -17,6 +17,9 @@ const ALARM_MEND: u64 = 1000;
 impl Simulation {
     /// Lets something happen when its time has come.
     pub(super) fn let_happen(&mut self) -> Result<(), Failure> {
+        if let Some(happening) = self.aimed() {
+            return self.let_aimed_happen(happening);
+        }
         if self.pending.answered < self.next_happening {
             return Ok(());
         }
@@ -32,6 +35,34 @@ impl Simulation {
         match drawn {
             Some(index) => self.happen(Happening::ALL[index]),
             None => Ok(()),
+        }
+    }
+
+    /// What is to happen because the engine has just come to the point that the run aims at.
+    fn aimed(&mut self) -> Option<Happening> {
+        let process = self.process.as_ref()?;
+        let aim = *self.settings.aims.get(self.aim)?;
+        let reached = process.times_reached(aim.point);
+        let is_new = reached > self.point_reached;
+        self.point_reached = reached;
+        if !is_new || !self.random.one_in(aim.one_in) {
+            return None;
+        }
+        self.world.note(format_args!("-- the engine is at {}", aim.point.name()));
+        self.aim = (self.aim + 1) % self.settings.aims.len();
+        let next = self.settings.aims[self.aim].point;
+        self.point_reached = process.times_reached(next);
+        Some(aim.happening)
+    }
+
+    /// Lets it happen at once. It takes the place of a request, as all happenings do.
+    fn let_aimed_happen(&mut self, happening: Happening) -> Result<(), Failure> {
+        self.requests_left = self.requests_left.saturating_sub(1);
+        match happening {
+            Happening::Kill if self.may_crash() => self.kill(),
+            Happening::PowerCut if self.may_crash() => self.cut_power(),
+            Happening::Kill | Happening::PowerCut => Ok(()),
+            other => self.happen(other),
         }
     }
 
@@ -54,12 +85,17 @@ impl Simulation {
             Happening::ReadAll => self.read_all(),
             Happening::Restart => return self.restart(),
             Happening::Kill if self.may_crash() => {
-                self.rest()?;
+                self.rest_or_not()?;
                 return self.kill();
             }
             Happening::PowerCut if self.may_crash() => {
-                self.rest()?;
+                self.rest_or_not()?;
                 return self.cut_power();
+            }
+            Happening::Rest => {
+                if let Some(happening) = self.rest()? {
+                    return self.let_aimed_happen(happening);
+                }
             }
             Happening::Kill | Happening::PowerCut => {}
             Happening::SetClock => self.set_clock(),
@@ -68,25 +104,61 @@ impl Simulation {
         Ok(())
     }
 
-    /// Users are quiet for a while, as a rule: the array is marked clean, and later bits are cleared. What
-    /// follows may come in the middle of that.
-    fn rest(&mut self) -> Result<(), Failure> {
-        if self.random.coin() {
+    /// Users come late, now and then: until the first write a resync goes on in an array that counts as clean.
+    pub(super) fn begin_with_a_rest(&mut self) -> Result<(), Failure> {
+        if self.process.is_none() || !self.random.one_in(4) {
             return Ok(());
         }
+        match self.rest()? {
+            Some(happening) => self.let_aimed_happen(happening),
+            None => Ok(()),
+        }
+    }
+
+    /// Users are quiet before a crash, every other time.
+    fn rest_or_not(&mut self) -> Result<(), Failure> {
+        if self.random.coin() {
+            self.rest()?;
+        }
+        Ok(())
+    }
+
+    /// Users are quiet for a while: the array is marked clean, and later bits are cleared. Says which crash is
+    /// to end the rest early, where the run aims at one.
+    fn rest(&mut self) -> Result<Option<Happening>, Failure> {
         let most_ms = *self.random.pick(&[300, 6_000, 12_000]);
         let rest = Duration::from_millis(self.random.within(0..most_ms));
-        self.wait(rest)
+        let until = self.world.now() + rest;
+        self.world.set_alarm(until, ALARM_WAKE);
+        while self.world.now() < until {
+            self.step()?;
+            match self.aimed() {
+                Some(crash @ (Happening::Kill | Happening::PowerCut)) => return Ok(Some(crash)),
+                None | Some(Happening::Rest) => {}
+                Some(other) => self.let_aimed_happen(other)?,
+            }
+        }
+        Ok(None)
     }
 
     /// Does something bad to one disk, if the array bears it.
     fn hurt(&mut self, trouble: fn(&mut Self, DiskIndex)) {
-        let disk = *self.random.pick(&self.disks);
+        let disk = self.some_disk();
         if self.bearable() && !self.atlas.bears(disk) {
             return;
         }
         self.atlas.hurt(disk);
         trouble(self, disk);
+    }
+
+    /// Any disk; more likely one that came in the place of another, which then comes back.
+    fn some_disk(&mut self) -> DiskIndex {
+        let successors = self.shelf.iter().map(|shelved| shelved.successor);
+        let here: Vec<_> = successors.filter(|disk| self.disks.contains(disk)).collect();
+        match here.is_empty() || self.random.coin() {
+            true => *self.random.pick(&self.disks),
+            false => *self.random.pick(&here),
+        }
     }
 
     /// A flush or a durable write that is under way over a path has failed, and its member with it. Without
@@ -118,8 +190,8 @@ impl Simulation {
 
     fn fail_flush(&mut self, disk: DiskIndex) {
         self.world.note(format_args!("-- {disk} fails its next flush"));
-        // Where the level bears it, the disk is failed over it before power may be cut.
-        if !self.bearable() {
+        // Without redundancy what it loses is lost.
+        if self.settings.redundancy() == 0 {
             self.model.lose_a_flush();
         }
         self.world.change_disk(disk, |disk| disk.faults.flush_errors += 1);
@@ -137,10 +209,12 @@ impl Simulation {
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
 
-    /// Slowness is no fault: nothing may come of it. Much of it would pass the deadlines of paths.
+    /// Slowness is no fault: nothing may come of it. Much of it would pass the deadlines of paths, and those of
+    /// disks that are far away.
     fn slow(&mut self) {
         let disk = *self.random.pick(&self.disks);
-        let much = if self.settings.paths > 0 { 3 } else { 30 };
+        let near = self.settings.paths == 0 && self.settings.write_behind == 0;
+        let much = if near { 30 } else { 3 };
         let times = *self.random.pick(&[None, Some(3), Some(much)]);
         self.world.note(format_args!("-- {disk} gets slower: {times:?}"));
         self.world.change_disk(disk, |disk| disk.faults.slowness = times);

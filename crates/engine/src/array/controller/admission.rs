@@ -15,6 +15,7 @@ use crate::erase;
 use crate::geometry::Slot;
 use crate::lane::{Lane, first_of};
 
+use super::super::points::Point;
 use super::super::rules::Rule;
 use super::metadata::metadata_write;
 use super::progress::{Durable, Readable};
@@ -246,6 +247,7 @@ impl Controller {
             self.array.views.adopted(epoch).await;
             self.array.views.settle();
         }
+        self.array.points.reach(Point::MemberIsIn);
         self.update_superblocks().await;
         Ok(Reply::Added { by_bitmap })
     }

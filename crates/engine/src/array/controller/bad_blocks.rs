@@ -11,6 +11,7 @@ use crate::ranges::Ranges;
 
 use super::super::mailbox::{BlockNews, Mail};
 use super::super::news::News;
+use super::super::points::Point;
 use super::super::rules::Rule;
 use super::{Controller, WriteMode};
 
@@ -61,7 +62,9 @@ impl Controller {
         if self.array.rules.keep(Rule::ListsShrinkAfterFlush) {
             self.flush_member(index).await.map_err(|(_, error)| NotRecorded::Failed(error))?;
         }
-        self.write_bad_blocks(index, bad).await
+        let written = self.write_bad_blocks(index, bad).await;
+        self.array.points.reach(Point::ListIsShorter);
+        written
     }
 
     /// Lists what members do not hold. No lane reads it from there once this is settled. A member
@@ -109,6 +112,7 @@ impl Controller {
             return Ok(());
         }
         self.write_bad_blocks(index, bad).await?;
+        self.array.points.reach(Point::ListIsLonger);
         let superblock = &mut self.members[index].superblock;
         if !superblock.features.contains(Features::BAD_BLOCKS) {
             superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);

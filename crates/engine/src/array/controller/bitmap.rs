@@ -10,6 +10,7 @@ use crate::lane::join_all;
 use crate::ranges::Ranges;
 
 use super::super::chunks::Chunks;
+use super::super::points::Point;
 use super::super::rules::Rule;
 use super::{Controller, Member};
 
@@ -52,6 +53,7 @@ impl Controller {
         let changed = wanted.iter().filter(|chunk| bitmap.map.set(*chunk));
         let pages: BTreeSet<u64> = changed.map(DirtyMap::page_of).collect();
         if self.write_bitmap_pages(&pages).await {
+            self.array.points.reach(Point::BitsAreSet);
             self.array.intent.set_durable(&wanted);
         }
         self.set_clearing_alarm();
@@ -157,6 +159,7 @@ impl Controller {
             return;
         }
         let flushed = !self.array.rules.keep(Rule::ClearingIsFlushed) || self.flush_members().await;
+        self.array.points.reach(Point::ClearingIsFlushed);
         let prepared = flushed
             && self.may_clear_bits()
             && self.record_clearing().await
@@ -164,6 +167,7 @@ impl Controller {
         if !prepared {
             return self.array.intent.set_durable(&chunks);
         }
+        self.array.points.reach(Point::ClearingIsRecorded);
         let Some(bitmap) = &mut self.bitmap else { return };
         let header = &bitmap.header;
         let stays = self.array.rules.keep(Rule::UnsyncedBitsStay);
@@ -181,6 +185,7 @@ impl Controller {
         self.array.intent.set_durable(&kept);
         if !pages.is_empty() {
             self.write_bitmap_pages(&pages).await;
+            self.array.points.reach(Point::BitsAreCleared);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
 use super::super::mailbox::Failure;
+use super::super::points::Point;
 use super::super::rules::Rule;
 use super::lost::Loss;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
@@ -66,6 +67,7 @@ impl Controller {
     pub(super) async fn take_out(&mut self, failed: &[(MemberId, IoError)]) -> bool {
         let enough = self.mark_faulty(failed);
         self.publish();
+        self.array.points.reach(Point::MemberIsOut);
         if !self.array.rules.keep(Rule::SurvivorsRecordWhatIsSettled) {
             self.array.views.settle();
         }

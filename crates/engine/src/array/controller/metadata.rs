@@ -13,6 +13,7 @@ use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
 use super::super::flushes::Flush;
+use super::super::points::Point;
 use super::super::rules::Rule;
 use super::progress::FlushReceipt;
 use super::{Controller, Member, MemberState, WriteMode};
@@ -40,6 +41,7 @@ impl Controller {
         loop {
             let mut failed = self.bring_up_laggards().await;
             if failed.is_empty() {
+                self.array.points.reach(Point::LaggardsCaughtUp);
                 self.stamp(self.events + 1);
                 failed = self.write_bitmap_headers().await;
             }
@@ -47,8 +49,10 @@ impl Controller {
                 // Counted only now: members that are lost while the bitmap is written must not come
                 // to be two updates behind those that are written next.
                 self.events += 1;
+                self.array.points.reach(Point::BitmapSaysEvents);
                 failed = self.write_superblocks(&|_| true).await;
                 if failed.is_empty() {
+                    self.array.points.reach(Point::SuperblocksAreWritten);
                     if !all_along {
                         // A write that passed over a member of these waits for just that.
                         self.array.views.settle();
@@ -61,6 +65,7 @@ impl Controller {
             let enough = self.mark_faulty(&failed);
             // Lanes stop reading the member before anyone hears that its superblock is old.
             let epoch = self.publish();
+            self.array.points.reach(Point::MemberIsOut);
             self.array.views.adopted(epoch).await;
             if !enough {
                 self.array.views.settle();

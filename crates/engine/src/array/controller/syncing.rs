@@ -17,6 +17,7 @@ use crate::time::Time;
 
 use super::super::command::Undecided;
 use super::super::mirror::{copies, regions};
+use super::super::points::Point;
 use super::super::rules::Rule;
 use super::super::sync::{SyncKind, SyncTask};
 use super::delay::Delay;
@@ -305,6 +306,7 @@ impl Controller {
             self.array.views.adopted(epoch).await;
         }
         self.array.views.settle();
+        self.array.points.reach(Point::SlotIsGiven);
         if let Some(bitmap) = &mut self.bitmap {
             // Nobody promises that a spare has any of it.
             bitmap.copies_differ = true;
@@ -403,6 +405,7 @@ impl Controller {
         };
         let task = run.task.clone();
         self.advance(&task, done);
+        self.array.points.reach(Point::WindowIsDone);
         if record {
             self.checkpoint(done).await;
         }
@@ -456,7 +459,9 @@ impl Controller {
         // What a resync of an array in use did is not stamped: see `resync_offset`.
         let stamps = self.resync_lags() || self.members.iter().any(is_filled);
         if stamps && self.flush_members().await {
+            self.array.points.reach(Point::ProgressIsFlushed);
             self.update_superblocks().await;
+            self.array.points.reach(Point::ProgressIsRecorded);
         }
     }
 
@@ -529,6 +534,7 @@ impl Controller {
         if flushed && !self.flush_members().await {
             return;
         }
+        self.array.points.reach(Point::MemberIsFilled);
         let end = self.member_sectors();
         for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
             if let MemberState::Recovering(slot, _) = member.state

@@ -19,6 +19,7 @@ use super::super::array_lane::{ArrayLane, byte_range, source_part};
 use super::super::claims::Mode;
 use super::super::ended::Target;
 use super::super::member_writes::MemberWrites;
+use super::super::points::Point;
 use super::super::rules::Rule;
 use super::super::view::ArrayView;
 use super::{Copies, Region, copies};
@@ -157,6 +158,7 @@ impl ArrayLane {
         if early {
             answer.give(Ok(()));
             rest.was_answered();
+            self.array.points.reach(Point::AnsweredBehind);
         }
         // The intent stays until all has landed: a crash may keep it from some of them.
         let _permit = self.array.rules.keep(Rule::IntentStaysForWritesBehind).then_some(permit);

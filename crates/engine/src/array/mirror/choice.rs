@@ -38,6 +38,8 @@ struct Chooser<'a, Clock> {
     view: &'a ArrayView,
     gauges: &'a LaneGauges,
     policy: ReadPolicy,
+    /// Whether all reads take the same copy where mirrors may differ.
+    one_copy: bool,
     clock: Clock,
 }
 
@@ -48,7 +50,7 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
         if !lies_together(self.view, sector, sectors) {
             return None;
         }
-        let readers = readers(self.view, sector, sectors);
+        let readers = readers(self.view, self.one_copy, sector, sectors);
         match &readers[..] {
             [] => None,
             [only] => Some(*only),
@@ -124,10 +126,12 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
 
     /// When each of the readers of a range would have read it, in ns, the soonest first.
     fn ends(&self, sector: u64, sectors: u64) -> SmallVec<[f64; 4]> {
-        let ends = readers(self.view, sector, sectors).into_iter().map(|(piece, member)| {
-            let gauge = self.gauges.of(place_of(piece.slot));
-            gauge.outlook(self.work(&piece, member)).nanos
-        });
+        let ends = readers(self.view, self.one_copy, sector, sectors).into_iter().map(
+            |(piece, member)| {
+                let gauge = self.gauges.of(place_of(piece.slot));
+                gauge.outlook(self.work(&piece, member)).nanos
+            },
+        );
         let mut ends: SmallVec<[f64; 4]> = ends.collect();
         ends.sort_by(f64::total_cmp);
         ends
@@ -138,7 +142,9 @@ impl ArrayLane {
     #[inline]
     fn chooser<'a>(&'a self, view: &'a ArrayView) -> Chooser<'a, impl Fn() -> Time> {
         let policy = self.array.settings.read_policy();
-        Chooser { view, gauges: self.gauges(), policy, clock: || self.lane.backend().now() }
+        let one_copy = self.array.rules.keep(Rule::OneCopyInDoubt);
+        let clock = || self.lane.backend().now();
+        Chooser { view, gauges: self.gauges(), policy, one_copy, clock }
     }
 
     /// The copy to read of a range that lies together on each of its members; none where no member
@@ -245,11 +251,11 @@ fn lies_together(view: &ArrayView, sector: u64, sectors: u64) -> bool {
 /// Who may be read: without write-mostly members, if there is another; where mirrors may differ, the
 /// first that is believed.
 #[inline]
-fn readers(view: &ArrayView, sector: u64, sectors: u64) -> Readers<'_> {
+fn readers(view: &ArrayView, one_copy: bool, sector: u64, sectors: u64) -> Readers<'_> {
     let reader = |piece: Piece| {
         view.reader(piece.slot, piece.member_sector, piece.sectors).map(|member| (piece, member))
     };
-    if !view.trusted(&(sector..sector + sectors)) {
+    if one_copy && !view.trusted(&(sector..sector + sectors)) {
         let has = |(piece, member): &Reader<'_>| {
             let range = piece.member_sector..piece.member_sector + piece.sectors;
             member.can_wait_for(range.start, piece.sectors) || member.has_some_of(&range)

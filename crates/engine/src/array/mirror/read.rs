@@ -17,7 +17,6 @@ use super::super::claims::{Claim, Mode};
 use super::super::news::News;
 use super::super::read::Part;
 use super::super::reconstruct::Mended;
-use super::super::rules::Rule;
 use super::super::unread::Cause;
 use super::super::view::{ArrayView, MemberView, WriteMode};
 use super::choice::longest_readable;
@@ -329,9 +328,6 @@ impl ArrayLane {
     fn by_preference(&self, region: &Region, suspect: Suspect) -> Copies {
         let view = self.view();
         let mut copies = believed(&view, region.sector, region.sectors());
-        if !self.array.rules.keep(Rule::OneCopyInDoubt) {
-            copies.rotate_left((region.sector % 2) as usize);
-        }
         if view.trusted(&(region.sector..region.sector + region.sectors())) {
             let fails_fast = |slot| view.member(slot).is_some_and(|member| member.failfast);
             copies.sort_by_key(|piece| match suspect {

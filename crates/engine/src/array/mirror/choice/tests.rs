@@ -77,7 +77,8 @@ impl Lane {
 
     fn chooser(&self) -> Chooser<'_, fn() -> Time> {
         let (view, gauges) = (&self.view, self.gauges.of_lane(0));
-        Chooser { view, gauges, policy: self.policy, clock: || Time::from_nanos(1_000_000_000) }
+        let clock = || Time::from_nanos(1_000_000_000);
+        Chooser { view, gauges, policy: self.policy, one_copy: true, clock }
     }
 
     fn slot(&self, sector: u64, sectors: u64) -> u16 {
