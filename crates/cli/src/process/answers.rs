@@ -416,6 +416,7 @@ fn refused(what: &str, error: &CommandError) -> Failure {
     let cure = match error {
         CommandError::NotAMember => "see `mdspace detail` for the members",
         CommandError::Active => "`mdspace fail` it first",
+        CommandError::LastMember => "`mdspace stop` the array to let go of it",
         CommandError::Needed => "replace another member first, or use --force and lose data",
         CommandError::HoldsAlone { .. } => {
             "wait for the resync with `mdspace wait`, replace another member first, or use --force and \

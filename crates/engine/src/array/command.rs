@@ -113,6 +113,9 @@ pub enum CommandError {
     /// The member does its work.
     #[error("the member is active: fail it before removing it")]
     Active,
+    /// It is the only one left, and says what the array is.
+    #[error("it is the last member that the array has, and its superblock says what the array is")]
+    LastMember,
     /// Failing it would take the array down.
     #[error("the array needs this member: without it data would be lost (--force fails it anyway)")]
     Needed,

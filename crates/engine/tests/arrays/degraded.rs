@@ -4,7 +4,7 @@
 use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::RequestError;
-use mdspace_engine::status::MemberState;
+use mdspace_engine::status::{ArrayState, MemberState};
 
 use crate::shapes::{self, Shape};
 use crate::world::{Setup, World};
@@ -98,6 +98,19 @@ fn the_last_needed_member_is_failed_only_by_force() {
     world.command(Action::Fail { member, force: true }).unwrap();
     assert_eq!(world.write(0, vec![0; 512]), Err(RequestError::Lost));
     assert_eq!(world.read(0, world.sectors()), Err(RequestError::Lost));
+}
+
+/// The superblock of a member says what the array is: a broken array without any could not tell its status.
+#[test]
+fn a_broken_array_keeps_its_last_member() {
+    let mut world = World::synced(Setup::new(shapes::RAID1, 11));
+    let disks = 0..usize::from(shapes::RAID1.disks);
+    disks.clone().for_each(|disk| world.fail(disk));
+    disks.skip(1).for_each(|disk| world.remove(disk));
+    let member = world.disks.id(0);
+    let refused = world.command(Action::Remove { member });
+    assert_eq!(refused.unwrap_err(), CommandError::LastMember);
+    assert_eq!(world.status().state, ArrayState::Broken);
 }
 
 /// A member that died before the first resync was through: what was written is not lost with it.

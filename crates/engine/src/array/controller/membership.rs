@@ -167,6 +167,10 @@ impl Controller {
             MemberState::Faulty | MemberState::Spare | MemberState::Lost(_) => {}
             _ => return Err(CommandError::Active),
         }
+        // All may be faulty, once the array is broken.
+        if self.members.len() == 1 {
+            return Err(CommandError::LastMember);
+        }
         let gone = self.members.remove(index);
         self.array.flushes.forget(id);
         self.remember(&gone).await;
