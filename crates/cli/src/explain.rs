@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use mdspace_engine::assembly::{self, Assembly, Candidate, LeftOut, Options, Refusal};
+use mdspace_engine::assembly::{self, Assembly, Candidate, FoundBitmap, LeftOut, Options, Refusal};
 use mdspace_engine::lane::LaneId;
+use mdspace_format::bitmap::BitmapError;
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{BadBlockLog, Features, Role, Superblock, Uuid};
 use mdspace_io::{Lanes, LanesConfig, MemberTable, OpenMode};
@@ -217,6 +218,10 @@ fn notes(candidate: &Candidate, model: &Superblock) -> Vec<String> {
     }
     notes.extend(superblock.recovery_offset_sectors.map(recovery_words));
     notes.extend(block_words(superblock.logical_block_size_bytes));
+    if let FoundBitmap::Refused(error) = &candidate.bitmap {
+        notes.push(error.to_string());
+        notes.extend(lockless_words(error).map(str::to_owned));
+    }
     if let Some((_, map)) = candidate.bitmap.good().filter(|(_, map)| map.count() > 0) {
         notes.push(format!("its bitmap marks {} chunks", map.count()));
     }
@@ -238,6 +243,18 @@ fn recovery_words(sectors: u64) -> String {
         u64::MAX => "was being rebuilt: its recovery offset says that all of it is good".to_owned(),
         _ => format!("was being rebuilt: its first {} MiB are good", sectors >> 11),
     }
+}
+
+/// What whoever meets a bitmap of version 6 must know before a kernel or mdadm touches the array.
+fn lockless_words(error: &BitmapError) -> Option<&'static str> {
+    let BitmapError::Lockless(bitmap) = error else { return None };
+    Some(match bitmap.chunks {
+        None => "the kernel that starts it first may zero all members",
+        Some(_) => {
+            "without its bitmap (mdadm --grow --bitmap=none) chunks that need sync count as in sync: resync \
+             all of it then"
+        }
+    })
 }
 
 /// What a recorded logical block means to other kernels.

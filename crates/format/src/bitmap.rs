@@ -4,6 +4,7 @@
 //! Every active member holds a copy. The bits count member sectors, for RAID10 array sectors.
 
 mod dirty_map;
+mod lockless;
 mod raw;
 
 use std::ops::Range;
@@ -11,6 +12,7 @@ use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use dirty_map::DirtyMap;
+pub use lockless::{LOCKLESS_SECTORS_MAX, LOCKLESS_VERSION, LocklessBitmap, LocklessChunks};
 pub use raw::{FIELDS, HEADER_BYTES, MAGIC};
 
 use crate::{SECTOR_BYTES, Uuid};
@@ -79,6 +81,8 @@ impl BitmapState {
     pub const STALE: u32 = 1 << 1;
     /// A write of the bitmap failed.
     pub const WRITE_ERROR: u32 = 1 << 2;
+    /// Version 6: no kernel has started the array with this bitmap yet.
+    pub const FIRST_USE: u32 = 1 << 3;
 
     /// The bits are not to be trusted: all count as set.
     pub fn is_stale(self) -> bool {
@@ -110,6 +114,9 @@ pub enum BitmapError {
         /// What md calls it.
         name: &'static str,
     },
+    /// Version 6, and what it says.
+    #[error("bitmap version 6 (llbitmap, Linux 6.18 and later) is not handled; {0}")]
+    Lockless(LocklessBitmap),
     /// A value that cannot be.
     #[error("bitmap field {field} is {value}: {reason}")]
     Impossible {
@@ -268,7 +275,7 @@ pub(crate) fn on_disk_bytes(chunks: u64) -> u64 {
 fn version_name(version: u32) -> &'static str {
     match version {
         5 => "clustered",
-        6 => "llbitmap, Linux 6.18 and later",
+        LOCKLESS_VERSION => "llbitmap, Linux 6.18 and later",
         _ => "unknown",
     }
 }

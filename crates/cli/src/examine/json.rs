@@ -1,9 +1,12 @@
+use std::collections::BTreeMap;
+
+use mdspace_format::bitmap::{LOCKLESS_VERSION, LocklessChunks};
 use mdspace_format::{Features, Role};
+use mdspace_io::name_of_path;
 use serde::Serialize;
 
-use mdspace_io::name_of_path;
-
 use super::ExaminedMember;
+use super::member::ExaminedBitmap;
 use crate::layout_words::layout_word;
 
 /// What `mdspace examine --json` prints. Fields are added, never renamed.
@@ -85,6 +88,15 @@ enum Bitmap {
         sync_size_sectors: u64,
         chunks: u64,
         dirty_chunks: u64,
+    },
+    Lockless {
+        offset_sectors: i32,
+        version: u32,
+        events: u64,
+        /// None before the first kernel has started the array.
+        chunk_sectors: Option<u32>,
+        /// How many chunks are in each state, all of them.
+        states: BTreeMap<&'static str, u32>,
     },
     Unreadable {
         error: String,
@@ -185,21 +197,29 @@ fn device(member: &ExaminedMember) -> Device {
 }
 
 fn bitmap(member: &ExaminedMember) -> Option<Bitmap> {
+    let offset_sectors = member.superblock.bitmap_offset_sectors;
     Some(match member.bitmap.as_ref()? {
         Err(error) => Bitmap::Unreadable { error: error.clone() },
-        Ok(found) => Bitmap::Read {
-            offset_sectors: member.superblock.bitmap_offset_sectors,
-            version: found.superblock.version.number(),
-            uuid: found.superblock.uuid.to_string(),
-            events: found.superblock.events,
-            events_cleared: found.superblock.events_cleared,
-            stale: found.superblock.state.is_stale(),
-            chunk_bytes: found.superblock.chunk_bytes,
-            daemon_sleep_seconds: found.superblock.daemon_sleep_seconds,
-            write_behind: found.superblock.write_behind,
-            sync_size_sectors: found.superblock.sync_size_sectors,
-            chunks: found.superblock.chunks(),
-            dirty_chunks: found.dirty_chunks,
+        Ok(ExaminedBitmap::Lockless(found)) => Bitmap::Lockless {
+            offset_sectors,
+            version: LOCKLESS_VERSION,
+            events: found.events,
+            chunk_sectors: found.chunks.map(|chunks| chunks.chunk_sectors),
+            states: found.chunks.iter().flat_map(LocklessChunks::counts).collect(),
+        },
+        Ok(ExaminedBitmap::Bits { superblock, dirty_chunks }) => Bitmap::Read {
+            offset_sectors,
+            version: superblock.version.number(),
+            uuid: superblock.uuid.to_string(),
+            events: superblock.events,
+            events_cleared: superblock.events_cleared,
+            stale: superblock.state.is_stale(),
+            chunk_bytes: superblock.chunk_bytes,
+            daemon_sleep_seconds: superblock.daemon_sleep_seconds,
+            write_behind: superblock.write_behind,
+            sync_size_sectors: superblock.sync_size_sectors,
+            chunks: superblock.chunks(),
+            dirty_chunks: *dirty_chunks,
         },
     })
 }

@@ -3,7 +3,9 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use mdspace_format::bitmap::{HEADER_BYTES, PAGE_BYTES};
+use mdspace_format::bitmap::{
+    BitmapError, HEADER_BYTES, LOCKLESS_VERSION, LocklessBitmap, PAGE_BYTES,
+};
 use mdspace_format::superblock::{AREA_BYTES, SuperblockErrorKind, of_device};
 use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role, SECTOR_BYTES,
@@ -39,9 +41,11 @@ pub(crate) struct ExaminedMember {
 
 /// A bitmap and how much of it is set.
 #[derive(Clone, Debug)]
-pub(crate) struct ExaminedBitmap {
-    pub(crate) superblock: BitmapSuperblock,
-    pub(crate) dirty_chunks: u64,
+pub(crate) enum ExaminedBitmap {
+    /// Versions 3 and 4.
+    Bits { superblock: Box<BitmapSuperblock>, dirty_chunks: u64 },
+    /// Version 6.
+    Lockless(LocklessBitmap),
 }
 
 impl ExaminedMember {
@@ -59,7 +63,7 @@ impl ExaminedMember {
             path: path.to_owned(),
             device_sectors,
             checksum: stored_checksum(&superblock),
-            bitmap: superblock.bitmap_room().map(|room| read_bitmap(&file, room)),
+            bitmap: superblock.bitmap_room().map(|room| read_bitmap(&file, &superblock, room)),
             bad_blocks: read_bad_blocks(&file, &superblock),
             superblock,
         })
@@ -68,7 +72,7 @@ impl ExaminedMember {
     /// Sectors of the bitmap in whole pages; 0 where there is none.
     pub(super) fn bitmap_sectors(&self) -> u64 {
         let pages = match &self.bitmap {
-            Some(Ok(bitmap)) => bitmap.superblock.pages(),
+            Some(Ok(ExaminedBitmap::Bits { superblock, .. })) => superblock.pages(),
             _ => 0,
         };
         pages * (PAGE_BYTES as u64 / SECTOR_BYTES)
@@ -136,12 +140,20 @@ fn stored_checksum(superblock: &Superblock) -> u32 {
     u32::from_le_bytes([bytes[216], bytes[217], bytes[218], bytes[219]])
 }
 
-fn read_bitmap(file: &File, room: std::ops::Range<u64>) -> Result<ExaminedBitmap, String> {
+fn read_bitmap(
+    file: &File,
+    member: &Superblock,
+    room: std::ops::Range<u64>,
+) -> Result<ExaminedBitmap, String> {
     let start = room.start * SECTOR_BYTES;
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, start).map_err(|error| error.to_string())?;
-    let superblock = BitmapSuperblock::parse(&header, room.end - room.start)
-        .map_err(|error| error.to_string())?;
+    let superblock = match BitmapSuperblock::parse(&header, room.end - room.start) {
+        Err(BitmapError::Version { version: LOCKLESS_VERSION, .. }) => {
+            return read_lockless(file, member).map(ExaminedBitmap::Lockless);
+        }
+        parsed => parsed.map_err(|error| error.to_string())?,
+    };
     let length = superblock.on_disk_bytes();
     if length > BITMAP_BYTES_MAX {
         return Err(format!(
@@ -151,7 +163,14 @@ fn read_bitmap(file: &File, room: std::ops::Range<u64>) -> Result<ExaminedBitmap
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, start).map_err(|error| error.to_string())?;
     let dirty_chunks = DirtyMap::parse(superblock.chunks(), &bytes).count();
-    Ok(ExaminedBitmap { superblock, dirty_chunks })
+    Ok(ExaminedBitmap::Bits { superblock: Box::new(superblock), dirty_chunks })
+}
+
+fn read_lockless(file: &File, member: &Superblock) -> Result<LocklessBitmap, String> {
+    let room = member.lockless_bitmap_room().unwrap_or_default();
+    let mut bytes = vec![0; ((room.end - room.start) * SECTOR_BYTES) as usize];
+    file.read_exact_at(&mut bytes, room.start * SECTOR_BYTES).map_err(|error| error.to_string())?;
+    LocklessBitmap::parse(&bytes).map_err(|error| error.to_string())
 }
 
 fn read_bad_blocks(file: &File, superblock: &Superblock) -> Option<Result<BadBlocks, String>> {

@@ -2,8 +2,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use jiff::tz::TimeZone;
-use mdspace_format::bitmap::BitmapState;
-use mdspace_format::{Features, Level, MetadataVersion, Role, SECTOR_BYTES, Superblock};
+use mdspace_format::bitmap::{BitmapState, LocklessBitmap};
+use mdspace_format::{
+    BitmapSuperblock, Features, Level, MetadataVersion, Role, SECTOR_BYTES, Superblock,
+};
 
 use mdspace_io::name_of_path;
 
@@ -46,7 +48,11 @@ impl Scene {
         let mut out = String::new();
         match &member.bitmap {
             None => {}
-            Some(Ok(found)) => line!(out, "\n{}", bitmap(&member.path, found).trim_end()),
+            Some(Ok(ExaminedBitmap::Bits { superblock, dirty_chunks })) => {
+                let words = bitmap(&member.path, superblock, *dirty_chunks);
+                line!(out, "\n{}", words.trim_end());
+            }
+            Some(Ok(ExaminedBitmap::Lockless(found))) => lockless_bitmap(&mut out, found),
             Some(Err(error)) => line!(out, "\n          Bitmap : cannot be read: {error}"),
         }
         match &member.bad_blocks {
@@ -131,6 +137,10 @@ fn sizes(out: &mut String, member: &ExaminedMember) {
     line!(out, "   Super Offset : {} sectors", superblock.place.sector);
     if let Some(offset) = superblock.recovery_offset_sectors {
         line!(out, "Recovery Offset : {offset} sectors");
+    }
+    // As mdadm does from August 2026 on.
+    if !superblock.is_clean() {
+        line!(out, "  Resync Offset : {} sectors", superblock.resync_offset_sectors);
     }
 }
 
@@ -271,9 +281,8 @@ fn holders(superblock: &Superblock, slot: u32) -> usize {
 }
 
 /// All that `mdadm --examine-bitmap` prints of a bitmap, field for field.
-pub(super) fn bitmap(path: &Path, found: &ExaminedBitmap) -> String {
+pub(super) fn bitmap(path: &Path, superblock: &BitmapSuperblock, dirty_chunks: u64) -> String {
     let mut out = String::new();
-    let ExaminedBitmap { superblock, dirty_chunks } = found;
     line!(out, "        Filename : {}", printable(&name_of_path(path)));
     line!(out, "           Magic : {:08x}", mdspace_format::bitmap::MAGIC);
     line!(out, "         Version : {}", superblock.version.number());
@@ -296,9 +305,23 @@ pub(super) fn bitmap(path: &Path, found: &ExaminedBitmap) -> String {
     let words = size_words(size.saturating_mul(SECTOR_BYTES));
     line!(out, "       Sync Size : {}{words}", size / 2);
     let chunks = superblock.chunks();
-    let share = *dirty_chunks as f64 * 100.0 / chunks.max(1) as f64;
+    let share = dirty_chunks as f64 * 100.0 / chunks.max(1) as f64;
     line!(out, "          Bitmap : {chunks} bits (chunks), {dirty_chunks} dirty ({share:.1}%)");
     out
+}
+
+/// mdadm prints nothing of an llbitmap but that it does not know it.
+fn lockless_bitmap(out: &mut String, bitmap: &LocklessBitmap) {
+    line!(out, "\n          Bitmap : llbitmap, Linux 6.18 and later");
+    line!(out, "          Events : {}", bitmap.events);
+    let Some(chunks) = &bitmap.chunks else {
+        return line!(out, "          Chunks : none, {bitmap}");
+    };
+    line!(out, "       Chunksize : {} sectors", chunks.chunk_sectors);
+    line!(out, "          Chunks : {}", chunks.total());
+    for (word, count) in chunks.counts() {
+        line!(out, "{count:20} {word}");
+    }
 }
 
 fn chunk_words(bytes: u32) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mdspace_format::bitmap::BitmapError;
+use mdspace_format::bitmap::{BitmapError, LOCKLESS_VERSION, LocklessBitmap};
 use mdspace_format::placement::size_step;
 use mdspace_format::superblock::{self, SuperblockErrorKind};
 use mdspace_format::{
@@ -200,6 +200,11 @@ async fn read_bitmap(
     let header = match BitmapSuperblock::parse(&head, room_sectors) {
         Ok(header) if header.on_disk_bytes() > BITMAP_BYTES_MAX => return Ok(FoundBitmap::Bad),
         Ok(header) => header,
+        Err(BitmapError::Version { version: LOCKLESS_VERSION, name }) => {
+            let known = read_lockless(lane, id, info, superblock).await;
+            let unknown = BitmapError::Version { version: LOCKLESS_VERSION, name };
+            return Ok(FoundBitmap::Refused(known.map_or(unknown, BitmapError::Lockless)));
+        }
         Err(error @ BitmapError::Version { .. }) => return Ok(FoundBitmap::Refused(error)),
         Err(_) => return Ok(FoundBitmap::Bad),
     };
@@ -211,6 +216,19 @@ async fn read_bitmap(
     };
     let map = DirtyMap::parse(header.chunks(), &bytes);
     Ok(FoundBitmap::Good(Box::new(header), map))
+}
+
+/// What a bitmap of version 6 says; none where it cannot be read or cannot be.
+async fn read_lockless(
+    lane: &Lane,
+    id: MemberId,
+    info: &MemberInfo,
+    superblock: &Superblock,
+) -> Option<LocklessBitmap> {
+    let room = superblock.lockless_bitmap_room()?;
+    let length = (room.end - room.start) as usize * 512;
+    let bytes = read_bytes(lane, id, info, room.start, length).await.ok()?;
+    LocklessBitmap::parse(&bytes).ok()
 }
 
 async fn read_bad_blocks(

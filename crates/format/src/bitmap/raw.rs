@@ -18,7 +18,7 @@ pub const HEADER_BYTES: usize = 256;
 pub(super) struct RawBitmap {
     /// Byte 0, u32: [`MAGIC`].
     pub(super) magic: U32,
-    /// Byte 4, u32: 3 host-endian, 4 little-endian, 5 clustered, 6 lockless.
+    /// Byte 4, u32: 3 host-endian, 4 little-endian, 5 clustered, 6 llbitmap.
     pub(super) version: U32,
     /// Byte 8, 16 bytes: UUID of the array.
     pub(super) uuid: [u8; 16],

@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use super::{AREA_BYTES, Superblock};
+use crate::bitmap::LOCKLESS_SECTORS_MAX;
 use crate::{Features, MetadataVersion, Role, SECTOR_BYTES};
 
 const AREA_SECTORS: u64 = AREA_BYTES as u64 / SECTOR_BYTES;
@@ -49,8 +50,19 @@ impl Superblock {
 
     /// The bitmap with all the room that it may use: up to whatever lies next.
     pub fn bitmap_room(&self) -> Option<Range<u64>> {
-        let start = self.bitmap_sector()?;
         let log = self.bad_block_log_range().map(|log| log.start);
+        self.bitmap_room_before(log)
+    }
+
+    /// The same for a bitmap of version 6, which takes no notice of the bad-block log: mdadm places the log
+    /// behind a smaller bitmap of another version, and the kernel writes over it.
+    pub fn lockless_bitmap_room(&self) -> Option<Range<u64>> {
+        let room = self.bitmap_room_before(None)?;
+        Some(room.start..room.end.min(room.start.saturating_add(LOCKLESS_SECTORS_MAX)))
+    }
+
+    fn bitmap_room_before(&self, log: Option<u64>) -> Option<Range<u64>> {
+        let start = self.bitmap_sector()?;
         let data = self.used_data_range().map(|data| data.start);
         let area = (start < self.place.sector).then_some(self.place.sector);
         // 1.0 keeps 4 KiB for the superblock; a bitmap added later may lie in what is left of it.

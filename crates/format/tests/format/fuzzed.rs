@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use mdspace_format::bitmap::{LOCKLESS_VERSION, LocklessBitmap};
 use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, MetadataVersion, Superblock, SuperblockError,
     SuperblockPlace,
@@ -30,6 +31,7 @@ pub(crate) fn superblock(input: &[u8]) {
 pub(crate) fn bitmap(input: &[u8]) {
     let Some((room, bytes)) = input.split_first_chunk::<2>() else { return };
     let room = u64::from(u16::from_le_bytes(*room));
+    lockless_bitmap(bytes);
     let Ok(header) = BitmapSuperblock::parse(bytes, room) else { return };
     assert!(header.on_disk_bytes() <= room * 512, "{header:?}");
     assert_eq!(header.encode(), bytes[..256]);
@@ -47,6 +49,19 @@ pub(crate) fn bitmap(input: &[u8]) {
     for range in map.clone().ranges() {
         assert!(map.clear(range.start), "{range:?}");
     }
+}
+
+/// The same bytes as a bitmap of version 6.
+fn lockless_bitmap(bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    if let Some(version) = bytes.get_mut(4..8) {
+        version.copy_from_slice(&LOCKLESS_VERSION.to_le_bytes());
+    }
+    let Ok(bitmap) = LocklessBitmap::parse(&bytes) else { return };
+    let Some(chunks) = bitmap.chunks else { return };
+    let total = chunks.total();
+    assert!(total >= 1 && total <= bytes.len() as u64 - 1024, "{bitmap:?}");
+    assert_eq!(chunks.counts().map(|(_, count)| u64::from(count)).sum::<u64>(), total);
 }
 
 /// The shift, then the log.

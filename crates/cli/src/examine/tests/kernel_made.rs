@@ -10,6 +10,7 @@ use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Features, Role, Superblock};
 
 use super::super::{ExaminedMember, brief, export, read_member, render_text, text, to_json};
+use super::without_resync_line;
 
 const RECORD: &str = include_str!("../fixtures/members-by-md.txt");
 
@@ -79,7 +80,7 @@ fn members_made_by_the_kernel_are_described_in_mdadms_words() {
         assert_eq!(words.len(), 4, "{name}");
         for (options, said) in words {
             let ours = match options {
-                "" => scene().describe(&examined),
+                "" => without_resync_line(&scene().describe(&examined)),
                 "--export" => export::describe(&examined),
                 "--brief" => brief::describe(one, false),
                 "--brief --verbose" => brief::describe(one, true),
