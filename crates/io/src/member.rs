@@ -63,6 +63,15 @@ pub(crate) struct Locks {
     pub(crate) place: Option<Arc<place::PlaceLock>>,
 }
 
+/// Where a block device ends now, in bytes; none where it is something else, or does not say.
+pub(crate) type EndOf = fn(&File) -> Option<u64>;
+
+/// Asks the kernel.
+pub(crate) fn block_device_end(mut file: &File) -> Option<u64> {
+    file.metadata().ok().filter(|found| found.file_type().is_block_device())?;
+    file.seek(SeekFrom::End(0)).ok()
+}
+
 /// What answers a member's I/O.
 #[derive(Debug)]
 pub(crate) enum Device {
@@ -72,6 +81,8 @@ pub(crate) enum Device {
         memory_align: usize,
         /// Calls never wait here: they are made on the spot.
         inline: bool,
+        /// Says where it ends now.
+        end: EndOf,
     },
     Ram(Ram),
     Null(Null),
@@ -94,10 +105,8 @@ impl Member {
     /// Whether it is a block device that ends earlier than when it was opened: writes beyond that end find
     /// no space, and no file system is full.
     pub(crate) fn has_shrunk(&self) -> bool {
-        let Device::File { file, .. } = &self.device else { return false };
-        let is_block = file.metadata().is_ok_and(|found| found.file_type().is_block_device());
-        let end = || (&*file).seek(SeekFrom::End(0));
-        is_block && end().is_ok_and(|bytes| bytes < self.info.sectors * 512)
+        let Device::File { file, end, .. } = &self.device else { return false };
+        end(file).is_some_and(|bytes| bytes < self.info.sectors * 512)
     }
 }
 

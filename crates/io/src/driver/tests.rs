@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
-use crate::member::{Device, Export};
+use crate::member::{Device, EndOf, Export, block_device_end};
 use crate::payload::Lent;
 
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
@@ -25,10 +25,15 @@ fn pipe() -> (LocalLane, MemberId, io::PipeWriter) {
 }
 
 fn pipe_with(config: &LanesConfig) -> (LocalLane, MemberId, io::PipeWriter) {
+    pipe_that_ends(config, block_device_end)
+}
+
+/// A pipe that takes itself for a block device of 2^20 sectors that ends there now.
+fn pipe_that_ends(config: &LanesConfig, end: EndOf) -> (LocalLane, MemberId, io::PipeWriter) {
     let lane = LocalLane::new(config).unwrap();
     let (reader, writer) = io::pipe().unwrap();
     let file = std::fs::File::from(std::os::fd::OwnedFd::from(reader));
-    let device = Device::File { file, memory_align: 1, inline: false };
+    let device = Device::File { file, memory_align: 1, inline: false, end };
     let info = MemberInfo {
         name: "pipe".into(),
         sectors: 1 << 20,
@@ -214,7 +219,7 @@ fn crowded(io: IoChoice, bytes: u64) -> (LocalLane, MemberId, tempfile::NamedTem
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(bytes).unwrap();
     let file = image.reopen().unwrap();
-    let device = Device::File { file, memory_align: 1, inline: false };
+    let device = Device::File { file, memory_align: 1, inline: false, end: block_device_end };
     let info = MemberInfo {
         name: "image".into(),
         sectors: bytes / 512,
@@ -396,8 +401,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::that_ends(block_device_end)
+    }
+
+    fn that_ends(end: EndOf) -> Self {
         let config = LanesConfig::default();
-        let (_local, member, _writer) = pipe_with(&config);
+        let (_local, member, _writer) = pipe_that_ends(&config, end);
         let wake = Arc::new(EventFd::new().unwrap());
         let driver = Driver::new(IoChoice::Preadv, config.members, wake.clone()).unwrap();
         let lane = Lane::new(mdspace_engine::lane::LaneId(0), driver.clone(), wake);
@@ -480,6 +489,23 @@ fn a_durable_write_says_whether_the_write_or_the_flush_failed() {
         let mut op = bench.begin(bench.write(true));
         assert_eq!(bench.ends(&mut op, 512), None, "the flush is to come");
         assert_eq!(bench.ends(&mut op, -errno), Some(Err(of_flush)), "errno {errno}");
+        bench.end(op);
+    }
+}
+
+/// A write behind the end of a block device finds no space, and no file system is full: the others have the
+/// data.
+#[test]
+fn a_block_device_that_ends_earlier_than_before_is_gone_and_not_full() {
+    let ends: [(EndOf, IoErrorKind); 3] = [
+        (|_| Some(((1 << 20) - 1) * 512), IoErrorKind::Gone),
+        (|_| Some((1 << 20) * 512), IoErrorKind::NoSpace),
+        (|_| None, IoErrorKind::NoSpace),
+    ];
+    for (end, kind) in ends {
+        let bench = Bench::that_ends(end);
+        let mut op = bench.begin(bench.write(false));
+        assert_eq!(bench.ends(&mut op, -libc::ENOSPC), Some(Err(kind)));
         bench.end(op);
     }
 }
