@@ -13,6 +13,7 @@ mod chunks;
 pub mod claims;
 mod command;
 mod controller;
+mod controls;
 mod cover;
 mod doubt;
 mod ended;

@@ -11,7 +11,7 @@ use std::fmt;
 pub use divisor::Divisor;
 pub use error::GeometryError;
 pub use linear::LinearGeometry;
-pub use mdspace_format::Level;
+pub use mdspace_format::{Level, MAX_SECTORS};
 pub use parity::{ParityGeometry, Position, Row, RowAddress};
 pub use raid0::Raid0Geometry;
 pub use raid1::Raid1Geometry;
@@ -27,8 +27,6 @@ mod raid10;
 
 /// The most members an array of metadata 1.x can name (`dev_roles` of a 4 KiB superblock).
 pub const MAX_RAID_DISKS: u16 = 1920;
-
-pub use mdspace_format::MAX_SECTORS;
 
 /// The smallest chunk of a level that computes or copies by page: 4 KiB, in sectors.
 const PAGE_SECTORS: u32 = 8;

@@ -409,8 +409,9 @@ impl Controller {
         } else if !self.array.rules.keep(Rule::CleanIsFlushed) || self.flush_members().await {
             self.mode = WriteMode::Clean;
             self.array.points.reach(Point::CleanIsFlushed);
-            self.update_superblocks().await;
-            self.array.points.reach(Point::ArrayIsClean);
+            if self.update_superblocks().await {
+                self.array.points.reach(Point::ArrayIsClean);
+            }
         }
         self.publish();
         self.array.views.settle();

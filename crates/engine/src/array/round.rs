@@ -204,7 +204,9 @@ impl ArrayLane {
             } else {
                 self.read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unread).await
             };
-            self.array.points.reach(Point::RowIsRead);
+            if complete {
+                self.array.points.reach(Point::RowIsRead);
+            }
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
             if complete && self.still_holds(&view.epoch, &work, &state, &unread) {

@@ -48,7 +48,7 @@ impl Simulation {
         if !is_new || !self.random.one_in(aim.one_in) {
             return None;
         }
-        self.world.note(format_args!("-- the engine is at {}", aim.point.name()));
+        self.world.note(format_args!("-- {}: {}", aim.point.name(), aim.point.sentence()));
         self.aim = (self.aim + 1) % self.settings.aims.len();
         let next = self.settings.aims[self.aim].point;
         self.point_reached = process.times_reached(next);
@@ -59,10 +59,17 @@ impl Simulation {
     fn let_aimed_happen(&mut self, happening: Happening) -> Result<(), Failure> {
         self.requests_left = self.requests_left.saturating_sub(1);
         match happening {
-            Happening::Kill if self.may_crash() => self.kill(),
-            Happening::PowerCut if self.may_crash() => self.cut_power(),
-            Happening::Kill | Happening::PowerCut => Ok(()),
+            Happening::Kill | Happening::PowerCut => self.crash(happening),
             other => self.happen(other),
+        }
+    }
+
+    /// Kills the process or cuts the power, if the array bears it now.
+    fn crash(&mut self, happening: Happening) -> Result<(), Failure> {
+        match happening {
+            _ if !self.may_crash() => Ok(()),
+            Happening::Kill => self.kill(),
+            _ => self.cut_power(),
         }
     }
 
@@ -84,20 +91,12 @@ impl Simulation {
             Happening::AddSpare | Happening::Check | Happening::Repair | Happening::Replace => {}
             Happening::ReadAll => self.read_all(),
             Happening::Restart => return self.restart(),
-            Happening::Kill if self.may_crash() => {
+            Happening::Kill | Happening::PowerCut if self.may_crash() => {
                 self.rest_or_not()?;
-                return self.kill();
-            }
-            Happening::PowerCut if self.may_crash() => {
-                self.rest_or_not()?;
-                return self.cut_power();
-            }
-            Happening::Rest => {
-                if let Some(happening) = self.rest()? {
-                    return self.let_aimed_happen(happening);
-                }
+                return self.crash(happening);
             }
             Happening::Kill | Happening::PowerCut => {}
+            Happening::Rest => return self.rest_for_itself(),
             Happening::SetClock => self.set_clock(),
             Happening::Lie => return self.lie(),
         }
@@ -109,8 +108,13 @@ impl Simulation {
         if self.process.is_none() || !self.random.one_in(4) {
             return Ok(());
         }
+        self.rest_for_itself()
+    }
+
+    /// A quiet time that no crash is to follow, but one that the run aims at.
+    fn rest_for_itself(&mut self) -> Result<(), Failure> {
         match self.rest()? {
-            Some(happening) => self.let_aimed_happen(happening),
+            Some(crash) => self.let_aimed_happen(crash),
             None => Ok(()),
         }
     }

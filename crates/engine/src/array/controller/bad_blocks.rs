@@ -62,9 +62,9 @@ impl Controller {
         if self.array.rules.keep(Rule::ListsShrinkAfterFlush) {
             self.flush_member(index).await.map_err(|(_, error)| NotRecorded::Failed(error))?;
         }
-        let written = self.write_bad_blocks(index, bad).await;
+        self.write_bad_blocks(index, bad).await?;
         self.array.points.reach(Point::ListIsShorter);
-        written
+        Ok(())
     }
 
     /// Lists what members do not hold. No lane reads it from there once this is settled. A member

@@ -159,7 +159,9 @@ impl Controller {
             return;
         }
         let flushed = !self.array.rules.keep(Rule::ClearingIsFlushed) || self.flush_members().await;
-        self.array.points.reach(Point::ClearingIsFlushed);
+        if flushed {
+            self.array.points.reach(Point::ClearingIsFlushed);
+        }
         let prepared = flushed
             && self.may_clear_bits()
             && self.record_clearing().await
@@ -183,8 +185,7 @@ impl Controller {
             }
         }
         self.array.intent.set_durable(&kept);
-        if !pages.is_empty() {
-            self.write_bitmap_pages(&pages).await;
+        if !pages.is_empty() && self.write_bitmap_pages(&pages).await {
             self.array.points.reach(Point::BitsAreCleared);
         }
     }

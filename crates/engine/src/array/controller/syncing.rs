@@ -460,8 +460,9 @@ impl Controller {
         let stamps = self.resync_lags() || self.members.iter().any(is_filled);
         if stamps && self.flush_members().await {
             self.array.points.reach(Point::ProgressIsFlushed);
-            self.update_superblocks().await;
-            self.array.points.reach(Point::ProgressIsRecorded);
+            if self.update_superblocks().await {
+                self.array.points.reach(Point::ProgressIsRecorded);
+            }
         }
     }
 

@@ -50,7 +50,7 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
         if !lies_together(self.view, sector, sectors) {
             return None;
         }
-        let readers = readers(self.view, self.one_copy, sector, sectors);
+        let readers = self.readers(sector, sectors);
         match &readers[..] {
             [] => None,
             [only] => Some(*only),
@@ -104,6 +104,38 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
         near.map_or(chosen, |(place, _)| place)
     }
 
+    /// Who may be read: without write-mostly members, if there is another; where mirrors may differ, the
+    /// first that is believed.
+    #[inline]
+    fn readers(&self, sector: u64, sectors: u64) -> Readers<'a> {
+        let view = self.view;
+        let reader = |piece: Piece| {
+            view.reader(piece.slot, piece.member_sector, piece.sectors)
+                .map(|member| (piece, member))
+        };
+        if self.one_copy && !view.trusted(&(sector..sector + sectors)) {
+            let has = |(piece, member): &Reader<'_>| {
+                let range = piece.member_sector..piece.member_sector + piece.sectors;
+                member.can_wait_for(range.start, piece.sectors) || member.has_some_of(&range)
+            };
+            let mut copies = believed(view, sector, sectors).into_iter();
+            let first =
+                copies.find_map(|piece| Some((piece, view.member(piece.slot)?)).filter(has));
+            // Each block has its own first copy. That of a late member is waited for: others may differ.
+            let gives_all =
+                |(piece, member): &Reader<'_>| member.can_read(piece.member_sector, piece.sectors);
+            return first.filter(gives_all).into_iter().collect();
+        }
+        let mut readers: Readers<'a> =
+            copies(&view.geometry, sector, sectors).into_iter().filter_map(reader).collect();
+        if readers.iter().any(|(_, member)| member.write_mostly)
+            && !readers.iter().all(|(_, member)| member.write_mostly)
+        {
+            readers.retain(|(_, member)| !member.write_mostly);
+        }
+        readers
+    }
+
     /// What a read asks of a member.
     #[inline]
     fn work(&self, piece: &Piece, member: &MemberView) -> Work {
@@ -126,12 +158,10 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
 
     /// When each of the readers of a range would have read it, in ns, the soonest first.
     fn ends(&self, sector: u64, sectors: u64) -> SmallVec<[f64; 4]> {
-        let ends = readers(self.view, self.one_copy, sector, sectors).into_iter().map(
-            |(piece, member)| {
-                let gauge = self.gauges.of(place_of(piece.slot));
-                gauge.outlook(self.work(&piece, member)).nanos
-            },
-        );
+        let ends = self.readers(sector, sectors).into_iter().map(|(piece, member)| {
+            let gauge = self.gauges.of(place_of(piece.slot));
+            gauge.outlook(self.work(&piece, member)).nanos
+        });
         let mut ends: SmallVec<[f64; 4]> = ends.collect();
         ends.sort_by(f64::total_cmp);
         ends
@@ -246,35 +276,6 @@ fn lies_together(view: &ArrayView, sector: u64, sectors: u64) -> bool {
         }
         _ => true,
     }
-}
-
-/// Who may be read: without write-mostly members, if there is another; where mirrors may differ, the
-/// first that is believed.
-#[inline]
-fn readers(view: &ArrayView, one_copy: bool, sector: u64, sectors: u64) -> Readers<'_> {
-    let reader = |piece: Piece| {
-        view.reader(piece.slot, piece.member_sector, piece.sectors).map(|member| (piece, member))
-    };
-    if one_copy && !view.trusted(&(sector..sector + sectors)) {
-        let has = |(piece, member): &Reader<'_>| {
-            let range = piece.member_sector..piece.member_sector + piece.sectors;
-            member.can_wait_for(range.start, piece.sectors) || member.has_some_of(&range)
-        };
-        let mut copies = believed(view, sector, sectors).into_iter();
-        let first = copies.find_map(|piece| Some((piece, view.member(piece.slot)?)).filter(has));
-        // Each block has its own first copy. That of a late member is waited for: others may differ.
-        let gives_all =
-            |(piece, member): &Reader<'_>| member.can_read(piece.member_sector, piece.sectors);
-        return first.filter(gives_all).into_iter().collect();
-    }
-    let mut readers: Readers<'_> =
-        copies(&view.geometry, sector, sectors).into_iter().filter_map(reader).collect();
-    if readers.iter().any(|(_, member)| member.write_mostly)
-        && !readers.iter().all(|(_, member)| member.write_mostly)
-    {
-        readers.retain(|(_, member)| !member.write_mostly);
-    }
-    readers
 }
 
 /// How many sectors from `sector` on the copy with most of them has before one that it lacks.
