@@ -245,7 +245,7 @@ fn recovery_words(sectors: u64) -> String {
     }
 }
 
-/// What whoever meets a bitmap of version 6 must know before a kernel or mdadm touches the array.
+/// What a kernel or mdadm may do to the data of an array with a bitmap of version 6.
 fn lockless_words(error: &BitmapError) -> Option<&'static str> {
     let BitmapError::Lockless(bitmap) = error else { return None };
     Some(match bitmap.chunks {

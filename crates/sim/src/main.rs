@@ -7,7 +7,6 @@ use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
 use mdspace_engine::array::Rule;
@@ -110,13 +109,13 @@ fn in_parallel(options: &Options, seeds: u64, run: impl Fn(u64) -> bool + Sync) 
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         jobs => jobs,
     };
-    let (next, end) = (AtomicU64::new(options.first), options.first + seeds);
+    let end = options.first + seeds;
+    let left = Mutex::new(options.first..end);
+    let next = || left.lock().expect("no run panics under the lock").next();
     let work = || {
-        while let seed = next.fetch_add(1, Ordering::Relaxed)
-            && seed < end
-        {
+        while let Some(seed) = next() {
             if !run(seed) {
-                next.store(end, Ordering::Relaxed);
+                *left.lock().expect("no run panics under the lock") = end..end;
             }
         }
     };

@@ -332,14 +332,11 @@ impl Settings {
                 *weight = draw_lies(self.seed, self.trouble);
                 continue;
             }
-            if happening == Happening::Rest {
-                *weight = draw_rests(self.seed);
-                continue;
-            }
             let share = if random.coin() { 0 } else { random.below(20) as u32 };
             let beyond = self.trouble == Trouble::Beyond;
             *weight = match happening {
                 Happening::Replace => draw_replacing(self.seed),
+                Happening::Rest => draw_rests(self.seed),
                 Happening::Tend => 5 + share,
                 _ if beyond && happening.hurts() => 4 * share,
                 _ => share,

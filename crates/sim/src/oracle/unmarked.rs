@@ -32,6 +32,9 @@ impl RawArray<'_> {
         let bitmaps: Option<Vec<RawBitmap>> =
             members.clone().map(|disk| world.disk(disk, RawBitmap::find)).collect();
         let bitmaps = bitmaps.unwrap_or_default();
+        if bitmaps.is_empty() && agrees_to == 0 {
+            return Vec::new();
+        }
         let listed: Vec<Range<u64>> =
             members.flat_map(|disk| world.disk(disk, listed_as_bad)).collect();
         // A sector that a member lists it does not hold. Where it lies for the others is not worth

@@ -58,17 +58,6 @@ pub(super) fn draw(seed: u64) -> Vec<Aim> {
     let often = *random.pick(&[1, 2, 5]);
     match random.below(18) {
         0..4 => Vec::new(),
-        // A member is filled and bits are cleared; then it fails, and the one before it may come back.
-        16 => vec![
-            at(Point::MemberIsFilled, Happening::Rest, 1),
-            at(Point::BitsAreCleared, Happening::FailMember, 1),
-            at(Point::SuperblocksAreWritten, Happening::Tend, often),
-        ],
-        // A member comes back while something that it was sent is still under way.
-        17 => vec![
-            at(Point::MembersAnswered, Happening::Hang, 10 * often),
-            at(Point::SuperblocksAreWritten, Happening::Tend, 1),
-        ],
         // A member is being filled, or the array resynced, while users are quiet; then the members' records
         // change, and the power goes.
         4 => vec![
@@ -93,7 +82,7 @@ pub(super) fn draw(seed: u64) -> Vec<Aim> {
             at(Point::MembersAnswered, Happening::RefuseWrites, 10),
             at(*random.pick(&[Point::ListIsShorter, Point::ListIsLonger]), crash, 1),
         ],
-        // Copies are behind when those ahead of them go, or the array is quiet.
+        // Writes behind are under way when a member fails, or when the array gets quiet.
         9 => vec![
             at(Point::AnsweredBehind, *random.pick(&[Happening::FailMember, change]), 10 * often),
             at(*random.pick(&[Point::MemberIsOut, Point::ArrayIsClean]), crash, often),
@@ -104,6 +93,17 @@ pub(super) fn draw(seed: u64) -> Vec<Aim> {
         11 => vec![
             at(*random.pick(Point::ALL), change, often),
             at(*random.pick(Point::ALL), crash, often),
+        ],
+        // A member is filled and bits are cleared; then it fails, and the one before it may come back.
+        12 => vec![
+            at(Point::MemberIsFilled, Happening::Rest, 1),
+            at(Point::BitsAreCleared, Happening::FailMember, 1),
+            at(Point::SuperblocksAreWritten, Happening::Tend, often),
+        ],
+        // A member comes back while something that it was sent is still under way.
+        13 => vec![
+            at(Point::MembersAnswered, Happening::Hang, 10 * often),
+            at(Point::SuperblocksAreWritten, Happening::Tend, 1),
         ],
         _ => vec![at(*random.pick(Point::ALL), crash, often)],
     }
