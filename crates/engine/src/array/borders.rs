@@ -45,6 +45,7 @@ impl Borders {
     /// Where something about a member changes.
     pub(super) fn add_member(&mut self, member: &MemberView, shift: u64) {
         self.add_ranges(&member.bad, shift);
+        self.add_ranges(&member.bad_in_memory, shift);
         self.add_ranges(&member.holes, shift);
         self.add_border(member.recorded_sectors, shift);
         self.add_border(member.filled_sectors, shift);

@@ -185,12 +185,12 @@ impl Member {
 impl Controller {
     pub(super) fn new(start: Start, array: Arc<Array>, port: Rc<ArrayLane>) -> Self {
         let members = start.members.into_iter().map(|member| Member {
+            bad: Arc::new(member.listed()),
             id: member.id,
             info: member.info,
             state: first_state(&member.superblock),
             durable: Durable::found(member.superblock.recovery_offset_sectors.unwrap_or(0)),
             superblock: member.superblock,
-            bad: Arc::new(member.bad),
             log: member.log,
             holes: Arc::default(),
             is_late: false,
@@ -556,6 +556,7 @@ fn member_view(member: &Member) -> MemberView {
         filled_sectors,
         recorded_sectors: recorded_sectors(member),
         bad: member.bad.clone(),
+        bad_in_memory: Arc::new(member.bad_in_memory()),
         holes: member.holes.clone(),
         write_mostly: member.superblock.flags.write_mostly(),
         failfast: member.superblock.flags.fail_fast(),

@@ -154,18 +154,21 @@ impl Ended {
     }
 
     fn judge_rewrites(&self, now: &ArrayView, heals: bool, judged: &mut Judged) {
-        let bad_of = |id| now.devices().find(|member| member.id == id).map(|member| &member.bad);
+        let device = |id| now.devices().find(|member| member.id == id);
         if !self.no_space.is_empty() {
             judged.outcome = Outcome::Error;
             return;
         }
         for (id, ranges) in &self.refused {
-            let Some(bad) = bad_of(*id) else { continue };
-            let unlisted = ranges.iter().filter(|range| !bad.contains(range));
+            let Some(member) = device(*id) else { continue };
+            let is_listed = |range: &Range<u64>| {
+                member.bad.contains(range) && !member.bad_in_memory.overlaps(range)
+            };
+            let unlisted = ranges.iter().filter(|range| !is_listed(range));
             judged.list.extend(unlisted.map(|range| (*id, range)));
         }
         for (id, range) in &self.healed {
-            if heals && bad_of(*id).is_some_and(|bad| bad.overlaps(range)) {
+            if heals && device(*id).is_some_and(|member| member.bad.overlaps(range)) {
                 judged.unlist.push((*id, range.clone()));
             }
         }
@@ -265,6 +268,8 @@ impl Ended {
             (false, true) if took() => SlotEnd::Took,
             (false, true) => SlotEnd::Refused,
             (true, true) if heals && took() => SlotEnd::Healed,
+            // Only memory keeps it from being read.
+            (true, true) if !took() && member.bad_in_memory.overlaps(sectors) => SlotEnd::Refused,
             (true, true) => SlotEnd::Bad,
         }
     }

@@ -1,5 +1,6 @@
 //! From an assembled array to a running one.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -65,10 +66,15 @@ pub struct StartMember {
     pub info: MemberInfo,
     /// Its superblock, with the role that the freshest superblock gives it.
     pub superblock: Superblock,
-    /// Its listed bad sectors, counted from its data offset.
-    pub bad: Ranges,
-    /// The log that lists them, as it stands on the member.
+    /// Its bad-block log, as it stands on the device.
     pub log: BadBlockLog,
+}
+
+impl StartMember {
+    /// Its listed bad sectors, counted from its data offset.
+    pub fn listed(&self) -> Ranges {
+        listed_in_data(&self.log, self.superblock.data_offset_sectors)
+    }
 }
 
 impl Array {
@@ -165,6 +171,16 @@ fn first_view(start: &Start) -> ArrayView {
     }
 }
 
+/// What a log lists, counted from the data offset: the log counts sectors of the device.
+pub(super) fn listed_in_data(log: &BadBlockLog, data_offset_sectors: u64) -> Ranges {
+    let in_data = |range: &Range<u64>| {
+        let [start, end] =
+            [range.start, range.end].map(|sector| sector.saturating_sub(data_offset_sectors));
+        start..end
+    };
+    log.blocks().ranges().iter().map(in_data).filter(|range| !range.is_empty()).collect()
+}
+
 fn first_member_view(member: &StartMember) -> MemberView {
     let filled_sectors = member.superblock.recovery_offset_sectors.unwrap_or(u64::MAX);
     MemberView {
@@ -173,7 +189,8 @@ fn first_member_view(member: &StartMember) -> MemberView {
         readable_sectors: filled_sectors,
         filled_sectors,
         recorded_sectors: filled_sectors,
-        bad: Arc::new(member.bad.clone()),
+        bad: Arc::new(member.listed()),
+        bad_in_memory: Arc::default(),
         holes: Arc::default(),
         write_mostly: member.superblock.flags.write_mostly(),
         failfast: member.superblock.flags.fail_fast(),

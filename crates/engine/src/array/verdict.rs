@@ -21,7 +21,8 @@ pub(super) enum SlotEnd {
     Unfilled,
     /// It is believed and lacks the write: it refused it, or did not get it although it is present.
     Refused,
-    /// It lacks the write or was not to get it, and its list names the block, so that it is not read.
+    /// It lacks the write or was not to get it, and its list on the device names the block, so that it is
+    /// not read.
     Bad,
     /// It failed, and no record says so yet.
     Gone,

@@ -95,6 +95,8 @@ pub struct MemberView {
     pub recorded_sectors: u64,
     /// Listed bad sectors, counted from `data_offset`.
     pub bad: Arc<Ranges>,
+    /// The part of them that the list on the device does not name: after a crash it is believed again.
+    pub bad_in_memory: Arc<Ranges>,
     /// What recovery had to leave out below `readable_sectors`. It is written, never read.
     pub holes: Arc<Ranges>,
     /// Read it only when nothing else can be read.

@@ -10,10 +10,8 @@ mod unsynced;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use mdspace_format::bad_blocks::BadBlocks;
 use mdspace_format::new_array::FIRST_EVENTS;
 use mdspace_format::superblock::RESYNC_NONE;
 use mdspace_format::{Level, Superblock, Uuid};
@@ -23,7 +21,6 @@ use crate::array::settings::StartSettings;
 use crate::array::{Start, StartMember};
 use crate::geometry::{Geometry, Shape, Slot};
 use crate::neighbours::Neighbours;
-use crate::ranges::Ranges;
 
 use super::read::Candidate;
 use belonging::{
@@ -192,21 +189,10 @@ fn shape(model: &Superblock, member_sizes: Vec<u64>) -> Result<Shape, Refusal> {
 }
 
 fn start_member(member: Candidate) -> StartMember {
-    let log = member.bad_blocks.unwrap_or_default();
-    let data_offset = member.superblock.data_offset_sectors;
     StartMember {
         id: member.id,
         info: member.info,
         superblock: member.superblock,
-        bad: bad_in_data(&log.blocks(), data_offset),
-        log,
+        log: member.bad_blocks.unwrap_or_default(),
     }
-}
-
-/// The log counts sectors of the device; an array counts those behind its data offset.
-fn bad_in_data(listed: &BadBlocks, data_offset: u64) -> Ranges {
-    let in_data = |range: &Range<u64>| {
-        range.start.saturating_sub(data_offset)..range.end.saturating_sub(data_offset)
-    };
-    listed.ranges().iter().map(in_data).filter(|range| !range.is_empty()).collect()
 }

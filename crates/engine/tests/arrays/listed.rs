@@ -425,3 +425,37 @@ fn read_errors_that_are_hours_apart_fail_no_member() {
         world.verify();
     }
 }
+
+/// A block that both copies could not read once; the log of one copy cannot say so.
+#[test]
+fn a_write_that_is_refused_where_only_memory_lists_it_fails_the_member() {
+    let shape = Shape::new(Level::Raid1, 0, 2, 0);
+    for seed in 500..504 {
+        let mut world = World::synced(Setup::new(shape, seed));
+        world.write_random(32, 32);
+        world.stop();
+        without_a_log(&world, 0);
+        world.assemble_all().unwrap();
+        let data = world.disks.data();
+        let block = data.start + 40..data.start + 41;
+        (0..2).for_each(|disk| world.disks.disk(disk).unreadable.extend(block.clone()));
+        assert_eq!(world.read(40, 1), Err(RequestError::Lost), "{world}");
+        (0..2).for_each(|disk| world.disks.disk(disk).unreadable.clear());
+        world.disks.disk(0).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(0).errors_in = Some(block);
+        world.write_random(40, 1);
+        world.crash();
+        world.assemble_all().unwrap();
+        world.set("read_policy", "first");
+        world.verify();
+        assert_ne!(world.member_state(0), Some(MemberState::InSync), "{world}");
+    }
+}
+
+/// Takes the bad-block log off a stopped array's member.
+fn without_a_log(world: &World, disk: usize) {
+    let mut superblock = world.disks.superblock(disk).unwrap();
+    superblock.bad_block_log = None;
+    let at = superblock.place.sector as usize * SECTOR;
+    world.disks.disk(disk).bytes[at..at + 4096].copy_from_slice(&superblock.encode());
+}

@@ -13,7 +13,8 @@ use super::super::mailbox::{BlockNews, Mail};
 use super::super::news::News;
 use super::super::points::Point;
 use super::super::rules::Rule;
-use super::{Controller, WriteMode};
+use super::super::start::listed_in_data;
+use super::{Controller, Member, WriteMode};
 
 impl Controller {
     /// Acts on what lanes tell of blocks. Each of them holds its claim until a settled view says so.
@@ -107,7 +108,7 @@ impl Controller {
 
     /// Writes a log that got longer, and the superblock that says that there is one.
     async fn record_bad_blocks(&mut self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
-        if !self.may_write() || !self.array.rules.keep(Rule::ListsAreDurable) {
+        if !self.may_write() {
             // It is found again.
             return Ok(());
         }
@@ -138,8 +139,10 @@ impl Controller {
         let steps = member.log.steps_to(&blocks, log.size_sectors);
         for step in steps.map_err(|_| NotRecorded::NoRoom)? {
             let bytes = step.encode(log.size_sectors);
-            let written = self.write_metadata(&self.members[index], place.start, bytes).await;
-            written.map_err(|(_, error)| NotRecorded::Failed(error))?;
+            if self.array.rules.keep(Rule::ListsAreDurable) {
+                let written = self.write_metadata(&self.members[index], place.start, bytes).await;
+                written.map_err(|(_, error)| NotRecorded::Failed(error))?;
+            }
             self.members[index].log = step;
         }
         Ok(())
@@ -178,6 +181,16 @@ impl Controller {
         if !failed.is_empty() {
             self.take_out(&failed).await;
         }
+    }
+}
+
+impl Member {
+    /// The bad sectors that the list on the device does not name.
+    pub(super) fn bad_in_memory(&self) -> Ranges {
+        let mut bad = Ranges::clone(&self.bad);
+        let on_device = listed_in_data(&self.log, self.superblock.data_offset_sectors);
+        on_device.iter().for_each(|range| bad.remove(&range));
+        bad
     }
 }
 

@@ -419,8 +419,8 @@ fn the_bad_block_log_counts_sectors_of_the_device() {
     let bytes = listed.encode(8, 0).expect("there is room");
     members[0].bad_blocks = Ok(BadBlockLog::parse(&bytes, 0).expect("a log"));
     let assembly = assemble(members).expect("it starts");
-    let bad: Vec<_> = assembly.start.members[0].bad.iter().collect();
-    assert_eq!(bad, [0..4, 100..108]);
+    let listed: Vec<_> = assembly.start.members[0].listed().iter().collect();
+    assert_eq!(listed, [0..4, 100..108]);
 }
 
 /// The spare has seen that disk1 failed. Either that update never reached a member, or disk2, which is

@@ -30,6 +30,7 @@ fn view_of(level: Level, layout: u32, disks: u16, change: impl Fn(&mut MemberVie
             filled_sectors: u64::MAX,
             recorded_sectors: u64::MAX,
             bad: Arc::default(),
+            bad_in_memory: Arc::default(),
             holes: Arc::default(),
             write_mostly: false,
             failfast: false,
