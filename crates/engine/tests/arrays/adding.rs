@@ -101,6 +101,30 @@ fn a_device_that_owes_the_answer_to_a_write_is_not_taken_back() {
     }
 }
 
+/// It hung when its bitmap was written, and was refused for that. The old bytes may still land.
+#[test]
+fn a_device_that_was_refused_with_a_write_under_way_is_not_taken_under_another_handle() {
+    for seed in 50..53 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID1, seed));
+        world.write_many(2);
+        world.disks.disk(3).hangs_in = Some(16..24);
+        let refused = world.add(3).unwrap_err();
+        assert!(matches!(refused, CommandError::Metadata(_)), "{refused} ({world})");
+        for only_back in [false, true] {
+            let refused = world.add_as(3, only_back).unwrap_err();
+            assert_eq!(refused, CommandError::Unanswered, "{world}");
+        }
+        world.disks.disk(3).hangs_in = None;
+        world.rounds(50);
+        world.add(3).unwrap();
+        world.wait_idle();
+        world.fail(0);
+        world.wait_idle();
+        assert_eq!(world.member_state(3), Some(MemberState::InSync), "{world}");
+        world.verify();
+    }
+}
+
 /// The number of a device that left goes to no other while it may still write what it was asked.
 #[test]
 fn the_number_of_a_device_that_owes_an_answer_is_not_given_away() {

@@ -44,7 +44,9 @@ enum Step {
     Probed(Option<Box<Superblock>>),
     /// All that its superblock will point to is on it.
     Prepared(Box<Newcomer>),
-    Failed(CommandError),
+    NotRead(CommandError),
+    /// What was written to it may still land.
+    NotPrepared(Box<Newcomer>, CommandError),
 }
 
 /// What a device is to be.
@@ -87,7 +89,7 @@ impl Controller {
             let reading = assembly::read_superblock(&lane, order.id, &order.info);
             match within(&lane, reading).await {
                 Ok(found) => Step::Probed(found.ok().flatten().map(Box::new)),
-                Err(error) => Step::Failed(error),
+                Err(error) => Step::NotRead(error),
             }
         });
     }
@@ -96,7 +98,13 @@ impl Controller {
     pub(super) async fn go_on_with(&mut self, admission: Admission) {
         let Admission { order, step } = admission;
         let done = match step {
-            Step::Failed(error) => Err(error),
+            Step::NotRead(error) => Err(error),
+            Step::NotPrepared(newcomer, error) => {
+                // By what it bears: a new superblock has not been written.
+                let borne = newcomer.found.as_deref().unwrap_or(&newcomer.superblock);
+                self.remember(order.id, &order.info, borne).await;
+                Err(error)
+            }
             Step::Probed(found) => match self.newcomer(&order, found).await {
                 Ok(newcomer) => return self.prepare(order, newcomer).await,
                 Err(error) => Err(error),
@@ -187,8 +195,10 @@ impl Controller {
             });
             match prepared.await {
                 Ok(Ok(())) => Step::Prepared(Box::new(newcomer)),
-                Ok(Err(NotPrepared(reason))) => Step::Failed(CommandError::Metadata(reason)),
-                Err(error) => Step::Failed(error),
+                Ok(Err(NotPrepared(reason))) => {
+                    Step::NotPrepared(Box::new(newcomer), CommandError::Metadata(reason))
+                }
+                Err(error) => Step::NotPrepared(Box::new(newcomer), error),
             }
         });
     }

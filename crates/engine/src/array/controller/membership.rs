@@ -173,17 +173,16 @@ impl Controller {
         }
         let gone = self.members.remove(index);
         self.array.flushes.forget(id);
-        self.remember(&gone).await;
+        self.remember(id, &gone.info, &gone.superblock).await;
         self.update_superblocks().await;
         Ok(Reply::Done)
     }
 
     /// Keeps in mind the devices that left and have not answered everything: until they have, they are not
     /// taken back, and their numbers stay theirs.
-    async fn remember(&mut self, gone: &Member) {
-        let Superblock { device_uuid, dev_number: number, .. } = gone.superblock;
-        let name = gone.info.name.clone();
-        self.departed.push(Departed { id: gone.id, name, device_uuid, number });
+    pub(super) async fn remember(&mut self, id: MemberId, info: &MemberInfo, borne: &Superblock) {
+        let Superblock { device_uuid, dev_number: number, .. } = *borne;
+        self.departed.push(Departed { id, name: info.name.clone(), device_uuid, number });
         let handles = self.departed.iter().map(|gone| gone.id).collect();
         let holding = self.still_hold(handles).await;
         self.departed.retain(|gone| holding.contains(&gone.id));
