@@ -108,10 +108,31 @@ impl Patience {
         Self { micros: micros.min(most).max(self.micros) }
     }
 
+    /// Half of it.
+    pub(crate) fn half(self) -> Self {
+        match self.micros {
+            0 => Self::FOREVER,
+            micros => Self { micros: (micros / 2).max(1) },
+        }
+    }
+
+    /// The shorter of it and a span.
+    pub(crate) fn at_most(self, span: Duration) -> Self {
+        let most = Self::of(span);
+        if self == Self::FOREVER || self.micros > most.micros { most } else { self }
+    }
+
     /// When it is over for an I/O that starts `now`; `None` when it never is.
     #[inline]
     pub fn deadline(self, now: Time) -> Option<Time> {
-        (self != Self::FOREVER).then(|| now + Duration::from_micros(self.micros.into()))
+        self.deadline_by(|| now)
+    }
+
+    /// The same by a clock, which is read only if there is a deadline.
+    #[inline]
+    pub(crate) fn deadline_by(self, clock: impl FnOnce() -> Time) -> Option<Time> {
+        let span = Duration::from_micros(self.micros.into());
+        (self != Self::FOREVER).then(|| clock() + span)
     }
 }
 

@@ -2,11 +2,12 @@
 
 mod flush;
 mod request;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::backend::{
     IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, Submitted, Ticket,
@@ -57,7 +58,8 @@ pub struct PathLane {
 /// A request that a path has.
 struct Direct {
     ticket: Ticket,
-    patience: Patience,
+    /// When it ends at the latest, over whatever path.
+    deadline: Option<Time>,
     kept: Kept,
     chosen: Chosen,
 }
@@ -68,6 +70,8 @@ struct Chosen {
     path: usize,
     member: MemberId,
     remote: bool,
+    /// Whether no other path takes requests.
+    is_last: bool,
     bytes: u64,
     /// The selector, if it chooses by times.
     timed_by: Option<Selector>,
@@ -80,7 +84,8 @@ impl Chosen {
     fn new(view: &View, usable: &Usable, bytes: u64) -> Self {
         let &Usable { path, member, remote, .. } = usable;
         let timed_by = view.selector.takes_times().then_some(view.selector);
-        Self { path, member, remote, bytes, timed_by, generation: view.generation }
+        let is_last = view.usable.len() + view.others.len() <= 1;
+        Self { path, member, remote, is_last, bytes, timed_by, generation: view.generation }
     }
 }
 
@@ -166,12 +171,13 @@ impl PathLane {
             return self.submit_slowly(&lane, ticket, patience, op);
         };
         let began = self.count_begin(&lane, &chosen);
-        let for_path = self.patience(chosen.remote, &op, patience);
+        let for_path = self.patience(chosen.remote, chosen.is_last, &op, patience);
         let kept = Kept::of(&mut op, chosen.remote, &lane);
-        let direct = Direct { ticket, patience, kept, chosen };
+        let mut direct = Direct { ticket, deadline: None, kept, chosen };
         let io = MemberIo { member: chosen.member, op, patience: for_path };
         match lane.backend().submit(ticket, io) {
             Submitted::Pending => {
+                direct.deadline = patience.deadline_by(|| lane.backend().now());
                 put(&self.direct, ticket, direct);
                 if let Some(began) = began {
                     put(&self.began, ticket, began);
@@ -249,25 +255,27 @@ impl PathLane {
         }
     }
 
-    /// How long a path may take. Only one behind a network gives memory back that is overdue. What makes
-    /// durable is asked of no other path when it has no answer: it gets all the time that its request has.
-    fn patience(&self, remote: bool, op: &IoOp, outer: Patience) -> Patience {
-        if !remote {
-            return outer;
-        }
+    /// How long a path may take. What makes durable has all the time of its request: when a path does not
+    /// answer it has failed, and another path does not change that. Another write leaves half of the time for
+    /// another path. A path behind a network has a deadline of its own. A local one has none for reads: the
+    /// memory that it may still fill cannot be given to another path.
+    fn patience(&self, remote: bool, is_last: bool, op: &IoOp, outer: Patience) -> Patience {
         let policy = &self.paths.policy;
         let (makes_durable, span) = match op {
-            IoOp::Read { .. } => (false, policy.read_deadline),
+            IoOp::Read { .. } if !remote => return outer,
+            IoOp::Read { .. } => return outer.at_most(policy.read_deadline),
             IoOp::Write { fua, .. } | IoOp::WriteZeroes { fua, .. } => {
                 (*fua, policy.write_deadline)
             }
             IoOp::Flush => (true, policy.write_deadline),
             IoOp::Discard { .. } => (false, policy.write_deadline),
         };
-        // As seen from time's start, whose deadline is the span itself.
-        let outer = outer.deadline(Time::ZERO).map(|until| until.since(Time::ZERO));
-        let shorter = |outer: Duration| if makes_durable { outer } else { outer.min(span) };
-        Patience::of(outer.map_or(span, shorter))
+        if makes_durable {
+            let has_end = !remote || outer != Patience::FOREVER;
+            return if has_end { outer } else { Patience::of(span) };
+        }
+        let outer = if is_last { outer } else { outer.half() };
+        if remote { outer.at_most(span) } else { outer }
     }
 
     /// Takes the end of a path's I/O. Gives the request's end, unless the request goes on.
@@ -278,7 +286,7 @@ impl PathLane {
         began: Option<Began>,
         done: IoDone,
     ) -> Option<IoDone> {
-        let Direct { ticket, patience, kept, chosen } = direct;
+        let Direct { ticket, deadline, kept, chosen } = direct;
         self.count_end(lane, &chosen, began, done.result.is_ok());
         if done.result.is_ok() {
             self.note_answered(&kept, &chosen);
@@ -287,7 +295,6 @@ impl PathLane {
             let buffer = kept.into_buffer(done.buffer, lane.backend());
             return Some(self.answer(Ok(()), buffer));
         }
-        let deadline = patience.deadline(lane.backend().now());
         let mut request = Request::new(ticket, deadline, kept, done.buffer);
         let goes_on = match done.result {
             Ok(()) => {

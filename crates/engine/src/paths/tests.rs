@@ -33,7 +33,7 @@ impl Host for Fencing {
 }
 
 /// A device of these groups, each path of which leads to it, proved.
-fn device(groups: &str, failback: Failback) -> Arc<Paths> {
+pub(super) fn device(groups: &str, failback: Failback) -> Arc<Paths> {
     device_of(groups, failback, Box::new(Nobody))
 }
 

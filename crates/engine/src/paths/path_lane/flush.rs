@@ -53,7 +53,7 @@ impl PathLane {
         patience: Patience,
     ) -> Result<(), IoError> {
         let start = |part: &PathFlush| {
-            let patience = self.patience(part.remote, &IoOp::Flush, patience);
+            let patience = self.patience(part.remote, true, &IoOp::Flush, patience);
             lane.io(MemberIo { member: part.member, op: IoOp::Flush, patience })
         };
         let under_way: Vec<_> = flush.parts.iter().map(start).collect();

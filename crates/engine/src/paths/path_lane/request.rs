@@ -151,7 +151,7 @@ impl PathLane {
         let now = lane.backend().now();
         let left =
             request.deadline.map_or(Patience::FOREVER, |until| Patience::of(until.since(now)));
-        let patience = self.patience(chosen.remote, &op, left);
+        let patience = self.patience(chosen.remote, chosen.is_last, &op, left);
         let began = self.count_begin(lane, &chosen);
         let done = lane.io(MemberIo { member: chosen.member, op, patience }).await;
         self.count_end(lane, &chosen, began, done.result.is_ok());

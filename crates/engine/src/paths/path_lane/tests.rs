@@ -1,0 +1,147 @@
+//! A device of two paths, whose I/Os the test answers, on one lane.
+
+use std::cell::OnceCell;
+use std::time::Duration;
+
+use super::super::policy::Failback;
+use super::super::tests::device;
+use super::*;
+use crate::backend::{Backend, WriteFrom};
+use crate::lane::Notify;
+
+/// The handle of the device itself; its paths have 0 and 1.
+const DEVICE: MemberId = MemberId { index: 9, generation: 0 };
+
+#[derive(Default)]
+struct Wires {
+    device: OnceCell<Rc<PathLane>>,
+    now: Cell<Time>,
+    ios: RefCell<Vec<(Ticket, MemberIo)>>,
+}
+
+impl Backend for Wires {
+    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
+        if io.member == DEVICE {
+            return self.device.get().expect("it is attached").submit(ticket, io);
+        }
+        self.ios.borrow_mut().push((ticket, io));
+        Submitted::Pending
+    }
+    fn cancel(&self, _: Ticket) {}
+    fn in_flight(&self, _: MemberId) -> usize {
+        self.ios.borrow().len()
+    }
+    fn unanswered(&self, _: MemberId) -> usize {
+        1
+    }
+    fn now(&self) -> Time {
+        self.now.get()
+    }
+    fn unix_time_s(&self) -> u64 {
+        0
+    }
+    fn random(&self) -> u64 {
+        4
+    }
+    fn allocate(&self, bytes: usize) -> Buffer {
+        Buffer::zeroed(bytes)
+    }
+    fn recycle(&self, _: Buffer) {}
+}
+
+struct NoDriver;
+
+impl Notify for NoDriver {
+    fn notify(&self) {}
+}
+
+/// A write under way to a device.
+struct Writing {
+    lane: Rc<Lane>,
+    wires: Rc<Wires>,
+    result: Rc<Cell<Option<Result<(), IoError>>>>,
+}
+
+impl Writing {
+    fn new(groups: &str, fua: bool, patience: Patience) -> Self {
+        let wires = Rc::new(Wires::default());
+        let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
+        let paths = device(groups, Failback::Manual);
+        assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+        lane.turn();
+        // What watches over the paths reads too.
+        wires.ios.borrow_mut().clear();
+        let result = Rc::new(Cell::new(None));
+        let (task_lane, ended) = (lane.clone(), result.clone());
+        lane.spawn(async move {
+            let from = WriteFrom::Shared(Rc::new(Buffer::zeroed(512)), 0..512);
+            let op = IoOp::Write { sector: 0, from, fua };
+            ended.set(Some(task_lane.io(MemberIo { member: DEVICE, op, patience }).await.result));
+        });
+        lane.turn();
+        Self { lane, wires, result }
+    }
+
+    /// What a path is to write now, and how long it may take.
+    fn under_way(&self) -> Option<(MemberId, Patience)> {
+        let ios = self.wires.ios.borrow();
+        let mut writes = ios.iter().filter(|(_, io)| matches!(io.op, IoOp::Write { .. }));
+        writes.next().map(|(_, io)| (io.member, io.patience))
+    }
+
+    /// The path has not answered in its time.
+    fn is_late(&self) {
+        let (_, patience) = self.under_way().expect("a write is under way");
+        let deadline = patience.deadline(self.wires.now.get()).expect("it has a deadline");
+        self.wires.now.set(deadline);
+        let is_write = |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Write { .. });
+        let at = self.wires.ios.borrow().iter().position(is_write).expect("a write is under way");
+        let (ticket, io) = self.wires.ios.borrow_mut().remove(at);
+        let error = IoError { kind: IoErrorKind::Deadline, errno: 110 };
+        self.lane.complete(ticket, IoDone { result: Err(error), buffer: io.op.into_buffer() });
+        self.lane.turn();
+    }
+
+    fn error(&self) -> Option<IoErrorKind> {
+        self.result.take().map(|result| result.expect_err("nothing was written").kind)
+    }
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+const TWO_PATHS: &str = "1 1 round-robin 0 2 0 a b";
+
+#[test]
+fn a_write_leaves_half_of_its_time_for_another_path_and_takes_no_more_than_all_of_it() {
+    let writing = Writing::new(TWO_PATHS, false, Patience::of(seconds(8)));
+    let (first, patience) = writing.under_way().expect("a path has it");
+    assert_eq!(patience, Patience::of(seconds(4)));
+    writing.is_late();
+    let (second, patience) = writing.under_way().expect("the other path has it");
+    assert_eq!(patience, Patience::of(seconds(4)), "it is the last path");
+    assert_ne!(first, second);
+    writing.is_late();
+    assert_eq!(writing.under_way(), None);
+    assert_eq!(writing.error(), Some(IoErrorKind::Deadline));
+    assert_eq!(writing.wires.now.get(), Time::ZERO + seconds(8));
+}
+
+#[test]
+fn a_durable_write_without_an_answer_ends_with_its_time() {
+    let writing = Writing::new(TWO_PATHS, true, Patience::of(seconds(8)));
+    let (_, patience) = writing.under_way().expect("a path has it");
+    assert_eq!(patience, Patience::of(seconds(8)));
+    writing.is_late();
+    assert_eq!(writing.under_way(), None, "its time is over");
+    assert!(writing.error().is_some());
+    assert_eq!(writing.wires.now.get(), Time::ZERO + seconds(8));
+}
+
+#[test]
+fn the_only_path_has_all_the_time_of_a_write() {
+    let writing = Writing::new("1 1 round-robin 0 1 0 a", false, Patience::of(seconds(8)));
+    let (_, patience) = writing.under_way().expect("the path has it");
+    assert_eq!(patience, Patience::of(seconds(8)));
+}
