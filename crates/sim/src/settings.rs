@@ -314,7 +314,7 @@ impl Settings {
             let smaller = if uneven { random.below(self.member_sectors / 2) } else { 0 };
             let mut own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
             if self.write_behind > 0 && self.is_write_mostly(index) {
-                own.latency = draw_far_latency(self.seed);
+                own.latency = draw_far_latency(self.seed, self.paths);
             }
             let sectors = self.data_offset + self.member_sectors - smaller + TAIL_SECTORS;
             self.disks.push(DiskSpec { sectors: sectors & !7, ..own });
@@ -461,10 +461,11 @@ fn draw_latency(random: &mut Random) -> Latency {
     }
 }
 
-/// Of a disk that is written behind, for it is far away. Drawn apart, as workers are.
-fn draw_far_latency(seed: u64) -> Latency {
+/// Of a disk that is written behind, for it is far away. Drawn apart, as workers are. Where it has paths, they
+/// do not take it for dead.
+fn draw_far_latency(seed: u64, paths: u16) -> Latency {
     let random = &mut Random::new(seed ^ 0x6661_7220_6177_6179);
-    let ms = *random.pick(&[1, 20, 150]);
+    let ms = *random.pick(&[1, 20, if paths > 0 { 20 } else { 150 }]);
     Latency {
         least: Duration::from_millis(ms),
         spread: Duration::from_millis(2 * ms),
