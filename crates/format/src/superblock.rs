@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 pub use error::{SuperblockError, SuperblockErrorKind};
 pub use name::{NameTooLong, SetName};
 pub use raw::{AREA_BYTES, FIELDS, FIXED_BYTES, MAGIC, MAJOR_VERSION, MAX_ROLES, RESYNC_NONE};
+pub use validate::EVENTS_MAX;
 
 use crate::{Features, Level, Role, SuperblockPlace, Timestamp, Unsupported, Uuid};
 use raw::RawSuperblock;

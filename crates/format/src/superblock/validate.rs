@@ -5,8 +5,8 @@ use crate::{Features, Level, MAX_SECTORS, MetadataVersion};
 
 type Checked = Result<(), SuperblockError>;
 
-/// Most updates of an array: a million a second for a hundred thousand years.
-const EVENTS_MAX: u64 = 1 << 62;
+/// Most updates that a superblock may count: a million a second for a hundred thousand years.
+pub const EVENTS_MAX: u64 = 1 << 62;
 /// Fewest sectors of data that md accepts.
 const DATA_SECTORS_MIN: u64 = 10;
 /// Sectors that md reads of a bad-block log: one page.

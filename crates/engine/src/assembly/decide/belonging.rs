@@ -1,11 +1,15 @@
 //! Which candidates belong together, and which of them knows best.
 
 use mdspace_format::Superblock;
+use mdspace_format::superblock::EVENTS_MAX;
 
 use super::super::read::{Candidate, FoundBitmap};
 use super::lineage::Lineage;
 use super::{LeftOut, Options, Reason, Refusal, shape, sized_by_members};
 use crate::geometry::Geometry;
+
+/// Most updates of an array that starts: it never comes to those that a superblock may not count.
+const EVENTS_TO_START: u64 = EVENTS_MAX / 2;
 
 /// The candidates of one array: the one asked for, or the only one there is.
 pub(super) fn of_one_array(
@@ -54,6 +58,10 @@ pub(super) fn refuse_unhandled(candidates: &[Candidate]) -> Result<(), Refusal> 
         let member = candidate.info.name.clone();
         if let Some(feature) = candidate.superblock.unsupported_features().first() {
             return Err(Refusal::Unsupported { member, feature: feature.to_string() });
+        }
+        let events = candidate.superblock.events;
+        if events > EVENTS_TO_START {
+            return Err(Refusal::TooManyUpdates { member, events });
         }
         if let FoundBitmap::Refused(error) = &candidate.bitmap {
             return Err(Refusal::Unsupported { member, feature: error.to_string() });

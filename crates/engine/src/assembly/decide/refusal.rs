@@ -87,6 +87,15 @@ pub enum Refusal {
         /// The feature by name, and that it is not handled.
         feature: String,
     },
+    /// A count of updates that no array reaches. There must be room for those to come: a superblock that
+    /// counts more than [`EVENTS_MAX`](mdspace_format::superblock::EVENTS_MAX) cannot be parsed.
+    #[error("{member} counts {events} updates of its superblock, which no array can have had")]
+    TooManyUpdates {
+        /// The member.
+        member: String,
+        /// Its events.
+        events: u64,
+    },
     /// Superblocks that contradict each other.
     #[error("{member} disagrees with {freshest} about the array's {field}")]
     Disagree {

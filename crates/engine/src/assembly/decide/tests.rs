@@ -2,7 +2,7 @@
 
 use mdspace_format::bitmap::BitmapError;
 use mdspace_format::placement::BitmapRequest;
-use mdspace_format::superblock::{MemberFlags, SetName};
+use mdspace_format::superblock::{EVENTS_MAX, MemberFlags, SetName};
 use mdspace_format::{
     BadBlockLog, BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role,
 };
@@ -160,8 +160,13 @@ fn left_out(disk: usize, reason: Reason) -> LeftOut {
 #[test]
 fn the_table_of_states_holds() {
     let stale = Reason::Stale { events: 9, freshest: 10 };
-    let table: [(&str, Change, Outcome); 14] = [
+    let table: [(&str, Change, Outcome); 15] = [
         ("all is well", |_| (), Ok((3, vec![]))),
+        (
+            "one counts more updates than an array can have",
+            |c| c[2].superblock.events = EVENTS_MAX,
+            Err(Refusal::TooManyUpdates { member: "disk2".to_owned(), events: EVENTS_MAX }),
+        ),
         ("power failed in an update", |c| c[1].superblock.events = 9, Ok((3, vec![]))),
         (
             "one missed an update, and nobody said so",
