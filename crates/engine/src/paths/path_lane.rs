@@ -173,11 +173,13 @@ impl PathLane {
         let began = self.count_begin(&lane, &chosen);
         let for_path = self.patience(chosen.remote, chosen.is_last, &op, patience);
         let kept = Kept::of(&mut op, chosen.remote, &lane);
-        let mut direct = Direct { ticket, deadline: None, kept, chosen };
         let io = MemberIo { member: chosen.member, op, patience: for_path };
-        match lane.backend().submit(ticket, io) {
+        let submitted = lane.backend().submit(ticket, io);
+        // A path that refuses at once leaves the request to the others, with the same end.
+        let deadline = patience.deadline_by(|| lane.backend().now());
+        let direct = Direct { ticket, deadline, kept, chosen };
+        match submitted {
             Submitted::Pending => {
-                direct.deadline = patience.deadline_by(|| lane.backend().now());
                 put(&self.direct, ticket, direct);
                 if let Some(began) = began {
                     put(&self.began, ticket, began);

@@ -17,12 +17,19 @@ struct Wires {
     device: OnceCell<Rc<PathLane>>,
     now: Cell<Time>,
     ios: RefCell<Vec<(Ticket, MemberIo)>>,
+    /// So many writes to come are refused at once.
+    refuses: Cell<u32>,
 }
 
 impl Backend for Wires {
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
         if io.member == DEVICE {
             return self.device.get().expect("it is attached").submit(ticket, io);
+        }
+        if matches!(io.op, IoOp::Write { .. }) && self.refuses.get() > 0 {
+            self.refuses.set(self.refuses.get() - 1);
+            let result = Err(IoError { kind: IoErrorKind::Gone, errno: ENODEV });
+            return Submitted::Done(IoDone { result, buffer: io.op.into_buffer() });
         }
         self.ios.borrow_mut().push((ticket, io));
         Submitted::Pending
@@ -64,7 +71,10 @@ struct Writing {
 
 impl Writing {
     fn new(groups: &str, fua: bool, patience: Patience) -> Self {
-        let wires = Rc::new(Wires::default());
+        Self::on(Rc::new(Wires::default()), groups, fua, patience)
+    }
+
+    fn on(wires: Rc<Wires>, groups: &str, fua: bool, patience: Patience) -> Self {
         let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
         let paths = device(groups, Failback::Manual);
         assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
@@ -143,5 +153,13 @@ fn a_durable_write_without_an_answer_ends_with_its_time() {
 fn the_only_path_has_all_the_time_of_a_write() {
     let writing = Writing::new("1 1 round-robin 0 1 0 a", false, Patience::of(seconds(8)));
     let (_, patience) = writing.under_way().expect("the path has it");
+    assert_eq!(patience, Patience::of(seconds(8)));
+}
+
+#[test]
+fn a_write_that_its_first_path_refuses_at_once_ends_with_its_time() {
+    let wires = Rc::new(Wires { refuses: Cell::new(1), ..Wires::default() });
+    let writing = Writing::on(wires, TWO_PATHS, false, Patience::of(seconds(8)));
+    let (_, patience) = writing.under_way().expect("the other path has it");
     assert_eq!(patience, Patience::of(seconds(8)));
 }
