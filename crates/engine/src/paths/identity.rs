@@ -1,8 +1,11 @@
 //! Proving that a path leads to the device that the others lead to.
 
-use mdspace_format::{MetadataVersion, Superblock, Uuid};
+use mdspace_format::superblock::{self, Superblock};
+use mdspace_format::{MetadataVersion, Uuid};
 
-use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto};
+use crate::backend::{
+    IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
+};
 use crate::lane::Lane;
 
 const BLOCK_BYTES: usize = 4096;
@@ -38,25 +41,41 @@ pub(super) enum Compared {
 }
 
 impl Identity {
-    /// Reads it over a path, with `patience` for each block.
+    /// Reads it over a path, with `patience` for each block. A place that the device cannot read may lie in
+    /// the data of a member of another version, so it counts only where no superblock is found.
     pub(super) async fn read(
         lane: &Lane,
         member: MemberId,
         info: &MemberInfo,
         patience: Patience,
     ) -> Result<Self, IoError> {
-        let mut blocks = read_block(lane, member, info, 0, patience).await?;
-        let mut said = None;
+        let (mut found, mut unreadable) = (Vec::new(), None);
+        let mut read = async |sector| match read_block(lane, member, info, sector, patience).await {
+            Err(error) if error.kind == IoErrorKind::Medium => {
+                unreadable = Some(error);
+                Ok(Vec::new())
+            }
+            result => result,
+        };
+        let mut blocks = read(0).await?;
         for version in MetadataVersion::PROBE_ORDER {
             let Some(place) = version.place(info.sectors) else { continue };
-            let bytes = read_block(lane, member, info, place.sector, patience).await?;
+            let bytes = read(place.sector).await?;
             if let Ok(superblock) = Superblock::parse(&bytes, place, info.sectors) {
-                let (set, device) = (superblock.set_uuid, superblock.device_uuid);
-                said = Some(Said { set, device, events: superblock.events });
-                blocks.extend(bytes);
-                break;
+                found.push((superblock, bytes));
             }
         }
+        let superblock =
+            superblock::of_device(found.iter().map(|(superblock, _)| superblock.clone()));
+        if let (None, Some(error)) = (&superblock, unreadable) {
+            return Err(error);
+        }
+        let said = superblock.map(|superblock| {
+            let at = found.iter().position(|(found, _)| found.place == superblock.place);
+            blocks.extend(found.swap_remove(at.expect("it is one of them")).1);
+            let (set, device) = (superblock.set_uuid, superblock.device_uuid);
+            Said { set, device, events: superblock.events }
+        });
         Ok(Self { sectors: info.sectors, superblock: said, blocks })
     }
 

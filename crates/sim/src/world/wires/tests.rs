@@ -10,9 +10,11 @@ use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 
 use super::*;
-use crate::disk::DiskSpec;
+use crate::disk::{DiskSpec, Healing};
 use crate::lent::ShiftingSource;
+use crate::process::create;
 use crate::random::Random;
+use crate::settings::{Settings, Trouble};
 use crate::stamp::Version;
 use crate::trace::Trace;
 
@@ -47,14 +49,18 @@ impl TwoPaths {
     fn with(seed: u64, policy: Policy) -> Self {
         let world = World::new(Random::new(seed), Trace::default());
         let disk = world.add_disk(DiskSpec::plain(1 << 16));
+        let mut paths = Self::to(world, disk, policy);
+        paths.tell_from_others();
+        assert!(paths.requests(true, 4).iter().all(|(_, result)| result.is_ok()));
+        paths
+    }
+
+    fn to(world: Rc<World>, disk: DiskIndex, policy: Policy) -> Self {
         world.add_wires(disk, 2);
         let wires = world.wires_of(disk);
         let (member, _) = world.open_with(disk, &wires, policy);
         let lane = world.start_lanes(1).remove(0);
-        let mut paths = Self { world, lane, member, wires, next_sector: 0 };
-        paths.tell_from_others();
-        assert!(paths.requests(true, 4).iter().all(|(_, result)| result.is_ok()));
-        paths
+        Self { world, lane, member, wires, next_sector: 0 }
     }
 
     /// Writes the first block, and waits until both paths are used: of a blank device one is.
@@ -198,6 +204,26 @@ fn a_flush_that_a_path_answers_with_an_error_is_not_tried_again() {
     assert!(paths.flush().is_err());
     assert_eq!(paths.flush(), Ok(()));
     assert!(longest(&paths.requests(true, 4)) < SLACK, "both paths are as good as before");
+}
+
+/// At the end lies the superblock of metadata 1.0, which a member of another version does not have.
+#[test]
+fn a_member_whose_end_cannot_be_read_is_told_by_its_superblock() {
+    let mut settings = Settings::draw(1, Some(1), Trouble::Bearable);
+    (settings.metadata_minor, settings.data_offset, settings.spares) = (2, 64, 0);
+    let world = World::new(Random::new(9), Trace::default());
+    let disks: Vec<DiskIndex> =
+        (0..settings.slots).map(|_| world.add_disk(DiskSpec::plain(1 << 16))).collect();
+    create(&world, &settings, &disks);
+    let end = (1 << 16) - 24..1 << 16;
+    world.change_disk(disks[0], |disk| disk.faults.spoil(end, Healing::Never));
+    let mut paths = TwoPaths::to(world, disks[0], policy());
+    paths.wait(SECOND);
+    paths.world.cut(paths.wires[0]);
+    assert!(longest(&paths.requests(false, 4)) < SLACK, "the other path takes them");
+    paths.wait(5 * SECOND);
+    paths.world.cut(paths.wires[1]);
+    assert!(longest(&paths.requests(false, 4)) < SLACK, "the first path has come back");
 }
 
 /// The server that does not answer may have met an error, and told it nobody: over the other path the next
