@@ -38,8 +38,11 @@ pub(crate) use span::SyncSpan;
 pub(super) use window::SyncKind;
 use window::{Found, WindowError};
 
-/// Windows between two reports to the controller.
+/// Most windows between two reports to the controller.
 const REPORT_EVERY: u64 = 64;
+
+/// Reports of a task over all members, at least: many more than it is put on record.
+const REPORTS_MIN: u64 = 64;
 
 /// Between two looks whether a late member answers again.
 const LATE_MEMBER_AGAIN: Duration = Duration::from_millis(50);
@@ -81,7 +84,8 @@ pub(super) struct SyncTask {
     /// Where a write failed while a window there was in flight: what the window copied may be older.
     distrusted: RefCell<Ranges>,
     workers: Cell<usize>,
-    windows: Cell<u64>,
+    /// Windows, and their sectors, since the last report.
+    unreported: Cell<(u64, u64)>,
     pace: RefCell<Pace>,
     cancelled: Cell<bool>,
     told: Signal,
@@ -105,7 +109,7 @@ impl SyncTask {
             copied: RefCell::default(),
             distrusted: RefCell::default(),
             workers: Cell::new(0),
-            windows: Cell::new(0),
+            unreported: Cell::default(),
             pace: RefCell::new(Pace::new(port.lane.backend().now())),
             cancelled: Cell::new(false),
             told: Signal::default(),
@@ -289,8 +293,11 @@ impl SyncTask {
             self.note(window, ended);
             self.pace.borrow_mut().ended(now(), sectors, now().since(began), settings);
             self.hire(port);
-            self.windows.set(self.windows.get() + 1);
-            if self.windows.get().is_multiple_of(REPORT_EVERY) {
+            let unreported = self.unreported.get();
+            let unreported = (unreported.0 + 1, unreported.1 + sectors);
+            let reports = unreported.0 == REPORT_EVERY || unreported.1 >= self.end / REPORTS_MIN;
+            self.unreported.set(if reports { (0, 0) } else { unreported });
+            if reports {
                 port.array.mailbox.sync_moved();
             }
             let yields = self.pace.borrow().yields(settings);

@@ -215,15 +215,19 @@ fn a_rebuild_under_load_loses_nothing() {
 
 #[test]
 fn a_rebuild_goes_on_where_it_was_after_a_stop() {
-    let mut resumed = 0;
+    let (mut resumed, mut recorded) = (0, 0);
     for (seed, shape) in (400..).zip(shapes::redundant()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         let new = usize::from(shape.disks);
+        world.set("sync_max", "128");
         world.fail(1);
         world.add(new).unwrap();
         world.wait_status("a rebuild half done", |status| {
-            status.sync.completed_sectors > 100 || status.degraded() == 0
+            status.sync.completed_sectors >= 128 || status.degraded() == 0
         });
+        world.rounds(100);
+        let before_stop = world.disks.superblock(new).unwrap().recovery_offset_sectors;
+        recorded += usize::from(before_stop.is_some_and(|offset| offset > 0));
         world.stop();
         let offset = world.disks.superblock(new).unwrap().recovery_offset_sectors;
         world.disks.reset_counts();
@@ -240,6 +244,7 @@ fn a_rebuild_goes_on_where_it_was_after_a_stop() {
         world.verify();
     }
     assert!(resumed > 10, "only {resumed} rebuilds were caught half done");
+    assert!(recorded > 10, "only {recorded} rebuilds were put on record on their way");
 }
 
 #[test]
