@@ -500,9 +500,9 @@ impl Controller {
             }
             (_, SyncEnd::Interrupted) => {}
             (SyncKind::Resync, SyncEnd::Incomplete) => {
-                // Some of it could not be done; the rest was.
+                // Some of it could not be done; the rest was. What an earlier one left was not among it.
                 self.resynced().await;
-                self.unresolved = task.skipped();
+                task.skipped().iter().for_each(|range| self.unresolved.insert(range));
             }
             (kind, SyncEnd::Incomplete) => self.sync.why_idle.add(Reason::Failed(work_of(kind))),
             (kind, SyncEnd::NoSpace) => {
