@@ -6,7 +6,7 @@ use mdspace_format::{MetadataVersion, Uuid};
 use crate::backend::{
     IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
 };
-use crate::lane::Lane;
+use crate::lane::{Lane, join_all};
 
 const BLOCK_BYTES: usize = 4096;
 
@@ -49,24 +49,27 @@ impl Identity {
         info: &MemberInfo,
         patience: Patience,
     ) -> Result<Self, IoError> {
-        let (mut found, mut unreadable) = (Vec::new(), None);
-        let mut read = async |sector| match read_block(lane, member, info, sector, patience).await {
-            Err(error) if error.kind == IoErrorKind::Medium => {
-                unreadable = Some(error);
-                Ok(Vec::new())
-            }
-            result => result,
-        };
-        let mut blocks = read(0).await?;
-        for version in MetadataVersion::PROBE_ORDER {
-            let Some(place) = version.place(info.sectors) else { continue };
-            let bytes = read(place.sector).await?;
-            if let Ok(superblock) = Superblock::parse(&bytes, place, info.sectors) {
-                found.push((superblock, bytes));
-            }
+        let places = MetadataVersion::PROBE_ORDER.map(|version| version.place(info.sectors));
+        let places: Vec<_> = places.into_iter().flatten().collect();
+        let sectors = [0].into_iter().chain(places.iter().map(|place| place.sector));
+        let reads = sectors.map(|sector| read_block(lane, member, info, sector, patience));
+        let (mut contents, mut unreadable) = (Vec::new(), None);
+        for read in join_all(reads).await {
+            contents.push(match read {
+                Err(error) if error.kind == IoErrorKind::Medium => {
+                    unreadable = Some(error);
+                    Vec::new()
+                }
+                result => result?,
+            });
         }
-        let superblock =
-            superblock::of_device(found.iter().map(|(superblock, _)| superblock.clone()));
+        let mut blocks = contents.remove(0);
+        let parse = |(bytes, place): (Vec<u8>, _)| {
+            Some((Superblock::parse(&bytes, place, info.sectors).ok()?, bytes))
+        };
+        let mut found: Vec<_> = contents.into_iter().zip(places).filter_map(parse).collect();
+        let known = found.iter().map(|(superblock, _)| superblock.clone());
+        let superblock = superblock::of_device(known);
         if let (None, Some(error)) = (&superblock, unreadable) {
             return Err(error);
         }
