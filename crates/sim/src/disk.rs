@@ -10,6 +10,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct DiskSpec {
     pub instant_one_in: u64,
     /// How long it takes.
     pub latency: Latency,
+    /// So many sectors at its beginning take so many times as long.
+    pub slow_start: (u64, u32),
 }
 
 impl DiskSpec {
@@ -61,7 +64,14 @@ impl DiskSpec {
             volatile_cache: true,
             instant_one_in: 0,
             latency: Latency::default(),
+            slow_start: (0, 1),
         }
+    }
+
+    /// How long an I/O at a sector takes, of a disk in good health.
+    pub fn draw_time(&self, sector: u64, random: &mut Random) -> Duration {
+        let (end, factor) = self.slow_start;
+        self.latency.draw(random) * if sector < end { factor } else { 1 }
     }
 
     /// Sectors in a logical block.
@@ -106,6 +116,12 @@ impl Default for Latency {
 }
 
 impl Latency {
+    /// The longest of all.
+    pub fn most(&self) -> Duration {
+        let factor = if self.tail_one_in > 0 { self.tail_factor } else { 1 };
+        (self.least + self.spread) * factor
+    }
+
     /// How long the next I/O takes.
     pub fn draw(&self, random: &mut Random) -> Duration {
         let spread =
@@ -140,13 +156,32 @@ pub struct Disk {
     pub faults: Faults,
     /// What it holds.
     pub store: Store,
+    /// Sectors that were not written since it could not read them, refused a write of them, or came to its
+    /// array: they may hold the right bytes, but nothing says so.
+    disowned: BTreeSet<u64>,
 }
 
 impl Disk {
     /// A disk full of zeroes.
     pub fn new(spec: DiskSpec) -> Self {
         let store = Store::new(spec.sectors);
-        Self { spec, faults: Faults::default(), store }
+        Self { spec, faults: Faults::default(), store, disowned: BTreeSet::new() }
+    }
+
+    /// Makes it as good as new, but for what it holds.
+    pub fn mend(&mut self) {
+        self.disowned.extend(self.faults.unreadable());
+        self.faults = Faults::default();
+    }
+
+    /// It is added to an array: what it holds from an earlier time counts for nothing.
+    pub fn disown_all(&mut self) {
+        self.disowned.extend(0..self.spec.sectors);
+    }
+
+    /// Whether what a sector holds counts.
+    pub fn owns(&self, sector: u64) -> bool {
+        !self.disowned.contains(&sector)
     }
 
     /// Does one I/O now, as far as the faults let it. `id` names it if it writes.
@@ -182,8 +217,12 @@ impl Disk {
         if let Err(error) = self.faults.write(&range, self.store.has_space(&range)) {
             if error.kind == IoErrorKind::Medium || error.kind == IoErrorKind::Other {
                 self.write_some_blocks(id, range.start, bytes, random);
+                self.disowned.extend(range);
             }
             return Err(error);
+        }
+        for sector in range.clone() {
+            self.disowned.remove(&sector);
         }
         match self.faults.mishap() {
             None => self.store.write(id, range.start, bytes),

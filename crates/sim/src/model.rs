@@ -199,6 +199,17 @@ impl Model {
         self.sectors[sector as usize].legal(self.moment + 1)
     }
 
+    /// Whether these bytes are the only ones that `sector` may hold now. Zeroes are on every new disk: they
+    /// are nobody's.
+    pub fn is_exactly(&self, sector: u64, bytes: &[u8]) -> bool {
+        match identify(sector, bytes) {
+            Found::Version(Version(0)) | Found::Elsewhere(..) | Found::Garbage(_) => false,
+            Found::Version(Version(version)) => {
+                self.legal(sector).iter().all(|legal| *legal == version)
+            }
+        }
+    }
+
     /// Sectors of the array.
     pub fn len(&self) -> u64 {
         self.sectors.len() as u64

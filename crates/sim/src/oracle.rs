@@ -29,6 +29,9 @@ pub struct RawArray<'a> {
     slots: Vec<(DiskIndex, u64)>,
 }
 
+/// By slot: the disk of the member in sync, and where its data begin.
+type Slots = Vec<Result<(DiskIndex, u64), NotWhole>>;
+
 /// Why the disks do not make a whole array at rest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotWhole {
@@ -56,6 +59,27 @@ impl<'a> RawArray<'a> {
     /// Finds the whole array on `disks`, and up to where its superblocks say that redundancy agrees, as resync
     /// counts.
     pub fn find(world: &'a World, disks: &[DiskIndex]) -> Result<(Self, u64), NotWhole> {
+        let (shape, slots, agrees_to) = Self::find_slots(world, disks)?;
+        let slots = slots.into_iter().collect::<Result<_, _>>()?;
+        Ok((Self { world, shape, slots }, agrees_to))
+    }
+
+    /// Disks and sectors that hold a sector of the array, as the superblocks say: those of members in sync.
+    pub fn copies(
+        world: &World,
+        disks: &[DiskIndex],
+        sector: u64,
+    ) -> Result<Vec<(DiskIndex, u64)>, NotWhole> {
+        let (shape, slots, _) = Self::find_slots(world, disks)?;
+        let places = shape.places(sector);
+        let held = places.iter().filter_map(|place| {
+            let (disk, start) = slots[place.slot].as_ref().ok()?;
+            Some((*disk, start + place.sector))
+        });
+        Ok(held.collect())
+    }
+
+    fn find_slots(world: &World, disks: &[DiskIndex]) -> Result<(Shape, Slots, u64), NotWhole> {
         let found: Vec<(DiskIndex, RawSuperblock)> = disks
             .iter()
             .filter_map(|&disk| Some((disk, world.disk(disk, RawSuperblock::find)?)))
@@ -68,12 +92,12 @@ impl<'a> RawArray<'a> {
                 let holds = freshest.role_of(sb.dev_number) == Some(slot) && !sb.replaces;
                 sb.events == freshest.events && holds
             });
-            let &(disk, ref sb) = current.ok_or(NotWhole::Missing(slot))?;
-            if sb.recovering {
-                return Err(NotWhole::Recovering(slot));
-            }
-            slots.push((disk, sb.data_offset));
-            member_sectors.push(sb.member_sectors());
+            slots.push(match current {
+                None => Err(NotWhole::Missing(slot)),
+                Some((_, sb)) if sb.recovering => Err(NotWhole::Recovering(slot)),
+                Some((disk, sb)) => Ok((*disk, sb.data_offset)),
+            });
+            member_sectors.push(current.map_or(freshest, |(_, sb)| sb).member_sectors());
         }
         let shape = Shape {
             level: freshest.level,
@@ -81,7 +105,7 @@ impl<'a> RawArray<'a> {
             chunk_sectors: freshest.chunk_sectors,
             member_sectors,
         };
-        Ok((Self { world, shape, slots }, freshest.agrees_to))
+        Ok((shape, slots, freshest.agrees_to))
     }
 
     /// The disk and sector behind a place.

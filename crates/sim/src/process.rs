@@ -141,6 +141,11 @@ impl Process {
         self.array.set("sync_min", "0").expect("every array has a first sector");
     }
 
+    /// Has sync tasks run as fast as they can.
+    pub fn sync_at_full_speed(&self) {
+        self.array.set("sync_speed_max", "none").expect("no limit is a speed");
+    }
+
     /// Breaks a rule of the engine, until the process ends.
     pub fn break_rule(&self, rule: Rule) {
         self.array.break_rule(rule);

@@ -1,6 +1,7 @@
 //! What one run is: the array, its disks, its users and its troubles, all drawn from the seed.
 
 mod aim;
+mod story;
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use crate::workload::Habits;
 use crate::world::Fences;
 
 pub use aim::Aim;
+use story::{Story, Wishes};
 
 /// How much trouble a run makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -46,6 +48,20 @@ pub enum Scrubs {
     ByForgedEvidence,
     /// Data are always right, as md has it.
     ByData,
+}
+
+/// What the operator does with a disk that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tending {
+    /// Now and then it is mended, or another one takes its place, new or one that was there before.
+    #[default]
+    Any,
+    /// It is mended and comes back.
+    Returns,
+    /// The one takes its place that was there before, if there was one; else a new one.
+    Swaps,
+    /// Nothing, until the end.
+    Never,
 }
 
 /// What happens to the array besides requests.
@@ -130,6 +146,10 @@ impl Happening {
                 | Self::FailMember
         )
     }
+
+    fn crashes(self) -> bool {
+        matches!(self, Self::Kill | Self::PowerCut)
+    }
 }
 
 /// One run.
@@ -177,6 +197,8 @@ pub struct Settings {
     pub calm_requests: u64,
     /// What happens half-way through the engine's orderings.
     pub aims: Vec<Aim>,
+    /// What becomes of disks that failed.
+    pub tending: Tending,
     /// Weights of [`Happening::ALL`].
     pub happenings: [u32; Happening::ALL.len()],
     /// Paths to each disk; 0: it is reached directly.
@@ -205,8 +227,12 @@ impl Settings {
     /// Draws a run. The level is drawn too unless one is wanted.
     pub fn draw(seed: u64, level: Option<i32>, trouble: Trouble) -> Self {
         let mut random = Random::new(seed);
-        let level =
-            level.unwrap_or_else(|| *random.pick(&[0, 1, 1, 4, 5, 5, 5, 6, 6, 6, 10, 10, -1]));
+        let Story { aims, wishes } = Story::draw(seed);
+        let wishes = Some(wishes).filter(|_| is_focused(seed)).unwrap_or_default();
+        let level = level.unwrap_or_else(|| match wishes.levels {
+            [] => *random.pick(&[0, 1, 1, 4, 5, 5, 5, 6, 6, 6, 10, 10, -1]),
+            levels => *random.pick(levels),
+        });
         let (layout, slots) = draw_shape(&mut random, level);
         let chunk_sectors = match level {
             1 => 0,
@@ -237,7 +263,8 @@ impl Settings {
             habits: Habits::draw(&mut random),
             requests: random.within(200..1500),
             calm_requests: random.within(20..200),
-            aims: aim::draw(seed),
+            aims,
+            tending: Tending::Any,
             happenings: [0; Happening::ALL.len()],
             paths: draw_paths(seed),
             fences: Fences::Prove,
@@ -248,12 +275,13 @@ impl Settings {
             broken: None,
         };
         settings.draw_scale();
+        settings.heed(&wishes);
         if settings.redundancy() > 0 {
             settings.tuning = draw_tuning(seed);
-            settings.tuning.extend(draw_sync(seed));
+            settings.tuning.extend(draw_sync(seed, settings.sync_speed(wishes.sync_seconds)));
         }
         if matches!(level, 1 | 10) {
-            settings.draw_mirror(seed);
+            settings.draw_mirror(seed, wishes.behind);
         }
         if redundancy(level, layout, slots) == 0 {
             settings.bitmap_chunk_bytes = None;
@@ -264,9 +292,12 @@ impl Settings {
         // md uses whole chunks; where there are none, mdadm counts in KiB.
         settings.member_sectors -=
             settings.member_sectors % u64::from(settings.chunk_sectors.max(2));
-        settings.draw_disks(&mut random);
+        settings.draw_disks(&mut random, &wishes);
         settings.member_sectors -= settings.member_sectors % settings.block_sectors();
         settings.draw_happenings(&mut random);
+        if !settings.aims.is_empty() && is_focused(seed) {
+            settings.focus(&wishes);
+        }
         if trouble == Trouble::Beyond {
             settings.calm_requests = settings.calm_requests.div_ceil(4);
         }
@@ -290,8 +321,31 @@ impl Settings {
         self.calm_requests = random.within(3..20);
     }
 
+    /// What can be wished for at once. What has no redundancy cannot have it all.
+    fn heed(&mut self, wishes: &Wishes) {
+        match wishes.bitmap {
+            Some(true) => self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.or(Some(4096)),
+            Some(false) => self.bitmap_chunk_bytes = None,
+            None => {}
+        }
+        if wishes.behind {
+            self.slots = 2;
+            self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.or(Some(4096));
+        }
+        if wishes.small_chunks {
+            (self.chunk_sectors, self.unit_sectors) = (8, 8);
+            self.member_sectors = self.member_sectors.max(256);
+        }
+        if wishes.first_resync {
+            (self.noisy_disks, self.assume_clean) = (true, false);
+        }
+        if wishes.spare && self.redundancy() > 0 {
+            self.spares = 1;
+        }
+    }
+
     /// Drawn apart, as workers are.
-    fn draw_mirror(&mut self, seed: u64) {
+    fn draw_mirror(&mut self, seed: u64, behind: bool) {
         let random = &mut Random::new(seed ^ 0x6d69_7272_6f72_7321);
         let policies = ["expected", "expected", "expected", "md", "nearest", "first"];
         self.tuning.push(("read_policy", *random.pick(&policies)));
@@ -303,22 +357,47 @@ impl Settings {
         // A crash and another trouble at once may take what only one member had yet.
         let bearable = self.trouble == Trouble::Bearable;
         if bearable && self.level == 1 && self.bitmap_chunk_bytes.is_some() {
-            self.write_behind = *random.pick(&[0, 1, 3, 256]);
+            self.write_behind = *random.pick(if behind { &[1, 3, 256] } else { &[0, 1, 3, 256] });
+        }
+        if behind {
+            self.flags[0].0 &= !mostly;
+            self.flags[1].0 |= mostly;
         }
     }
 
-    fn draw_disks(&mut self, random: &mut Random) {
+    fn draw_disks(&mut self, random: &mut Random, wishes: &Wishes) {
         let uneven = matches!(self.level, -1 | 0) && random.coin();
         let like = draw_disk(random);
+        let records_take = self.draw_time_of_records(wishes.slow_records);
         for index in 0..self.slots + self.spares {
             let smaller = if uneven { random.below(self.member_sectors / 2) } else { 0 };
             let mut own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
-            if self.write_behind > 0 && self.is_write_mostly(index) {
-                own.latency = draw_far_latency(self.seed, self.paths);
+            let is_far = self.write_behind > 0 && self.is_write_mostly(index);
+            if is_far {
+                let patient = !self.tuning.contains(&("write_deadline", "4"));
+                own.latency = draw_far_latency(self.seed, self.paths, patient, wishes.trickle);
             }
+            own.volatile_cache |= wishes.volatile_cache;
             let sectors = self.data_offset + self.member_sectors - smaller + TAIL_SECTORS;
-            self.disks.push(DiskSpec { sectors: sectors & !7, ..own });
+            let slow_start = (self.data_offset, if is_far { 1 } else { records_take });
+            self.disks.push(DiskSpec { sectors: sectors & !7, slow_start, ..own });
         }
+    }
+
+    /// How fast a sync task is that takes so many seconds.
+    fn sync_speed(&self, seconds: u64) -> Option<&'static str> {
+        let kib = self.member_sectors / 2;
+        let speeds = [(10, "10"), (20, "20"), (40, "40"), (80, "80"), (u64::MAX, "300")];
+        let fits = |(speed, _): &(u64, &str)| kib / seconds.max(1) <= *speed;
+        speeds.into_iter().find(fits).map(|(_, words)| words).filter(|_| seconds > 0)
+    }
+
+    /// How many times as long as data the members' records take. Where it is long, much is read and written
+    /// between the steps of an update. Paths would be taken for dead. Drawn apart, as workers are.
+    fn draw_time_of_records(&self, long: bool) -> u32 {
+        let random = &mut Random::new(self.seed ^ 0x7265_636f_7264_7321);
+        let times = *random.pick(if long { &[10, 40] } else { &[1, 1, 10, 40] });
+        if self.paths > 0 { 1 } else { times }
     }
 
     fn is_write_mostly(&self, disk: u16) -> bool {
@@ -344,6 +423,42 @@ impl Settings {
         }
     }
 
+    /// A run about one thing has no other troubles, which would end the array before, and busy users: many
+    /// requests are under way at the moment that it aims at. Or they come slowly, and without an end.
+    fn focus(&mut self, wishes: &Wishes) {
+        let random = &mut Random::new(self.seed ^ 0x6275_7379_2121_2121);
+        for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
+            if happening.hurts() || happening.crashes() || happening == Happening::Lie {
+                *weight = 0;
+            }
+        }
+        let habits = &mut self.habits;
+        habits.depth = habits.depth.max(*random.pick(&[8, 24]));
+        habits.kinds[1] = habits.kinds[1].max(50);
+        habits.kinds[2] = habits.kinds[2].max(*random.pick(&[0, 20, 50]));
+        for (weight, least) in habits.kinds.iter_mut().zip(wishes.kinds) {
+            *weight = least.max(*weight);
+        }
+        habits.fua_one_in = *random.pick(&[0, 2, 5]);
+        if wishes.hot {
+            (habits.hot_percent, habits.lengths) = (95, [50, 20, 20, 0, 0]);
+        }
+        for trouble in wishes.troubles {
+            self.happenings[*trouble as usize] = 50;
+            self.calm_requests = self.calm_requests.min(20);
+        }
+        self.tending = wishes.tending;
+        if wishes.tending == Tending::Never {
+            self.happenings[Happening::Tend as usize] = 0;
+        }
+        let habits = &mut self.habits;
+        if wishes.trickle && random.coin() {
+            habits.trickle = true;
+            habits.kinds[2] = 0;
+            self.requests = self.requests.min(500);
+        }
+    }
+
     /// Members that may be lost without losing data, wherever they are.
     pub fn redundancy(&self) -> usize {
         redundancy(self.level, self.layout, self.slots)
@@ -358,6 +473,11 @@ impl Settings {
     /// another one still owes its answer.
     pub fn failed_writes_may_land(&self) -> bool {
         self.flushes_may_fail() && self.happenings[Happening::Fill as usize] > 0
+    }
+
+    /// Whether a write may take seconds without a fault.
+    pub fn stalls(&self) -> bool {
+        self.disks.iter().any(|disk| disk.latency.most() > Duration::from_secs(1))
     }
 
     /// Sectors of the largest logical block among the disks.
@@ -379,6 +499,11 @@ impl Settings {
         let beyond = if self.trouble == Trouble::Beyond { " --trouble=beyond" } else { "" };
         format!("cargo run -p mdspace-sim -- {}{level}{beyond}", self.seed)
     }
+}
+
+/// Two of three runs with a story are about nothing else. Drawn apart, as workers are.
+fn is_focused(seed: u64) -> bool {
+    !Random::new(seed ^ 0x666f_6375_7321_2121).one_in(3)
 }
 
 /// Drawn apart, as workers are.
@@ -417,7 +542,7 @@ fn draw_tuning(seed: u64) -> Vec<(&'static str, &'static str)> {
 }
 
 /// Drawn apart, as workers are: how many windows of a sync task, how fast, and what users are left.
-fn draw_sync(seed: u64) -> [(&'static str, &'static str); 5] {
+fn draw_sync(seed: u64, most: Option<&'static str>) -> [(&'static str, &'static str); 5] {
     let random = &mut Random::new(seed ^ 0x7379_6e63_7761_7921);
     // In half of the runs a sync task takes long enough for something to come between.
     let speeds = [
@@ -430,7 +555,8 @@ fn draw_sync(seed: u64) -> [(&'static str, &'static str); 5] {
         ("1", "300"),
         ("1", "100"),
     ];
-    let (least, most) = *random.pick(&speeds);
+    let drawn = *random.pick(&speeds);
+    let (least, most) = most.map_or(drawn, |most| ("1", most));
     [
         ("sync_io_depth", *random.pick(&["0", "0", "1", "3", "64"])),
         ("sync_speed_min", least),
@@ -449,6 +575,7 @@ fn draw_disk(random: &mut Random) -> DiskSpec {
         volatile_cache: !random.one_in(4),
         instant_one_in: *random.pick(&[0, 0, 1, 3]),
         latency: draw_latency(random),
+        slow_start: (0, 1),
     }
 }
 
@@ -462,15 +589,16 @@ fn draw_latency(random: &mut Random) -> Latency {
 }
 
 /// Of a disk that is written behind, for it is far away. Drawn apart, as workers are. Where it has paths, they
-/// do not take it for dead.
-fn draw_far_latency(seed: u64, paths: u16) -> Latency {
+/// do not take it for dead. Some writes take 9 s if deadlines are longer: bits are cleared meanwhile.
+fn draw_far_latency(seed: u64, paths: u16, patient: bool, stalls: bool) -> Latency {
     let random = &mut Random::new(seed ^ 0x6661_7220_6177_6179);
     let ms = *random.pick(&[1, 20, if paths > 0 { 20 } else { 150 }]);
+    let stalls = patient && paths == 0 && (random.coin() || stalls);
     Latency {
         least: Duration::from_millis(ms),
         spread: Duration::from_millis(2 * ms),
-        tail_one_in: 0,
-        tail_factor: 1,
+        tail_one_in: if stalls { 20 } else { 0 },
+        tail_factor: if stalls { 3_000 / ms as u32 } else { 1 },
     }
 }
 

@@ -27,7 +27,7 @@ use crate::model::{Model, Violation};
 use crate::oracle::NotWhole;
 use crate::process::{Process, StartError, create};
 use crate::random::Random;
-use crate::settings::{Settings, Trouble};
+use crate::settings::{Happening, Settings, Trouble};
 use crate::trace::Trace;
 use crate::workload::{Ask, Grain, Workload};
 use crate::world::{Step, World};
@@ -60,10 +60,16 @@ pub struct Simulation {
     /// The aim whose turn it is, and how often this process came to its point.
     aim: usize,
     point_reached: u64,
+    /// What is to happen then, for the engine has come to the point.
+    due: Option<(Time, Happening)>,
+    /// When the last disk began to hang. Each may cost a request its deadline, one after the other.
+    last_hang: Time,
     /// Until then users think.
     thinking_until: Time,
     /// The array has lost more than it bears, and said so.
     broken: bool,
+    /// Whatever cannot be read now must be lost.
+    judges_errors: bool,
     /// Places where members lied so far.
     lies: u64,
     next_look_at_held: Time,
@@ -171,6 +177,16 @@ pub enum Failure {
         /// How many.
         sectors: u64,
     },
+    /// A block cannot be read, though a member in sync has it.
+    #[error("at the end sector {sector} cannot be read, and {disk} has it in its sector {at}")]
+    Unread {
+        /// Sector of the array.
+        sector: u64,
+        /// A disk that has it.
+        disk: DiskIndex,
+        /// Where.
+        at: u64,
+    },
     /// The disks hold what they must not.
     #[error("at the end the disks hold wrong data: {0}")]
     Platter(Violation),
@@ -226,6 +242,8 @@ impl Simulation {
             next_happening: settings.calm_requests,
             aim: 0,
             point_reached: 0,
+            due: None,
+            last_hang: Time::ZERO,
             atlas: Atlas::new(&settings),
             process: Some(process),
             model,
@@ -238,6 +256,7 @@ impl Simulation {
             random,
             thinking_until: Time::ZERO,
             broken: false,
+            judges_errors: false,
             lies: 0,
             next_look_at_held: Time::ZERO,
             settings,
@@ -316,7 +335,9 @@ impl Simulation {
 
     fn must_not_be_stuck(&self) -> Result<(), Failure> {
         match self.pending.oldest() {
-            Some((tag, ask, since)) if self.world.now().since(since) > self.patience() => {
+            Some((tag, ask, since))
+                if self.world.now().since(since.max(self.last_hang)) > self.patience() =>
+            {
                 Err(Failure::Stuck { what: format!("request {tag}, {ask}") })
             }
             _ => Ok(()),
@@ -341,6 +362,8 @@ impl Simulation {
         match self.bearable() {
             true if self.settings.redundancy() == 0 => PATIENCE,
             true if self.settings.tuning.iter().any(for_ever) => PATIENCE,
+            // So many writes may be behind, and no more.
+            true if self.settings.stalls() => PATIENCE,
             true => PATIENCE_WITH_DEADLINES,
             false => PATIENCE_BEYOND,
         }

@@ -56,6 +56,9 @@ pub struct Habits {
     pub stream_percent: u64,
     /// Requests in flight at most.
     pub depth: usize,
+    /// They come one after the other, so slowly that bits are cleared, and so steadily that the array
+    /// never counts as clean.
+    pub trickle: bool,
 }
 
 impl Habits {
@@ -72,6 +75,7 @@ impl Habits {
             hot_percent: *random.pick(&[0, 50, 95]),
             stream_percent: *random.clone().pick(&[0, 0, 0, 90]),
             depth: 1 + random.index(*random.clone().pick(&[1, 8, 32])),
+            trickle: false,
         }
     }
 }

@@ -45,8 +45,8 @@ pub enum Healing {
 /// How often a range refuses writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// The next write only.
-    Once,
+    /// The next writes, so many.
+    Times(u32),
     /// Every write.
     Sticky,
 }
@@ -88,6 +88,11 @@ impl Faults {
         self.mishaps.push_back(mishap);
     }
 
+    /// Sectors that it cannot read.
+    pub fn unreadable(&self) -> impl Iterator<Item = u64> {
+        self.unreadable.keys().copied()
+    }
+
     /// Whether an I/O to `range` could fail, for want of space excepted.
     pub fn touches(&self, range: &Range<u64>) -> bool {
         self.gone
@@ -117,8 +122,10 @@ impl Faults {
             return Err(error(IoErrorKind::NoSpace, ENOSPC));
         }
         if let Some(at) = self.write_errors.iter().position(|e| overlap(&e.range, range)) {
-            if self.write_errors[at].persistence == Persistence::Once {
-                self.write_errors.remove(at);
+            match &mut self.write_errors[at].persistence {
+                Persistence::Times(0 | 1) => drop(self.write_errors.remove(at)),
+                Persistence::Times(left) => *left -= 1,
+                Persistence::Sticky => {}
             }
             return Err(error(IoErrorKind::Medium, EIO));
         }

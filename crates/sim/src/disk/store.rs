@@ -160,6 +160,11 @@ impl Store {
         self.acknowledged.clear();
     }
 
+    /// Where something was written that is not durable: the first such sector from `sector` on.
+    pub fn volatile_from(&self, sector: u64) -> Option<u64> {
+        self.volatile.range(sector..).next().map(|(&at, _)| at)
+    }
+
     /// Sectors that a power cut could change now.
     pub fn volatile_sectors(&self) -> usize {
         self.volatile.len()

@@ -32,7 +32,7 @@ fn flush(disk: &mut Disk) -> Result<(), IoError> {
 
 /// The values that a sector has after a power cut, over many seeds.
 fn after_cut(prepare: impl Fn(&mut Disk), sector: u64) -> Vec<u8> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for seed in 0..64 {
         let mut disk = disk();
         prepare(&mut disk);
@@ -133,7 +133,7 @@ fn a_spoiled_sector_is_unreadable_until_it_is_rewritten() {
 #[test]
 fn a_refused_write_fails_once_or_for_ever() {
     let mut disk = disk();
-    disk.faults.refuse_writes(3..4, Persistence::Once);
+    disk.faults.refuse_writes(3..4, Persistence::Times(1));
     disk.faults.refuse_writes(8..9, Persistence::Sticky);
     assert!(write(&mut disk, 1, 0..8, 1).is_err());
     assert!(write(&mut disk, 2, 0..8, 2).is_ok());

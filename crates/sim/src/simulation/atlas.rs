@@ -104,6 +104,11 @@ impl Atlas {
         self.blamed.insert(disk);
     }
 
+    /// Whether `disk` was a member in sync when the engine was asked last.
+    pub(super) fn is_in_sync(&self, disk: DiskIndex) -> bool {
+        self.in_sync.contains(&disk)
+    }
+
     /// Whether nothing is wrong with `disk`.
     pub(super) fn is_well(&self, disk: DiskIndex) -> bool {
         !self.hurt.contains_key(&disk) && !self.full.contains(&disk)
@@ -144,10 +149,10 @@ impl Atlas {
         }
     }
 
-    /// Whether a request that ends now may have met a full disk.
-    pub(super) fn any_was_full(&self, now: Time) -> bool {
-        !self.full.is_empty()
-            || (self.last_drained > Time::ZERO && now < self.last_drained + AFTERMATH)
+    /// Whether a request that began then and ends now may have met a full disk.
+    pub(super) fn any_was_full(&self, since: Time, now: Time) -> bool {
+        let recently = now < self.last_drained + AFTERMATH || since < self.last_drained;
+        !self.full.is_empty() || (self.last_drained > Time::ZERO && recently)
     }
 
     /// The array went down without being marked clean.
@@ -171,8 +176,14 @@ impl Atlas {
         for &disk in &listing {
             self.hurt.entry(disk).or_insert(None);
         }
+        // A lane tells of one member's error when all members of the write have answered.
+        let is_silent = |disk: &DiskIndex| {
+            world.disk(*disk, |disk| disk.faults.gone || disk.faults.hang.is_some())
+        };
+        let any_is_silent = self.hurt.keys().any(is_silent);
         self.hurt.retain(|disk, over_since| {
-            if listing.contains(disk) || world.disk(*disk, |disk| disk.faults.any()) {
+            let is_faulty = world.disk(*disk, |disk| disk.faults.any());
+            if any_is_silent || is_faulty || listing.contains(disk) {
                 *over_since = None;
                 return true;
             }

@@ -30,6 +30,9 @@ impl Simulation {
     /// Within what the level bears, the array is whole again in the end, and right.
     fn end_whole(&mut self) -> Result<(), Failure> {
         self.drain()?;
+        if self.settings.redundancy() > 0 {
+            self.process().sync_at_full_speed();
+        }
         self.make_whole()?;
         if self.settings.happenings[Happening::Lie as usize] > 0 {
             self.lie()?;
@@ -54,6 +57,7 @@ impl Simulation {
         self.broken = false;
         self.come_up(Before::Crash)?;
         if self.process.is_some() {
+            self.judges_errors = true;
             self.read_everything()?;
         }
         Ok(())
@@ -105,11 +109,15 @@ impl Simulation {
     fn read_everything(&mut self) -> Result<(), Failure> {
         self.requests_left = 0;
         self.read_all();
+        // What cannot be read is asked again in blocks.
         while !self.backlog.is_empty() {
-            self.pump();
-            self.step()?;
+            while !self.backlog.is_empty() {
+                self.pump();
+                self.step()?;
+            }
+            self.drain()?;
         }
-        self.drain()
+        Ok(())
     }
 
     /// A check over the whole array finds nothing, if there is redundancy.

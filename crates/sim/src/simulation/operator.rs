@@ -6,9 +6,10 @@ use mdspace_engine::array::{Action, CommandError, Reply, Undecided};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction, SyncEnd};
 use mdspace_engine::time::Time;
 
-use crate::disk::DiskIndex;
+use crate::disk::{Disk, DiskIndex};
 use crate::oracle::RawArray;
 use crate::process::Answer;
+use crate::settings::Tending;
 
 use super::atlas::with_state;
 use super::{Failure, Shelved, Simulation};
@@ -144,6 +145,12 @@ impl Simulation {
     }
 
     fn take_status(&mut self, asked: Time, status: ArrayStatus) -> Result<(), Failure> {
+        for disk in with_state(&status, MemberState::InSync) {
+            if !self.atlas.is_in_sync(disk) {
+                // What it was sent while it was being filled counts as little as what it is filled with.
+                self.world.change_disk(disk, Disk::disown_all);
+            }
+        }
         self.atlas.learn(&self.world, asked, &status);
         if status.state == ArrayState::Broken {
             self.world.note(format_args!("-- the array is broken"));
@@ -235,7 +242,12 @@ impl Simulation {
             // A late write may land yet. Where a lock says so, the disk cannot be opened: another time.
             return;
         }
-        let disk = if !self.fits(disk) || self.random.coin() { self.replace(disk) } else { disk };
+        let is_replaced = match self.settings.tending {
+            Tending::Swaps => true,
+            Tending::Returns => false,
+            Tending::Any | Tending::Never => self.random.coin(),
+        };
+        let disk = if !self.fits(disk) || is_replaced { self.replace(disk) } else { disk };
         self.mend(disk);
         self.atlas.forgive(disk);
         self.add(disk);
@@ -258,7 +270,9 @@ impl Simulation {
     fn replace(&mut self, disk: DiskIndex) -> DiskIndex {
         let is_before = |old: &Shelved| old.successor == disk && self.fits(old.disk);
         let new = match self.shelf.iter().position(is_before) {
-            Some(at) if !self.random.one_in(4) => self.shelf.remove(at).disk,
+            Some(at) if self.settings.tending == Tending::Swaps || !self.random.one_in(4) => {
+                self.shelf.remove(at).disk
+            }
             _ => self.buy(disk),
         };
         self.world.note(format_args!("-- {new} replaces {disk}"));
@@ -280,6 +294,7 @@ impl Simulation {
 
     pub(super) fn add(&mut self, disk: DiskIndex) {
         let Some(process) = &mut self.process else { return };
+        self.world.change_disk(disk, Disk::disown_all);
         let (member, info) = process.open(disk);
         self.order(What::Add(disk), Action::Add { member, info, only_back: false });
     }

@@ -1,6 +1,7 @@
 //! The users' side: requests go out, completions come back, and the model judges them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use mdspace_engine::time::Time;
 
 use crate::lent::{LentSink, LentSource, ShiftingSource};
 use crate::model::{Asked, Certainty};
-use crate::stamp::Version;
+use crate::oracle::RawArray;
+use crate::stamp::{SECTOR_BYTES, Version};
 use crate::workload::Ask;
 
 use super::{ALARM_WAKE, Failure, Simulation};
@@ -81,6 +83,7 @@ impl Simulation {
     /// get their time.
     fn think(&mut self) {
         let pause = match self.random.below(200) {
+            drawn if self.settings.habits.trickle => Duration::from_millis(drawn),
             0 => Duration::from_secs(self.random.within(1..20)),
             1..5 => Duration::from_millis(self.random.within(100..500)),
             5..50 => Duration::from_micros(self.random.within(1..500)),
@@ -152,20 +155,53 @@ impl Simulation {
         self.pending.answered += 1;
         if let Err(error) = result {
             self.pending.failed += 1;
-            if !self.may_fail(&request.ask, error) {
+            if !self.may_fail(&request, error) {
                 let ask = request.ask.to_string();
                 return Err(Failure::Request { tag, ask, error });
+            }
+            if let (true, Ask::Read(range)) = (self.judges_errors, &request.ask) {
+                self.judge_error(range.clone())?;
             }
         }
         self.judge(request, result.is_ok())
     }
 
-    fn may_fail(&self, ask: &Ask, error: RequestError) -> bool {
+    /// What could not be read is read again block by block. A block that still cannot be read must be lost: no
+    /// member in sync has what was written there last.
+    fn judge_error(&mut self, range: Range<u64>) -> Result<(), Failure> {
+        let block = self.settings.block_sectors();
+        if range.end - range.start > block {
+            let blocks = range.clone().step_by(block as usize);
+            self.backlog.extend(blocks.map(|start| Ask::Read(start..start + block)));
+            return Ok(());
+        }
+        let holder = |sector| {
+            let copies = RawArray::copies(&self.world, &self.disks, sector).unwrap_or_default();
+            copies.into_iter().find(|&(disk, at)| {
+                self.world.disk(disk, |disk| {
+                    let mut bytes = [0; SECTOR_BYTES];
+                    disk.store.read(at, &mut bytes);
+                    disk.owns(at) && self.model.is_exactly(sector, &bytes)
+                })
+            })
+        };
+        // A block is lost with any of its sectors.
+        let mut holders = range.clone().map(holder);
+        match holders.next().flatten() {
+            Some((disk, at)) if holders.all(|holder| holder.is_some()) => {
+                Err(Failure::Unread { sector: range.start, disk, at })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_fail(&self, request: &PendingRequest, error: RequestError) -> bool {
+        let ask = &request.ask;
         let writes = !matches!(ask, Ask::Read(_));
         match error {
             _ if !self.bearable() => true,
             RequestError::Stopped | RequestError::ReadOnly => self.pending.may_stop,
-            RequestError::NoSpace => writes && self.any_disk_was_full(),
+            RequestError::NoSpace => writes && self.any_disk_was_full_since(request.since),
             RequestError::Lost => ask.makes_durable() && self.settings.flushes_may_fail(),
             _ => false,
         }
@@ -234,8 +270,7 @@ impl Ask {
 
 impl std::fmt::Display for Ask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let at =
-            |range: &std::ops::Range<u64>| format!("{}+{}", range.start, range.end - range.start);
+        let at = |range: &Range<u64>| format!("{}+{}", range.start, range.end - range.start);
         match self {
             Self::Read(range) => write!(f, "r {}", at(range)),
             Self::Write { range, versions, fua } => {

@@ -107,7 +107,7 @@ impl Simulation {
             Ok(process) => {
                 self.settings.broken.iter().for_each(|rule| process.break_rule(*rule));
                 self.process = Some(process);
-                self.point_reached = 0;
+                (self.point_reached, self.due) = (0, None);
             }
             // The operator never starts a part of the array while another went on.
             Err(error) if self.bearable() || error.is_split_brain() => {

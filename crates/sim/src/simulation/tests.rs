@@ -1,14 +1,17 @@
 //! The judge judges: runs are what their seeds say, and sabotage is always noticed.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use mdspace_engine::array::Rule;
 use mdspace_format::superblock::MemberFlags;
+use mdspace_format::{BadBlocks, Features, MetadataVersion, Superblock};
 
 use super::*;
 use crate::disk::{Latency, Mishap};
+use crate::oracle::RawArray;
 use crate::settings::{Happening, Scrubs};
-use crate::stamp::Version;
+use crate::stamp::{SECTOR_BYTES, Version};
 use crate::world::Fences;
 
 /// A run without troubles, in which something is written and read.
@@ -295,6 +298,63 @@ fn a_write_before_its_intent_is_noticed_in_what_a_crash_leaves() {
         let notices = |seed: &u64| matches!(run(*seed, Some(rule)), Err(Failure::Unmarked { .. }));
         let noticed = (0..40).filter(notices).take(2).count();
         assert_eq!(noticed, 2, "level {level}: of 40 seeds");
+    }
+}
+
+/// Puts a block on the list of bad blocks of a member that has it.
+fn list_as_bad(simulation: &Simulation, disk: DiskIndex, block: Range<u64>) {
+    let sectors = simulation.world.disk(disk, |disk| disk.spec.sectors);
+    let place = MetadataVersion::V1_2.place(sectors).expect("it is large enough");
+    let mut bytes = vec![0; 4096];
+    simulation.world.disk(disk, |disk| disk.store.read(place.sector, &mut bytes));
+    let mut superblock = Superblock::parse(&bytes, place, sectors).expect("it is a member");
+    superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);
+    let log = superblock.bad_block_log.expect("every member has room for one");
+    let mut bad = BadBlocks::new();
+    bad.add(block);
+    let bytes = bad.encode(log.size_sectors, log.shift).expect("one entry fits");
+    let log_sector = place.sector.strict_add_signed(log.offset_sectors.into());
+    simulation.world.change_disk(disk, |disk| {
+        disk.store.overwrite(log_sector, &bytes);
+        let mut superblock = superblock.encode();
+        superblock.resize(superblock.len().next_multiple_of(SECTOR_BYTES), 0);
+        disk.store.overwrite(place.sector, &superblock);
+    });
+}
+
+/// The negative control of what is judged beyond the level: a block of which all members say that they lack it,
+/// though they have what was written there last.
+#[test]
+fn a_block_that_no_list_should_name_is_noticed_where_requests_may_fail() {
+    for listed in [false, true] {
+        let mut settings = calm(3, 1);
+        (settings.trouble, settings.metadata_minor, settings.paths) = (Trouble::Beyond, 2, 0);
+        let mut simulation = Simulation::new(settings, Trace::default()).unwrap();
+        while simulation.requests_left > 0 {
+            simulation.pump();
+            simulation.step().unwrap();
+        }
+        simulation.drain().unwrap();
+        simulation.shut_down().unwrap();
+        let block = simulation.settings.block_sectors();
+        let copies =
+            |sector| RawArray::copies(&simulation.world, &simulation.disks, sector).unwrap();
+        let is_known = |sector: u64| {
+            let (disk, at) = copies(sector)[0];
+            let mut bytes = [0; SECTOR_BYTES];
+            simulation.world.disk(disk, |disk| disk.store.read(at, &mut bytes));
+            simulation.model.is_exactly(sector, &bytes)
+        };
+        let mut blocks = (0..simulation.model.len()).step_by(block as usize);
+        let written = blocks.find(|start| (*start..start + block).all(is_known));
+        let written = written.expect("users wrote something");
+        for (disk, at) in copies(written).into_iter().filter(|_| listed) {
+            list_as_bad(&simulation, disk, at..at + block);
+        }
+        simulation.come_up(restart::Before::Stop).unwrap();
+        let ended = simulation.finish();
+        let noticed = matches!(ended, Err(Failure::Unread { sector, .. }) if sector == written);
+        assert_eq!(noticed, listed, "{ended:?}");
     }
 }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use mdspace_engine::status::MemberState;
+use mdspace_engine::time::Time;
 
-use crate::disk::{DiskIndex, Hang, Healing, Persistence};
+use crate::disk::{Disk, DiskIndex, Hang, Healing, Persistence};
 use crate::settings::Happening;
 
 use super::atlas::with_state;
@@ -38,9 +39,16 @@ impl Simulation {
         }
     }
 
-    /// What is to happen because the engine has just come to the point that the run aims at.
+    /// What is to happen now because the engine has come to the point that the run aims at.
     fn aimed(&mut self) -> Option<Happening> {
         let process = self.process.as_ref()?;
+        if let Some((at, happening)) = self.due {
+            if self.world.now() < at {
+                return None;
+            }
+            self.due = None;
+            return Some(happening);
+        }
         let aim = *self.settings.aims.get(self.aim)?;
         let reached = process.times_reached(aim.point);
         let is_new = reached > self.point_reached;
@@ -52,7 +60,14 @@ impl Simulation {
         self.aim = (self.aim + 1) % self.settings.aims.len();
         let next = self.settings.aims[self.aim].point;
         self.point_reached = process.times_reached(next);
-        Some(aim.happening)
+        if aim.late_by.is_zero() {
+            return aim.happening;
+        }
+        let late_by = Duration::from_nanos(self.random.below(aim.late_by.as_nanos() as u64));
+        let at = self.world.now() + late_by;
+        self.world.set_alarm(at, ALARM_WAKE);
+        self.due = Some((at, aim.happening?));
+        None
     }
 
     /// Lets it happen at once. It takes the place of a request, as all happenings do.
@@ -130,7 +145,7 @@ impl Simulation {
     /// Users are quiet for a while: the array is marked clean, and later bits are cleared. Says which crash is
     /// to end the rest early, where the run aims at one.
     fn rest(&mut self) -> Result<Option<Happening>, Failure> {
-        let most_ms = *self.random.pick(&[300, 6_000, 12_000]);
+        let most_ms = *self.random.pick(&[300, 6_000, 12_000, 20_000]);
         let rest = Duration::from_millis(self.random.within(0..most_ms));
         let until = self.world.now() + rest;
         self.world.set_alarm(until, ALARM_WAKE);
@@ -187,7 +202,9 @@ impl Simulation {
 
     fn refuse_writes(&mut self, disk: DiskIndex) {
         let range = self.some_sectors(disk);
-        let persistence = *self.random.pick(&[Persistence::Once, Persistence::Sticky]);
+        // Some refuse long enough to be listed, and then take it.
+        let times = *self.random.pick(&[1, 4, 10, 25]);
+        let persistence = *self.random.pick(&[Persistence::Times(times), Persistence::Sticky]);
         self.world.note(format_args!("-- {disk} refuses writes to {range:?} ({persistence:?})"));
         self.world.change_disk(disk, |disk| disk.faults.refuse_writes(range, persistence));
     }
@@ -209,17 +226,22 @@ impl Simulation {
     fn hang(&mut self, disk: DiskIndex) {
         let until = self.world.now() + Duration::from_millis(self.random.within(1..40_000));
         self.world.note(format_args!("-- {disk} hangs until {until:?}"));
+        self.last_hang = self.world.now();
         self.world.change_disk(disk, |disk| disk.faults.hang = Some(Hang::Until(until)));
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
 
     /// Slowness is no fault: nothing may come of it. Much of it would pass the deadlines of paths, and those of
-    /// disks that are far away.
+    /// disks that are far away or whose records take long.
     fn slow(&mut self) {
         let disk = *self.random.pick(&self.disks);
+        let takes_long = self.world.disk(disk, |disk| disk.spec.slow_start.1 > 1);
         let near = self.settings.paths == 0 && self.settings.write_behind == 0;
-        let much = if near { 30 } else { 3 };
+        let much = if near && !takes_long { 30 } else { 3 };
         let times = *self.random.pick(&[None, Some(3), Some(much)]);
+        if self.settings.stalls() {
+            return;
+        }
         self.world.note(format_args!("-- {disk} gets slower: {times:?}"));
         self.world.change_disk(disk, |disk| disk.faults.slowness = times);
     }
@@ -239,8 +261,9 @@ impl Simulation {
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
 
-    pub(super) fn any_disk_was_full(&self) -> bool {
-        self.atlas.any_was_full(self.world.now())
+    /// Whether a request that began then may have met a full disk.
+    pub(super) fn any_disk_was_full_since(&self, since: Time) -> bool {
+        self.atlas.any_was_full(since, self.world.now())
     }
 
     fn set_clock(&mut self) {
@@ -254,7 +277,10 @@ impl Simulation {
     fn some_sectors(&mut self, disk: DiskIndex) -> std::ops::Range<u64> {
         let (sectors, block) = self.world.disk(disk, |d| (d.spec.sectors, d.spec.block_sectors()));
         let first = if self.random.one_in(8) { 0 } else { self.settings.data_offset };
-        let start = self.random.within(first..sectors) / block * block;
+        let anywhere = self.random.within(first..sectors);
+        // Half of them where users write now: most of a disk is never written twice.
+        let written = self.world.disk(disk, |disk| disk.store.volatile_from(anywhere));
+        let start = written.filter(|_| self.random.coin()).unwrap_or(anywhere) / block * block;
         let longest = *self.random.pick(&[1, 8, 64]);
         let length = self.random.within(1..longest + 1).div_ceil(block) * block;
         start..(start + length).min(sectors)
@@ -268,9 +294,13 @@ impl Simulation {
             _ => {
                 let disk = DiskIndex((alarm - ALARM_MEND) as u16);
                 self.world.note(format_args!("-- {disk} recovers"));
+                let now = self.world.now();
                 self.world.change_disk(disk, |disk| {
                     disk.faults.full = false;
-                    disk.faults.hang = None;
+                    // It may have begun to hang again since.
+                    let hangs_on =
+                        |hang: &Hang| !matches!(hang, Hang::Until(until) if *until <= now);
+                    disk.faults.hang = disk.faults.hang.filter(hangs_on);
                 });
                 self.atlas.drained(disk, self.world.now());
             }
@@ -280,7 +310,7 @@ impl Simulation {
     /// Makes a disk as good as new, but for what it holds.
     pub(super) fn mend(&mut self, disk: DiskIndex) {
         self.world.note(format_args!("-- {disk} is mended"));
-        self.world.change_disk(disk, |disk| disk.faults = Default::default());
+        self.world.change_disk(disk, Disk::mend);
         self.atlas.drained(disk, self.world.now());
     }
 

@@ -61,6 +61,7 @@ fn an_even_mix_asks_for_everything_everywhere() {
         hot_percent: 0,
         stream_percent: 0,
         depth: 1,
+        trickle: false,
     };
     let asks = asks(2, habits);
     let mut touched = [false; 1000];

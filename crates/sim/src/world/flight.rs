@@ -113,7 +113,7 @@ impl World {
 
     fn take_off(&self, flight: Flight, deadline: Option<Time>) {
         let id = self.next_flight();
-        let (effect_at, finish_at) = self.draw_times(flight.disk);
+        let (effect_at, finish_at) = self.draw_times(flight.disk, &flight.op);
         self.schedule(effect_at, Event::Effect(id));
         self.schedule(finish_at, Event::Finish(id));
         if let Some(deadline) = deadline {
@@ -129,10 +129,12 @@ impl World {
     }
 
     /// When the disk does it, and when it says so.
-    fn draw_times(&self, disk: DiskIndex) -> (Time, Time) {
-        let (latency, slowness) = self.disk(disk, |d| (d.spec.latency, d.faults.slowness));
+    fn draw_times(&self, disk: DiskIndex, op: &IoOp) -> (Time, Time) {
         let mut chance = self.chance.borrow_mut();
-        let takes = latency.draw(&mut chance) * slowness.unwrap_or(1);
+        let sector = if matches!(op, IoOp::Flush) { u64::MAX } else { range_of(op).start };
+        let takes = self.disk(disk, |disk| {
+            disk.spec.draw_time(sector, &mut chance) * disk.faults.slowness.unwrap_or(1)
+        });
         let nanos = u64::try_from(takes.as_nanos()).expect("a latency of less than centuries");
         let effect = Duration::from_nanos(chance.below(nanos + 1));
         (self.now.get() + effect, self.now.get() + takes)
