@@ -328,7 +328,7 @@ impl Settings {
             Some(false) => self.bitmap_chunk_bytes = None,
             None => {}
         }
-        if wishes.behind {
+        if wishes.behind && self.level == 1 {
             self.slots = 2;
             self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.or(Some(4096));
         }
