@@ -199,8 +199,8 @@ impl Model {
         self.sectors[sector as usize].legal(self.moment + 1)
     }
 
-    /// Whether these bytes are the only ones that `sector` may hold now. Zeroes are on every new disk: they
-    /// are nobody's.
+    /// Whether these bytes are the only ones that `sector` may hold now. Zeroes are on every new disk, so
+    /// they prove nothing.
     pub fn is_exactly(&self, sector: u64, bytes: &[u8]) -> bool {
         match identify(sector, bytes) {
             Found::Version(Version(0)) | Found::Elsewhere(..) | Found::Garbage(_) => false,

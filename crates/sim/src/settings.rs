@@ -321,7 +321,7 @@ impl Settings {
         self.calm_requests = random.within(3..20);
     }
 
-    /// What can be wished for at once. What has no redundancy cannot have it all.
+    /// Grants the wishes on which later draws rest. An array without redundancy has no spare.
     fn heed(&mut self, wishes: &Wishes) {
         match wishes.bitmap {
             Some(true) => self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.or(Some(4096)),
