@@ -457,6 +457,7 @@ impl ArrayLane {
         // Where a flush fails, what was written there counts as lost: until that is known the array is
         // not marked clean, nor stopped with that member in it.
         let _under_way = UnderWay::begin(self);
+        self.array.behind.flush_begins();
         let redundant = view.geometry.max_failures() > 0;
         let mut failed: SmallVec<[(MemberId, IoError); 1]> = SmallVec::new();
         flushes::all_of(self.flushes_of(&view), |member, error| {

@@ -14,6 +14,7 @@ use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
 use super::ended::{Asked, Ended, Failed, Judged, Target};
+use super::flushes::{self, Flush};
 use super::plan::Place;
 use super::points::Point;
 use super::refused::Refused;
@@ -365,6 +366,19 @@ impl<'a> MemberWrites<'a> {
             self.ended(write, done);
         }
         self.returned.drain(..).for_each(|(place, buffer)| keep(place, buffer));
+    }
+
+    /// Makes durable on members what they took, or will take in pieces. Who cannot has failed.
+    pub(super) async fn make_durable(&mut self, members: &[MemberId]) {
+        let (array, lane) = (&self.lane.array, &self.lane.lane);
+        let patience = array.settings.write_patience();
+        let flush = |member: &MemberId| Flush::new(array, lane, *member, patience);
+        let mut failed: SmallVec<[(MemberId, IoError); 1]> = SmallVec::new();
+        let flushes = members.iter().map(flush).collect();
+        flushes::all_of(flushes, |member, error| failed.push((member, error))).await;
+        failed.into_iter().for_each(|(member, error)| self.trouble().note(member, error));
+        let refused = self.trouble.iter_mut().flat_map(|trouble| &mut trouble.refused);
+        refused.for_each(|refused| refused.fua = true);
     }
 
     /// Tells what went wrong, and answers when it is settled.

@@ -269,3 +269,63 @@ fn a_resync_takes_all_that_can_be_read_from_the_copy_that_is_believed() {
         assert_eq!(world.check(), 0, "{world}");
     }
 }
+
+/// Nobody has what was answered but a write-mostly member: it must be durable there too.
+#[test]
+fn a_durable_write_that_only_write_mostly_members_took_survives_a_power_cut() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let_go(&mut world);
+        {
+            let mut disk = world.disks.disk(0);
+            disk.write_error = Some(IoErrorKind::Gone);
+            disk.errors_in = Some(DATA_OFFSET + 64..DATA_OFFSET + 72);
+        }
+        let bytes = vec![7; 8 * SECTOR];
+        world.remember(64, &bytes);
+        let write = Request::Write { sector: 64, from: Rc::new(bytes), fua: true };
+        world.serve(0, write).unwrap();
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        world.power_cut([1]);
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
+/// No flush waits for what is behind, and so it is flushed there once it has landed.
+#[test]
+fn what_was_flushed_while_it_was_behind_survives_on_write_mostly_members_once_it_landed() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.remember(64, &[7; 8 * SECTOR]);
+        world.serve(2, Request::Flush).unwrap();
+        assert_eq!(under_way(&mut world), 1, "{world}");
+        let_go(&mut world);
+        world.wait_status("the write behind", |status| {
+            status.write_behind.is_some_and(|behind| behind.under_way == 0)
+        });
+        world.fail(0);
+        world.power_cut([1]);
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
+/// The device tells of it once, to the flush behind the write.
+#[test]
+fn a_write_mostly_member_whose_flush_behind_a_write_fails_is_failed() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.remember(64, &[7; 8 * SECTOR]);
+        world.serve(2, Request::Flush).unwrap();
+        world.disks.disk(1).next_flush_fails = Some(IoErrorKind::Flush);
+        let_go(&mut world);
+        world.wait_status("the failure", |status| status.degraded() == 1);
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+        world.verify();
+    }
+}

@@ -4,16 +4,19 @@
 //! Until it has landed everywhere the write keeps its claim, so that overlapping writes, resync and
 //! every read of a write-mostly member wait for it; and its intent, so that after a crash resync
 //! copies to the write-mostly members what they may lack.
+//!
+//! No flush waits for it. Where one was asked for meanwhile, the write-mostly members are flushed behind
+//! the write: else what was flushed would be durable nowhere once the other members are lost.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::backend::WriteFrom;
+use crate::backend::{MemberId, WriteFrom};
 use crate::geometry::{Geometry, Piece};
 use crate::memory::{Buffer, Source};
 use crate::request::RequestError;
 use crate::signal::Signal;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::super::array_lane::{ArrayLane, byte_range, source_part};
 use super::super::claims::Mode;
@@ -30,11 +33,13 @@ pub(crate) struct Behind {
     /// At most so many; 0: none at all.
     limit: u32,
     under_way: AtomicU32,
+    /// Flushes that users asked for, counted.
+    flushes: AtomicU64,
 }
 
 impl Behind {
     pub(crate) fn new(limit: u32) -> Self {
-        Self { limit, under_way: AtomicU32::new(0) }
+        Self { limit, under_way: AtomicU32::new(0), flushes: AtomicU64::new(0) }
     }
 
     pub(crate) fn limit(&self) -> u32 {
@@ -44,6 +49,18 @@ impl Behind {
     pub(crate) fn under_way(&self) -> u32 {
         // Acquire pairs with the write's begin: who has heard of its answer must see it here.
         self.under_way.load(Ordering::Acquire)
+    }
+
+    /// A user's flush begins; no member has been asked for one yet.
+    pub(crate) fn flush_begins(&self) {
+        if self.limit > 0 {
+            self.flushes.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A write that has landed and does not see a flush here is covered by it: the flush begins later.
+    fn flushes_begun(&self) -> u64 {
+        self.flushes.load(Ordering::SeqCst)
     }
 
     /// One more, if the limit allows it.
@@ -137,7 +154,9 @@ impl ArrayLane {
         };
         let _gauged = self.count_writes(&all);
         let bytes = Rc::new(self.copy_of(&from, &region));
-        let (mut first, mut rest) = (MemberWrites::new(self, fua), MemberWrites::new(self, false));
+        // Also what is behind: should the others fail nobody else has it.
+        let (mut first, mut rest) = (MemberWrites::new(self, fua), MemberWrites::new(self, fua));
+        let flushes = self.array.behind.flushes_begun();
         for piece in &ahead {
             first.start(
                 0,
@@ -163,6 +182,12 @@ impl ArrayLane {
         // The intent stays until all has landed: a crash may keep it from some of them.
         let _permit = self.array.rules.keep(Rule::IntentStaysForWritesBehind).then_some(permit);
         rest.wait(|_, buffer| self.recycle(Some(buffer))).await;
+        if early && self.array.behind.flushes_begun() != flushes {
+            let slots = behind.iter().map(|piece| piece.slot);
+            let members: Vec<MemberId> =
+                slots.flat_map(|slot| view.writers(slot)).map(|member| member.id).collect();
+            rest.make_durable(&members).await;
+        }
         rest.join(first);
         let ended = rest.finish(|| target, |_, buffer| self.recycle(Some(buffer)));
         let ended = ended.await.map(|_| ()).map_err(|failed| failed.error);
