@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use mdspace_engine::array::Action;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, MemberState};
@@ -73,4 +74,27 @@ fn a_read_that_meets_a_reservation_stops_the_array_too() {
     let status = world.status();
     assert_eq!(status.state, ArrayState::Broken);
     assert!(status.members.iter().all(|member| member.state == MemberState::InSync), "{status:?}");
+}
+
+/// The copy that was read is believed again when the reservation is gone: no other one answers meanwhile.
+#[test]
+fn a_mirror_in_doubt_whose_copy_is_reserved_answers_no_read_from_another_one() {
+    for (seed, shape) in (60..).zip([shapes::RAID1, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, 8);
+        let new = vec![9; 8 * SECTOR];
+        world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+        assert_eq!(world.write(0, new.clone()), Err(RequestError::NoSpace), "{world}");
+        world.disks.disk(1).write_error = None;
+        assert_eq!(world.read(0, 8), Ok(new.clone()), "{world}");
+        world.disks.disk(0).read_error = Some(IoErrorKind::Reserved);
+        for _ in 0..3 {
+            assert_eq!(world.read(0, 8).err(), Some(RequestError::Lost), "{world}");
+        }
+        world.disks.disk(0).read_error = None;
+        world.crash();
+        assert_eq!(world.assemble_all().unwrap(), [], "{world}");
+        assert_eq!(world.read(0, 8), Ok(new), "{world}");
+    }
 }

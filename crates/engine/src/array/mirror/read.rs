@@ -220,8 +220,9 @@ impl ArrayLane {
                     }
                     Tried::Unreadable(member) => unreadable.push((piece, member)),
                     Tried::InPart if by_block => return Err(unreadable),
-                    Tried::Failed(member) if !trusted => {
-                        self.array.views.settled_without(&[member]).await;
+                    // Where the array broke over it no record says so: a restart believes it again.
+                    Tried::Failed(member) if !trusted && !self.is_out_for_good(member).await => {
+                        return Err(unreadable);
                     }
                     Tried::InPart | Tried::Failed(_) | Tried::Nothing => {}
                 }
@@ -252,6 +253,12 @@ impl ArrayLane {
                 return holds;
             }
         }
+    }
+
+    /// Waits until the array does without a member. False when it broke over it.
+    async fn is_out_for_good(&self, member: MemberId) -> bool {
+        let views = &self.array.views;
+        views.settled_without(&[member]).await || views.current().mode != WriteMode::Broken
     }
 
     /// Whether all other copies that can be read are the same as this one. Where they are not one of them
