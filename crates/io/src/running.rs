@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
 use mdspace_engine::assembly::{self, LeftOut, Options, Refusal};
-use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::backend::{
+    IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
+};
 use mdspace_engine::lane::{Lane, LaneId, Traffic};
 
 use crate::lane_io::LaneIo;
@@ -22,6 +24,9 @@ const HOME: LaneId = LaneId(0);
 
 /// How long workers may take to end what they hold at a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a read of a device that is looked at may take.
+const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// An array that runs on all lanes of a [`Lanes`].
 pub struct RunningArray {
@@ -163,6 +168,25 @@ impl RunningArray {
             move |lane: &Lane| lane.backend().in_flight(member) + lane.backend().unanswered(member);
         self.lanes.owe_answers(member)
             || self.workers.ask(owed).iter().map(|(_, owed)| owed).sum::<usize>() > 0
+    }
+
+    /// Whether an open device that is no member yet leads to the array itself, as far as reads of it show at
+    /// the fronts ([`Lineage`](crate::Lineage)) while they run. One that does not answer is not known to. Not
+    /// for a lane's thread.
+    pub fn leads_back(&self, device: MemberId, info: &MemberInfo) -> bool {
+        let lineage = self.lanes.members().lineage();
+        lineage.comes_back(info.sectors * 512, |bytes| {
+            let read = async move |lane: Rc<Lane>, _| {
+                let len = (bytes.end - bytes.start) as usize;
+                let into = ReadInto::Buffer(lane.backend().allocate(len), 0..len);
+                let op = IoOp::Read { sector: bytes.start / 512, into };
+                let patience = Patience::of(LOOK_PATIENCE);
+                let done = lane.io(MemberIo { member: device, op, patience }).await;
+                done.buffer.into_iter().for_each(|buffer| lane.backend().recycle(buffer));
+                !done.result.is_err_and(|error| error.kind == IoErrorKind::Deadline)
+            };
+            self.lanes.call(HOME, read)
+        })
     }
 
     /// Runs `setup` on a lane with the array's part there; it may spawn tasks and submit requests.

@@ -8,14 +8,14 @@ use std::time::Duration;
 use mdspace_engine::array::{Action, CommandError, Reply as Done, Undecided};
 use mdspace_engine::paths::Paths;
 use mdspace_front::Address;
-use mdspace_io::{OpenMode, RunningArray};
+use mdspace_io::{OpenError, OpenMode, RunningArray};
 
 use super::ending::Served;
 use super::{ServingProcess, fronts};
 use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
-use crate::member_probe::Probed;
+use crate::member_probe::{self, Probed};
 use crate::report::MemberReport;
 use crate::settings;
 
@@ -135,6 +135,13 @@ impl ServingProcess {
             self.forget_old_self(word);
             self.array.refuse_owing(word, &what)?;
             let (member, info) = self.array.members().open(word, OpenMode::RUN, probed, &what)?;
+            if self.array.leads_back(member, &info) {
+                self.array.members().close(member);
+                return Err(member_probe::refused(
+                    OpenError::LeadsBack { name: word.clone() },
+                    &what,
+                ));
+            }
             match self.array.order(Action::Add { member, info, only_back }) {
                 Ok(Done::Added { by_bitmap: true }) => {
                     notes.push(format!("{word}: back in its slot, by the bitmap"));

@@ -107,6 +107,11 @@ impl ServedArray {
         self.with_running(|running| running.command(action)).unwrap_or(Err(CommandError::Stopped))
     }
 
+    /// Whether a device that is to be added leads to the array itself.
+    pub(super) fn leads_back(&self, device: MemberId, info: &MemberInfo) -> bool {
+        self.with_running(|running| running.leads_back(device, info)).unwrap_or_default()
+    }
+
     /// Has `given` called on the lane of the array's owner, or at once where no lane is at work.
     pub(super) fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>) {
         // One who changes it waits for orders, or is stopping the array.

@@ -1,10 +1,12 @@
-//! Multipath over servers that others wrote: nbdkit and qemu-nbd, on Unix sockets and TCP, killed and
-//! stopped under our hands.
+//! Servers that others wrote: nbdkit and qemu-nbd, on Unix sockets and TCP. Multipath over them, killed and
+//! stopped under our hands; and an array that they would lead to itself.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,14 +46,22 @@ impl Place {
     }
 }
 
-/// A server of one file. It dies with the value.
+/// What a server serves.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    File(&'a Path),
+    /// The default export at a socket.
+    Export(&'a Path),
+}
+
+/// A server. It dies with the value.
 struct Server {
     child: Child,
     place: Place,
 }
 
 impl Server {
-    fn start(program: Program, place: Place, file: &Path) -> Self {
+    fn start(program: Program, place: Place, source: Source<'_>) -> Self {
         let tools = Tools::find();
         let mut command = match program {
             Program::Nbdkit => {
@@ -61,7 +71,16 @@ impl Server {
                     Place::Unix(path) => command.arg("--unix").arg(path),
                     Place::Tcp(port) => command.args(["-i", "127.0.0.1", "-p", &port.to_string()]),
                 };
-                command.arg(nbdkit_plugin(tools)).arg(format!("file={}", path_text(file)));
+                match source {
+                    Source::File(file) => {
+                        command.arg(nbdkit_plugin(tools, "file"));
+                        command.arg(format!("file={}", path_text(file)))
+                    }
+                    Source::Export(socket) => {
+                        command.arg(nbdkit_plugin(tools, "nbd"));
+                        command.arg(format!("socket={}", path_text(socket)))
+                    }
+                };
                 command
             }
             Program::QemuNbd => {
@@ -71,10 +90,16 @@ impl Server {
                     Place::Unix(path) => command.arg("-k").arg(path),
                     Place::Tcp(port) => command.args(["-b", "127.0.0.1", "-p", &port.to_string()]),
                 };
-                let file = path_text(file);
-                command.arg(format!(
-                    "driver=raw,file.driver=file,file.filename={file},file.locking=off"
-                ));
+                command.arg(match source {
+                    Source::File(file) => {
+                        let file = path_text(file);
+                        format!("driver=raw,file.driver=file,file.filename={file},file.locking=off")
+                    }
+                    Source::Export(socket) => {
+                        let socket = path_text(socket);
+                        format!("driver=raw,file.driver=nbd,file.path={socket}")
+                    }
+                });
                 command
             }
         };
@@ -113,10 +138,10 @@ impl Drop for Server {
 }
 
 /// The host's nbdkit finds its plugin by name, the fetched one by its place.
-fn nbdkit_plugin(tools: &Tools) -> String {
-    let name = "usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-file-plugin.so";
-    let fetched = tools.root().join(name);
-    if fetched.exists() { path_text(&fetched).to_owned() } else { "file".into() }
+fn nbdkit_plugin(tools: &Tools, name: &str) -> String {
+    let file = format!("usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-{name}-plugin.so");
+    let fetched = tools.root().join(file);
+    if fetched.exists() { path_text(&fetched).to_owned() } else { name.into() }
 }
 
 /// A device over two servers of one file.
@@ -137,7 +162,8 @@ impl Device {
             true => Place::Tcp(free_port()),
             false => Place::Unix(mdspace.run_dir().join(format!("server{number}"))),
         };
-        let servers = [0, 1].map(|number| Server::start(program, place(number), &file));
+        let servers =
+            [0, 1].map(|number| Server::start(program, place(number), Source::File(&file)));
         let device = Self { mdspace, servers, _images: images };
         device.serve();
         device
@@ -288,4 +314,53 @@ fn qemu_nbd_may_be_killed_and_stopped_over_tcp() {
     a_restart_does_not_forget_what_may_appear(Program::QemuNbd, true);
     a_killed_server_is_not_noticed(Program::QemuNbd, true);
     a_stopped_server_never_overwrites_what_is_newer(Program::QemuNbd, true);
+}
+
+#[test]
+fn an_array_does_not_take_itself_over_servers_that_others_wrote() {
+    for program in [Program::Nbdkit, Program::QemuNbd] {
+        let (mdspace, images) = (Mdspace::new(), Images::new());
+        let create = |name: &str, words: &[&str], members: &[&str]| {
+            let serve = mdspace.serve(name);
+            mdspace.succeed(&[&["create", name, "--run", &serve], words, members].concat());
+            mdspace.socket(name)
+        };
+        let serve_again = |name: &str, socket: &Path| {
+            let place = Place::Unix(mdspace.run_dir().join(name));
+            Server::start(program, place, Source::Export(socket))
+        };
+        let level5 = ["--level=5", "--raid-devices=3", "--size=2M", "--assume-clean"];
+        let files = images.sparse("f", 6, BYTES);
+        let files: Vec<&str> = files.iter().map(|file| path_text(file)).collect();
+        let data = create("data", &level5, &files[..3]);
+        let server = serve_again("again", &data);
+        let again = &*server.place.uri();
+        let refused = |words: &[&str]| {
+            let done = mdspace.run(words);
+            assert!(done.status != 0, "{program:?}: {done:#?}");
+            assert!(done.err.contains("leads back to the array itself"), "{program:?}: {done:#?}");
+        };
+        refused(&["add", "data", "--run", again]);
+        refused(&["replace", "data", files[0], "--run", "--with", again]);
+        // Over an array whose member it is, and a second server.
+        let other = create("other", &["--level=linear", "--raid-devices=1", "--force"], &[again]);
+        let once_more = serve_again("once-more", &other);
+        refused(&["add", "data", "--run", &once_more.place.uri()]);
+        // While a client reads all the time, that and no more is refused.
+        let reading = Arc::new(AtomicBool::new(true));
+        let (mut user, goes_on) = (mdspace.connect("data"), reading.clone());
+        let reader = thread::spawn(move || {
+            while goes_on.load(Ordering::Relaxed) {
+                (0..user.bytes).step_by(BLOCK).for_each(|at| drop(user.read(at, BLOCK as u32)));
+            }
+        });
+        refused(&["add", "data", "--run", &once_more.place.uri()]);
+        let apart = serve_again("apart-again", &create("apart", &level5, &files[3..]));
+        mdspace.succeed(&["add", "data", "--run", &apart.place.uri()]);
+        reading.store(false, Ordering::Relaxed);
+        reader.join().expect("every read succeeds");
+        for name in ["other", "data", "apart"] {
+            mdspace.succeed(&["stop", name, "--force"]);
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_io::Lineage;
 
+use super::request::Request;
 use super::wire::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, export_flag};
 
 /// Below this an array reads and writes whole units for a part of one.
@@ -134,6 +135,14 @@ impl Exports {
     pub(super) fn answer(&self, name: &str) -> Option<String> {
         let answer = self.lineage.as_ref()?.answer(name)?;
         Some(answer.to_string())
+    }
+
+    /// Notes what a client reads.
+    pub(super) fn note_read(&self, request: &Request) {
+        if let Some(lineage) = &self.lineage {
+            let start = request.offset_bytes;
+            lineage.note_read(start..start + u64::from(request.length_bytes));
+        }
     }
 
     pub(super) fn switch(&self) -> &ReadOnlySwitch {

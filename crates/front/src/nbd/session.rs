@@ -362,6 +362,9 @@ impl<B: Data> Session<B> {
             self.done(&request);
             return None;
         }
+        if request.command == Command::Read {
+            self.exports.note_read(&request);
+        }
         Some(Event::Request(request))
     }
 }

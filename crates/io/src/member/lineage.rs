@@ -10,9 +10,14 @@
 //!
 //! Of two arrays that each add the other's export at the same time at least one is refused: a member
 //! is listed here before its server is asked.
+//!
+//! What is no export, or another server's, is looked at by [`Echo`] before a running array takes it.
+
+mod echo;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,6 +27,7 @@ use std::time::{Duration, Instant};
 use mdspace_engine::sync::Mutex;
 
 use super::nbd::{self, Uri};
+use echo::Echo;
 
 /// What a question's name starts with.
 const QUESTION: &str = "x-mdspace:below/";
@@ -192,6 +198,7 @@ pub struct Lineage {
     questions: AtomicU64,
     below: Mutex<Vec<Weak<Below>>>,
     passed: Mutex<Vec<Passed>>,
+    echo: Echo,
 }
 
 impl Lineage {
@@ -201,6 +208,7 @@ impl Lineage {
             questions: AtomicU64::new(0),
             below: Mutex::default(),
             passed: Mutex::default(),
+            echo: Echo::default(),
         })
     }
 
@@ -222,6 +230,18 @@ impl Lineage {
     fn next(&self, way: &[u128]) -> Question {
         let number = self.questions.fetch_add(1, Ordering::Relaxed);
         Question { number, way: way.iter().copied().chain([self.process]).collect() }
+    }
+
+    /// Notes what a client of a front reads, in bytes. One load where no device is looked at.
+    #[inline]
+    pub fn note_read(&self, bytes: Range<u64>) {
+        self.echo.note(bytes);
+    }
+
+    /// Whether what is read of a device of so many bytes is read of a front of this process. `read` ends
+    /// with its read; false: no other one is to be made.
+    pub(crate) fn comes_back(&self, bytes: u64, read: impl FnMut(Range<u64>) -> bool) -> bool {
+        self.echo.comes_back(bytes, read)
     }
 
     /// What a client is told who asks for the export of this name; none if that is no question. It is
