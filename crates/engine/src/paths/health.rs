@@ -4,7 +4,7 @@ use crate::backend::{MemberId, MemberInfo};
 use crate::time::Time;
 
 use super::Paths;
-use super::owner::Health;
+use super::owner::{Health, Owner};
 
 impl Paths {
     /// The answer to [`Host::reopen`](super::Host::reopen). False: the device is closed meanwhile, and
@@ -22,6 +22,7 @@ impl Paths {
             own.member = Some(member);
             own.lost = false;
         }));
+        own.reopening = false;
         drop(locked);
         self.changed.notify();
         true
@@ -44,25 +45,55 @@ impl Paths {
             return;
         }
         own.lost |= lost && own.remote;
+        self.fail_in(&mut owner, path, why, now);
+    }
+
+    fn fail_in(&self, owner: &mut Owner, path: usize, why: &str, now: Time) {
+        let own = &mut owner.paths[path];
         if own.health == Health::Active || own.health == Health::Joining {
             own.health = Health::Failed;
             own.failures += 1;
             own.reason = why.into();
-            self.tell(&mut owner, "PathFailed", Some(path), why.into());
-            self.publish(&mut owner, now);
+            self.tell(owner, "PathFailed", Some(path), why.into());
+            self.publish(owner, now);
         }
     }
 
-    pub(super) fn reinstate(&self, path: usize, note: &str, now: Time) {
-        let mut owner = self.owner.lock();
+    /// Takes a path into use over the connection on which it was `proved`, if it still has that one, and
+    /// nothing that was sent over it is under way. Another connection is proved by the next check.
+    pub(super) fn join(&self, path: usize, proved: MemberId, now: Time) -> bool {
+        let mut locked = self.owner.lock();
+        let owner = &mut *locked;
+        let own = &owner.paths[path];
+        if own.member.as_ref().is_none_or(|(member, _)| *member != proved) {
+            return false;
+        }
+        // A fence ends the connection that was proved.
+        let ends = own.lost || own.fencing.is_some();
+        let may = !ends && own.health != Health::FailedByWord && !owner.late.awaits(path);
+        match may {
+            true => self.reinstate_in(owner, path, now),
+            false => self.fail_in(owner, path, "what was sent over it is not over yet", now),
+        }
+        may
+    }
+
+    fn reinstate_in(&self, owner: &mut Owner, path: usize, now: Time) {
         let own = &mut owner.paths[path];
         let joined = own.health == Health::Joining;
         own.health = Health::Active;
         own.reason.clear();
         if !joined {
-            self.tell(&mut owner, "PathReinstated", Some(path), note.into());
+            let note = "it answers, and is the same device".to_owned();
+            self.tell(owner, "PathReinstated", Some(path), note);
         }
-        self.publish(&mut owner, now);
+        self.publish(owner, now);
+    }
+
+    /// Takes a path into use without a proof.
+    #[cfg(test)]
+    pub(super) fn reinstate(&self, path: usize, now: Time) {
+        self.reinstate_in(&mut self.owner.lock(), path, now);
     }
 
     pub(super) fn refuse(&self, path: usize, why: String, now: Time) {

@@ -44,6 +44,8 @@ pub(super) struct OwnedPath {
     pub(super) failures: u32,
     /// Its connection is lost: it needs a new one.
     pub(super) lost: bool,
+    /// It was asked for, and has not come.
+    pub(super) reopening: bool,
     /// The answer to the latest wish for one.
     pub(super) reopened: Option<Result<(), String>>,
     pub(super) checking: bool,
@@ -95,6 +97,7 @@ impl OwnedPath {
             health,
             reason,
             failures: 0,
+            reopening: false,
             reopened: None,
             checking: false,
             urgent: false,

@@ -37,7 +37,7 @@ pub(super) fn device(groups: &str, failback: Failback) -> Arc<Paths> {
     device_of(groups, failback, Box::new(Nobody))
 }
 
-fn device_of(groups: &str, failback: Failback, host: Box<dyn Host>) -> Arc<Paths> {
+pub(super) fn device_of(groups: &str, failback: Failback, host: Box<dyn Host>) -> Arc<Paths> {
     let table: Table = format!("0 2048 multipath 0 0 {groups}").parse().expect("a table line");
     let member = |index: usize| {
         let info = MemberInfo {
@@ -55,7 +55,7 @@ fn device_of(groups: &str, failback: Failback, host: Box<dyn Host>) -> Arc<Paths
     let (count, policy) = (names.len(), Policy { failback, ..Policy::default() });
     let remote = vec![true; count];
     let paths = Paths::new("d", table, policy, opened, &remote, host).expect("a device");
-    (0..count).for_each(|path| paths.reinstate(path, "", NOW));
+    (0..count).for_each(|path| paths.reinstate(path, NOW));
     paths
 }
 
@@ -83,7 +83,7 @@ fn the_next_group_is_used_when_the_last_path_of_one_fails() {
     paths.fail(2, None, "it is cut", true, NOW);
     assert_eq!(letters(&paths), "EFEFF");
     assert!(paths.owner.lock().view.usable.is_empty());
-    paths.reinstate(0, "", NOW);
+    paths.reinstate(0, NOW);
     assert_eq!(letters(&paths), "AAEFF");
 }
 
@@ -93,7 +93,7 @@ fn a_better_group_is_used_again_when_the_user_wants_it() {
     let after_failback = |failback, span| {
         let paths = device(TWO_GROUPS, failback);
         paths.fail(0, None, "it is cut", true, NOW);
-        paths.reinstate(0, "", NOW);
+        paths.reinstate(0, NOW);
         paths.look(later(span));
         letters(&paths)
     };
@@ -108,7 +108,7 @@ fn a_better_group_is_used_again_when_the_user_wants_it() {
 fn a_better_group_that_fails_again_is_not_used_after_its_time() {
     let paths = device(TWO_GROUPS, Failback::After(Duration::from_secs(10)));
     paths.fail(0, None, "it is cut", true, NOW);
-    paths.reinstate(0, "", NOW);
+    paths.reinstate(0, NOW);
     paths.fail(0, None, "it is cut", true, NOW);
     paths.look(NOW + Duration::from_secs(10));
     assert_eq!(letters(&paths), "EFAAA");

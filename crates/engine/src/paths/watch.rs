@@ -101,8 +101,9 @@ impl Check {
 
     /// Gets a new connection, and proves that it leads to the device.
     async fn connect(&self, paths: &Arc<Paths>, lane: &Rc<Lane>) {
-        paths.owner.lock().paths[self.path].reopened = None;
-        paths.host.reopen(paths, self.path);
+        if paths.begin_to_reopen(self.path) {
+            paths.host.reopen(paths, self.path);
+        }
         let answered = paths.changed.until(|| {
             (paths.is_closed() || paths.owner.lock().paths[self.path].reopened.is_some())
                 .then_some(())
@@ -133,7 +134,7 @@ impl Check {
                 Err(error) => return failed(error),
             };
             if paths.active_other_than(self.path).is_none() {
-                return self.prove_by_last(paths, own, lane.backend().now());
+                return self.prove_by_last(paths, own, member, lane.backend().now());
             }
         }
         let Some(other) = paths.active_other_than(self.path) else { return };
@@ -150,11 +151,11 @@ impl Check {
             compared = own.compare(&before, &after);
             let now = lane.backend().now();
             match compared {
-                Compared::Same => return self.accept(paths, own, now),
+                Compared::Same => return self.accept(paths, own, member, now),
                 Compared::Other(_) if joins && after.is_older_than(&own) => {
                     let why = "its superblock is older than that of another path".to_owned();
                     paths.refuse(other.path, why, now);
-                    return self.accept(paths, own, now);
+                    return self.accept(paths, own, member, now);
                 }
                 _ => {}
             }
@@ -169,37 +170,26 @@ impl Check {
     }
 
     /// Without another path the device is what it was last.
-    fn prove_by_last(&self, paths: &Arc<Paths>, own: Identity, now: Time) {
+    fn prove_by_last(&self, paths: &Arc<Paths>, own: Identity, member: MemberId, now: Time) {
         if self.health == Health::Active {
             return paths.remember(self.path, own);
         }
         let why = paths.owner.lock().known.as_ref().and_then(|known| own.contradicts_last(known));
         match why {
             Some(why) => paths.refuse(self.path, why, now),
-            None => self.accept(paths, own, now),
+            None => self.accept(paths, own, member, now),
         }
     }
 
-    fn accept(&self, paths: &Arc<Paths>, own: Identity, now: Time) {
+    fn accept(&self, paths: &Arc<Paths>, own: Identity, member: MemberId, now: Time) {
         if self.health == Health::Active {
             return paths.remember(self.path, own);
         }
         if let Some(why) = paths.cannot_tell(self.path, &own) {
             return paths.leave_unproved(self.path, why, now);
         }
-        paths.remember(self.path, own);
-        let failed_meanwhile = {
-            let owner = paths.owner.lock();
-            let own = &owner.paths[self.path];
-            // A fence ends the connection that was proved.
-            let ends = own.lost || own.fencing.is_some();
-            own.health == Health::FailedByWord || ends || owner.late.awaits(self.path)
-        };
-        match failed_meanwhile {
-            false => paths.reinstate(self.path, "it answers, and is the same device", now),
-            true => {
-                paths.fail(self.path, None, "what was sent over it is not over yet", false, now)
-            }
+        if paths.join(self.path, member, now) {
+            paths.remember(self.path, own);
         }
     }
 }
@@ -281,6 +271,13 @@ impl Paths {
     fn is_in_use(&self, member: MemberId) -> bool {
         let owner = self.owner.lock();
         owner.paths.iter().any(|path| path.member.as_ref().is_some_and(|(id, _)| *id == member))
+    }
+
+    /// Whether a new connection of a path is to be asked for: not while one is on its way.
+    fn begin_to_reopen(&self, path: usize) -> bool {
+        let own = &mut self.owner.lock().paths[path];
+        own.reopened = None;
+        !std::mem::replace(&mut own.reopening, true)
     }
 
     /// The new connection of a path, if it has come.

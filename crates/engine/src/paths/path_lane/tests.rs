@@ -1,12 +1,14 @@
 //! A device of two paths, whose I/Os the test answers, on one lane.
 
 use std::cell::OnceCell;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use super::super::policy::Failback;
-use super::super::tests::device;
+use super::super::tests::{device, device_of};
+use super::super::{Health, Host, Paths};
 use super::*;
-use crate::backend::{Backend, WriteFrom};
+use crate::backend::{Backend, MemberInfo, ReadInto, WriteFrom};
 use crate::lane::Notify;
 
 /// The handle of the device itself; its paths have 0 and 1.
@@ -19,6 +21,8 @@ struct Wires {
     ios: RefCell<Vec<(Ticket, MemberIo)>>,
     /// So many writes to come are refused at once.
     refuses: Cell<u32>,
+    /// Members that were read.
+    read: RefCell<Vec<MemberId>>,
 }
 
 impl Backend for Wires {
@@ -54,6 +58,44 @@ impl Backend for Wires {
         Buffer::zeroed(bytes)
     }
     fn recycle(&self, _: Buffer) {}
+}
+
+impl Wires {
+    /// Lets time pass, and has everything answered that comes of it: each read with the same bytes.
+    fn pass(&self, lane: &Rc<Lane>, time: Duration) {
+        self.now.set(self.now.get() + time);
+        lane.turn();
+        let next = || self.ios.borrow_mut().pop();
+        while let Some((ticket, io)) = next() {
+            self.read.borrow_mut().push(io.member);
+            let IoOp::Read { into: ReadInto::Buffer(mut buffer, range), .. } = io.op else {
+                panic!("only checks are made")
+            };
+            buffer[range].fill(7);
+            lane.complete(ticket, IoDone { result: Ok(()), buffer: Some(buffer) });
+            lane.turn();
+        }
+    }
+}
+
+/// Counts the connections that it is asked for; the test opens them.
+#[derive(Clone, Default)]
+struct Reopens(Arc<AtomicUsize>);
+
+impl Host for Reopens {
+    fn reopen(&self, _: &Arc<Paths>, _: usize) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn fence(&self, _: &Arc<Paths>, _: usize) -> bool {
+        false
+    }
+}
+
+impl Reopens {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 struct NoDriver;
@@ -162,4 +204,60 @@ fn a_write_that_its_first_path_refuses_at_once_ends_with_its_time() {
     let writing = Writing::on(wires, TWO_PATHS, false, Patience::of(seconds(8)));
     let (_, patience) = writing.under_way().expect("the other path has it");
     assert_eq!(patience, Patience::of(seconds(8)));
+}
+
+/// A device whose first path has lost its connection, and what that path waits for.
+fn with_a_lost_path() -> (Rc<Lane>, Rc<Wires>, Arc<Paths>, Reopens) {
+    let (wires, reopens) = (Rc::new(Wires::default()), Reopens::default());
+    let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
+    let paths = device_of(TWO_PATHS, Failback::Manual, Box::new(reopens.clone()));
+    assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+    wires.pass(&lane, Duration::ZERO);
+    paths.fail(0, None, "it is cut", true, wires.now.get());
+    wires.pass(&lane, Duration::ZERO);
+    wires.pass(&lane, seconds(1));
+    assert_eq!(reopens.count(), 1);
+    (lane, wires, paths, reopens)
+}
+
+/// The answer to a wish for a connection.
+fn connection(paths: &Paths, index: u16) -> (MemberId, MemberInfo) {
+    (MemberId { index, generation: 0 }, paths.info().clone())
+}
+
+fn health(paths: &Paths) -> Health {
+    paths.owner.lock().paths[0].health
+}
+
+#[test]
+fn a_path_joins_only_over_the_connection_on_which_it_was_proved() {
+    let (lane, wires, paths, _) = with_a_lost_path();
+    let (first, second) = (connection(&paths, 5), connection(&paths, 6));
+    assert!(paths.opened(0, Ok(first)));
+    lane.turn();
+    // Its proof has begun. An earlier wish is answered as well.
+    assert!(paths.opened(0, Ok(second.clone())));
+    wires.pass(&lane, Duration::ZERO);
+    assert!(!wires.read.borrow().contains(&second.0));
+    assert_eq!(health(&paths), Health::Failed, "nobody has looked where it leads");
+    wires.pass(&lane, seconds(1));
+    assert!(wires.read.borrow().contains(&second.0));
+    assert_eq!(health(&paths), Health::Active);
+}
+
+#[test]
+fn a_connection_that_takes_long_to_come_is_asked_for_once() {
+    let (lane, wires, paths, reopens) = with_a_lost_path();
+    (0..60).for_each(|_| wires.pass(&lane, seconds(1)));
+    assert_eq!(reopens.count(), 1);
+    assert!(paths.opened(0, Ok(connection(&paths, 5))));
+    (0..2).for_each(|_| wires.pass(&lane, seconds(1)));
+    assert_eq!(health(&paths), Health::Active);
+    // One that was refused is asked for again.
+    paths.fail(0, None, "it is cut", true, wires.now.get());
+    (0..2).for_each(|_| wires.pass(&lane, seconds(1)));
+    assert_eq!(reopens.count(), 2);
+    assert!(paths.opened(0, Err("it does not answer".into())));
+    (0..3).for_each(|_| wires.pass(&lane, seconds(1)));
+    assert_eq!(reopens.count(), 3);
 }
