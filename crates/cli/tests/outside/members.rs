@@ -169,6 +169,34 @@ fn arrays_on_partitions_of_one_disk_sync_one_after_the_other() {
     );
 }
 
+/// The kernel lets every mapping have every device below it, and keeps no two of them apart.
+#[test]
+fn two_mappings_over_the_same_bytes_are_members_of_one_array_only() {
+    let images = Images::new();
+    images.sparse("disk", 1, 64 * MIB);
+    images.sparse("other", 3, 16 * MIB);
+    Guest::new().share(images.folder()).succeed(
+        "modprobe dm-mod; attach $SHARE/disk0 $SHARE/other{0,1,2}; DISK=${LOOPS[0]}
+         table() { echo \"0 32768 linear $DISK $2\" | dmsetup create $1; }
+         table one 0; table apart 32768; table both 16384
+         printf '0 8192 linear %s 98304\n8192 24576 linear %s 8192\n' $DISK $DISK | dmsetup create pieces
+         create() {
+           mdspace create $1 --level=1 --raid-devices=2 --assume-clean --run /dev/mapper/$2 ${LOOPS[$3]}
+         }
+         refused() { if create $1 $2 $3 2>/run/why; then exit 1; fi; grep -q 'in use by' /run/why; }
+         quietly create a one 1
+         refused b both 2; refused b pieces 2
+         quietly create b apart 2
+         refused c both 3
+         mdspace stop a; mdspace stop b
+         echo \"0 8192 linear /dev/mapper/one 0\" | dmsetup create upper
+         quietly create a upper 1; quietly create b pieces 2
+         refused c both 3
+         mdspace stop a; mdspace stop b
+         dmsetup remove upper; dmsetup remove one apart both pieces; detach",
+    );
+}
+
 /// A partition table as MBR has it, with two partitions of so many bytes from 1 MiB on.
 fn two_partitions(bytes: u64) -> [u8; SECTOR] {
     let mut table = [0; SECTOR];

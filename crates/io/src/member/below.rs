@@ -2,7 +2,10 @@
 //!
 //! The kernel keeps two users of one block device apart, but not the user of a loop device and the
 //! user of its file, nor two loop devices over one file. A member on a loop device therefore locks
-//! its bytes in the file, as a member that is the file itself does.
+//! its bytes in the file, as a member that is the file itself does. So does one on mappings over a loop device,
+//! which the kernel gives to several mappings at once.
+
+mod mapping;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::holder::{self, Holder};
 use super::lock::{self, Bytes};
+use mapping::Part;
 
 /// Where the kernel shows its devices.
 const SYSFS: &str = "/sys";
@@ -35,17 +39,24 @@ impl From<io::Error> for Refused {
 
 /// Locks the bytes below a block device for as long as the files live; shared if only read.
 pub(super) fn claim(device: u64, shared: bool) -> Result<Vec<File>, Refused> {
-    claim_in(Path::new(SYSFS), device, shared)
+    claim_in(Path::new(SYSFS), &mapping::parts, device, shared)
 }
 
-fn claim_in(sysfs: &Path, device: u64, shared: bool) -> Result<Vec<File>, Refused> {
-    let mut claim = Claim { sysfs, held: Vec::new() };
+fn claim_in(
+    sysfs: &Path,
+    parts: &dyn Fn(u64) -> Option<Vec<Part>>,
+    device: u64,
+    shared: bool,
+) -> Result<Vec<File>, Refused> {
+    let mut claim = Claim { sysfs, parts, held: Vec::new() };
     claim.device(device, Bytes::ALL, shared, 0)?;
     Ok(claim.held)
 }
 
 struct Claim<'a> {
     sysfs: &'a Path,
+    /// What a mapping is made of, where that can be known.
+    parts: &'a dyn Fn(u64) -> Option<Vec<Part>>,
     held: Vec<File>,
 }
 
@@ -70,8 +81,16 @@ impl Claim<'_> {
             let shared = shared || number(&place.join("ro")) == Some(1);
             return self.backing(device, &backing, bytes, shared, level);
         }
-        // A mapping's devices are claimed by the kernel. Which of their bytes it uses is not asked:
-        // two mappings over one loop device share its file, and exclude who uses the file itself.
+        let is_mapping = place.join("dm").exists();
+        if let Some(parts) = is_mapping.then(|| (self.parts)(device)).flatten() {
+            let below = |part: &Part| Some((part.device, part.below(bytes)?));
+            return parts
+                .iter()
+                .filter_map(below)
+                .try_for_each(|(device, bytes)| self.device(device, bytes, shared, level + 1));
+        }
+        // Which bytes it uses is not known: it shares them with others of its kind, and excludes who
+        // uses the file itself.
         for slave in holder::entries(&place.join("slaves")) {
             let slave = fs::canonicalize(slave).ok().and_then(|slave| holder::number_of(&slave));
             if let Some(slave) = slave {

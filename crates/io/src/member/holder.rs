@@ -85,7 +85,7 @@ pub(super) fn number_of(place: &Path) -> Option<u64> {
 }
 
 /// Reads `MAJOR:MINOR`.
-fn device_number(text: &str) -> Option<u64> {
+pub(super) fn device_number(text: &str) -> Option<u64> {
     let (major, minor) = text.split_once(':')?;
     Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
 }

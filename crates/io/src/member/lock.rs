@@ -33,8 +33,20 @@ impl Bytes {
 
     /// Whether some bytes are in both.
     pub(super) fn meets(self, other: Self) -> bool {
-        let end = |bytes: Self| bytes.count.map_or(u64::MAX, |n| bytes.start.saturating_add(n));
-        self.start < end(other) && other.start < end(self)
+        self.start < other.end() && other.start < self.end()
+    }
+
+    /// Those that are in `other` too, counted from its start; none if there are none.
+    pub(super) fn common_from(self, other: Self) -> Option<Self> {
+        self.meets(other).then(|| {
+            let (start, end) = (self.start.max(other.start), self.end().min(other.end()));
+            let count = (end < u64::MAX).then_some(end - start);
+            Self { start: start - other.start, count }
+        })
+    }
+
+    fn end(self) -> u64 {
+        self.count.map_or(u64::MAX, |count| self.start.saturating_add(count))
     }
 }
 

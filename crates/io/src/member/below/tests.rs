@@ -1,5 +1,6 @@
 //! Devices over devices in a tree that looks like sysfs.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
 use super::*;
@@ -7,11 +8,16 @@ use super::*;
 const SECTOR: u64 = 512;
 
 /// A tree with one loop device, `loop7`, over a file of 64 KiB.
-struct Tree(tempfile::TempDir);
+struct Tree {
+    folder: tempfile::TempDir,
+    /// What mappings are made of, by their minor numbers.
+    tables: BTreeMap<u32, Vec<Part>>,
+}
 
 impl Tree {
     fn new() -> Self {
-        let tree = Self(tempfile::tempdir().expect("a temporary folder"));
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let tree = Self { folder, tables: BTreeMap::new() };
         for folder in ["dev/block", "block"] {
             fs::create_dir_all(tree.path(folder)).expect("a folder");
         }
@@ -22,7 +28,7 @@ impl Tree {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     fn file(&self) -> PathBuf {
@@ -72,7 +78,15 @@ impl Tree {
     }
 
     fn claim(&self, (major, minor): (u32, u32)) -> Result<Vec<File>, Refused> {
-        claim_in(self.0.path(), libc::makedev(major, minor), false)
+        let parts = |mapping| self.tables.get(&libc::minor(mapping)).cloned();
+        claim_in(self.folder.path(), &parts, libc::makedev(major, minor), false)
+    }
+
+    /// A mapping of which the device mapper says what it is made of.
+    fn add_table(&mut self, name: &str, minor: u32, slave: &str, parts: Vec<Part>) {
+        self.add_mapping(name, minor, slave);
+        fs::create_dir_all(self.path(&format!("block/{name}/dm"))).expect("a folder");
+        self.tables.insert(minor, parts);
     }
 
     /// Whether these sectors of the file can be had by one who uses the file itself.
@@ -115,6 +129,29 @@ fn a_mapping_keeps_who_uses_the_file_itself_out() {
     let file = open(&tree.file(), false).expect("the file");
     assert!(lock::bytes(&file, Bytes::ALL, false).expect("a file that can be locked"));
     assert!(is_in_use(tree.claim((253, 1))), "the file is a member itself");
+}
+
+#[test]
+fn mappings_over_one_loop_device_have_the_bytes_that_their_tables_say() {
+    let mut tree = Tree::new();
+    let disk = libc::makedev(7, 7);
+    let linear = |start, sectors| vec![Part::linear(0, sectors, disk, start)];
+    tree.add_table("dm-0", 0, "block/loop7", linear(8, 16));
+    tree.add_table("dm-1", 1, "block/loop7", linear(20, 16));
+    tree.add_table("dm-2", 2, "block/loop7", linear(24, 16));
+    let upper = vec![Part::linear(0, 4, libc::makedev(253, 0), 8)];
+    tree.add_table("dm-3", 3, "block/dm-0", upper);
+    tree.add_mapping("dm-4", 4, "block/loop7");
+    let held = tree.claim((253, 0)).expect("a free mapping");
+    assert!(!tree.are_free(8, 1) && !tree.are_free(23, 1));
+    assert!(tree.are_free(0, 8) && tree.are_free(24, 8));
+    assert!(is_in_use(tree.claim((253, 1))), "bytes of both");
+    assert!(is_in_use(tree.claim((253, 3))), "bytes of the one below");
+    assert!(is_in_use(tree.claim((253, 4))), "nobody knows which bytes");
+    drop(tree.claim((253, 2)).expect("other bytes"));
+    drop(held);
+    let _upper = tree.claim((253, 3)).expect("a free mapping");
+    assert!(!tree.are_free(16, 4) && tree.are_free(8, 8) && tree.are_free(20, 4));
 }
 
 #[test]
