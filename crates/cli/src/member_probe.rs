@@ -37,7 +37,7 @@ pub(crate) use remote::check_remote;
 const PREDECESSOR_GETS: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A member that this process has for itself, as long as the value lives.
+/// A member that this process has open, and for itself if it was free, as long as the value lives.
 pub(crate) struct Held {
     path: PathBuf,
     file: File,
@@ -115,10 +115,34 @@ pub(crate) fn check_unless(
     what: &str,
     known: impl Fn(&Superblock) -> bool + Send + 'static,
 ) -> Result<Probed, Failure> {
+    let (path, run_dir, task) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
+    let hold = move || hold_free(&path, &run_dir, &task);
+    ask_unless(member, run, what, known, hold)
+}
+
+/// As [`check_unless`], for one that the array itself may still hold: it is not locked meanwhile.
+pub(crate) fn check_held_unless(
+    member: &Path,
+    run: bool,
+    what: &str,
+    known: impl Fn(&Superblock) -> bool + Send + 'static,
+) -> Result<Probed, Failure> {
+    let (path, task) = (member.to_path_buf(), what.to_owned());
+    let mode = OpenMode { buffered: true, ..OpenMode::LOOK };
+    ask_unless(member, run, what, known, move || hold(&path, mode, &task))
+}
+
+fn ask_unless(
+    member: &Path,
+    run: bool,
+    what: &str,
+    known: impl Fn(&Superblock) -> bool + Send + 'static,
+    hold: impl FnOnce() -> Result<Held, Failure> + Send + 'static,
+) -> Result<Probed, Failure> {
     let (held, shown) = look(name_of_path(member), what, {
-        let (member, run_dir, what) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
+        let (member, what) = (member.to_path_buf(), what.to_owned());
         move |headway| {
-            let held = hold_free(&member, &run_dir, &what)?;
+            let held = hold()?;
             let found = superblocks(&held.file).map_err(|e| unreadable(&member, e, &what))?;
             let is_known = found.iter().any(|found| found.superblock.as_ref().is_some_and(&known));
             let shown = match run || is_known {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,24 +41,37 @@ fn steers(c: char) -> bool {
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes `text` to standard output. A reader that has seen enough (`head`) ends the command quietly.
+/// Writes `text` to standard output. A reader that has seen enough (`head`) is no failure: the verb goes on,
+/// and ends with the exit code of what it did.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_ours(&printable_lines(text))
 }
 
 /// As [`print`], for a text that has nothing of others in it: colours stay.
 pub(crate) fn print_ours(text: &str) -> Result<(), Failure> {
+    is_read(text).map(drop)
+}
+
+/// Writes `text` to standard output. Says whether anyone is there to read more.
+fn is_read(text: &str) -> Result<bool, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new("cannot write the output", error, "free the disk or pipe")),
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
     }
 }
 
 /// Writes a failure to standard error. Where that cannot be written, the exit code says what there is to say.
 pub(crate) fn print_error(failure: &Failure) {
     drop(writeln!(io::stderr(), "{failure}"));
+}
+
+/// Ends a verb that changes something: prints what it did, and how it ended. All of it is done before the
+/// first line is printed, so that no output decides how much of it is done.
+pub(crate) fn end(notes: &[String], end: Result<(), Failure>) -> Result<ExitCode, Failure> {
+    let said = print_done(notes);
+    end.and(said).map(|()| ExitCode::SUCCESS)
 }
 
 /// Prints lines about what was done. If they cannot be written, the exit code says that it was done.
@@ -72,6 +86,11 @@ pub(crate) fn print_done(notes: &[String]) -> Result<(), Failure> {
 /// Prints a line, which stays one whatever names and paths are in it.
 pub(crate) fn print_line(line: &str) -> Result<(), Failure> {
     print(&(printable(&line) + "\n"))
+}
+
+/// As [`print_line`], of many that come one by one. Says whether anyone is there to read more.
+pub(crate) fn line_is_read(line: &str) -> Result<bool, Failure> {
+    is_read(&(printable(line) + "\n"))
 }
 
 /// The same value with all its texts as [`printable`] makes them, for what renders it in lines.
@@ -92,16 +111,16 @@ fn make_plain(tree: &mut Value) {
 
 /// Prints one JSON object, indented.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    print_as_json(&serde_json::to_string_pretty(value).expect("our types have string keys"))
+    print(&as_json(&serde_json::to_string_pretty(value).expect("our types have string keys")))
 }
 
-/// Prints one JSON object in one line.
-pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
-    print_as_json(&serde_json::to_string(value).expect("our types have string keys"))
+/// Prints one JSON object of many in one line. Says whether anyone is there to read more.
+pub(crate) fn json_line_is_read(value: &impl Serialize) -> Result<bool, Failure> {
+    is_read(&as_json(&serde_json::to_string(value).expect("our types have string keys")))
 }
 
 /// What would steer a terminal stands in strings alone, where JSON has an escape of its own for it.
-fn print_as_json(json: &str) -> Result<(), Failure> {
+fn as_json(json: &str) -> String {
     let mut plain = String::with_capacity(json.len() + 1);
     for c in json.chars() {
         match c != '\n' && steers(c) {
@@ -109,7 +128,7 @@ fn print_as_json(json: &str) -> Result<(), Failure> {
             false => plain.push(c),
         }
     }
-    print(&(plain + "\n"))
+    plain + "\n"
 }
 
 #[cfg(test)]

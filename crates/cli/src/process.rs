@@ -203,10 +203,10 @@ impl Seat {
     fn say_ready(self, notes: Vec<String>, refused: Vec<String>) -> io::Result<()> {
         match self {
             Self::Foreground => {
-                notes
-                    .iter()
-                    .try_for_each(|note| output::print_line(note))
-                    .map_err(|failure| io::Error::other(failure.why))?;
+                // The log has them too: an array is served, whoever reads the output.
+                if let Err(failure) = notes.iter().try_for_each(|note| output::print_line(note)) {
+                    tracing::warn!("{failure}");
+                }
                 systemd::ready()
             }
             Self::Detached => {

@@ -78,9 +78,14 @@ pub(crate) fn run(verb: Verb) -> Outcome {
 
 /// Asks a running array for something that ends with "done", and prints its notes.
 fn ask(name: &ArrayName, request: &Request) -> Outcome {
+    output::end(&done(name, request)?, Ok(()))
+}
+
+/// Asks a running array for something that ends with "done"; gives its lines for the user.
+fn done(name: &ArrayName, request: &Request) -> Result<Vec<String>, Failure> {
     let mut client = Client::connect(&RunDir::open()?, name)?;
-    if let Reply::Done { notes } = client.ask(request)? {
-        output::print_done(&notes)?;
+    match client.ask(request)? {
+        Reply::Done { notes } => Ok(notes),
+        _ => Ok(Vec::new()),
     }
-    Ok(ExitCode::SUCCESS)
 }

@@ -129,9 +129,9 @@ pub(super) fn listen(address: &Address) -> Result<Listener, Failure> {
 /// The whole array under its own name, which is also the default export.
 fn exports(name: &ArrayName, status: &ArrayStatus) -> Result<Exports, Failure> {
     let block = status.logical_block_bytes;
-    let chunk = (status.chunk_sectors * 512).max(block).max(4096);
+    let chunk = status.chunk_sectors.saturating_mul(512).min(1 << 20).max(block).max(4096);
     let failed = |error| Failure::new("cannot export the array", error, "report it");
-    let preferred = chunk.min(1 << 20).next_power_of_two();
+    let preferred = chunk.next_power_of_two();
     let export = Export {
         name: name.to_string(),
         description: format!("{} {}", status.level, status.name),

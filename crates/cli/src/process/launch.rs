@@ -9,7 +9,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,6 @@ use super::log;
 use crate::args::ArrayName;
 use crate::control::client::ENDS_WITHIN;
 use crate::failure::Failure;
-use crate::output;
 use crate::run_dir::RunDir;
 
 /// The hidden verb under which a serving process starts.
@@ -55,11 +54,11 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
-    /// Prints its notes. An error if it runs otherwise than its configuration says.
-    pub(crate) fn tell(self) -> Result<ExitCode, Failure> {
-        output::print_done(&self.notes)?;
+    /// Adds its notes. An error if it runs otherwise than its configuration says.
+    pub(crate) fn tell(self, notes: &mut Vec<String>) -> Result<(), Failure> {
+        notes.extend(self.notes);
         if self.refused.is_empty() {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let what = format!("{} is served, but not as its configuration says", self.name);
         let cure = format!("set what it should be with `mdspace set {}`", self.name);

@@ -1,7 +1,5 @@
 //! `mdspace action`.
 
-use std::process::ExitCode;
-
 use clap::ValueEnum;
 
 use super::{Outcome, wait};
@@ -24,49 +22,58 @@ pub(crate) fn run(args: &ActionArgs) -> Outcome {
         trust: trust.clone(),
         for_s: args.budget.map(|span| span.0.as_secs()),
     })?;
-    if args.wait {
-        wait::until_idle(&mut client)?;
-        let array = client.report()?.array;
-        output::print_line(&format!("{}: mismatch_cnt {}", args.name, array.mismatch_cnt))?;
-        if matches!(args.action, Action::Check | Action::Repair) {
-            tell(args, &array)?;
-            match args.budget.filter(|_| array.sync.last_end.as_deref() == Some("interrupted")) {
-                Some(_) => tell_place(args, &mut client)?,
-                None => {
-                    wait::expect_done(&mut client, &["incomplete", "no-space", "interrupted"])?;
-                }
-            }
-            if !args.force_parity && is_open(&array, trust.as_deref()) {
-                return Err(undecidable(args, &array));
-            }
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    let mut notes = Vec::new();
+    let ended = match args.wait {
+        true => end(args, trust.as_deref(), &mut client, &mut notes),
+        false => Ok(()),
+    };
+    output::end(&notes, ended)
 }
 
-/// Prints what a check or repair found, place by place.
-fn tell(args: &ActionArgs, array: &ArrayReport) -> Result<(), Failure> {
+/// Waits for the end. Adds lines about what was found.
+fn end(
+    args: &ActionArgs,
+    trust: Option<&str>,
+    client: &mut Client,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
+    wait::until_idle(client)?;
+    let array = client.report()?.array;
+    notes.push(format!("{}: mismatch_cnt {}", args.name, array.mismatch_cnt));
+    if !matches!(args.action, Action::Check | Action::Repair) {
+        return Ok(());
+    }
+    notes.extend(places(args, &array));
+    match args.budget.filter(|_| array.sync.last_end.as_deref() == Some("interrupted")) {
+        Some(_) => notes.extend(place_of_end(args, client)?),
+        None => wait::expect_done(client, &["incomplete", "no-space", "interrupted"])?,
+    }
+    match !args.force_parity && is_open(&array, trust) {
+        true => Err(undecidable(args, &array)),
+        false => Ok(()),
+    }
+}
+
+/// What a check or repair found, a line for each place.
+fn places(args: &ActionArgs, array: &ArrayReport) -> Vec<String> {
     let found = &array.mismatches;
-    for place in &found.first {
-        output::print_line(&format!("{}: {}", args.name, place.words(array)))?;
-    }
+    let place = |place: &MismatchReport| format!("{}: {}", args.name, place.words(array));
+    let mut lines: Vec<String> = found.first.iter().map(place).collect();
     let more = found.places.saturating_sub(found.first.len() as u64);
-    if more > 0 {
-        output::print_line(&format!("{}: and {more} places more", args.name))?;
-    }
-    Ok(())
+    lines.extend((more > 0).then(|| format!("{}: and {more} places more", args.name)));
+    lines
 }
 
-/// Prints where the time was over, which is no failure.
-fn tell_place(args: &ActionArgs, client: &mut Client) -> Result<(), Failure> {
+/// Where the time was over, which is no failure.
+fn place_of_end(args: &ActionArgs, client: &mut Client) -> Result<Option<String>, Failure> {
     let reply = client.ask(&Request::Get { key: Some("sync_min".into()) })?;
-    let Reply::Values { values } = reply else { return Ok(()) };
+    let Reply::Values { values } = reply else { return Ok(None) };
     let sector = values.first().map_or("0", |(_, value)| value);
-    output::print_line(&format!(
+    Ok(Some(format!(
         "{}: ended at sector {sector}; the next {} with --for goes on there",
         args.name,
         word(args.action)
-    ))
+    )))
 }
 
 /// Whether there are places of which nobody can tell who lies, nor the trusted member decides.

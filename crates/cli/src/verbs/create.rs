@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::process::launch::{self, Readiness};
 use crate::process::{self, Seat, Task};
 use crate::run_dir::RunDir;
-use crate::{config, member_probe, member_search};
+use crate::{config, member_probe, member_search, output};
 
 /// Makes an array, after a look at what its members hold.
 pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
@@ -60,7 +60,9 @@ pub(crate) fn multipath(args: &MultipathArgs) -> Outcome {
     if args.foreground {
         return process::multipath::serve(args, Seat::Foreground);
     }
-    launch::launch(&args.name, &RunDir::open()?)?.tell()
+    let mut notes = Vec::new();
+    let served = launch::launch(&args.name, &RunDir::open()?)?.tell(&mut notes);
+    output::end(&notes, served)
 }
 
 fn task_of(verb: Verb) -> Result<Task, Failure> {
@@ -79,13 +81,22 @@ fn serve(task: Task) -> Outcome {
     if task.serving().foreground {
         return process::serve(&task, Seat::Foreground);
     }
-    launch::launch_with(task.name(), &RunDir::open()?, words_of(&task))?.tell()?;
-    if !task.serving().save {
-        return Ok(ExitCode::SUCCESS);
-    }
-    save::write(task.name(), task.serving().config.as_deref())?;
+    let launched = launch::launch_with(task.name(), &RunDir::open()?, words_of(&task))?;
+    let mut notes = Vec::new();
+    let served = launched.tell(&mut notes);
+    let kept = served.and_then(|()| match task.serving().save {
+        true => keep(&task, &mut notes),
+        false => Ok(()),
+    });
+    output::end(&notes, kept)
+}
+
+/// Saves it, for the next `assemble NAME` and for systemd.
+fn keep(task: &Task, notes: &mut Vec<String>) -> Result<(), Failure> {
+    let config = task.serving().config.as_deref();
+    notes.push(save::write(task.name(), config)?);
     // The unit reads the configuration only where `assemble NAME` looks for it.
-    if task.serving().config.is_none() { unit::give(task.name()) } else { Ok(ExitCode::SUCCESS) }
+    if config.is_none() { unit::give(task.name(), notes) } else { Ok(()) }
 }
 
 /// This command's own words, and what it has looked at.

@@ -23,7 +23,9 @@ pub(crate) fn run(args: &EventsArgs) -> Outcome {
     };
     let mut reply = client.ask(&Request::Events { follow: args.follow })?;
     while let Reply::Event { event } = &reply {
-        print(event, args.json)?;
+        if !is_read(event, args.json)? {
+            break;
+        }
         reply = match client.next_reply() {
             Err(lost) if args.follow && !lost.is_of_silence() => {
                 return end(&run_dir, args, lost);
@@ -37,7 +39,11 @@ pub(crate) fn run(args: &EventsArgs) -> Outcome {
 /// What the last process wrote down. One that does not answer still runs: that is said too.
 fn print_written(run_dir: &RunDir, args: &EventsArgs, failure: Failure) -> Outcome {
     let events = journal::read(&args.name, run_dir);
-    events.iter().try_for_each(|event| print(event, args.json))?;
+    for event in &events {
+        if !is_read(event, args.json)? {
+            break;
+        }
+    }
     match events.is_empty() || failure.is_of_silence() {
         true => Err(failure),
         false => Ok(ExitCode::SUCCESS),
@@ -61,10 +67,10 @@ fn end(run_dir: &RunDir, args: &EventsArgs, lost: Failure) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(event: &Event, json: bool) -> Result<(), Failure> {
-    if json {
-        output::print_json_line(event)
-    } else {
-        output::print_line(&event::line(&output::plain(event)))
+/// Prints an event. Says whether anyone is there to read more.
+fn is_read(event: &Event, json: bool) -> Result<bool, Failure> {
+    match json {
+        true => output::json_line_is_read(event),
+        false => output::line_is_read(&event::line(&output::plain(event))),
     }
 }

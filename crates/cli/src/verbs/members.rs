@@ -44,12 +44,14 @@ fn look_at(
             }
         }
         MemberSpec::Path(path) => {
+            let uuid = array.uuid.clone();
+            let own = move |sb: &Superblock| sb.set_uuid.to_string() == uuid;
+            // The array may hold it still. What has that name by now may be something else.
             let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
-            if !was_here {
-                let uuid = array.uuid.clone();
-                let own = move |sb: &Superblock| sb.set_uuid.to_string() == uuid;
-                return member_probe::check_unless(path, run_dir, run, what, own);
-            }
+            return match was_here {
+                true => member_probe::check_held_unless(path, run, what, own),
+                false => member_probe::check_unless(path, run_dir, run, what, own),
+            };
         }
         MemberSpec::Ram { .. } | MemberSpec::Null(_) => {}
     }

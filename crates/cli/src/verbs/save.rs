@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
 
 use super::{Outcome, stop};
 use crate::args::{ArrayName, RestartArgs, SaveArgs, StopArgs};
@@ -17,16 +16,15 @@ use crate::run_dir::RunDir;
 
 /// Writes the configuration of an array as it is now.
 pub(crate) fn run(args: &SaveArgs) -> Outcome {
-    write(&args.name, args.config.as_deref())
+    output::end(&[write(&args.name, args.config.as_deref())?], Ok(()))
 }
 
-/// Writes it to `path`, or where `assemble` looks for it.
-pub(crate) fn write(name: &ArrayName, path: Option<&Path>) -> Outcome {
+/// Writes it to `path`, or where `assemble` looks for it. Gives a line for the user.
+pub(super) fn write(name: &ArrayName, path: Option<&Path>) -> Result<String, Failure> {
     let (config, _) = ask(&RunDir::open()?, name)?;
     let path = path.map_or_else(|| config::new_path(name), |path| Ok(path.to_owned()))?;
     config.write(&path)?;
-    output::print_line(&format!("{name}: saved to {}", path.display()))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(format!("{name}: saved to {}", path.display()))
 }
 
 fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<(Config, bool), Failure> {
@@ -52,15 +50,18 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     // Left behind only where the array does not come up again: then it says how it was.
     let file = run_dir.path().join(format!("{name}.restart.toml"));
     config.write(&file)?;
-    stop::run(&StopArgs { name: name.clone(), force: args.force })?;
+    let mut notes = stop::stop(&StopArgs { name: name.clone(), force: args.force })?;
     let mut words: Vec<OsString> = ["assemble", name.as_str()].map(OsString::from).into();
     words.extend(args.run.then(|| "--run".into()));
     words.extend(["--config".into(), file.clone().into_os_string()]);
     let launched = launch::launch_with(name, &run_dir, words).map_err(|failure| {
         let cure = format!("then `mdspace assemble {name} --config={}`", file.display());
         Failure { cure: format!("{}; {cure}", failure.cure), ..failure }
-    })?;
-    // It has done its work.
-    drop(fs::remove_file(&file));
-    launched.tell()
+    });
+    let served = launched.and_then(|launched| {
+        // It has done its work.
+        drop(fs::remove_file(&file));
+        launched.tell(&mut notes)
+    });
+    output::end(&notes, served)
 }

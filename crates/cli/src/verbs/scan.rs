@@ -79,10 +79,11 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
         let cure = "name where to look: --device=PATH";
         return Err(Failure::new("no array was assembled", "no member was found", cure));
     }
-    let mut all = failures.is_empty();
+    let (mut all, mut notes) = (failures.is_empty(), Vec::new());
     for (uuid, array) in &found {
-        all &= assemble(args, &run_dir, *uuid, array)?;
+        all &= assemble(args, &run_dir, *uuid, array, &mut notes)?;
     }
+    output::end(&notes, Ok(()))?;
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -102,19 +103,21 @@ fn configurations() -> Result<BTreeMap<ArrayName, PathBuf>, Failure> {
     Ok(named.filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path))).collect())
 }
 
-/// Runs the command that assembles one array; it prints for itself. True when the array runs.
+/// Runs the command that assembles one array; it prints for itself. True when the array runs. Adds lines for
+/// the user.
 fn assemble(
     args: &AssembleArgs,
     run_dir: &RunDir,
     uuid: Uuid,
     array: &Found,
+    notes: &mut Vec<String>,
 ) -> Result<bool, Failure> {
     let Some(name) = &array.name else {
-        output::print_line(&format!("{uuid}: its name is none for us; assemble it by --uuid"))?;
+        notes.push(format!("{uuid}: its name is none for us; assemble it by --uuid"));
         return Ok(false);
     };
     if run_dir.is_running(name).unwrap_or(false) {
-        output::print_line(&format!("{name}: runs already"))?;
+        notes.push(format!("{name}: runs already"));
         return Ok(true);
     }
     let program = env::current_exe().unwrap_or_else(|_| "mdspace".into());

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{Outcome, ask, save};
+use super::{Outcome, done, save};
 use crate::args::{GetArgs, MemberSpec, SetArgs};
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
@@ -30,6 +30,9 @@ pub(crate) fn set(args: &SetArgs) -> Outcome {
     if key == "want_replacement" {
         value = MemberSpec::absolute_of(&value)?;
     }
-    let done = ask(&args.name, &Request::Set { key, value })?;
-    if args.save { save::write(&args.name, None) } else { Ok(done) }
+    let mut notes = done(&args.name, &Request::Set { key, value })?;
+    if args.save {
+        notes.push(save::write(&args.name, None)?);
+    }
+    output::end(&notes, Ok(()))
 }

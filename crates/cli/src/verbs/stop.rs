@@ -1,7 +1,5 @@
 //! `mdspace stop`.
 
-use std::process::ExitCode;
-
 use super::Outcome;
 use crate::args::StopArgs;
 use crate::control::client::{Client, ENDS_WITHIN};
@@ -10,8 +8,13 @@ use crate::failure::Failure;
 use crate::output;
 use crate::run_dir::RunDir;
 
-/// Stops an array; returns once its process has let go of the members.
+/// Stops an array.
 pub(crate) fn run(args: &StopArgs) -> Outcome {
+    output::end(&stop(args)?, Ok(()))
+}
+
+/// Stops an array; returns once its process has let go of the members. Gives lines for the user.
+pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
     let (run_dir, name) = (RunDir::open()?, &args.name);
     let mut client = Client::connect(&run_dir, name).map_err(|failure| by_kill(failure, args))?;
     let reply = client.ask(&Request::Stop { force: args.force });
@@ -27,10 +30,10 @@ pub(crate) fn run(args: &StopArgs) -> Outcome {
         }
         Err(error) => return Err(unseen(error.to_string())),
     }
-    if let Reply::Done { notes } = reply {
-        output::print_done(&notes)?;
+    match reply {
+        Reply::Done { notes } => Ok(notes),
+        _ => Ok(Vec::new()),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// By force, the user wants the array to end: a process that does not answer ends by a kill alone.

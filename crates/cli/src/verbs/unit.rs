@@ -3,36 +3,34 @@
 use std::env;
 use std::io;
 use std::path::Path;
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, Output};
 
-use super::{Outcome, stop};
+use super::stop;
 use crate::args::{ArrayName, StopArgs};
 use crate::failure::Failure;
-use crate::output;
 
 /// Exists where systemd is the system's manager (`sd_booted(3)`).
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
 
 /// Gives an array that is saved, and that nobody uses yet, to systemd, where there is one that would look
-/// for the array where we do. Without the unit it stays in the process that it has.
-pub(super) fn give(name: &ArrayName) -> Outcome {
+/// for the array where we do. Without the unit it stays in the process that it has. Adds lines for the user.
+pub(super) fn give(name: &ArrayName, notes: &mut Vec<String>) -> Result<(), Failure> {
     if !systemd_would_find_it() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let unit = format!("mdspace@{name}");
     if !systemctl("cat", &unit).is_ok_and(|output| output.status.success()) {
-        output::print_line(&format!(
+        notes.push(format!(
             "{name}: stays in a process of its own, since systemd knows no {unit}: \
              copy packaging/systemd/mdspace@.service to /etc/systemd/system"
-        ))?;
-        return Ok(ExitCode::SUCCESS);
+        ));
+        return Ok(());
     }
-    stop::run(&StopArgs { name: name.clone(), force: false })?;
+    notes.extend(stop::stop(&StopArgs { name: name.clone(), force: false })?);
     start(name, &unit)?;
-    output::print_line(&format!(
-        "{name}: runs as {unit}; `systemctl enable {unit}` starts it at every boot"
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    notes
+        .push(format!("{name}: runs as {unit}; `systemctl enable {unit}` starts it at every boot"));
+    Ok(())
 }
 
 fn systemd_would_find_it() -> bool {

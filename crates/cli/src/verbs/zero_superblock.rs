@@ -1,7 +1,6 @@
 //! `mdspace zero-superblock`.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use mdspace_io::name_of_path;
 
@@ -9,7 +8,7 @@ use super::Outcome;
 use crate::args::ZeroSuperblockArgs;
 use crate::erasure::erase_superblocks;
 use crate::failure::Failure;
-use crate::member_probe::{self, look};
+use crate::member_probe::{self, Held, look};
 use crate::output;
 use crate::run_dir::RunDir;
 
@@ -17,18 +16,28 @@ use crate::run_dir::RunDir;
 pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
     let what = "cannot erase superblocks";
     let members: Vec<&Path> = args.members.iter().map(AsRef::as_ref).collect();
-    for held in member_probe::hold_and_ask(&members, &RunDir::open()?, args.run, what)? {
-        let member = held.path().to_path_buf();
-        let erased = look(name_of_path(&member), what, move |_| erase_superblocks(held.file()))?;
-        let erased = erased.map_err(|error| {
-            let why = format!("{}: {error}", name_of_path(&member));
-            Failure::new(what, why, "check the rights and the device, then try again")
-        })?;
-        if erased == 0 {
-            let why = format!("{} has no md superblock", name_of_path(&member));
-            return Err(Failure::new(what, why, "see `mdspace examine` for what it holds"));
+    let held = member_probe::hold_and_ask(&members, &RunDir::open()?, args.run, what)?;
+    let mut notes = Vec::new();
+    let ended = held.into_iter().try_for_each(|member| {
+        notes.push(erase(member, what)?);
+        Ok(())
+    });
+    output::end(&notes, ended)
+}
+
+/// Gives a line for the user.
+fn erase(held: Held, what: &str) -> Result<String, Failure> {
+    let name = name_of_path(held.path());
+    let erased = look(&name, what, move |_| erase_superblocks(held.file()))?;
+    let erased = erased.map_err(|error| {
+        let why = format!("{name}: {error}");
+        Failure::new(what, why, "check the rights and the device, then try again")
+    })?;
+    match erased {
+        0 => {
+            let why = format!("{name} has no md superblock");
+            Err(Failure::new(what, why, "see `mdspace examine` for what it holds"))
         }
-        output::print_line(&format!("{}: {erased} superblock(s) erased", name_of_path(&member)))?;
+        _ => Ok(format!("{name}: {erased} superblock(s) erased")),
     }
-    Ok(ExitCode::SUCCESS)
 }

@@ -419,3 +419,95 @@ fn an_array_whose_run_directory_is_deleted_keeps_its_name_and_is_found_again() {
     user.expect(0, &format!("create data {RAID1} --run a b"));
     user.expect(0, "stop data");
 }
+
+/// The writing end of a pipe that nobody reads.
+fn unread() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+/// As `| head` leaves it, or a full disk.
+#[test]
+fn an_output_that_cannot_be_written_leaves_no_verb_half_done() {
+    let full = || File::options().write(true).open("/dev/full").expect("a full device").into();
+    let outputs: [(&dyn Fn() -> Stdio, i32); 2] = [(&unread, 0), (&full, 5)];
+    for (output, status) in outputs {
+        let user = User::with_members(&["a", "b"]);
+        let run = |words: &str| {
+            let ended = user.command(words).stdout(output()).stderr(Stdio::null()).status();
+            assert_eq!(ended.expect("mdspace starts").code(), Some(status), "{words}");
+        };
+        run(&format!("create data {RAID1} --assume-clean --save a b"));
+        assert!(user.path("etc/data.toml").exists(), "it was to be saved");
+        std::fs::remove_file(user.path("etc/data.toml")).expect("it is there");
+        run("set data --save sync_speed_min=2000");
+        run("save data");
+        assert!(user.path("etc/data.toml").exists(), "it was to be saved");
+        // A stop has something to say of a member that is gone.
+        std::fs::remove_file(user.path("b")).expect("it is there");
+        run("restart data --run");
+        assert_eq!(user.expect(0, "get data degraded"), "1\n");
+        user.expect(0, "stop data");
+        let user = User::with_members(&["a", "b"]);
+        user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+        user.expect(0, "stop data");
+        let mut erase = user.command("zero-superblock --run a b");
+        let ended = erase.stdout(output()).stderr(Stdio::null()).status();
+        assert_eq!(ended.expect("mdspace starts").code(), Some(status));
+        user.expect(1, "examine a");
+        user.expect(1, "examine b");
+    }
+}
+
+#[test]
+fn an_exit_code_does_not_depend_on_who_reads_the_output() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+    user.expect(0, "fail data b");
+    let test = user.command("detail data --test").stdout(unread()).status();
+    assert_eq!(test.expect("mdspace starts").code(), Some(1), "it is degraded");
+    let follow = user.command("events data --follow").stdout(unread()).status();
+    assert_eq!(follow.expect("mdspace starts").code(), Some(0), "it ends without a reader");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn an_array_in_the_foreground_is_served_whoever_reads_its_output() {
+    let full = || File::options().write(true).open("/dev/full").expect("a full device").into();
+    let outputs: [&dyn Fn() -> Stdio; 2] = [&unread, &full];
+    for output in outputs {
+        let user = User::with_members(&["a", "b"]);
+        let words = format!("create data {RAID1} --assume-clean --foreground a b");
+        let mut command = user.command(&words);
+        let mut child =
+            command.stdout(output()).stderr(Stdio::null()).spawn().expect("mdspace starts");
+        while user.run("detail data").status != 0 {
+            assert_eq!(child.try_wait().expect("it may be asked"), None, "it has ended");
+        }
+        user.expect(0, "stop data");
+        assert!(child.wait().expect("it ends").success());
+        assert!(user.expect(0, "examine a").contains("State : clean"));
+    }
+}
+
+#[test]
+fn of_two_stops_at_once_none_ends_before_the_array_has() {
+    for _ in 0..4 {
+        let user = User::with_members(&["a", "b"]);
+        user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+        let stops = [0, 1, 2].map(|_| {
+            let mut command = user.command("stop data");
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+        });
+        for stop in stops {
+            let ended = stop.wait_with_output().expect("it ends");
+            let said = String::from_utf8_lossy(&ended.stderr);
+            // One that comes late finds no array.
+            let late = said.contains("no array runs") || said.contains("starting or stopping");
+            assert!(ended.status.success() || late, "{said}");
+        }
+        assert!(user.processes().is_empty());
+        assert!(user.expect(0, "examine a").contains("State : clean"));
+    }
+}

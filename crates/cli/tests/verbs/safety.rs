@@ -204,3 +204,36 @@ fn descriptors_are_counted_before_anything_is_promised() {
     user.refused(&other, &["descriptors", "the limit is 700"]);
     user.expect(0, "stop data --force");
 }
+
+/// A disk failed, and another one has its name by now.
+#[test]
+fn what_has_the_name_of_a_failed_member_is_asked_about_as_any_other() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "fail data b");
+    fs::rename(user.path("b"), user.path("broken")).expect("it was there");
+    fs::write(user.path("b"), vec![7; 8 << 20]).expect("a file");
+    let before = user.bytes("b");
+    user.refused("add data b", &["b holds", "not recognised", "--run"]);
+    user.refused("replace data a --with b", &["b holds", "not recognised", "--run"]);
+    assert!(before == user.bytes("b"), "other people's data are overwritten");
+    // The control: the member itself is known, and no question.
+    fs::rename(user.path("broken"), user.path("b")).expect("it was there");
+    user.expect(0, "add data b");
+    user.run("wait data");
+    user.expect(0, "detail data --test");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn an_array_with_the_largest_chunks_is_served() {
+    let user = User::new();
+    for member in ["a", "b"] {
+        let file = fs::File::create(user.path(member)).expect("a file");
+        file.set_len(9 << 30).expect("a hole");
+    }
+    let serve = format!("--serve=nbd:unix:{}", user.path("s").display());
+    user.expect(0, &format!("create data --level=0 --raid-devices=2 --chunk=4G {serve} a b"));
+    assert_eq!(Client::connect(&user.path("s")).write(0, &[7; 4096]), Ok(()));
+    user.expect(0, "stop data --force");
+}
