@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use mdspace_engine::array::Rule;
 use mdspace_sim::settings::{Settings, Trouble};
+use mdspace_sim::trace::Trace;
 
 use super::{Options, in_parallel, run_settings};
 
@@ -55,6 +56,6 @@ fn breaks(rule: Rule, seed: u64, options: &Options) -> Option<Noticed> {
     let trouble = Trouble::by_turns(seed);
     let whole = Settings::draw(seed, options.level, trouble);
     let broken = Settings { broken: Some(rule), ..whole.clone() };
-    let reason = run_settings(broken, false, None).err()?;
-    run_settings(whole, false, None).is_ok().then_some(Noticed { seed, trouble, reason })
+    let reason = run_settings(broken, Trace::silent(), None).err()?;
+    run_settings(whole, Trace::silent(), None).is_ok().then_some(Noticed { seed, trouble, reason })
 }

@@ -75,14 +75,14 @@ fn replay(seed: u64, options: &Options) -> bool {
     if !options.quiet {
         println!("{LEGEND}\n");
     }
-    run(seed, options, !options.quiet).inspect(|outcome| println!("{outcome:?}")).is_some()
+    run(seed, options, Trace::new(!options.quiet)).inspect(|outcome| println!("{outcome:?}")).is_some()
 }
 
 fn run_many(options: &Options) -> bool {
     let seeds = if options.until_failure { u64::MAX - options.first } else { options.seeds };
     let ended = Mutex::new((Outcome::default(), 0_u64, 0_u64));
     in_parallel(options, seeds, |seed| {
-        let outcome = run(seed, options, false);
+        let outcome = run(seed, options, Trace::silent());
         let (sum, runs, failures) = &mut *ended.lock().expect("no run panics under the lock");
         *runs += 1;
         match outcome {
@@ -123,13 +123,13 @@ fn in_parallel(options: &Options, seeds: u64, run: impl Fn(u64) -> bool + Sync) 
 }
 
 /// Runs one seed. What is wrong is printed with the command that replays it.
-fn run(seed: u64, options: &Options, verbose: bool) -> Option<Outcome> {
+fn run(seed: u64, options: &Options, trace: Trace) -> Option<Outcome> {
     let mut settings = Settings::draw(seed, options.level, options.trouble);
     settings.broken = options.broken;
     let broken = options.broken.map(|rule| format!(" --broken {}", rule.name()));
     let replay = settings.replay(options.level) + &broken.unwrap_or_default();
     let words = settings.to_string();
-    match run_settings(settings, verbose, options.watch) {
+    match run_settings(settings, trace, options.watch) {
         Ok(outcome) => Some(outcome),
         Err(reason) => {
             println!("seed {seed} FAILED: {reason}\n  {words}\n  replay: {replay}");
@@ -141,11 +141,11 @@ fn run(seed: u64, options: &Options, verbose: bool) -> Option<Outcome> {
 /// Runs it to its end. An error says what is wrong, be it by a panic.
 fn run_settings(
     settings: Settings,
-    verbose: bool,
+    trace: Trace,
     watch: Option<(u16, u64)>,
 ) -> Result<Outcome, String> {
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let simulation = Simulation::new(settings, Trace::new(verbose))?;
+        let simulation = Simulation::new(settings, trace)?;
         if let Some((disk, sector)) = watch {
             simulation.watch(disk, sector);
         }

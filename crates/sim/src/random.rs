@@ -95,9 +95,12 @@ impl Random {
 
     /// Fills `bytes` with what nobody could have meant.
     pub fn garble(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
+        let mut words = bytes.chunks_exact_mut(8);
+        words.by_ref().for_each(|word| word.copy_from_slice(&self.next().to_le_bytes()));
+        let rest = words.into_remainder();
+        if !rest.is_empty() {
             let noise = self.next().to_le_bytes();
-            chunk.copy_from_slice(&noise[..chunk.len()]);
+            rest.copy_from_slice(&noise[..rest.len()]);
         }
     }
 }

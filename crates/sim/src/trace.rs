@@ -25,6 +25,7 @@ pub struct Trace {
     lines: u64,
     line: String,
     verbose: bool,
+    silent: bool,
 }
 
 impl Trace {
@@ -33,8 +34,16 @@ impl Trace {
         Self { verbose, ..Self::default() }
     }
 
+    /// A trace that keeps nothing, not even its hash: writing lines is a tenth of the time of a run.
+    pub fn silent() -> Self {
+        Self { silent: true, ..Self::default() }
+    }
+
     /// Adds one event.
     pub fn add(&mut self, now: Time, event: Arguments<'_>) {
+        if self.silent {
+            return;
+        }
         self.line.clear();
         let nanos = now.as_nanos();
         write!(self.line, "{:>10}.{:03} {event}", nanos / 1000, nanos % 1000)

@@ -1,6 +1,7 @@
 //! What is to happen, ordered by time and, within one instant, by chance.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::time::Time;
@@ -8,7 +9,7 @@ use mdspace_engine::time::Time;
 use super::flight::FlightId;
 use super::wires::WireIndex;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// An alarm that the caller of `step` set.
     Alarm(u64),
@@ -29,22 +30,22 @@ pub(super) enum Event {
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     /// By time, then by a random number, then by order of arrival.
-    waiting: BTreeMap<(Time, u64, u64), Event>,
+    waiting: BinaryHeap<Reverse<(Time, u64, u64, Event)>>,
     arrivals: u64,
 }
 
 impl EventQueue {
     pub(super) fn add(&mut self, when: Time, tie: u64, event: Event) {
         self.arrivals += 1;
-        self.waiting.insert((when, tie, self.arrivals), event);
+        self.waiting.push(Reverse((when, tie, self.arrivals, event)));
     }
 
     pub(super) fn next(&mut self) -> Option<(Time, Event)> {
-        self.waiting.pop_first().map(|((when, ..), event)| (when, event))
+        self.waiting.pop().map(|Reverse((when, _, _, event))| (when, event))
     }
 
     /// Forgets everything but alarms.
     pub(super) fn retain_alarms(&mut self) {
-        self.waiting.retain(|_, event| matches!(event, Event::Alarm(_)));
+        self.waiting.retain(|Reverse((.., event))| matches!(event, Event::Alarm(_)));
     }
 }
