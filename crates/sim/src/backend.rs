@@ -1,10 +1,11 @@
 //! The engine's contract, fulfilled by the virtual world.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use mdspace_engine::backend::{Backend, MemberId, MemberIo, Submitted, Ticket};
 use mdspace_engine::lane::LaneId;
-use mdspace_engine::memory::Buffer;
+use mdspace_engine::memory::{BUFFER_ALIGN_BYTES, Buffer};
 use mdspace_engine::time::Time;
 
 use crate::world::World;
@@ -14,12 +15,17 @@ use crate::world::World;
 pub struct SimBackend {
     world: Rc<World>,
     lane: LaneId,
+    /// Buffers that came back.
+    spare: RefCell<Vec<Buffer>>,
 }
+
+/// Buffers that a lane keeps at most.
+const SPARE_MOST: usize = 64;
 
 impl SimBackend {
     /// The way of `lane` into `world`.
     pub fn new(world: Rc<World>, lane: LaneId) -> Self {
-        Self { world, lane }
+        Self { world, lane, spare: RefCell::default() }
     }
 }
 
@@ -54,12 +60,20 @@ impl Backend for SimBackend {
 
     /// Never full of zeroes: whoever reads what nobody wrote shall notice.
     fn allocate(&self, bytes: usize) -> Buffer {
-        let mut buffer = Buffer::zeroed(bytes);
+        let mut spare = self.spare.borrow_mut();
+        let fits =
+            |buffer: &Buffer| buffer.capacity() == bytes.next_multiple_of(BUFFER_ALIGN_BYTES);
+        let found = spare.iter().rposition(fits).map(|at| spare.swap_remove(at));
+        let mut buffer = found.unwrap_or_else(|| Buffer::zeroed(bytes));
+        buffer.set_len(bytes);
         buffer.fill(0xdb);
         buffer
     }
 
     fn recycle(&self, buffer: Buffer) {
-        drop(buffer);
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_MOST {
+            spare.push(buffer);
+        }
     }
 }

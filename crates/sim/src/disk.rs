@@ -200,10 +200,14 @@ impl Disk {
     }
 
     fn read(&self, range: Range<u64>, out: &mut [u8], random: &mut Random) -> Result<(), IoError> {
-        // A failed read leaves anything in the buffer.
-        random.garble(out);
-        self.faults.read(&range)?;
-        self.store.read(range.start, out);
+        match self.faults.read(&range) {
+            Ok(()) => self.store.read(range.start, out),
+            // It leaves anything in the buffer.
+            Err(error) => {
+                random.garble(out);
+                return Err(error);
+            }
+        }
         Ok(())
     }
 

@@ -75,7 +75,9 @@ fn replay(seed: u64, options: &Options) -> bool {
     if !options.quiet {
         println!("{LEGEND}\n");
     }
-    run(seed, options, Trace::new(!options.quiet)).inspect(|outcome| println!("{outcome:?}")).is_some()
+    run(seed, options, Trace::new(!options.quiet))
+        .inspect(|outcome| println!("{outcome:?}"))
+        .is_some()
 }
 
 fn run_many(options: &Options) -> bool {

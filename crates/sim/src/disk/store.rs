@@ -32,7 +32,9 @@ const ALLOCATION_SECTORS: u64 = 8;
 
 struct Version {
     write: WriteId,
-    bytes: Rc<[u8; SECTOR_BYTES]>,
+    /// What the write has for all its sectors, and where this one's begin.
+    written: Rc<[u8]>,
+    at: usize,
     /// A flush failed after it was written.
     doomed: bool,
 }
@@ -69,7 +71,7 @@ impl Store {
         for (&at, versions) in self.volatile.range(sector..end) {
             let newest = versions.last().expect("a sector without versions is not kept");
             let offset = (at - sector) as usize * SECTOR_BYTES;
-            out[offset..offset + SECTOR_BYTES].copy_from_slice(&newest.bytes[..]);
+            out[offset..offset + SECTOR_BYTES].copy_from_slice(newest.bytes());
         }
     }
 
@@ -89,10 +91,10 @@ impl Store {
     pub(super) fn write(&mut self, write: WriteId, sector: u64, bytes: &[u8]) {
         let end = sector + (bytes.len() / SECTOR_BYTES) as u64;
         self.allocated.extend(blocks(&(sector..end)));
-        for (at, chunk) in (sector..).zip(bytes.chunks_exact(SECTOR_BYTES)) {
-            let bytes = Rc::new(chunk.try_into().expect("a whole sector"));
-            let versions = self.volatile.entry(at).or_default();
-            versions.push(Version { write, bytes, doomed: false });
+        let written: Rc<[u8]> = bytes.into();
+        for (sector, at) in (sector..end).zip((0..).step_by(SECTOR_BYTES)) {
+            let versions = self.volatile.entry(sector).or_default();
+            versions.push(Version { write, written: written.clone(), at, doomed: false });
         }
     }
 
@@ -128,7 +130,7 @@ impl Store {
         self.volatile.retain(|&sector, versions| {
             let newest = versions.iter().rposition(|v| covered(v.write) && !v.doomed);
             if let Some(newest) = newest {
-                put(durable, sector, &versions[newest].bytes);
+                put(durable, sector, versions[newest].bytes());
                 versions.drain(..=newest);
             }
             !versions.is_empty()
@@ -153,7 +155,7 @@ impl Store {
                     Fate::Torn => *torn.entry(block).or_insert_with(|| random.coin()),
                 };
                 if survives {
-                    put(&mut self.durable, sector, &version.bytes);
+                    put(&mut self.durable, sector, version.bytes());
                 }
             }
         }
@@ -171,6 +173,12 @@ impl Store {
     }
 }
 
+impl Version {
+    fn bytes(&self) -> &[u8] {
+        &self.written[self.at..self.at + SECTOR_BYTES]
+    }
+}
+
 impl Fate {
     fn draw(random: &mut Random) -> Self {
         *random.pick(&[Self::Survives, Self::Vanishes, Self::Torn])
@@ -181,7 +189,7 @@ fn blocks(range: &Range<u64>) -> Range<u64> {
     range.start / ALLOCATION_SECTORS..range.end.div_ceil(ALLOCATION_SECTORS)
 }
 
-fn put(durable: &mut [u8], sector: u64, bytes: &[u8; SECTOR_BYTES]) {
+fn put(durable: &mut [u8], sector: u64, bytes: &[u8]) {
     let start = sector as usize * SECTOR_BYTES;
     durable[start..start + SECTOR_BYTES].copy_from_slice(bytes);
 }

@@ -41,9 +41,10 @@ impl Pending {
         self.requests.len()
     }
 
-    pub(super) fn oldest(&self) -> Option<(u64, String, Time)> {
+    /// The tag of the oldest, what it is, and since when.
+    pub(super) fn oldest(&self) -> Option<(u64, &Ask, Time)> {
         let (tag, request) = self.requests.first_key_value()?;
-        Some((*tag, request.ask.to_string(), request.since))
+        Some((*tag, &request.ask, request.since))
     }
 
     /// The process died: nobody will answer. The model knows already.

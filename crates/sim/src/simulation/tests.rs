@@ -369,6 +369,6 @@ fn a_rule_that_is_broken_is_noticed_by_drawn_seeds() {
             // A broken engine may panic too.
             !matches!(catch_unwind(AssertUnwindSafe(|| run(settings))), Ok(Ok(_)))
         };
-        assert!((0..40).any(|seed| fails(&seed)), "{rule:?} is broken, and 40 seeds see nothing");
+        assert!((0..200).any(|seed| fails(&seed)), "{rule:?} is broken, and 200 seeds see nothing");
     }
 }

@@ -141,16 +141,16 @@ impl World {
     }
 
     pub(super) fn effect(&self, id: FlightId) {
-        let Some(mut flight) = self.flights.borrow_mut().flying.remove(&id) else { return };
+        let mut flights = self.flights.borrow_mut();
+        let Some(flight) = flights.flying.get_mut(&id) else { return };
         // A hung disk does not answer, but it may have done what it was asked. A stopped server has not.
         let hangs = self.hang_of(flight.disk).is_some();
         if flight.effect.is_none()
-            && !self.lies(&flight)
+            && !self.lies(flight)
             && (!hangs || self.chance.borrow_mut().coin())
         {
-            self.affect(id, &mut flight);
+            self.affect(id, flight);
         }
-        self.flights.borrow_mut().flying.insert(id, flight);
     }
 
     /// Lets the disk do it.
@@ -182,14 +182,17 @@ impl World {
     }
 
     pub(super) fn finish(&self, id: FlightId) {
-        let Some(mut flight) = self.flights.borrow_mut().flying.remove(&id) else { return };
-        if self.park(id, &mut flight) {
-            self.flights.borrow_mut().flying.insert(id, flight);
-            return;
-        }
-        if flight.effect.is_none() {
-            self.affect(id, &mut flight);
-        }
+        let flight = {
+            let mut flights = self.flights.borrow_mut();
+            let Some(flight) = flights.flying.get_mut(&id) else { return };
+            if self.park(id, flight) {
+                return;
+            }
+            if flight.effect.is_none() {
+                self.affect(id, flight);
+            }
+            flights.flying.remove(&id).expect("just seen")
+        };
         let (lane, ticket, overtaken) = (flight.lane, flight.ticket, flight.overtaken);
         let done = self.conclude(id, flight);
         if !overtaken {

@@ -102,7 +102,7 @@ impl Wires {
 fn policy() -> Policy {
     Policy {
         no_path_retry: Some(100),
-        polling_interval: Duration::from_millis(200),
+        polling_interval: Duration::from_millis(500),
         failback: Failback::Manual,
         read_deadline: Duration::from_millis(150),
         write_deadline: Duration::from_millis(250),
@@ -248,6 +248,9 @@ impl World {
     }
 
     pub(super) fn take_wishes(&self) {
+        if self.wires.borrow().wires.is_empty() {
+            return;
+        }
         let asked =
             std::mem::take(&mut *self.wires.borrow().asked.lock().expect("one thread only"));
         for wish in asked {
