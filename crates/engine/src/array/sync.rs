@@ -248,7 +248,7 @@ impl SyncTask {
         loop {
             let doublings = port.sync_doublings();
             let given_up = port.sync_read_patience().deadline(port.lane.backend().now());
-            let result = window::run(port, geometry, &self.kind, window).await;
+            let result = window::run(port, geometry, &self.kind, window, &self.cancelled).await;
             if !matches!(result, Err(WindowError::Late)) || self.cancelled.get() {
                 return result;
             }
@@ -344,7 +344,7 @@ impl SyncTask {
             Err(WindowError::NoSpace) => self.no_space.set(true),
             Err(WindowError::Unreadable) => unreachable!("gone round"),
             // It stays in flight, and all ends here: only who was told to end stops waiting.
-            Err(WindowError::Late) => {}
+            Err(WindowError::Late | WindowError::Told) => {}
         }
     }
 }

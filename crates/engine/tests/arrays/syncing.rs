@@ -7,6 +7,7 @@ use mdspace_engine::request::Request;
 use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
 use mdspace_format::superblock::RESYNC_NONE;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::shapes::{self, Shape};
 use crate::world::{SECTOR, Setup, World};
@@ -547,5 +548,34 @@ fn a_stop_is_quick_at_any_pace() {
         world.assemble_all().unwrap();
         world.set("sync_max", "max");
         assert_eq!(world.check(), 0);
+    }
+}
+
+/// A window with a block that cannot be read is done block by block: on a slow disk that takes as long as
+/// all of its blocks.
+#[test]
+fn a_stop_waits_for_a_block_and_not_for_a_window_that_is_done_block_by_block() {
+    for shape in [shapes::RAID1, shapes::RAID5] {
+        let mut world = World::synced(Setup::shuffled(shape, 1450));
+        let new = usize::from(shape.disks);
+        world.fail(0);
+        world.remove(0);
+        let bad = world.disks.data().start + 2;
+        {
+            let mut other = world.disks.disk(1);
+            (other.unreadable, other.unreadable_for_good) = ([bad].into(), true);
+            other.reads_take = Duration::from_millis(300);
+        }
+        world.add(new).unwrap();
+        world.wait_status("a rebuild", |status| status.sync.action == SyncAction::Recover);
+        world.sleep_ms(2_000);
+        let began = world.now_ms();
+        world.stop();
+        let took = world.now_ms() - began;
+        assert!(took < 2_000, "{took} ms ({world})");
+        world.disks.disk(1).reads_take = Duration::ZERO;
+        world.assemble_all().unwrap();
+        world.wait_idle();
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
     }
 }

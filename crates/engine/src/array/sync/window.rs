@@ -3,6 +3,7 @@
 //! A window lies in one claim and touches nothing outside it. It says what it found, or why it could not
 //! be done; when it is done and what comes next is the task's.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::backend::MemberId;
@@ -88,6 +89,8 @@ pub(super) enum WindowError {
     Late,
     /// What it lacks could only be computed from parity that a failed write or a crash left in doubt.
     Doubted,
+    /// The task was told to end before all blocks of it were done, one after the other.
+    Told,
 }
 
 impl WindowError {
@@ -114,14 +117,16 @@ impl WindowError {
     }
 }
 
-/// Does one window. What nobody can read is gone round.
+/// Does one window. What nobody can read is gone round, block by block, until the task is `told` to end: a
+/// stop does not wait for as many reads as a window has blocks, each of a disk that may be dying.
 pub(super) async fn run(
     port: &ArrayLane,
     geometry: &Geometry,
     kind: &SyncKind,
     window: &Range<u64>,
+    told: &Cell<bool>,
 ) -> Result<Found, WindowError> {
-    let mut found = run_whole(port, geometry, kind, window).await?;
+    let mut found = run_whole(port, geometry, kind, window, told).await?;
     port.count_mended(std::mem::take(&mut found.mended));
     Ok(found)
 }
@@ -131,12 +136,13 @@ async fn run_whole(
     geometry: &Geometry,
     kind: &SyncKind,
     window: &Range<u64>,
+    told: &Cell<bool>,
 ) -> Result<Found, WindowError> {
     match run_once(port, geometry, kind, window).await {
         Err(WindowError::Unreadable) if kind.fills_members() => {
-            fill_around(port, geometry, kind, window).await.map(|()| Found::default())
+            fill_around(port, geometry, kind, window, told).await.map(|()| Found::default())
         }
-        Err(WindowError::Unreadable) => run_in_halves(port, geometry, kind, window).await,
+        Err(WindowError::Unreadable) => run_in_halves(port, geometry, kind, window, told).await,
         result => result,
     }
 }
@@ -148,10 +154,14 @@ async fn run_in_halves(
     geometry: &Geometry,
     kind: &SyncKind,
     window: &Range<u64>,
+    told: &Cell<bool>,
 ) -> Result<Found, WindowError> {
     let block = port.with_view(|view| u64::from(view.block_sectors));
     let (mut left, mut all) = (vec![window.clone()], Found::default());
     while let Some(range) = left.pop() {
+        if told.get() {
+            return Err(WindowError::Told);
+        }
         match run_once(port, geometry, kind, &range).await {
             Ok(found) => all.add(found),
             Err(WindowError::Unreadable) => {
@@ -190,11 +200,15 @@ async fn fill_around(
     geometry: &Geometry,
     kind: &SyncKind,
     window: &Range<u64>,
+    told: &Cell<bool>,
 ) -> Result<(), WindowError> {
     let block = port.with_view(|view| view.block_sectors) as usize;
     for start in window.clone().step_by(block) {
         let part = start..(start + block as u64).min(window.end);
         for slot in kind.slots() {
+            if told.get() {
+                return Err(WindowError::Told);
+            }
             let kind = kind.of_slot(*slot);
             run_once(port, geometry, &kind, &part).await?;
         }
