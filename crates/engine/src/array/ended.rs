@@ -89,6 +89,14 @@ pub(crate) struct Judged {
     pub(crate) only_no_space: bool,
 }
 
+impl Judged {
+    /// Whether something is to be recorded that an answer to some columns rests on.
+    pub(crate) fn asks_to_record(&self) -> bool {
+        let lists = [&self.list, &self.unlist, &self.lack];
+        !self.end_doubt.is_empty() || lists.iter().any(|news| !news.is_empty())
+    }
+}
+
 /// Sectors in which everything that counts is the same from the first to the last.
 struct Segment {
     /// As resync counts.

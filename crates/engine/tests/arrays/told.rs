@@ -1,6 +1,7 @@
 //! News about blocks that meet a controller which is busy: a write behind them is not passed by.
 
 use std::cell::{Cell, RefCell};
+use std::iter;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -135,11 +136,16 @@ fn a_read_looks_at_the_newest_view_before_it_says_lost() {
 
 /// Fills the log of a stopped array's first member: 512 ranges of three sectors.
 fn fill_log(world: &mut World) {
+    fill_log_with(world, (0..512).map(|at| 4 * at..4 * at + 3));
+}
+
+/// Has the log of a stopped array's first member list these sectors of its data.
+fn fill_log_with(world: &mut World, bad: impl Iterator<Item = Range<u64>>) {
     let mut superblock = world.disks.superblock(0).unwrap();
     let log = superblock.bad_block_log.unwrap();
     let data = superblock.data_offset_sectors;
     let mut blocks = BadBlocks::new();
-    (0..512).for_each(|at| blocks.add(data + 4 * at..data + 4 * at + 3));
+    bad.for_each(|bad| blocks.add(data + bad.start..data + bad.end));
     superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);
     let start = superblock.bad_block_log_range().unwrap().start as usize * SECTOR;
     let bytes = blocks.encode(log.size_sectors, log.shift).unwrap();
@@ -179,6 +185,35 @@ fn a_write_into_the_middle_of_an_entry_of_a_full_log_fails_no_member() {
         world.stop();
         assert!(!listed(&world, 0).iter().any(|bad| bad.contains(&41)), "{world}");
     }
+}
+
+/// One piece of a round fails, and what another one needs on record finds no room: that one has failed too.
+#[test]
+fn a_write_is_judged_again_after_the_record_although_another_one_of_its_round_failed() {
+    let shape = Shape { member_sectors: 4096, ..Shape::new(Level::Raid5, 2, 3, 64) };
+    let mut world = World::synced(Setup::shuffled(shape, 70));
+    world.fail(1);
+    world.stop();
+    fill_log_with(&mut world, iter::once(4..40).chain((16..527).map(|at| 4 * at..4 * at + 1)));
+    world.assemble_all().unwrap();
+    {
+        // Of the first row's parity. The other block of that row is on the member that failed.
+        let start = world.disks.data().start;
+        let mut disk = world.disks.disk(2);
+        disk.write_error = Some(IoErrorKind::Medium);
+        disk.errors_in = Some(start + 4..start + 8);
+    }
+    let start = |sector| {
+        let from = Rc::new(vec![7; 8 * SECTOR]);
+        (sector, world.submit(0, Request::Write { sector, from, fua: false }))
+    };
+    for (sector, write) in [0, 64, 8, 72].map(start) {
+        let written = world.end(&write);
+        assert!(written.is_err() || sector % 64 == 8, "sector {sector} ({world})");
+        let found = world.read(sector, 8).map(|bytes| bytes == vec![7; 8 * SECTOR]);
+        assert!(written.is_err() || found == Ok(true), "sector {sector}: {found:?} ({world})");
+    }
+    assert_eq!(world.status().members[0].bad_ranges, 512, "no entry was split ({world})");
 }
 
 /// The survivors' superblocks still count on a member that was not there at the start.

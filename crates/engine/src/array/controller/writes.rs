@@ -32,6 +32,7 @@ impl Controller {
     /// Judges writes and records what that takes, until each is answered.
     pub(super) async fn judge_writes(&mut self, mut writes: Vec<Arc<Asked>>) {
         let mut heals = true;
+        let listing = self.array.rules.keep(Rule::RefusedBlocksAreListed);
         while !writes.is_empty() {
             self.fail_without_space(&writes).await;
             self.fail_fast(&writes).await;
@@ -52,10 +53,10 @@ impl Controller {
             for (write, judged) in writes.into_iter().zip(judged) {
                 match judged.outcome {
                     Outcome::Answer => write.tell(Ok(())),
-                    Outcome::Record if !self.array.rules.keep(Rule::RefusedBlocksAreListed) => {
-                        write.tell(Ok(()));
-                    }
+                    Outcome::Record if !listing => write.tell(Ok(())),
                     Outcome::Record => left.push(write),
+                    // The columns beside those that failed are answered by what came of the record.
+                    Outcome::Error if listing && judged.asks_to_record() => left.push(write),
                     Outcome::Error if !self.array.rules.keep(Rule::WritesAreJudgedByBlocks) => {
                         write.tell(Ok(()));
                     }
