@@ -296,11 +296,9 @@ impl<'a> MemberWrites<'a> {
         }
         self.wait(keep).await;
         self.lane.array.points.reach(Point::MembersAnswered);
-        if self.went_well_everywhere() && self.view.whole && self.view_stands() {
-            return match self.lane.is_told_of(&self.view).await {
-                true => Ok(Landed::Whole),
-                false => Err(Failed::everywhere(RequestError::Lost)),
-            };
+        let is_whole = self.went_well_everywhere() && self.view.whole && self.view_stands();
+        if is_whole && self.lane.is_told_of(&self.view).await {
+            return Ok(Landed::Whole);
         }
         // Boxed, for it is rare, and the task of a round is moved.
         Box::pin(self.settle(target())).await
@@ -453,10 +451,10 @@ impl ArrayLane {
             let judged = ended.judge(&view, true);
             if judged.outcome == Outcome::Answer {
                 self.array.mailbox.made_whole(&judged.made_whole);
-                return match self.is_told_of(&view).await {
-                    true => Ok(()),
-                    false => Err(Failed::everywhere(RequestError::Lost)),
-                };
+                if self.is_told_of(&view).await {
+                    return Ok(());
+                }
+                // The array broke: who was passed over is believed after a restart. It is in doubt.
             }
         }
         // The controller may wait for these very members, and a lane that has waited has the last word.

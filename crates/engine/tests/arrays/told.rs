@@ -341,3 +341,37 @@ fn a_write_that_passed_over_a_member_is_no_success_when_the_array_breaks_before_
         assert_eq!(world.status().state, ArrayState::Broken, "{world}");
     }
 }
+
+/// A restart believes the member again that the write passed over: nobody is to have read the other one.
+#[test]
+fn what_a_write_passed_over_is_in_doubt_when_the_array_breaks_before_it_is_on_record() {
+    for seed in 80..90 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID10, seed));
+        world.set("write_deadline", "0");
+        world.write_random(0, world.sectors());
+        // The first that an update writes. No superblock says anything before that is there.
+        let bitmap = world.disks.superblock(2).unwrap().bitmap_sector().unwrap();
+        world.disks.disk(2).hangs_in = Some(bitmap..bitmap + 1);
+        // Both have the first chunk, and the first one is believed before the other.
+        let member = world.disks.id(0);
+        world.order(Action::Fail { member, force: true });
+        world.turns(500);
+        let from = Rc::new(vec![7; 8 * SECTOR]);
+        let write = world.start(0, Request::Write { sector: 0, from, fua: false });
+        world.turns(500);
+        assert!(!write.has_ended(), "the survivors do not say yet who is out ({world})");
+        (2..4).for_each(|disk| world.disks.disk(disk).unplug());
+        world.disks.disk(2).hangs_in = None;
+        assert_eq!(world.end(&write), Err(RequestError::Lost), "{world}");
+        assert_eq!(world.status().state, ArrayState::Broken, "{world}");
+        let read = world.read(0, 8).ok();
+        // Beside it nothing is in doubt.
+        let beside = world.read(8, 8).unwrap();
+        world.compare(8, &beside);
+        (2..4).for_each(|disk| world.disks.disk(disk).plug());
+        world.crash();
+        world.assemble_all().unwrap();
+        let again = world.read(0, 8).unwrap();
+        assert!(read.is_none_or(|read| read == again), "it was read new and is old ({world})");
+    }
+}
