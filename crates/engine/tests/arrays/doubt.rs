@@ -344,3 +344,32 @@ fn what_a_crash_left_in_doubt_is_resynced_before_a_member_is_filled_or_replaced(
         world.verify();
     }
 }
+
+/// The copy that was read is gone, and the other one had no room for what was read there: it has the bytes of
+/// before. From then on these stay, also when the first member comes back.
+#[test]
+fn a_failed_write_turns_old_once_where_the_copy_that_was_read_fails_by_itself() {
+    for (seed, shape) in (140..).zip([Shape::new(Level::Raid1, 0, 2, 0), shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, 8);
+        let (before, new) = (world.read(0, 8).unwrap(), vec![9; 8 * SECTOR]);
+        world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+        assert_eq!(world.write(0, new.clone()), Err(RequestError::NoSpace), "{world}");
+        world.disks.disk(1).write_error = None;
+        let reads = |world: &mut World| world.read(0, 8).unwrap();
+        (0..10).for_each(|_| assert!(reads(&mut world) == new, "{world}"));
+        world.disks.disk(0).unplug();
+        (0..10).for_each(|_| assert!(reads(&mut world) == before, "{world}"));
+        world.disks.disk(0).plug();
+        world.crash();
+        world.assemble_all().unwrap();
+        world.verify();
+        world.add(0).unwrap();
+        world.wait_idle();
+        world.verify();
+        assert_eq!((world.status().degraded(), world.check()), (0, 0), "{world}");
+        world.fail(1);
+        world.verify();
+    }
+}
