@@ -13,7 +13,7 @@ pub use name::{NameTooLong, SetName};
 pub use raw::{AREA_BYTES, FIELDS, FIXED_BYTES, MAGIC, MAJOR_VERSION, MAX_ROLES, RESYNC_NONE};
 pub use validate::EVENTS_MAX;
 
-use crate::{Features, Level, Role, SuperblockPlace, Timestamp, Unsupported, Uuid};
+use crate::{Features, Level, Role, SECTOR_BYTES, SuperblockPlace, Timestamp, Unsupported, Uuid};
 use raw::RawSuperblock;
 
 /// Whether bytes begin as a superblock of any version does. 0.90 is in the byte order of its host.
@@ -178,6 +178,18 @@ impl Superblock {
         fixed.copy_from_slice(raw.as_bytes());
         raw.sb_csum = raw::checksum(&bytes[..self.length_bytes()]).into();
         bytes[..FIXED_BYTES].copy_from_slice(raw.as_bytes());
+        bytes
+    }
+
+    /// What an update writes: the sectors of [`superblock_range`](Superblock::superblock_range). A bitmap that
+    /// was added to version 1.0 later may lie in the rest of the area.
+    ///
+    /// # Panics
+    ///
+    /// As [`encode`](Superblock::encode).
+    pub fn encode_sectors(&self) -> Vec<u8> {
+        let mut bytes = self.encode();
+        bytes.truncate(self.length_bytes().next_multiple_of(SECTOR_BYTES as usize));
         bytes
     }
 

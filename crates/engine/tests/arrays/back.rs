@@ -107,7 +107,7 @@ fn a_power_cut_while_bits_are_cleared_leaves_no_way_back_to_who_missed_what_they
         assert!(world.status().bitmap.unwrap().dirty_bits > 0, "{world}");
         for &disk in &staying {
             let place = world.disks.superblock(disk).unwrap().bitmap_sector().unwrap();
-            world.disks.disk(disk).cut_at = Some(place);
+            world.disks.disk(disk).cut_at = Some((place, !1));
         }
         world.until("a cut", |world| staying.iter().all(|&disk| world.disks.disk(disk).is_off));
         world.power_cut(0..world.disks.count());

@@ -158,7 +158,7 @@ impl Controller {
         let live = self.members.iter().filter(|member| member.is_live() && wanted(member));
         let writes = live.map(|member| {
             let sector = member.superblock.place.sector;
-            self.write_metadata(member, sector, member.superblock.encode())
+            self.write_metadata(member, sector, member.superblock.encode_sectors())
         });
         failures(join_all(writes).await)
     }

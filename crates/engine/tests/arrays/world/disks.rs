@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use mdspace_engine::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
 use mdspace_engine::time::Time;
-use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace};
+use mdspace_format::bitmap::PAGE_BYTES;
+use mdspace_format::superblock::MAGIC;
+use mdspace_format::{BitmapSuperblock, DirtyMap, MetadataVersion, Superblock, SuperblockPlace};
 
 use crate::shapes::Shape;
 
@@ -56,11 +58,14 @@ pub(crate) struct Disk {
     pub(crate) refuses_every: Option<(u64, u64)>,
     /// `write_error` is over after its first time.
     pub(crate) error_once: bool,
-    /// Power fails in the middle of the next write that begins with this sector: all of it lands but the
-    /// sector itself, and nothing does after it until power is back.
-    pub(crate) cut_at: Option<u64>,
+    /// Power fails in the middle of the next write that begins with this sector: only these sectors of it
+    /// land, given as bits, and nothing does after it until power is back.
+    pub(crate) cut_at: Option<(u64, u8)>,
     /// Power has failed so.
     pub(crate) is_off: bool,
+    /// Power fails in the middle of this update of the superblock, given by its events: only these
+    /// sectors of it land, given as bits, and nothing does after it until power is back.
+    pub(crate) cut_in_update: Option<(u64, u8)>,
     /// What these sectors held before and after each write to them, once it is asked for.
     pub(crate) images_of: Option<Images>,
     /// A discard changes nothing.
@@ -168,6 +173,36 @@ impl Disks {
         self.superblock(index).expect("a member").encode()
     }
 
+    /// Changes a member's superblock as it lies on the disk.
+    pub(crate) fn change_superblock(&self, index: usize, change: impl FnOnce(&mut Superblock)) {
+        let mut superblock = self.superblock(index).expect("a member");
+        change(&mut superblock);
+        let (at, bytes) = (byte(superblock.place.sector), superblock.encode());
+        let own = superblock.superblock_range();
+        let length = byte(own.end - own.start);
+        self.disk(index).bytes[at..at + length].copy_from_slice(&bytes[..length]);
+    }
+
+    /// A member's bitmap as it lies on the disk, if it is one.
+    pub(crate) fn bitmap(&self, index: usize) -> Option<(BitmapSuperblock, DirtyMap)> {
+        let room = self.superblock(index).expect("a member").bitmap_room()?;
+        let bytes = self.disk(index).bytes[byte(room.start)..byte(room.end)].to_vec();
+        let header = BitmapSuperblock::parse(&bytes, room.end - room.start).ok()?;
+        let map = DirtyMap::parse(header.chunks(), &bytes);
+        Some((header, map))
+    }
+
+    /// Writes a bitmap to where a member's superblock says that it has one.
+    pub(crate) fn put_bitmap(&self, index: usize, (header, map): &(BitmapSuperblock, DirtyMap)) {
+        let start = self.superblock(index).expect("a member").bitmap_sector().expect("a place");
+        for page in 0..header.pages() {
+            let at = byte(start) + page as usize * PAGE_BYTES;
+            let length = header.page_bytes(page);
+            let bytes = header.encode_page(map, page);
+            self.disk(index).bytes[at..at + length].copy_from_slice(&bytes[..length]);
+        }
+    }
+
     /// Forgets what was asked of every disk so far.
     pub(crate) fn reset_counts(&self) {
         for disk in self.0.borrow_mut().iter_mut() {
@@ -235,7 +270,7 @@ impl Disk {
 
     /// The power fails: what was not flushed is not there.
     pub(crate) fn lose_cache(&mut self) {
-        (self.cut_at, self.is_off) = (None, false);
+        (self.cut_at, self.cut_in_update, self.is_off) = (None, None, false);
         let unflushed = std::mem::take(&mut self.unflushed);
         for (sector, old) in unflushed.into_iter().chain(std::mem::take(&mut self.given_up)) {
             self.bytes[byte(sector)..byte(sector + 1)].copy_from_slice(&old);
@@ -270,12 +305,13 @@ impl Disk {
         }
         let watched = self.images_of.as_ref().map(|images| images.sectors.clone()).filter(here);
         let before = watched.as_ref().map(|range| self.image(range));
-        let skipped = usize::from(self.cut_at == Some(sector)) * SECTOR;
-        self.bytes[byte(sector) + skipped..byte(sector + sectors)]
-            .copy_from_slice(&bytes[skipped..]);
-        if skipped > 0 {
-            (self.cut_at, self.is_off) = (None, true);
+        let lands = self.cut_in(sector, bytes);
+        let lands_there = |piece: &usize| lands.is_none_or(|lands| lands >> piece & 1 == 1);
+        for piece in (0..sectors as usize).filter(lands_there) {
+            let (from, at) = (piece * SECTOR, byte(sector) + piece * SECTOR);
+            self.bytes[at..at + SECTOR].copy_from_slice(&bytes[from..from + SECTOR]);
         }
+        self.is_off = lands.is_some();
         if let (Some(range), Some(before)) = (watched, before) {
             let after = self.image(&range);
             self.images_of.as_mut().expect("it is watched").writes.push([before, after]);
@@ -285,6 +321,17 @@ impl Disk {
         }
         self.writes.push(sector..sector + sectors);
         Ok(())
+    }
+
+    /// Which sectors of a write land in the middle of which power fails.
+    fn cut_in(&self, sector: u64, bytes: &[u8]) -> Option<u8> {
+        let here = self.cut_at.filter(|(at, _)| *at == sector).map(|(_, lands)| lands);
+        let (events, lands) = self.cut_in_update.unzip();
+        let update = update_of(bytes).filter(|update| events.is_some_and(|cut| *update >= cut));
+        // A disk may not get the update itself: what follows it is not written either.
+        let in_update =
+            update.and_then(|update| lands.filter(|_| Some(update) == events).or(Some(0)));
+        here.or(in_update)
     }
 
     fn image(&self, sectors: &Range<u64>) -> Vec<u8> {
@@ -335,6 +382,12 @@ impl Disk {
 fn sectors_inside(ios: &[Range<u64>], range: &Range<u64>) -> u64 {
     let inside = |io: &Range<u64>| io.end.min(range.end).saturating_sub(io.start.max(range.start));
     ios.iter().map(inside).sum()
+}
+
+/// The events of a superblock that is written.
+fn update_of(bytes: &[u8]) -> Option<u64> {
+    let is_one = bytes.starts_with(&MAGIC.to_le_bytes());
+    is_one.then(|| u64::from_le_bytes(bytes[200..208].try_into().expect("eight bytes")))
 }
 
 fn byte(sector: u64) -> usize {
