@@ -28,7 +28,9 @@ use belonging::{
     refuse_unhandled,
 };
 use roles::{in_sync_at, refuse_crowding, refuse_surprise, sort_out};
-use unsynced::{bitmap, by_bitmap, copies_differ, refuse_short_bitmap, unsynced};
+use unsynced::{
+    bitmap, by_bitmap, copies_differ, refuse_short_bitmap, refuse_tight_bitmap, unsynced,
+};
 
 pub use refusal::{LeftOut, Reason, Refusal};
 
@@ -98,6 +100,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     }
     let bitmap = bitmap(&members, &model);
     refuse_short_bitmap(bitmap.as_ref(), &geometry)?;
+    refuse_tight_bitmap(bitmap.as_ref(), &members)?;
     let mut unsynced = unsynced(&model, &geometry, bitmap.as_ref());
     if !clean {
         replacement::distrust(&mut members, &geometry, &unsynced);

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use super::{AREA_BYTES, Superblock};
-use crate::bitmap::LOCKLESS_SECTORS_MAX;
+use crate::bitmap::{BitmapSuperblock, LOCKLESS_SECTORS_MAX};
 use crate::{Features, MetadataVersion, Role, SECTOR_BYTES};
 
 const AREA_SECTORS: u64 = AREA_BYTES as u64 / SECTOR_BYTES;
@@ -71,6 +71,18 @@ impl Superblock {
         let end =
             [log, data, area, rest].into_iter().flatten().filter(|next| *next > start).min()?;
         Some(start..end)
+    }
+
+    /// Whether this bitmap, written where the superblock says in whole logical blocks, touches nothing else.
+    pub fn has_room_for(&self, bitmap: &BitmapSuperblock, block_bytes: u32) -> bool {
+        if !self.features.contains(Features::BITMAP_OFFSET) {
+            return true;
+        }
+        let Some(room) = self.bitmap_room() else { return false };
+        let block = u64::from(block_bytes).max(SECTOR_BYTES);
+        let length = bitmap.on_disk_bytes().next_multiple_of(block);
+        (room.start * SECTOR_BYTES).is_multiple_of(block)
+            && length <= (room.end - room.start) * SECTOR_BYTES
     }
 
     /// The partial parity log: its place shares the field of the bitmap's.

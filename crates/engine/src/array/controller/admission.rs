@@ -158,7 +158,7 @@ impl Controller {
     ) -> Result<Newcomer, CommandError> {
         self.may_take_in(order, found.as_deref()).await?;
         let back = match &found {
-            Some(superblock) => self.way_back(Superblock::clone(superblock)),
+            Some(superblock) => self.way_back(Superblock::clone(superblock), &order.info),
             None => Err("it bears no superblock of this array".to_owned()),
         };
         let (superblock, back_to) = match back {

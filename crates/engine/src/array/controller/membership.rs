@@ -11,6 +11,7 @@ use crate::ranges::Ranges;
 use super::super::mailbox::Failure;
 use super::super::points::Point;
 use super::super::rules::Rule;
+use super::bitmap::Bitmap;
 use super::lost::Loss;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
@@ -189,7 +190,11 @@ impl Controller {
     }
 
     /// Whether a device that was out can go back to its slot with only the bitmap's chunks copied.
-    pub(super) fn way_back(&self, mut old: Superblock) -> Result<(Superblock, Slot), String> {
+    pub(super) fn way_back(
+        &self,
+        mut old: Superblock,
+        info: &MemberInfo,
+    ) -> Result<(Superblock, Slot), String> {
         let model = &self.model().superblock;
         let bitmap = self.bitmap.as_ref().ok_or("the array has no bitmap")?;
         let same = old.set_uuid == model.set_uuid
@@ -211,6 +216,9 @@ impl Controller {
         };
         if self.is_held(Slot(slot)) {
             return Err(format!("slot {slot} has another member by now"));
+        }
+        if !old.has_room_for(&bitmap.header, info.logical_block_bytes) {
+            return Err("it has no room for the array's bitmap".to_owned());
         }
         if old.features.contains(Features::BAD_BLOCKS) {
             return Err("it lists bad blocks".to_owned());
@@ -286,7 +294,7 @@ impl Controller {
         device_uuid[..8].copy_from_slice(&random());
         device_uuid[8..].copy_from_slice(&random());
         let of_one = Features::BAD_BLOCKS | Features::RECOVERY_BITMAP | Features::REPLACEMENT;
-        Ok(Superblock {
+        let mut superblock = Superblock {
             place: parts.place,
             features: model.features.with(of_one, false),
             data_offset_sectors: parts.data_offset_sectors,
@@ -298,7 +306,22 @@ impl Controller {
             device_uuid: Uuid(device_uuid),
             flags: MemberFlags::default(),
             ..model.clone()
-        })
+        };
+        // md takes any place for a bitmap, so that of the list may be taken.
+        if !self.keeps_apart(&superblock, info) {
+            superblock.bad_block_log = None;
+        }
+        match self.keeps_apart(&superblock, info) {
+            true => Ok(superblock),
+            false => Err(CommandError::DoesNotFit("it has no room for the bitmap".to_owned())),
+        }
+    }
+
+    /// Whether what a superblock points to lies on its device, each part for itself.
+    fn keeps_apart(&self, superblock: &Superblock, info: &MemberInfo) -> bool {
+        let has_room =
+            |bitmap: &Bitmap| superblock.has_room_for(&bitmap.header, info.logical_block_bytes);
+        superblock.validate(info.sectors).is_ok() && self.bitmap.as_ref().is_none_or(has_room)
     }
 
     /// A member whose superblock stands for the array's.

@@ -136,6 +136,16 @@ pub enum Refusal {
         /// Sectors that they should.
         needed: u64,
     },
+    /// A member whose superblock leaves less room for the bitmap than the array's takes: it would lie over what
+    /// comes next on the device.
+    #[error(
+        "{member} has no room for the array's bitmap: assemble without that member and add it again, or remove \
+         the bitmap (mdadm --grow --bitmap=none)"
+    )]
+    NoRoomForBitmap {
+        /// The member.
+        member: String,
+    },
     /// Not enough members.
     #[error("only {present} of {needed} members are there, not enough to start")]
     TooFew {

@@ -50,6 +50,22 @@ pub(super) fn copies_differ(
     members.iter().any(|member| member.bitmap.good() != Some((header, map)))
 }
 
+/// A member whose own bitmap is damaged gets that of the others, which must not lie over what comes next.
+pub(super) fn refuse_tight_bitmap(
+    bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
+    members: &[Candidate],
+) -> Result<(), Refusal> {
+    let Some((header, _)) = bitmap else { return Ok(()) };
+    let is_tight = |member: &&Candidate| {
+        let Candidate { superblock, info, .. } = member;
+        !superblock.has_room_for(header, info.logical_block_bytes)
+    };
+    match members.iter().find(is_tight) {
+        Some(member) => Err(Refusal::NoRoomForBitmap { member: member.info.name.clone() }),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn refuse_short_bitmap(
     bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
     geometry: &Geometry,
