@@ -8,7 +8,7 @@ use mdspace_engine::status::{ArrayStatus, MemberState};
 use mdspace_format::superblock::RESYNC_NONE;
 
 use crate::shapes::{self, MEMBER_SECTORS, Shape};
-use crate::world::{Setup, World};
+use crate::world::{SECTOR, Setup, World};
 
 /// It was assembled alone and written to: the others' bits do not know of that.
 #[test]
@@ -174,5 +174,66 @@ fn a_stale_member_that_returns_during_the_rebuild_of_another_is_never_read_old()
             others.for_each(|disk| world.fail(disk));
             world.verify();
         }
+    }
+}
+
+/// mdadm makes a bitmap of events 0 in which every bit is set. What was missed before it was made stands in
+/// no bitmap once those bits are cleared.
+#[test]
+fn who_left_before_the_bitmap_was_made_gets_everything() {
+    let mut world = World::synced(Setup::new(Shape::new(Level::Raid1, 0, 2, 0), 60));
+    let no_bits = |status: &ArrayStatus| status.bitmap.is_some_and(|map| map.dirty_bits == 0);
+    world.wait_status("a clear bitmap", no_bits);
+    world.fail(1);
+    world.remove(1);
+    world.write_random(0, 8);
+    world.add(2).unwrap();
+    world.wait_idle();
+    world.stop();
+    world.crash();
+    for disk in [0, 2] {
+        let (mut header, mut map) = world.disks.bitmap(disk).expect("a bitmap");
+        (header.events, header.events_cleared) = (0, 0);
+        map.set_all();
+        world.disks.put_bitmap(disk, &(header, map));
+    }
+    world.assemble(&[0, 2], &Options::default()).unwrap();
+    world.wait_status("a clear bitmap", no_bits);
+    world.fail(2);
+    world.remove(2);
+    let refused = world.add_as(1, true);
+    assert!(matches!(refused, Err(CommandError::NotBack(_))), "{refused:?} ({world})");
+    world.add(1).unwrap();
+    world.wait_idle();
+    world.fail(0);
+    world.verify();
+}
+
+/// A bitmap that is older than the array counts as all bits set. Power fails while all of them are written, in
+/// any sector of the header's page: what lies there is out of date still, or says where the array was in use.
+#[test]
+fn a_bitmap_that_was_out_of_date_counts_only_when_all_of_it_is_written() {
+    let shape = Shape { member_sectors: 20_000, ..Shape::new(Level::Raid5, 2, 3, 16) };
+    for lands in [0, 1, 2, !1, !2, !0] {
+        let mut world = World::synced(Setup::new(shape, 70));
+        world.write_random(0, 8);
+        world.crash();
+        let place = world.disks.superblock(0).unwrap().bitmap_sector().unwrap();
+        let spoilt = (64 + FIRST_CHUNK_BEHIND_THE_HEADER * 8 + 100) as usize * SECTOR;
+        world.disks.disk(1).bytes[spoilt] ^= 0x5a;
+        for disk in 0..3 {
+            let (mut header, mut map) = world.disks.bitmap(disk).expect("a bitmap");
+            (header.events, header.events_cleared) = (0, 0);
+            map.clear_all();
+            world.disks.put_bitmap(disk, &(header, map));
+            world.disks.disk(disk).cut_at = Some((place, lands));
+        }
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        world.write(0, vec![7; 8 * SECTOR]).unwrap();
+        world.power_cut(0..3);
+        world.assemble_all().unwrap();
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{lands:#x} ({world})");
     }
 }

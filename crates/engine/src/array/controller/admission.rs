@@ -17,6 +17,7 @@ use crate::lane::{Lane, first_of};
 
 use super::super::points::Point;
 use super::super::rules::Rule;
+use super::bitmap::Part;
 use super::metadata::metadata_write;
 use super::progress::{Durable, Readable};
 use super::{Command, CommandError, Controller, Member, MemberState, Reply, WriteMode};
@@ -216,7 +217,7 @@ impl Controller {
         }
         if let Some(bitmap) = &self.bitmap {
             let pages = (0..bitmap.header.pages())
-                .filter_map(|page| self.bitmap_page_of(superblock, info, page));
+                .filter_map(|page| self.bitmap_part_of(superblock, info, Part::Page(page)));
             writes.extend(pages.map(|(sector, bytes)| metadata_write(info, sector, &bytes)));
         }
         writes

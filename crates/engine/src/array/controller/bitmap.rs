@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use mdspace_format::bitmap::PAGE_BYTES;
 use mdspace_format::{BitmapSuperblock, DirtyMap, Superblock};
 
 use crate::backend::{IoError, MemberId, MemberInfo};
@@ -14,6 +15,8 @@ use super::super::points::Point;
 use super::super::rules::Rule;
 use super::{Controller, Member};
 
+const SECTOR: usize = 512;
+
 /// The bitmap as the members have it, and as memory knows it.
 pub(super) struct Bitmap {
     pub(super) header: BitmapSuperblock,
@@ -21,6 +24,17 @@ pub(super) struct Bitmap {
     /// Some member's copy is another one: all of it is written with the next update. A bit that only
     /// one member has is no bit once that member is gone.
     pub(super) copies_differ: bool,
+}
+
+/// A part of the bitmap that is written as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A whole page: bits are set or cleared, and the header says what it said.
+    Page(u64),
+    /// The header and the bits in its block: a power cut leaves the old ones or the new.
+    Head,
+    /// The rest of the header's page.
+    Tail,
 }
 
 impl Bitmap {
@@ -65,7 +79,8 @@ impl Controller {
         loop {
             let live = self.members.iter().filter(|member| member.is_live());
             let writes = live.flat_map(|member| pages.iter().map(move |page| (member, *page)));
-            let writes = writes.map(|(member, page)| self.write_bitmap_page(member, page));
+            let writes =
+                writes.map(|(member, page)| self.write_bitmap_part(member, Part::Page(page)));
             let failed: Vec<_> =
                 join_all(writes).await.into_iter().filter_map(Result::err).collect();
             if failed.is_empty() {
@@ -77,51 +92,78 @@ impl Controller {
         }
     }
 
-    /// The bitmap's header, with this update's events, on every member. Behind it all the bits, where
-    /// members had others: events that are right would make them count.
+    /// The bitmap's header, with this update's events, on every member. Before it all the bits, where
+    /// members had others: events that are right make them count.
     pub(super) async fn write_bitmap_headers(&mut self) -> Vec<(MemberId, IoError)> {
-        let Some(bitmap) = &self.bitmap else { return Vec::new() };
-        let first = if bitmap.copies_differ { bitmap.header.pages() } else { 1 };
-        // The header last: it is what makes the others count.
-        for page in (0..first).rev() {
+        let failed = match self.bits_to_write() {
+            Some(parts) => self.write_bitmap_parts(parts).await,
+            None => return Vec::new(),
+        };
+        if failed.is_empty()
+            && let Some(bitmap) = &mut self.bitmap
+        {
+            bitmap.copies_differ = false;
+        }
+        failed
+    }
+
+    /// What must be written for the header to count, the header last. Nothing without a bitmap.
+    fn bits_to_write(&self) -> Option<Vec<Part>> {
+        let bitmap = self.bitmap.as_ref()?;
+        let pages = if bitmap.copies_differ { bitmap.header.pages() } else { 0 };
+        let bits =
+            (0..pages).rev().map(|page| if page == 0 { Part::Tail } else { Part::Page(page) });
+        Some(bits.chain([Part::Head]).collect())
+    }
+
+    /// Writes parts of the bitmap to every member, each durable before the next. Gives the members that failed
+    /// the first part that any failed.
+    async fn write_bitmap_parts(&self, parts: Vec<Part>) -> Vec<(MemberId, IoError)> {
+        for part in parts {
             let live = self.members.iter().filter(|member| member.is_live());
-            let writes = live.map(|member| self.write_bitmap_page(member, page));
+            let writes = live.map(|member| self.write_bitmap_part(member, part));
             let failed: Vec<_> =
                 join_all(writes).await.into_iter().filter_map(Result::err).collect();
             if !failed.is_empty() {
                 return failed;
             }
         }
-        if let Some(bitmap) = &mut self.bitmap {
-            bitmap.copies_differ = false;
-        }
         Vec::new()
     }
 
-    pub(super) async fn write_bitmap_page(
+    async fn write_bitmap_part(
         &self,
         member: &Member,
-        page: u64,
+        part: Part,
     ) -> Result<(), (MemberId, IoError)> {
-        match self.bitmap_page_of(&member.superblock, &member.info, page) {
+        match self.bitmap_part_of(&member.superblock, &member.info, part) {
             Some((sector, bytes)) => self.write_metadata(member, sector, bytes).await,
             None => Ok(()),
         }
     }
 
-    /// A page of the bitmap as it is now, and the sector of a device to which it goes.
-    pub(super) fn bitmap_page_of(
+    /// A part of the bitmap as it is now, and the sector of a device to which it goes.
+    pub(super) fn bitmap_part_of(
         &self,
         superblock: &Superblock,
         info: &MemberInfo,
-        page: u64,
+        part: Part,
     ) -> Option<(u64, Vec<u8>)> {
         let bitmap = self.bitmap.as_ref()?;
         let start = superblock.bitmap_sector()?;
+        let page = if let Part::Page(page) = part { page } else { 0 };
         let mut bytes = bitmap.header.encode_page(&bitmap.map, page).to_vec();
         let block = info.logical_block_bytes as usize;
         bytes.truncate(bitmap.header.page_bytes(page).next_multiple_of(block));
-        Some((start + page * (mdspace_format::bitmap::PAGE_BYTES / 512) as u64, bytes))
+        // What a device writes as a whole.
+        let head = block.max(SECTOR).min(bytes.len());
+        let here = match part {
+            Part::Page(_) => 0..bytes.len(),
+            Part::Head => 0..head,
+            Part::Tail => head..bytes.len(),
+        };
+        let sector = start + page * (PAGE_BYTES / SECTOR) as u64 + (here.start / SECTOR) as u64;
+        (!here.is_empty()).then(|| (sector, bytes[here].to_vec()))
     }
 
     /// One pass of md's bitmap daemon: bits that nobody used since the last pass are cleared. Never
@@ -203,7 +245,16 @@ impl Controller {
             return true;
         }
         bitmap.header.events_cleared = bitmap.header.events;
-        self.write_bitmap_pages(&BTreeSet::from([0])).await
+        loop {
+            let Some(parts) = self.bits_to_write() else { return false };
+            let failed = self.write_bitmap_parts(parts).await;
+            if failed.is_empty() {
+                return true;
+            }
+            if !self.take_out(&failed).await {
+                return false;
+            }
+        }
     }
 
     /// Rings after the bitmap's sleep while any bit is set and may be cleared.

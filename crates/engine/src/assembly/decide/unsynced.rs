@@ -35,6 +35,8 @@ pub(super) fn bitmap(
     }
     if !any_fresh {
         map.set_all();
+        // Nothing tells what was cleared before, so who left before cannot come back by what is set later.
+        (header.events, header.events_cleared) = (model.events, model.events);
     }
     header.uuid = model.set_uuid;
     header.state.0 &= !BitmapState::STALE;
