@@ -4,10 +4,14 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use mdspace_engine::array::{Action, CommandError, Reply};
+use mdspace_engine::assembly::Options;
+use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::geometry::Level;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::MemberState;
 
-use crate::shapes;
+use crate::listed::list_and_spoil;
+use crate::shapes::{self, Shape};
 use crate::world::{SECTOR, Setup, World};
 
 type Answer = Arc<Mutex<Option<Result<Reply, CommandError>>>>;
@@ -179,4 +183,25 @@ fn a_member_that_hangs_while_an_array_is_created_ends_that_with_its_name() {
         let name = world.disks.info(2).name;
         assert!(error.to_string().contains(&name), "{error} ({world})");
     }
+}
+
+/// The others cannot say that it is out, for the array breaks over it: after a restart it is one of them, and
+/// its list counts.
+#[test]
+fn a_list_of_bad_blocks_is_not_cleared_when_the_others_could_not_say_that_its_member_is_out() {
+    let shape = Shape::new(Level::Raid1, 0, 2, 0).without_bitmap();
+    let mut world = World::synced(Setup::new(shape, 90));
+    world.write_random(0, 64);
+    world.stop();
+    list_and_spoil(&mut world, 1, true);
+    world.assemble(&[0], &Options { run: true, ..Options::default() }).unwrap();
+    let place = world.disks.superblock(0).unwrap().place.sector;
+    world.disks.disk(0).write_error = Some(IoErrorKind::Other);
+    world.disks.disk(0).errors_in = Some(place..place + 8);
+    let refused = world.add(1).unwrap_err();
+    assert!(matches!(refused, CommandError::ReadOnly), "{refused} ({world})");
+    world.crash();
+    world.disks.disk(0).plug();
+    assert_eq!(world.assemble_all().unwrap(), []);
+    assert_eq!(world.status().members[1].bad_ranges, 3, "{world}");
 }

@@ -177,7 +177,9 @@ impl Controller {
         if was_ours && newcomer.back_to.is_none() {
             // Its bad-block log is cleared next. Before that the others say that it is out: after a crash
             // it would be believed without its list.
-            self.update_superblocks().await;
+            if !self.update_superblocks().await {
+                return order.answer(Err(CommandError::ReadOnly));
+            }
         }
         let (place, is_new) = (newcomer.superblock.place, newcomer.back_to.is_none());
         let writes = self.before_the_superblock(&order.info, &newcomer);
