@@ -42,6 +42,7 @@ mod suspects;
 mod syncing;
 mod together;
 mod told;
+mod torn;
 mod updates;
 mod verdicts;
 mod workers;
