@@ -19,6 +19,7 @@ mod filling;
 mod flushes;
 mod given_up;
 mod hedged;
+mod hostile;
 mod hung;
 mod kinds;
 mod levels;

@@ -116,6 +116,34 @@ fn a_removed_member_whose_number_went_to_another_is_out_of_date() {
     assert_eq!(left_out.reason, Reason::Stale { events: 10, freshest: 20 });
 }
 
+/// Spares say nothing of a slot: only the number tells. Two members of one number would be one to the array.
+#[test]
+fn a_removed_spare_whose_number_went_to_another_is_out_of_date() {
+    for events in [10, 19] {
+        let mut candidates = raid5(2, 20);
+        candidates[3].superblock.events = events;
+        candidates[4].superblock.dev_number = 3;
+        let assembly = assemble(candidates).unwrap();
+        let stale = Reason::Stale { events, freshest: 20 };
+        assert_eq!(assembly.left_out, [left_out(3, stale)]);
+        assert_eq!(assembly.start.members.len(), 4);
+    }
+}
+
+/// The newest superblocks cannot grow beyond what the parser takes, however often they are updated.
+#[test]
+fn an_array_that_starts_has_room_for_more_updates_than_it_can_make() {
+    let most = EVENTS_MAX / 2;
+    assert_eq!(outcome(raid5(0, most), &Options::default()), Ok((3, vec![])));
+    let refused = outcome(raid5(0, most + 1), &Options::default());
+    assert!(matches!(refused, Err(Refusal::TooManyUpdates { .. })), "{refused:?}");
+    // A hundred thousand updates a second, for a hundred thousand years.
+    let updates = 100_000 * 100_000 * 366 * 86_400;
+    let mut last = raid5(0, most).remove(0).superblock;
+    last.events += updates;
+    assert_eq!(last.validate(1024), Ok(()));
+}
+
 #[test]
 fn a_copy_of_a_member_is_refused() {
     let mut candidates = raid5(0, 10);
