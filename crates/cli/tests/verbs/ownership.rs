@@ -69,10 +69,22 @@ fn an_export_is_a_member_of_one_running_array_only() {
     let link = format!("nbd+unix:///a?socket={}", user.path("link").display());
     user.refused(&format!("assemble data {link} {other}"), &["in use by"]);
     user.refused(&format!("create more {MIRROR} --run c {link}"), &["in use by"]);
+    let paths = format!("[[group]]\n[[group.path]]\nmember = \"{link}\"\n");
+    fs::write(user.path("paths"), paths).expect("a file");
+    user.refused("multipath mp --file=paths", &["no path", "in use by"]);
     servers.expect(0, "stop data");
     user.expect(0, &format!("assemble data {link} {other}"));
     servers.refused(&format!("assemble data {one} {other}"), &["in use by"]);
     user.expect(0, "stop data");
+    // Multipath devices may share it, as ways of one array's members.
+    user.expect(0, "multipath mp --file=paths");
+    user.expect(0, "multipath too --file=paths");
+    servers.refused(&format!("assemble data {one} {other}"), &["in use by"]);
+    user.expect(0, "stop mp");
+    servers.refused(&format!("assemble data {one} {other}"), &["in use by"]);
+    user.expect(0, "stop too");
+    servers.expect(0, &format!("assemble data {one} {other}"));
+    servers.expect(0, "stop data");
     for name in ["a", "b"] {
         servers.expect(0, &format!("stop {name}"));
     }

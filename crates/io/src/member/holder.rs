@@ -24,7 +24,10 @@ impl Holder {
 
     /// Of an export: the name that locks it says no more.
     pub(super) fn of_export() -> Self {
-        Self::new("another array of this host", "stop that array first, or give it another export")
+        Self::new(
+            "another array or multipath device of this host",
+            "stop that one first, or give it another export",
+        )
     }
 
     pub(super) fn this_process() -> Self {

@@ -238,7 +238,7 @@ fn open_export(
         below.end_here();
     }
     nbd.below = below;
-    let place = match mode.exclusive && members.locks_exports() {
+    let place = match mode.exclusive {
         true => match members.lock_place(&nbd.lock_name).map_err(system("lock the export"))? {
             Some(place) => Some(place),
             None => return Err(in_use(name, Some(Holder::of_export()))),

@@ -83,6 +83,9 @@ impl fmt::Display for ServerPlace {
     }
 }
 
+/// Multipath devices that have one export at the same time.
+const SHARERS_MAX: u32 = 64;
+
 /// The lock of an export; it ends with the value.
 #[derive(Debug)]
 pub(crate) struct PlaceLock {
@@ -92,15 +95,47 @@ pub(crate) struct PlaceLock {
 }
 
 impl PlaceLock {
-    /// Takes the lock of an export; none if another process has it.
+    /// Takes the lock of an export; none if another process has it, alone or shared.
     pub(super) fn take(name: &str) -> io::Result<Option<Self>> {
-        let address = net::SocketAddr::from_abstract_name(abstract_name(name))?;
-        match UnixDatagram::bind_addr(&address) {
-            Ok(socket) => Ok(Some(Self { name: name.to_owned(), _socket: socket })),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
-            Err(error) => Err(error),
-        }
+        let Some(socket) = bind(name)? else { return Ok(None) };
+        // Who shares it looks for this name after taking one of those: one of the two sees the other.
+        let is_shared = (0..SHARERS_MAX).map(|sharer| is_taken(&shared(name, sharer)));
+        let is_shared = is_shared.collect::<io::Result<Vec<_>>>()?.contains(&true);
+        Ok((!is_shared).then(|| Self { name: name.to_owned(), _socket: socket }))
     }
+
+    /// Takes a part of it; none if another process has it alone, or too many share it.
+    pub(super) fn share(name: &str) -> io::Result<Option<Self>> {
+        let mut taken = None;
+        for sharer in 0..SHARERS_MAX {
+            taken = bind(&shared(name, sharer))?;
+            if taken.is_some() {
+                break;
+            }
+        }
+        let free = !is_taken(name)?;
+        Ok(taken.filter(|_| free).map(|socket| Self { name: name.to_owned(), _socket: socket }))
+    }
+}
+
+fn shared(name: &str, sharer: u32) -> String {
+    format!("{name}/shared/{sharer}")
+}
+
+/// Takes a name; none if it is taken.
+fn bind(name: &str) -> io::Result<Option<UnixDatagram>> {
+    let address = net::SocketAddr::from_abstract_name(abstract_name(name))?;
+    match UnixDatagram::bind_addr(&address) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_taken(name: &str) -> io::Result<bool> {
+    let address = net::SocketAddr::from_abstract_name(abstract_name(name))?;
+    let reached = UnixDatagram::unbound()?.connect_addr(&address);
+    Ok(!reached.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
 /// What the lock of an export is called.

@@ -35,7 +35,7 @@ pub struct MemberTable {
     lineage: Arc<Lineage>,
     /// Locks of exports.
     places: Mutex<Vec<Weak<PlaceLock>>>,
-    /// Exports are not locked.
+    /// Exports are locked with others that share them.
     shares_exports: AtomicBool,
     /// Lanes that may use a member, workers among them.
     lanes_count: AtomicUsize,
@@ -170,14 +170,10 @@ impl MemberTable {
         }
     }
 
-    /// Keeps no other process from the exports that are opened from now on. For a multipath device
+    /// Shares the exports that are opened from now on with other processes that do. For a multipath device
     /// that stands alone: two of them may be two ways to one export, and members of one array.
     pub fn share_exports(&self) {
         self.shares_exports.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn locks_exports(&self) -> bool {
-        !self.shares_exports.load(Ordering::Relaxed)
     }
 
     /// The lock of an export, which all connections of this table to it share; none if another
@@ -189,7 +185,11 @@ impl MemberTable {
         if known.is_some() {
             return Ok(known);
         }
-        let taken = PlaceLock::take(name)?.map(Arc::new);
+        let taken = match self.shares_exports.load(Ordering::Relaxed) {
+            true => PlaceLock::share(name),
+            false => PlaceLock::take(name),
+        };
+        let taken = taken?.map(Arc::new);
         places.extend(taken.iter().map(Arc::downgrade));
         Ok(taken)
     }

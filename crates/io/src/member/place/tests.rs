@@ -14,6 +14,24 @@ fn a_lock_keeps_others_out_until_it_ends() {
 }
 
 #[test]
+fn those_who_share_a_place_keep_out_who_wants_it_alone_and_the_other_way_round() {
+    let name = format!("mdspace-test/shared/{}/{}", std::process::id(), "x".repeat(200));
+    let taken = |lock: io::Result<Option<PlaceLock>>| lock.expect("a socket");
+    let alone = taken(PlaceLock::take(&name));
+    assert!(alone.is_some() && taken(PlaceLock::share(&name)).is_none());
+    drop(alone);
+    let sharers: Vec<_> = (0..SHARERS_MAX).map(|_| taken(PlaceLock::share(&name))).collect();
+    assert!(sharers.iter().all(Option::is_some));
+    assert!(taken(PlaceLock::share(&name)).is_none(), "too many");
+    assert!(taken(PlaceLock::take(&name)).is_none());
+    let mut sharers = sharers.into_iter();
+    drop(sharers.next());
+    assert!(taken(PlaceLock::take(&name)).is_none(), "others share it still");
+    drop(sharers);
+    assert!(taken(PlaceLock::take(&name)).is_some());
+}
+
+#[test]
 fn every_address_of_this_host_leads_to_one_place() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
