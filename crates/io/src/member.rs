@@ -116,6 +116,10 @@ impl Drop for Member {
             lock::release(file);
         }
         self.locks.below.iter().for_each(lock::release);
+        // What it owes first: who opens the export next looks for that.
+        if let Device::Nbd(nbd) = &mut self.device {
+            nbd.end_record();
+        }
         drop(self.locks.place.take());
     }
 }

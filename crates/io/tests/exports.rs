@@ -8,11 +8,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mdspace_engine::backend::{IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto};
+use mdspace_engine::backend::{
+    IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
+};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Cache, GroupStatus, Paths, Policy};
 use mdspace_io::nbd_wire::{self as wire, Fields, Put, export_flag, option_reply};
-use mdspace_io::{Lanes, LanesConfig, MemberTable, MultipathSpec, OpenError, OpenMode, StartError};
+use mdspace_io::{
+    Lanes, LanesConfig, MemberTable, MultipathSpec, OpenError, OpenMode, StartError, UnprovedWrites,
+};
 
 const BYTES: usize = 1 << 20;
 
@@ -82,6 +86,11 @@ fn serve_one(mut stream: UnixStream, flags: u16, disk: &Disk) -> io::Result<()> 
         let mut fields = Fields(&request[6..]);
         let (kind, cookie) = (fields.u16().unwrap(), fields.u64().unwrap());
         let (offset, len) = (fields.u64().unwrap() as usize, fields.u32().unwrap() as usize);
+        if kind == wire::command::WRITE {
+            // Taken, and never done.
+            stream.read_exact(&mut vec![0; len])?;
+            continue;
+        }
         if kind != wire::command::READ {
             return Ok(());
         }
@@ -244,4 +253,39 @@ fn an_active_path_that_leads_elsewhere_is_refused_at_its_next_check() {
     until(&paths, |states| states == ["active", "active"]);
     disks[1].lock().unwrap()[..512].fill(2);
     until(&paths, |states| states == ["active", "refused"]);
+}
+
+/// A server that takes writes and does none of them, and answers everything else.
+#[test]
+fn an_export_that_owes_an_answer_is_not_opened_again_before_that_is_on_record() {
+    let (_folder, uri) = serve(vec![disk(1)]);
+    let state = tempfile::tempdir().unwrap();
+    let lanes = Lanes::start(LanesConfig::default()).unwrap();
+    let members = lanes.members();
+    members.keep_unproved(UnprovedWrites::in_folder(state.path().to_owned()));
+    let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
+    let spec = MultipathSpec::new(table.parse().unwrap(), Policy::default());
+    let open = || members.open_multipath("paths", &spec, OpenMode::RUN);
+    let (member, paths) = open().unwrap();
+    let _ = read_on(&lanes, 0, member);
+    until(&paths, |states| states == ["active"]);
+    let written = lanes.call(LaneId(0), async move |lane, _| {
+        let from = WriteFrom::Buffer(lane.backend().allocate(512), 0..512);
+        let op = IoOp::Write { sector: 64, from, fua: false };
+        let patience = Patience::of(Duration::from_millis(50));
+        lane.io(MemberIo { member, op, patience }).await.result
+    });
+    assert_eq!(written.unwrap_err().kind, IoErrorKind::Deadline);
+    // The lane does not come to let go of it.
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    lanes.run_on(LaneId(0), move |_, _| {
+        let _ = waits.recv();
+    });
+    members.close(member);
+    let refused = open().map(drop).unwrap_err().to_string();
+    assert!(refused.contains("in use by"), "{refused}");
+    drop(go_on);
+    let (_, paths) = open().unwrap();
+    let unproved = paths.status().unproved;
+    assert_eq!(unproved.len(), 1, "the write may still appear: {unproved:?}");
 }

@@ -88,9 +88,7 @@ impl OpenMembers {
         probed: &Probed,
         what: &str,
     ) -> Result<(MemberId, MemberInfo), Failure> {
-        if !mode.read_only {
-            self.refuse_unproved(name, what)?;
-        }
+        self.refuse_unproved(name, mode, what)?;
         let looking =
             self.begin_to_open(name, mode).and_then(|looking| looking.end_within(patience(name)));
         let silent = |error: io::Error| {
@@ -105,6 +103,11 @@ impl OpenMembers {
             self.table.close(id);
             let why = format!("{name} leads elsewhere than when it was looked at");
             return Err(Failure::new(what, why, "see where it leads, and name the device itself"));
+        }
+        // Once more: it was waited for until a member of this process had let go of it, and said what it owes.
+        if let Err(failure) = self.refuse_unproved(name, mode, what) {
+            self.table.close(id);
+            return Err(failure);
         }
         self.list().push((name.to_owned(), id));
         self.files().extend(OpenFile::of(name, id));

@@ -3,7 +3,7 @@
 
 use mdspace_engine::array::Action;
 use mdspace_engine::backend::MemberId;
-use mdspace_io::{RunningArray, UnprovedWrites, is_remote};
+use mdspace_io::{OpenMode, RunningArray, UnprovedWrites, is_remote};
 
 use super::array::ServedArray;
 use super::members::OpenMembers;
@@ -14,10 +14,15 @@ impl OpenMembers {
         self.table().unproved().expect("said where when the table was made")
     }
 
-    /// Refuses a member to which a process that is gone may still write, unless the operator says that it
-    /// cannot.
-    pub(super) fn refuse_unproved(&self, name: &str, what: &str) -> Result<(), Failure> {
-        if !is_remote(name) {
+    /// Refuses a member that is to be written to and to which a process that is gone, or an earlier member of
+    /// this one, may still write, unless the operator says that it cannot.
+    pub(super) fn refuse_unproved(
+        &self,
+        name: &str,
+        mode: OpenMode,
+        what: &str,
+    ) -> Result<(), Failure> {
+        if mode.read_only || !is_remote(name) {
             return Ok(());
         }
         let unproved = self.unproved().of(name).map_err(|error| {

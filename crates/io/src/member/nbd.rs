@@ -207,10 +207,17 @@ impl Nbd {
     }
 }
 
-impl Drop for Nbd {
-    fn drop(&mut self) {
+impl Nbd {
+    /// Says on its record what it owes, and removes that if it is nothing.
+    pub(super) fn end_record(&mut self) {
         if let Some(record) = self.record.take() {
             record.end(&self.owed.lock());
         }
+    }
+}
+
+impl Drop for Nbd {
+    fn drop(&mut self) {
+        self.end_record();
     }
 }

@@ -240,8 +240,8 @@ fn open_export(
     nbd.below = below;
     let place = match mode.exclusive {
         true => match members.lock_place(&nbd.lock_name).map_err(system("lock the export"))? {
-            Some(place) => Some(place),
-            None => return Err(in_use(name, Some(Holder::of_export()))),
+            Ok(place) => Some(place),
+            Err(holder) => return Err(in_use(name, Some(holder))),
         },
         false => None,
     };

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
@@ -11,11 +12,16 @@ use mdspace_engine::sync::Mutex;
 
 use crate::lanes::EventFd;
 
+use super::holder::Holder;
 use super::lineage::Lineage;
 use super::named::Identity;
 use super::open::{self, OneConnection, OpenError, OpenMode, Opened};
 use super::place::PlaceLock;
 use super::{Device, Member, MultipathSpec, UnprovedWrites};
+
+/// How long a closed member of this table may keep an export from being opened again.
+const LET_GO_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// All open members. Shared by the lanes; they ask it once per member and then remember.
 pub struct MemberTable {
@@ -176,22 +182,41 @@ impl MemberTable {
         self.shares_exports.store(true, Ordering::Relaxed);
     }
 
-    /// The lock of an export, which all connections of this table to it share; none if another
-    /// process has it.
-    pub(super) fn lock_place(&self, name: &str) -> io::Result<Option<Arc<PlaceLock>>> {
-        let mut places = self.places.lock();
-        places.retain(|place| place.strong_count() > 0);
-        let known = places.iter().filter_map(Weak::upgrade).find(|place| place.name == name);
-        if known.is_some() {
-            return Ok(known);
+    /// The lock of an export, which all members of this table share that are open; else who has it. A member
+    /// that is closed may owe answers: what it owes is on record when it has let go of the export, and is
+    /// waited for until then.
+    pub(super) fn lock_place(&self, name: &str) -> io::Result<Result<Arc<PlaceLock>, Holder>> {
+        let until = Instant::now() + LET_GO_WITHIN;
+        loop {
+            let mut places = self.places.lock();
+            places.retain(|place| place.strong_count() > 0);
+            let known = places.iter().filter_map(Weak::upgrade).find(|place| place.name == name);
+            let Some(known) = known else {
+                let taken = match self.shares_exports.load(Ordering::Relaxed) {
+                    true => PlaceLock::share(name),
+                    false => PlaceLock::take(name),
+                };
+                let taken = taken?.map(Arc::new);
+                places.extend(taken.iter().map(Arc::downgrade));
+                return Ok(taken.ok_or_else(Holder::of_export));
+            };
+            drop(places);
+            if self.is_open_at(&known) {
+                return Ok(Ok(known));
+            }
+            if Instant::now() >= until {
+                return Ok(Err(Holder::this_process()));
+            }
+            drop(known);
+            std::thread::sleep(LOOK_EVERY);
         }
-        let taken = match self.shares_exports.load(Ordering::Relaxed) {
-            true => PlaceLock::share(name),
-            false => PlaceLock::take(name),
-        };
-        let taken = taken?.map(Arc::new);
-        places.extend(taken.iter().map(Arc::downgrade));
-        Ok(taken)
+    }
+
+    /// Whether an open member has this lock.
+    fn is_open_at(&self, place: &Arc<PlaceLock>) -> bool {
+        let entries = self.entries.lock();
+        let mut open = entries.iter().filter_map(|entry| entry.open.as_ref()?.locks.place.as_ref());
+        open.any(|known| Arc::ptr_eq(known, place))
     }
 
     /// What an open member can do.
