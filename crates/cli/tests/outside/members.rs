@@ -197,6 +197,30 @@ fn two_mappings_over_the_same_bytes_are_members_of_one_array_only() {
     );
 }
 
+/// The kernel keeps what a process had until the last of its calls has ended.
+#[test]
+fn a_killed_process_that_cannot_end_keeps_its_members_and_is_named() {
+    let images = Images::new();
+    images.sparse("disk", 1, 64 * MIB);
+    images.sparse("other", 1, 16 * MIB);
+    Guest::new().share(images.folder()).succeed(
+        "mkfs.ext4 -q $SHARE/disk0; attach $SHARE/disk0; mkdir /run/mnt; mount ${LOOPS[0]} /run/mnt
+         truncate -s 16M /run/mnt/member; MEMBERS=(/run/mnt/member $SHARE/other0)
+         quietly mdspace create a --level=1 --raid-devices=2 --assume-clean --serve=$FRONT ${MEMBERS[@]}
+         PROCESS=$(mdspace detail a --json | grep -o '\"pid\": *[0-9]*'); PROCESS=${PROCESS##*[: ]}
+         fsfreeze --freeze /run/mnt
+         # It ends with an error when the process has ended.
+         qemu-io -f raw -c 'write -q 0 1M' $URI &>/dev/null &
+         until grep -q ' D ' /proc/$PROCESS/task/*/stat; do pause; done
+         kill -9 $PROCESS
+         if mdspace assemble a --run ${MEMBERS[1]} 2>/run/why; then exit 1; fi
+         grep -q \"in use by mdspace (process $PROCESS), which was killed and cannot end\" /run/why
+         fsfreeze --unfreeze /run/mnt
+         until quietly mdspace assemble a ${MEMBERS[@]}; do pause; done
+         mdspace stop a; wait; umount /run/mnt; detach",
+    );
+}
+
 /// A partition table as MBR has it, with two partitions of so many bytes from 1 MiB on.
 fn two_partitions(bytes: u64) -> [u8; SECTOR] {
     let mut table = [0; SECTOR];
