@@ -91,6 +91,8 @@ pub(super) struct Controller {
     /// The part of `unsynced` that resync has looked at and could not make right. It is not tried again
     /// before something changes.
     unresolved: Ranges,
+    /// The part of it for which there was no space. It is tried again after a while, or when something changes.
+    without_room: Ranges,
     /// Redundancy below this sector is right, after a power cut too; for superblocks.
     resynced: Durable,
     bitmap: Option<Bitmap>,
@@ -162,7 +164,12 @@ impl Member {
 
     /// Whether it gets what users write.
     fn is_written(&self) -> bool {
-        self.slot().is_some() || matches!(self.state, MemberState::Replacing(..))
+        self.slot().is_some() || self.replaces()
+    }
+
+    /// Whether it is to take a slot over from the member in it.
+    fn replaces(&self) -> bool {
+        matches!(self.state, MemberState::Replacing(..))
     }
 
     /// Whether its superblock is kept up to date.
@@ -211,6 +218,7 @@ impl Controller {
             unaccepted: Ranges::clone(&view.unaccepted),
             unsynced: start.unsynced,
             unresolved: Ranges::default(),
+            without_room: Ranges::default(),
             resynced: Durable::NOTHING,
             heard: NewsCount::default(),
             departed: Vec::new(),
@@ -252,6 +260,7 @@ impl Controller {
     /// Then failures: everything after them is decided without the members that are gone.
     async fn handle(&mut self, mail: Mail) {
         self.doubt_made_whole(&mail.made_whole).await;
+        mail.may_resync.iter().for_each(|range| self.unresolved.remove(&range));
         if !mail.resolved.is_empty() {
             self.doubt_resolved(&mail.resolved).await;
         }
@@ -520,6 +529,7 @@ impl Controller {
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
             unaccepted: Arc::new(self.unaccepted.clone()),
+            unresolved: Arc::new(self.unresolved.clone()),
             heard: self.heard,
             intent_epoch: self.intent_epoch,
             discard: self.members.iter().all(|member| member.info.discard_zeroes),

@@ -32,8 +32,10 @@ pub(crate) enum Target {
     Copies(Range<u64>),
     /// Columns of a parity row: all of parity, and the parts of data blocks that users wrote.
     Row { row: u64, columns: Columns, written: SmallVec<[(Place, Columns); 2]> },
-    /// What members hold already or lack: a sync task writes it, and loses nothing if it fails.
+    /// What members hold already, or hold wrong: nothing is lost if it fails.
     Rewrites,
+    /// What members lack that a sync task fills: it waits for space behind them.
+    Fills,
 }
 
 /// How a write ended on every member that was written. Sectors count from the members' data offsets.
@@ -48,7 +50,7 @@ pub(crate) struct Ended {
     pub(crate) refused: Vec<(MemberId, Ranges)>,
     /// What found no space behind its member.
     pub(crate) no_space: Vec<(MemberId, Range<u64>)>,
-    /// For [`Target::Rewrites`]: what went well and is listed as bad.
+    /// For [`Target::Rewrites`] and [`Target::Fills`]: what went well and is listed as bad.
     pub(crate) healed: Vec<(MemberId, Range<u64>)>,
     /// Whether it proves that the sectors can be written: a discard does not.
     pub(crate) heals: bool,
@@ -85,6 +87,8 @@ pub(crate) struct Judged {
     pub(crate) end_doubt: Ranges,
     /// Columns in which every slot that stays believed is right.
     pub(crate) made_whole: Ranges,
+    /// What a resync left undone, and may be able to do now.
+    pub(crate) may_resync: Ranges,
     /// Whether nothing but a lack of space stands against an answer.
     pub(crate) only_no_space: bool,
 }
@@ -130,9 +134,9 @@ impl Ended {
             && self.healed.is_empty()
     }
 
-    /// Whether it is a user's write, and not a sync task's.
-    pub(crate) fn is_of_users(&self) -> bool {
-        !matches!(self.target, Target::Rewrites)
+    /// Whether it fills members: who has no space is to get it later.
+    pub(crate) fn fills_members(&self) -> bool {
+        matches!(self.target, Target::Fills)
     }
 
     /// The sectors that it is about, as resync counts.
@@ -143,7 +147,7 @@ impl Ended {
                 let start = map.row(*row).member_sector();
                 start + u64::from(columns.start)..start + u64::from(columns.end)
             }
-            (Target::Row { .. } | Target::Rewrites, _) => 0..0,
+            (Target::Row { .. } | Target::Rewrites | Target::Fills, _) => 0..0,
         }
     }
 
@@ -151,7 +155,7 @@ impl Ended {
     /// list.
     pub(crate) fn judge(&self, now: &ArrayView, heals: bool) -> Judged {
         let mut judged = Judged { only_no_space: true, ..Judged::default() };
-        if matches!(self.target, Target::Rewrites) {
+        if matches!(self.target, Target::Rewrites | Target::Fills) {
             self.judge_rewrites(now, heals, &mut judged);
             return judged;
         }
@@ -163,16 +167,14 @@ impl Ended {
 
     fn judge_rewrites(&self, now: &ArrayView, heals: bool, judged: &mut Judged) {
         let device = |id| now.devices().find(|member| member.id == id);
-        if !self.no_space.is_empty() {
+        // Who failed for it is out by now.
+        if self.no_space.iter().any(|(id, _)| device(*id).is_some()) {
             judged.outcome = Outcome::Error;
             return;
         }
         for (id, ranges) in &self.refused {
             let Some(member) = device(*id) else { continue };
-            let is_listed = |range: &Range<u64>| {
-                member.bad.contains(range) && !member.bad_in_memory.overlaps(range)
-            };
-            let unlisted = ranges.iter().filter(|range| !is_listed(range));
+            let unlisted = ranges.iter().filter(|range| !member.is_listed_for_good(range));
             judged.list.extend(unlisted.map(|range| (*id, range)));
         }
         for (id, range) in &self.healed {
@@ -220,6 +222,9 @@ impl Ended {
                     judged.end_doubt.insert(segment.range.clone());
                 } else if verdict.may_end_doubt {
                     judged.made_whole.insert(segment.range.clone());
+                }
+                if now.unresolved.overlaps(&segment.range) {
+                    judged.may_resync.insert(segment.range.clone());
                 }
             }
             Outcome::Error | Outcome::Broken => judged.doubt.insert(segment.range.clone()),
@@ -283,10 +288,13 @@ impl Ended {
     }
 
     /// A member that is being filled is listed where its bytes could not be had. It has them now, and
-    /// recovery goes round what is listed.
+    /// recovery goes round what is listed. Of a replacement no verdict speaks, whatever is on its record: it
+    /// would take over without what users wrote there.
     fn take_off_lists_of_filled(&self, now: &ArrayView, segment: &Segment, judged: &mut Judged) {
         for (place, (slot, sectors)) in segment.slots.iter().enumerate() {
-            let filled = now.writers(*slot).filter(|member| !held::is_on_record(member, sectors));
+            let in_slot = now.member(*slot);
+            let in_slot = in_slot.filter(|member| !held::is_on_record(member, sectors));
+            let filled = in_slot.into_iter().chain(now.replacement(*slot));
             for member in filled.filter(|member| member.bad.overlaps(sectors)) {
                 let took = self.was_in(*slot, member) && self.lacks_nothing(member, sectors);
                 if segment.is_sent(place) && took {
@@ -342,7 +350,7 @@ impl Ended {
                 let copies = copies(geometry, range.start, range.end - range.start);
                 self.mirror_segments(now, range, &copies)
             }
-            (Target::Row { .. } | Target::Rewrites, _) => {
+            (Target::Row { .. } | Target::Rewrites | Target::Fills, _) => {
                 unreachable!("rows are those of parity levels")
             }
         }
@@ -413,7 +421,7 @@ impl Ended {
 
     /// Where something about the member in a slot changes, now or when it was written.
     fn add_borders(&self, borders: &mut Borders, now: &ArrayView, slot: Slot, shift: u64) {
-        let members = [now.member(slot), self.view.member(slot)];
+        let members = [now.member(slot), self.view.member(slot), now.replacement(slot)];
         for member in members.into_iter().flatten() {
             borders.add_member(member, shift);
             for (_, ranges) in self.refused.iter().filter(|(id, _)| *id == member.id) {

@@ -81,6 +81,8 @@ pub(crate) struct Mail {
     pub(crate) ended: Vec<Arc<Asked>>,
     /// Ranges in doubt that a write has made whole. Nobody waits for that.
     pub(crate) made_whole: Ranges,
+    /// Ranges that a resync left undone, and that a write may have made readable since.
+    pub(crate) may_resync: Ranges,
     /// What users ask for.
     pub(crate) commands: VecDeque<Command>,
     /// The sync task has news.
@@ -119,6 +121,7 @@ impl Mail {
             && self.no_space.is_empty()
             && self.answered.is_empty()
             && self.resolved.is_empty()
+            && self.may_resync.is_empty()
             && self.ended.is_empty()
     }
 }
@@ -236,6 +239,15 @@ impl Mailbox {
             let waiting = inside.waiting.take();
             drop(inside);
             waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Says that a write went well where a resync could not do its work.
+    pub(crate) fn may_resync(&self, ranges: &Ranges) {
+        if !ranges.is_empty() {
+            let add =
+                |mail: &mut Mail| ranges.iter().for_each(|range| mail.may_resync.insert(range));
+            self.post(|inside| add(&mut inside.mail));
         }
     }
 

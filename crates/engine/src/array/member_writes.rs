@@ -10,6 +10,7 @@ use crate::backend::{IoDone, IoError, IoOp, MemberId, MemberIo, Scope, WriteFrom
 use crate::geometry::Slot;
 use crate::lane::Io;
 use crate::memory::Buffer;
+use crate::ranges::Ranges;
 use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
@@ -50,6 +51,8 @@ struct Trouble {
     failed: SmallVec<[(MemberId, IoError); 1]>,
     /// What members that answer otherwise did not take.
     refused: Vec<Refused>,
+    /// The same of replacements.
+    replacements: Vec<(MemberId, Ranges)>,
     no_space: Vec<(MemberId, Range<u64>)>,
     /// Writes that went well into what their members' logs list as bad.
     listed: Vec<(MemberId, Range<u64>)>,
@@ -63,7 +66,10 @@ impl Trouble {
     }
 
     fn is_none(&self) -> bool {
-        self.failed.is_empty() && self.refused.is_empty() && self.no_space.is_empty()
+        self.failed.is_empty()
+            && self.refused.is_empty()
+            && self.replacements.is_empty()
+            && self.no_space.is_empty()
     }
 }
 
@@ -149,8 +155,7 @@ impl<'a> MemberWrites<'a> {
         }
     }
 
-    /// Starts a write to a member that the caller has found, and to its replacement; it waits for space
-    /// behind either.
+    /// Starts a write to a member that the caller has found, and to its replacement.
     pub(super) fn start_on_member(&mut self, member: &MemberView, sector: u64, from: WriteFrom) {
         let view = self.view.clone();
         let slot = view.present().find(|(_, other)| other.id == member.id).map(|(slot, _)| slot);
@@ -242,13 +247,12 @@ impl<'a> MemberWrites<'a> {
         if error.kind.scope() == Scope::Space {
             self.lane.array.mailbox.member_without_space(member);
         }
-        // What it lacks is no reason to refuse a write: it goes, whatever is wrong with it.
         let replaces = self.view.replacements.iter().any(|(_, other)| other.id == member);
-        let of_the_sectors = error.kind.scope() == Scope::Sectors;
-        if write.place == REPLACEMENT || replaces && of_the_sectors {
-            return self.trouble().note(member, error);
-        }
         match error.kind.scope() {
+            // It goes for that, and is not asked for pieces; unless it has taken over by then.
+            Scope::Sectors if replaces => {
+                self.trouble().replacements.push((member, Ranges::of(write.sectors.clone())));
+            }
             Scope::Sectors => {
                 let bytes = self.bytes_of(write, buffer);
                 let sector = write.sectors.start;
@@ -352,6 +356,7 @@ impl<'a> MemberWrites<'a> {
         let known = self.trouble();
         known.failed.append(&mut trouble.failed);
         known.refused.append(&mut trouble.refused);
+        known.replacements.append(&mut trouble.replacements);
         known.no_space.append(&mut trouble.no_space);
         known.listed.append(&mut trouble.listed);
     }
@@ -382,7 +387,7 @@ impl<'a> MemberWrites<'a> {
     /// Tells what went wrong, and answers when it is settled.
     async fn settle(self, target: Target) -> Result<Landed, Failed> {
         let mut trouble = self.trouble.map(|trouble| *trouble).unwrap_or_default();
-        let mut refused = Vec::new();
+        let mut refused = std::mem::take(&mut trouble.replacements);
         for one in std::mem::take(&mut trouble.refused) {
             let member = one.member;
             match self.lane.write_in_pieces(one).await {
@@ -403,7 +408,7 @@ impl<'a> MemberWrites<'a> {
         };
         let ended = Ended {
             healed: match target {
-                Target::Rewrites => trouble.listed,
+                Target::Rewrites | Target::Fills => trouble.listed,
                 Target::Copies(_) | Target::Row { .. } => Vec::new(),
             },
             target,
@@ -451,6 +456,7 @@ impl ArrayLane {
             let judged = ended.judge(&view, true);
             if judged.outcome == Outcome::Answer {
                 self.array.mailbox.made_whole(&judged.made_whole);
+                self.array.mailbox.may_resync(&judged.may_resync);
                 if self.is_told_of(&view).await {
                     return Ok(());
                 }

@@ -14,7 +14,7 @@ use crate::request::RequestError;
 use super::array_lane::{ArrayLane, Permit, SECTOR_BYTES, byte_range};
 use super::blocks::Blocks;
 use super::claims::{Claim, Columns};
-use super::ended::Target;
+use super::ended::{Failed, Target};
 use super::member_writes::{MemberWrites, whole_buffer};
 use super::news::News;
 use super::plan::{self, Place, Places, RowState};
@@ -36,6 +36,9 @@ impl Mended {
         other.0.into_iter().for_each(|member| self.add(Some(member)));
     }
 }
+
+/// There was no space behind the member: it keeps what it had, which may be read again some day.
+pub(super) struct NotRewritten;
 
 /// A row in which some columns are claimed.
 #[derive(Clone, Copy)]
@@ -428,7 +431,7 @@ impl ArrayLane {
         let view = self.view();
         if let Some(member) = view.member(at.slot(place)) {
             let held = (at.claim, &permit);
-            mended.add(self.rewrite(held, member, sectors.start, block).await);
+            mended.add(self.rewrite(held, member, sectors.start, block).await.unwrap_or(None));
         }
     }
 
@@ -464,19 +467,33 @@ impl ArrayLane {
         member: &MemberView,
         sector: u64,
         block: &[u8],
-    ) -> Option<MemberId> {
+    ) -> Result<Option<MemberId>, NotRewritten> {
         let mut copy = self.lane.backend().allocate(block.len());
         self.copy(&mut copy, block);
         let mut writes = MemberWrites::new(self, false);
         writes.start_on_member(member, sector, whole_buffer(copy));
-        // A member that failed is out by now, and one that has no space keeps what it had.
-        writes.finish(|| Target::Rewrites, |_, buffer| self.recycle(Some(buffer))).await.ok()?;
         let range = sector..sector + (block.len() / SECTOR_BYTES) as u64;
-        let (mended, unmended) = self.read_back(member.id, range).await?;
+        let ended = writes.finish(|| Target::Rewrites, |_, buffer| self.recycle(Some(buffer)));
+        match ended.await {
+            Ok(_) => {}
+            Err(Failed { error: RequestError::NoSpace, .. }) => {
+                // What its list names is not read from it, whatever it is.
+                return if member.is_listed_for_good(&range) {
+                    Ok(None)
+                } else {
+                    Err(NotRewritten)
+                };
+            }
+            // It is out by now.
+            Err(_) => return Ok(None),
+        }
+        let Some((mended, unmended)) = self.read_back(member.id, range).await else {
+            return Ok(None);
+        };
         if !unmended.is_empty() {
             self.tell(claim, News::Refused, member.id, &unmended).await;
         }
-        (!mended.is_empty()).then_some(member.id)
+        Ok((!mended.is_empty()).then_some(member.id))
     }
 
     /// Counts the read errors of one request or window that were mended: one a member, however many blocks.

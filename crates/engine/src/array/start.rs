@@ -161,6 +161,7 @@ fn first_view(start: &Start) -> ArrayView {
         unsynced: Arc::new(start.unsynced.clone()),
         doubted: Arc::new(doubted),
         unaccepted: Arc::new(unaccepted),
+        unresolved: Arc::default(),
         heard: NewsCount::default(),
         block_sectors,
         unit_sectors: start.settings.unit_sectors().max(block_sectors),

@@ -208,7 +208,8 @@ impl SyncTask {
     }
 
     fn is_over(&self) -> bool {
-        self.cancelled.get() || self.failed.get() || self.no_space.get()
+        let is_full = self.no_space.get() && self.kind.fills_members();
+        self.cancelled.get() || self.failed.get() || is_full
     }
 
     /// Takes on workers, one for each window that may be in flight.
@@ -341,7 +342,14 @@ impl SyncTask {
                 self.in_flight.borrow_mut().remove(&window.start);
                 self.skipped.borrow_mut().insert(window);
             }
-            Err(WindowError::NoSpace) => self.no_space.set(true),
+            Err(WindowError::NoSpace) => {
+                self.no_space.set(true);
+                // Where there is space it goes on.
+                if !self.kind.fills_members() {
+                    self.in_flight.borrow_mut().remove(&window.start);
+                    self.skipped.borrow_mut().insert(window);
+                }
+            }
             Err(WindowError::Unreadable) => unreachable!("gone round"),
             // It stays in flight, and all ends here: only who was told to end stops waiting.
             Err(WindowError::Late | WindowError::Told) => {}

@@ -47,6 +47,8 @@ pub struct ArrayView {
     /// The part of that which the user has not accepted. Elsewhere the block that one member lacks is
     /// computed from parity as it is; two blocks are not, for the acceptance was of one.
     pub unaccepted: Arc<Ranges>,
+    /// What of it a resync has left undone. It is tried again where a write was, for that may be what it lacked.
+    pub unresolved: Arc<Ranges>,
     /// How many pieces of news about blocks it knows.
     pub heard: NewsCount,
     /// Smallest unit of requests, in sectors: the largest logical block of the members.
@@ -126,6 +128,11 @@ impl MemberView {
 
     fn is_good(&self, range: &Range<u64>) -> bool {
         !self.bad.overlaps(range) && !self.holes.overlaps(range)
+    }
+
+    /// Whether its list on the device names all of these sectors: after a crash it is not believed there either.
+    pub fn is_listed_for_good(&self, sectors: &Range<u64>) -> bool {
+        self.bad.contains(sectors) && !self.bad_in_memory.overlaps(sectors)
     }
 
     /// Whether it holds some of these sectors, and not all.

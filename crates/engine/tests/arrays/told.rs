@@ -134,14 +134,14 @@ fn a_read_looks_at_the_newest_view_before_it_says_lost() {
     }
 }
 
-/// Fills the log of a stopped array's first member: 512 ranges of three sectors.
-fn fill_log(world: &mut World) {
-    fill_log_with(world, (0..512).map(|at| 4 * at..4 * at + 3));
+/// Fills the log of a stopped array's member: 512 ranges of three sectors.
+pub(crate) fn fill_log(world: &mut World, disk: usize) {
+    fill_log_with(world, disk, (0..512).map(|at| 4 * at..4 * at + 3));
 }
 
-/// Has the log of a stopped array's first member list these sectors of its data.
-fn fill_log_with(world: &mut World, bad: impl Iterator<Item = Range<u64>>) {
-    let mut superblock = world.disks.superblock(0).unwrap();
+/// Has the log of a stopped array's member list these sectors of its data.
+fn fill_log_with(world: &mut World, disk: usize, bad: impl Iterator<Item = Range<u64>>) {
+    let mut superblock = world.disks.superblock(disk).unwrap();
     let log = superblock.bad_block_log.unwrap();
     let data = superblock.data_offset_sectors;
     let mut blocks = BadBlocks::new();
@@ -150,7 +150,7 @@ fn fill_log_with(world: &mut World, bad: impl Iterator<Item = Range<u64>>) {
     let start = superblock.bad_block_log_range().unwrap().start as usize * SECTOR;
     let bytes = blocks.encode(log.size_sectors, log.shift).unwrap();
     let at = superblock.place.sector as usize * SECTOR;
-    let mut disk = world.disks.disk(0);
+    let mut disk = world.disks.disk(disk);
     disk.bytes[start..start + bytes.len()].copy_from_slice(&bytes);
     disk.bytes[at..at + 4096].copy_from_slice(&superblock.encode());
 }
@@ -162,7 +162,7 @@ fn a_write_into_the_middle_of_an_entry_of_a_full_log_fails_no_member() {
         let shape = Shape { member_sectors: 4096, ..MIRROR };
         let mut world = World::synced(Setup::shuffled(shape, 60));
         world.stop();
-        fill_log(&mut world);
+        fill_log(&mut world, 0);
         world.assemble_all().unwrap();
         if degraded {
             world.fail(1);
@@ -194,7 +194,7 @@ fn a_write_is_judged_again_after_the_record_although_another_one_of_its_round_fa
     let mut world = World::synced(Setup::shuffled(shape, 70));
     world.fail(1);
     world.stop();
-    fill_log_with(&mut world, iter::once(4..40).chain((16..527).map(|at| 4 * at..4 * at + 1)));
+    fill_log_with(&mut world, 0, iter::once(4..40).chain((16..527).map(|at| 4 * at..4 * at + 1)));
     world.assemble_all().unwrap();
     {
         // Of the first row's parity. The other block of that row is on the member that failed.

@@ -29,7 +29,8 @@ impl Controller {
 
     /// Takes ranges off the logs that were written again. Their data are flushed before a log says
     /// so, or a power cut would leave what nobody wrote and everybody reads. Where the log has no room for
-    /// what would be left of an entry, the range stays listed: it is read from elsewhere, as before.
+    /// what would be left of an entry, the range stays listed: it is read from elsewhere, as before. But
+    /// a replacement is given up then: what its member holds alone would be lost when it takes over.
     pub(super) async fn blocks_written(&mut self, news: &[BlockNews]) {
         for BlockNews { member, ranges } in news {
             let Some(index) = self.index_of(*member) else { continue };
@@ -46,7 +47,11 @@ impl Controller {
                         features.with(Features::BAD_BLOCKS, !bad.is_empty());
                     self.members[index].bad = Arc::new(bad);
                 }
-                Err(NotRecorded::NoRoom) => {}
+                Err(NotRecorded::NoRoom) if !self.members[index].replaces() => {}
+                Err(NotRecorded::NoRoom) => {
+                    let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
+                    self.take_out(&[(*member, error)]).await;
+                }
                 Err(NotRecorded::Failed(error)) => {
                     self.take_out(&[(*member, error)]).await;
                 }

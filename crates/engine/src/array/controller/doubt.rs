@@ -104,11 +104,11 @@ impl Controller {
             true => self.unsynced.clone(),
             false => self.doubted.clone(),
         };
-        self.unresolved.iter().for_each(|range| todo.remove(&range));
+        let left = || self.unresolved.iter().chain(self.without_room.iter());
+        left().for_each(|range| todo.remove(&range));
         if todo.is_empty() && !self.doubted.is_empty() {
             todo = self.unsynced.clone();
-            let done = self.unresolved.iter().chain(self.doubted.iter());
-            done.for_each(|range| todo.remove(&range));
+            left().chain(self.doubted.iter()).for_each(|range| todo.remove(&range));
         }
         Some(todo).filter(|todo| !todo.is_empty())
     }

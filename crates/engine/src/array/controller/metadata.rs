@@ -16,7 +16,7 @@ use super::super::flushes::Flush;
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::progress::FlushReceipt;
-use super::{Controller, Member, MemberState, WriteMode};
+use super::{Controller, Member, WriteMode};
 
 /// Bytes of the superblock's area.
 const SUPERBLOCK_BYTES: usize = 4096;
@@ -106,6 +106,7 @@ impl Controller {
             })
             .collect();
         for member in self.members.iter_mut().filter(|member| member.is_live()) {
+            let replaces = member.replaces();
             let superblock = &mut member.superblock;
             superblock.events = events;
             superblock.utime = now;
@@ -113,7 +114,6 @@ impl Controller {
             superblock.roles.clone_from(&roles);
             superblock.recovery_offset_sectors =
                 promised.iter().find(|(id, _)| *id == member.id).map(|(_, sector)| *sector);
-            let replaces = matches!(member.state, MemberState::Replacing(..));
             superblock.features = superblock.features.with(Features::REPLACEMENT, replaces);
             // Whoever goes on with the recovery copies only what the bitmap marks.
             let by_bitmap = superblock.recovery_offset_sectors.is_some()

@@ -119,14 +119,18 @@ impl Controller {
 
     /// Replacements that have all data of their slots take them over. That they have all is recorded
     /// before any superblock gives up the old member: else a crash between the superblocks of one update
-    /// could leave an array that counts on neither.
+    /// could leave an array that counts on neither. Copies may have come to differ since they were begun:
+    /// then some take over after resync.
     pub(super) async fn replaced(&mut self, members: &[MemberId]) {
         self.checkpoint(u64::MAX).await;
         if self.mode == WriteMode::Broken {
             return;
         }
         let (mut done, end) = (Vec::new(), self.member_sectors());
-        for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
+        let may: Vec<MemberId> = self.may_replace().into_iter().map(|(id, ..)| id).collect();
+        let waits = |member: &Member| member.replaces() && !may.contains(&member.id);
+        let filled = |member: &&mut Member| members.contains(&member.id) && !waits(member);
+        for member in self.members.iter_mut().filter(filled) {
             if let MemberState::Replacing(slot, _) | MemberState::Recovering(slot, _) = member.state
                 && member.is_filled(end)
             {

@@ -97,7 +97,7 @@ impl Controller {
             failfast: superblock.flags.fail_fast(),
             corrected_errors: superblock.corrected_reads,
             recovery_offset_sectors: member.filled_to().map_or(0, Readable::sector),
-            replacement: matches!(member.state, MemberState::Replacing(..)),
+            replacement: member.replaces(),
             want_replacement: member.wants_replacement,
             bad_ranges: member.bad.iter().count() as u32,
             data_offset_sectors: superblock.data_offset_sectors,

@@ -196,6 +196,9 @@ impl Controller {
             self.happened(Event::Change);
         }
         self.happened(Event::Clock(self.lane.backend().now()));
+        if !self.sync.why_idle.keeps(Work::Resync) {
+            self.without_room = Ranges::default();
+        }
         let why_idle = &mut self.sync.why_idle;
         why_idle.holds(Reason::ReadOnly, self.read_only);
         why_idle.holds(Reason::Broken, self.mode == WriteMode::Broken);
@@ -222,15 +225,15 @@ impl Controller {
     /// resync where it may.
     fn needed_sync(&self) -> Option<Needed> {
         let why_idle = &self.sync.why_idle;
-        let to_resync = self.to_resync().filter(|_| !why_idle.keeps(Work::Resync));
+        let to_resync = self.to_resync();
         if let Some(todo) = to_resync.clone().filter(|todo| self.resolves_doubt(todo)) {
             return Some(Needed::Resync(todo));
         }
-        let recovering = self.recovering();
+        let recovering = self.with_space(self.recovering());
         if !recovering.is_empty() && !why_idle.keeps(Work::Recovery) {
             return Some(Needed::Recovery(recovering));
         }
-        let replacing = self.may_replace();
+        let replacing = self.with_space(self.may_replace());
         if !replacing.is_empty() && !why_idle.keeps(Work::Replacement) {
             return Some(Needed::Replacement(replacing));
         }
@@ -273,6 +276,26 @@ impl Controller {
             _ => None,
         });
         members.collect()
+    }
+
+    /// Those of these members behind which there is space, if any: one without keeps no other one waiting.
+    fn with_space(
+        &self,
+        filled: Vec<(MemberId, Slot, Readable)>,
+    ) -> Vec<(MemberId, Slot, Readable)> {
+        let has = |member: &Member| !self.lacks_space(member);
+        let able = |(id, ..): &&(MemberId, Slot, Readable)| {
+            self.members.iter().any(|member| member.id == *id && has(member))
+        };
+        let able: Vec<_> = filled.iter().filter(able).copied().collect();
+        if able.is_empty() { filled } else { able }
+    }
+
+    /// Whether some of these members are still being filled and have space.
+    fn some_have_space(&self, members: &[MemberId]) -> bool {
+        let filled =
+            |member: &&Member| members.contains(&member.id) && member.filled_to().is_some();
+        self.members.iter().filter(filled).any(|member| !self.lacks_space(member))
     }
 
     /// Spares take the places of missing members. Every lane writes to them before recovery starts,
@@ -501,10 +524,18 @@ impl Controller {
             (_, SyncEnd::Interrupted) => {}
             (SyncKind::Resync, SyncEnd::Incomplete) => {
                 // Some of it could not be done; the rest was. What an earlier one left was not among it.
-                self.resynced().await;
                 task.skipped().iter().for_each(|range| self.unresolved.insert(range));
+                self.resynced().await;
+            }
+            (SyncKind::Resync, SyncEnd::NoSpace) => {
+                task.skipped().iter().for_each(|range| self.without_room.insert(range));
+                let again = self.lane.backend().now() + AGAIN_AFTER;
+                self.sync.why_idle.add(Reason::NoSpace(Work::Resync, again));
+                self.resynced().await;
             }
             (kind, SyncEnd::Incomplete) => self.sync.why_idle.add(Reason::Failed(work_of(kind))),
+            // Those are filled now, without the others.
+            (_, SyncEnd::NoSpace) if self.some_have_space(&run.members) => {}
             (kind, SyncEnd::NoSpace) => {
                 let again = self.lane.backend().now() + AGAIN_AFTER;
                 self.sync.why_idle.add(Reason::NoSpace(work_of(kind), again));

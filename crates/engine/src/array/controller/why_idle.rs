@@ -32,7 +32,8 @@ pub(super) enum Reason {
     /// It ran and could not do all, and nothing has changed since. What a resync could not do is known by
     /// range: see [`unresolved`](super::Controller::unresolved).
     Failed(Work),
-    /// It found no space behind a member. It is tried again at this time.
+    /// It found no space behind a member. It is tried again at this time. Of a resync that is what is known by
+    /// range: see [`without_room`](super::Controller::without_room).
     NoSpace(Work, Time),
 }
 

@@ -16,7 +16,7 @@ use super::super::mailbox::{BlockNews, Failure};
 use super::super::news::News;
 use super::super::rules::Rule;
 use super::super::verdict::Outcome;
-use super::{Controller, Member, MemberState, WriteMode};
+use super::{Controller, Member, WriteMode};
 
 /// What verdicts ask to record.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Controller {
         let mut heals = true;
         let listing = self.array.rules.keep(Rule::RefusedBlocksAreListed);
         while !writes.is_empty() {
-            self.fail_without_space(&writes).await;
+            self.fail_filled(&writes).await;
             self.fail_fast(&writes).await;
             if let Some(error) = self.refuses_writes() {
                 // Some members have the new bytes and some the old: nothing is computed from that.
@@ -47,6 +47,7 @@ impl Controller {
                 writes.iter().map(|write| write.ended.judge(&now, heals)).collect();
             let records = Records::of(&judged);
             self.record(records).await;
+            self.end_doubt_of_answered(&writes, &judged).await;
             // What was not taken off its list by now stays there.
             heals = false;
             let mut left = Vec::new();
@@ -65,6 +66,20 @@ impl Controller {
             }
             writes = left;
         }
+    }
+
+    /// Ends the doubt of what writes that are answered have made whole, and has a resync try again where they
+    /// may have made it possible. What a write lacks that was answered early is in doubt because of it.
+    async fn end_doubt_of_answered(&mut self, writes: &[Arc<Asked>], judged: &[Judged]) {
+        let both = writes.iter().zip(judged);
+        let answered = both
+            .filter(|(write, judged)| judged.outcome == Outcome::Answer && !write.ended.answered);
+        let mut whole = Ranges::default();
+        for (_, judged) in answered {
+            judged.made_whole.iter().for_each(|range| whole.insert(range));
+            judged.may_resync.iter().for_each(|range| self.unresolved.remove(&range));
+        }
+        self.doubt_made_whole(&whole).await;
     }
 
     /// Why a write cannot be answered, whatever became of it: what it needs is not recorded any more.
@@ -99,21 +114,24 @@ impl Controller {
         self.array.views.settle();
     }
 
-    /// A member that is only being filled fails where a write finds no space behind it: the others have
-    /// what it lacks, and room.
-    async fn fail_without_space(&mut self, writes: &[Arc<Asked>]) {
-        let is_filled = |id: MemberId| {
-            let filled = |member: &Member| {
-                let state = member.state;
-                matches!(state, MemberState::Recovering(..) | MemberState::Replacing(..))
-            };
-            self.members.iter().any(|member| member.id == id && filled(member))
+    /// A member that is only being filled fails where a write finds no space behind it, and a replacement also
+    /// for what it refuses: the others have what it lacks. By what it is now: it may have taken over since.
+    async fn fail_filled(&mut self, writes: &[Arc<Asked>]) {
+        let is = |id: MemberId, what: fn(&Member) -> bool| {
+            self.members.iter().any(|member| member.id == id && what(member))
         };
-        let of_users = writes.iter().filter(|write| write.ended.is_of_users());
-        let without = of_users.flat_map(|write| write.ended.no_space.iter().map(|(id, _)| *id));
-        let error = IoError { kind: IoErrorKind::NoSpace, errno: 0 };
-        let failed = |member| Failure { member, error, if_borne: false };
-        let failures: Vec<Failure> = without.filter(|id| is_filled(*id)).map(failed).collect();
+        let failed = |member, kind| {
+            let error = IoError { kind, errno: 0 };
+            Failure { member, error, if_borne: false }
+        };
+        let mut failures = Vec::new();
+        for ended in writes.iter().map(|write| &write.ended) {
+            let without = ended.no_space.iter().filter(|_| !ended.fills_members());
+            let without = without.filter(|(id, _)| is(*id, |member| member.filled_to().is_some()));
+            failures.extend(without.map(|(id, _)| failed(*id, IoErrorKind::NoSpace)));
+            let refused = ended.refused.iter().filter(|(id, _)| is(*id, Member::replaces));
+            failures.extend(refused.map(|(id, _)| failed(*id, IoErrorKind::Medium)));
+        }
         if !failures.is_empty() {
             self.members_failed(&failures).await;
         }

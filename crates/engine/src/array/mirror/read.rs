@@ -238,9 +238,26 @@ impl ArrayLane {
             for (piece, _) in unreadable.iter().filter(|_| agree) {
                 mended.add(self.mend_copy(claim, &range, piece, &block).await);
             }
+            // What was filled from a copy that is not read any more may come to be read first.
+            for other in self.readable_copies(region).iter().filter(|_| !trusted) {
+                if *other != piece && unreadable.iter().all(|(bad, _)| bad != other) {
+                    self.mend_copy(claim, &range, other, &block).await;
+                }
+            }
         }
         self.recycle(Some(block));
         Ok(())
+    }
+
+    /// The copies of a range that can be read.
+    fn readable_copies(&self, region: &Region) -> Copies {
+        self.with_view(|view| {
+            let all = copies(&view.geometry, region.sector, region.sectors());
+            let is_there = |piece: &Piece| {
+                view.reader(piece.slot, piece.member_sector, piece.sectors).is_some()
+            };
+            all.into_iter().filter(is_there).collect()
+        })
     }
 
     /// Where copies may differ, the view that says which one is believed must hold after a crash too. False
@@ -359,6 +376,6 @@ impl ArrayLane {
         let permit = self.permit(range.clone()).await.ok()?;
         let view = self.view();
         let member = view.member(piece.slot)?;
-        self.rewrite((claim, &permit), member, piece.member_sector, block).await
+        self.rewrite((claim, &permit), member, piece.member_sector, block).await.unwrap_or(None)
     }
 }

@@ -11,9 +11,10 @@ use crate::status::Mismatch;
 use super::super::array_lane::{ArrayLane, Permit, SECTOR_BYTES};
 use super::super::claims::{Claim, Mode};
 use super::super::command::Undecided;
+use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::believed;
-use super::super::reconstruct::Mended;
+use super::super::reconstruct::{Mended, NotRewritten};
 use super::mirror_window::{Copied, claim, read};
 use super::suspect::{Suspicion, Votes};
 use super::window::{Found, SyncKind, WindowError};
@@ -55,14 +56,17 @@ pub(super) async fn compare(
     if verdict.correct(&mut model) && mends {
         write_copy(port, &mut writes, &first, copy_of(port, &model));
     }
-    let mut mended = Mended::default();
+    let (mut mended, mut lacks_space) = (Mended::default(), false);
     let mut differs = !verdict.places.is_empty();
     for copy in copies {
         match copy {
             // Where nobody can tell which copy is right none of them is to get a witness.
             Copied::Unreadable(piece, _) if rewrites => {
                 let permit = permit.as_ref().expect("asked for, for what is rewritten");
-                mended.add(rewrite(port, (&claim, permit), &piece, &model).await);
+                match rewrite(port, (&claim, permit), &piece, &model).await {
+                    Ok(member) => mended.add(member),
+                    Err(NotRewritten) => lacks_space = true,
+                }
             }
             Copied::Block(piece, block) => {
                 let is_other = *block != *model;
@@ -80,7 +84,10 @@ pub(super) async fn compare(
         }
     }
     port.recycle(Some(model));
-    writes.finish(port).await?;
+    writes.finish(port, Target::Rewrites).await?;
+    if lacks_space {
+        return Err(WindowError::NoSpace);
+    }
     let sectors = if differs { sectors } else { 0 };
     Ok(Found { sectors, places: verdict.places, mended, ..Found::default() })
 }
@@ -111,9 +118,9 @@ async fn rewrite(
     held: (&Claim<'_>, &Permit<'_>),
     piece: &Piece,
     model: &Buffer,
-) -> Option<MemberId> {
+) -> Result<Option<MemberId>, NotRewritten> {
     let view = port.view();
-    let member = view.member(piece.slot)?;
+    let Some(member) = view.member(piece.slot) else { return Ok(None) };
     port.rewrite(held, member, piece.member_sector, model).await
 }
 

@@ -11,6 +11,7 @@ use crate::memory::Buffer;
 
 use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::claims::{Claim, Mode};
+use super::super::ended::Target;
 use super::super::mirror::{believed, region_sectors};
 use super::super::unread::Cause;
 use super::super::view::MemberView;
@@ -103,7 +104,7 @@ async fn recover(
         let from = WriteFrom::Shared(block.clone(), 0..block.len());
         writes.start(port, member, window.start, from);
     }
-    let done = writes.finish(port).await;
+    let done = writes.finish(port, Target::Fills).await;
     port.recycle(Rc::into_inner(block));
     done
 }

@@ -8,6 +8,7 @@ use crate::memory::Buffer;
 
 use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::claims::{Claim, Mode};
+use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::believed;
 use super::super::reconstruct::ClaimedRow;
@@ -146,5 +147,5 @@ async fn write(
     };
     let mut writes = WindowWrites::default();
     writes.start(port, member, window.start, whole_buffer(block));
-    writes.finish(port).await
+    writes.finish(port, Target::Fills).await
 }

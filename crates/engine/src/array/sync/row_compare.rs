@@ -10,9 +10,12 @@ use super::super::array_lane::{ArrayLane, LaneView, Permit, SECTOR_BYTES};
 use super::super::blocks::Blocks;
 use super::super::claims::Columns;
 use super::super::command::Undecided;
+use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{self, Place, Places, RowState, Span};
-use super::super::reconstruct::{ClaimedRow, Mended, by_exponent, columns_bytes, row_state};
+use super::super::reconstruct::{
+    ClaimedRow, Mended, NotRewritten, by_exponent, columns_bytes, row_state,
+};
 use super::super::unread::Unread;
 use super::super::view::{ArrayView, MemberView};
 use super::suspect::{Suspicion, TwoParities, Votes};
@@ -59,6 +62,8 @@ struct Comparison<'a> {
     undecidable: bool,
     /// Whose unreadable sectors were written again.
     mended: Mended,
+    /// Whether there was no space for some of them.
+    lacks_space: bool,
     /// Of what is written beside what the bitmap marks already.
     permit: Option<Permit<'a>>,
     /// Pages of the window in which something is wrong.
@@ -89,6 +94,7 @@ impl<'a> Comparison<'a> {
             kind,
             undecidable: false,
             mended: Mended::default(),
+            lacks_space: false,
             permit: None,
             view,
             state,
@@ -284,15 +290,20 @@ impl<'a> Comparison<'a> {
             && let Some(member) = self.view.member(self.slot(place))
         {
             let held = (self.at.claim, permit);
-            let mended = self.port.rewrite(held, member, self.start(), block).await;
-            self.mended.add(mended);
+            match self.port.rewrite(held, member, self.start(), block).await {
+                Ok(member) => self.mended.add(member),
+                Err(NotRewritten) => self.lacks_space = true,
+            }
         }
     }
 
     async fn end(self) -> Result<Found, WindowError> {
         self.port.recycle_all(self.blocks);
         self.fresh.into_iter().for_each(|left| self.port.recycle(left));
-        self.writes.finish(self.port).await?;
+        self.writes.finish(self.port, Target::Rewrites).await?;
+        if self.lacks_space {
+            return Err(WindowError::NoSpace);
+        }
         let pages = self.wrong.iter().filter(|page| **page).count();
         Ok(Found {
             sectors: (pages * PAGE_BYTES / SECTOR_BYTES) as u64,

@@ -7,6 +7,7 @@ use crate::memory::Buffer;
 
 use super::super::array_lane::ArrayLane;
 use super::super::claims::{Columns, Mode};
+use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{Place, Places};
 use super::super::reconstruct::ClaimedRow;
@@ -84,7 +85,7 @@ async fn recover(
         }
     }
     port.recycle_all(blocks);
-    writes.finish(port).await
+    writes.finish(port, Target::Fills).await
 }
 
 /// Computes what belongs at `place`.

@@ -26,10 +26,11 @@ impl<'a> WindowWrites<'a> {
         writes.start_on_member(member, sector, from);
     }
 
-    /// Waits for all. A member that failed ends this task, as the controller will say.
-    pub(super) async fn finish(self, port: &ArrayLane) -> Result<(), WindowError> {
+    /// Waits for all. A member that failed ends this task, as the controller will say. `target` says whether
+    /// members are filled.
+    pub(super) async fn finish(self, port: &ArrayLane, target: Target) -> Result<(), WindowError> {
         let Some(writes) = self.0 else { return Ok(()) };
-        let ended = writes.finish(|| Target::Rewrites, |_, buffer| port.recycle(Some(buffer)));
+        let ended = writes.finish(|| target, |_, buffer| port.recycle(Some(buffer)));
         match ended.await {
             Ok(Landed::Whole | Landed::Listed) => Ok(()),
             Err(Failed { error: RequestError::NoSpace, .. }) => Err(WindowError::NoSpace),

@@ -49,6 +49,7 @@ fn view_of(level: Level, layout: u32, disks: u16, change: impl Fn(&mut MemberVie
         unsynced: Arc::default(),
         doubted: Arc::default(),
         unaccepted: Arc::default(),
+        unresolved: Arc::default(),
         heard: Default::default(),
         block_sectors: 1,
         unit_sectors: 8,
