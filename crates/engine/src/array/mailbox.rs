@@ -12,6 +12,7 @@ use std::task::{Poll, Waker};
 
 use crate::backend::{IoError, MemberId};
 use crate::ranges::Ranges;
+use crate::request::RequestError;
 use crate::sync::Mutex;
 use crate::time::Time;
 
@@ -219,9 +220,14 @@ impl Mailbox {
         self.post(|inside| inside.mail.resolved.insert(range));
     }
 
-    /// Has the end of a write judged.
+    /// Has the end of a write judged. Once the array has ended nobody does, and it is an error.
     pub(crate) fn ended(&self, asked: Arc<Asked>) {
-        self.post(|inside| inside.mail.ended.push(asked));
+        let mut refused = None;
+        self.post(|inside| match inside.closed {
+            true => refused = Some(asked),
+            false => inside.mail.ended.push(asked),
+        });
+        refused.into_iter().for_each(|asked| asked.fail(RequestError::Stopped));
     }
 
     /// Says that a write has made ranges in doubt whole. The controller hears of it with the next mail,
@@ -275,12 +281,14 @@ impl Mailbox {
 
     /// Says that nobody collects any more, and answers what was not collected.
     pub(crate) fn close(&self) {
-        let (mut left, mut admissions) = (VecDeque::new(), Vec::new());
+        let (mut left, mut admissions, mut ended) = (VecDeque::new(), Vec::new(), Vec::new());
         self.post(|inside| {
             inside.closed = true;
+            ended = std::mem::take(&mut inside.mail.ended);
             admissions = std::mem::take(&mut inside.mail.admissions);
             left = std::mem::take(&mut inside.mail.commands);
         });
+        ended.into_iter().for_each(|asked| asked.fail(RequestError::Stopped));
         admissions.into_iter().for_each(Admission::refuse);
         left.into_iter().for_each(|command| (command.reply)(Err(CommandError::Stopped)));
     }

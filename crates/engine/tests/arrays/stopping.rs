@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use mdspace_engine::array::{Action, CommandError, Reply};
+use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::Request;
 
 use crate::shapes::{self, Shape};
@@ -105,5 +106,28 @@ fn a_member_is_failed_while_a_stop_waits_for_it() {
         }
         world.until("the end", |_| has_come(&stop));
         world.until("an error", |_| write.has_ended());
+    }
+}
+
+/// Nobody judges it any more, and whoever embeds the array waits for its end.
+#[test]
+fn a_write_that_fails_after_a_stop_by_force_has_an_end() {
+    for (seed, shape) in (50..).zip([shapes::RAID5, shapes::RAID1, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "0");
+        let (data, disks) = (world.disks.data(), 0..usize::from(shape.disks));
+        disks.clone().for_each(|disk| world.disks.disk(disk).hangs_in = Some(data.clone()));
+        let from = Rc::new(vec![7; world.sectors() as usize * SECTOR]);
+        let write = world.start(0, Request::Write { sector: 0, from, fua: false });
+        world.sleep_ms(1000);
+        let forced = order(&world, Action::StopByForce);
+        world.until("the end", |_| has_come(&forced));
+        assert!(!write.has_ended(), "{world}");
+        for disk in disks {
+            let mut disk = world.disks.disk(disk);
+            (disk.hangs_in, disk.write_error) = (None, Some(IoErrorKind::Medium));
+        }
+        world.until("an error", |_| write.has_ended());
+        assert!(write.result().is_some_and(|result| result.is_err()), "{world}");
     }
 }
