@@ -35,6 +35,13 @@ pub enum Request {
         /// Length in sectors.
         sectors: u64,
     },
+    /// Makes a range read as zeroes, and gives up what it took where all members can.
+    Punch {
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u64,
+    },
     /// Makes a range read as zeroes.
     WriteZeroes {
         /// First sector.

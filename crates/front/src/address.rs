@@ -4,14 +4,27 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// One front end: `nbd:unix:/path.sock` or `nbd:tcp:[HOST:]PORT`, with `?ro`, `?insecure` or both
-/// (`?ro&insecure`). Its text form parses to the same value.
+/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `fuse:/DIR`, `loop` or `block`; with `?ro`, for
+/// TCP `?insecure`, or both (`?ro&insecure`). Its text form parses to the same value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
-    /// The socket to listen on.
-    pub socket: Socket,
+    /// How and where it answers.
+    pub place: Place,
     /// Clients may only read.
     pub read_only: bool,
+}
+
+/// How and where a front end answers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// NBD on a socket.
+    Nbd(Socket),
+    /// A file in a directory, which is mounted.
+    Fuse(PathBuf),
+    /// A loop device over such a file.
+    Loop,
+    /// A block device, by the best way that this host has.
+    Block,
 }
 
 /// A socket to listen on.
@@ -34,10 +47,12 @@ pub enum Socket {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
     /// Another kind of front end.
-    #[error("{0:?} is no front end: give nbd:unix:/PATH or nbd:tcp:[HOST:]PORT")]
+    #[error(
+        "{0:?} is no front end: give block, loop, fuse:/DIR, nbd:unix:/PATH or nbd:tcp:[HOST:]PORT"
+    )]
     Kind(String),
     /// A path that depends on where it is read.
-    #[error("the path of a Unix socket must be absolute, and {0:?} is not")]
+    #[error("the path of a front end must be absolute, and {0:?} is not")]
     RelativePath(String),
     /// No port, or one that does not exist.
     #[error("{0:?} has no port: give nbd:tcp:[HOST:]PORT with a port from 0 to 65535")]
@@ -55,25 +70,31 @@ impl Address {
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         let (place, options) = text.split_once('?').unwrap_or((text, ""));
         let kind = || AddressError::Kind(text.to_string());
-        let mut socket = match place.strip_prefix("nbd:").ok_or_else(kind)?.split_once(':') {
-            Some(("unix", path)) => parse_path(path)?,
-            Some(("tcp", place)) => parse_tcp(place)?,
+        let mut place = match place.split_once(':') {
+            None if place == "loop" => Place::Loop,
+            None if place == "block" => Place::Block,
+            Some(("fuse", directory)) => Place::Fuse(parse_path(directory)?),
+            Some(("nbd", socket)) => Place::Nbd(match socket.split_once(':') {
+                Some(("unix", path)) => Socket::Unix(parse_path(path)?),
+                Some(("tcp", place)) => parse_tcp(place)?,
+                _ => return Err(kind()),
+            }),
             _ => return Err(kind()),
         };
         let mut read_only = false;
         for option in options.split('&').filter(|option| !option.is_empty()) {
-            match (option, &mut socket) {
+            match (option, &mut place) {
                 ("ro", _) => read_only = true,
-                ("insecure", Socket::Tcp { insecure, .. }) => *insecure = true,
+                ("insecure", Place::Nbd(Socket::Tcp { insecure, .. })) => *insecure = true,
                 _ => return Err(AddressError::Option(option.to_string())),
             }
         }
-        Ok(Address { socket, read_only })
+        Ok(Address { place, read_only })
     }
 
     /// The same front end, at an address that other machines may reach.
     pub fn open_to_others(mut self) -> Address {
-        if let Socket::Tcp { insecure, .. } = &mut self.socket {
+        if let Place::Nbd(Socket::Tcp { insecure, .. }) = &mut self.place {
             *insecure = true;
         }
         self
@@ -94,9 +115,12 @@ impl fmt::Display for Address {
         if self.read_only {
             options.push("ro");
         }
-        match &self.socket {
-            Socket::Unix(path) => write!(f, "nbd:unix:{}", path.display())?,
-            Socket::Tcp { host, port, insecure } => {
+        match &self.place {
+            Place::Loop => f.write_str("loop")?,
+            Place::Block => f.write_str("block")?,
+            Place::Fuse(directory) => write!(f, "fuse:{}", directory.display())?,
+            Place::Nbd(Socket::Unix(path)) => write!(f, "nbd:unix:{}", path.display())?,
+            Place::Nbd(Socket::Tcp { host, port, insecure }) => {
                 match host {
                     None => write!(f, "nbd:tcp:{port}")?,
                     Some(host) if host.contains(':') => write!(f, "nbd:tcp:[{host}]:{port}")?,
@@ -114,10 +138,10 @@ impl fmt::Display for Address {
     }
 }
 
-fn parse_path(path: &str) -> Result<Socket, AddressError> {
+fn parse_path(path: &str) -> Result<PathBuf, AddressError> {
     let path_buf = PathBuf::from(path);
     if path_buf.is_absolute() {
-        Ok(Socket::Unix(path_buf))
+        Ok(path_buf)
     } else {
         Err(AddressError::RelativePath(path.to_string()))
     }

@@ -11,6 +11,7 @@ use mdspace_engine::lane::{Lane, LaneId, OpOwner};
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_io::{LaneIo, Lanes};
 
+use crate::tags::Tags;
 use crate::volume::{Volume, VolumePart};
 
 /// An open member on all lanes.
@@ -30,8 +31,7 @@ pub struct DevicePart {
     member: MemberId,
     info: MemberInfo,
     /// Requests under way, by tag of their I/O.
-    under_way: RefCell<Vec<Option<UnderWay>>>,
-    free: RefCell<Vec<usize>>,
+    under_way: RefCell<Tags<UnderWay>>,
 }
 
 /// Whose a request is, and what it is to them.
@@ -54,8 +54,8 @@ impl Volume for Device {
     ) {
         let (member, info) = (self.member, self.info.clone());
         self.lanes.run_on(lane, move |lane, io| {
-            let (under_way, free) = (RefCell::default(), RefCell::default());
-            let part = DevicePart { lane: lane.clone(), member, info, under_way, free };
+            let under_way = RefCell::default();
+            let part = DevicePart { lane: lane.clone(), member, info, under_way };
             setup(&Rc::new(part), lane, io);
         });
     }
@@ -71,7 +71,8 @@ impl VolumePart for DevicePart {
         };
         let owner: Rc<dyn OpOwner> = self.clone();
         let io = MemberIo { member: self.member, op, patience: Patience::FOREVER };
-        let slot = self.add(UnderWay { queue: queue.clone(), tag });
+        let under_way = UnderWay { queue: queue.clone(), tag };
+        let slot = self.under_way.borrow_mut().add(under_way);
         if let Some(done) = self.lane.io_direct(io, &owner, slot) {
             self.end(slot, &done);
         }
@@ -102,6 +103,13 @@ impl DevicePart {
             Request::Discard { sector, sectors } => {
                 (sector, sectors.saturating_mul(512), IoOp::Discard { sector, sectors })
             }
+            Request::Punch { sector, sectors } if self.info.discard_zeroes => {
+                (sector, sectors.saturating_mul(512), IoOp::Discard { sector, sectors })
+            }
+            Request::Punch { sector, sectors } => {
+                let op = IoOp::WriteZeroes { sector, sectors, fua: false };
+                (sector, sectors.saturating_mul(512), op)
+            }
             Request::WriteZeroes { sector, sectors, fua } => {
                 let op = IoOp::WriteZeroes { sector, sectors, fua };
                 (sector, sectors.saturating_mul(512), op)
@@ -119,20 +127,8 @@ impl DevicePart {
         }
     }
 
-    fn add(&self, request: UnderWay) -> u64 {
-        let mut under_way = self.under_way.borrow_mut();
-        let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            under_way.push(None);
-            under_way.len() - 1
-        });
-        under_way[slot] = Some(request);
-        slot as u64
-    }
-
     fn end(&self, slot: u64, done: &IoDone) {
-        let ended = self.under_way.borrow_mut()[slot as usize].take();
-        let UnderWay { queue, tag } = ended.expect("a request ends once");
-        self.free.borrow_mut().push(slot as usize);
+        let UnderWay { queue, tag } = self.under_way.borrow_mut().remove(slot);
         queue.end(
             tag,
             done.result.map_err(|error| match error.kind {

@@ -1,16 +1,21 @@
-//! Front ends of mdspace: NBD to engine requests.
+//! Front ends of mdspace: NBD and FUSE to engine requests.
 //!
 //! - [`Address`]: where a front end answers, as users write it.
 //! - [`listener`], [`peer`]: sockets, and who connects to them.
 //! - [`volume`]: what is served: an array on one lane.
 //! - [`device`]: a single member, served as it is.
 //! - [`nbd`]: the protocol, and its server.
+//! - [`fuse`]: the same for FUSE: the array as a file.
+//! - [`loop_device`]: that file behind a loop device.
 
 pub mod address;
 pub mod device;
+pub mod fuse;
 pub mod listener;
+pub mod loop_device;
 pub mod nbd;
 pub mod peer;
+mod tags;
 pub mod volume;
 
 pub use address::{Address, AddressError};

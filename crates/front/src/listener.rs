@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::address::{Address, Socket};
+use crate::address::{Address, Place, Socket};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -65,6 +65,9 @@ pub enum ListenError {
     /// The host has no address.
     #[error("{0} has no address: check the name")]
     NoAddress(String),
+    /// Another kind of front end.
+    #[error("{0} is no socket to listen on")]
+    NotNbd(Address),
     /// The system refused.
     #[error("cannot listen at {front}: {source}")]
     Io {
@@ -76,13 +79,16 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Listens at `address`.
+    /// Listens at an address of NBD.
     ///
     /// A Unix socket is for the same user only (mode 0600) from its first moment. A socket file that
     /// nobody answers at is replaced, any other file is left alone.
     pub fn bind(address: &Address) -> Result<Listener, ListenError> {
         let failed = |source| ListenError::Io { front: address.clone(), source };
-        match &address.socket {
+        let Place::Nbd(socket) = &address.place else {
+            return Err(ListenError::NotNbd(address.clone()));
+        };
+        match socket {
             Socket::Unix(path) => {
                 make_way(path)?;
                 let socket = bind_unix(path).map_err(failed)?;
@@ -108,7 +114,7 @@ impl Listener {
         let socket = TcpListener::bind(places)?;
         let place = socket.local_addr()?;
         let mut address = address.clone();
-        if let Socket::Tcp { port, .. } = &mut address.socket {
+        if let Place::Nbd(Socket::Tcp { port, .. }) = &mut address.place {
             *port = place.port();
         }
         let reachable_from = (!place.ip().is_loopback()).then_some(place.ip());

@@ -128,6 +128,7 @@ impl ArrayLane {
             Request::Write { sector, from, fua } => self.write(sector, from, fua).await,
             Request::Flush => self.flush().await,
             Request::Discard { sector, sectors } => self.discard(sector, sectors).await,
+            Request::Punch { sector, sectors } => self.punch(sector, sectors).await,
             Request::WriteZeroes { sector, sectors, fua } => {
                 self.write_zeroes(sector, sectors, fua).await
             }

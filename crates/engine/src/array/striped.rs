@@ -62,13 +62,47 @@ impl ArrayLane {
         }
         if let Geometry::Parity(map) = &*view.geometry {
             let row = map.row_sectors();
-            for row in sector.div_ceil(row)..(sector + sectors) / row {
+            let rows = sector.div_ceil(row)..(sector + sectors) / row;
+            return self.give_up(rows.start * row, rows.end.saturating_sub(rows.start) * row).await;
+        }
+        self.give_up(sector, sectors).await
+    }
+
+    /// Makes a range read as zeroes, and gives up what it took where the level and all members can.
+    pub(super) async fn punch(
+        self: &Rc<Self>,
+        sector: u64,
+        sectors: u64,
+    ) -> Result<(), RequestError> {
+        self.check_range(sector, sectors)?;
+        let view = self.view();
+        let unit = match &*view.geometry {
+            _ if !view.discard => return self.write_zeroes(sector, sectors, false).await,
+            Geometry::Parity(map) => map.row_sectors(),
+            _ => 1,
+        };
+        let end = sector + sectors;
+        let whole = sector.next_multiple_of(unit)..end / unit * unit;
+        if whole.is_empty() {
+            return self.write_zeroes(sector, sectors, false).await;
+        }
+        self.write_zeroes(sector, whole.start - sector, false).await?;
+        self.give_up(whole.start, whole.end - whole.start).await?;
+        self.write_zeroes(whole.end, end - whole.end, false).await
+    }
+
+    /// Zeroes whole rows, or any range where there is no parity. What it took is given up where every member
+    /// reads zeroes then.
+    async fn give_up(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
+        let view = self.view();
+        let end = sector + sectors;
+        if let Geometry::Parity(map) = &*view.geometry {
+            for row in sector / map.row_sectors()..end / map.row_sectors() {
                 self.zero_row(row, true).await?;
                 self.lane.pause().await;
             }
             return Ok(());
         }
-        let end = sector + sectors;
         let mut at = sector;
         while at < end {
             let length = DISCARD_SECTORS.min(end - at);

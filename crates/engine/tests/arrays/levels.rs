@@ -64,6 +64,32 @@ fn zeroes_and_discards_read_as_zeroes_where_they_act() {
 }
 
 #[test]
+fn a_punched_range_reads_as_zeroes_and_its_neighbours_stay() {
+    for (seed, shape) in (240..).zip(shapes::all()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let end = world.sectors();
+        for keeps_discarded in [false, true] {
+            world.disks.disk(0).keeps_discarded = keeps_discarded;
+            world.stop();
+            world.assemble_all().unwrap();
+            world.write_random(0, end);
+            for _ in 0..6 {
+                let (sector, sectors) = world.random_range();
+                world.serve(0, Request::Punch { sector, sectors }).unwrap();
+                world.remember(sector, &vec![0; sectors as usize * SECTOR]);
+            }
+            world.verify();
+        }
+        let beyond = world.serve(0, Request::Punch { sector: end, sectors: 1 });
+        assert_eq!(beyond, Err(RequestError::OutOfRange));
+        world.verify();
+        if shape.can_lose() > 0 {
+            assert_eq!(world.check(), 0, "redundancy agrees ({world})");
+        }
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let mut world = World::synced(Setup::new(shapes::RAID5, 3));
     let end = world.sectors();

@@ -1,14 +1,18 @@
 use super::*;
 
-fn tcp(host: Option<&str>, port: u16, insecure: bool) -> Socket {
-    Socket::Tcp { host: host.map(str::to_string), port, insecure }
+fn tcp(host: Option<&str>, port: u16, insecure: bool) -> Place {
+    Place::Nbd(Socket::Tcp { host: host.map(str::to_string), port, insecure })
+}
+
+fn unix(path: &str) -> Place {
+    Place::Nbd(Socket::Unix(path.into()))
 }
 
 #[test]
 fn addresses_parse_and_print_alike() {
     let cases = [
-        ("nbd:unix:/run/a.sock", Socket::Unix("/run/a.sock".into()), false),
-        ("nbd:unix:/run/a b:c.sock?ro", Socket::Unix("/run/a b:c.sock".into()), true),
+        ("nbd:unix:/run/a.sock", unix("/run/a.sock"), false),
+        ("nbd:unix:/run/a b:c.sock?ro", unix("/run/a b:c.sock"), true),
         ("nbd:tcp:10809", tcp(None, 10809, false), false),
         ("nbd:tcp:0?ro", tcp(None, 0, false), true),
         (
@@ -18,9 +22,12 @@ fn addresses_parse_and_print_alike() {
         ),
         ("nbd:tcp:[::1]:10809", tcp(Some("::1"), 10809, false), false),
         ("nbd:tcp:0.0.0.0:1?insecure", tcp(Some("0.0.0.0"), 1, true), false),
+        ("fuse:/mnt/a b", Place::Fuse("/mnt/a b".into()), false),
+        ("loop?ro", Place::Loop, true),
+        ("block", Place::Block, false),
     ];
-    for (text, socket, read_only) in cases {
-        let address = Address { socket, read_only };
+    for (text, place, read_only) in cases {
+        let address = Address { place, read_only };
         assert_eq!(Address::parse(text), Ok(address.clone()));
         assert_eq!(address.to_string(), text);
     }
@@ -29,11 +36,16 @@ fn addresses_parse_and_print_alike() {
 #[test]
 fn what_is_no_address_is_refused_with_the_reason() {
     let refused = |text: &str| Address::parse(text).expect_err(text);
-    for text in ["", "nbd", "nbd:", "nbd:/a", "nbd:udp:1", "fuse:/mnt", "NBD:tcp:1"] {
+    for text in
+        ["", "nbd", "nbd:", "nbd:/a", "nbd:udp:1", "fuse", "loop:", "block:/dev/a", "NBD:tcp:1"]
+    {
         assert_eq!(refused(text), AddressError::Kind(text.into()));
     }
     for path in ["", "a.sock", "./a.sock"] {
-        assert_eq!(refused(&format!("nbd:unix:{path}")), AddressError::RelativePath(path.into()));
+        for front in ["nbd:unix", "fuse"] {
+            let relative = AddressError::RelativePath(path.into());
+            assert_eq!(refused(&format!("{front}:{path}")), relative);
+        }
     }
     for place in ["", "host", "host:", "65536", "-1", "host:http"] {
         assert_eq!(refused(&format!("nbd:tcp:{place}")), AddressError::Port(place.into()));
@@ -42,5 +54,8 @@ fn what_is_no_address_is_refused_with_the_reason() {
         assert_eq!(refused(&format!("nbd:tcp:{host}:1")), AddressError::Host(host.into()));
     }
     assert_eq!(refused("nbd:tcp:1?rw"), AddressError::Option("rw".into()));
-    assert_eq!(refused("nbd:unix:/a?insecure"), AddressError::Option("insecure".into()));
+    for front in ["nbd:unix:/a", "fuse:/a", "loop", "block"] {
+        let option = AddressError::Option("insecure".into());
+        assert_eq!(refused(&format!("{front}?insecure")), option);
+    }
 }

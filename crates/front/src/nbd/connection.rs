@@ -20,6 +20,7 @@ use mdspace_engine::request::{self as engine, Completion, Queue, RequestError};
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Message, Payload, Socket};
 
+use crate::tags::Tags;
 use crate::volume::VolumePart;
 
 use super::batch::{Data, Piece};
@@ -80,7 +81,7 @@ pub(super) struct Connection<V, K> {
 
 struct State {
     session: Session<Rc<Payload>>,
-    under_way: Tags,
+    under_way: Tags<UnderWay>,
 }
 
 /// A request that the array is working on.
@@ -515,30 +516,6 @@ fn errno(error: RequestError) -> Errno {
         RequestError::NoSpace => Errno::NoSpace,
         RequestError::Lost => Errno::Io,
         RequestError::Stopped => Errno::Shutdown,
-    }
-}
-
-/// Requests under way by the tag under which the array knows them.
-#[derive(Default)]
-struct Tags {
-    slots: Vec<Option<UnderWay>>,
-    free: Vec<usize>,
-}
-
-impl Tags {
-    fn add(&mut self, under_way: UnderWay) -> u64 {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[slot] = Some(under_way);
-        slot as u64
-    }
-
-    fn remove(&mut self, tag: u64) -> UnderWay {
-        let slot = tag as usize;
-        self.free.push(slot);
-        self.slots[slot].take().expect("the array ends each request once")
     }
 }
 

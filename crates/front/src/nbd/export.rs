@@ -1,12 +1,12 @@
 //! What a server offers: exports with names, sizes and abilities.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_io::Lineage;
 
-use super::request::Request;
 use super::wire::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, export_flag};
 
 /// Below this an array reads and writes whole units for a part of one.
@@ -137,15 +137,15 @@ impl Exports {
         Some(answer.to_string())
     }
 
-    /// Notes what a client reads.
-    pub(super) fn note_read(&self, request: &Request) {
+    /// Notes what a client reads, in bytes.
+    pub(crate) fn note_read(&self, bytes: Range<u64>) {
         if let Some(lineage) = &self.lineage {
-            let start = request.offset_bytes;
-            lineage.note_read(start..start + u64::from(request.length_bytes));
+            lineage.note_read(bytes);
         }
     }
 
-    pub(super) fn switch(&self) -> &ReadOnlySwitch {
+    /// What turns them read-only.
+    pub(crate) fn switch(&self) -> &ReadOnlySwitch {
         &self.switch
     }
 

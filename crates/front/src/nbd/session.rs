@@ -363,7 +363,8 @@ impl<B: Data> Session<B> {
             return None;
         }
         if request.command == Command::Read {
-            self.exports.note_read(&request);
+            let start = request.offset_bytes;
+            self.exports.note_read(start..start + u64::from(request.length_bytes));
         }
         Some(Event::Request(request))
     }

@@ -46,7 +46,9 @@ impl State {
                 }
                 into.put(0, &self.bytes[range(sector, into.len())]);
             }
-            Request::Write { .. } | Request::WriteZeroes { .. } if self.full => {
+            Request::Write { .. } | Request::WriteZeroes { .. } | Request::Punch { .. }
+                if self.full =>
+            {
                 return Err(RequestError::NoSpace);
             }
             Request::Write { sector, from, fua } => {
@@ -57,6 +59,9 @@ impl State {
             Request::Flush if self.flush_fails => return Err(RequestError::Lost),
             Request::Flush => self.durable.clone_from(&self.bytes),
             Request::Discard { .. } => {}
+            Request::Punch { sector, sectors } => {
+                self.bytes[range(sector, sectors as usize * 512)].fill(0);
+            }
             Request::WriteZeroes { sector, sectors, fua } => {
                 let range = range(sector, sectors as usize * 512);
                 self.bytes[range.clone()].fill(0);

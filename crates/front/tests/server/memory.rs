@@ -59,7 +59,9 @@ impl VolumePart for Memory {
                 state.flushes += 1;
                 Ok(())
             }
-            Request::Discard { sector, sectors } | Request::WriteZeroes { sector, sectors, .. } => {
+            Request::Discard { sector, sectors }
+            | Request::Punch { sector, sectors }
+            | Request::WriteZeroes { sector, sectors, .. } => {
                 state.bytes[range(sector, sectors as usize * 512)].fill(0);
                 Ok(())
             }

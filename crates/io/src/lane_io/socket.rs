@@ -25,6 +25,11 @@ impl Socket {
         Ok(Self(Rc::new(fd)))
     }
 
+    /// Takes over a descriptor that is only [polled](crate::LaneIo::poll); it stays as non-blocking as it is.
+    pub fn polled(fd: OwnedFd) -> Self {
+        Self::from_owned(fd)
+    }
+
     pub(super) fn from_owned(fd: OwnedFd) -> Self {
         Self(Rc::new(fd))
     }

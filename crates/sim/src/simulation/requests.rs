@@ -133,8 +133,12 @@ impl Simulation {
             }
             Ask::WriteZeroes { range, fua } => {
                 let asked = self.model.begin_write(range.clone(), &zeroes);
-                let sectors = range.end - range.start;
-                (asked, None, Request::WriteZeroes { sector: range.start, sectors, fua })
+                let (sector, sectors) = (range.start, range.end - range.start);
+                let request = match !fua && (range.start ^ range.end) & 1 == 1 {
+                    true => Request::Punch { sector, sectors },
+                    false => Request::WriteZeroes { sector, sectors, fua },
+                };
+                (asked, None, request)
             }
         }
     }

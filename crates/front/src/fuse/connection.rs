@@ -1,0 +1,401 @@
+//! The kernel's requests on one lane: messages from `/dev/fuse` to the array, and answers back.
+//!
+//! Each lane has a descriptor of its own, cloned for the same mount; the kernel hands a request to the
+//! first that reads. It is answered over the descriptor that it came from.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io::IoSlice;
+use std::ops::{ControlFlow, Range};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use mdspace_engine::lane::Lane;
+use mdspace_engine::memory::{Sink, Source};
+use mdspace_engine::request::{self as engine, Completion, Queue, RequestError};
+use mdspace_io::{LaneIo, Payload, Socket};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use crate::tags::Tags;
+use crate::volume::VolumePart;
+
+use super::server::Presence;
+use super::session::{self, Wanted};
+use super::wire::MESSAGE_BYTES_MAX;
+
+/// Messages that are read before other work of the lane gets its turn.
+const BATCH: usize = 64;
+/// Payload under way on one lane beyond which it reads no more messages.
+const HELD_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a sector, the engine's unit.
+const SECTOR_BYTES: u64 = 512;
+
+/// One lane's end of a mount.
+pub(super) struct Connection<V> {
+    io: LaneIo,
+    device: Socket,
+    volume: Rc<V>,
+    /// Where the engine's completions arrive.
+    queue: Rc<Queue>,
+    under_way: RefCell<Tags<UnderWay>>,
+    held_bytes: Cell<usize>,
+    receiving_ended: Cell<bool>,
+    /// The answering task, while it waits for something to answer.
+    answering: RefCell<Option<Waker>>,
+    /// The receiving task, while it waits for memory.
+    receiving: RefCell<Option<Waker>>,
+    presence: Presence,
+}
+
+/// A request that the array is working on.
+struct UnderWay {
+    unique: u64,
+    /// What a read fills, and which part of it was asked for.
+    read: Option<(Rc<Payload>, Range<usize>)>,
+    /// What a write took from its program.
+    written: Option<usize>,
+    held_bytes: usize,
+}
+
+/// A range in whole blocks, and the part of it that was asked for.
+struct Blocks {
+    sector: u64,
+    bytes: usize,
+    asked: Range<usize>,
+}
+
+impl Blocks {
+    /// The blocks around a range of the array.
+    fn around(offset_bytes: u64, length: usize, block: u64) -> Blocks {
+        let start = offset_bytes / block * block;
+        let end = (offset_bytes + length as u64).next_multiple_of(block);
+        let skipped = (offset_bytes - start) as usize;
+        let asked = skipped..skipped + length;
+        Blocks { sector: start / SECTOR_BYTES, bytes: (end - start) as usize, asked }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.asked == (0..self.bytes)
+    }
+}
+
+impl<V: VolumePart + 'static> Connection<V> {
+    /// Serves the mount on `lane` until it is unmounted or closed.
+    pub(super) fn start(
+        lane: &Rc<Lane>,
+        io: &LaneIo,
+        device: Socket,
+        volume: Rc<V>,
+        presence: Presence,
+    ) {
+        let connection = Rc::new(Connection {
+            io: io.clone(),
+            device,
+            volume,
+            queue: Queue::new(),
+            under_way: RefCell::default(),
+            held_bytes: Cell::new(0),
+            receiving_ended: Cell::new(false),
+            answering: RefCell::default(),
+            receiving: RefCell::default(),
+            presence,
+        });
+        let (receiving, on) = (connection.clone(), lane.clone());
+        lane.spawn(async move { receiving.receive(&on).await });
+        lane.spawn(async move { connection.answer().await });
+    }
+
+    fn block_bytes(&self) -> u64 {
+        u64::from(self.presence.session().block_bytes())
+    }
+}
+
+/// Receiving.
+impl<V: VolumePart + 'static> Connection<V> {
+    async fn receive(self: &Rc<Self>, lane: &Rc<Lane>) {
+        let mut message = vec![0; MESSAGE_BYTES_MAX];
+        loop {
+            let read = (0..BATCH).try_for_each(|_| self.receive_one(lane, &mut message));
+            let go_on = match read {
+                ControlFlow::Continue(()) => {
+                    lane.pause().await;
+                    self.room().await
+                }
+                ControlFlow::Break(Idle::Empty) => self.something_to_read().await,
+                ControlFlow::Break(Idle::Full) => self.room().await,
+                ControlFlow::Break(Idle::Over) => false,
+            };
+            if !go_on {
+                break;
+            }
+        }
+        self.receiving_ended.set(true);
+        wake(&self.answering);
+    }
+
+    fn receive_one(self: &Rc<Self>, lane: &Rc<Lane>, message: &mut [u8]) -> ControlFlow<Idle> {
+        if self.held_bytes.get() > HELD_BYTES_MAX {
+            return ControlFlow::Break(Idle::Full);
+        }
+        if self.presence.is_over() {
+            return ControlFlow::Break(Idle::Over);
+        }
+        match rustix::io::read(&self.device, &mut *message) {
+            Ok(length) => match self.presence.session().parse(&message[..length]) {
+                Ok(request) => {
+                    self.execute(lane, request, message);
+                    ControlFlow::Continue(())
+                }
+                Err(broken) => {
+                    tracing::error!(%broken, "the mount is given up");
+                    self.presence.give_up();
+                    ControlFlow::Break(Idle::Over)
+                }
+            },
+            Err(Errno::AGAIN) => ControlFlow::Break(Idle::Empty),
+            // The request was withdrawn before it was read.
+            Err(Errno::NOENT | Errno::INTR) => ControlFlow::Continue(()),
+            Err(Errno::NODEV) => ControlFlow::Break(Idle::Over),
+            Err(error) => {
+                tracing::error!(%error, "the mount cannot be read");
+                self.presence.give_up();
+                ControlFlow::Break(Idle::Over)
+            }
+        }
+    }
+
+    /// Waits for a message. False: the mount is being closed, or gone.
+    async fn something_to_read(&self) -> bool {
+        let events = libc_poll::IN;
+        let ready = self.presence.unless_over(self.io.poll(&self.device, events, None)).await;
+        ready.is_some_and(|ready| match ready {
+            Ok(events) => events & libc_poll::IN != 0,
+            Err(error) => {
+                tracing::error!(%error, "the mount cannot be waited for");
+                false
+            }
+        })
+    }
+
+    /// Waits until more may be read. False: the mount is being closed.
+    async fn room(&self) -> bool {
+        let room = poll_fn(|context| {
+            if self.held_bytes.get() <= HELD_BYTES_MAX {
+                return Poll::Ready(());
+            }
+            *self.receiving.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        });
+        self.presence.unless_over(room).await.is_some()
+    }
+
+    fn execute(self: &Rc<Self>, lane: &Rc<Lane>, request: session::Request, message: &[u8]) {
+        let unique = request.unique;
+        match request.wanted {
+            Wanted::Nothing => {}
+            Wanted::Answer(answer) => self.send(&[&answer]),
+            Wanted::Read { length: 0, .. } => self.send(&[&session::whole(unique, &[])]),
+            Wanted::Read { offset_bytes, length } => {
+                let blocks = Blocks::around(offset_bytes, length, self.block_bytes());
+                let into = self.io.payload(blocks.bytes);
+                let read = Some((into.clone(), blocks.asked));
+                let held_bytes = blocks.bytes;
+                let under_way = UnderWay { unique, read, written: None, held_bytes };
+                self.submit(under_way, engine::Request::Read { sector: blocks.sector, into });
+            }
+            Wanted::Write { data, .. } if data.is_empty() => {
+                self.send(&[&session::written(unique, 0)]);
+            }
+            Wanted::Write { offset_bytes, data, durable: fua } => {
+                let blocks = Blocks::around(offset_bytes, data.len(), self.block_bytes());
+                let bytes = &message[data];
+                if !blocks.is_whole() {
+                    let (this, bytes) = (self.clone(), bytes.to_vec());
+                    return lane.spawn(async move {
+                        let done = this.write_part(offset_bytes, &bytes, fua).await;
+                        this.answer_one(unique, done, || session::written(unique, bytes.len()));
+                    });
+                }
+                let from = self.io.payload(bytes.len());
+                from.put(0, bytes);
+                let (written, held_bytes) = (Some(bytes.len()), bytes.len());
+                let under_way = UnderWay { unique, read: None, written, held_bytes };
+                self.submit(under_way, engine::Request::Write { sector: blocks.sector, from, fua });
+            }
+            Wanted::Flush => {
+                let under_way = UnderWay { unique, read: None, written: None, held_bytes: 0 };
+                self.submit(under_way, engine::Request::Flush);
+            }
+            Wanted::Zero { offset_bytes, length_bytes, give_up } => {
+                let this = self.clone();
+                lane.spawn(async move {
+                    let range = offset_bytes..offset_bytes + length_bytes;
+                    let done = this.zero(range, give_up).await;
+                    this.answer_one(unique, done, || session::whole(unique, &[]));
+                });
+            }
+        }
+    }
+
+    fn submit(&self, under_way: UnderWay, work: engine::Request) {
+        self.held_bytes.set(self.held_bytes.get() + under_way.held_bytes);
+        let tag = self.under_way.borrow_mut().add(under_way);
+        self.volume.submit(&self.queue, tag, work);
+    }
+}
+
+/// Ranges that do not end with blocks, and what takes several requests.
+impl<V: VolumePart + 'static> Connection<V> {
+    /// Writes parts of blocks: the blocks are read, and written with the new bytes. One such write at a
+    /// time, on whatever lane: two that change one block would lose the bytes of one of them.
+    async fn write_part(&self, offset_bytes: u64, bytes: &[u8], fua: bool) -> Result<(), Errno> {
+        let _turn = self.presence.partial_writes().turn().await;
+        let blocks = Blocks::around(offset_bytes, bytes.len(), self.block_bytes());
+        let payload = self.io.payload(blocks.bytes);
+        self.held_bytes.set(self.held_bytes.get() + blocks.bytes);
+        let (sector, into) = (blocks.sector, payload.clone());
+        let mut done = self.ask(engine::Request::Read { sector, into }).await;
+        if done.is_ok() {
+            payload.put(blocks.asked.start, bytes);
+            done = self.ask(engine::Request::Write { sector, from: payload, fua }).await;
+        }
+        self.release(blocks.bytes);
+        done
+    }
+
+    async fn zero(&self, range: Range<u64>, give_up: bool) -> Result<(), Errno> {
+        let block = self.block_bytes();
+        let inner = range.start.next_multiple_of(block)..range.end / block * block;
+        if inner.start >= inner.end {
+            return self.write_zeroes(range).await;
+        }
+        self.write_zeroes(range.start..inner.start).await?;
+        self.write_zeroes(inner.end..range.end).await?;
+        let sector = inner.start / SECTOR_BYTES;
+        let sectors = (inner.end - inner.start) / SECTOR_BYTES;
+        self.ask(match give_up {
+            true => engine::Request::Punch { sector, sectors },
+            false => engine::Request::WriteZeroes { sector, sectors, fua: false },
+        })
+        .await
+    }
+
+    /// Zeroes less than two blocks.
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<(), Errno> {
+        match range.is_empty() {
+            true => Ok(()),
+            false => {
+                let zeroes = vec![0; (range.end - range.start) as usize];
+                self.write_part(range.start, &zeroes, false).await
+            }
+        }
+    }
+
+    /// Asks the array, and waits for the end.
+    async fn ask(&self, request: engine::Request) -> Result<(), Errno> {
+        let queue = Queue::new();
+        self.volume.submit(&queue, 0, request);
+        queue.next().await.result.map_err(errno)
+    }
+
+    fn answer_one(&self, unique: u64, done: Result<(), Errno>, answer: impl FnOnce() -> Vec<u8>) {
+        match done {
+            Ok(()) => self.send(&[&answer()]),
+            Err(errno) => self.send(&[&session::error(unique, errno)]),
+        }
+    }
+}
+
+/// Answering.
+impl<V: VolumePart + 'static> Connection<V> {
+    /// Answers whatever ends, until nothing is expected any more.
+    async fn answer(&self) {
+        while let Some(completion) = self.next_end().await {
+            self.end(completion);
+        }
+    }
+
+    async fn next_end(&self) -> Option<Completion> {
+        poll_fn(|context| {
+            if let Poll::Ready(completion) = pin!(self.queue.next()).poll(context) {
+                return Poll::Ready(Some(completion));
+            }
+            if self.receiving_ended.get() && self.queue.in_flight() == 0 {
+                return Poll::Ready(None);
+            }
+            *self.answering.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The array has ended a request.
+    fn end(&self, Completion { tag, result }: Completion) {
+        let UnderWay { unique, read, written, held_bytes } =
+            self.under_way.borrow_mut().remove(tag);
+        match (result, &read) {
+            (Err(error), _) => self.send(&[&session::error(unique, errno(error))]),
+            (Ok(()), Some((payload, asked))) => {
+                let bytes = payload.stable().expect("a read that has ended fills nothing more");
+                let header = session::header(unique, asked.len());
+                self.send(&[header.as_bytes(), &bytes[asked.clone()]]);
+            }
+            (Ok(()), None) => match written {
+                Some(length) => self.send(&[&session::written(unique, length)]),
+                None => self.send(&[&session::whole(unique, &[])]),
+            },
+        }
+        self.release(held_bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.held_bytes.set(self.held_bytes.get() - bytes);
+        if self.held_bytes.get() <= HELD_BYTES_MAX {
+            wake(&self.receiving);
+        }
+    }
+
+    /// Hands an answer to the kernel, which takes it at once and as a whole.
+    fn send(&self, parts: &[&[u8]]) {
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        match rustix::io::writev(&self.device, &slices) {
+            // A request whose program was killed meanwhile is withdrawn: its answer finds nothing.
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
+            Err(error) => tracing::warn!(%error, "the kernel does not take an answer"),
+        }
+    }
+}
+
+/// Why no message is read now.
+enum Idle {
+    /// There is none.
+    Empty,
+    /// Too much is under way.
+    Full,
+    /// There will be none.
+    Over,
+}
+
+/// `poll`'s events.
+mod libc_poll {
+    /// `POLLIN`: there is something to read.
+    pub(super) const IN: i16 = 1;
+}
+
+fn wake(waiting: &RefCell<Option<Waker>>) {
+    let waker = waiting.borrow_mut().take();
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+fn errno(error: RequestError) -> Errno {
+    match error {
+        RequestError::OutOfRange | RequestError::Unaligned => Errno::INVAL,
+        RequestError::ReadOnly => Errno::ROFS,
+        RequestError::NoSpace => Errno::NOSPC,
+        RequestError::Lost | RequestError::Stopped => Errno::IO,
+    }
+}

@@ -1,0 +1,241 @@
+//! The directory in which the file appears: mounted, unmounted, and freed of what a crash left there.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, FdFlags};
+use rustix::ioctl::{self, Updater, opcode};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+/// What stands for the file system in `/proc/mounts`.
+const SOURCE: &str = "mdspace";
+/// How long a file system that is mounted already may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Unprivileged users mount by this program of Debian's `fuse3`.
+const FUSERMOUNT: &str = "fusermount3";
+
+/// A mounted directory, and the connection to the kernel that serves it.
+#[derive(Debug)]
+pub struct Mount {
+    directory: PathBuf,
+    device: OwnedFd,
+    by_root: bool,
+}
+
+/// Why nothing is mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The place is not fit.
+    #[error("{0} is no directory: make it with `mkdir -p`, or name another one")]
+    NotADirectory(PathBuf),
+    /// Something is there that would be hidden.
+    #[error("{0} is not empty: name an empty directory")]
+    NotEmpty(PathBuf),
+    /// What is mounted there does not answer.
+    #[error("what is mounted at {0} does not answer: end its process, or name another directory")]
+    Silent(PathBuf),
+    /// The host cannot.
+    #[error("this host has no FUSE ({0}): load it with `modprobe fuse`")]
+    NoFuse(io::Error),
+    /// Only root mounts by itself.
+    #[error("only root mounts without {FUSERMOUNT}, which cannot be run ({0}): install fuse3")]
+    NoHelper(io::Error),
+    /// The helper refused.
+    #[error("{FUSERMOUNT} does not mount {directory}: {words}")]
+    Refused {
+        /// Where.
+        directory: PathBuf,
+        /// What it said.
+        words: String,
+    },
+    /// The system refused.
+    #[error("cannot mount {directory}: {source}")]
+    System {
+        /// Where.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Looks whether `directory` can be mounted on. What a process that was killed left there is unmounted.
+pub fn prepare(directory: &Path) -> Result<(), MountError> {
+    match is_abandoned(directory) {
+        Some(true) => unmount(directory),
+        Some(false) => {}
+        None => return Err(MountError::Silent(directory.to_owned())),
+    }
+    let not_a_directory = || MountError::NotADirectory(directory.to_owned());
+    let mut entries = fs::read_dir(directory).map_err(|_| not_a_directory())?;
+    match entries.next() {
+        None => Ok(()),
+        Some(_) => Err(MountError::NotEmpty(directory.to_owned())),
+    }
+}
+
+/// Whether the process is gone that served a mount there. None: something is mounted that does not answer.
+///
+/// The question goes to the file system, which may be one of a process that stands still.
+fn is_abandoned(directory: &Path) -> Option<bool> {
+    let (sender, answer) = mpsc::channel();
+    let directory = directory.to_owned();
+    thread::spawn(move || {
+        // Who asked may have lost its patience.
+        let _ = sender.send(rustix::fs::statfs(&directory).err() == Some(Errno::NOTCONN));
+    });
+    answer.recv_timeout(PATIENCE).ok()
+}
+
+/// What tells a mount from another one in the same place.
+pub fn device_number(directory: &Path) -> io::Result<u64> {
+    // Its answer is kept by the kernel: this asks no process.
+    fs::symlink_metadata(directory).map(|metadata| metadata.dev())
+}
+
+/// Unmounts a directory if this mount is there still.
+pub fn unmount_left(directory: &Path, number: u64) {
+    if device_number(directory).is_ok_and(|found| found == number) {
+        unmount(directory);
+    }
+}
+
+/// Makes a directory for a mount that only its user sees, if it is not there.
+pub fn make_directory(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Mount {
+    /// Mounts a directory that was [prepared](prepare).
+    pub fn new(directory: &Path) -> Result<Mount, MountError> {
+        match rustix::process::geteuid().is_root() {
+            true => Mount::by_root(directory),
+            false => Mount::by_helper(directory),
+        }
+    }
+
+    fn by_root(directory: &Path) -> Result<Mount, MountError> {
+        let device = open_device()?;
+        let options = format!(
+            "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions",
+            device.as_raw_fd()
+        );
+        let options = std::ffi::CString::new(options).expect("numbers and letters");
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        rustix::mount::mount(SOURCE, directory, "fuse.mdspace", flags, options.as_c_str())
+            .map_err(|error| system(directory, error))?;
+        Ok(Mount { directory: directory.to_owned(), device, by_root: true })
+    }
+
+    /// The helper mounts, and hands the device over through a socket.
+    fn by_helper(directory: &Path) -> Result<Mount, MountError> {
+        let failed = |source| MountError::System { directory: directory.to_owned(), source };
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(|e| failed(e.into()))?;
+        let ended = Command::new(FUSERMOUNT)
+            .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+            .args(["-o", &format!("fsname={SOURCE},subtype=mdspace,default_permissions"), "--"])
+            .arg(directory)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(MountError::NoHelper)?;
+        drop(theirs);
+        let words = || String::from_utf8_lossy(&ended.stderr).trim().escape_default().to_string();
+        match receive_descriptor(&ours) {
+            Ok(Some(device)) if ended.status.success() => {
+                non_blocking(&device).map_err(|error| system(directory, error))?;
+                Ok(Mount { directory: directory.to_owned(), device, by_root: false })
+            }
+            _ => Err(MountError::Refused { directory: directory.to_owned(), words: words() }),
+        }
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// One more descriptor for the same mount.
+    pub(super) fn device(&self) -> Result<OwnedFd, MountError> {
+        let device = open_device()?;
+        let mut ours = self.device.as_raw_fd().cast_unsigned();
+        // SAFETY: FUSE_DEV_IOC_CLONE reads the number of a descriptor through the pointer.
+        unsafe {
+            const CLONE: ioctl::Opcode = opcode::read::<u32>(229, 0);
+            ioctl::ioctl(&device, Updater::<CLONE, u32>::new(&mut ours))
+        }
+        .map_err(|error| system(&self.directory, error))?;
+        Ok(device)
+    }
+
+    /// Takes the directory out of sight; programs that have the file open keep it until they close it.
+    pub(super) fn unmount(&self) {
+        match self.by_root {
+            true => unmount(&self.directory),
+            false => unmount_by_helper(&self.directory),
+        }
+    }
+}
+
+fn unmount(directory: &Path) {
+    if !rustix::process::geteuid().is_root() {
+        return unmount_by_helper(directory);
+    }
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    match rustix::mount::unmount(directory, flags) {
+        // It was unmounted by somebody else.
+        Ok(()) | Err(Errno::INVAL) => {}
+        Err(error) => tracing::warn!(?directory, %error, "cannot unmount"),
+    }
+}
+
+fn unmount_by_helper(directory: &Path) {
+    let mut command = Command::new(FUSERMOUNT);
+    command.args(["-u", "-z", "-q", "--"]).arg(directory);
+    let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if let Err(error) = ended {
+        tracing::warn!(?directory, %error, "cannot unmount");
+    }
+}
+
+fn open_device() -> Result<OwnedFd, MountError> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open("/dev/fuse", flags, Mode::empty())
+        .map_err(|error| MountError::NoFuse(error.into()))
+}
+
+fn non_blocking(device: &OwnedFd) -> Result<(), Errno> {
+    let flags = rustix::fs::fcntl_getfl(device)?;
+    rustix::fs::fcntl_setfl(device, flags | OFlags::NONBLOCK)?;
+    rustix::io::fcntl_setfd(device, FdFlags::CLOEXEC)
+}
+
+fn receive_descriptor(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    rustix::net::recvmsg(socket.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let rights = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+        _ => None,
+    });
+    Ok(rights)
+}
+
+fn system(directory: &Path, error: Errno) -> MountError {
+    MountError::System { directory: directory.to_owned(), source: error.into() }
+}

@@ -1,0 +1,241 @@
+//! A mount that is served: its lanes, and the programs that have the file open.
+
+use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use mdspace_engine::lane::LaneId;
+use mdspace_io::Socket;
+
+use crate::volume::Volume;
+
+use super::connection::Connection;
+use super::mount::{Mount, MountError};
+use super::session::Session;
+
+/// A running mount. Dropping it unmounts without a wait.
+#[derive(Debug)]
+pub struct FuseServer {
+    mount: Mount,
+    shared: Arc<Shared>,
+}
+
+/// Requests had not ended when patience ran out.
+#[derive(Debug, thiserror::Error)]
+#[error("requests of the mount {mount} have not ended")]
+pub struct InUse {
+    /// The directory.
+    pub mount: String,
+}
+
+#[derive(Debug)]
+struct Shared {
+    session: Session,
+    closing: AtomicBool,
+    /// The receiving task of each lane, while it waits.
+    waiting: Vec<Mutex<Option<Waker>>>,
+    partial_writes: PartialWrites,
+    /// Lanes that serve the mount.
+    serving: Mutex<usize>,
+    lane_left: Condvar,
+}
+
+/// One lane's part in the mount; dropped when the lane serves it no more.
+#[derive(Debug)]
+pub(super) struct Presence {
+    lane: usize,
+    shared: Arc<Shared>,
+}
+
+impl FuseServer {
+    /// Serves `session` at `mount` on all lanes of `volume`.
+    pub fn start<V: Volume>(
+        mount: Mount,
+        session: Session,
+        volume: &V,
+    ) -> Result<FuseServer, MountError> {
+        let lanes = volume.lane_count();
+        let devices: Vec<OwnedFd> = (0..lanes).map(|_| mount.device()).collect::<Result<_, _>>()?;
+        let shared = Arc::new(Shared {
+            session,
+            closing: AtomicBool::new(false),
+            waiting: (0..lanes).map(|_| Mutex::default()).collect(),
+            partial_writes: PartialWrites::default(),
+            serving: Mutex::new(lanes),
+            lane_left: Condvar::new(),
+        });
+        for (lane, device) in devices.into_iter().enumerate() {
+            let presence = Presence { lane, shared: shared.clone() };
+            let id = LaneId(u16::try_from(lane).expect("lanes are counted in 16 bits"));
+            volume.run_on(id, move |part, lane, io| {
+                // The kernel may wait for this thread to make room in memory: none of its own allocations may
+                // wait for that in turn. Other users than root may not say so.
+                let _ = rustix::process::configure_io_flusher_behavior(true);
+                let device = Socket::polled(device);
+                Connection::start(lane, io, device, part.clone(), presence);
+            });
+        }
+        Ok(FuseServer { mount, shared })
+    }
+
+    /// The directory in which the file is.
+    pub fn directory(&self) -> &Path {
+        self.mount.directory()
+    }
+
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.directory().join(&self.shared.session.file().name)
+    }
+
+    /// The processes that have the file open, as words for the user. This process is none of them.
+    pub fn clients(&self) -> Vec<String> {
+        let own = std::process::id();
+        let mut processes = self.shared.session.processes();
+        processes.retain(|&process| process != own);
+        processes.sort_unstable();
+        processes.dedup();
+        processes.into_iter().map(describe).collect()
+    }
+
+    /// Unmounts, and waits until what programs asked for has ended, but no longer than `patience`.
+    pub fn close(self, patience: Duration) -> Result<(), InUse> {
+        self.mount.unmount();
+        self.shared.close();
+        let serving = self.shared.serving();
+        let waited = self.shared.lane_left.wait_timeout_while(serving, patience, |left| *left > 0);
+        let (left, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match *left {
+            0 => Ok(()),
+            _ => Err(InUse { mount: self.directory().display().to_string() }),
+        }
+    }
+}
+
+impl Drop for FuseServer {
+    fn drop(&mut self) {
+        self.mount.unmount();
+        self.shared.close();
+    }
+}
+
+/// A process by its number and its name.
+fn describe(process: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    match name.trim_end() {
+        "" => format!("process {process}"),
+        name => format!("process {process} ({})", name.escape_default()),
+    }
+}
+
+impl Shared {
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for waiting in &self.waiting {
+            let waker = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// A panic on one lane leaves the count as usable as it was.
+    fn serving(&self) -> MutexGuard<'_, usize> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Presence {
+    pub(super) fn session(&self) -> &Session {
+        &self.shared.session
+    }
+
+    pub(super) fn partial_writes(&self) -> &PartialWrites {
+        &self.shared.partial_writes
+    }
+
+    /// Whether the mount is being closed.
+    pub(super) fn is_over(&self) -> bool {
+        self.shared.is_closing()
+    }
+
+    /// Ends the mount on every lane: the kernel cannot be understood.
+    pub(super) fn give_up(&self) {
+        self.shared.close();
+    }
+
+    /// Waits for `work`, but gives it up once the mount is being closed.
+    pub(super) async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let waiting = &self.shared.waiting[self.lane];
+            let waker = context.waker().clone();
+            *waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+            if self.is_over() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        *self.shared.serving() -= 1;
+        self.shared.lane_left.notify_all();
+    }
+}
+
+/// Writes of parts of blocks, one at a time on all lanes together.
+#[derive(Debug, Default)]
+pub(super) struct PartialWrites(Mutex<Turns>);
+
+#[derive(Debug, Default)]
+struct Turns {
+    is_taken: bool,
+    waiting: Vec<Waker>,
+}
+
+/// The turn of one such write, until it is dropped.
+pub(super) struct Turn<'a>(&'a PartialWrites);
+
+impl PartialWrites {
+    /// Waits for its turn.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        poll_fn(|context| {
+            let mut turns = self.lock();
+            if turns.is_taken {
+                turns.waiting.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            turns.is_taken = true;
+            Poll::Ready(Turn(self))
+        })
+        .await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Turns> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut turns = self.0.lock();
+            turns.is_taken = false;
+            std::mem::take(&mut turns.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,217 @@
+//! A loop device over the file of a mount: a real block device without a driver of our own.
+//!
+//! Source: `include/uapi/linux/loop.h`. Only root has loop devices.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::ioctl::{self, Setter};
+use zerocopy::{Immutable, IntoBytes};
+
+/// Another program may take the device that was free a moment ago.
+const TRIES: usize = 16;
+
+/// `LO_FLAGS_READ_ONLY`.
+const READ_ONLY: u32 = 1;
+/// `LO_FLAGS_AUTOCLEAR`: the device detaches itself when its last user is gone.
+const AUTOCLEAR: u32 = 4;
+/// `LO_FLAGS_DIRECT_IO`.
+const DIRECT_IO: u32 = 16;
+
+/// An attached loop device. It detaches when it is dropped and its last user is gone, also after a crash:
+/// this process keeps it open.
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+    device: File,
+}
+
+/// Why no device is attached.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// The host has none, or the user may not.
+    #[error("cannot have a loop device ({0}): this needs root, and the module `loop`")]
+    None(io::Error),
+    /// The system refused.
+    #[error("cannot attach {path} to a loop device: {source}")]
+    Attach {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// `loop_info64`: 232 bytes, integers in the machine's byte order.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Info {
+    device: u64,
+    inode: u64,
+    device_of_node: u64,
+    offset_bytes: u64,
+    size_limit_bytes: u64,
+    number: u32,
+    encryption: u32,
+    key_bytes: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    encryption_name: [u8; 64],
+    key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `loop_config`: 304 bytes.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Config {
+    file: u32,
+    block_bytes: u32,
+    info: Info,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
+
+impl LoopDevice {
+    /// Attaches a file, with direct I/O and blocks of `block_bytes`.
+    pub fn attach(file: &Path, block_bytes: u32, read_only: bool) -> Result<LoopDevice, LoopError> {
+        let failed = |source| LoopError::Attach { path: file.to_owned(), source };
+        let backing = OpenOptions::new()
+            .read(true)
+            .write(!read_only)
+            .custom_flags(OFlags::DIRECT.bits().cast_signed())
+            .open(file)
+            .map_err(failed)?;
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/loop-control")
+            .map_err(LoopError::None)?;
+        let read_only = if read_only { READ_ONLY } else { 0 };
+        for _ in 0..TRIES {
+            let path = free_device(&control).map_err(|error| LoopError::None(error.into()))?;
+            let device =
+                OpenOptions::new().read(true).write(true).open(&path).map_err(LoopError::None)?;
+            let info = Info { flags: AUTOCLEAR | DIRECT_IO | read_only, ..Info::of(file) };
+            let config = Config {
+                file: backing.as_raw_fd().cast_unsigned(),
+                block_bytes,
+                info,
+                reserved: [0; 8],
+            };
+            match configure(&device, config) {
+                Ok(()) => return Ok(LoopDevice { path, device }),
+                Err(Errno::BUSY) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        Err(failed(io::Error::other("other programs take every loop device that is free")))
+    }
+
+    /// The device's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What uses the device: mounts, and whoever has it for itself. A plain open is not seen.
+    pub fn users(&self) -> Vec<String> {
+        let mounts = mounts_of(&self.device);
+        if !mounts.is_empty() {
+            return mounts
+                .iter()
+                .map(|place| format!("{} is mounted at {place}", self.name()))
+                .collect();
+        }
+        let flags = OFlags::EXCL.bits().cast_signed();
+        match OpenOptions::new().read(true).custom_flags(flags).open(&self.path) {
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                vec![format!("{} is in use: see `lsblk {}`", self.name(), self.name())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+impl Info {
+    /// The name is for people, in `losetup --list`; the kernel tells the file by itself.
+    fn of(file: &Path) -> Info {
+        let mut file_name = [0; 64];
+        let name = file.as_os_str().as_encoded_bytes();
+        let length = name.len().min(file_name.len() - 1);
+        file_name[..length].copy_from_slice(&name[..length]);
+        Info {
+            device: 0,
+            inode: 0,
+            device_of_node: 0,
+            offset_bytes: 0,
+            size_limit_bytes: 0,
+            number: 0,
+            encryption: 0,
+            key_bytes: 0,
+            flags: 0,
+            file_name,
+            encryption_name: [0; 64],
+            key: [0; 32],
+            init: [0; 2],
+        }
+    }
+}
+
+/// Where a block device is mounted, as this process sees it.
+fn mounts_of(device: &File) -> Vec<String> {
+    let Ok(number) = device.metadata().map(|metadata| metadata.rdev()) else { return Vec::new() };
+    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let fields = |line: &str| {
+        let mut fields = line.split(' ').skip(2);
+        let device = fields.next()?.to_owned();
+        Some((device, fields.nth(1)?.to_owned()))
+    };
+    let places = mounts.lines().filter_map(fields).filter(|(device, _)| *device == number);
+    places.map(|(_, place)| place).collect()
+}
+
+/// A device that nothing is attached to.
+fn free_device(control: &File) -> Result<PathBuf, Errno> {
+    /// `LOOP_CTL_GET_FREE`.
+    const GET_FREE: ioctl::Opcode = 0x4c82;
+    /// The answer is the call's own result.
+    struct GetFree;
+    // SAFETY: the call takes no pointer, and its result is a number.
+    unsafe impl ioctl::Ioctl for GetFree {
+        type Output = i32;
+        const IS_MUTATING: bool = false;
+        fn opcode(&self) -> ioctl::Opcode {
+            GET_FREE
+        }
+        fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+            std::ptr::null_mut()
+        }
+        unsafe fn output_from_ptr(
+            result: ioctl::IoctlOutput,
+            _: *mut std::ffi::c_void,
+        ) -> rustix::io::Result<i32> {
+            Ok(result)
+        }
+    }
+    // SAFETY: as above.
+    let number = unsafe { ioctl::ioctl(control, GetFree) }?;
+    Ok(PathBuf::from(format!("/dev/loop{number}")))
+}
+
+fn configure(device: &File, config: Config) -> Result<(), Errno> {
+    /// `LOOP_CONFIGURE`.
+    const CONFIGURE: ioctl::Opcode = 0x4c0a;
+    // SAFETY: the kernel reads a `loop_config` through the pointer; the sizes were compared above.
+    unsafe { ioctl::ioctl(device, Setter::<CONFIGURE, Config>::new(config)) }
+}
