@@ -16,7 +16,7 @@ TEST_OUTSIDE := $(CARGO) test --workspace --test outside
 OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
 
 .PHONY: demo build check test test-all soak tools fmt lint docs unit model spec sim outside tree kernel \
-	clients members paths kills documents durability instructions interop matrix fuzz
+	clients mounts members paths kills documents durability instructions interop matrix fuzz
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -29,7 +29,7 @@ build:
 
 check: fmt lint docs unit model spec sim tree
 
-test: tools check kernel clients members paths kills documents durability instructions interop
+test: tools check kernel clients mounts members paths kills documents durability instructions interop
 
 test-all: test matrix fuzz
 
@@ -83,6 +83,10 @@ kernel: outside
 
 clients: outside
 	@$(GROUP) clients 120 $(OUTSIDE) clients::
+
+# File systems and I/O on mounted arrays and their block devices. Needs root, and says SKIPPED without.
+mounts: outside
+	@$(GROUP) mounts 240 $(OUTSIDE) mounts::
 
 members: outside
 	@$(GROUP) members 120 $(OUTSIDE) members:: systemd::

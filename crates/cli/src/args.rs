@@ -33,8 +33,8 @@ use span::Span;
 #[command(name = "mdspace", version, disable_help_subcommand = true)]
 #[command(
     after_help = "Start with `mdspace doctor`, then `mdspace demo`. MEMBER is a file, a block \
-    device, ram:SIZE or null:SIZE; FRONT is nbd:unix:/path.sock or nbd:tcp:[host:]port, with ?ro \
-    for read-only."
+    device, ram:SIZE or null:SIZE; FRONT is block, loop, fuse:/dir, nbd:unix:/path.sock or \
+    nbd:tcp:[host:]port, with ?ro for read-only."
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
@@ -121,6 +121,14 @@ pub(crate) enum Verb {
         /// The words of the command that starts it.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
+    },
+    /// Unmounts a directory when the serving process is gone; started by that.
+    #[command(name = "__unmount-after", hide = true)]
+    MountGuard {
+        /// The directory.
+        directory: PathBuf,
+        /// The device number of the mount.
+        number: u64,
     },
 }
 
@@ -339,7 +347,7 @@ pub(crate) struct EventsArgs {
 pub(crate) struct FrontArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// nbd:unix:/PATH, nbd:tcp:PORT or nbd:tcp:HOST:PORT, with ?ro for read-only.
+    /// block, loop, fuse:/DIR, nbd:unix:/PATH, nbd:tcp:PORT or nbd:tcp:HOST:PORT, with ?ro for read-only.
     pub(crate) front: Address,
 }
 

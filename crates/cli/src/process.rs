@@ -8,8 +8,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mdspace_front::listener::Listener as FrontListener;
-
 use crate::args::create::ServingArgs;
 use crate::args::member::MemberOrMissing;
 use crate::args::{ArrayName, AssembleArgs, CreateArgs, MemberSpec};
@@ -25,7 +23,7 @@ mod claim;
 mod created;
 mod descriptors;
 mod ending;
-mod fronts;
+pub(crate) mod fronts;
 pub(crate) mod journal;
 mod keeper;
 pub(crate) mod launch;
@@ -46,7 +44,7 @@ use array::ServedArray;
 pub(crate) use array::{cure_of, words_of_doubt};
 use descriptors::Needs;
 use ending::{Ending, Served};
-use fronts::Fronts;
+use fronts::{Fronts, Prepared};
 use launch::Readiness;
 use recorder::Recorder;
 use saved::Saved;
@@ -154,7 +152,7 @@ fn serve_with_log(
     let fronts = task
         .serving()
         .fronts()
-        .map(|front| fronts::listen(&front))
+        .map(|front| Prepared::new(&front, name, run_dir))
         .collect::<Result<Vec<_>, _>>()?;
     let (process, mut notes) = ServingProcess::start(task, run_dir)?;
     let _listener = match process.open_doors(fronts, run_dir, lock, &mut notes) {
@@ -239,7 +237,7 @@ impl ServingProcess {
     /// Opens every front, then the control socket: who can ask finds the array served.
     fn open_doors(
         self: &Arc<Self>,
-        fronts: Vec<FrontListener>,
+        fronts: Vec<Prepared>,
         run_dir: &RunDir,
         lock: &Arc<NameLock>,
         notes: &mut Vec<String>,

@@ -247,6 +247,9 @@ pub(crate) struct LoadReport {
 pub(crate) struct FrontReport {
     /// As the user gave it, with what was chosen for them (a port) filled in.
     pub(crate) address: String,
+    /// The file or the block device by which programs of this host reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
     /// The clients that are connected.
     pub(crate) clients: Vec<String>,
 }

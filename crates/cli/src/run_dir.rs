@@ -62,6 +62,11 @@ impl RunDir {
         self.0.join(format!("{name}.sock"))
     }
 
+    /// Where the file of an array is mounted that has a block device.
+    pub(crate) fn mount_point(&self, name: &ArrayName) -> PathBuf {
+        self.0.join(format!("{name}.mount"))
+    }
+
     fn lock_path(&self, name: &ArrayName) -> PathBuf {
         self.0.join(format!("{name}.lock"))
     }

@@ -8,6 +8,7 @@ use crate::control::client::Client;
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::output;
+use crate::process::fronts::mount_guard;
 use crate::run_dir::RunDir;
 
 mod action;
@@ -73,6 +74,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Man => help::man(),
         Verb::Help(args) => help::run(&args),
         Verb::ServingProcess { words } => create::serving_process(words),
+        Verb::MountGuard { directory, number } => Ok(mount_guard::run(&directory, number)),
     }
 }
 

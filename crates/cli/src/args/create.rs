@@ -134,7 +134,8 @@ pub(crate) struct ServingArgs {
     /// Refuse writes; on assemble nothing is written to the members.
     #[arg(long, short = 'o')]
     pub(crate) readonly: bool,
-    /// Where to serve the array: nbd:unix:/PATH, nbd:tcp:PORT or nbd:tcp:HOST:PORT, ?ro for read-only.
+    /// Where to serve the array: block for a block device, fuse:/DIR for a file, nbd:unix:/PATH, nbd:tcp:PORT or
+    /// nbd:tcp:HOST:PORT; with ?ro for read-only.
     #[arg(long, value_name = "FRONT")]
     pub(crate) serve: Vec<Address>,
     /// Let TCP fronts listen where other machines reach them: whoever connects may read and

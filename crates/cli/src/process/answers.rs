@@ -11,12 +11,13 @@ use mdspace_front::Address;
 use mdspace_io::{OpenError, OpenMode, RunningArray};
 
 use super::ending::Served;
-use super::{ServingProcess, fronts};
+use super::{Prepared, ServingProcess};
 use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::member_probe::{self, Probed};
 use crate::report::MemberReport;
+use crate::run_dir::RunDir;
 use crate::settings;
 
 impl Answer for ServingProcess {
@@ -73,8 +74,9 @@ impl ServingProcess {
             Request::Set { key, value } => self.set(&key, &value),
             Request::Serve { front } => {
                 self.provide_for(&[], 1, &format!("cannot serve {} at {front}", self.name))?;
-                let listener = fronts::listen(&address(&front)?)?;
-                let note = self.fronts.open(listener, &self.name, &self.array)?;
+                let run_dir = RunDir::open()?;
+                let front = Prepared::new(&address(&front)?, &self.name, &run_dir)?;
+                let note = self.fronts.open(front, &self.name, &self.array)?;
                 Ok(Reply::Done { notes: vec![note] })
             }
             Request::Unserve { front } => {

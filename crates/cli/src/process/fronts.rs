@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::address::Address;
-use mdspace_front::listener::Listener;
-use mdspace_front::nbd::{
-    BlockSizes, Budget, Export, Exports, ReadOnlySwitch, Server, ServerLimits,
-};
+use mdspace_front::nbd::{BlockSizes, Budget, Export, Exports, ReadOnlySwitch, ServerLimits};
 use mdspace_front::volume::Volume;
 
 use super::STOP_PATIENCE;
@@ -17,10 +14,17 @@ use crate::args::ArrayName;
 use crate::failure::Failure;
 use crate::report::FrontReport;
 
+mod block_device;
+mod front;
+pub(crate) mod mount_guard;
+
+use front::Front;
+pub(super) use front::Prepared;
+
 /// The fronts that are open, in the order of their opening.
 #[derive(Default)]
 pub(super) struct Fronts {
-    open: Mutex<Vec<Server>>,
+    open: Mutex<Vec<Front>>,
     /// What all clients of all fronts may hold together.
     budget: Budget,
     /// The array takes no writes: who connects is told so.
@@ -28,10 +32,10 @@ pub(super) struct Fronts {
 }
 
 impl Fronts {
-    /// Serves the array at `listener`; returns a line for the user.
+    /// Serves the array at a front; returns a line for the user.
     pub(super) fn open(
         &self,
-        listener: Listener,
+        front: Prepared,
         name: &ArrayName,
         array: &ServedArray,
     ) -> Result<String, Failure> {
@@ -40,9 +44,9 @@ impl Fronts {
         let exports = exports(name, &status)?
             .switched_by(&self.read_only)
             .with_lineage(array.members().table().lineage());
-        let opened = array.with_running(|running| self.serve(listener, name, exports, running));
-        opened.ok_or_else(|| {
-            Failure::new("no front opens", "the array is stopped", "assemble it again")
+        let opened = array.with_running(|running| self.serve(front, name, exports, running));
+        opened.unwrap_or_else(|| {
+            Err(Failure::new("no front opens", "the array is stopped", "assemble it again"))
         })
     }
 
@@ -51,34 +55,33 @@ impl Fronts {
         self.read_only.turn(read_only);
     }
 
-    /// Serves any volume at `listener`; returns a line for the user.
+    /// Serves any volume at a front; returns a line for the user.
     pub(super) fn serve<V: Volume>(
         &self,
-        listener: Listener,
+        front: Prepared,
         name: &ArrayName,
         exports: Exports,
         volume: &V,
-    ) -> String {
+    ) -> Result<String, Failure> {
         let limits = ServerLimits { budget: self.budget.clone(), ..ServerLimits::default() };
-        let server = Server::start(listener, exports, limits, volume);
-        let note = format!("{name}: served at {}", server.address());
-        self.list().push(server);
-        note
+        let (front, note) = front.open(name, exports, limits, volume)?;
+        self.list().push(front);
+        Ok(note)
     }
 
     /// Closes a front, disconnecting its clients.
     pub(super) fn close(&self, address: &Address, name: &ArrayName) -> Result<(), Failure> {
         let what = format!("cannot close {address}");
         let mut list = self.list();
-        let is_it = |server: &Server| server.address() == address;
+        let is_it = |front: &Front| front.address() == address;
         let Some(at) = list.iter().position(is_it) else {
             let why = format!("{name} is not served there");
             let cure = format!("see `mdspace detail {name}` for its fronts");
             return Err(Failure::new(what, why, cure));
         };
-        let server = list.remove(at);
+        let front = list.remove(at);
         drop(list);
-        server.close(STOP_PATIENCE).map_err(|error| {
+        front.close(STOP_PATIENCE).map_err(|error| {
             Failure::new(what, error, "their requests still run; look at the members")
         })
     }
@@ -87,7 +90,7 @@ impl Fronts {
     /// clients are waited for but a moment, for what they wait for may be the stop. Gives lines for the user.
     pub(super) fn close_all(&self, name: &ArrayName, force: bool) -> Result<Vec<String>, Failure> {
         let mut list = self.list();
-        let stay = |server: &Server| server.clients_that_stay(LEAVING);
+        let stay = |front: &Front| front.clients_that_stay(LEAVING);
         let clients: Vec<String> =
             if force { Vec::new() } else { list.iter().flat_map(stay).collect() };
         if !clients.is_empty() {
@@ -98,19 +101,15 @@ impl Fronts {
             ));
         }
         let patience = if force { LEAVING } else { STOP_PATIENCE };
-        let closed = list.drain(..).map(|server| server.close(patience));
-        Ok(closed.filter_map(Result::err).map(|error| error.to_string()).collect())
+        let closed = list.drain(..).map(|front| front.close(patience));
+        Ok(closed.filter_map(Result::err).collect())
     }
 
     pub(super) fn report(&self) -> Vec<FrontReport> {
-        let report = |server: &Server| FrontReport {
-            address: server.address().to_string(),
-            clients: server.clients(),
-        };
-        self.list().iter().map(report).collect()
+        self.list().iter().map(Front::report).collect()
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Server>> {
+    fn list(&self) -> MutexGuard<'_, Vec<Front>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,13 +117,6 @@ impl Fronts {
 /// How long a client that closed its connection a moment ago may still seem to be there: a script
 /// that copies and then stops the array must not fail by chance.
 const LEAVING: Duration = Duration::from_secs(1);
-
-/// Listens where the user says. Before a member is written to, so that a wrong word costs nothing.
-pub(super) fn listen(address: &Address) -> Result<Listener, Failure> {
-    Listener::bind(address).map_err(|error| {
-        Failure::new(format!("cannot serve at {address}"), error, "choose another address")
-    })
-}
 
 /// The whole array under its own name, which is also the default export.
 fn exports(name: &ArrayName, status: &ArrayStatus) -> Result<Exports, Failure> {

@@ -16,7 +16,7 @@ use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 
 use super::descriptors::{self, Needs};
 use super::ending::{self, Ending, Served};
-use super::fronts::{self, Fronts};
+use super::fronts::{Fronts, Prepared};
 use super::recorder::Recorder;
 use super::{Seat, answers, array, keeper, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
@@ -74,15 +74,17 @@ fn serve_with_log(
     let (name, what) = (&args.name, format!("cannot serve {}", args.name));
     let system = |error: io::Error| Failure::new(what.clone(), error, "see `mdspace doctor`");
     let signals = ending::signals().map_err(system)?;
-    let listeners =
-        args.fronts().map(|front| fronts::listen(&front)).collect::<Result<Vec<_>, _>>()?;
+    let fronts = args
+        .fronts()
+        .map(|front| Prepared::new(&front, name, run_dir))
+        .collect::<Result<Vec<_>, _>>()?;
     let (recorder, without_events) = Recorder::open(name, run_dir, false);
     let process = MultipathProcess::start(args, recorder, &what)?;
     let mut notes = process.notes();
     notes.extend(without_log.into_iter().chain(without_events));
     let open_doors = || {
-        for listener in listeners {
-            notes.push(process.open_front(listener)?);
+        for front in fronts {
+            notes.push(process.open_front(front)?);
         }
         let listener = Listener::bind(&run_dir.socket(name)).map_err(system)?;
         listener.spawn(process.clone()).map_err(system)?;
@@ -203,7 +205,7 @@ impl MultipathProcess {
         std::iter::once(started).chain(told_at_once(&self.paths)).collect()
     }
 
-    fn open_front(&self, listener: mdspace_front::listener::Listener) -> Result<String, Failure> {
+    fn open_front(&self, front: Prepared) -> Result<String, Failure> {
         let Some(device) = self.device().clone() else {
             return Err(Failure::new("no front opens", "the device is stopped", "start it again"));
         };
@@ -214,14 +216,14 @@ impl MultipathProcess {
             description: format!("multipath {}", self.name),
             size_bytes: device.info.sectors * 512,
             block_sizes: BlockSizes::new(block, block.max(4096)).map_err(failed)?,
-            read_only: listener.address().read_only,
+            read_only: false,
             rotational: device.info.rotational,
             trim: true,
             fast_zero: false,
         };
         let exports = Exports::new(vec![export]).map_err(failed)?;
         let exports = exports.with_lineage(device.lanes.members().lineage());
-        Ok(self.fronts.serve(listener, &self.name, exports, &device))
+        self.fronts.serve(front, &self.name, exports, &device)
     }
 
     fn report(&self) -> DeviceReport {
@@ -257,8 +259,9 @@ impl MultipathProcess {
                 answers::message(&self.paths, &words).map(|()| Reply::done())
             }
             Request::Serve { front } => {
-                let listener = fronts::listen(&answers::address(&front)?)?;
-                Ok(Reply::Done { notes: vec![self.open_front(listener)?] })
+                let run_dir = RunDir::open()?;
+                let front = Prepared::new(&answers::address(&front)?, &self.name, &run_dir)?;
+                Ok(Reply::Done { notes: vec![self.open_front(front)?] })
             }
             Request::Unserve { front } => {
                 self.fronts.close(&answers::address(&front)?, &self.name).map(|()| Reply::done())

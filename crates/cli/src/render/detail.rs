@@ -200,6 +200,9 @@ fn write_fronts(out: &mut String, report: &Report) -> fmt::Result {
     for front in &report.fronts {
         let clients = front.clients.len();
         field(out, "Front at", format!("{} ({clients} clients)", front.address))?;
+        if let Some(device) = &front.device {
+            field(out, "Device", device)?;
+        }
     }
     Ok(())
 }

@@ -71,7 +71,11 @@ pub(crate) fn mirror_status(service_us: [u64; 2]) -> ArrayStatus {
 
 fn report(status: &ArrayStatus) -> Report {
     let workers = WorkersReport::default();
-    let fronts = vec![FrontReport { address: "nbd:unix:/tmp/data.sock".into(), clients: vec![] }];
+    let fronts = vec![FrontReport {
+        address: "nbd:unix:/tmp/data.sock".into(),
+        device: None,
+        clients: vec![],
+    }];
     Report {
         multipath: Vec::new(),
         schema: SCHEMA,

@@ -12,6 +12,7 @@ mod kernel;
 mod kills;
 mod matrix;
 mod members;
+mod mounts;
 mod paths;
 mod systemd;
 mod tree;

@@ -1,0 +1,273 @@
+//! Arrays as files and as block devices of this host: real file systems and real I/O on them.
+//!
+//! This needs root, `/dev/fuse` and loop devices; where one is missing the tests say SKIPPED.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::{
+    Images, MIB, Mdspace, Pattern, SECTOR, Stream, Tools, path_text, seed, until,
+};
+
+/// A RAID5 of four files on two lanes.
+struct Mounted {
+    images: Images,
+    mdspace: Mdspace,
+    name: String,
+}
+
+impl Mounted {
+    /// None where this host cannot. `front` is what follows `--serve=`, with DIR for a new directory.
+    fn start(test: &str, front: &str) -> Option<Self> {
+        let open = |path| OpenOptions::new().read(true).write(true).open(path);
+        if open("/dev/fuse").and_then(|_| open("/dev/loop-control")).is_err() {
+            println!("SKIPPED: this needs root, /dev/fuse and /dev/loop-control");
+            return None;
+        }
+        let mounted = Self {
+            images: Images::new(),
+            mdspace: Mdspace::new(),
+            // Names in /dev are the whole host's.
+            name: format!("{test}-{}", std::process::id()),
+        };
+        let members = mounted.images.sparse("m", 4, 34 * MIB);
+        fs::create_dir(mounted.directory()).expect("an empty folder");
+        let mut words =
+            vec!["create", &mounted.name, "--level=5", "--raid-devices=4", "--chunk=64K"];
+        let serve = mounted.serve(front);
+        words.extend(["--size=32M", "--lanes=2", "--run", &serve]);
+        words.extend(members.iter().map(|path| path_text(path)));
+        mounted.mdspace.succeed(&words);
+        mounted.mdspace.settle(&mounted.name);
+        Some(mounted)
+    }
+
+    fn serve(&self, front: &str) -> String {
+        format!("--serve={}", front.replace("DIR", path_text(&self.directory())))
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.images.folder().join("mount")
+    }
+
+    /// The array as a file.
+    fn file(&self) -> PathBuf {
+        self.directory().join(&self.name)
+    }
+
+    /// The array's name among the devices.
+    fn device(&self) -> PathBuf {
+        Path::new("/dev/mdspace").join(&self.name)
+    }
+
+    fn members(&self) -> Vec<String> {
+        let member = |number| self.images.folder().join(format!("m{number}")).display().to_string();
+        (0..4).map(member).collect()
+    }
+
+    fn assemble(&self, front: &str) {
+        let (serve, members) = (self.serve(front), self.members());
+        let mut words = vec!["assemble", &*self.name, "--lanes=2", &*serve];
+        words.extend(members.iter().map(String::as_str));
+        self.mdspace.succeed(&words);
+    }
+
+    /// Fails a member, and adds it again.
+    fn lose_and_regain_a_member(&self) {
+        let member = &self.members()[1];
+        self.mdspace.succeed(&["fail", &self.name, member]);
+        self.mdspace.succeed(&["add", &self.name, member]);
+    }
+
+    /// Redundancy is right, the array stops, and nothing of it is left on the host.
+    fn finish(self) {
+        assert_eq!(self.mdspace.check(&self.name), 0);
+        self.mdspace.succeed(&["stop", &self.name]);
+        assert!(!self.device().exists() && !self.is_mounted());
+        let left = fs::read_dir(self.mdspace.run_dir()).expect("the run directory").flatten();
+        assert!(left.into_iter().all(|entry| !entry.file_type().expect("a type").is_dir()));
+    }
+
+    /// Whether something of ours is mounted below the test's folders.
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("this is Linux");
+        let folders = [self.images.folder(), self.mdspace.run_dir()];
+        let is_ours = |line: &str| folders.iter().any(|folder| line.contains(path_text(folder)));
+        mounts.lines().any(is_ours)
+    }
+}
+
+/// Runs a program of the host or of `tools/fetch`, which must succeed.
+fn succeed(program: &str, words: &[&str]) -> String {
+    let output = Tools::find().command(program).args(words).output();
+    let output = output.unwrap_or_else(|error| panic!("{program} starts: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{program} {words:?}: {}\n{out}{err}", output.status);
+    out
+}
+
+/// fio writes, and reads back what it wrote, while a member is lost and comes back.
+fn verified(mounted: &Mounted, path: &Path, engine: &str) {
+    let fio = Tools::find()
+        .command("fio")
+        .args(["--name=verify", "--direct=1", "--rw=randwrite", "--bs=4k-64k", "--iodepth=16"])
+        .args(["--size=48M", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"])
+        .arg(format!("--ioengine={engine}"))
+        .arg(format!("--filename={}", path_text(path)))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("fio starts");
+    mounted.lose_and_regain_a_member();
+    let ended = fio.wait_with_output().expect("fio ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(ended.status.success(), "{}{}", text(&ended.stdout), text(&ended.stderr));
+}
+
+#[test]
+fn a_file_system_on_a_block_device_outlives_a_failed_member() {
+    let Some(mounted) = Mounted::start("ext4", "block") else { return };
+    let (device, place) = (mounted.device(), mounted.images.folder().join("place"));
+    fs::create_dir(&place).expect("an empty folder");
+    succeed("mkfs.ext4", &["-q", path_text(&device)]);
+    succeed("mount", &[path_text(&device), path_text(&place)]);
+    let pattern = Pattern { seed: 1 }.bytes(0, 20 * MIB / SECTOR as u64, 1);
+    fs::write(place.join("file"), &pattern).expect("room for a file");
+    mounted.lose_and_regain_a_member();
+    let stopped = mounted.mdspace.run(&["stop", &mounted.name]);
+    assert!(stopped.status == 1 && stopped.err.contains("is mounted at"), "{stopped:?}");
+    succeed("umount", &[path_text(&place)]);
+    succeed("fsck.ext4", &["-fn", path_text(&device)]);
+    succeed("mount", &["-o", "ro", path_text(&device), path_text(&place)]);
+    let read = fs::read(place.join("file"));
+    succeed("umount", &[path_text(&place)]);
+    assert!(read.expect("the file is there") == pattern, "the file has other bytes");
+    mounted.finish();
+}
+
+#[test]
+fn fio_verifies_what_it_wrote_to_the_device_while_a_member_comes_back() {
+    let Some(mounted) = Mounted::start("loop", "loop") else { return };
+    verified(&mounted, &mounted.device(), "libaio");
+    mounted.finish();
+}
+
+#[test]
+fn fio_verifies_what_it_wrote_to_the_file_while_a_member_comes_back() {
+    let Some(mounted) = Mounted::start("fuse", "fuse:DIR") else { return };
+    verified(&mounted, &mounted.file(), "io_uring");
+    mounted.finish();
+}
+
+#[test]
+fn a_file_is_read_and_written_at_any_byte() {
+    let Some(mounted) = Mounted::start("bytes", "fuse:DIR") else { return };
+    let file = OpenOptions::new().read(true).write(true).open(mounted.file()).expect("a file");
+    let size = file.metadata().expect("a size").len();
+    let mut model = vec![0; 1 << 20];
+    let mut random = Stream(seed(1));
+    for _ in 0..200 {
+        let start = random.below(model.len() as u64) as usize;
+        let end = (start + 1 + random.below(20_000) as usize).min(model.len());
+        let byte = random.below(256) as u8;
+        model[start..end].fill(byte);
+        file.write_all_at(&vec![byte; end - start], start as u64).expect("written");
+        let mut read = vec![0; 5_000];
+        let at = random.below((model.len() - read.len()) as u64) as usize;
+        file.read_exact_at(&mut read, at as u64).expect("read");
+        assert!(read == model[at..at + read.len()], "other bytes at {at}");
+    }
+    punch(&file, 700, 100_000);
+    model[700..100_700].fill(0);
+    let mut read = vec![0; model.len()];
+    file.read_exact_at(&mut read, 0).expect("read");
+    assert!(read == model, "other bytes after a hole was punched");
+    let beyond = file.write_at(&[1; 512], size).expect_err("no space behind the end");
+    assert_eq!(beyond.raw_os_error(), Some(28), "ENOSPC");
+    assert_eq!(file.write_at(&[1; 1024], size - 512).expect("up to the end"), 512);
+    assert_eq!(file.read_at(&mut [0; 1024], size - 512).expect("up to the end"), 512);
+    file.sync_all().expect("durable");
+    let stopped = mounted.mdspace.run(&["stop", &mounted.name]);
+    assert!(stopped.status == 1 && stopped.err.contains("process"), "{stopped:?}");
+    drop(file);
+    mounted.finish();
+}
+
+/// Makes a hole, as `fallocate --punch-hole` does.
+fn punch(file: &File, offset: u64, length: u64) {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, flags, offset, length).expect("a hole");
+}
+
+#[test]
+fn a_killed_process_leaves_no_mount_and_no_device_and_starts_again() {
+    let Some(mounted) = Mounted::start("killed", "block") else { return };
+    let pattern = Pattern { seed: 2 }.bytes(0, 64, 1);
+    let device = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
+    device.write_all_at(&pattern, 0).expect("written");
+    device.sync_all().expect("durable");
+    drop(device);
+    mounted.mdspace.kill();
+    until("nothing is mounted", || !mounted.is_mounted());
+    mounted.assemble("block");
+    let mut read = vec![0; pattern.len()];
+    File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
+    assert!(read == pattern, "other bytes after a kill");
+    mounted.mdspace.settle(&mounted.name);
+    mounted.finish();
+}
+
+#[test]
+fn a_front_that_only_reads_takes_no_writer() {
+    let Some(mounted) = Mounted::start("readonly", "loop?ro") else { return };
+    let switch = Path::new("/sys/block")
+        .join(fs::read_link(mounted.device()).expect("a link").file_name().expect("a name"))
+        .join("ro");
+    assert_eq!(fs::read_to_string(switch).expect("a loop device").trim(), "1");
+    mounted.mdspace.succeed(&["unserve", &mounted.name, "loop?ro"]);
+    let front = format!("fuse:{}?ro", mounted.directory().display());
+    mounted.mdspace.succeed(&["serve", &mounted.name, &front]);
+    let refused = OpenOptions::new().write(true).open(mounted.file());
+    assert!(refused.is_err(), "a writer was let in");
+    mounted.finish();
+}
+
+#[test]
+fn a_directory_that_cannot_be_mounted_on_is_refused_before_anything_is_made() {
+    let Some(mounted) = Mounted::start("refused", "fuse:DIR") else { return };
+    let members = mounted.images.sparse("other", 2, 8 * MIB);
+    let folder = mounted.images.folder().display().to_string();
+    for (front, why) in [
+        (format!("fuse:{folder}/nothing"), "is no directory"),
+        (format!("fuse:{folder}"), "is not empty"),
+        (format!("fuse:{}", mounted.directory().display()), "is not empty"),
+    ] {
+        let serve = format!("--serve={front}");
+        let mut words = vec!["create", "other", "--level=1", "--raid-devices=2", "--run", &serve];
+        words.extend(members.iter().map(|path| path_text(path)));
+        let done = mounted.mdspace.run(&words);
+        assert!(done.status == 1 && done.err.contains(why), "{front}: {done:?}");
+        let examined = mounted.mdspace.run(&["examine", path_text(&members[0])]);
+        assert!(examined.status != 0, "a member was written to: {examined:?}");
+    }
+    mounted.finish();
+}
+
+/// `losetup --list` names the array's file: who looks finds what is behind a device.
+#[test]
+fn the_device_tells_what_is_behind_it() {
+    let Some(mounted) = Mounted::start("tells", "block") else { return };
+    let device = fs::read_link(mounted.device()).expect("a link");
+    let listed = Command::new("losetup").arg("--list").output().expect("losetup runs");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let is_ours = |line: &&str| line.starts_with(path_text(&device));
+    let line = listed.lines().find(is_ours).unwrap_or_else(|| panic!("no device in {listed}"));
+    assert!(line.contains(&mounted.name), "{line}");
+    let front = &mounted.mdspace.report(&mounted.name)["fronts"][0];
+    assert!(front["device"].as_str().is_some_and(|words| words.contains("/dev/mdspace/")));
+    mounted.finish();
+}
