@@ -72,6 +72,20 @@ impl Failed {
     }
 }
 
+/// What members' lists can take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lists<'a> {
+    /// Whether what took the write can be taken off them.
+    pub(crate) get_shorter: bool,
+    /// Members that cannot list what they refused, and are not given up for it: they alone give other blocks.
+    pub(crate) full: &'a [MemberId],
+}
+
+impl Lists<'static> {
+    /// Whatever is to be listed.
+    pub(crate) const ANYTHING: Self = Self { get_shorter: true, full: &[] };
+}
+
 /// What a write comes to, and what is to be recorded for it.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
@@ -151,34 +165,35 @@ impl Ended {
         }
     }
 
-    /// What it comes to in a view. `heals`: whether what took the write can be taken off its member's
-    /// list.
-    pub(crate) fn judge(&self, now: &ArrayView, heals: bool) -> Judged {
+    /// What it comes to in a view.
+    pub(crate) fn judge(&self, now: &ArrayView, lists: Lists<'_>) -> Judged {
         let mut judged = Judged { only_no_space: true, ..Judged::default() };
         if matches!(self.target, Target::Rewrites | Target::Fills) {
-            self.judge_rewrites(now, heals, &mut judged);
+            self.judge_rewrites(now, lists, &mut judged);
             return judged;
         }
+        let lists = Lists { get_shorter: lists.get_shorter && self.heals, ..lists };
         for segment in self.segments(now) {
-            self.judge_segment(now, &segment, heals && self.heals, &mut judged);
+            self.judge_segment(now, &segment, lists, &mut judged);
         }
         judged
     }
 
-    fn judge_rewrites(&self, now: &ArrayView, heals: bool, judged: &mut Judged) {
+    fn judge_rewrites(&self, now: &ArrayView, lists: Lists<'_>, judged: &mut Judged) {
         let device = |id| now.devices().find(|member| member.id == id);
         // Who failed for it is out by now.
         if self.no_space.iter().any(|(id, _)| device(*id).is_some()) {
             judged.outcome = Outcome::Error;
             return;
         }
-        for (id, ranges) in &self.refused {
+        for (id, ranges) in self.refused.iter().filter(|(id, _)| !lists.full.contains(id)) {
             let Some(member) = device(*id) else { continue };
             let unlisted = ranges.iter().filter(|range| !member.is_listed_for_good(range));
             judged.list.extend(unlisted.map(|range| (*id, range)));
         }
         for (id, range) in &self.healed {
-            if heals && device(*id).is_some_and(|member| member.bad.overlaps(range)) {
+            let is_listed = device(*id).is_some_and(|member| member.bad.overlaps(range));
+            if lists.get_shorter && is_listed {
                 judged.unlist.push((*id, range.clone()));
             }
         }
@@ -187,7 +202,14 @@ impl Ended {
         }
     }
 
-    fn judge_segment(&self, now: &ArrayView, segment: &Segment, heals: bool, judged: &mut Judged) {
+    fn judge_segment(
+        &self,
+        now: &ArrayView,
+        segment: &Segment,
+        lists: Lists<'_>,
+        judged: &mut Judged,
+    ) {
+        let heals = lists.get_shorter;
         let mut ends: SmallVec<[SlotEnd; 8]> = SmallVec::new();
         // As if there had been room.
         let mut with_room: SmallVec<[SlotEnd; 8]> = SmallVec::new();
@@ -200,6 +222,10 @@ impl Ended {
             with_room.push(if lacks_room { SlotEnd::Took } else { end });
         }
         let no_space = ends != with_room;
+        let is_full =
+            |slot: Slot| now.member(slot).is_some_and(|member| lists.full.contains(&member.id));
+        let mut by_slot = segment.slots.iter().zip(&ends);
+        let unnamed = by_slot.any(|((slot, _), end)| *end == SlotEnd::Refused && is_full(*slot));
         let in_doubt = now.doubted.overlaps(&segment.range);
         let column = Column {
             ends: &ends,
@@ -213,8 +239,13 @@ impl Ended {
         let fails = |outcome| matches!(outcome, Outcome::Error | Outcome::Broken);
         // Nothing is wrong with a member behind which there is no room: the write fails, and no list names
         // what it lacks.
-        let outcome = if no_space { verdict.outcome.max(Outcome::Error) } else { verdict.outcome };
-        judged.only_no_space &= !fails(Column { ends: &with_room, ..column }.verdict().outcome);
+        // So does one that a member refused whose list has no room for it.
+        let outcome = match no_space || unnamed {
+            true => verdict.outcome.max(Outcome::Error),
+            false => verdict.outcome,
+        };
+        judged.only_no_space &=
+            !unnamed && !fails(Column { ends: &with_room, ..column }.verdict().outcome);
         judged.outcome = judged.outcome.max(outcome);
         match outcome {
             Outcome::Answer | Outcome::Record => {
@@ -242,7 +273,9 @@ impl Ended {
                     judged.lack.push(news());
                     judged.doubt.insert(segment.range.clone());
                 }
-                SlotEnd::Refused if records || self.answered => judged.list.push(news()),
+                SlotEnd::Refused if records || self.answered && !is_full(*slot) => {
+                    judged.list.push(news());
+                }
                 SlotEnd::Healed if records => judged.unlist.push(news()),
                 // It loses nothing by that, and recovery goes round it.
                 SlotEnd::Unfilled

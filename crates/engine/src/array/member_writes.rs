@@ -14,7 +14,7 @@ use crate::ranges::Ranges;
 use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
-use super::ended::{Asked, Ended, Failed, Judged, Target};
+use super::ended::{Asked, Ended, Failed, Judged, Lists, Target};
 use super::flushes::{self, Flush};
 use super::plan::Place;
 use super::points::Point;
@@ -445,7 +445,7 @@ pub(super) fn whole_buffer(block: Buffer) -> WriteFrom {
 impl ArrayLane {
     /// What a write that every member of a view takes comes to in that view.
     fn judge(&self, view: &LaneView, target: &Target) -> Judged {
-        Ended::well(target.clone(), Arc::clone(view)).judge(view, true)
+        Ended::well(target.clone(), Arc::clone(view)).judge(view, Lists::ANYTHING)
     }
 
     /// Answers a write whose member writes have all ended. Where every member took it this lane's view
@@ -453,7 +453,7 @@ impl ArrayLane {
     async fn settle_write(&self, ended: Ended) -> Result<(), Failed> {
         if ended.went_well() {
             let view = self.view();
-            let judged = ended.judge(&view, true);
+            let judged = ended.judge(&view, Lists::ANYTHING);
             if judged.outcome == Outcome::Answer {
                 self.array.mailbox.made_whole(&judged.made_whole);
                 self.array.mailbox.may_resync(&judged.may_resync);

@@ -6,10 +6,11 @@ use std::ops::Range;
 use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
+use mdspace_engine::request::RequestError;
 use mdspace_engine::status::MemberState;
 
 use crate::shapes::{self, Shape};
-use crate::world::{Setup, World};
+use crate::world::{SECTOR, Setup, World};
 
 const LISTED: Range<u64> = 20..24;
 
@@ -149,5 +150,46 @@ fn failing_fast_does_not_give_up_a_member_that_alone_gives_a_block() {
         world.write_random(40, 2);
         assert_eq!(world.member_state(0), Some(state), "{listed} ({world})");
         world.verify();
+    }
+}
+
+/// Nothing can name what it refuses. To fail it would lose what another member lacks: the write is an error.
+#[test]
+fn a_refused_write_that_no_list_names_gives_up_no_member_that_alone_gives_a_block() {
+    for (lists_some, state) in [(true, MemberState::InSync), (false, MemberState::Faulty)] {
+        for (seed, shape) in (90..).zip(shapes_of_one_loss()) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.stop();
+            let mut superblock = world.disks.superblock(0).unwrap();
+            superblock.bad_block_log = None;
+            let at = superblock.place.sector as usize * SECTOR;
+            world.disks.disk(0).bytes[at..at + 4096].copy_from_slice(&superblock.encode());
+            world.assemble_all().unwrap();
+            world.command(Action::Freeze).unwrap();
+            if lists_some {
+                lists(&mut world, 1);
+            }
+            let start = world.disks.data().start;
+            world.disks.disk(0).write_error = Some(IoErrorKind::Medium);
+            world.disks.disk(0).errors_in = Some(start + 40..start + 42);
+            let mut failed = Vec::new();
+            for sector in 0..world.sectors() {
+                let new = world.random.bytes(SECTOR);
+                match world.write(sector, new.clone()) {
+                    Ok(()) => world.remember(sector, &new),
+                    Err(error) => {
+                        assert_eq!(error, RequestError::Lost, "{world}");
+                        failed.push(sector);
+                    }
+                }
+            }
+            assert_eq!(world.member_state(0), Some(state), "{lists_some} ({world})");
+            assert_eq!(failed.is_empty(), !lists_some, "{failed:?} ({world})");
+            assert!(failed.len() <= 8, "{failed:?} ({world})");
+            for sector in (0..world.sectors()).filter(|sector| !failed.contains(sector)) {
+                let found = world.read(sector, 1).unwrap_or_else(|e| panic!("{e} ({world})"));
+                world.compare(sector, &found);
+            }
+        }
     }
 }

@@ -75,12 +75,10 @@ impl Controller {
 
     /// Lists what members do not hold. No lane reads it from there once this is settled. A member
     /// without a log, or with one that is full, is failed; but not where what it cannot read is lost
-    /// anyway, for the rest of it is needed.
-    pub(super) async fn blocks_failed(&mut self, news: &[BlockNews], why: News) {
-        if news.is_empty() {
-            return;
-        }
-        let mut failed = Vec::new();
+    /// anyway, for the rest of it is needed. Nor where it alone gives a block: those that refused
+    /// something and stay, unlisted, are the result.
+    pub(super) async fn blocks_failed(&mut self, news: &[BlockNews], why: News) -> Vec<MemberId> {
+        let (mut failed, mut needed) = (Vec::new(), Vec::new());
         for BlockNews { member, ranges } in news {
             let Some(index) = self.index_of(*member) else { continue };
             if !self.members[index].is_live() {
@@ -97,11 +95,19 @@ impl Controller {
             let epoch = self.publish();
             self.array.views.adopted(epoch).await;
             let bad = self.members[index].bad.clone();
-            let recorded = self.record_bad_blocks(index, &bad).await;
-            if recorded.is_err() && why != News::Unreadable {
-                self.members[index].bad = before;
-                failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
-                continue;
+            match self.record_bad_blocks(index, &bad).await {
+                Err(why_not) if why != News::Unreadable => {
+                    self.members[index].bad = before;
+                    let ids = failed.iter().map(|(id, _)| *id);
+                    let with_it: Vec<MemberId> = ids.chain([*member]).collect();
+                    let may_stay = why == News::Refused && matches!(why_not, NotRecorded::NoRoom);
+                    if !may_stay || self.loses_nothing_without(&with_it) {
+                        failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
+                        continue;
+                    }
+                    needed.push(*member);
+                }
+                Ok(()) | Err(_) => {}
             }
             // It does its work, and another is to take it over as soon as there is one.
             self.members[index].wants_replacement |= why == News::Refused;
@@ -109,6 +115,7 @@ impl Controller {
         if !failed.is_empty() {
             self.take_out(&failed).await;
         }
+        needed
     }
 
     /// Writes a log that got longer, and the superblock that says that there is one.

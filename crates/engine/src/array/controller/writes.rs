@@ -11,7 +11,7 @@ use crate::backend::{IoError, IoErrorKind, MemberId};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::super::ended::{Asked, Failed, Judged};
+use super::super::ended::{Asked, Failed, Judged, Lists};
 use super::super::mailbox::{BlockNews, Failure};
 use super::super::news::News;
 use super::super::rules::Rule;
@@ -31,7 +31,7 @@ struct Records {
 impl Controller {
     /// Judges writes and records what that takes, until each is answered.
     pub(super) async fn judge_writes(&mut self, mut writes: Vec<Arc<Asked>>) {
-        let mut heals = true;
+        let (mut get_shorter, mut full) = (true, Vec::new());
         let listing = self.array.rules.keep(Rule::RefusedBlocksAreListed);
         while !writes.is_empty() {
             self.fail_filled(&writes).await;
@@ -43,13 +43,14 @@ impl Controller {
                 return writes.iter().for_each(|write| write.fail(error));
             }
             let now = self.view_now(&self.array.views.current());
+            let lists = Lists { get_shorter, full: &full };
             let judged: Vec<Judged> =
-                writes.iter().map(|write| write.ended.judge(&now, heals)).collect();
+                writes.iter().map(|write| write.ended.judge(&now, lists)).collect();
             let records = Records::of(&judged);
-            self.record(records).await;
+            full.extend(self.record(records).await);
             self.end_doubt_of_answered(&writes, &judged).await;
             // What was not taken off its list by now stays there.
-            heals = false;
+            get_shorter = false;
             let mut left = Vec::new();
             for (write, judged) in writes.into_iter().zip(judged) {
                 match judged.outcome {
@@ -92,7 +93,8 @@ impl Controller {
         }
     }
 
-    async fn record(&mut self, records: Records) {
+    /// Gives the members that could not list what they refused, and that are not given up for it.
+    async fn record(&mut self, records: Records) -> Vec<MemberId> {
         let Records { list, unlist, lack, doubt, end_doubt } = records;
         if !end_doubt.is_empty() {
             self.doubt_resolved(&end_doubt).await;
@@ -101,17 +103,19 @@ impl Controller {
         if !doubt.is_empty() {
             self.distrust(&doubt).await;
         }
+        let mut full = Vec::new();
         if unlist.is_empty() && lack.is_empty() && list.is_empty() {
-            return;
+            return full;
         }
         self.blocks_written(&news(unlist)).await;
         self.blocks_failed(&news(lack), News::Unfilled).await;
         if self.array.rules.keep(Rule::RefusedBlocksAreListed) {
-            self.blocks_failed(&news(list), News::Refused).await;
+            full = self.blocks_failed(&news(list), News::Refused).await;
         }
         // A lane that still goes by the longer list only reads less.
         self.publish();
         self.array.views.settle();
+        full
     }
 
     /// A member that is only being filled fails where a write finds no space behind it, and a replacement also
