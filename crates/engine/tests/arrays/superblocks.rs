@@ -1,6 +1,7 @@
 //! Superblocks as md, users of the array or nobody in particular left them.
 
 use mdspace_engine::array::Action;
+use mdspace_engine::assembly::{LeftOut, Options, Reason, Refusal};
 use mdspace_engine::geometry::Level;
 use mdspace_engine::status::MemberState;
 use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace, Timestamp};
@@ -124,4 +125,34 @@ fn a_superblock_that_a_user_wrote_into_the_data_is_data() {
     }
     assert_eq!(world.assemble_all().unwrap(), []);
     assert_eq!(world.status().metadata, MetadataVersion::V1_2);
+}
+
+/// Its bytes are no superblock any more, or there is none. The others start when told to.
+#[test]
+fn a_member_whose_superblock_is_damaged_is_left_out_and_named() {
+    for (seed, shape) in (40..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        let mut world = World::synced(Setup::new(shape, seed));
+        world.write_random(0, 64);
+        world.stop();
+        world.crash();
+        let at = world.disks.superblock(1).unwrap().place.sector as usize * SECTOR;
+        // A role: no field that could be impossible.
+        world.disks.disk(1).bytes[at + 256] ^= 1;
+        let all: Vec<usize> = (0..usize::from(shape.disks)).collect();
+        let refused = world.assemble(&all, &Options::default());
+        assert!(matches!(refused, Err(Refusal::Missing { missing: 1 })), "{refused:?} ({world})");
+        let left_out = world.assemble_all().unwrap();
+        let [LeftOut { member, reason: Reason::Unreadable(why) }] = &*left_out else {
+            panic!("{left_out:?} ({world})");
+        };
+        assert_eq!(member, "disk1");
+        assert!(why.contains("checksum"), "{why}");
+        world.write_many(3);
+        world.verify();
+        world.add(1).unwrap();
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{world}");
+        world.fail(0);
+        world.verify();
+    }
 }
