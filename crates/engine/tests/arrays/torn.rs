@@ -18,8 +18,11 @@ const DISKS: usize = 4;
 
 const ALL: u8 = 0xff;
 
+/// What happens, in words, and how.
+type Step = (&'static str, fn(&mut World));
+
 /// What happens to an array of three, `disk3` being the spare. Each step makes some updates.
-const STORY: [(&str, fn(&mut World)); 12] = [
+const STORY: [Step; 12] = [
     ("a write", |world| write(world, 0, 8)),
     ("rest", World::wait_clean),
     ("a failure", |world| world.fail(1)),
@@ -72,7 +75,7 @@ fn before(setup: Setup, prepare: fn(&mut World), step: usize) -> World {
     world
 }
 
-/// The updates of a step, by their events, and the disks that get them.
+/// The updates of a step, by their events.
 fn updates_of(setup: Setup, prepare: fn(&mut World), step: usize) -> Range<u64> {
     let mut world = before(setup, prepare, step);
     let first = events(&world) + 1;
