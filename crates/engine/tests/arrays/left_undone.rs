@@ -141,6 +141,37 @@ fn a_new_member_without_space_keeps_no_other_one_from_being_filled() {
     }
 }
 
+/// The one with space could not be filled everywhere, for a row is in doubt. The other one is tried again all the
+/// same.
+#[test]
+fn a_new_member_without_space_is_tried_again_whatever_became_of_others() {
+    let shape = shapes::RAID6;
+    let mut world = World::synced(Setup::shuffled(shape, 36));
+    world.command(Action::Freeze).unwrap();
+    let (chunk, row) = (u64::from(shape.chunk_sectors), 3 * u64::from(shape.chunk_sectors));
+    world.write_random(row, row);
+    world.disks.disk(2).write_error = Some(IoErrorKind::NoSpace);
+    let failed = world.write(row, vec![9; row as usize * SECTOR]);
+    assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+    world.disks.disk(2).plug();
+    let data = world.disks.data();
+    world.disks.disk(5).write_error = Some(IoErrorKind::NoSpace);
+    world.disks.disk(5).errors_in = Some(data.start + 3 * chunk..data.end);
+    for disk in [0, 1] {
+        world.fail(disk);
+        world.add(5 + disk).unwrap();
+    }
+    world.command(Action::Idle).unwrap();
+    ended(&mut world, SyncEnd::Incomplete);
+    world.disks.disk(5).plug();
+    world.disks.reset_counts();
+    world.sleep_ms(100_000);
+    let written = world.disks.disk(5).sectors_written(data.start + 3 * chunk..data.end);
+    assert!(written >= data.end - data.start - 3 * chunk, "{written} ({world})");
+    world.command(Action::AcceptDoubt).unwrap();
+    world.wait_status("all in sync", |status| status.degraded() == 0);
+}
+
 /// A place for which a member has no room is left for later; what lies behind it is not.
 #[test]
 fn a_resync_goes_on_behind_a_place_without_space() {

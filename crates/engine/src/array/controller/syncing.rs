@@ -298,6 +298,16 @@ impl Controller {
         self.members.iter().filter(filled).any(|member| !self.lacks_space(member))
     }
 
+    /// Whether a task was to fill others than these too.
+    fn left_out(&self, kind: &SyncKind, members: &[MemberId]) -> bool {
+        let wanting = match kind {
+            SyncKind::Recover(_) => self.recovering(),
+            SyncKind::Replace(_) => self.may_replace(),
+            SyncKind::Resync | SyncKind::Check | SyncKind::Repair(_) => Vec::new(),
+        };
+        wanting.iter().any(|(id, ..)| !members.contains(id))
+    }
+
     /// Spares take the places of missing members. Every lane writes to them before recovery starts,
     /// or a write between the two would be missing there.
     async fn give_spares_a_slot(&mut self) {
@@ -533,7 +543,15 @@ impl Controller {
                 self.sync.why_idle.add(Reason::NoSpace(Work::Resync, again));
                 self.resynced().await;
             }
-            (kind, SyncEnd::Incomplete) => self.sync.why_idle.add(Reason::Failed(work_of(kind))),
+            (kind, SyncEnd::Incomplete) => {
+                // Those that had no space when it began are tried again.
+                let again = self.lane.backend().now() + AGAIN_AFTER;
+                let reason = match self.left_out(kind, &run.members) {
+                    true => Reason::NoSpace(work_of(kind), again),
+                    false => Reason::Failed(work_of(kind)),
+                };
+                self.sync.why_idle.add(reason);
+            }
             // Those are filled now, without the others.
             (_, SyncEnd::NoSpace) if self.some_have_space(&run.members) => {}
             (kind, SyncEnd::NoSpace) => {
