@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
-use mdspace_io::{MemberTable, OpenError, OpenMode, path_of_name};
+use mdspace_io::{Identity, MemberTable, OpenError, OpenMode, path_of_name};
 
 use crate::failure::Failure;
 use crate::member_probe::{Look, Opened, Probed, refused};
@@ -221,16 +221,20 @@ impl OpenMembers {
         }
     }
 
-    /// The member that the user means: by its name, else by what the name leads to.
+    /// The member that the user means: by its name, else the one that is what `word` leads to. Where its own
+    /// name leads by now does not matter.
     pub(super) fn find(&self, word: &str) -> Option<MemberId> {
         let open = self.list();
-        let by_name = open.iter().find(|(name, _)| name == word);
-        let place = |name: &str| fs::canonicalize(path_of_name(name));
-        let same_place = |name: &str| match (place(name), place(word)) {
-            (Ok(one), Ok(other)) => one == other,
-            _ => false,
-        };
-        by_name.or_else(|| open.iter().find(|(name, _)| same_place(name))).map(|(_, id)| *id)
+        let by_name = open.iter().find(|(name, _)| name == word).map(|(_, id)| *id);
+        by_name.or_else(|| {
+            let meant = Identity::of_name(&path_of_name(word)).ok()?;
+            let is_it = |id: &MemberId| self.identity(*id) == Some(meant);
+            open.iter().map(|(_, id)| *id).find(is_it)
+        })
+    }
+
+    fn identity(&self, id: MemberId) -> Option<Identity> {
+        self.table.identity(id)?.ok()
     }
 
     /// Whether something of them is found out only by looking now and then: a file that someone cuts, a

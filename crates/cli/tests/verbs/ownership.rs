@@ -150,6 +150,26 @@ fn data_that_no_program_knows_are_asked_about() {
     user.expect(0, "stop data");
 }
 
+#[test]
+fn a_member_is_told_by_what_it_is_and_not_by_where_its_name_leads_by_now() {
+    let user = User::with_members(&["a", "b"]);
+    let link = |name: &str, to: &str| {
+        drop(fs::remove_file(user.path(name)));
+        std::os::unix::fs::symlink(user.path(to), user.path(name)).expect("a link");
+    };
+    link("one", "a");
+    link("other", "b");
+    user.expect(0, &format!("create data {MIRROR} one other"));
+    link("one", "b");
+    user.expect(0, "fail data b");
+    let detail = user.expect(0, "detail data");
+    let is_faulty = |line: &str| line.contains("faulty") && line.ends_with("/other");
+    assert!(detail.lines().any(is_faulty), "{detail}");
+    user.expect(0, "add data b");
+    link("one", "a");
+    user.expect(0, "stop data");
+}
+
 /// Makes an array whose export is large enough to be a member of another one like it; returns that member.
 fn serve_large(user: &User, name: &str, members: [&str; 3]) -> String {
     let words = "--level=5 --raid-devices=3 --size=2M --assume-clean";
