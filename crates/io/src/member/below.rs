@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::holder::{self, Holder};
 use super::lock::{self, Bytes};
+use super::named::Identity;
 use mapping::Part;
 
 /// Where the kernel shows its devices.
@@ -50,14 +51,22 @@ fn claim_in(
 ) -> Result<Vec<File>, Refused> {
     let mut claim = Claim { sysfs, parts, held: Vec::new() };
     claim.device(device, Bytes::ALL, shared, 0)?;
-    Ok(claim.held)
+    Ok(claim.held.into_iter().map(|held| held.file).collect())
 }
 
 struct Claim<'a> {
     sysfs: &'a Path,
     /// What a mapping is made of, where that can be known.
     parts: &'a dyn Fn(u64) -> Option<Vec<Part>>,
-    held: Vec<File>,
+    held: Vec<Held>,
+}
+
+/// A file of which bytes are locked, or a device that is opened exclusively. Once, whatever a mapping has of
+/// it.
+struct Held {
+    identity: Identity,
+    shared: bool,
+    file: File,
 }
 
 impl Claim<'_> {
@@ -122,23 +131,30 @@ impl Claim<'_> {
         };
         let bytes = bytes.within(backing.bytes);
         let is_block = metadata.file_type().is_block_device();
-        let file = open(&backing.path, is_block).map_err(|error| match error.raw_os_error() {
-            Some(libc::EBUSY) => Refused::InUse(holder::of_device(metadata.rdev())),
-            _ => Refused::System(error),
-        })?;
+        let held = (Identity::of_metadata(&metadata), shared || is_block);
+        let at = match self.held.iter().position(|known| (known.identity, known.shared) == held) {
+            Some(known) => known,
+            None => {
+                let file =
+                    open(&backing.path, is_block).map_err(|error| match error.raw_os_error() {
+                        Some(libc::EBUSY) => Refused::InUse(holder::of_device(metadata.rdev())),
+                        _ => Refused::System(error),
+                    })?;
+                self.held.push(Held { identity: held.0, shared: held.1, file });
+                self.held.len() - 1
+            }
+        };
         if is_block {
-            self.held.push(file);
             return self.device(metadata.rdev(), bytes, shared, level + 1);
         }
         let id = (metadata.dev(), metadata.ino());
-        if !lock::bytes(&file, bytes, shared)? {
+        if !lock::bytes(&self.held[at].file, bytes, shared)? {
             return Err(Refused::InUse(holder::of_locked_file(id)));
         }
-        if let Some(holder) = self.mounted_twin(device, id, bytes) {
-            return Err(Refused::InUse(Some(holder)));
+        match self.mounted_twin(device, id, bytes) {
+            Some(holder) => Err(Refused::InUse(Some(holder))),
+            None => Ok(()),
         }
-        self.held.push(file);
-        Ok(())
     }
 
     /// Who uses, in the kernel, another loop device over these bytes of a file, or a partition of one.

@@ -32,7 +32,7 @@ impl Identity {
         std::fs::metadata(path).map(|metadata| Self::of_metadata(&metadata))
     }
 
-    fn of_metadata(metadata: &Metadata) -> Self {
+    pub(super) fn of_metadata(metadata: &Metadata) -> Self {
         // Two nodes of one block device, in /dev and elsewhere, are one.
         match metadata.file_type().is_block_device() {
             true => Self { dev: 0, ino: 0, rdev: metadata.rdev() },

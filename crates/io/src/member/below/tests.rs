@@ -142,6 +142,11 @@ fn mappings_over_one_loop_device_have_the_bytes_that_their_tables_say() {
     let upper = vec![Part::linear(0, 4, libc::makedev(253, 0), 8)];
     tree.add_table("dm-3", 3, "block/dm-0", upper);
     tree.add_mapping("dm-4", 4, "block/loop7");
+    let pieces = (0..8).map(|piece| Part::linear(piece, 1, disk, 40 + 2 * piece));
+    tree.add_table("dm-5", 5, "block/loop7", pieces.collect());
+    let many = tree.claim((253, 5)).expect("a free mapping");
+    assert!(!tree.are_free(40, 1) && tree.are_free(41, 1) && !tree.are_free(54, 1));
+    assert_eq!(many.len(), 1, "one descriptor for all pieces");
     let held = tree.claim((253, 0)).expect("a free mapping");
     assert!(!tree.are_free(8, 1) && !tree.are_free(23, 1));
     assert!(tree.are_free(0, 8) && tree.are_free(24, 8));
