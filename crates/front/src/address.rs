@@ -9,14 +9,14 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// How and where it answers.
-    pub place: Place,
+    pub endpoint: Endpoint,
     /// Clients may only read.
     pub read_only: bool,
 }
 
 /// How and where a front end answers.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Place {
+pub enum Endpoint {
     /// NBD on a socket.
     Nbd(Socket),
     /// A file in a directory, which is mounted.
@@ -68,13 +68,13 @@ pub enum AddressError {
 impl Address {
     /// Reads an address.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
-        let (place, options) = text.split_once('?').unwrap_or((text, ""));
+        let (endpoint, options) = text.split_once('?').unwrap_or((text, ""));
         let kind = || AddressError::Kind(text.to_string());
-        let mut place = match place.split_once(':') {
-            None if place == "loop" => Place::Loop,
-            None if place == "block" => Place::Block,
-            Some(("fuse", directory)) => Place::Fuse(parse_path(directory)?),
-            Some(("nbd", socket)) => Place::Nbd(match socket.split_once(':') {
+        let mut endpoint = match endpoint.split_once(':') {
+            None if endpoint == "loop" => Endpoint::Loop,
+            None if endpoint == "block" => Endpoint::Block,
+            Some(("fuse", directory)) => Endpoint::Fuse(parse_path(directory)?),
+            Some(("nbd", socket)) => Endpoint::Nbd(match socket.split_once(':') {
                 Some(("unix", path)) => Socket::Unix(parse_path(path)?),
                 Some(("tcp", place)) => parse_tcp(place)?,
                 _ => return Err(kind()),
@@ -83,18 +83,18 @@ impl Address {
         };
         let mut read_only = false;
         for option in options.split('&').filter(|option| !option.is_empty()) {
-            match (option, &mut place) {
+            match (option, &mut endpoint) {
                 ("ro", _) => read_only = true,
-                ("insecure", Place::Nbd(Socket::Tcp { insecure, .. })) => *insecure = true,
+                ("insecure", Endpoint::Nbd(Socket::Tcp { insecure, .. })) => *insecure = true,
                 _ => return Err(AddressError::Option(option.to_string())),
             }
         }
-        Ok(Address { place, read_only })
+        Ok(Address { endpoint, read_only })
     }
 
     /// The same front end, at an address that other machines may reach.
     pub fn open_to_others(mut self) -> Address {
-        if let Place::Nbd(Socket::Tcp { insecure, .. }) = &mut self.place {
+        if let Endpoint::Nbd(Socket::Tcp { insecure, .. }) = &mut self.endpoint {
             *insecure = true;
         }
         self
@@ -115,12 +115,12 @@ impl fmt::Display for Address {
         if self.read_only {
             options.push("ro");
         }
-        match &self.place {
-            Place::Loop => f.write_str("loop")?,
-            Place::Block => f.write_str("block")?,
-            Place::Fuse(directory) => write!(f, "fuse:{}", directory.display())?,
-            Place::Nbd(Socket::Unix(path)) => write!(f, "nbd:unix:{}", path.display())?,
-            Place::Nbd(Socket::Tcp { host, port, insecure }) => {
+        match &self.endpoint {
+            Endpoint::Loop => f.write_str("loop")?,
+            Endpoint::Block => f.write_str("block")?,
+            Endpoint::Fuse(directory) => write!(f, "fuse:{}", directory.display())?,
+            Endpoint::Nbd(Socket::Unix(path)) => write!(f, "nbd:unix:{}", path.display())?,
+            Endpoint::Nbd(Socket::Tcp { host, port, insecure }) => {
                 match host {
                     None => write!(f, "nbd:tcp:{port}")?,
                     Some(host) if host.contains(':') => write!(f, "nbd:tcp:[{host}]:{port}")?,

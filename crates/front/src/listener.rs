@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::address::{Address, Place, Socket};
+use crate::address::{Address, Endpoint, Socket};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -85,7 +85,7 @@ impl Listener {
     /// nobody answers at is replaced, any other file is left alone.
     pub fn bind(address: &Address) -> Result<Listener, ListenError> {
         let failed = |source| ListenError::Io { front: address.clone(), source };
-        let Place::Nbd(socket) = &address.place else {
+        let Endpoint::Nbd(socket) = &address.endpoint else {
             return Err(ListenError::NotNbd(address.clone()));
         };
         match socket {
@@ -114,7 +114,7 @@ impl Listener {
         let socket = TcpListener::bind(places)?;
         let place = socket.local_addr()?;
         let mut address = address.clone();
-        if let Place::Nbd(Socket::Tcp { port, .. }) = &mut address.place {
+        if let Endpoint::Nbd(Socket::Tcp { port, .. }) = &mut address.endpoint {
             *port = place.port();
         }
         let reachable_from = (!place.ip().is_loopback()).then_some(place.ip());

@@ -1,11 +1,11 @@
 use super::*;
 
-fn tcp(host: Option<&str>, port: u16, insecure: bool) -> Place {
-    Place::Nbd(Socket::Tcp { host: host.map(str::to_string), port, insecure })
+fn tcp(host: Option<&str>, port: u16, insecure: bool) -> Endpoint {
+    Endpoint::Nbd(Socket::Tcp { host: host.map(str::to_string), port, insecure })
 }
 
-fn unix(path: &str) -> Place {
-    Place::Nbd(Socket::Unix(path.into()))
+fn unix(path: &str) -> Endpoint {
+    Endpoint::Nbd(Socket::Unix(path.into()))
 }
 
 #[test]
@@ -22,12 +22,12 @@ fn addresses_parse_and_print_alike() {
         ),
         ("nbd:tcp:[::1]:10809", tcp(Some("::1"), 10809, false), false),
         ("nbd:tcp:0.0.0.0:1?insecure", tcp(Some("0.0.0.0"), 1, true), false),
-        ("fuse:/mnt/a b", Place::Fuse("/mnt/a b".into()), false),
-        ("loop?ro", Place::Loop, true),
-        ("block", Place::Block, false),
+        ("fuse:/mnt/a b", Endpoint::Fuse("/mnt/a b".into()), false),
+        ("loop?ro", Endpoint::Loop, true),
+        ("block", Endpoint::Block, false),
     ];
-    for (text, place, read_only) in cases {
-        let address = Address { place, read_only };
+    for (text, endpoint, read_only) in cases {
+        let address = Address { endpoint, read_only };
         assert_eq!(Address::parse(text), Ok(address.clone()));
         assert_eq!(address.to_string(), text);
     }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use super::*;
 
 fn unix(path: &Path) -> Address {
-    Address { place: Place::Nbd(Socket::Unix(path.to_path_buf())), read_only: false }
+    Address { endpoint: Endpoint::Nbd(Socket::Unix(path.to_path_buf())), read_only: false }
 }
 
 fn tcp(text: &str) -> Address {
@@ -78,7 +78,7 @@ fn a_socket_file_that_someone_else_put_there_meanwhile_is_not_removed() {
 fn a_port_without_a_host_is_for_this_machine_only() {
     let listener = Listener::bind(&tcp("nbd:tcp:0")).expect("listening");
     assert_eq!(listener.warning(), None);
-    let Place::Nbd(Socket::Tcp { port, .. }) = listener.address().place else {
+    let Endpoint::Nbd(Socket::Tcp { port, .. }) = listener.address().endpoint else {
         panic!("TCP stays TCP")
     };
     assert_ne!(port, 0, "the port that was chosen");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mdspace_front::address::{Address, Place};
+use mdspace_front::address::{Address, Endpoint};
 use mdspace_front::fuse::{self, FuseServer, Mount, Session};
 use mdspace_front::listener::Listener;
 use mdspace_front::nbd::{Exports, Server, ServerLimits};
@@ -48,14 +48,14 @@ impl Prepared {
         run_dir: &RunDir,
     ) -> Result<Self, Failure> {
         let what = || format!("cannot serve at {address}");
-        let directory = match &address.place {
-            Place::Nbd(_) => {
+        let directory = match &address.endpoint {
+            Endpoint::Nbd(_) => {
                 return Listener::bind(address)
                     .map(Self::Nbd)
                     .map_err(|error| Failure::new(what(), error, "choose another address"));
             }
-            Place::Fuse(directory) => directory.clone(),
-            Place::Loop | Place::Block => {
+            Endpoint::Fuse(directory) => directory.clone(),
+            Endpoint::Loop | Endpoint::Block => {
                 BlockDevice::is_possible().map_err(|why| {
                     let cure = "run it as root, or serve a file with --serve=fuse:/DIR";
                     Failure::new(what(), why, cure)
@@ -101,8 +101,8 @@ impl Prepared {
                         tracing::warn!(%error, "after a crash the mount stays until the next start");
                     })
                     .ok();
-                let device = match address.place {
-                    Place::Loop | Place::Block => Some(
+                let device = match address.endpoint {
+                    Endpoint::Loop | Endpoint::Block => Some(
                         BlockDevice::attach(&path, name, block_bytes, read_only)
                             .map_err(|why| Failure::new(what(), why, "see `mdspace doctor`"))?,
                     ),
