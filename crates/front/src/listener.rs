@@ -121,6 +121,12 @@ impl Listener {
         Ok(Listener { socket: socket.into(), address, reachable_from, file: None })
     }
 
+    /// What tells whether clients find it, for one who looks now and then.
+    pub(crate) fn place(&self) -> Place {
+        let file = self.file.as_ref().map(|file| file.device_and_inode);
+        Place { address: self.address.clone(), file }
+    }
+
     /// Where it listens, with the port that the system chose.
     pub fn address(&self) -> &Address {
         &self.address
@@ -139,6 +145,28 @@ impl Listener {
         self.file.iter().for_each(SocketFile::remove);
         // A socket that cannot be shut down any more is shut down.
         let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Both);
+    }
+}
+
+/// Where a listener is, and the device and inode number of its file if it is a Unix socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    address: Address,
+    file: Option<(u64, u64)>,
+}
+
+impl Place {
+    /// A new listener there if the file is not there any more, or is another one: a cleaner of temporary files
+    /// may have deleted it. None: clients find the one that there is.
+    pub(crate) fn renewed(&self) -> Result<Option<Listener>, ListenError> {
+        let (Endpoint::Nbd(Socket::Unix(path)), Some(file)) = (&self.address.endpoint, self.file)
+        else {
+            return Ok(None);
+        };
+        match identify(path) {
+            Ok(found) if found == file => Ok(None),
+            _ => Listener::bind(&self.address).map(Some),
+        }
     }
 }
 
@@ -181,7 +209,7 @@ fn make_way(path: &Path) -> Result<(), ListenError> {
         return Err(ListenError::NotASocket(path.to_path_buf()));
     }
     for _ in 0..DYING_MAX {
-        match UnixStream::connect(path) {
+        match connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 // What goes wrong here goes wrong again, and is told, when the socket is bound.
                 let _ = fs::remove_file(path);
@@ -192,6 +220,16 @@ fn make_way(path: &Path) -> Result<(), ListenError> {
         }
     }
     Err(ListenError::InUse(path.to_path_buf()))
+}
+
+/// Connects, and does not wait for one who takes no connections: then it would block.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// Whether nobody is at the other end: the kernel lets go of a killed process's sockets a moment after

@@ -35,6 +35,6 @@ pub use batch::{Batch, Data, Piece};
 pub use budget::Budget;
 pub use export::{BlockSizes, Export, ExportError, Exports, ReadOnlySwitch};
 pub use request::{Command, Cookie, Request};
-pub use server::{Server, ServerLimits, StillConnected};
+pub use server::{Keeper, Server, ServerLimits, StillConnected};
 pub use session::{Closing, Event, Extent, Limits, Misbehaved, Session};
 pub use wire::Errno;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::address::Address;
-use mdspace_front::nbd::{BlockSizes, Budget, Export, Exports, ReadOnlySwitch, ServerLimits};
+use mdspace_front::nbd::{
+    BlockSizes, Budget, Export, Exports, Keeper, ReadOnlySwitch, ServerLimits,
+};
 use mdspace_front::volume::Volume;
 
 use super::STOP_PATIENCE;
@@ -103,6 +105,21 @@ impl Fronts {
         let patience = if force { LEAVING } else { STOP_PATIENCE };
         let closed = list.drain(..).map(|front| front.close(patience));
         Ok(closed.filter_map(Result::err).collect())
+    }
+
+    /// Makes sockets anew whose files were deleted; gives their addresses, and what went wrong with others.
+    pub(super) fn keep(&self) -> (Vec<String>, Vec<String>) {
+        let keeper = |front: &Front| Some((front.address().to_string(), front.keeper()?));
+        let keepers: Vec<(String, Keeper)> = self.list().iter().filter_map(keeper).collect();
+        let (mut renewed, mut troubles) = (Vec::new(), Vec::new());
+        for (address, keeper) in keepers {
+            match keeper.keep() {
+                Ok(false) => {}
+                Ok(true) => renewed.push(address),
+                Err(error) => troubles.push(format!("no client may find {address}: {error}")),
+            }
+        }
+        (renewed, troubles)
     }
 
     pub(super) fn report(&self) -> Vec<FrontReport> {

@@ -109,3 +109,16 @@ fn a_listener_that_was_shut_down_refuses_clients() {
     assert!(rustix::net::accept(&listener).is_err());
     assert!(UnixStream::connect(&path).is_err());
 }
+
+/// A server that is stopped takes no connections, and those that wait fill its queue.
+#[test]
+fn a_socket_whose_owner_takes_no_connections_is_in_use_and_keeps_nobody_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let socket = bind_unix(&path).expect("listening");
+    rustix::net::listen(&socket, 0).expect("a shorter queue");
+    let waiting: Vec<_> = std::iter::from_fn(|| connect(&path).ok()).collect();
+    assert!(!waiting.is_empty(), "the queue is full");
+    assert!(matches!(Listener::bind(&unix(&path)), Err(ListenError::InUse(_))));
+    assert!(path.exists());
+}

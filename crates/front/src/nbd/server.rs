@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use mdspace_io::{LaneIo, Socket};
 use rustix::net::{Shutdown, sockopt};
 
 use crate::address::Address;
-use crate::listener::Listener;
+use crate::listener::{ListenError, Listener};
 use crate::peer::{self, Who};
 use crate::volume::{Volume, VolumePart};
 
@@ -75,7 +75,10 @@ pub struct StillConnected {
 
 #[derive(Debug)]
 struct Shared {
-    listener: Listener,
+    address: Address,
+    listener: Mutex<Listener>,
+    /// How often it was made anew.
+    renewals: AtomicU64,
     exports: Arc<Exports>,
     /// The same while clients may only read.
     read_only_exports: Arc<Exports>,
@@ -123,6 +126,30 @@ struct Presence {
     shared: Arc<Shared>,
 }
 
+/// Sees to it that clients find a server, as long as that is open.
+#[derive(Debug)]
+pub struct Keeper(Weak<Shared>);
+
+impl Keeper {
+    /// Makes a Unix socket anew whose file is not there any more, or is another one that is no socket of a
+    /// running process. True: it was. Not for a lane's thread.
+    pub fn keep(&self) -> Result<bool, ListenError> {
+        let Some(shared) = self.0.upgrade() else { return Ok(false) };
+        let place = shared.listener().place();
+        // Nothing is locked meanwhile: it may wait for who answers there.
+        let Some(renewed) = place.renewed()? else { return Ok(false) };
+        let mut listener = shared.listener();
+        if shared.is_closing() {
+            return Ok(false);
+        }
+        *listener = renewed;
+        drop(listener);
+        shared.renewals.fetch_add(1, Ordering::Release);
+        shared.wake_accepting();
+        Ok(true)
+    }
+}
+
 impl Server {
     /// Serves `volume` under the names of `exports` at `listener`, on all of its lanes. Clients may
     /// only read where an export or the listener's address says so.
@@ -138,7 +165,9 @@ impl Server {
         let read_only = listener.address().read_only;
         let exports = if read_only { exports.read_only() } else { exports };
         let shared = Arc::new(Shared {
-            listener,
+            address: listener.address().clone(),
+            listener: Mutex::new(listener),
+            renewals: AtomicU64::new(0),
             read_only_exports: Arc::new(exports.clone().read_only()),
             exports: Arc::new(exports),
             limits,
@@ -163,7 +192,12 @@ impl Server {
 
     /// Where it answers, with the port that the system chose.
     pub fn address(&self) -> &Address {
-        self.0.listener.address()
+        &self.0.address
+    }
+
+    /// What sees to it that clients find it.
+    pub fn keeper(&self) -> Keeper {
+        Keeper(Arc::downgrade(&self.0))
     }
 
     /// Who is connected, in the order of arrival.
@@ -218,9 +252,8 @@ impl Shared {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.listener.shut_down();
-        let accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        accepting.into_iter().for_each(Waker::wake);
+        self.listener().shut_down();
+        self.wake_accepting();
         for client in self.clients().present.values() {
             client.disconnect();
         }
@@ -230,36 +263,66 @@ impl Shared {
 
     /// Accepts clients and spreads them over the lanes.
     async fn accept(self: Arc<Self>, lane: Rc<Lane>, io: LaneIo) {
-        let duplicate = self.listener.as_fd().try_clone_to_owned();
-        let listener = match duplicate.and_then(Socket::new) {
-            Ok(listener) => listener,
-            Err(error) => return tracing::error!(%error, "cannot accept clients"),
-        };
-        while let Some(accepted) = self.unless_closing(io.accept(&listener, None)).await {
-            match accepted {
-                Ok(socket) => self.admit(&socket),
+        while !self.is_closing() {
+            // Before the duplicate: a listener that comes in between is noticed.
+            let renewals = self.renewals.load(Ordering::Acquire);
+            let duplicate = self.listener().as_fd().try_clone_to_owned();
+            match duplicate.and_then(Socket::new) {
+                Ok(listener) => self.accept_at(&listener, renewals, &lane, &io).await,
                 Err(error) => {
-                    tracing::warn!(%error, "a client could not be accepted");
-                    let pause = lane.sleep_until(lane.backend().now() + ACCEPT_PAUSE);
-                    self.unless_closing(pause).await;
+                    tracing::error!(%error, "cannot accept clients");
+                    self.pause(renewals, &lane).await;
                 }
             }
         }
     }
 
-    /// Waits for `work`, but gives it up once the server is closing: on a Unix socket a shutdown
-    /// does not end an accept that the ring has under way.
-    async fn unless_closing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// Accepts clients until the server closes, or listens anew.
+    async fn accept_at(
+        self: &Arc<Self>,
+        listener: &Socket,
+        renewals: u64,
+        lane: &Lane,
+        io: &LaneIo,
+    ) {
+        while let Some(accepted) = self.unless_over(renewals, io.accept(listener, None)).await {
+            match accepted {
+                Ok(socket) => self.admit(&socket),
+                Err(error) => {
+                    tracing::warn!(%error, "a client could not be accepted");
+                    self.pause(renewals, lane).await;
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, renewals: u64, lane: &Lane) {
+        let pause = lane.sleep_until(lane.backend().now() + ACCEPT_PAUSE);
+        self.unless_over(renewals, pause).await;
+    }
+
+    /// Waits for `work`, but gives it up once the server is closing, or listens anew: on a Unix socket a
+    /// shutdown does not end an accept that the ring has under way.
+    async fn unless_over<T>(&self, renewals: u64, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|context| {
             let waker = context.waker().clone();
             *self.accepting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
-            if self.is_closing() {
+            if self.is_closing() || self.renewals.load(Ordering::Acquire) != renewals {
                 return Poll::Ready(None);
             }
             work.as_mut().poll(context).map(Some)
         })
         .await
+    }
+
+    fn wake_accepting(&self) {
+        let accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        accepting.into_iter().for_each(Waker::wake);
+    }
+
+    fn listener(&self) -> MutexGuard<'_, Listener> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a client to the lane with the fewest.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mdspace_front::address::{Address, Endpoint};
 use mdspace_front::fuse::{self, FuseServer, Mount, Session};
 use mdspace_front::listener::Listener;
-use mdspace_front::nbd::{Exports, Server, ServerLimits};
+use mdspace_front::nbd::{Exports, Keeper, Server, ServerLimits};
 use mdspace_front::volume::Volume;
 
 use super::block_device::BlockDevice;
@@ -122,6 +122,14 @@ impl Front {
         match self {
             Self::Nbd(server) => server.address(),
             Self::Mounted(mounted) => &mounted.address,
+        }
+    }
+
+    /// What keeps its socket in its place, if it has one.
+    pub(super) fn keeper(&self) -> Option<Keeper> {
+        match self {
+            Self::Nbd(server) => Some(server.keeper()),
+            Self::Mounted(_) => None,
         }
     }
 
