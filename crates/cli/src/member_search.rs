@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use mdspace_format::superblock::of_device;
 use mdspace_format::{Superblock, Uuid};
-use mdspace_io::{name_of_path, open_to_look, path_of_name};
+use mdspace_io::{name_of_path, open_to_look};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
@@ -78,9 +78,8 @@ pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) {
     members.extend(moved.map(MemberSpec::Path));
 }
 
-/// A name of a block device that leads to it after every boot, where udev made one: the first in `by_id`.
-pub(crate) fn lasting_name(member: &str, by_id: &Path) -> Option<String> {
-    let device = fs::canonicalize(path_of_name(member)).ok()?;
+/// A name of a block device, given without links, that leads to it after every boot, where udev made one: the first in `by_id`.
+pub(crate) fn lasting_name(device: &Path, by_id: &Path) -> Option<String> {
     let links = fs::read_dir(by_id).ok()?.flatten().map(|link| link.path());
     let mut names: Vec<_> = links
         .filter(|link| fs::canonicalize(link).is_ok_and(|place| place == device))
@@ -143,7 +142,7 @@ mod tests {
         let (device, by_id) = (folder.path().join("sdb"), folder.path().join("by-id"));
         fs::write(&device, "").unwrap();
         fs::create_dir(&by_id).unwrap();
-        let name = |member: &Path| lasting_name(member.to_str().unwrap(), &by_id);
+        let name = |member: &Path| lasting_name(member, &by_id);
         assert_eq!(name(&device), None);
         for link in ["wwn-1", "ata-disk_1"] {
             std::os::unix::fs::symlink(&device, by_id.join(link)).unwrap();

@@ -14,7 +14,7 @@ use crate::args::{ArrayName, AssembleArgs, CreateArgs, MemberSpec};
 use crate::control::server::Listener;
 use crate::failure::Failure;
 use crate::output;
-use crate::report::{Report, SCHEMA};
+use crate::report::{ArrayReport, Report, SCHEMA};
 use crate::run_dir::{NameLock, RunDir};
 
 mod answers;
@@ -31,6 +31,7 @@ mod log;
 mod members;
 pub(crate) mod multipath;
 mod neighbours;
+mod places;
 mod recorder;
 mod rotating;
 mod saved;
@@ -274,10 +275,15 @@ impl ServingProcess {
 
     /// The array and this process, for `detail`.
     fn report(&self) -> Result<Report, Failure> {
+        let mut array: ArrayReport = (&self.array.status()?).into();
+        for member in &mut array.members {
+            (member.major, member.minor) =
+                self.array.members().places().device(&member.member).unzip();
+        }
         Ok(Report {
             schema: SCHEMA,
             name: self.name.to_string(),
-            array: (&self.array.status()?).into(),
+            array,
             multipath: self.array.members().multipath(),
             fronts: self.fronts.report(),
             workers: self.array.workers(),

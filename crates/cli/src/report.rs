@@ -372,7 +372,6 @@ impl SyncReport {
 
 impl From<&MemberStatus> for MemberReport {
     fn from(member: &MemberStatus) -> Self {
-        let (major, minor) = device_numbers(&member.name).unzip();
         Self {
             member: member.name.clone(),
             number: member.number,
@@ -386,8 +385,8 @@ impl From<&MemberStatus> for MemberReport {
             data_offset_bytes: member.data_offset_sectors * 512,
             size_bytes: member.size_sectors * 512,
             load: None,
-            major,
-            minor,
+            major: None,
+            minor: None,
         }
     }
 }
@@ -456,15 +455,6 @@ fn state_words(member: &MemberStatus) -> Vec<String> {
     ];
     let flags = flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word);
     std::iter::once(state).chain(flags).map(str::to_owned).collect()
-}
-
-fn device_numbers(name: &str) -> Option<(u32, u32)> {
-    use std::os::unix::fs::{FileTypeExt, MetadataExt};
-    let metadata = std::fs::metadata(mdspace_io::path_of_name(name))
-        .ok()
-        .filter(|m| m.file_type().is_block_device())?;
-    let device = metadata.rdev();
-    Some((rustix::fs::major(device), rustix::fs::minor(device)))
 }
 
 #[cfg(test)]

@@ -182,6 +182,16 @@ impl Lanes {
         self.lanes[usize::from(lane.0)].mailbox.post(Box::new(setup));
     }
 
+    /// Has `told` called, on any lane, when every lane has gone on to another turn. One that stands still keeps
+    /// it from being called.
+    pub fn when_all_turn(&self, told: impl FnOnce() + Send + 'static) {
+        let last = Arc::new(LastTurn(Mutex::new(Some(Box::new(told)))));
+        for lane in &self.lanes {
+            let last = last.clone();
+            lane.mailbox.post(Box::new(move |_, _| drop(last)));
+        }
+    }
+
     /// Runs a task on a lane and waits for its end. Not to be called on a lane's thread.
     pub fn call<T, F, Task>(&self, lane: LaneId, task: F) -> T
     where
@@ -231,6 +241,16 @@ impl Lanes {
             drop(lane.thread.join());
         }
         Ok(())
+    }
+}
+
+/// What is called when the last of those who share it lets go.
+struct LastTurn(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Drop for LastTurn {
+    fn drop(&mut self) {
+        let told = self.0.lock().take();
+        told.into_iter().for_each(|told| told());
     }
 }
 

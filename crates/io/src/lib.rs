@@ -27,9 +27,9 @@ pub use clock::now;
 pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{
-    Identity, KeyHelp, Lineage, LineageAnswer, MemberTable, MultipathSpec, OneConnection,
-    OpenError, OpenMode, ServerPlace, UnprovedWrites, abstract_name, check_name, is_remote,
-    name_of_path, null_keys, null_presets, open_to_look, path_of_name, read_text,
+    FileFacts, Identity, KeyHelp, Lineage, LineageAnswer, MemberTable, MultipathSpec,
+    OneConnection, OpenError, OpenMode, ServerPlace, UnprovedWrites, abstract_name, check_name,
+    is_remote, name_of_path, null_keys, null_presets, open_to_look, path_of_name, read_text,
 };
 pub use payload::Payload;
 pub use prefetch::Ahead;

@@ -4,6 +4,7 @@ mod below;
 mod holder;
 mod lineage;
 mod lock;
+mod member_file;
 mod multipath;
 mod named;
 mod nbd;
@@ -27,6 +28,7 @@ use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
 
 pub use lineage::{Answer as LineageAnswer, Lineage};
+pub use member_file::FileFacts;
 pub use multipath::MultipathSpec;
 pub use named::{Identity, open_to_look, read_text};
 pub use null::{KeyHelp, null_keys, null_presets};
@@ -37,6 +39,7 @@ pub use spec::{check_name, is_remote};
 pub use table::MemberTable;
 pub use unproved::UnprovedWrites;
 
+pub(crate) use member_file::MemberFile;
 pub(crate) use nbd::{Export, Nbd, proof};
 pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};
 pub(crate) use ram::Ram;
@@ -76,7 +79,7 @@ pub(crate) fn block_device_end(mut file: &File) -> Option<u64> {
 #[derive(Debug)]
 pub(crate) enum Device {
     File {
-        file: File,
+        file: MemberFile,
         /// Addresses of memory are multiples of this, in bytes; 1 where the page cache copies.
         memory_align: usize,
         /// Calls never wait here: they are made on the spot.
@@ -112,9 +115,6 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        if let Device::File { file, .. } = &self.device {
-            lock::release(file);
-        }
         self.locks.below.iter().for_each(lock::release);
         // What it owes first: who opens the export next looks for that.
         if let Device::Nbd(nbd) = &mut self.device {

@@ -64,6 +64,8 @@ pub(crate) struct FileRef {
     pub(crate) fd: RawFd,
     /// Its place among the ring's registered files.
     pub(crate) fixed: Option<u16>,
+    /// The system may wait for it where a call is made, though it is told not to.
+    pub(crate) waits: bool,
 }
 
 /// One system call. Offsets and lengths are bytes.

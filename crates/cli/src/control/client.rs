@@ -5,8 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with,
+};
 use serde::de::DeserializeOwned;
 
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
@@ -61,7 +64,14 @@ impl Client {
             Err(_) => return Err(absent(run_dir, name)),
         };
         let mut client = Self { name: name.clone(), stream, silence_max, patience };
-        let hello: Hello = client.read(Instant::now() + silence_max)?;
+        let hello: Hello = client.read(Instant::now() + silence_max).map_err(|failure| {
+            // It may have been ending when we came.
+            let ended = || run_dir.wait_until_gone(name, silence_max).unwrap_or(false);
+            match !failure.is_of_silence() && ended() {
+                true => absent(run_dir, name),
+                false => failure,
+            }
+        })?;
         if hello.protocol != PROTOCOL {
             return Err(Failure::new(
                 format!("cannot talk to the process of {name}"),
@@ -75,6 +85,15 @@ impl Client {
     /// The number of the process, if the system tells it.
     pub(crate) fn pid(&self) -> Option<i32> {
         socket_peercred(self.stream.get_ref()).ok().map(|peer| peer.pid.as_raw_pid())
+    }
+
+    /// Whether the process has closed the connection, as it does at its end.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match recv(self.stream.get_ref(), &mut [0_u8; 1], flags) {
+            Ok((_, bytes)) => bytes == 0,
+            Err(error) => error != Errno::AGAIN,
+        }
     }
 
     /// Asks, and returns the reply unless it is a failure.
@@ -140,7 +159,11 @@ impl Client {
     /// It said that it is at work for as long as it was waited for.
     fn busy(&self) -> Failure {
         let what = format!("the process that serves {} does not answer", self.name);
-        let why = "it is at work on what other verbs asked, or waits for a member";
+        let seconds = self.patience.unwrap_or_default().as_secs();
+        let who = self.pid().map_or_else(|| "it".to_owned(), |pid| format!("process {pid}"));
+        let why = format!(
+            "{who} has been at work for {seconds} s, on this or on what other verbs asked, or waits for a member"
+        );
         Failure::of_silence(what, why, format!("ask again with `mdspace detail {}`", self.name))
     }
 

@@ -1,8 +1,8 @@
 //! What tells clients that wait for an answer that the process still works on it.
 //!
 //! While a request is under way, its client gets [`Reply::Working`] every half a second. Each one is
-//! proof of life: before it is sent, the array's own lane has run what it was given. A process that is
-//! stopped sends none, nor does one whose lane stands still.
+//! proof of life: before it is sent, every lane has run what it was given. A process that is stopped sends
+//! none, nor does one of whose lanes one stands still.
 
 use std::io;
 use std::os::unix::net::UnixStream;

@@ -28,7 +28,7 @@ pub(crate) trait Answer: Send + Sync + 'static {
     /// Sends the replies to `request`; the last one ends it. An error means the client is gone.
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()>;
 
-    /// Has `given` called by what does the array's work, as soon as that goes on. Never waits.
+    /// Has `given` called by what does the array's work, as soon as all of that goes on. Never waits.
     fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>);
 }
 

@@ -10,6 +10,7 @@ use mdspace_engine::paths::Paths;
 use mdspace_front::Address;
 use mdspace_io::{OpenError, OpenMode, RunningArray};
 
+use super::array::OrderError;
 use super::ending::Served;
 use super::{Prepared, ServingProcess};
 use crate::control::server::{Answer, Replies};
@@ -25,6 +26,7 @@ impl Answer for ServingProcess {
         match request {
             Request::Events { follow } => self.recorder.tell(follow, replies),
             Request::Stop { force } => self.stop_and_tell(force, replies),
+            Request::GiveSpare { group, bytes } => self.give_and_tell(&group, bytes, replies),
             other => {
                 let answer = self.act(other);
                 if let Ok(status) = self.array.status() {
@@ -59,7 +61,6 @@ impl ServingProcess {
                 }
                 self.replace(&member, with.as_deref(), &probed)
             }
-            Request::GiveSpare { group, bytes } => self.give_spare(&group, bytes),
             Request::Configuration => Ok(Reply::Configuration {
                 config: Box::new(self.configuration()?),
                 foreground: self.saved.foreground(),
@@ -83,7 +84,7 @@ impl ServingProcess {
                 self.fronts.close(&address(&front)?, &self.name).map(|()| Reply::done())
             }
             Request::Message { member, words } => self.message(member.as_deref(), &words),
-            Request::Stop { .. } | Request::Events { .. } => {
+            Request::Stop { .. } | Request::Events { .. } | Request::GiveSpare { .. } => {
                 unreachable!("answered before, with replies of their own")
             }
         }
@@ -150,8 +151,11 @@ impl ServingProcess {
                 }
                 Ok(_) => notes.push(format!("{word}: added as a spare")),
                 Err(error) => {
-                    self.array.members().close(member);
-                    return Err(refused(&what, &error));
+                    // Whom the array may still take in stays open.
+                    if matches!(error, OrderError::Refused(_)) {
+                        self.array.members().close(member);
+                    }
+                    return Err(error.failure(&what));
                 }
             }
         }
@@ -188,7 +192,7 @@ impl ServingProcess {
             let Some(member) = self.array.members().find(&word) else {
                 return Err(refused(&what, &CommandError::NotAMember));
             };
-            self.array.order(Action::Remove { member }).map_err(|error| refused(&what, &error))?;
+            self.array.order(Action::Remove { member }).map_err(|error| error.failure(&what))?;
             self.array.members().close(member);
         }
         Ok(Reply::done())
@@ -213,7 +217,7 @@ impl ServingProcess {
             };
             self.array
                 .order(Action::Fail { member, force })
-                .map_err(|error| refused(&what, &error))?;
+                .map_err(|error| error.failure(&what))?;
         }
         Ok(Reply::done())
     }
@@ -235,7 +239,7 @@ impl ServingProcess {
             },
         };
         let order = Action::Replace { member, with: spare };
-        self.array.order(order).map_err(|error| refused(&what, &error))?;
+        self.array.order(order).map_err(|error| error.failure(&what))?;
         let note = match with {
             Some(with) => format!("{with} takes the place of {word}"),
             None => format!("the next spare takes the place of {word}"),
@@ -259,7 +263,7 @@ impl ServingProcess {
 
     fn simple(&self, what: &str, action: Action) -> Result<Reply, Failure> {
         let what = format!("{what} on {}", self.name);
-        self.array.order(action).map_err(|error| refused(&what, &error))?;
+        self.array.order(action).map_err(|error| error.failure(&what))?;
         Ok(Reply::done())
     }
 
@@ -421,7 +425,7 @@ pub(super) fn address(front: &str) -> Result<Address, Failure> {
     })
 }
 
-fn refused(what: &str, error: &CommandError) -> Failure {
+pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
     let cure = match error {
         CommandError::NotAMember => "see `mdspace detail` for the members",
         CommandError::Active => "`mdspace fail` it first",

@@ -1,11 +1,13 @@
 //! The engine's array on this process' lanes, with its members.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::fmt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError, Reply};
 use mdspace_engine::assembly::{LeftOut, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
-use mdspace_engine::lane::LaneId;
 use mdspace_engine::neighbours::Neighbours;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
@@ -13,7 +15,8 @@ use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, Work
 use super::members::OpenMembers;
 use super::multipath::told_at_once;
 use super::neighbours::Disks;
-use super::{STOP_PATIENCE, Task, created};
+use super::places::Places;
+use super::{STOP_PATIENCE, Task, answers, created};
 use crate::args::MemberSpec;
 use crate::failure::Failure;
 use crate::member_probe::Probed;
@@ -28,6 +31,59 @@ pub(super) struct ServedArray {
     /// None once the array is stopped.
     running: RwLock<Option<RunningArray>>,
     members: OpenMembers,
+    /// What there is to say of the end, once the members are let go. Held by the order that does so.
+    ended: Mutex<Option<Vec<String>>>,
+}
+
+type OrderAnswer = Result<Reply, CommandError>;
+
+/// How long the array may take to carry out an order. Its controller gives a device 10 s for each of three
+/// steps of an `add`, and for superblocks and flushes its `write_deadline`, or 60 s where that has no end; an
+/// order waits for those before it too.
+const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(150);
+
+/// Why an order was not carried out, as far as that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OrderError {
+    Refused(CommandError),
+    /// The array has said nothing for so long, and may carry it out yet.
+    Silent(Duration),
+}
+
+impl From<CommandError> for OrderError {
+    fn from(error: CommandError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl fmt::Display for OrderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::Silent(time) => {
+                write!(f, "the array has not answered for {} s", time.as_secs())
+            }
+        }
+    }
+}
+
+impl OrderError {
+    /// The failure of a verb.
+    pub(super) fn failure(self, what: &str) -> Failure {
+        let pid = std::process::id();
+        match self {
+            Self::Refused(error) => answers::refused(what, &error),
+            Self::Silent(_) => Failure::of_silence(
+                what,
+                format!("{self}: it may still do it, once a member answers"),
+                format!(
+                    "read the log of process {pid}, and see which member hangs; what does not end by itself \
+                     ends with `mdspace stop --force`, or as in a crash with `kill -KILL {pid}`: what was \
+                     acknowledged is kept"
+                ),
+            ),
+        }
+    }
 }
 
 impl ServedArray {
@@ -49,7 +105,7 @@ impl ServedArray {
             }
         };
         members.have_started();
-        let array = Self { running: RwLock::new(Some(running)), members };
+        let array = Self { running: RwLock::new(Some(running)), members, ended: Mutex::default() };
         notes.push(format!("{}: {}", task.name(), started(&array.status()?)));
         let with_paths = array.members().paths();
         notes.extend(with_paths.iter().flat_map(|(_, paths)| told_at_once(paths)));
@@ -72,7 +128,8 @@ impl ServedArray {
                 open_all(&names, mode, members, &Probed::default(), &task.what())?
             }
         };
-        let running = assemble(task, lanes, devices, run_dir, notes)?;
+        let places = members.places().clone();
+        let running = assemble(task, lanes, devices, run_dir, places, notes)?;
         for left_out in running.left_out() {
             notes.push(words(left_out));
             members.find(&left_out.member).into_iter().for_each(|id| members.close(id));
@@ -103,8 +160,9 @@ impl ServedArray {
         &self.members
     }
 
-    pub(super) fn order(&self, action: Action) -> Result<Reply, CommandError> {
-        self.with_running(|running| running.command(action)).unwrap_or(Err(CommandError::Stopped))
+    /// Has the array carry out an order, and waits for that, but not for ever.
+    pub(super) fn order(&self, action: Action) -> Result<Reply, OrderError> {
+        self.order_within(action, CARRIED_OUT_WITHIN)
     }
 
     /// Whether a device that is to be added leads to the array itself.
@@ -112,12 +170,30 @@ impl ServedArray {
         self.with_running(|running| running.leads_back(device, info)).unwrap_or_default()
     }
 
-    /// Has `given` called on the lane of the array's owner, or at once where no lane is at work.
+    fn order_within(&self, action: Action, patience: Duration) -> Result<Reply, OrderError> {
+        match self.begin_order(action)?.recv_timeout(patience) {
+            Ok(answer) => Ok(answer?),
+            Err(RecvTimeoutError::Timeout) => Err(OrderError::Silent(patience)),
+            Err(RecvTimeoutError::Disconnected) => Err(CommandError::Stopped.into()),
+        }
+    }
+
+    /// Where the answer to an order comes.
+    fn begin_order(&self, action: Action) -> Result<Receiver<OrderAnswer>, CommandError> {
+        let (sender, answer) = channel();
+        // Who orders may have lost patience when it comes.
+        let ordered = self.with_running(|running| {
+            running.order(action, move |answer| drop(sender.send(answer)));
+        });
+        ordered.ok_or(CommandError::Stopped).map(|()| answer)
+    }
+
+    /// Has `given` called when every lane has turned, or at once where no lane is at work.
     pub(super) fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>) {
-        // One who changes it waits for orders, or is stopping the array.
+        // One who changes it is stopping the array.
         let running = self.running.try_read();
         match running.as_deref() {
-            Ok(Some(running)) => running.lanes().run_on(LaneId(0), move |_, _| given()),
+            Ok(Some(running)) => running.lanes().when_all_turn(given),
             _ => given(),
         }
     }
@@ -133,7 +209,7 @@ impl ServedArray {
             tracing::error!("{name} is shorter than when it was opened: its data are lost");
             match self.order(Action::Fail { member, force: true }) {
                 // Nothing can do without it. What a write made of its end would read as zeroes.
-                Err(CommandError::NoRedundancy) => {
+                Err(OrderError::Refused(CommandError::NoRedundancy)) => {
                     tracing::error!(
                         "{name} is closed: make it whole, and assemble the array again"
                     );
@@ -152,17 +228,34 @@ impl ServedArray {
         match self.order(Action::Status) {
             Ok(Reply::Status(status)) => Ok(*status),
             Ok(other) => Err(failure(format!("the answer was {other:?}"))),
-            Err(error) => Err(failure(error.to_string())),
+            Err(OrderError::Refused(error)) => Err(failure(error.to_string())),
+            Err(silent) => Err(silent.failure("the array does not say how it is")),
         }
     }
 
     /// Marks the array clean, lets go of the members, and ends the lanes. By force that takes seconds. Gives a
-    /// line for each member that owes answers.
+    /// line for each member that owes answers. Of several orders each is carried out when this returns.
     pub(super) fn stop(&self, force: bool) -> Result<Vec<String>, Failure> {
         // Other orders find the array until it has ended: it may wait for a member that is to be failed.
-        let stopped = self.with_running(|running| running.end(force));
+        // It ends when the array has ended, whether or not who ordered that still waits.
+        let answer = self.begin_order(if force { Action::StopByForce } else { Action::Stop });
+        let silent = match answer.map(|answer| answer.recv()) {
+            Ok(Ok(Ok(Reply::Stopped { unanswered }))) => unanswered,
+            // Where it is refused another order has stopped the array.
+            _ => Vec::new(),
+        };
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let note =
+            |member| format!("{member} has not answered everything: the array is as after a crash");
+        let mut notes: Vec<String> = silent.into_iter().map(note).collect();
+        notes.extend(ended.get_or_insert_with(|| self.let_go()).iter().cloned());
+        Ok(notes)
+    }
+
+    /// Lets go of the members of an array that has ended, and ends the lanes. Gives lines for the user.
+    fn let_go(&self) -> Vec<String> {
         let running = self.running.write().unwrap_or_else(PoisonError::into_inner).take();
-        let (Some(stopped), Some(running)) = (stopped, running) else { return Ok(Vec::new()) };
+        let Some(running) = running else { return Vec::new() };
         let lanes = running.lanes().clone();
         let mut owing = self.members.all();
         owing.retain(|id| running.owes_answers(*id));
@@ -170,15 +263,8 @@ impl ServedArray {
         let deleted = self.members.deleted();
         self.members.close_all(STOP_PATIENCE, &owing);
         end_lanes(lanes);
-        let note =
-            |member| format!("{member} has not answered everything: the array is as after a crash");
         let gone = |name| format!("{name} was deleted while the array ran: its data are gone");
-        let deleted = deleted.into_iter().map(gone);
-        let notes = stopped.map(|silent| silent.into_iter().map(note).chain(deleted).collect());
-        notes.map_err(|error| {
-            let cure = "the members stay as after a crash: assemble again, and check";
-            Failure::new("the array did not stop cleanly", error, cure)
-        })
+        deleted.into_iter().map(gone).collect()
     }
 }
 
@@ -229,9 +315,10 @@ fn assemble(
     lanes: &Arc<Lanes>,
     devices: Devices,
     run_dir: &RunDir,
+    places: Places,
     notes: &mut Vec<String>,
 ) -> Result<RunningArray, Failure> {
-    let neighbours: Arc<dyn Neighbours> = Arc::new(Disks::new(run_dir.path()));
+    let neighbours: Arc<dyn Neighbours> = Arc::new(Disks::new(run_dir.path(), places));
     let options = Options { neighbours: Some(neighbours), ..options(task)? };
     let careful = Options { force: false, run: options.run || options.force, ..options.clone() };
     let first = RunningArray::assemble(lanes.clone(), devices.clone(), careful);
@@ -296,3 +383,6 @@ pub(crate) fn cure_of(refusal: &Refusal) -> &'static str {
         _ => "look at the members with `mdspace examine`; docs/recovery.md helps",
     }
 }
+
+#[cfg(test)]
+mod tests;

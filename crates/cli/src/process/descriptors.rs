@@ -51,6 +51,11 @@ impl Needs {
         members.into_iter().fold(none, Self::with)
     }
 
+    /// The same with so many fronts.
+    pub(super) fn with_fronts(self, fronts: usize) -> Self {
+        Self { fronts, ..self }
+    }
+
     fn with(self, member: &str) -> Self {
         match member.strip_prefix("multipath:") {
             Some(file) => paths(file).iter().fold(self, |needs, path| needs.with_one(path)),

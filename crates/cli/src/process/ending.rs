@@ -2,7 +2,8 @@
 //! been told.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -27,8 +28,20 @@ use super::{answers, systemd};
 const STOPS: [i32; 4] = [SIGHUP, SIGINT, SIGTERM, SIGQUIT];
 
 /// Signals that ask for nothing. Of SIGXFSZ the write tells that was too large, by its error.
-const MEANINGLESS: [i32; 8] =
-    [SIGALRM, SIGIO, SIGPROF, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ];
+const MEANINGLESS: [i32; 10] =
+    [SIGALRM, SIGIO, SIGPROF, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGPWR];
+
+/// Of `signal(7)`, of most processors.
+const SIGSTKFLT: i32 = 16;
+const SIGPWR: i32 = 30;
+
+/// Real-time signals ask for nothing either. Those before them are the C library's own.
+const REAL_TIME: RangeInclusive<i32> = 34..=64;
+
+/// Whether a signal asks for nothing.
+fn is_meaningless(signal: i32) -> bool {
+    MEANINGLESS.contains(&signal) || REAL_TIME.contains(&signal)
+}
 
 /// How far the process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +56,8 @@ pub(super) enum Phase {
 /// The process's phase, and the wait for the last one.
 pub(super) struct Ending {
     phase: Mutex<Phase>,
+    /// Orders to stop whose answer is not sent.
+    unanswered: AtomicUsize,
     comes: Condvar,
     /// The kernel has calls on members that hang: it ends the process when they end.
     calls_left: AtomicBool,
@@ -52,6 +67,7 @@ impl Default for Ending {
     fn default() -> Self {
         Self {
             phase: Mutex::new(Phase::Serving),
+            unanswered: AtomicUsize::new(0),
             comes: Condvar::new(),
             calls_left: AtomicBool::new(false),
         }
@@ -79,9 +95,20 @@ impl Ending {
         }
     }
 
+    /// Waits for the end, and until everyone who ordered it has been told.
     pub(super) fn wait(&self) {
-        let ended = self.comes.wait_while(self.phase(), |phase| *phase != Phase::Ending);
+        let goes_on = |phase: &mut Phase| {
+            *phase != Phase::Ending || self.unanswered.load(Ordering::Acquire) > 0
+        };
+        let ended = self.comes.wait_while(self.phase(), goes_on);
         drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// An order to stop is answered.
+    fn answered(&self) {
+        let _phase = self.phase();
+        self.unanswered.fetch_sub(1, Ordering::AcqRel);
+        self.comes.notify_all();
     }
 }
 
@@ -125,26 +152,28 @@ pub(super) trait Served: Send + Sync + 'static {
 
     /// Stops as ordered, tells who ordered it, and lets the process end.
     fn stop_and_tell(&self, force: bool, replies: &mut Replies<'_>) -> io::Result<()> {
+        self.ending().unanswered.fetch_add(1, Ordering::AcqRel);
         let stopped = self.stop(force);
         let is_stopped = stopped.is_ok();
         let sent = replies.send(&answers::reply(stopped.map(|notes| Reply::Done { notes })));
         if is_stopped {
             self.let_end();
         }
+        self.ending().answered();
         sent
     }
 }
 
 /// Takes every signal that would end the process without a stop.
 pub(super) fn signals() -> io::Result<Signals> {
-    Signals::new(STOPS.iter().chain(&MEANINGLESS))
+    Signals::new(STOPS.into_iter().chain(MEANINGLESS).chain(REAL_TIME))
 }
 
 /// Stops and ends at a signal that asks for it.
 pub(super) fn stop_on(process: Arc<impl Served>, mut signals: Signals) -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
-            if MEANINGLESS.contains(&signal) {
+            if is_meaningless(signal) {
                 tracing::info!("signal {signal} means nothing here");
                 continue;
             }

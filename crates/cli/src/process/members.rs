@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,6 +15,7 @@ use crate::failure::Failure;
 use crate::member_probe::{Look, Opened, Probed, refused};
 use crate::report::PathsReport;
 
+use super::places::{Place, Places};
 use super::state_dir;
 
 /// Time between two looks whether a member is closed.
@@ -29,7 +29,10 @@ const CLOSE_LOOK_MAX: Duration = Duration::from_secs(5);
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 const PATHS_OPEN_WITHIN: Duration = Duration::from_secs(300);
 
-type OpenAnswer = Result<Opened, OpenError>;
+/// How long the file system may take to tell what a user's word leads to.
+const FOUND_WITHIN: Duration = Duration::from_secs(5);
+
+type OpenAnswer = Result<(Opened, Option<Place>), OpenError>;
 
 fn patience(name: &str) -> Duration {
     if name.starts_with("multipath:") { PATHS_OPEN_WITHIN } else { OPENS_WITHIN }
@@ -40,6 +43,7 @@ pub(super) struct OpenMembers {
     table: Arc<MemberTable>,
     open: Mutex<Vec<(String, MemberId)>>,
     files: Mutex<Vec<OpenFile>>,
+    places: Places,
     /// The operator's word holds that nothing sent to members earlier can be done any more.
     fenced: AtomicBool,
 }
@@ -47,15 +51,7 @@ pub(super) struct OpenMembers {
 /// A member that is a regular file, as it was when it was opened.
 struct OpenFile {
     id: MemberId,
-    inode: (u64, u64),
     bytes: u64,
-}
-
-impl OpenFile {
-    fn of(name: &str, id: MemberId) -> Option<Self> {
-        let found = fs::metadata(path_of_name(name)).ok().filter(fs::Metadata::is_file)?;
-        Some(Self { id, inode: (found.dev(), found.ino()), bytes: found.len() })
-    }
 }
 
 impl OpenMembers {
@@ -63,8 +59,8 @@ impl OpenMembers {
     pub(super) fn new(fenced: bool) -> Self {
         let table = MemberTable::new();
         table.keep_unproved(state_dir::unproved());
-        let (open, files) = Default::default();
-        Self { table, open, files, fenced: AtomicBool::new(fenced) }
+        let (open, files, places) = Default::default();
+        Self { table, open, files, places, fenced: AtomicBool::new(fenced) }
     }
 
     pub(super) fn is_fenced(&self) -> bool {
@@ -74,6 +70,11 @@ impl OpenMembers {
     /// Members that are opened from now on are not known to be fenced.
     pub(super) fn have_started(&self) {
         self.fenced.store(false, Ordering::Relaxed);
+    }
+
+    /// What their names led to.
+    pub(super) fn places(&self) -> &Places {
+        &self.places
     }
 
     pub(super) fn table(&self) -> &Arc<MemberTable> {
@@ -96,6 +97,7 @@ impl OpenMembers {
             Failure::new(what, format!("{name}: {error}"), cure)
         };
         let opened = looking.map_err(silent)?.map_err(|error| refused(error, what))?;
+        let (opened, place) = opened;
         let (id, info) = opened.take().expect("it was opened for us");
         let is_other =
             |was| !self.table.identity(id).is_some_and(|it| it.is_ok_and(|it| it == was));
@@ -109,15 +111,20 @@ impl OpenMembers {
             self.table.close(id);
             return Err(failure);
         }
+        self.places.note(name, place);
         self.list().push((name.to_owned(), id));
-        self.files().extend(OpenFile::of(name, id));
+        let facts = self.table.facts(id);
+        self.files().extend(facts.map(|facts| OpenFile { id, bytes: facts.bytes }));
         Ok((id, info))
     }
 
     /// The system may never answer for a device: its thread is left behind then.
     fn begin_to_open(&self, name: &str, mode: OpenMode) -> io::Result<Look<OpenAnswer>> {
         let (table, path) = (self.table.clone(), name.to_owned());
-        Look::start(name, move |_| Opened::new(&table, &path, mode))
+        Look::start(name, move |_| {
+            let opened = Opened::new(&table, &path, mode)?;
+            Ok((opened, Place::of(&path)))
+        })
     }
 
     /// Closes a member.
@@ -132,12 +139,12 @@ impl OpenMembers {
     pub(super) fn newly_cut(&self) -> Vec<(String, MemberId)> {
         let open = self.list().clone();
         let mut files = self.files();
-        let is_cut = |(name, id): &(String, MemberId)| {
-            let opened = files.iter().find(|file| file.id == *id)?;
-            let now = OpenFile::of(name, *id)?;
-            (now.inode == opened.inode && now.bytes < opened.bytes).then_some(())
+        let is_cut = |(_, id): &(String, MemberId)| {
+            let opened = files.iter().find(|file| file.id == *id);
+            let now = self.table.facts(*id);
+            opened.zip(now).is_some_and(|(opened, now)| now.bytes < opened.bytes)
         };
-        let cut: Vec<_> = open.into_iter().filter(|member| is_cut(member).is_some()).collect();
+        let cut: Vec<_> = open.into_iter().filter(is_cut).collect();
         files.retain(|file| cut.iter().all(|(_, id)| *id != file.id));
         cut
     }
@@ -146,12 +153,8 @@ impl OpenMembers {
     /// gone when they close.
     pub(super) fn deleted(&self) -> Vec<String> {
         let open = self.list();
-        let files = self.files();
-        let is_gone = |(name, id): &&(String, MemberId)| {
-            let opened = files.iter().find(|file| file.id == *id);
-            opened.is_some_and(|opened| {
-                OpenFile::of(name, *id).is_none_or(|now| now.inode != opened.inode)
-            })
+        let is_gone = |(_, id): &&(String, MemberId)| {
+            self.table.facts(*id).is_some_and(|facts| !facts.has_name)
         };
         open.iter().filter(is_gone).map(|(name, _)| name.clone()).collect()
     }
@@ -208,7 +211,7 @@ impl OpenMembers {
     /// uses, is free as far as this process goes.
     fn is_free(&self, name: &str) -> bool {
         // Nothing else is held for one user.
-        if !path_of_name(name).exists() {
+        if self.places.of(name).is_none() {
             return true;
         }
         let mode = OpenMode { read_only: true, ..OpenMode::RUN };
@@ -224,13 +227,14 @@ impl OpenMembers {
     /// The member that the user means: by its name, else the one that is what `word` leads to. Where its own
     /// name leads by now does not matter.
     pub(super) fn find(&self, word: &str) -> Option<MemberId> {
-        let open = self.list();
-        let by_name = open.iter().find(|(name, _)| name == word).map(|(_, id)| *id);
-        by_name.or_else(|| {
-            let meant = Identity::of_name(&path_of_name(word)).ok()?;
-            let is_it = |id: &MemberId| self.identity(*id) == Some(meant);
-            open.iter().map(|(_, id)| *id).find(is_it)
-        })
+        let open = self.list().clone();
+        if let Some((_, id)) = open.iter().find(|(name, _)| name == word) {
+            return Some(*id);
+        }
+        let path = path_of_name(word);
+        let looking = Look::start(word, move |_| Identity::of_name(&path));
+        let meant = looking.and_then(|looking| looking.end_within(FOUND_WITHIN)).flatten().ok()?;
+        open.iter().map(|(_, id)| *id).find(|id| self.identity(*id) == Some(meant))
     }
 
     fn identity(&self, id: MemberId) -> Option<Identity> {

@@ -39,6 +39,7 @@ const NOTED: [&str; 3] = ["PathUnproved", "PathTwice", "LateWritesRecalled"];
 /// One device, served.
 struct MultipathProcess {
     name: ArrayName,
+    needs: Needs,
     paths: Arc<Paths>,
     device: Mutex<Option<Device>>,
     fronts: Fronts,
@@ -143,7 +144,8 @@ impl MultipathProcess {
         let spec = spec(args, what)?;
         let paths = descriptors::names(&spec);
         let paths = paths.iter().map(String::as_str);
-        Needs::new(args.lanes, paths, args.fronts().count()).provide(what)?;
+        let needs = Needs::new(args.lanes, paths, args.fronts().count());
+        needs.provide(what)?;
         let config = LanesConfig { count: args.lanes.into(), ..LanesConfig::default() };
         let members = config.members.clone();
         let lanes = Lanes::start(config)
@@ -161,6 +163,7 @@ impl MultipathProcess {
         let device = Device { lanes: Arc::new(lanes), member, info: paths.info().clone() };
         let process = Arc::new(Self {
             name: args.name.clone(),
+            needs,
             paths,
             device: Mutex::new(Some(device)),
             fronts: Fronts::default(),
@@ -259,6 +262,8 @@ impl MultipathProcess {
                 answers::message(&self.paths, &words).map(|()| Reply::done())
             }
             Request::Serve { front } => {
+                let what = format!("cannot serve {} at {front}", self.name);
+                self.needs.with_fronts(self.fronts.report().len() + 1).provide(&what)?;
                 let run_dir = RunDir::open()?;
                 let front = Prepared::new(&answers::address(&front)?, &self.name, &run_dir)?;
                 Ok(Reply::Done { notes: vec![self.open_front(front)?] })
@@ -330,7 +335,7 @@ impl Answer for MultipathProcess {
         // It is held for long by a stop alone.
         let device = self.device.try_lock();
         match device.as_deref() {
-            Ok(Some(device)) => device.lanes.run_on(LaneId(0), move |_, _| given()),
+            Ok(Some(device)) => device.lanes.when_all_turn(given),
             _ => given(),
         }
     }

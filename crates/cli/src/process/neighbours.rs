@@ -10,24 +10,27 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mdspace_engine::neighbours::Neighbours;
-use mdspace_io::path_of_name;
+
+use super::places::Places;
 
 /// Arrays of this user on the same disks.
 #[derive(Debug)]
 pub(super) struct Disks {
     run_dir: PathBuf,
+    /// Of the members: it is a lane that asks, which waits for no file system.
+    places: Places,
     /// The lock files of this array's disks, while it syncs.
     held: Mutex<Vec<File>>,
 }
 
 impl Disks {
-    pub(super) fn new(run_dir: &Path) -> Self {
-        Self { run_dir: run_dir.to_owned(), held: Mutex::default() }
+    pub(super) fn new(run_dir: &Path, places: Places) -> Self {
+        Self { run_dir: run_dir.to_owned(), places, held: Mutex::default() }
     }
 
     /// Takes the locks of all these disks, or none. A lock that cannot be asked for keeps nobody waiting.
@@ -64,7 +67,8 @@ impl Disks {
 
 impl Neighbours for Disks {
     fn begin(&self, members: &[&str]) -> bool {
-        self.begin_on(&members.iter().filter_map(|member| disk_of(member)).collect())
+        let devices = members.iter().filter_map(|member| self.places.device(member));
+        self.begin_on(&devices.filter_map(disk_of).collect())
     }
 
     fn end(&self) {
@@ -73,11 +77,7 @@ impl Neighbours for Disks {
 }
 
 /// The disk on which a block device lies, by its numbers.
-fn disk_of(member: &str) -> Option<String> {
-    let found = fs::metadata(path_of_name(member))
-        .ok()
-        .filter(|found| found.file_type().is_block_device())?;
-    let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+fn disk_of((major, minor): (u32, u32)) -> Option<String> {
     whole_disk(&Path::new("/sys/dev/block").join(format!("{major}:{minor}"))).ok()
 }
 

@@ -53,7 +53,7 @@ impl ServingProcess {
         let settings = self.saved.settings.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Config {
             uuid: Some(report.array.uuid.clone()),
-            members: members.map(|member| name_of(&member.member)).collect(),
+            members: members.map(|member| self.lasting_name(&member.member)).collect(),
             serve: report.fronts.into_iter().map(|front| front.address).collect(),
             readonly: report.array.array_state == "readonly",
             lanes: Some(self.saved.lanes),
@@ -62,12 +62,14 @@ impl ServingProcess {
             settings: settings.clone(),
         })
     }
+
+    /// The name of a member that lasts: those of block devices may lead to others after a boot.
+    fn lasting_name(&self, member: &str) -> String {
+        let place = self.array.members().places().of(member);
+        let lasting = place.and_then(|place| lasting_name(place.path(), Path::new(BY_ID)));
+        lasting.unwrap_or_else(|| member.to_owned())
+    }
 }
 
 /// What udev calls devices by what they are.
 const BY_ID: &str = "/dev/disk/by-id";
-
-/// The name of a member that lasts: those of block devices may lead to others after a boot.
-fn name_of(member: &str) -> String {
-    lasting_name(member, Path::new(BY_ID)).unwrap_or_else(|| member.to_owned())
-}

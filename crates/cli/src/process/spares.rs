@@ -15,17 +15,18 @@ use std::time::{Duration, Instant};
 use mdspace_engine::array::Action;
 use mdspace_engine::backend::MemberId;
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, MemberStatus};
-use mdspace_io::Identity;
-use mdspace_io::path_of_name;
+use mdspace_format::Uuid;
+use mdspace_io::{Identity, path_of_name};
 
-use super::ServingProcess;
+use super::{ServingProcess, answers};
 use crate::args::ArrayName;
 use crate::control::client::Client;
+use crate::control::server::Replies;
 use crate::control::{Reply, Request};
 use crate::erasure::erase_superblocks;
 use crate::events::Happened;
 use crate::failure::Failure;
-use crate::member_probe::{FoundSuperblock, Probed, superblocks};
+use crate::member_probe::{FoundSuperblock, Look, Probed, superblocks};
 use crate::run_dir::RunDir;
 
 /// Between two rounds through the group.
@@ -33,6 +34,10 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// How long another process may take for one answer: it flushes a device and waits for its lock.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a spare may take to show what it is, and to be erased.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(5);
+const ERASED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The group of an array, and the search for a spare in it.
 pub(super) struct SpareGroup {
@@ -119,8 +124,33 @@ fn needed_bytes(status: &ArrayStatus) -> u64 {
 }
 
 impl ServingProcess {
+    /// Gives a spare to the process that asks for one. If that does not wait for it any more, it stays here.
+    pub(super) fn give_and_tell(
+        &self,
+        group: &str,
+        bytes: u64,
+        replies: &mut Replies<'_>,
+    ) -> io::Result<()> {
+        let given = self.give_spare(group, bytes);
+        let spare = match &given {
+            Ok(Reply::Spare { member, probed }) => Some((member.clone(), probed.clone())),
+            _ => None,
+        };
+        let told = match replies.are_awaited() {
+            true => replies.send(&answers::reply(given)),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        if let (Err(_), Some((member, probed))) = (&told, spare) {
+            tracing::warn!("who asked for {member} is gone: it stays here");
+            if let Err(failure) = self.add(&[member], false, &probed) {
+                tracing::error!("it is nobody's spare now: {failure}");
+            }
+        }
+        told
+    }
+
     /// Gives a spare away, if there is one that is large enough and not needed here.
-    pub(super) fn give_spare(&self, group: &str, bytes: u64) -> Result<Reply, Failure> {
+    fn give_spare(&self, group: &str, bytes: u64) -> Result<Reply, Failure> {
         let what = format!("{} gives no spare", self.name);
         let no = |why: &str| Failure::new(&what, why, "add a spare to an array of the group");
         if self.spares.name().as_deref() != Some(group) {
@@ -131,17 +161,16 @@ impl ServingProcess {
             .ok_or_else(|| no("it has none that it does not need and that is large enough"))?;
         let name = spare.name.clone();
         let member = self.array.members().find(&name).ok_or_else(|| no("its spare is not open"))?;
-        let file = self.spare_file(member, &name, &status).map_err(|why| no(&why))?;
-        let identity = Identity::of(&file).map_err(|error| no(&error.to_string()))?;
+        let (file, identity) = self.spare_file(member, &name, &status).map_err(|why| no(&why))?;
         // Between the look and this order it may have got a slot; then it is not removed.
-        self.array
-            .order(Action::Remove { member })
-            .map_err(|error| Failure::new(&what, error, "try again"))?;
-        // Still locked: nobody takes it for a member of this array, nor for one of another.
-        let erased = erase_superblocks(&file);
-        drop(file);
-        self.array.members().close_and_wait(member, PATIENCE / 2);
+        self.array.order(Action::Remove { member }).map_err(|error| error.failure(&what))?;
+        // Still locked: nobody takes it for a member of this array, nor for one of another. It stays so where
+        // it does not answer, for it may be erased yet.
         let failed = |why: String| Failure::new(&what, format!("{name}: {why}"), "look at it");
+        let erasing = Look::start(&name, move |_| erase_superblocks(&file));
+        let erased = erasing.and_then(|erasing| erasing.end_within(ERASED_WITHIN));
+        let erased = erased.map_err(|error| failed(error.to_string()))?;
+        self.array.members().close_and_wait(member, PATIENCE / 2);
         if erased.map_err(|error| failed(error.to_string()))? == 0 {
             return Err(failed("its superblock is gone".into()));
         }
@@ -156,22 +185,15 @@ impl ServingProcess {
         member: MemberId,
         name: &str,
         status: &ArrayStatus,
-    ) -> Result<File, String> {
+    ) -> Result<(File, Identity), String> {
         let system = |error: io::Error| format!("its spare {name}: {error}");
         let file = self.array.members().table().file(member);
         let file = file.ok_or_else(|| format!("its spare {name} is no file"))?.map_err(system)?;
-        let identity = Identity::of(&file).map_err(system)?;
-        if !Identity::of_name(&path_of_name(name)).is_ok_and(|named| named == identity) {
-            return Err(format!("the name of its spare {name} leads elsewhere by now"));
-        }
-        let found = superblocks(&file).map_err(system)?;
-        let is_ours = |found: &FoundSuperblock| {
-            found.superblock.as_ref().is_some_and(|superblock| superblock.set_uuid == status.uuid)
-        };
-        match found.iter().any(is_ours) {
-            true => Ok(file),
-            false => Err(format!("its spare {name} does not hold its superblock")),
-        }
+        let (theirs, array) = (name.to_owned(), status.uuid);
+        let looking = Look::start(name, move |_| {
+            checked(&file, &theirs, array).map(|identity| (file, identity))
+        });
+        looking.and_then(|looking| looking.end_within(LOOKED_AT_WITHIN)).map_err(system)?
     }
 
     /// How long until the group is to be asked; none where the array needs no spare of it.
@@ -224,6 +246,23 @@ impl ServingProcess {
                 }
             }
         }
+    }
+}
+
+/// What a spare is, if its name still leads to it and it holds the superblock of its array.
+fn checked(file: &File, name: &str, array: Uuid) -> Result<Identity, String> {
+    let system = |error: io::Error| format!("its spare {name}: {error}");
+    let identity = Identity::of(file).map_err(system)?;
+    if !Identity::of_name(&path_of_name(name)).is_ok_and(|named| named == identity) {
+        return Err(format!("the name of its spare {name} leads elsewhere by now"));
+    }
+    let found = superblocks(file).map_err(system)?;
+    let is_ours = |found: &FoundSuperblock| {
+        found.superblock.as_ref().is_some_and(|superblock| superblock.set_uuid == array)
+    };
+    match found.iter().any(is_ours) {
+        true => Ok(identity),
+        false => Err(format!("its spare {name} does not hold its superblock")),
     }
 }
 

@@ -1,12 +1,18 @@
 //! `mdspace stop`.
 
+use std::time::Duration;
+
 use super::Outcome;
-use crate::args::StopArgs;
+use crate::args::{ArrayName, StopArgs};
 use crate::control::client::{Client, ENDS_WITHIN};
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::output;
 use crate::run_dir::RunDir;
+
+/// How long an array may take to stop. Its clients have a minute to end, its writes their deadlines, its
+/// members and lanes a minute each. What takes longer may have no end: the order stands.
+const STOPS_WITHIN: Duration = Duration::from_secs(240);
 
 /// Stops an array.
 pub(crate) fn run(args: &StopArgs) -> Outcome {
@@ -16,9 +22,13 @@ pub(crate) fn run(args: &StopArgs) -> Outcome {
 /// Stops an array; returns once its process has let go of the members. Gives lines for the user.
 pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
     let (run_dir, name) = (RunDir::open()?, &args.name);
-    let mut client = Client::connect(&run_dir, name).map_err(|failure| by_kill(failure, args))?;
-    let reply = client.ask(&Request::Stop { force: args.force });
-    let reply = reply.map_err(|failure| by_kill(failure, args))?;
+    let client = Client::connect_within(&run_dir, name, STOPS_WITHIN);
+    let mut client = client.map_err(|failure| by_kill(failure, args))?;
+    let reply = match client.ask(&Request::Stop { force: args.force }) {
+        // Another order to stop came first, unless its socket says that it was killed.
+        Err(_) if client.is_cut_off() && ends(&run_dir, name) => Reply::done(),
+        reply => reply.map_err(|failure| by_kill(failure, args))?,
+    };
     let unseen = |why: String| {
         let cure = format!("look for it with {}", look(client.pid()));
         Failure::of_silence(format!("stopped {name}, but its process does not end"), why, cure)
@@ -34,6 +44,12 @@ pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
         Reply::Done { notes } => Ok(notes),
         _ => Ok(Vec::new()),
     }
+}
+
+/// Whether the process of an array ends, and not as one that was killed: that leaves its socket behind.
+fn ends(run_dir: &RunDir, name: &ArrayName) -> bool {
+    let gone = run_dir.wait_until_gone(name, ENDS_WITHIN);
+    gone.unwrap_or(false) && !run_dir.socket(name).exists()
 }
 
 /// By force, the user wants the array to end: a process that does not answer ends by a kill alone.

@@ -174,3 +174,20 @@ fn a_giver_that_dies_keeps_its_data_and_the_taker_goes_on() {
     until(&user, "the spare comes after all", || is_whole(&user, "one"));
     assert!(has(&user, "one", "s"));
 }
+
+/// As one whose patience is over: it asks the next array of the group.
+#[test]
+fn a_taker_that_does_not_wait_for_its_answer_costs_nobody_a_spare() {
+    let user = two_mirrors();
+    user.expect(0, "set two spare_group=shelf");
+    let log = || std::fs::read_to_string(user.run_dir().join("two.log")).expect("a log");
+    let socket = UnixStream::connect(user.run_dir().join("two.sock")).expect("it runs");
+    let mut socket = BufReader::new(socket);
+    socket.read_line(&mut String::new()).expect("it speaks first");
+    let request = format!(r#"{{"request":"give-spare","group":"shelf","bytes":{}}}"#, 1 << 20);
+    writeln!(socket.get_mut(), "{request}").expect("it listens");
+    drop(socket);
+    until(&user, "it has answered", || log().contains("is given away"));
+    until(&user, "it is a spare again", || has(&user, "two", "s"));
+    user.expect(0, "examine s");
+}

@@ -109,12 +109,12 @@ impl Devices {
             member::Device::File { file, .. } => {
                 let fd = file.as_raw_fd();
                 let fixed = queue.borrow_mut().register_file(id.index, fd).then_some(id.index);
-                FileRef { fd, fixed }
+                FileRef { fd, fixed, waits: file.asks_server() }
             }
             member::Device::Ram(_)
             | member::Device::Null(_)
             | member::Device::Nbd(_)
-            | member::Device::Multipath(_) => FileRef { fd: -1, fixed: None },
+            | member::Device::Multipath(_) => FileRef { fd: -1, fixed: None, waits: false },
         };
         let link = matches!(member.device, member::Device::Nbd(_)).then(Link::default);
         let paths = match &member.device {

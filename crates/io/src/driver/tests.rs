@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
-use crate::member::{Device, EndOf, Export, block_device_end};
+use crate::member::{Device, EndOf, Export, MemberFile, block_device_end};
 use crate::payload::Lent;
 
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
@@ -33,6 +33,7 @@ fn pipe_that_ends(config: &LanesConfig, end: EndOf) -> (LocalLane, MemberId, io:
     let lane = LocalLane::new(config).unwrap();
     let (reader, writer) = io::pipe().unwrap();
     let file = std::fs::File::from(std::os::fd::OwnedFd::from(reader));
+    let file = MemberFile::new(file);
     let device = Device::File { file, memory_align: 1, inline: false, end };
     let info = MemberInfo {
         name: "pipe".into(),
@@ -219,6 +220,7 @@ fn crowded(io: IoChoice, bytes: u64) -> (LocalLane, MemberId, tempfile::NamedTem
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(bytes).unwrap();
     let file = image.reopen().unwrap();
+    let file = MemberFile::new(file);
     let device = Device::File { file, memory_align: 1, inline: false, end: block_device_end };
     let info = MemberInfo {
         name: "image".into(),

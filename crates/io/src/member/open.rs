@@ -15,7 +15,8 @@ use super::nbd::NotOpened;
 use super::probe::{self, Transfers};
 use super::spec::Spec;
 use super::{
-    Device, Locks, MemberTable, MultipathSpec, Nbd, Null, Ram, below, block_device_end, named, nbd,
+    Device, Locks, MemberFile, MemberTable, MultipathSpec, Nbd, Null, Ram, below, block_device_end,
+    named, nbd,
 };
 
 /// How long a claim may outlive the process that made it, as far as we wait.
@@ -311,6 +312,7 @@ impl Opening<'_> {
             discard_zeroes: traits.discard_zeroes && !self.mode.read_only,
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
+        let file = MemberFile::new(file);
         let device = Device::File { file, memory_align, inline, end: block_device_end };
         Ok(Opened { device, info, locks: Locks { below, ..Locks::default() } })
     }

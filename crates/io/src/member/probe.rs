@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use mdspace_engine::memory::Buffer;
 
+use super::member_file::file_system;
+
 /// How bytes get to and from a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transfers {
@@ -104,11 +106,7 @@ fn logical_block_bytes(file: &File) -> u32 {
 fn is_in_memory(file: &File) -> bool {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const RAMFS_MAGIC: i64 = 0x8584_58f6;
-    // SAFETY: all zeroes is an empty answer.
-    let mut answer: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `answer` is as large as the system expects.
-    let asked = unsafe { libc::fstatfs(file.as_raw_fd(), &mut answer) };
-    asked == 0 && [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(answer.f_type as i64 & 0xffff_ffff))
+    file_system(file).is_some_and(|kind| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind))
 }
 
 pub(super) struct Traits {

@@ -17,7 +17,7 @@ use super::lineage::Lineage;
 use super::named::Identity;
 use super::open::{self, OneConnection, OpenError, OpenMode, Opened};
 use super::place::PlaceLock;
-use super::{Device, Member, MultipathSpec, UnprovedWrites};
+use super::{Device, FileFacts, Member, MultipathSpec, UnprovedWrites};
 
 /// How long a closed member of this table may keep an export from being opened again.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
@@ -164,6 +164,14 @@ impl MemberTable {
     pub fn file(&self, id: MemberId) -> Option<io::Result<File>> {
         match &self.member(id)?.device {
             Device::File { file, .. } => Some(file.try_clone()),
+            _ => None,
+        }
+    }
+
+    /// What is known of a member that is a regular file. Waits for no server.
+    pub fn facts(&self, id: MemberId) -> Option<FileFacts> {
+        match &self.member(id)?.device {
+            Device::File { file, .. } => file.facts(),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use io_uring::squeue::Entry128;
 use io_uring::types::{CancelBuilder, Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode};
+use io_uring::{IoUring, opcode, squeue};
 
 use crate::lanes::EventFd;
 
@@ -195,8 +195,8 @@ fn entry(call: Call, user_data: u64) -> Entry128 {
     /// Builds for the registered place of a file, or its plain number.
     macro_rules! with_file {
         ($file:expr, |$target:ident| $build:expr) => {{
-            let FileRef { fd, fixed } = $file;
-            match fixed {
+            let FileRef { fd, fixed, waits } = $file;
+            let entry = match fixed {
                 Some(place) => {
                     let $target = Fixed(place.into());
                     $build
@@ -205,7 +205,9 @@ fn entry(call: Call, user_data: u64) -> Entry128 {
                     let $target = Fd(fd);
                     $build
                 }
-            }
+            };
+            // A thread of the kernel's makes the call then, and no lane waits.
+            if waits { entry.flags(squeue::Flags::ASYNC) } else { entry }
         }};
     }
     let entry = match call {

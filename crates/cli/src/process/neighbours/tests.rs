@@ -9,10 +9,10 @@ fn disks(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn one_array_at_a_time_syncs_on_a_disk() {
     let run_dir = tempfile::tempdir().expect("a directory");
-    let [one, other] = [0, 1].map(|_| Disks::new(run_dir.path()));
+    let [one, other] = [0, 1].map(|_| Disks::new(run_dir.path(), Places::default()));
     assert!(one.begin_on(&disks(&["8:0", "8:16"])));
     assert!(!other.begin_on(&disks(&["8:16", "8:32"])), "8:16 is taken");
-    let third = Disks::new(run_dir.path());
+    let third = Disks::new(run_dir.path(), Places::default());
     assert!(third.begin_on(&disks(&["8:32"])), "who waits holds nothing");
     third.end();
     one.end();
@@ -25,7 +25,7 @@ fn one_array_at_a_time_syncs_on_a_disk() {
 #[test]
 fn what_is_no_block_device_is_on_no_disk() {
     let run_dir = tempfile::tempdir().expect("a directory");
-    let [one, other] = [0, 1].map(|_| Disks::new(run_dir.path()));
+    let [one, other] = [0, 1].map(|_| Disks::new(run_dir.path(), Places::default()));
     let file = run_dir.path().join("member");
     fs::write(&file, b"").expect("a file");
     let members = [file.to_str().expect("plain"), "ram:64M", "nbd+unix:///x.sock"];

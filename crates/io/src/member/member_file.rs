@@ -1,0 +1,93 @@
+//! The file of a member, and the file systems that ask somebody about it.
+
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::thread;
+
+use super::lock;
+
+/// An open file or block device. Its lock ends when it closes.
+#[derive(Debug)]
+pub(crate) struct MemberFile {
+    file: ManuallyDrop<File>,
+    asks_server: bool,
+}
+
+/// What is known of a file without a word with the server of its file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFacts {
+    /// Its size.
+    pub bytes: u64,
+    /// Whether a name leads to it: it has not been deleted.
+    pub has_name: bool,
+}
+
+impl MemberFile {
+    pub(crate) fn new(file: File) -> Self {
+        let asks_server = asks_server(&file);
+        Self { file: ManuallyDrop::new(file), asks_server }
+    }
+
+    /// Whether a program or another host answers for its file system, and may not: then a call waits where
+    /// it is made, whatever it was told.
+    pub(crate) fn asks_server(&self) -> bool {
+        self.asks_server
+    }
+
+    /// None for a block device.
+    pub(super) fn facts(&self) -> Option<FileFacts> {
+        // SAFETY: all zeroes is an empty answer.
+        let mut answer: libc::statx = unsafe { std::mem::zeroed() };
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+        let wanted = libc::STATX_BASIC_STATS;
+        // SAFETY: the path is an empty C string, and `answer` is as large as the system expects.
+        let asked =
+            unsafe { libc::statx(self.file.as_raw_fd(), c"".as_ptr(), flags, wanted, &mut answer) };
+        let is_file = u32::from(answer.stx_mode) & libc::S_IFMT == libc::S_IFREG;
+        (asked == 0 && is_file)
+            .then_some(FileFacts { bytes: answer.stx_size, has_name: answer.stx_nlink > 0 })
+    }
+}
+
+impl Deref for MemberFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for MemberFile {
+    /// Who lets go of a member last may be a lane, which other members need: it waits for no server.
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here, and not used after.
+        let file = unsafe { ManuallyDrop::take(&mut self.file) };
+        let close = move || {
+            lock::release(&file);
+            drop(file);
+        };
+        match self.asks_server {
+            // Where the system has no thread for it, it closes here: what `spawn` does not take is dropped.
+            true => drop(thread::Builder::new().name("close".into()).spawn(close)),
+            false => close(),
+        }
+    }
+}
+
+fn asks_server(file: &File) -> bool {
+    /// `f_type` of `statfs(2)`: FUSE, NFS, CIFS, SMB2, Ceph, 9P.
+    const ASKING: [i64; 6] =
+        [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997];
+    file_system(file).is_some_and(|kind| ASKING.contains(&kind))
+}
+
+/// The kind of file system that a file is on, as `statfs(2)` numbers them.
+pub(super) fn file_system(file: &File) -> Option<i64> {
+    // SAFETY: all zeroes is an empty answer.
+    let mut answer: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `answer` is as large as the system expects.
+    let asked = unsafe { libc::fstatfs(file.as_raw_fd(), &mut answer) };
+    (asked == 0).then_some(answer.f_type as i64 & 0xffff_ffff)
+}
