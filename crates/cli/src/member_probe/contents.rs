@@ -2,11 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 use mdspace_format::superblock::{AREA_BYTES, has_magic};
 use mdspace_format::{MetadataVersion, Superblock};
+use rustix::fs::SeekFrom::{Data, Hole};
+use rustix::fs::seek;
+use rustix::io::Errno;
 
 use super::look::Headway;
 use crate::doctor::find_program;
@@ -14,9 +18,12 @@ use crate::doctor::find_program;
 /// Bytes that are read at once.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// A member of up to so many windows is read whole; of a larger one the first and the last of them,
-/// and so many at even distances between.
+/// Up to so many windows are read; of more of them the first and the last, and so many at even distances
+/// between.
 const WINDOWS_MAX: u64 = 256;
+
+/// A file of more pieces is taken to be whole from there on.
+const RANGES_MAX: usize = 1 << 16;
 
 /// `blkid -p` found several signatures that exclude each other.
 const BLKID_AMBIVALENT: i32 = 8;
@@ -55,20 +62,22 @@ pub(super) fn of(file: &File, headway: &Headway) -> io::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// How much lies there that is neither hole nor zeroes, and how much cannot be read. Of a large member that is
+/// How much lies there that is neither hole nor zeroes, and how much cannot be read. Where that is much, it is
 /// an estimate.
 fn unrecognised(file: &File, headway: &Headway) -> io::Result<Vec<String>> {
-    let bytes = (&*file).seek(SeekFrom::End(0))?;
-    let windows = bytes.div_ceil(WINDOW_BYTES);
+    let ranges = data(file, headway)?;
+    let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    let windows: u64 = ranges.iter().map(windows_of).sum();
     let looks = windows.min(WINDOWS_MAX);
-    let mut window = vec![0; WINDOW_BYTES as usize];
+    let mut memory = vec![0; WINDOW_BYTES as usize];
     let (mut seen, mut full, mut unread) = (0, 0, 0);
     for look in 0..looks {
         // The last look is at the last window.
-        let at = look * (windows - 1) / (looks - 1).max(1) * WINDOW_BYTES;
-        let part = &mut window[..(bytes - at).min(WINDOW_BYTES) as usize];
+        let number = look * (windows - 1) / (looks - 1).max(1);
+        let Some(window) = window_at(&ranges, number) else { break };
+        let part = &mut memory[..(window.end - window.start) as usize];
         seen += part.len() as u64;
-        let read = file.read_exact_at(part, at);
+        let read = file.read_exact_at(part, window.start);
         headway.note();
         if read.is_err() {
             unread += part.len() as u64;
@@ -84,6 +93,43 @@ fn unrecognised(file: &File, headway: &Headway) -> io::Result<Vec<String>> {
     };
     let lines = [line(full, "of data that is not recognised"), line(unread, "that cannot be read")];
     Ok(lines.into_iter().flatten().collect())
+}
+
+/// What of a member may hold data: a file's holes are left out.
+fn data(file: &File, headway: &Headway) -> io::Result<Vec<Range<u64>>> {
+    let end = (&*file).seek(SeekFrom::End(0))?;
+    let (mut at, mut ranges) = (0, Vec::new());
+    while at < end {
+        headway.note();
+        // What knows no holes, or has very many, is all data.
+        let start = match seek(file, Data(at)) {
+            Ok(start) => start.max(at),
+            Err(Errno::NXIO) => break,
+            Err(_) => at,
+        };
+        let hole = seek(file, Hole(start)).ok().filter(|_| ranges.len() < RANGES_MAX);
+        let stop = hole.unwrap_or(end).clamp(start + 1, end.max(start + 1));
+        ranges.push(start..stop.min(end));
+        at = stop;
+    }
+    Ok(ranges)
+}
+
+fn windows_of(range: &Range<u64>) -> u64 {
+    (range.end - range.start).div_ceil(WINDOW_BYTES)
+}
+
+/// A window of these ranges, by its number.
+fn window_at(ranges: &[Range<u64>], mut number: u64) -> Option<Range<u64>> {
+    for range in ranges {
+        let count = windows_of(range);
+        if number < count {
+            let start = range.start + number * WINDOW_BYTES;
+            return Some(start..(start + WINDOW_BYTES).min(range.end));
+        }
+        number -= count;
+    }
+    None
 }
 
 fn short_size(bytes: u64) -> String {

@@ -248,3 +248,17 @@ fn of_two_arrays_that_add_each_others_export_at_once_one_is_refused() {
         user.expect(0, &format!("stop {name} --force"));
     }
 }
+
+#[test]
+fn a_little_data_in_a_large_file_is_asked_about() {
+    use std::os::unix::fs::FileExt;
+    let user = User::with_members(&["a"]);
+    let large = fs::File::create(user.path("large")).expect("a file");
+    large.set_len(20 << 30).expect("a hole");
+    large.write_all_at(b"precious", 5_700_000_123).expect("room on disk");
+    user.refused(&format!("create data {MIRROR} a large"), &["large holds", "not recognised"]);
+    large.set_len(0).expect("cut");
+    large.set_len(20 << 30).expect("a hole");
+    user.expect(0, &format!("create data {MIRROR} a large"));
+    user.expect(0, "stop data");
+}
