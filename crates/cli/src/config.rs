@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
+use crate::member_probe::asked_of;
 use crate::member_search;
 use crate::own_dir;
 
@@ -53,6 +54,10 @@ impl Config {
         let write = || -> io::Result<()> {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             let text = toml::to_string(self).map_err(io::Error::other)?;
+            // A device or pipe would be gone from its place.
+            if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+                return Err(io::Error::other("it exists and is no regular file"));
+            }
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(HEADING.as_bytes())?;
             file.write_all(text.as_bytes())?;
@@ -156,10 +161,11 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is not there counts as missing, and whether it can be done without is assembly's to say.
+/// What is not there counts as missing, and whether it can be done without is assembly's to say. Where the file
+/// system does not say it, so does who opens it.
 fn is_there(member: &MemberSpec) -> bool {
     match member {
-        MemberSpec::Path(path) => path.exists(),
+        MemberSpec::Path(path) => asked_of(path, Path::exists).unwrap_or(true),
         _ => true,
     }
 }

@@ -29,7 +29,7 @@ mod remote;
 
 pub(crate) use contents::{Area, FoundSuperblock, superblocks};
 use look::Headway;
-pub(crate) use look::{Look, look};
+pub(crate) use look::{Look, asked_of, is_same_place, look};
 pub(crate) use probed::Probed;
 pub(crate) use remote::check_remote;
 

@@ -11,7 +11,7 @@ use mdspace_io::{name_of_path, open_to_look};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
-use crate::member_probe::{self, Look};
+use crate::member_probe::{self, Look, asked_of};
 use crate::output;
 
 /// The block devices of this host, one a line behind two lines of heading.
@@ -57,8 +57,10 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
 /// Where members of the array are that the names `members` once led to: names of block devices may lead to
 /// others after a boot. What belongs to another array goes, what is found elsewhere comes.
 pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) {
-    let is_block =
-        |path: &Path| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    let is_block = |path: &Path| {
+        let found = asked_of(path, |path| fs::metadata(path).ok()).flatten();
+        found.is_some_and(|found| found.file_type().is_block_device())
+    };
     let belongs = |path: &Path| {
         superblock(path).is_ok_and(|found| found.is_some_and(|found| found.set_uuid == array))
     };

@@ -36,3 +36,14 @@ fn unknown_words_and_damage_are_refused_by_name() {
         assert!(failure.to_string().contains(word), "{text}: {failure}");
     }
 }
+
+#[test]
+fn what_is_no_file_is_not_replaced_by_a_configuration() {
+    use std::os::unix::fs::FileTypeExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("data.toml");
+    let _socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let failure = Config::default().write(&path).expect_err("it is no file");
+    assert!(failure.why.contains("no regular file"), "{failure}");
+    assert!(fs::metadata(&path).expect("it is there").file_type().is_socket());
+}

@@ -1,12 +1,16 @@
 //! A look at a member that may not answer.
 
 use std::fmt::Display;
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
+
+use mdspace_io::name_of_path;
 
 use crate::failure::Failure;
 
@@ -89,6 +93,25 @@ pub(crate) fn look<T: Send + 'static>(
     let name = member.to_string();
     let looking = Look::start(member, look).map_err(|error| silent(&name, &error, what))?;
     looking.end_for(what)
+}
+
+/// How long a file system may take to say where a name leads.
+const FOUND_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a question about a path has for an answer; none where its file system does not give one.
+pub(crate) fn asked_of<T: Send + 'static>(
+    path: &Path,
+    question: impl FnOnce(&Path) -> T + Send + 'static,
+) -> Option<T> {
+    let (name, path) = (name_of_path(path), path.to_owned());
+    let looking = Look::start(name, move |_| question(&path));
+    looking.and_then(|looking| looking.end_within(FOUND_WITHIN)).ok()
+}
+
+/// Whether two paths lead to one place.
+pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| asked_of(path, |path| fs::canonicalize(path).ok()).flatten();
+    one == other || place(one).is_some_and(|found| place(other) == Some(found))
 }
 
 fn silent(member: &str, error: &io::Error, what: &str) -> Failure {

@@ -1,6 +1,5 @@
 //! The members that a serving process has open, under the names that the user gave them.
 
-use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +11,7 @@ use mdspace_engine::paths::Paths;
 use mdspace_io::{Identity, MemberTable, OpenError, OpenMode, path_of_name};
 
 use crate::failure::Failure;
-use crate::member_probe::{Look, Opened, Probed, refused};
+use crate::member_probe::{Look, Opened, Probed, asked_of, refused};
 use crate::report::PathsReport;
 
 use super::places::{Place, Places};
@@ -28,9 +27,6 @@ const CLOSE_LOOK_MAX: Duration = Duration::from_secs(5);
 /// opens each of them, and each has an end of its own.
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 const PATHS_OPEN_WITHIN: Duration = Duration::from_secs(300);
-
-/// How long the file system may take to tell what a user's word leads to.
-const FOUND_WITHIN: Duration = Duration::from_secs(5);
 
 type OpenAnswer = Result<(Opened, Option<Place>), OpenError>;
 
@@ -231,9 +227,7 @@ impl OpenMembers {
         if let Some((_, id)) = open.iter().find(|(name, _)| name == word) {
             return Some(*id);
         }
-        let path = path_of_name(word);
-        let looking = Look::start(word, move |_| Identity::of_name(&path));
-        let meant = looking.and_then(|looking| looking.end_within(FOUND_WITHIN)).flatten().ok()?;
+        let meant = asked_of(&path_of_name(word), |path| Identity::of_name(path).ok()).flatten()?;
         open.iter().map(|(_, id)| *id).find(|id| self.identity(*id) == Some(meant))
     }
 

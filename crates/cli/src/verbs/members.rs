@@ -1,6 +1,5 @@
 //! `mdspace add`, `re-add`, `remove`, `fail` and `replace`.
 
-use std::fs;
 use std::path::Path;
 
 use mdspace_format::Superblock;
@@ -11,7 +10,7 @@ use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs, Replac
 use crate::control::Request;
 use crate::control::client::Client;
 use crate::failure::Failure;
-use crate::member_probe::{self, Probed};
+use crate::member_probe::{self, Probed, is_same_place};
 use crate::report::ArrayReport;
 use crate::run_dir::RunDir;
 
@@ -47,7 +46,8 @@ fn look_at(
             let uuid = array.uuid.clone();
             let own = move |sb: &Superblock| sb.set_uuid.to_string() == uuid;
             // The array may hold it still. What has that name by now may be something else.
-            let was_here = array.members.iter().any(|known| is_same_place(&known.member, path));
+            let was_here =
+                array.members.iter().any(|known| is_same_place(&path_of_name(&known.member), path));
             return match was_here {
                 true => member_probe::check_held_unless(path, run, what, own),
                 false => member_probe::check_unless(path, run_dir, run, what, own),
@@ -69,13 +69,6 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Outcome {
     }
     let with = args.with.as_ref().map(MemberSpec::absolute).transpose()?;
     ask(&args.name, &Request::Replace { member: args.member.absolute()?, with, probed })
-}
-
-fn is_same_place(member: &str, path: &Path) -> bool {
-    match (fs::canonicalize(path_of_name(member)), fs::canonicalize(path)) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
 }
 
 /// Brings members back by bitmap.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use mdspace_format::Uuid;
@@ -14,6 +14,7 @@ use super::Outcome;
 use crate::args::{ArrayName, AssembleArgs};
 use crate::config::{self, Config};
 use crate::failure::Failure;
+use crate::member_probe::is_same_place;
 use crate::member_search::{block_devices, superblocks_of};
 use crate::output;
 use crate::run_dir::RunDir;
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
         if array.name.is_none() {
             array.name = superblock.set_name.short().parse().ok();
         }
-        if !array.members.iter().any(|known| is_same(known, &place)) {
+        if !array.members.iter().any(|known| is_same_place(known, &place)) {
             array.members.push(place);
         }
     }
@@ -85,13 +86,6 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
     }
     output::end(&notes, Ok(()))?;
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    match (fs::canonicalize(one), fs::canonicalize(other)) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => one == other,
-    }
 }
 
 /// The configurations that there are, in the order of their names.
