@@ -55,6 +55,9 @@ pub(super) fn run(options: &Options) -> bool {
 fn breaks(rule: Rule, seed: u64, options: &Options) -> Option<Noticed> {
     let trouble = Trouble::by_turns(seed);
     let whole = Settings::draw(seed, options.level, trouble);
+    if !options.wants(&whole) {
+        return None;
+    }
     let broken = Settings { broken: Some(rule), ..whole.clone() };
     let reason = run_settings(broken, Trace::silent(), None).err()?;
     run_settings(whole, Trace::silent(), None).is_ok().then_some(Noticed { seed, trouble, reason })

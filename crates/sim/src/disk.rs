@@ -159,13 +159,20 @@ pub struct Disk {
     /// Sectors that were not written since it could not read them, refused a write of them, or came to its
     /// array: they may hold the right bytes, but nothing says so.
     disowned: BTreeSet<u64>,
+    /// Where its data were read or written last.
+    last_used: u64,
 }
 
 impl Disk {
     /// A disk full of zeroes.
     pub fn new(spec: DiskSpec) -> Self {
         let store = Store::new(spec.sectors);
-        Self { spec, faults: Faults::default(), store, disowned: BTreeSet::new() }
+        Self { spec, faults: Faults::default(), store, disowned: BTreeSet::new(), last_used: 0 }
+    }
+
+    /// Where users or sync tasks are now.
+    pub fn last_used(&self) -> u64 {
+        self.last_used
     }
 
     /// Makes it as good as new, but for what it holds.
@@ -191,6 +198,11 @@ impl Disk {
         effect: Effect<'_>,
         random: &mut Random,
     ) -> Result<(), IoError> {
+        if let Effect::Read(range, _) | Effect::Write(range, _) = &effect
+            && range.start >= self.spec.slow_start.0
+        {
+            self.last_used = range.start;
+        }
         match effect {
             Effect::Read(range, out) => self.read(range, out, random),
             Effect::Write(range, bytes) => self.write(id, range, bytes, random),

@@ -34,6 +34,9 @@ struct Options {
     /// Only arrays of this level, md's number: -1, 0, 1, 4, 5, 6, 10
     #[arg(long, allow_hyphen_values = true)]
     level: Option<i32>,
+    /// Only seeds with this story
+    #[arg(long, value_parser = story)]
+    story: Option<&'static str>,
     /// How much trouble to make
     #[arg(long, default_value = "bearable")]
     trouble: Trouble,
@@ -55,6 +58,12 @@ struct Options {
     /// Breaks one rule of the engine, as --canaries names them
     #[arg(long, value_name = "RULE", value_parser = rule)]
     broken: Option<Rule>,
+}
+
+impl Options {
+    fn wants(&self, settings: &Settings) -> bool {
+        self.story.is_none_or(|story| story == settings.story)
+    }
 }
 
 fn main() -> ExitCode {
@@ -127,6 +136,9 @@ fn in_parallel(options: &Options, seeds: u64, run: impl Fn(u64) -> bool + Sync) 
 /// Runs one seed. What is wrong is printed with the command that replays it.
 fn run(seed: u64, options: &Options, trace: Trace) -> Option<Outcome> {
     let mut settings = Settings::draw(seed, options.level, options.trouble);
+    if !options.wants(&settings) {
+        return Some(Outcome::default());
+    }
     settings.broken = options.broken;
     let broken = options.broken.map(|rule| format!(" --broken {}", rule.name()));
     let replay = settings.replay(options.level) + &broken.unwrap_or_default();
@@ -157,6 +169,11 @@ fn run_settings(
         Ok(ended) => ended.map_err(|failure| failure.to_string()),
         Err(panic) => Err(format!("panic: {}", panic_words(&*panic))),
     }
+}
+
+fn story(name: &str) -> Result<&'static str, String> {
+    let found = Settings::stories().iter().find(|story| **story == name).copied();
+    found.ok_or_else(|| format!("the stories are {}", Settings::stories().join(", ")))
 }
 
 fn rule(name: &str) -> Result<Rule, String> {

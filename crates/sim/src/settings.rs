@@ -19,7 +19,7 @@ use crate::workload::Habits;
 use crate::world::Fences;
 
 pub use aim::Aim;
-use story::{Story, Wishes};
+use story::{NAMES, Story, Wishes};
 
 /// How much trouble a run makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -195,6 +195,8 @@ pub struct Settings {
     pub requests: u64,
     /// Requests between two happenings, on average.
     pub calm_requests: u64,
+    /// The name of its story; nothing, where it has none.
+    pub story: &'static str,
     /// What happens half-way through the engine's orderings.
     pub aims: Vec<Aim>,
     /// What becomes of disks that failed.
@@ -227,8 +229,8 @@ impl Settings {
     /// Draws a run. The level is drawn too unless one is wanted.
     pub fn draw(seed: u64, level: Option<i32>, trouble: Trouble) -> Self {
         let mut random = Random::new(seed);
-        let Story { aims, wishes } = Story::draw(seed);
-        let wishes = Some(wishes).filter(|_| is_focused(seed)).unwrap_or_default();
+        let Story { name: story, aims, wishes } = Story::draw(seed, trouble);
+        let (is_focused, wishes) = (wishes.is_some(), wishes.unwrap_or_default());
         let level = level.unwrap_or_else(|| match wishes.levels {
             [] => *random.pick(&[0, 1, 1, 4, 5, 5, 5, 6, 6, 6, 10, 10, -1]),
             levels => *random.pick(levels),
@@ -263,6 +265,7 @@ impl Settings {
             habits: Habits::draw(&mut random),
             requests: random.within(200..1500),
             calm_requests: random.within(20..200),
+            story,
             aims,
             tending: Tending::Any,
             happenings: [0; Happening::ALL.len()],
@@ -276,6 +279,10 @@ impl Settings {
         };
         settings.draw_scale();
         settings.heed(&wishes);
+        // Paths take most of the time of a run, and have runs of their own.
+        if is_focused && !random.clone().one_in(4) {
+            settings.paths = 0;
+        }
         if settings.redundancy() > 0 {
             settings.tuning = draw_tuning(seed);
             settings.tuning.extend(draw_sync(seed, settings.sync_speed(wishes.sync_seconds)));
@@ -295,13 +302,18 @@ impl Settings {
         settings.draw_disks(&mut random, &wishes);
         settings.member_sectors -= settings.member_sectors % settings.block_sectors();
         settings.draw_happenings(&mut random);
-        if !settings.aims.is_empty() && is_focused(seed) {
+        if is_focused {
             settings.focus(&wishes);
         }
         if trouble == Trouble::Beyond {
             settings.calm_requests = settings.calm_requests.div_ceil(4);
         }
         settings
+    }
+
+    /// The names of all stories.
+    pub fn stories() -> &'static [&'static str] {
+        &NAMES
     }
 
     /// Every other array is so small that requests, windows and troubles meet in a few rows and bitmap
@@ -314,7 +326,9 @@ impl Settings {
         if self.chunk_sectors > 0 {
             self.chunk_sectors = *random.pick(&[8, 8, 16]);
         }
-        self.member_sectors = random.within(128..160) + 2 * u64::from(self.chunk_sectors);
+        // There is no room for a bitmap on less.
+        let least = if self.bitmap_chunk_bytes.is_some() { 128 } else { 32 };
+        self.member_sectors = random.within(least..130) + 2 * u64::from(self.chunk_sectors);
         self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.map(|_| 4096);
         self.unit_sectors = 8;
         self.requests = random.within(100..600);
@@ -328,13 +342,32 @@ impl Settings {
             Some(false) => self.bitmap_chunk_bytes = None,
             None => {}
         }
+        if self.bitmap_chunk_bytes.is_some() {
+            self.member_sectors = self.member_sectors.max(128);
+        }
+        if wishes.few {
+            (self.layout, self.slots) = match self.level {
+                1 => (0, 2),
+                6 => (self.layout, 4),
+                10 => (0x102, 2),
+                _ => (self.layout, 3),
+            };
+        }
         if wishes.behind && self.level == 1 {
-            self.slots = 2;
+            (self.slots, self.spares) = (2, 0);
             self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.or(Some(4096));
         }
         if wishes.small_chunks {
             (self.chunk_sectors, self.unit_sectors) = (8, 8);
-            self.member_sectors = self.member_sectors.max(256);
+            self.member_sectors = self.member_sectors.max(512);
+        }
+        if wishes.hot {
+            if self.chunk_sectors > 0 {
+                self.chunk_sectors = 8;
+            }
+            self.unit_sectors = 8;
+            self.member_sectors = if self.bitmap_chunk_bytes.is_some() { 128 } else { 48 };
+            self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.map(|_| 4096);
         }
         if wishes.first_resync {
             (self.noisy_disks, self.assume_clean) = (true, false);
@@ -360,6 +393,9 @@ impl Settings {
             self.write_behind = *random.pick(if behind { &[1, 3, 256] } else { &[0, 1, 3, 256] });
         }
         if behind {
+            // It takes its time, and is read all the same.
+            let deadline = self.tuning.iter_mut().find(|(key, _)| *key == "read_deadline");
+            deadline.into_iter().for_each(|(_, value)| *value = "0");
             self.flags[0].0 &= !mostly;
             self.flags[1].0 |= mostly;
         }
@@ -375,6 +411,7 @@ impl Settings {
             let is_far = self.write_behind > 0 && self.is_write_mostly(index);
             if is_far {
                 let patient = !self.tuning.contains(&("write_deadline", "4"));
+                own.instant_one_in = 0;
                 own.latency = draw_far_latency(self.seed, self.paths, patient, wishes.trickle);
             }
             own.volatile_cache |= wishes.volatile_cache;
@@ -386,6 +423,9 @@ impl Settings {
 
     /// How fast a sync task is that takes so many seconds.
     fn sync_speed(&self, seconds: u64) -> Option<&'static str> {
+        if seconds == Wishes::AT_ONCE {
+            return Some("none");
+        }
         let kib = self.member_sectors / 2;
         let speeds = [(10, "10"), (20, "20"), (40, "40"), (80, "80"), (u64::MAX, "300")];
         let fits = |(speed, _): &(u64, &str)| kib / seconds.max(1) <= *speed;
@@ -427,8 +467,11 @@ impl Settings {
     /// requests are under way at the moment that it aims at. Or they come slowly, and without an end.
     fn focus(&mut self, wishes: &Wishes) {
         let random = &mut Random::new(self.seed ^ 0x6275_7379_2121_2121);
+        let is_all = !random.one_in(3);
         for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
-            if happening.hurts() || happening.crashes() || happening == Happening::Lie {
+            let is_in_the_way =
+                happening.hurts() || happening.crashes() || happening == Happening::Lie;
+            if is_in_the_way || is_all && happening != Happening::Tend {
                 *weight = 0;
             }
         }
@@ -436,8 +479,8 @@ impl Settings {
         habits.depth = habits.depth.max(*random.pick(&[8, 24]));
         habits.kinds[1] = habits.kinds[1].max(50);
         habits.kinds[2] = habits.kinds[2].max(*random.pick(&[0, 20, 50]));
-        for (weight, least) in habits.kinds.iter_mut().zip(wishes.kinds) {
-            *weight = least.max(*weight);
+        if wishes.kinds != [0; 3] {
+            habits.kinds[..3].copy_from_slice(&wishes.kinds);
         }
         habits.fua_one_in = *random.pick(&[0, 2, 5]);
         if wishes.hot {
@@ -452,6 +495,7 @@ impl Settings {
             self.happenings[Happening::Tend as usize] = 0;
         }
         let habits = &mut self.habits;
+        habits.pauses = wishes.pauses;
         if wishes.trickle && random.coin() {
             habits.trickle = true;
             habits.kinds[2] = 0;
@@ -499,11 +543,6 @@ impl Settings {
         let beyond = if self.trouble == Trouble::Beyond { " --trouble=beyond" } else { "" };
         format!("cargo run -p mdspace-sim -- {}{level}{beyond}", self.seed)
     }
-}
-
-/// Two of three runs with a story are about nothing else. Drawn apart, as workers are.
-fn is_focused(seed: u64) -> bool {
-    !Random::new(seed ^ 0x666f_6375_7321_2121).one_in(3)
 }
 
 /// Drawn apart, as workers are.
@@ -664,6 +703,9 @@ impl std::fmt::Display for Settings {
         }
         for (key, value) in &self.tuning {
             write!(f, ", {key} {value}")?;
+        }
+        if !self.story.is_empty() {
+            write!(f, ", story {}", self.story)?;
         }
         for aim in &self.aims {
             write!(f, ", {aim}")?;

@@ -60,6 +60,8 @@ pub struct Simulation {
     /// The aim whose turn it is, and how often this process came to its point.
     aim: usize,
     point_reached: u64,
+    /// The disk that it names.
+    aimed_at: Option<DiskIndex>,
     /// What is to happen then, for the engine has come to the point.
     due: Option<(Time, Happening)>,
     /// When the last disk began to hang. Each may cost a request its deadline, one after the other.
@@ -242,6 +244,7 @@ impl Simulation {
             next_happening: settings.calm_requests,
             aim: 0,
             point_reached: 0,
+            aimed_at: None,
             due: None,
             last_hang: Time::ZERO,
             atlas: Atlas::new(&settings),

@@ -56,6 +56,8 @@ pub struct Habits {
     pub stream_percent: u64,
     /// Requests in flight at most.
     pub depth: usize,
+    /// Now and then they pause for so long that the array counts as clean.
+    pub pauses: bool,
     /// They come one after the other, so slowly that bits are cleared, and so steadily that the array
     /// never counts as clean.
     pub trickle: bool,
@@ -75,6 +77,7 @@ impl Habits {
             hot_percent: *random.pick(&[0, 50, 95]),
             stream_percent: *random.clone().pick(&[0, 0, 0, 90]),
             depth: 1 + random.index(*random.clone().pick(&[1, 8, 32])),
+            pauses: false,
             trickle: false,
         }
     }

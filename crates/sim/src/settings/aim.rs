@@ -15,6 +15,8 @@ pub struct Aim {
     pub point: Point,
     /// What happens there. None: the next aim waits for this point to come first.
     pub happening: Option<Happening>,
+    /// To the disk with this number. None: to any.
+    pub disk: Option<u16>,
     /// One in so many times.
     pub one_in: u64,
     /// Up to so much later: some orderings can only be broken in the time until the next point.
@@ -23,11 +25,14 @@ pub struct Aim {
 
 impl fmt::Display for Aim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { point, happening, one_in, late_by } = self;
+        let Self { point, happening, disk, one_in, late_by } = self;
         let late_by = late_by.as_micros();
         match happening {
             Some(happening) => write!(f, "{happening:?}")?,
             None => write!(f, "nothing")?,
+        }
+        if let Some(disk) = disk {
+            write!(f, " to d{disk}")?;
         }
         write!(f, " at 1 {} of {one_in} up to {late_by} us later", point.name())
     }

@@ -85,6 +85,9 @@ impl Simulation {
     fn think(&mut self) {
         let pause = match self.random.below(200) {
             drawn if self.settings.habits.trickle => Duration::from_millis(drawn),
+            0..20 if self.settings.habits.pauses => {
+                Duration::from_millis(self.random.within(250..600))
+            }
             0 => Duration::from_secs(self.random.within(1..20)),
             1..5 => Duration::from_millis(self.random.within(100..500)),
             5..50 => Duration::from_micros(self.random.within(1..500)),

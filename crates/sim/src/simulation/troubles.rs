@@ -12,6 +12,9 @@ use super::atlas::with_state;
 use super::operator::ALARM_STATUS;
 use super::{ALARM_WAKE, Failure, Simulation};
 
+/// A quiet time in which bits may be cleared.
+const LONG_REST_MS: u64 = 20_000;
+
 /// Alarms from here on mend the disk of that number.
 const ALARM_MEND: u64 = 1000;
 
@@ -58,6 +61,7 @@ impl Simulation {
         }
         self.world.note(format_args!("-- {}: {}", aim.point.name(), aim.point.sentence()));
         self.aim = (self.aim + 1) % self.settings.aims.len();
+        self.aimed_at = aim.disk.map(DiskIndex);
         let next = self.settings.aims[self.aim].point;
         self.point_reached = process.times_reached(next);
         if aim.late_by.is_zero() {
@@ -73,10 +77,13 @@ impl Simulation {
     /// Lets it happen at once. It takes the place of a request, as all happenings do.
     fn let_aimed_happen(&mut self, happening: Happening) -> Result<(), Failure> {
         self.requests_left = self.requests_left.saturating_sub(1);
-        match happening {
+        let ended = match happening {
             Happening::Kill | Happening::PowerCut => self.crash(happening),
+            Happening::Rest => self.rest_for_itself(LONG_REST_MS),
             other => self.happen(other),
-        }
+        };
+        self.aimed_at = None;
+        ended
     }
 
     /// Kills the process or cuts the power, if the array bears it now.
@@ -111,7 +118,7 @@ impl Simulation {
                 return self.crash(happening);
             }
             Happening::Kill | Happening::PowerCut => {}
-            Happening::Rest => return self.rest_for_itself(),
+            Happening::Rest => return self.rest_for_itself(0),
             Happening::SetClock => self.set_clock(),
             Happening::Lie => return self.lie(),
         }
@@ -123,12 +130,12 @@ impl Simulation {
         if self.process.is_none() || !self.random.one_in(4) {
             return Ok(());
         }
-        self.rest_for_itself()
+        self.rest_for_itself(0)
     }
 
-    /// A quiet time that no crash is to follow, but one that the run aims at.
-    fn rest_for_itself(&mut self) -> Result<(), Failure> {
-        match self.rest()? {
+    /// A quiet time that no crash is to follow, but one that the run aims at. It may be this long at least.
+    fn rest_for_itself(&mut self, at_least_ms: u64) -> Result<(), Failure> {
+        match self.rest(at_least_ms)? {
             Some(crash) => self.let_aimed_happen(crash),
             None => Ok(()),
         }
@@ -137,15 +144,15 @@ impl Simulation {
     /// Users are quiet before a crash, every other time.
     fn rest_or_not(&mut self) -> Result<(), Failure> {
         if self.random.coin() {
-            self.rest()?;
+            self.rest(0)?;
         }
         Ok(())
     }
 
     /// Users are quiet for a while: the array is marked clean, and later bits are cleared. Says which crash is
     /// to end the rest early, where the run aims at one.
-    fn rest(&mut self) -> Result<Option<Happening>, Failure> {
-        let most_ms = *self.random.pick(&[300, 6_000, 12_000, 20_000]);
+    fn rest(&mut self, at_least_ms: u64) -> Result<Option<Happening>, Failure> {
+        let most_ms = (*self.random.pick(&[300, 6_000, 12_000, 20_000])).max(at_least_ms);
         let rest = Duration::from_millis(self.random.within(0..most_ms));
         let until = self.world.now() + rest;
         self.world.set_alarm(until, ALARM_WAKE);
@@ -170,10 +177,19 @@ impl Simulation {
         trouble(self, disk);
     }
 
-    /// Any disk; more likely one that came in the place of another, which then comes back.
+    /// The one that the run aims at. Else any; more likely one that came in the place of another, which then
+    /// comes back, or a member in sync.
     fn some_disk(&mut self) -> DiskIndex {
+        if let Some(disk) = self.aimed_at.filter(|disk| self.disks.contains(disk)) {
+            return disk;
+        }
         let successors = self.shelf.iter().map(|shelved| shelved.successor);
-        let here: Vec<_> = successors.filter(|disk| self.disks.contains(disk)).collect();
+        let mut here: Vec<_> = successors.filter(|disk| self.disks.contains(disk)).collect();
+        if here.is_empty() {
+            let members = self.operator.status.iter();
+            here = members.flat_map(|status| with_state(status, MemberState::InSync)).collect();
+            here.retain(|disk| self.disks.contains(disk));
+        }
         match here.is_empty() || self.random.coin() {
             true => *self.random.pick(&self.disks),
             false => *self.random.pick(&here),
@@ -278,9 +294,15 @@ impl Simulation {
         let (sectors, block) = self.world.disk(disk, |d| (d.spec.sectors, d.spec.block_sectors()));
         let first = if self.random.one_in(8) { 0 } else { self.settings.data_offset };
         let anywhere = self.random.within(first..sectors);
-        // Half of them where users write now: most of a disk is never written twice.
-        let written = self.world.disk(disk, |disk| disk.store.volatile_from(anywhere));
-        let start = written.filter(|_| self.random.coin()).unwrap_or(anywhere) / block * block;
+        // Most of them where users are now, or what they wrote is not durable: most of a disk is not used twice.
+        let (used, written) =
+            self.world.disk(disk, |disk| (disk.last_used(), disk.store.volatile_from(anywhere)));
+        let start = match self.random.below(4) {
+            0 => anywhere,
+            1 => written.unwrap_or(anywhere),
+            _ => (used + self.random.below(8)).clamp(first, sectors - 1),
+        };
+        let start = start / block * block;
         let longest = *self.random.pick(&[1, 8, 64]);
         let length = self.random.within(1..longest + 1).div_ceil(block) * block;
         start..(start + length).min(sectors)

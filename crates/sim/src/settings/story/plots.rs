@@ -1,0 +1,363 @@
+//! The stories.
+
+use mdspace_engine::array::Point;
+
+use super::{Teller, Wishes};
+use crate::random::Random;
+use crate::settings::{Aim, Happening, Tending, Trouble};
+
+/// What tells a story.
+pub(super) type Tell = fn(&mut Teller) -> (Vec<Aim>, Wishes);
+
+/// A story, and how often it is told within bearable trouble and beyond.
+struct Plot(&'static str, [u32; 2], Tell);
+
+/// All of them. Those that seldom break what they were written for come more often.
+const PLOTS: &[Plot] = &[
+    Plot("any-crash", [2, 2], any_crash),
+    Plot("any-change", [2, 2], any_change),
+    Plot("change-in-a-write", [2, 2], change_in_a_write),
+    Plot("first-resync", [3, 3], first_resync),
+    Plot("filled-in-quiet", [5, 5], filled_in_quiet),
+    Plot("filled-in-fits", [4, 2], filled_in_fits),
+    Plot("filled-around-doubt", [0, 4], filled_around_doubt),
+    Plot("filled", [2, 2], filled),
+    Plot("cleared-while-filled", [5, 3], cleared_while_filled),
+    Plot("flush-fails", [1, 2], flush_fails),
+    Plot("lists", [2, 2], lists),
+    Plot("behind", [5, 0], behind),
+    Plot("behind-in-quiet", [2, 0], behind_in_quiet),
+    Plot("cleared-without", [2, 2], cleared_without),
+    Plot("back-too-soon", [2, 2], back_too_soon),
+    Plot("failure-off-record", [1, 2], failure_off_record),
+    Plot("cleared", [2, 1], cleared),
+    Plot("replaced", [2, 2], replaced),
+    Plot("filled-from-spoilt", [3, 3], filled_from_spoilt),
+    Plot("only-copy", [0, 6], only_copy),
+    Plot("superblocks", [2, 2], superblocks),
+    Plot("differing-copies", [2, 1], differing_copies),
+];
+
+/// Their names.
+pub(in crate::settings) const NAMES: [&str; PLOTS.len()] = {
+    let mut names = [""; PLOTS.len()];
+    let mut at = 0;
+    while at < PLOTS.len() {
+        names[at] = PLOTS[at].0;
+        at += 1;
+    }
+    names
+};
+
+/// Draws one.
+pub(super) fn draw(random: &mut Random, trouble: Trouble) -> (&'static str, Tell) {
+    let weights = PLOTS.iter().map(|Plot(_, [bearable, beyond], _)| match trouble {
+        Trouble::Bearable => *bearable,
+        Trouble::Beyond => *beyond,
+    });
+    let drawn = random.weighted(&weights.collect::<Vec<_>>()).expect("stories have weights");
+    let Plot(name, _, tell) = PLOTS[drawn];
+    (name, tell)
+}
+
+/// Points of a pass that clears bits.
+const CLEARING: &[Point] = &[
+    Point::ClearingIsFlushed,
+    Point::ClearingIsRecorded,
+    Point::BitsAreCleared,
+    Point::BitsAreCleared,
+];
+
+const REDUNDANT: &[i32] = &[1, 4, 5, 6, 10];
+const PARITY: &[i32] = &[4, 5, 5, 6];
+const MIRRORS: &[i32] = &[1, 1, 10];
+const IN_CHUNKS: &[i32] = &[4, 5, 6, 10];
+
+fn redundant() -> Wishes {
+    Wishes { levels: REDUNDANT, ..Wishes::default() }
+}
+
+/// Of an array in which a member will be filled.
+fn with_spare(tell: &Teller) -> Wishes {
+    let sync_seconds = tell.slowly;
+    Wishes { spare: true, sync_seconds, volatile_cache: true, ..redundant() }
+}
+
+fn any_crash(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let point = tell.pick(Point::ALL);
+    (vec![tell.at(point, tell.crash, tell.often)], redundant())
+}
+
+fn any_change(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let (one, change, other) = (tell.pick(Point::ALL), tell.change(), tell.pick(Point::ALL));
+    let aims = vec![tell.at(one, change, tell.often), tell.at(other, tell.crash, tell.often)];
+    (aims, redundant())
+}
+
+fn change_in_a_write(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let (point, change) = (tell.pick(&[Point::MembersAnswered, Point::RowIsRead]), tell.change());
+    (vec![tell.at(point, change, 10 * tell.often)], redundant())
+}
+
+/// The array is resynced while users are quiet; then the superblocks change, and the power goes.
+fn first_resync(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let change = tell.change();
+    let aims = vec![
+        tell.at(Point::WindowIsDone, Happening::Rest, tell.often),
+        tell.at(Point::WindowIsDone, if tell.coin { Happening::AddSpare } else { change }, 3),
+        tell.at(Point::SuperblocksAreWritten, tell.crash, 1),
+    ];
+    let wishes = Wishes {
+        spare: false,
+        levels: IN_CHUNKS,
+        first_resync: true,
+        bitmap: Some(false),
+        small_chunks: true,
+        ..with_spare(tell)
+    };
+    (aims, wishes)
+}
+
+/// A member is being filled while users are quiet; then the superblocks change, and the power goes.
+fn filled_in_quiet(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let begin = tell.pick(&[Happening::FailMember, Happening::Replace, Happening::Replace]);
+    let (change, record) = (tell.change(), tell.record());
+    let aims = vec![
+        tell.at(Point::MembersAnswered, begin, 20),
+        tell.at(Point::WindowIsDone, Happening::Rest, tell.often),
+        tell.after(Point::ArrayIsClean, 1),
+        tell.at(Point::WindowIsDone, if tell.coin { Happening::AddSpare } else { change }, 3),
+        tell.at(if tell.coin { Point::SuperblocksAreWritten } else { record }, tell.crash, 1),
+    ];
+    (aims, Wishes { levels: IN_CHUNKS, small_chunks: true, ..with_spare(tell) })
+}
+
+/// A member is being filled while users pause and come back; the power goes with the superblocks that say so.
+fn filled_in_fits(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let begin = if tell.coin { Happening::Replace } else { Happening::FailMember };
+    let point = tell.pick(&[Point::ArrayIsDirty, Point::ArrayIsDirty, Point::ArrayIsClean]);
+    let aims = vec![
+        tell.at(Point::MembersAnswered, begin, 20),
+        tell.after(Point::WindowIsDone, 2 * tell.often),
+        tell.at(point, Happening::PowerCut, tell.often),
+    ];
+    // Other levels bear a crash only where no member is missing.
+    let levels = if tell.coin { IN_CHUNKS } else { &[10] };
+    (aims, Wishes { levels, small_chunks: true, pauses: true, ..with_spare(tell) })
+}
+
+/// A member is lost where a write found no space: what belongs to it there nobody knows.
+fn filled_around_doubt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Fill, 10),
+        tell.at(Point::MembersAnswered, Happening::Vanish, 2 * tell.often),
+        tell.at(Point::WindowIsDone, Happening::ReadAll, 2),
+    ];
+    let wishes = Wishes {
+        levels: &[4, 5],
+        spare: true,
+        small_chunks: true,
+        kinds: [50, 50, 0],
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+fn filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.fail(),
+        tell.after(Point::MemberIsFilled, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::PowerCut, 1),
+    ];
+    (aims, with_spare(tell))
+}
+
+/// A member comes back, and bits are cleared before it is filled.
+fn cleared_while_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let end = if tell.coin { tell.crash } else { Happening::FailMember };
+    let aims = vec![
+        tell.fail(),
+        tell.at(Point::MembersAnswered, Happening::Tend, 10),
+        tell.at(Point::MemberIsIn, Happening::Rest, 1),
+        tell.at(Point::BitsAreCleared, end, 1),
+    ];
+    let wishes = Wishes {
+        levels: if tell.coin { MIRRORS } else { REDUNDANT },
+        bitmap: Some(true),
+        sync_seconds: 15,
+        trickle: true,
+        tending: Tending::Returns,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// A flush fails, and others flush the same member before its failure is on record.
+fn flush_fails(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let record = tell.record();
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::FailFlush, 10),
+        tell.after(Point::FlushFailed, 1),
+        tell.at(if tell.coin { Point::MemberIsOut } else { record }, Happening::PowerCut, 1),
+    ];
+    let wishes = Wishes {
+        levels: PARITY,
+        volatile_cache: true,
+        slow_records: true,
+        kinds: [10, 50, 50],
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// Blocks get on and off lists.
+fn lists(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let point = if tell.coin { Point::ListIsShorter } else { Point::ListIsLonger };
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::RefuseWrites, 10),
+        tell.at(point, tell.crash, 1),
+    ];
+    let wishes = Wishes {
+        volatile_cache: true,
+        kinds: [10, 50, 20],
+        hot: true,
+        troubles: &[Happening::RefuseWrites],
+        ..redundant()
+    };
+    (aims, wishes)
+}
+
+/// Writes behind are under way when another copy is lost or cannot be read.
+fn behind(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let trouble = tell.pick(&[
+        Happening::FailMember,
+        Happening::FailMember,
+        Happening::Vanish,
+        Happening::Hang,
+    ]);
+    let aims = vec![
+        // The only one that is not written behind.
+        tell.to(0, Point::AnsweredBehind, trouble, tell.often),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+    ];
+    let wishes = Wishes {
+        levels: &[1],
+        behind: true,
+        kinds: [80, 20, 0],
+        hot: true,
+        sync_seconds: Wishes::AT_ONCE,
+        tending: Tending::Returns,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// Writes behind are under way when the array gets quiet.
+fn behind_in_quiet(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let point = if tell.coin { Point::BitsAreCleared } else { Point::ArrayIsClean };
+    let aims =
+        vec![tell.after(Point::AnsweredBehind, 10 * tell.often), tell.at(point, tell.crash, 1)];
+    (aims, Wishes { levels: &[1], behind: true, trickle: true, ..Wishes::default() })
+}
+
+/// A member is filled and bits are cleared; then it fails, and the one before it may come back.
+fn cleared_without(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.fail(),
+        tell.at(Point::MemberIsFilled, Happening::Rest, 1),
+        tell.at(Point::BitsAreCleared, Happening::FailMember, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, tell.often),
+    ];
+    let wishes = Wishes {
+        bitmap: Some(true),
+        spare: true,
+        trickle: true,
+        tending: Tending::Swaps,
+        ..redundant()
+    };
+    (aims, wishes)
+}
+
+/// A member comes back while something that it was sent is still under way.
+fn back_too_soon(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Hang, 10 * tell.often),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+    ];
+    (aims, redundant())
+}
+
+/// A member fails with writes and flushes under way, and all ends before that is on record.
+fn failure_off_record(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let crash = if tell.coin { Happening::Kill } else { tell.crash };
+    let aims = vec![tell.fail(), tell.soon_after(Point::MemberIsOut, crash, 1)];
+    let wishes =
+        Wishes { slow_records: true, kinds: [10, 50, 20], tending: Tending::Never, ..redundant() };
+    (aims, wishes)
+}
+
+/// Bits are cleared while users write elsewhere, and the power goes.
+fn cleared(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let point = tell.pick(CLEARING);
+    let aims = vec![tell.at(point, tell.crash, tell.often)];
+    (aims, Wishes { bitmap: Some(true), volatile_cache: true, trickle: true, ..redundant() })
+}
+
+/// A replacement is being filled at a crash: what resync writes then, it needs as well.
+fn replaced(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let end = if tell.coin { tell.crash } else { Happening::Fill };
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Replace, 10),
+        tell.after(Point::ProgressIsRecorded, tell.often),
+        tell.at(Point::MembersAnswered, end, 10),
+    ];
+    (aims, Wishes { spare: true, sync_seconds: tell.slowly, ..redundant() })
+}
+
+/// What a member is filled from cannot be read in places.
+fn filled_from_spoilt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.fail(),
+        tell.at(Point::SlotIsGiven, Happening::SpoilSectors, 1),
+        tell.at(Point::WindowIsDone, Happening::SpoilSectors, 1),
+    ];
+    (aims, Wishes { spare: true, sync_seconds: tell.slowly, ..redundant() })
+}
+
+/// The only copy cannot be read, and is written meanwhile, by others.
+fn only_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let spoil = tell.at(Point::MembersAnswered, Happening::SpoilSectors, tell.often);
+    let wishes = Wishes {
+        slow_records: true,
+        kinds: [50, 50, 0],
+        hot: true,
+        few: true,
+        troubles: &[Happening::SpoilSectors],
+        tending: Tending::Never,
+        ..redundant()
+    };
+    let aims = match tell.coin {
+        true => vec![tell.fail(), spoil],
+        false => vec![tell.fail(), spoil, spoil, spoil],
+    };
+    (aims, wishes)
+}
+
+/// The power goes while superblocks are written, again and again.
+fn superblocks(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![tell.soon_after(Point::BitmapSaysEvents, Happening::PowerCut, tell.often)];
+    (aims, Wishes { slow_records: tell.coin, ..redundant() })
+}
+
+/// Copies differ after a crash, and are read again and again before a resync has been there.
+fn differing_copies(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![tell.at(Point::MembersAnswered, tell.crash, 10 * tell.often)];
+    let wishes = Wishes {
+        levels: MIRRORS,
+        sync_seconds: tell.slowly,
+        kinds: [80, 50, 0],
+        hot: true,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
