@@ -32,7 +32,7 @@ mod read;
 mod reconstruct;
 mod refused;
 mod round;
-mod rules;
+pub(crate) mod rules;
 pub mod settings;
 mod start;
 mod striped;
@@ -64,7 +64,7 @@ pub use command::{Action, Command, CommandError, Reply, Undecided};
 #[cfg(feature = "controls")]
 pub use points::Point;
 #[cfg(feature = "controls")]
-pub use rules::Rule;
+pub use rules::{BrokenHere, Rule};
 pub use start::{Start, StartMember};
 
 /// One array, shared by its lanes and by whoever steers it.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Point, Reply, Rule};
+use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Point, Reply};
 use mdspace_engine::assembly::{self, Assembly, Options, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::{Lane, LaneId};
@@ -144,11 +144,6 @@ impl Process {
     /// Has sync tasks run as fast as they can.
     pub fn sync_at_full_speed(&self) {
         self.array.set("sync_speed_max", "none").expect("no limit is a speed");
-    }
-
-    /// Breaks a rule of the engine, until the process ends.
-    pub fn break_rule(&self, rule: Rule) {
-        self.array.break_rule(rule);
     }
 
     /// How often the engine came to a point, since the process runs.

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mdspace_engine::array::CommandError;
+use mdspace_engine::array::{BrokenHere, CommandError};
 use mdspace_engine::request::RequestError;
 use mdspace_engine::time::Time;
 
@@ -70,6 +70,8 @@ pub struct Simulation {
     thinking_until: Time,
     /// The array has lost more than it bears, and said so.
     broken: bool,
+    /// The rule of the engine that is broken.
+    _broken_here: Option<BrokenHere>,
     /// Whatever cannot be read now must be lost.
     judges_errors: bool,
     /// Places where members lied so far.
@@ -209,6 +211,7 @@ const HELD_LOOK_EVERY: Duration = Duration::from_millis(20);
 impl Simulation {
     /// A run with a new array that is served.
     pub fn new(settings: Settings, trace: Trace) -> Result<Self, Failure> {
+        let broken_here = settings.broken.map(BrokenHere::new);
         let mut random = Random::new(settings.seed).fork();
         let world = World::new(random.fork(), trace);
         world.note(format_args!("-- {settings}"));
@@ -228,7 +231,6 @@ impl Simulation {
             (&settings.options(), &settings.tuning),
             0,
         )?;
-        settings.broken.iter().for_each(|rule| process.break_rule(*rule));
         let sectors = process.sectors();
         let model = if settings.noisy_disks { Model::anything } else { Model::zeroes };
         let mut model = model(sectors);
@@ -259,6 +261,7 @@ impl Simulation {
             random,
             thinking_until: Time::ZERO,
             broken: false,
+            _broken_here: broken_here,
             judges_errors: false,
             lies: 0,
             next_look_at_held: Time::ZERO,

@@ -182,7 +182,7 @@ impl ArrayLane {
         let epoch = view.epoch;
         let intent_moved = view.intent_epoch != self.view.borrow().intent_epoch;
         *self.view.borrow_mut() = Rc::new(view);
-        if intent_moved {
+        if intent_moved && self.array.rules.keep(Rule::LanesForgetIdleChunks) {
             self.intent.close_epoch(&self.array.intent);
         }
         let backend = self.lane.backend();
@@ -463,11 +463,14 @@ impl ArrayLane {
         let mut failed: SmallVec<[(MemberId, IoError); 1]> = SmallVec::new();
         flushes::all_of(self.flushes_of(&view), |member, error| {
             failed.push((member, error));
-            if redundant {
+            if redundant && self.array.rules.keep(Rule::FailedFlushesFailMembers) {
                 self.array.mailbox.member_failed(member, error);
             }
         })
         .await;
+        if redundant && !self.array.rules.keep(Rule::FailedFlushesFailMembers) {
+            failed.clear();
+        }
         let no_space = failed.iter().all(|(_, error)| error.kind == IoErrorKind::NoSpace);
         match failed.is_empty() {
             false if !redundant && no_space => Err(RequestError::NoSpace),
@@ -481,7 +484,8 @@ impl ArrayLane {
     fn flushes_of<'a>(&'a self, view: &ArrayView) -> SmallVec<[Flush<'a>; 4]> {
         let patience = self.array.settings.write_patience();
         let flush = |member: &MemberView| Flush::new(&self.array, &self.lane, member.id, patience);
-        view.devices().map(flush).collect()
+        let all = self.array.rules.keep(Rule::FlushesAskAllMembers);
+        view.devices().skip(usize::from(!all)).map(flush).collect()
     }
 }
 

@@ -22,6 +22,7 @@ use std::task::{Context, Poll, Waker};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
+use super::rules::{Rule, keep};
 use write::WriteSide;
 pub use write::{AcquireWrite, Offer, Taken, WriteClaim};
 
@@ -82,6 +83,7 @@ impl Held {
             && self.columns.start < other.columns.end
             && other.columns.start < self.columns.end
             && (self.mode == Mode::Exclusive || other.mode == Mode::Exclusive)
+            && (self.mode == other.mode || keep(Rule::SharedWaitsForExclusive))
     }
 }
 
@@ -154,6 +156,9 @@ impl Table {
                     self.held.push(wanted);
                 }
                 (Some(owner), None) if takes_along(&granted, owner.id, &waiter) => {
+                    if !keep(Rule::TakenAlongIsClaimed) {
+                        continue;
+                    }
                     owner.columns.start = owner.columns.start.min(wanted.columns.start);
                     owner.columns.end = owner.columns.end.max(wanted.columns.end);
                 }

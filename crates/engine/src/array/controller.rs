@@ -413,7 +413,7 @@ impl Controller {
         self.mode = WriteMode::Closing;
         let epoch = self.publish();
         let busy = self.array.views.adopted(epoch).await;
-        if busy {
+        if busy && self.array.rules.keep(Rule::CleanWaitsForWrites) {
             self.mode = WriteMode::Open;
         } else if !self.array.rules.keep(Rule::CleanIsFlushed) || self.flush_members().await {
             self.mode = WriteMode::Clean;
@@ -503,7 +503,7 @@ impl Controller {
             |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
         let other_members = ids(&old) != ids(&view);
         let epoch = self.array.views.publish(view);
-        if other_members {
+        if other_members && self.array.rules.keep(Rule::MembershipEmptiesTheCache) {
             // Parity of a row that lacks a member, or gets one, is not to be found here.
             self.array.cache.clear();
         }

@@ -20,7 +20,7 @@ use crate::sync::Mutex;
 
 use super::Array;
 use super::points::Point;
-use super::rules::Rule;
+use super::rules::{Rule, keep};
 
 /// What is known of the flushes of each member.
 #[derive(Default)]
@@ -52,7 +52,11 @@ enum Turn {
 impl Flushes {
     /// A flush that covers all writes to `member` that have ended by now.
     fn ask(&self, member: MemberId) -> Turn {
-        self.with(member, |flushes| flushes.turn(flushes.begun + 1))
+        self.with(member, |flushes| {
+            let is_under_way = flushes.begun > flushes.ended;
+            let covered = is_under_way && !keep(Rule::FlushesCoverWhatEnded);
+            flushes.turn(flushes.begun + u64::from(!covered))
+        })
     }
 
     /// The same, later, for one who waits for the flush with this number.

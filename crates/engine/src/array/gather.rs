@@ -29,6 +29,7 @@ use super::claims::Columns;
 use super::handover::Results;
 use super::plan::Place;
 use super::round::{LoneReads, Round};
+use super::rules::{Rule, keep};
 
 /// New bytes for some columns of one block.
 pub(super) struct Piece {
@@ -61,7 +62,7 @@ struct Request {
 impl Ending {
     pub(super) fn end(self, result: Result<(), RequestError>) {
         let Some(request) = self.request else { return self.queue.end(self.tag, result) };
-        if result.is_err() {
+        if result.is_err() || !keep(Rule::OneFailedPieceFailsItsRequest) {
             request.result.set(result);
         }
         request.left.set(request.left.get() - 1);

@@ -23,6 +23,7 @@ use crate::memory::SharedBytes;
 use super::array_lane::ArrayLane;
 use super::gather::Piece;
 use super::round::Round;
+use super::rules::{Rule, keep};
 
 pub use desk::{Desk, End, GivenPiece, GivenRound, Node, Results};
 
@@ -256,6 +257,7 @@ impl Piece {
     /// A given piece as a lane takes it that is not its home: its answer leaves from there.
     pub(super) fn given(row: u64, given: GivenPiece) -> Self {
         let GivenPiece { place, columns, bytes, first_byte, fua } = given;
+        let fua = fua && keep(Rule::GivenPiecesKeepTheirFua);
         Self { row, place, columns, source: Rc::new(bytes), first_byte, fua, ending: None }
     }
 }

@@ -13,6 +13,7 @@ use crate::signal::Signal;
 use crate::sync::Mutex;
 
 use super::chunks::Chunks;
+use super::rules::{Rule, keep};
 
 /// The shared side: what is durable, what lanes want.
 #[derive(Default)]
@@ -73,6 +74,7 @@ impl Intent {
     pub(crate) fn end_clearing(&self, mut idle: Chunks) -> Chunks {
         let mut state = self.state.lock();
         let busy = std::mem::take(&mut state.busy);
+        let busy = if keep(Rule::BusyChunksStay) { busy } else { Chunks::default() };
         let to_clear = idle.split_off_others(&busy);
         state.durable.insert_all(&idle);
         to_clear

@@ -259,6 +259,10 @@ impl<'a> MemberWrites<'a> {
                 let refused = Refused { member, sector, bytes, fua: self.fua };
                 self.trouble().refused.push(refused);
             }
+            Scope::Space if !self.lane.array.rules.keep(Rule::NoSpaceIsNoFailure) => {
+                self.trouble().note(member, error);
+            }
+            Scope::Space if !self.lane.array.rules.keep(Rule::NoSpaceIsNoSuccess) => {}
             Scope::Space => self.trouble().no_space.push((member, write.sectors.clone())),
             Scope::Time | Scope::Member | Scope::Array => self.trouble().note(member, error),
         }
@@ -282,7 +286,7 @@ impl<'a> MemberWrites<'a> {
     /// Its client was told that it went well: what a member does not take now, for whatever reason, its
     /// list must name.
     pub(super) fn was_answered(&mut self) {
-        self.answered = true;
+        self.answered = self.lane.array.rules.keep(Rule::AnsweredBehindIsListed);
     }
 
     /// Waits for all of them, gives `keep` the buffers that come back, and says what they come to. `Ok`:
@@ -337,7 +341,8 @@ impl<'a> MemberWrites<'a> {
         if !self.view.whole && self.lane.judge(&self.view, target).outcome != Outcome::Answer {
             return false;
         }
-        self.lane.array.views.settled_up_to(&self.view).await
+        !self.lane.array.rules.keep(Rule::EarlyAnswersAreSettled)
+            || self.lane.array.views.settled_up_to(&self.view).await
     }
 
     fn went_well_everywhere(&self) -> bool {

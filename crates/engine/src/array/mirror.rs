@@ -23,6 +23,7 @@ use super::array_lane::{ArrayLane, source_part};
 use super::claims::Mode;
 use super::ended::Target;
 use super::member_writes::MemberWrites;
+use super::rules::Rule;
 use super::view::ArrayView;
 
 pub(crate) use behind::Behind;
@@ -157,7 +158,9 @@ impl ArrayLane {
         fua: bool,
     ) -> Result<(), RequestError> {
         let claims = &self.array.claims;
-        let _claim = claims.acquire(region.index, region.columns.clone(), Mode::Exclusive).await;
+        let is_alone = self.array.rules.keep(Rule::MirroredWritesAreClaimed);
+        let mode = if is_alone { Mode::Exclusive } else { Mode::Shared };
+        let _claim = claims.acquire(region.index, region.columns.clone(), mode).await;
         let range = region.sector..region.sector + region.sectors();
         let _permit = self.permit(range.clone()).await?;
         let copies = copies(geometry, region.sector, region.sectors());

@@ -19,6 +19,7 @@ use super::member_writes::{MemberWrites, whole_buffer};
 use super::news::News;
 use super::plan::{self, Place, Places, RowState};
 use super::refused::halves;
+use super::rules::{Rule, keep};
 use super::unread::{Cause, Unread};
 use super::view::{ArrayView, MemberView, WriteMode};
 
@@ -105,7 +106,8 @@ pub(super) fn row_state(
                 || !has_missed && member.can_wait_for(start, sectors);
         }
     }
-    let parity_trusted = view.trusted(&(start..start + sectors));
+    let parity_trusted =
+        view.trusted(&(start..start + sectors)) || !keep(Rule::UntrustedParityIsMadeAnew);
     let one_lacks = readable.count() + 1 >= data_count + parity_count && !any_late;
     let parity_usable = !view.in_doubt(&(start..start + sectors), one_lacks);
     RowState {
@@ -203,7 +205,8 @@ impl ArrayLane {
         loop {
             let view = self.view();
             let is_block = columns.end - columns.start <= view.block_sectors;
-            if !is_block && wanted.iter().any(|place| unread.is_unreadable(place)) {
+            let alone = self.array.rules.keep(Rule::UnreadableBlocksStandAlone);
+            if alone && !is_block && wanted.iter().any(|place| unread.is_unreadable(place)) {
                 return Err(RequestError::Lost);
             }
             let state = at.state(&view, columns, unread);
@@ -424,7 +427,9 @@ impl ArrayLane {
         mended: &mut Mended,
     ) {
         let sectors = at.sectors(columns);
-        if !self.both_parities_say_the_same(at, columns, place).await {
+        if self.array.rules.keep(Rule::BothParitiesAreAsked)
+            && !self.both_parities_say_the_same(at, columns, place).await
+        {
             return;
         }
         let Ok(permit) = self.permit(sectors.clone()).await else { return };

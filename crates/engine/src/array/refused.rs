@@ -10,6 +10,7 @@ use crate::memory::Buffer;
 use crate::ranges::Ranges;
 
 use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range};
+use super::rules::Rule;
 
 /// How long a member may refuse one piece of a write after the other, each of them at its leisure. The
 /// write's claim is held meanwhile.
@@ -62,6 +63,9 @@ impl ArrayLane {
             }
             let view = self.view();
             let Some(there) = view.devices().find(|other| other.id == member) else {
+                if !self.array.rules.keep(Rule::GoneIsNotTaken) {
+                    return Ok(bad);
+                }
                 // It failed meanwhile. That is not on record before somebody has said so and waited.
                 return Err((IoError { kind: IoErrorKind::Gone, errno: 0 }, range));
             };
@@ -73,6 +77,7 @@ impl ArrayLane {
             let at = byte_range(piece.start - sector, piece.end - piece.start);
             let from = WriteFrom::Shared(bytes.clone(), at);
             match self.write_member(there, piece.start, from, fua).await.result {
+                Ok(()) if !self.array.rules.keep(Rule::PiecesAreAllTried) => left.clear(),
                 Ok(()) => {}
                 Err(error) if error.kind.scope() == Scope::Sectors => {
                     left.extend(halves(&piece, block, &mut bad));

@@ -181,7 +181,7 @@ impl ArrayLane {
         let is_whole = unit == RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
         let worth_keeping = is_whole && self.is_worth_keeping(&work, unit);
         let mut stripes = known;
-        if stripes.is_empty() {
+        if stripes.is_empty() && self.array.rules.keep(Rule::RoundsTakeTheirStripes) {
             stripes = self.take_stripes(map, row.index(), columns);
         }
         let new_blocks = loop {
@@ -343,7 +343,9 @@ impl ArrayLane {
 
     /// Writes the new bytes to every member that is there, and answers for what failed.
     async fn write_row(&self, work: &Work<'_>, new_blocks: NewBlocks) -> Result<Landed, Failed> {
-        let fua = work.pieces.iter().any(|piece| piece.fua);
+        let of_all = self.array.rules.keep(Rule::FuaIsOfAllPieces);
+        let pieces = if of_all { work.pieces } else { &work.pieces[..1] };
+        let fua = pieces.iter().any(|piece| piece.fua);
         let mut writes = MemberWrites::new(self, fua);
         let data_count = usize::from(work.map.data_disks());
         let sector = |columns: &Columns| work.row.member_sector() + u64::from(columns.start);
@@ -370,11 +372,12 @@ impl ArrayLane {
             },
         );
         // Nothing of a round is cached unless every member has it.
-        let landed = written.await?;
-        if landed == Landed::Whole {
+        let landed = written.await;
+        let failed_too = !self.array.rules.keep(Rule::FailedRoundsKeepNothing);
+        if landed == Ok(Landed::Whole) || landed.is_err() && failed_too {
             self.keep_stripes(work, kept);
         }
-        Ok(landed)
+        landed
     }
 }
 

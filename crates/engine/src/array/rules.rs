@@ -2,7 +2,10 @@
 //! can they be broken.
 
 #[cfg(feature = "controls")]
-use crate::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
+
+#[cfg(feature = "controls")]
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 use super::controls::named;
 
@@ -14,21 +17,55 @@ named! {
         ArrayIsDirtyFirst: "The superblocks say dirty before the first write.",
         RoundsAreClaimed: "A write of a row of parity has it for itself.",
         RoundsPlanAnew: "A write is planned again where its view has changed before it writes.",
+        SharedWaitsForExclusive: "A degraded read, or a check, waits for the writes of its row.",
+        TakenAlongIsClaimed: "The claim of a write covers what it takes along.",
+        MirroredWritesAreClaimed: "A write of a mirror has its range for itself.",
+        WindowsAreClaimed: "A window of a sync task has its range for itself.",
+        HedgedRoundsGoByWhatCame: "A round that was hedged is planned by the blocks that came.",
+        GivenPiecesKeepTheirFua: "A piece that another lane writes is as durable as it was asked to be.",
+        FuaIsOfAllPieces: "A round is durable if one of its pieces is to be.",
+        OneFailedPieceFailsItsRequest: "A request fails if one of its pieces does.",
+        RoundsTakeTheirStripes: "A write takes what the stripe cache has of its row.",
+        FailedRoundsKeepNothing: "A write that failed leaves nothing in the stripe cache.",
+        MembershipEmptiesTheCache: "The stripe cache is emptied when a member comes or goes.",
+        WindowsForgetStripes: "A window of a sync task drops what the stripe cache has of its row.",
         WritesLeaveNoOldStripe: "What a row's stripe cache holds goes when the row is zeroed.",
         WritesReachReplacements: "A write goes to the member of a slot and to its replacement.",
         WritesPastFailedMembersWait:
             "A write that passed over a failed member is answered when a view without it is settled.",
         WritesAreJudgedByBlocks: "A write of which a block is held by no believed member is an error.",
         FailedWritesLeaveDoubt: "Where a write failed, nothing is computed before resync has been there.",
+        NoSpaceIsNoFailure: "A member without space for a write is not failed for it.",
+        NoSpaceIsNoSuccess: "A write that found no space somewhere is an error.",
+        PiecesAreAllTried: "What was refused as a whole is tried in all its pieces.",
+        GoneIsNotTaken: "A member that went while it was tried in pieces did not take the write.",
+        BrokenArraysSettleNothing: "What an array has not recorded when it breaks, it never will have.",
         RefusedBlocksAreListed: "A block that a member refused is on its list before the write is answered.",
         NewsIsSettledUnderClaim: "Who tells of a bad block keeps its claim until every lane knows.",
+        ListedIsNotRead: "What a list names is not read.",
+        UnreadableBlocksStandAlone: "Of what cannot be read as one only the unreadable blocks are written again.",
+        BothParitiesAreAsked: "An unreadable block is written again if both parities give the same for it.",
+        UntrustedParityIsMadeAnew: "Where parity is not trusted a write computes it from all data.",
+        DoubtedParityIsNotUsed: "Nothing is computed from parity in doubt.",
+        TwoParitiesAreCompared: "Doubt ends where both parities give the same.",
+        BlocksHaveTheirOwnCopy: "Where copies of a mirror may differ, each block has its own first copy.",
         OneCopyInDoubt: "Where copies of a mirror may differ, all reads take the same one.",
         ReadsWaitForWritesBehind: "A read of a write-mostly member waits for writes behind in its range.",
+        AnsweredBehindIsListed: "What a write behind did not bring to its member is listed.",
+        EarlyAnswersAreSettled: "A write that is answered early passed over no member that still counts.",
         IntentStaysForWritesBehind: "The intent of a write stays until the last write behind has landed.",
         // Flushes and the bitmap
         FailedFlushesStayFailed:
             "A member whose flush failed is not flushed again: the next one would go well over lost data.",
+        FailedFlushesFailMembers: "A member whose flush failed is taken out.",
+        FlushesAskAllMembers: "A flush goes to every member.",
+        FlushesCoverWhatEnded: "A flush that is under way covers nothing that ended after it began.",
+        CleanWaitsForWrites: "An array is marked clean when no write is under way.",
         CleanIsFlushed: "An array is marked clean after a flush.",
+        BitsAreOnAllMembers: "The bitmap's bits are set on every member.",
+        PassesWaitForLanes: "Bits are cleared when every lane has told what it writes.",
+        LanesForgetIdleChunks: "A lane asks again for bits that a pass may clear.",
+        BusyChunksStay: "Bits stay in whose chunks a lane writes.",
         ClearingIsFlushed: "Bits are cleared after a flush of what they stand for.",
         ClearingWaitsForWhole: "No bit is cleared while a member is missing or being filled.",
         ClearingIsRecordedFirst: "The bitmap's header says so before a bit is cleared.",
@@ -36,49 +73,123 @@ named! {
         // Members and superblocks
         LanesAdoptWhatIsSettled: "A view without a failed member is settled when every lane has adopted it.",
         SurvivorsRecordWhatIsSettled: "It is settled when the survivors' superblocks say that the member failed.",
+        UpdatesCountEvents: "Each update of the superblocks counts.",
+        SurvivorsCallItFaulty: "The survivors' superblocks call a failed member faulty.",
         LaggardsCatchUp: "Members that are one event behind catch up before the next update.",
         QuietBeforeReuse: "A device comes back when it has answered everything.",
         BitmapKnowsTheReturn: "A member comes back by the bitmap if no bit was cleared since it left.",
         ReturnsAmongTheSame: "A member comes back by the bitmap if it knows the members in sync.",
+        ListedMembersAreFilled: "A member that lists bad blocks is filled anew when it comes back.",
+        HalfFilledAreFilled: "A member that was not whole when it left is filled anew when it comes back.",
+        OutBeforeItsListGoes: "The others say that a member is out before its list is cleared.",
         ListsAreDurable: "A list of bad blocks is durable before anything rests on it.",
         ListsShrinkAfterFlush: "A block leaves its list after a flush of what was written there.",
         // Resync, recovery, replacement
         AdoptedBeforeCopy: "A member is filled when every lane writes to it.",
         DoubtOutlivesFailures: "Rows in which a write ended half-way stay in doubt when a member fails.",
+        HolesLowerThePromise: "A recovery offset ends before the first hole.",
+        HolesKeepMembersOut: "A member with holes is not in sync.",
+        DoubtMakesHoles: "A write that failed is copied anew to a member that is filled with copies.",
+        DoubtLowersTheResync: "A resync offset promises nothing where a crash left doubt.",
+        FillingBeginsWithTheLeast: "Of several members that are filled the one that has least says where to begin.",
+        ReplacementsAreRecordedFirst: "That a replacement has all is recorded before a superblock gives up the old member.",
+        ChangesEndReasons: "A change of membership ends what kept a sync task from running.",
         WindowsReachReplacements: "What resync and repair write goes to the replacement too.",
         SkippedIsAHole: "What recovery leaves out of a member is not read from it.",
         FilledIsFlushed: "A member is called in sync after a flush.",
         RecoveryPromisesDurable: "A recovery offset promises what was flushed.",
         ResyncPromisesDurable: "A resync offset promises what was flushed.",
+        // Assembly
+        StaleMembersStayOut: "A member that missed updates is not taken.",
+        TwoEventsAreTooMany: "A member that is two events behind is not taken.",
+        CrashesLeaveWork: "What the bitmap marks after a crash is resynced.",
+        EveryBitmapCounts: "A bit counts that one member's bitmap has.",
+        OldBitmapsCountAsFull: "A bitmap of an earlier update counts as full.",
+        NewcomersHoldNothing: "A spare that others give a slot, and that does not know it, holds nothing.",
+        NumbersHaveOneHolder: "Of two members with one number the older is not taken.",
+        CrashedReplacementsWait: "After a crash a replacement does not take over, though it has all.",
+        ReplacementsAreDistrusted: "After a crash a replacement is copied anew where writes were under way.",
+        // Paths
+        WritesWaitForProof: "A write waits for the proof that an earlier one over a lost path is over.",
+        AnswersWaitForProof: "A write is not answered while an earlier one over a lost path may land on it.",
+        FencesProveTheirTime: "A fence proves what was sent before it began.",
+        DurableWritesFailOnce: "A flush that was sent over a path and failed is not asked again over another.",
+    }
+}
+
+/// Whether a rule is kept that has no array to be broken in: of claims, assembly, paths.
+#[cfg(not(feature = "controls"))]
+#[inline]
+pub(crate) const fn keep(_: Rule) -> bool {
+    true
+}
+
+/// Whether a rule is kept that has no array to be broken in: of claims, assembly, paths.
+#[cfg(feature = "controls")]
+pub(crate) fn keep(rule: Rule) -> bool {
+    BROKEN_HERE.get() != Some(rule)
+}
+
+#[cfg(feature = "controls")]
+thread_local! {
+    static BROKEN_HERE: Cell<Option<Rule>> = const { Cell::new(None) };
+}
+
+/// Breaks a rule for all that runs on this thread, until it drops.
+#[cfg(feature = "controls")]
+#[derive(Debug)]
+#[must_use = "the rule is kept again when this drops"]
+pub struct BrokenHere(());
+
+#[cfg(feature = "controls")]
+impl BrokenHere {
+    /// From now on.
+    pub fn new(rule: Rule) -> Self {
+        BROKEN_HERE.set(Some(rule));
+        Self(())
+    }
+}
+
+#[cfg(feature = "controls")]
+impl Drop for BrokenHere {
+    fn drop(&mut self) {
+        BROKEN_HERE.set(None);
     }
 }
 
 /// The rules of one array.
-#[derive(Default)]
+#[cfg_attr(not(feature = "controls"), derive(Default))]
 pub(crate) struct Rules {
     #[cfg(feature = "controls")]
-    broken: AtomicU64,
+    broken: [AtomicBool; Rule::ALL.len()],
+}
+
+#[cfg(feature = "controls")]
+impl Default for Rules {
+    fn default() -> Self {
+        Self { broken: std::array::from_fn(|_| AtomicBool::new(false)) }
+    }
 }
 
 impl Rules {
     /// Whether it is kept.
     #[cfg(not(feature = "controls"))]
     #[inline]
-    pub(crate) fn keep(&self, _: Rule) -> bool {
+    pub(crate) const fn keep(&self, _: Rule) -> bool {
         true
     }
 
     /// Whether it is kept.
     #[cfg(feature = "controls")]
     pub(crate) fn keep(&self, rule: Rule) -> bool {
-        self.broken.load(Ordering::Relaxed) & 1 << rule as u32 == 0
+        keep(rule) && !self.broken[rule as usize].load(Ordering::Relaxed)
     }
 }
 
 #[cfg(feature = "controls")]
 impl super::Array {
-    /// Breaks a rule for as long as the array runs.
+    /// Breaks a rule for as long as the array runs, on all its threads.
     pub fn break_rule(&self, rule: Rule) {
-        self.rules.broken.fetch_or(1 << rule as u32, Ordering::Relaxed);
+        self.rules.broken[rule as usize].store(true, Ordering::Relaxed);
     }
 }

@@ -19,6 +19,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::news::NewsCount;
+use super::rules::{Rule, keep};
 
 /// An array at one moment, as far as requests need it.
 #[derive(Clone, Debug)]
@@ -127,7 +128,8 @@ impl MemberView {
     }
 
     fn is_good(&self, range: &Range<u64>) -> bool {
-        !self.bad.overlaps(range) && !self.holes.overlaps(range)
+        let is_listed = self.bad.overlaps(range) && keep(Rule::ListedIsNotRead);
+        !is_listed && !self.holes.overlaps(range)
     }
 
     /// Whether its list on the device names all of these sectors: after a crash it is not believed there either.
@@ -218,7 +220,7 @@ impl ArrayView {
     /// one member of the row lacks.
     pub fn in_doubt(&self, range: &Range<u64>, one_lacks: bool) -> bool {
         let doubted = if one_lacks { &self.unaccepted } else { &self.doubted };
-        doubted.overlaps(range)
+        doubted.overlaps(range) && keep(Rule::DoubtedParityIsNotUsed)
     }
 
     fn is_whole(&self) -> bool {
@@ -331,7 +333,8 @@ impl Views {
         let mut current = self.current.lock();
         view.taken_out = if view.reads_less_than(&current) { epoch } else { current.taken_out };
         view.whole = view.is_whole();
-        if view.mode == WriteMode::Broken && self.broken_from.load(Ordering::SeqCst) == u64::MAX {
+        let is_broken = view.mode == WriteMode::Broken && keep(Rule::BrokenArraysSettleNothing);
+        if is_broken && self.broken_from.load(Ordering::SeqCst) == u64::MAX {
             self.broken_from.store(self.settled.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
         }
         *current = Arc::new(view);

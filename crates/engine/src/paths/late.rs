@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::array::rules::{Rule, keep};
 use crate::backend::MemberId;
 use crate::lane::LaneId;
 use crate::time::Time;
@@ -141,7 +142,10 @@ impl Paths {
     pub fn fenced(&self, path: usize, done: Result<(), String>, now: Time) {
         let covered = self.owner.lock().paths[path].fencing.take();
         // One that nobody asked for proves nothing.
-        let newest = covered.unwrap_or_default();
+        let newest = match keep(Rule::FencesProveTheirTime) {
+            true => covered.unwrap_or_default(),
+            false => self.owner.lock().late.newest(),
+        };
         self.fenced_up_to(path, newest, done, now);
     }
 

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use crate::array::rules::{Rule, keep};
 use crate::backend::{
     IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, Submitted, Ticket,
 };
@@ -214,7 +215,8 @@ impl PathLane {
     fn choose_for(&self, lane: &Lane, op: &IoOp) -> Option<Chosen> {
         self.refresh();
         let view = self.view.borrow();
-        let is_barred = || written_by(op).is_some_and(|range| view.is_barred(&range, &[]));
+        let waits = keep(Rule::WritesWaitForProof);
+        let is_barred = || waits && written_by(op).is_some_and(|range| view.is_barred(&range, &[]));
         if view.usable.is_empty() || !view.late.is_empty() && is_barred() {
             return None;
         }
@@ -293,7 +295,8 @@ impl PathLane {
         if done.result.is_ok() {
             self.note_answered(&kept, &chosen);
         }
-        if done.result.is_ok() && !self.is_held(&kept, &[]) {
+        let waits = keep(Rule::AnswersWaitForProof);
+        if done.result.is_ok() && !(waits && self.is_held(&kept, &[])) {
             let buffer = kept.into_buffer(done.buffer, lane.backend());
             return Some(self.answer(Ok(()), buffer));
         }
@@ -369,7 +372,7 @@ impl PathLane {
                 // Only the bytes of a durable write go there, so that it is known what the device holds.
                 if request.kept.makes_durable() && error.errno != IoError::NOT_SENT {
                     let failed = IoError { kind: IoErrorKind::Flush, errno: error.errno };
-                    if matches!(request.kept, Kept::Flush) {
+                    if matches!(request.kept, Kept::Flush) && keep(Rule::DurableWritesFailOnce) {
                         return Err(failed);
                     }
                     request.failed_flush = Some(failed);

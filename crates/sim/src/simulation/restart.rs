@@ -105,7 +105,6 @@ impl Simulation {
             self.newest_events(),
         ) {
             Ok(process) => {
-                self.settings.broken.iter().for_each(|rule| process.break_rule(*rule));
                 self.process = Some(process);
                 (self.point_reached, self.due) = (0, None);
             }

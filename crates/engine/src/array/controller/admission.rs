@@ -174,7 +174,8 @@ impl Controller {
     async fn prepare(&mut self, order: Order, newcomer: Newcomer) {
         let set_uuid = self.model().superblock.set_uuid;
         let was_ours = newcomer.found.as_ref().is_some_and(|old| old.set_uuid == set_uuid);
-        if was_ours && newcomer.back_to.is_none() {
+        let says_so = self.array.rules.keep(Rule::OutBeforeItsListGoes);
+        if was_ours && newcomer.back_to.is_none() && says_so {
             // Its bad-block log is cleared next. Before that the others say that it is out: after a crash
             // it would be believed without its list.
             if !self.update_superblocks().await {

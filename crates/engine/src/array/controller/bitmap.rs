@@ -78,6 +78,8 @@ impl Controller {
     pub(super) async fn write_bitmap_pages(&mut self, pages: &BTreeSet<u64>) -> bool {
         loop {
             let live = self.members.iter().filter(|member| member.is_live());
+            let all = self.array.rules.keep(Rule::BitsAreOnAllMembers);
+            let live = live.take(if all { usize::MAX } else { 1 });
             let writes = live.flat_map(|member| pages.iter().map(move |page| (member, *page)));
             let writes =
                 writes.map(|(member, page)| self.write_bitmap_part(member, Part::Page(page)));
@@ -179,7 +181,9 @@ impl Controller {
             if !idle.is_empty() {
                 self.intent_epoch += 1;
                 let epoch = self.publish();
-                self.array.views.adopted(epoch).await;
+                if self.array.rules.keep(Rule::PassesWaitForLanes) {
+                    self.array.views.adopted(epoch).await;
+                }
                 self.array.views.settle();
             }
             let idle = self.array.intent.end_clearing(idle);

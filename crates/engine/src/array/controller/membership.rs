@@ -208,7 +208,9 @@ impl Controller {
         }
         let known =
             old.features.contains(Features::BITMAP_OFFSET) && old.unsupported_features().is_empty();
-        if !known || old.recovery_offset_sectors.is_some() {
+        let is_half_filled = old.recovery_offset_sectors.is_some()
+            && self.array.rules.keep(Rule::HalfFilledAreFilled);
+        if !known || is_half_filled {
             return Err("it was not a whole member with a bitmap when it left".to_owned());
         }
         let Role::Slot(slot) = old.own_role() else {
@@ -220,7 +222,8 @@ impl Controller {
         if !old.has_room_for(&bitmap.header, info.logical_block_bytes) {
             return Err("it has no room for the array's bitmap".to_owned());
         }
-        if old.features.contains(Features::BAD_BLOCKS) {
+        let lists = old.features.contains(Features::BAD_BLOCKS);
+        if lists && self.array.rules.keep(Rule::ListedMembersAreFilled) {
             return Err("it lists bad blocks".to_owned());
         }
         let same = self.array.rules.keep(Rule::ReturnsAmongTheSame);

@@ -42,13 +42,14 @@ impl Controller {
             let mut failed = self.bring_up_laggards().await;
             if failed.is_empty() {
                 self.array.points.reach(Point::LaggardsCaughtUp);
-                self.stamp(self.events + 1);
+                let counted = u64::from(self.array.rules.keep(Rule::UpdatesCountEvents));
+                self.stamp(self.events + counted);
                 failed = self.write_bitmap_headers().await;
             }
             if failed.is_empty() {
                 // Counted only now: members that are lost while the bitmap is written must not come
                 // to be two updates behind those that are written next.
-                self.events += 1;
+                self.events += u64::from(self.array.rules.keep(Rule::UpdatesCountEvents));
                 self.array.points.reach(Point::BitmapSaysEvents);
                 failed = self.write_superblocks(&|_| true).await;
                 if failed.is_empty() {
@@ -133,7 +134,12 @@ impl Controller {
             if number >= roles.len() {
                 roles.resize(number + 1, Role::Spare);
             }
-            roles[number] = member.role();
+            roles[number] = match member.role() {
+                Role::Faulty if !self.array.rules.keep(Rule::SurvivorsCallItFaulty) => {
+                    member.superblock.own_role()
+                }
+                role => role,
+            };
         }
         roles
     }

@@ -10,6 +10,8 @@ use mdspace_format::superblock::RESYNC_NONE;
 use crate::backend::MemberId;
 use crate::ranges::Ranges;
 
+use super::super::rules::{Rule, keep};
+
 use super::{Controller, Member, MemberState};
 
 #[cfg(test)]
@@ -99,7 +101,12 @@ impl Controller {
     pub(super) fn resync_readable(&self) -> Readable {
         match self.unsynced.iter().next() {
             None => Readable(RESYNC_NONE),
-            Some(_) if !self.doubted.is_empty() => Readable::NOTHING,
+            Some(_)
+                if !self.doubted.is_empty()
+                    && self.array.rules.keep(Rule::DoubtLowersTheResync) =>
+            {
+                Readable::NOTHING
+            }
             Some(first) => Readable(first.start),
         }
     }
@@ -118,7 +125,8 @@ impl Member {
     /// `end` on, is as good as there.
     pub(super) fn promise(&self, end: u64) -> Readable {
         let done = self.filled_to().unwrap_or(Readable::NOTHING);
-        let hole = self.holes.iter().next().map_or(done, |hole| Readable(hole.start));
+        let first = self.holes.iter().next().filter(|_| keep(Rule::HolesLowerThePromise));
+        let hole = first.map_or(done, |hole| Readable(hole.start));
         match done.min(hole) {
             all if all.0 >= end => Readable(self.superblock.size_sectors),
             some => some,
@@ -127,7 +135,8 @@ impl Member {
 
     /// Whether all of its slot is there for good.
     pub(super) fn is_filled(&self, end: u64) -> bool {
-        self.holes.is_empty() && self.durable.covers(end)
+        let has_holes = !self.holes.is_empty() && keep(Rule::HolesKeepMembersOut);
+        !has_holes && self.durable.covers(end)
     }
 
     /// It is to be filled from the start.

@@ -9,6 +9,7 @@ use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
+use super::super::rules::Rule;
 use super::super::sync::SyncKind;
 use super::progress::Readable;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
@@ -122,7 +123,11 @@ impl Controller {
     /// could leave an array that counts on neither. Copies may have come to differ since they were begun:
     /// then some take over after resync.
     pub(super) async fn replaced(&mut self, members: &[MemberId]) {
-        self.checkpoint(u64::MAX).await;
+        if self.array.rules.keep(Rule::ReplacementsAreRecordedFirst) {
+            self.checkpoint(u64::MAX).await;
+        } else {
+            self.flush_members().await;
+        }
         if self.mode == WriteMode::Broken {
             return;
         }

@@ -193,7 +193,9 @@ impl Controller {
         let membership = self.membership();
         if membership != self.sync.membership {
             self.sync.membership = membership;
-            self.happened(Event::Change);
+            if self.array.rules.keep(Rule::ChangesEndReasons) {
+                self.happened(Event::Change);
+            }
         }
         self.happened(Event::Clock(self.lane.backend().now()));
         if !self.sync.why_idle.keeps(Work::Resync) {
@@ -363,7 +365,10 @@ impl Controller {
     /// before it.
     pub(super) fn not_filled(&self, members: &[MemberId], all: Ranges) -> Ranges {
         let filled = || self.members.iter().filter(|member| members.contains(&member.id));
-        let first = filled().filter_map(Member::filled_to).min().unwrap_or(Readable::NOTHING);
+        let offsets = || filled().filter_map(Member::filled_to);
+        let least = self.array.rules.keep(Rule::FillingBeginsWithTheLeast);
+        let first = if least { offsets().min() } else { offsets().max() };
+        let first = first.unwrap_or(Readable::NOTHING);
         let mut todo = all;
         todo.remove(&(0..first.sector()));
         filled().flat_map(|member| member.holes.iter()).for_each(|hole| todo.insert(hole));
@@ -639,7 +644,8 @@ impl Controller {
             MemberState::Recovering(..) => copies,
             _ => false,
         };
-        if !self.members.iter().any(|member| is_copy(member.state)) {
+        let any_is_copy = self.members.iter().any(|member| is_copy(member.state));
+        if !any_is_copy || !self.array.rules.keep(Rule::DoubtMakesHoles) {
             return;
         }
         let slots: Vec<Slot> = (0..self.geometry.raid_disks()).map(Slot).collect();

@@ -22,6 +22,7 @@ use super::super::array_lane::ArrayLane;
 use super::super::blocks::Blocks;
 use super::super::plan::{Place, Places, RmwLevel, RowState};
 use super::super::reconstruct::{columns_bytes, slot_of};
+use super::super::rules::Rule;
 use super::super::unread::Unread;
 use super::{RoundPlan, Work};
 
@@ -182,7 +183,8 @@ impl ArrayLane {
         });
         let found = found.await;
         let suffices = found.is_some();
-        if let Some(found) = found {
+        if let Some(found) = found.filter(|_| self.array.rules.keep(Rule::HedgedRoundsGoByWhatCame))
+        {
             (*state, *plan) = found;
         }
         suffices

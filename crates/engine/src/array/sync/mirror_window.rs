@@ -16,6 +16,7 @@ use super::super::mirror::{believed, region_sectors};
 use super::super::unread::Cause;
 use super::super::view::MemberView;
 use super::mirror_compare::compare;
+use super::row_window;
 use super::window::{Found, SyncKind, WindowError};
 use super::writes::WindowWrites;
 
@@ -74,7 +75,7 @@ pub(super) async fn claim<'a>(
 ) -> Claim<'a> {
     let size = region_sectors(geometry);
     let start = (sector % size) as u32;
-    port.array.claims.acquire(sector / size, start..start + sectors as u32, mode).await
+    row_window::acquire(port, sector / size, start..start + sectors as u32, mode).await
 }
 
 /// Copies a range from the first copy that can be read to all members that lack it.

@@ -41,7 +41,7 @@ async fn copy_row(
     window: &Range<u64>,
 ) -> Result<(), WindowError> {
     let (row, columns) = row_window::place(map, window);
-    let claim = port.array.claims.acquire(row.index(), columns.clone(), Mode::Exclusive).await;
+    let claim = row_window::acquire(port, row.index(), columns.clone(), Mode::Exclusive).await;
     let block = match read(port, slot, window).await? {
         Some(block) => Ok(block),
         None => {

@@ -6,11 +6,12 @@ use crate::geometry::{ParityGeometry, Position, Row, Slot};
 use crate::memory::Buffer;
 
 use super::super::array_lane::ArrayLane;
-use super::super::claims::{Columns, Mode};
+use super::super::claims::{Claim, Columns, Mode};
 use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{Place, Places};
 use super::super::reconstruct::ClaimedRow;
+use super::super::rules::Rule;
 use super::super::unread::Unread;
 use super::super::view::ArrayView;
 use super::row_compare::compare;
@@ -26,9 +27,9 @@ pub(super) async fn run(
 ) -> Result<Found, WindowError> {
     let (row, columns) = place(map, window);
     let mode = if *kind == SyncKind::Check { Mode::Shared } else { Mode::Exclusive };
-    let claim = port.array.claims.acquire(row.index(), columns.clone(), mode).await;
+    let claim = acquire(port, row.index(), columns.clone(), mode).await;
     let at = ClaimedRow { map, row: &row, claim: &claim };
-    if mode == Mode::Exclusive {
+    if mode == Mode::Exclusive && port.array.rules.keep(Rule::WindowsForgetStripes) {
         port.array.cache.forget(row.index(), port.units_of(map, &columns));
     }
     match kind {
@@ -37,6 +38,18 @@ pub(super) async fn run(
         }
         kind => compare(port, &at, &columns, kind).await,
     }
+}
+
+/// Claims what a window lies in.
+pub(super) async fn acquire(
+    port: &ArrayLane,
+    index: u64,
+    columns: Columns,
+    mode: Mode,
+) -> Claim<'_> {
+    // Another index is nobody's.
+    let index = if port.array.rules.keep(Rule::WindowsAreClaimed) { index } else { !index };
+    port.array.claims.acquire(index, columns, mode).await
 }
 
 /// The row and the columns of a window.

@@ -5,6 +5,7 @@ use mdspace_format::{Features, Superblock};
 use super::super::read::Candidate;
 use super::roles::replaces;
 use super::{LeftOut, Reason, Refusal, sized_by_members};
+use crate::array::rules::{Rule, keep};
 use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
@@ -39,7 +40,8 @@ pub(super) fn pair_up(
         let has_all =
             superblock.recovery_offset_sectors.is_none_or(|done| done >= model.size_sectors);
         let listed = model.roles.iter().filter(|other| **other == role).count();
-        if listed > 1 && !(has_all && clean) {
+        let may_take_over = clean || !keep(Rule::CrashedReplacementsWait);
+        if listed > 1 && !(has_all && may_take_over) {
             superblock.recovery_offset_sectors.get_or_insert(model.size_sectors);
             continue;
         }
@@ -83,6 +85,9 @@ fn is_replaced(out: &LeftOut, member: &Candidate) -> bool {
 /// from the first such place on it is copied again.
 pub(super) fn distrust(members: &mut [Candidate], geometry: &Geometry, unsynced: &Ranges) {
     let Some(first) = unsynced.iter().next() else { return };
+    if !keep(Rule::ReplacementsAreDistrusted) {
+        return;
+    }
     // RAID10 counts sectors of the array.
     let first = if matches!(geometry, Geometry::Raid10(_)) { 0 } else { first.start };
     for member in members.iter_mut().filter(|member| replaces(member)) {

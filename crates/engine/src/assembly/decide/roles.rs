@@ -7,6 +7,7 @@ use mdspace_format::{Features, Role, Superblock};
 use super::super::read::Candidate;
 use super::lineage::is_stranger;
 use super::{LeftOut, Options, Reason, Refusal};
+use crate::array::rules::{Rule, keep};
 use crate::geometry::Slot;
 
 /// Gives each member the role that the freshest superblock knows, and leaves out what is not to be
@@ -45,14 +46,27 @@ fn reason_against(
     let stale = Reason::Stale { events: own.events, freshest: model.events };
     match role {
         // Its number went to another.
-        _ if newest.get(&own.dev_number).is_some_and(|newest| own.events < *newest) => Some(stale),
+        _ if newest.get(&own.dev_number).is_some_and(|newest| own.events < *newest)
+            && keep(Rule::NumbersHaveOneHolder) =>
+        {
+            Some(stale)
+        }
         // More events than the model's only where a member of another half was preferred.
-        Role::Slot(_) if own.events.abs_diff(model.events) > 1 => Some(stale),
+        Role::Slot(_) if own.events.abs_diff(model.events) > most_behind() => Some(stale),
         Role::Slot(_) if is_stranger(own, model) => Some(stale),
         Role::Faulty => Some(Reason::Faulty),
         // It had a slot and is no spare in its own eyes: it was taken out.
         Role::Spare if own.own_role().slot().is_some() => Some(stale),
         _ => None,
+    }
+}
+
+/// Events by which a member may be behind the freshest.
+fn most_behind() -> u64 {
+    match () {
+        () if !keep(Rule::StaleMembersStayOut) => u64::MAX,
+        () if !keep(Rule::TwoEventsAreTooMany) => 2,
+        () => 1,
     }
 }
 
@@ -72,7 +86,7 @@ fn newest_by_number(candidates: &[Candidate], most: u64) -> BTreeMap<u32, u64> {
 /// between the superblocks of one update.
 fn take_role(superblock: &mut Superblock, model: &Superblock, role: Role) {
     let at_home = superblock.own_role() == role;
-    if role.slot().is_some() && !at_home {
+    if role.slot().is_some() && !at_home && keep(Rule::NewcomersHoldNothing) {
         superblock.recovery_offset_sectors = Some(0);
     }
     // All ones is no progress that anybody made.

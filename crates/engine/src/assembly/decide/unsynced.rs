@@ -6,6 +6,7 @@ use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Superblock};
 
 use super::super::read::Candidate;
 use super::Refusal;
+use crate::array::rules::{Rule, keep};
 use crate::backend::MemberId;
 use crate::geometry::Geometry;
 use crate::ranges::Ranges;
@@ -23,6 +24,7 @@ pub(super) fn bitmap(
     copies.retain(|copy| !any_fresh || is_fresh(copy));
     let (&(header, map), others) = copies.split_first()?;
     let (mut header, mut map) = (header.clone(), map.clone());
+    let others = if keep(Rule::EveryBitmapCounts) { others } else { &[] };
     for (other, bits) in others {
         let same_cut = other.chunk_bytes == header.chunk_bytes && bits.chunks() == map.chunks();
         if same_cut {
@@ -33,7 +35,7 @@ pub(super) fn bitmap(
         // Bits may be clear that were set before the latest of these updates, on any copy.
         header.events_cleared = header.events_cleared.max(other.events_cleared);
     }
-    if !any_fresh {
+    if !any_fresh && keep(Rule::OldBitmapsCountAsFull) {
         map.set_all();
         // Nothing tells what was cleared before, so who left before cannot come back by what is set later.
         (header.events, header.events_cleared) = (model.events, model.events);
@@ -99,6 +101,9 @@ pub(super) fn unsynced(
         return Ranges::default();
     }
     let end = sync_sectors(geometry);
+    if !keep(Rule::CrashesLeaveWork) {
+        return Ranges::default();
+    }
     let mut ranges = match bitmap {
         Some((header, map)) => map.ranges().map(|chunks| header.sectors_of(chunks)).collect(),
         None => Ranges::of(0..end),
