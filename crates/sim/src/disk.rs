@@ -282,6 +282,9 @@ impl Disk {
         }
         self.faults.write(&range, true)?;
         self.store.write(id, range.start, &bytes);
+        if self.spec.discard_zeroes {
+            self.store.free(&range);
+        }
         Ok(())
     }
 

@@ -107,11 +107,13 @@ pub enum Happening {
     Replace,
     /// Users are quiet for a while.
     Rest,
+    /// A lane's thread is not on a CPU for a while.
+    Doze,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -132,6 +134,7 @@ impl Happening {
         Self::Lie,
         Self::Replace,
         Self::Rest,
+        Self::Doze,
     ];
 
     /// Whether it is bad for a member.
@@ -338,7 +341,7 @@ impl Settings {
     /// Grants the wishes on which later draws rest. An array without redundancy has no spare.
     fn heed(&mut self, wishes: &Wishes) {
         match wishes.bitmap {
-            Some(true) => self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.or(Some(4096)),
+            Some(true) => self.bitmap_chunk_bytes = Some(4096),
             Some(false) => self.bitmap_chunk_bytes = None,
             None => {}
         }
@@ -356,6 +359,9 @@ impl Settings {
         if wishes.behind && self.level == 1 {
             (self.slots, self.spares) = (2, 0);
             self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.or(Some(4096));
+        }
+        if wishes.many_lanes {
+            self.lanes = self.lanes.max(3);
         }
         if wishes.small_chunks {
             (self.chunk_sectors, self.unit_sectors) = (8, 8);
@@ -447,9 +453,16 @@ impl Settings {
 
     fn draw_happenings(&mut self, random: &mut Random) {
         for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
-            if happening == Happening::Lie {
-                *weight = draw_lies(self.seed, self.trouble);
-                continue;
+            match happening {
+                Happening::Lie => {
+                    *weight = draw_lies(self.seed, self.trouble);
+                    continue;
+                }
+                Happening::Doze => {
+                    *weight = draw_dozes(self.seed);
+                    continue;
+                }
+                _ => {}
             }
             let share = if random.coin() { 0 } else { random.below(20) as u32 };
             let beyond = self.trouble == Trouble::Beyond;
@@ -496,6 +509,18 @@ impl Settings {
         }
         let habits = &mut self.habits;
         habits.pauses = wishes.pauses;
+        if wishes.pauses {
+            habits.hot_percent = 95;
+        }
+        if wishes.durable {
+            habits.fua_one_in = 2;
+        }
+        if wishes.discards {
+            habits.kinds[3] = 10;
+        }
+        if wishes.short {
+            self.requests = self.requests.min(120);
+        }
         if wishes.trickle && random.coin() {
             habits.trickle = true;
             habits.kinds[2] = 0;
@@ -553,6 +578,11 @@ fn draw_replacing(seed: u64) -> u32 {
 /// Drawn apart, as workers are.
 fn draw_rests(seed: u64) -> u32 {
     *Random::new(seed ^ 0x7265_7374_7321_2121).pick(&[0, 0, 5, 20])
+}
+
+/// Drawn apart, as workers are.
+fn draw_dozes(seed: u64) -> u32 {
+    *Random::new(seed ^ 0x646f_7a65_2121_2121).pick(&[0, 5, 20])
 }
 
 /// Drawn apart, so that a seed is otherwise what it was before there were workers.

@@ -503,7 +503,7 @@ impl Controller {
             |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
         let other_members = ids(&old) != ids(&view);
         let epoch = self.array.views.publish(view);
-        if other_members && self.array.rules.keep(Rule::MembershipEmptiesTheCache) {
+        if other_members {
             // Parity of a row that lacks a member, or gets one, is not to be found here.
             self.array.cache.clear();
         }

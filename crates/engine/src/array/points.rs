@@ -26,6 +26,7 @@ named! {
         LaggardsCaughtUp: "An update of the superblocks begins; no member is behind.",
         BitmapSaysEvents: "The bitmap's headers say the update's events, the superblocks are to come.",
         SuperblocksAreWritten: "The superblocks are written.",
+        RowsAreInDoubt: "A write failed; every lane knows which rows are in doubt.",
         MemberIsOut: "Lanes are told of a failed member; no superblock says so.",
         MemberIsIn: "A member has come in, or back.",
         ListIsLonger: "A longer list of bad blocks is durable; lanes do not know.",

@@ -205,8 +205,7 @@ impl ArrayLane {
         loop {
             let view = self.view();
             let is_block = columns.end - columns.start <= view.block_sectors;
-            let alone = self.array.rules.keep(Rule::UnreadableBlocksStandAlone);
-            if alone && !is_block && wanted.iter().any(|place| unread.is_unreadable(place)) {
+            if !is_block && wanted.iter().any(|place| unread.is_unreadable(place)) {
                 return Err(RequestError::Lost);
             }
             let state = at.state(&view, columns, unread);
@@ -427,9 +426,7 @@ impl ArrayLane {
         mended: &mut Mended,
     ) {
         let sectors = at.sectors(columns);
-        if self.array.rules.keep(Rule::BothParitiesAreAsked)
-            && !self.both_parities_say_the_same(at, columns, place).await
-        {
+        if !self.both_parities_say_the_same(at, columns, place).await {
             return;
         }
         let Ok(permit) = self.permit(sectors.clone()).await else { return };

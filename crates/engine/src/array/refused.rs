@@ -63,9 +63,6 @@ impl ArrayLane {
             }
             let view = self.view();
             let Some(there) = view.devices().find(|other| other.id == member) else {
-                if !self.array.rules.keep(Rule::GoneIsNotTaken) {
-                    return Ok(bad);
-                }
                 // It failed meanwhile. That is not on record before somebody has said so and waited.
                 return Err((IoError { kind: IoErrorKind::Gone, errno: 0 }, range));
             };

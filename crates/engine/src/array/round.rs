@@ -250,7 +250,7 @@ impl ArrayLane {
         unread: &Unread,
     ) -> bool {
         self.with_view(|view| {
-            if view.epoch == *epoch || !self.array.rules.keep(Rule::RoundsPlanAnew) {
+            if view.epoch == *epoch {
                 return true;
             }
             let now = row_state(view, work.map, &work.row, &work.cover.columns, unread);

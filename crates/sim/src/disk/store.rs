@@ -63,6 +63,14 @@ impl Store {
         blocks(range).all(|block| self.allocated.contains(&block))
     }
 
+    /// Gives up the space behind whole blocks of `range`.
+    pub(super) fn free(&mut self, range: &Range<u64>) {
+        let whole = range.start.div_ceil(ALLOCATION_SECTORS)..range.end / ALLOCATION_SECTORS;
+        for block in whole {
+            self.allocated.remove(&block);
+        }
+    }
+
     /// Copies what a reader sees from `sector` on into `out`.
     pub fn read(&self, sector: u64, out: &mut [u8]) {
         let start = sector as usize * SECTOR_BYTES;

@@ -52,6 +52,14 @@ pub(super) struct Wishes {
     pub hot: bool,
     /// Now and then they pause for so long that the array counts as clean.
     pub pauses: bool,
+    /// Every other write is to be durable.
+    pub durable: bool,
+    /// Some of it is given up now and then: where it is written again, there may be no space.
+    pub discards: bool,
+    /// There are few requests: what is wrong is not written over.
+    pub short: bool,
+    /// There are several lanes.
+    pub many_lanes: bool,
     /// It has as few members as its level can have.
     pub few: bool,
     /// Chunks, and with them windows of sync tasks, are so small that not every window is put on record.

@@ -119,6 +119,7 @@ impl Simulation {
             }
             Happening::Kill | Happening::PowerCut => {}
             Happening::Rest => return self.rest_for_itself(0),
+            Happening::Doze => self.doze(),
             Happening::SetClock => self.set_clock(),
             Happening::Lie => return self.lie(),
         }
@@ -280,6 +281,14 @@ impl Simulation {
     /// Whether a request that began then may have met a full disk.
     pub(super) fn any_disk_was_full_since(&self, since: Time) -> bool {
         self.atlas.any_was_full(since, self.world.now())
+    }
+
+    /// A lane gets no turn for a while, whatever waits for it.
+    fn doze(&mut self) {
+        let lane = self.random.below(self.process().lanes().into()) as u16;
+        let until = self.world.now() + Duration::from_micros(self.random.within(1..30_000));
+        self.world.note(format_args!("-- L{lane} gets no turn until {until:?}"));
+        self.world.let_doze(lane, until);
     }
 
     fn set_clock(&mut self) {

@@ -26,6 +26,8 @@ struct Driver {
     woken: Arc<Woken>,
     /// When the next turn is, if one is scheduled. A turn at another time is a leftover.
     turn_at: Option<Time>,
+    /// It gets no turn before.
+    dozes_until: Time,
 }
 
 type Completion = (Ticket, IoDone);
@@ -46,7 +48,13 @@ impl World {
         let lane = Lane::new(id, backend, woken.clone());
         let drivers = &mut self.lanes.borrow_mut().drivers;
         assert_eq!(drivers.len(), usize::from(id.0), "lanes start in order");
-        drivers.push(Driver { lane: lane.clone(), ring: Vec::new(), woken, turn_at: None });
+        drivers.push(Driver {
+            lane: lane.clone(),
+            ring: Vec::new(),
+            woken,
+            turn_at: None,
+            dozes_until: Time::ZERO,
+        });
         lane
     }
 
@@ -109,16 +117,31 @@ impl World {
         Some((driver.lane.clone(), std::mem::take(&mut driver.ring)))
     }
 
-    /// Makes sure that a lane has a turn by `when`.
+    /// Gives a lane no turn before `until`: its thread is not on a CPU.
+    pub fn let_doze(&self, lane: u16, until: Time) {
+        let put_off = {
+            let mut lanes = self.lanes.borrow_mut();
+            let Some(driver) = lanes.drivers.get_mut(usize::from(lane)) else { return };
+            driver.dozes_until = until;
+            driver.turn_at.take_if(|at| *at < until).is_some()
+        };
+        if put_off {
+            self.schedule_turn(LaneId(lane), until);
+        }
+    }
+
+    /// Makes sure that a lane has a turn by `when`, or as soon as it may have one.
     fn schedule_turn(&self, id: LaneId, when: Time) {
-        {
+        let when = {
             let mut lanes = self.lanes.borrow_mut();
             let Some(driver) = lanes.drivers.get_mut(usize::from(id.0)) else { return };
+            let when = when.max(driver.dozes_until);
             if driver.turn_at.is_some_and(|at| at <= when) {
                 return;
             }
             driver.turn_at = Some(when);
-        }
+            when
+        };
         self.schedule(when, Event::Turn(id));
     }
 

@@ -633,6 +633,7 @@ impl Controller {
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
         self.array.views.settle();
+        self.array.points.reach(Point::RowsAreInDoubt);
     }
 
     /// A write may have come to a member and not to the one that is filled with a copy of it: what is there

@@ -29,7 +29,7 @@ pub(super) async fn run(
     let mode = if *kind == SyncKind::Check { Mode::Shared } else { Mode::Exclusive };
     let claim = acquire(port, row.index(), columns.clone(), mode).await;
     let at = ClaimedRow { map, row: &row, claim: &claim };
-    if mode == Mode::Exclusive && port.array.rules.keep(Rule::WindowsForgetStripes) {
+    if mode == Mode::Exclusive {
         port.array.cache.forget(row.index(), port.units_of(map, &columns));
     }
     match kind {

@@ -29,12 +29,20 @@ const PLOTS: &[Plot] = &[
     Plot("behind-in-quiet", [2, 0], behind_in_quiet),
     Plot("cleared-without", [2, 2], cleared_without),
     Plot("back-too-soon", [2, 2], back_too_soon),
-    Plot("failure-off-record", [1, 2], failure_off_record),
+    Plot("failure-off-record", [2, 5], failure_off_record),
     Plot("cleared", [2, 1], cleared),
     Plot("replaced", [2, 2], replaced),
     Plot("filled-from-spoilt", [3, 3], filled_from_spoilt),
     Plot("only-copy", [0, 6], only_copy),
     Plot("superblocks", [2, 2], superblocks),
+    Plot("late-lane", [5, 2], late_lane),
+    Plot("durable", [3, 2], durable),
+    Plot("no-room", [3, 2], no_room),
+    Plot("breaks", [0, 4], breaks),
+    Plot("lost-before-resync", [3, 2], lost_before_resync),
+    Plot("back-with-a-list", [3, 1], back_with_a_list),
+    Plot("back-half-filled", [2, 1], back_half_filled),
+    Plot("replaced-in-crash", [3, 2], replaced_in_crash),
     Plot("differing-copies", [2, 1], differing_copies),
 ];
 
@@ -135,28 +143,31 @@ fn filled_in_quiet(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 /// A member is being filled while users pause and come back; the power goes with the superblocks that say so.
 fn filled_in_fits(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let begin = if tell.coin { Happening::Replace } else { Happening::FailMember };
-    let point = tell.pick(&[Point::ArrayIsDirty, Point::ArrayIsDirty, Point::ArrayIsClean]);
     let aims = vec![
         tell.at(Point::MembersAnswered, begin, 20),
         tell.after(Point::WindowIsDone, 2 * tell.often),
-        tell.at(point, Happening::PowerCut, tell.often),
+        tell.at(Point::ArrayIsDirty, Happening::PowerCut, tell.often),
     ];
     // Other levels bear a crash only where no member is missing.
     let levels = if tell.coin { IN_CHUNKS } else { &[10] };
-    (aims, Wishes { levels, small_chunks: true, pauses: true, ..with_spare(tell) })
+    let (bitmap, kinds) = (Some(true), [10, 90, 0]);
+    (aims, Wishes { levels, bitmap, kinds, small_chunks: true, pauses: true, ..with_spare(tell) })
 }
 
 /// A member is lost where a write found no space: what belongs to it there nobody knows.
 fn filled_around_doubt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
-        tell.at(Point::MembersAnswered, Happening::Fill, 10),
-        tell.at(Point::MembersAnswered, Happening::Vanish, 2 * tell.often),
-        tell.at(Point::WindowIsDone, Happening::ReadAll, 2),
+        tell.at(Point::MembersAnswered, Happening::Fill, 5),
+        Aim { late_by: tell.late_by / 10, ..tell.at(Point::RowsAreInDoubt, Happening::Vanish, 1) },
+        tell.at(Point::WindowIsDone, Happening::ReadAll, 5),
+        tell.after(Point::ArrayIsClean, 20),
     ];
     let wishes = Wishes {
         levels: &[4, 5],
         spare: true,
         small_chunks: true,
+        discards: true,
+        sync_seconds: Wishes::AT_ONCE,
         kinds: [50, 50, 0],
         ..Wishes::default()
     };
@@ -332,6 +343,7 @@ fn only_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         kinds: [50, 50, 0],
         hot: true,
         few: true,
+        short: true,
         troubles: &[Happening::SpoilSectors],
         tending: Tending::Never,
         ..redundant()
@@ -358,6 +370,158 @@ fn differing_copies(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         kinds: [80, 50, 0],
         hot: true,
         ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// A lane hears late that a member is out, and is read on.
+fn late_lane(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let doze = |point, one_in| Aim {
+        late_by: std::time::Duration::ZERO,
+        ..tell.at(point, Happening::Doze, one_in)
+    };
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::FailMember, 10),
+        doze(Point::MemberIsOut, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+        doze(Point::MemberIsIn, 1),
+    ];
+    let wishes = Wishes {
+        many_lanes: true,
+        kinds: [50, 50, 0],
+        hot: true,
+        sync_seconds: Wishes::AT_ONCE,
+        tending: Tending::Returns,
+        ..redundant()
+    };
+    (aims, wishes)
+}
+
+/// Several lanes write durably to the same few places, and the power goes.
+fn durable(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![tell.at(Point::MembersAnswered, Happening::PowerCut, 10 * tell.often)];
+    let wishes = Wishes {
+        levels: PARITY,
+        volatile_cache: true,
+        many_lanes: true,
+        durable: true,
+        hot: true,
+        kinds: [20, 80, 0],
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// There is no space now and then, and soon a member is lost.
+fn no_room(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Fill, tell.often),
+        tell.after(Point::RowsAreInDoubt, 1),
+        tell.at(Point::MembersAnswered, Happening::FailMember, 10 * tell.often),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+    ];
+    let wishes = Wishes {
+        discards: true,
+        hot: true,
+        kinds: [40, 60, 0],
+        sync_seconds: Wishes::AT_ONCE,
+        ..redundant()
+    };
+    (aims, wishes)
+}
+
+/// One more member is lost than the level bears, while the loss of the first is being put on record.
+fn breaks(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let first = if tell.coin { Happening::FailMember } else { Happening::Vanish };
+    let aims = vec![
+        tell.at(Point::MembersAnswered, first, 10),
+        tell.soon_after(Point::MemberIsOut, Happening::Vanish, 1),
+    ];
+    let wishes = Wishes {
+        few: true,
+        slow_records: true,
+        kinds: [10, 90, 0],
+        tending: Tending::Never,
+        ..redundant()
+    };
+    (aims, wishes)
+}
+
+/// A member is lost before the first resync has been everywhere.
+fn lost_before_resync(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::FailMember, 10 * tell.often),
+        tell.after(Point::ArrayIsClean, 20),
+    ];
+    let wishes = Wishes {
+        levels: PARITY,
+        first_resync: true,
+        sync_seconds: 15,
+        hot: true,
+        kinds: [60, 40, 0],
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// A member that lists bad blocks leaves and comes back.
+fn back_with_a_list(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(0, Point::MembersAnswered, Happening::RefuseWrites, 5),
+        tell.after(Point::ListIsLonger, 1),
+        tell.to(0, Point::MembersAnswered, Happening::FailMember, tell.often),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+    ];
+    let wishes = Wishes {
+        bitmap: Some(true),
+        kinds: [50, 50, 0],
+        sync_seconds: tell.slowly,
+        tending: Tending::Returns,
+        ..redundant()
+    };
+    (aims, wishes)
+}
+
+/// A member fails while it is being filled, and comes back.
+fn back_half_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(0, Point::MembersAnswered, Happening::FailMember, 10),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+        tell.after(Point::WindowIsDone, 1),
+        tell.to(0, Point::MembersAnswered, Happening::FailMember, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+    ];
+    let wishes = Wishes {
+        bitmap: Some(tell.coin),
+        kinds: [50, 50, 0],
+        small_chunks: true,
+        sync_seconds: tell.slowly,
+        tending: Tending::Returns,
+        ..redundant()
+    };
+    (aims, wishes)
+}
+
+/// A replacement takes over, or is about to, and the power goes.
+fn replaced_in_crash(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let point = tell.pick(&[
+        Point::BitmapSaysEvents,
+        Point::ProgressIsRecorded,
+        Point::ArrayIsDirty,
+        Point::MembersAnswered,
+    ]);
+    let crash = tell.soon_after(point, tell.crash, tell.often);
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Replace, 5),
+        tell.after(Point::WindowIsDone, 5 * tell.often),
+        crash,
+    ];
+    let wishes = Wishes {
+        few: true,
+        slow_records: tell.coin,
+        kinds: [20, 80, 0],
+        small_chunks: true,
+        ..with_spare(tell)
     };
     (aims, wishes)
 }
