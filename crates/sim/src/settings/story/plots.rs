@@ -26,17 +26,18 @@ const PLOTS: &[Plot] = &[
     Plot("flush-fails", [1, 2], flush_fails),
     Plot("lists", [2, 2], lists),
     Plot("behind", [5, 0], behind),
-    Plot("behind-in-quiet", [2, 0], behind_in_quiet),
-    Plot("cleared-without", [2, 2], cleared_without),
+    Plot("behind-in-quiet", [5, 0], behind_in_quiet),
+    Plot("cleared-without", [3, 3], cleared_without),
     Plot("back-too-soon", [2, 2], back_too_soon),
     Plot("failure-off-record", [2, 5], failure_off_record),
-    Plot("cleared", [2, 1], cleared),
+    Plot("cleared", [4, 2], cleared),
     Plot("replaced", [2, 2], replaced),
     Plot("filled-from-spoilt", [3, 3], filled_from_spoilt),
     Plot("only-copy", [0, 6], only_copy),
     Plot("superblocks", [2, 2], superblocks),
     Plot("late-lane", [5, 2], late_lane),
     Plot("durable", [3, 2], durable),
+    Plot("flushed", [3, 2], flushed),
     Plot("no-room", [3, 2], no_room),
     Plot("breaks", [0, 4], breaks),
     Plot("lost-before-resync", [3, 2], lost_before_resync),
@@ -163,7 +164,7 @@ fn filled_around_doubt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         tell.after(Point::ArrayIsClean, 20),
     ];
     let wishes = Wishes {
-        levels: &[4, 5],
+        levels: &[4, 5, 6, 6],
         spare: true,
         small_chunks: true,
         discards: true,
@@ -408,6 +409,19 @@ fn durable(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         hot: true,
         kinds: [20, 80, 0],
         ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// Several lanes flush what they wrote, and the power goes.
+fn flushed(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![tell.at(Point::MembersAnswered, Happening::PowerCut, 10 * tell.often)];
+    let wishes = Wishes {
+        volatile_cache: true,
+        many_lanes: true,
+        hot: true,
+        kinds: [10, 50, 40],
+        ..redundant()
     };
     (aims, wishes)
 }
