@@ -170,3 +170,13 @@ fn a_disk_that_is_gone_says_so() {
     assert_eq!(read(&mut disk, 3).unwrap_err().kind, IoErrorKind::Gone);
     assert_eq!(flush(&mut disk).unwrap_err().kind, IoErrorKind::Gone);
 }
+
+#[test]
+fn what_was_discarded_has_no_space_behind_it_any_more() {
+    let mut disk = disk();
+    write(&mut disk, 1, 0..16, 1).unwrap();
+    disk.perform(WriteId(2), Effect::Discard(0..12), &mut Random::new(2)).unwrap();
+    disk.faults.full = true;
+    assert!(write(&mut disk, 3, 0..8, 3).is_err());
+    assert!(write(&mut disk, 4, 8..16, 4).is_ok(), "a block of which a part was kept");
+}

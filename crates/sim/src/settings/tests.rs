@@ -22,3 +22,20 @@ fn every_level_is_drawn() {
 fn a_wanted_level_is_kept() {
     assert!((0..50).all(|seed| Settings::draw(seed, Some(6), Trouble::Beyond).level == 6));
 }
+
+#[test]
+fn every_story_is_told() {
+    let drawn = |trouble| (0..3000).map(move |seed| Settings::draw(seed, None, trouble).story);
+    let told = drawn(Trouble::Bearable).chain(drawn(Trouble::Beyond));
+    let told: BTreeSet<&str> = told.filter(|story| !story.is_empty()).collect();
+    assert_eq!(told, Settings::stories().iter().copied().collect());
+}
+
+/// Members must have room for what the array keeps beside its data.
+#[test]
+fn no_drawn_array_is_too_small_for_its_bitmap() {
+    for trouble in [Trouble::Bearable, Trouble::Beyond] {
+        let mut drawn = (0..3000).map(|seed| Settings::draw(seed, None, trouble));
+        assert!(drawn.all(|run| run.bitmap_chunk_bytes.is_none() || run.member_sectors >= 128));
+    }
+}

@@ -197,3 +197,12 @@ fn an_io_beyond_the_end_of_a_disk_is_a_broken_engine() {
     let (world, lane, member) = one_disk(5);
     io(&world, &lane, read_io(member, 1024, 1));
 }
+
+#[test]
+fn a_lane_that_dozes_gets_no_turn_whatever_comes() {
+    let (world, lane, member) = one_disk(7);
+    let until = Time::from_nanos(20_000_000);
+    world.let_doze(0, until);
+    assert!(io(&world, &lane, read_io(member, 0, 1)).result.is_ok());
+    assert!(world.now() >= until, "the read ended at {:?}", world.now());
+}
