@@ -378,6 +378,12 @@ impl Settings {
         if wishes.spare && self.redundancy() > 0 {
             self.spares = 1;
         }
+        if wishes.no_spare {
+            self.spares = 0;
+        }
+        if wishes.long {
+            self.member_sectors = self.member_sectors.max(2048);
+        }
         // There is no room for a bitmap on less.
         if self.bitmap_chunk_bytes.is_some() {
             self.member_sectors = self.member_sectors.max(128);

@@ -36,6 +36,8 @@ pub(super) struct Wishes {
     pub first_resync: bool,
     /// It has a spare from the start.
     pub spare: bool,
+    /// It has none.
+    pub no_spare: bool,
     /// A sync task takes about so many seconds; 0: any.
     pub sync_seconds: u64,
     /// What is not flushed is lost with the power.
@@ -64,6 +66,8 @@ pub(super) struct Wishes {
     pub few: bool,
     /// Chunks, and with them windows of sync tasks, are so small that not every window is put on record.
     pub small_chunks: bool,
+    /// Members are so long that much is done between two records of it.
+    pub long: bool,
     /// Troubles that come again and again.
     pub troubles: &'static [Happening],
     /// What becomes of disks that failed.

@@ -146,13 +146,22 @@ fn filled_in_fits(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let begin = if tell.coin { Happening::Replace } else { Happening::FailMember };
     let aims = vec![
         tell.at(Point::MembersAnswered, begin, 20),
-        tell.after(Point::WindowIsDone, 2 * tell.often),
-        tell.at(Point::ArrayIsDirty, Happening::PowerCut, tell.often),
+        tell.after(Point::WindowIsDone, 2),
+        tell.at(Point::ArrayIsDirty, Happening::PowerCut, 1),
     ];
     // Other levels bear a crash only where no member is missing.
     let levels = if tell.coin { IN_CHUNKS } else { &[10] };
-    let (bitmap, kinds) = (Some(true), [10, 90, 0]);
-    (aims, Wishes { levels, bitmap, kinds, small_chunks: true, pauses: true, ..with_spare(tell) })
+    let wishes = Wishes {
+        levels,
+        bitmap: Some(true),
+        kinds: [10, 90, 0],
+        small_chunks: true,
+        long: true,
+        pauses: true,
+        sync_seconds: 2,
+        ..with_spare(tell)
+    };
+    (aims, wishes)
 }
 
 /// A member is lost where a write found no space: what belongs to it there nobody knows.
@@ -166,7 +175,7 @@ fn filled_around_doubt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let wishes = Wishes {
         levels: &[4, 5, 6, 6],
         spare: true,
-        small_chunks: true,
+        hot: true,
         discards: true,
         sync_seconds: Wishes::AT_ONCE,
         kinds: [50, 50, 0],
@@ -343,11 +352,13 @@ fn only_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         slow_records: true,
         kinds: [50, 50, 0],
         hot: true,
+        levels: &[1, 1, 5],
         few: true,
+        no_spare: true,
         short: true,
         troubles: &[Happening::SpoilSectors],
         tending: Tending::Never,
-        ..redundant()
+        ..Wishes::default()
     };
     let aims = match tell.coin {
         true => vec![tell.fail(), spoil],
