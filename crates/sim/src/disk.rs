@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use mdspace_engine::backend::{IoError, IoErrorKind, MemberInfo};
+use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 use crate::stamp::SECTOR_BYTES;
@@ -33,7 +34,7 @@ impl std::fmt::Display for DiskIndex {
 }
 
 /// What a disk is, for as long as it lives.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskSpec {
     /// Size in 512-byte sectors.
     pub sectors: u64,
@@ -92,7 +93,7 @@ impl DiskSpec {
 }
 
 /// How long a disk takes for one I/O: uniform, with a rare long tail.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// The least.
     pub least: Duration,
@@ -161,13 +162,22 @@ pub struct Disk {
     disowned: BTreeSet<u64>,
     /// Where its data were read or written last.
     last_used: u64,
+    /// Sectors of which a write failed last: they read as old or new, and may change once more without power.
+    half_written: BTreeSet<u64>,
 }
 
 impl Disk {
     /// A disk full of zeroes.
     pub fn new(spec: DiskSpec) -> Self {
         let store = Store::new(spec.sectors);
-        Self { spec, faults: Faults::default(), store, disowned: BTreeSet::new(), last_used: 0 }
+        Self {
+            spec,
+            faults: Faults::default(),
+            store,
+            disowned: BTreeSet::new(),
+            last_used: 0,
+            half_written: BTreeSet::new(),
+        }
     }
 
     /// Where users or sync tasks are now.
@@ -179,6 +189,16 @@ impl Disk {
     pub fn mend(&mut self) {
         self.disowned.extend(self.faults.unreadable());
         self.faults = Faults::default();
+    }
+
+    /// Sectors of which a write failed, and none went well since.
+    pub fn half_written(&self) -> impl Iterator<Item = u64> {
+        self.half_written.iter().copied()
+    }
+
+    /// One that holds the same, with nothing wrong about it.
+    pub fn copy(&self) -> Self {
+        Self { store: self.store.clone(), ..Self::new(self.spec.clone()) }
     }
 
     /// It is added to an array: what it holds from an earlier time counts for nothing.
@@ -233,12 +253,14 @@ impl Disk {
         if let Err(error) = self.faults.write(&range, self.store.has_space(&range)) {
             if error.kind == IoErrorKind::Medium || error.kind == IoErrorKind::Other {
                 self.write_some_blocks(id, range.start, bytes, random);
+                self.half_written.extend(range.clone());
                 self.disowned.extend(range);
             }
             return Err(error);
         }
         for sector in range.clone() {
             self.disowned.remove(&sector);
+            self.half_written.remove(&sector);
         }
         match self.faults.mishap() {
             None => self.store.write(id, range.start, bytes),

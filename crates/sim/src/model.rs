@@ -199,6 +199,16 @@ impl Model {
         self.sectors[sector as usize].legal(self.moment + 1)
     }
 
+    /// Whether a read of `sector` that begins and ends now may return `bytes`. Nothing is settled by it.
+    pub fn judge(&self, sector: u64, bytes: &[u8]) -> Result<(), Violation> {
+        let (found, now) = (identify(sector, bytes), self.moment + 1);
+        let history = &self.sectors[sector as usize];
+        match history.allows(found, now) {
+            true => Ok(()),
+            false => Err(Violation { sector, found, legal: history.legal(now) }),
+        }
+    }
+
     /// Whether these bytes are the only ones that `sector` may hold now. Zeroes are on every new disk, so
     /// they prove nothing.
     pub fn is_exactly(&self, sector: u64, bytes: &[u8]) -> bool {

@@ -1,9 +1,11 @@
 //! The judge over the raw disks: is redundancy what it should be, and does it hold what the model
 //! says? It reads superblocks, places and parity by naive code of its own.
 
+mod field;
 mod layout;
+mod marks;
+mod remains;
 mod superblock;
-mod unmarked;
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +15,10 @@ use crate::model::{Model, Violation};
 use crate::stamp::SECTOR_BYTES;
 use crate::world::World;
 
+use field::{add, add_times};
+
 pub use layout::{Place, Row, Shape};
+pub use remains::{Remains, Wrong};
 pub use superblock::RawSuperblock;
 
 /// The bytes of a sector.
@@ -28,9 +33,6 @@ pub struct RawArray<'a> {
     /// By slot: the disk, and where its data begin.
     slots: Vec<(DiskIndex, u64)>,
 }
-
-/// By slot: the disk of the member in sync, and where its data begin.
-type Slots = Vec<Result<(DiskIndex, u64), NotWhole>>;
 
 /// Why the disks do not make a whole array at rest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,53 +61,7 @@ impl<'a> RawArray<'a> {
     /// Finds the whole array on `disks`, and up to where its superblocks say that redundancy agrees, as resync
     /// counts.
     pub fn find(world: &'a World, disks: &[DiskIndex]) -> Result<(Self, u64), NotWhole> {
-        let (shape, slots, agrees_to) = Self::find_slots(world, disks)?;
-        let slots = slots.into_iter().collect::<Result<_, _>>()?;
-        Ok((Self { world, shape, slots }, agrees_to))
-    }
-
-    /// Disks and sectors that hold a sector of the array, as the superblocks say: those of members in sync.
-    pub fn copies(
-        world: &World,
-        disks: &[DiskIndex],
-        sector: u64,
-    ) -> Result<Vec<(DiskIndex, u64)>, NotWhole> {
-        let (shape, slots, _) = Self::find_slots(world, disks)?;
-        let places = shape.places(sector);
-        let held = places.iter().filter_map(|place| {
-            let (disk, start) = slots[place.slot].as_ref().ok()?;
-            Some((*disk, start + place.sector))
-        });
-        Ok(held.collect())
-    }
-
-    fn find_slots(world: &World, disks: &[DiskIndex]) -> Result<(Shape, Slots, u64), NotWhole> {
-        let found: Vec<(DiskIndex, RawSuperblock)> = disks
-            .iter()
-            .filter_map(|&disk| Some((disk, world.disk(disk, RawSuperblock::find)?)))
-            .collect();
-        let freshest = found.iter().map(|(_, sb)| sb).max_by_key(|sb| sb.events);
-        let freshest = freshest.ok_or(NotWhole::NoSuperblock)?;
-        let (mut slots, mut member_sectors) = (Vec::new(), Vec::new());
-        for slot in 0..freshest.raid_disks {
-            let current = found.iter().find(|(_, sb)| {
-                let holds = freshest.role_of(sb.dev_number) == Some(slot) && !sb.replaces;
-                sb.events == freshest.events && holds
-            });
-            slots.push(match current {
-                None => Err(NotWhole::Missing(slot)),
-                Some((_, sb)) if sb.recovering => Err(NotWhole::Recovering(slot)),
-                Some((disk, sb)) => Ok((*disk, sb.data_offset)),
-            });
-            member_sectors.push(current.map_or(freshest, |(_, sb)| sb).member_sectors());
-        }
-        let shape = Shape {
-            level: freshest.level,
-            layout: freshest.layout,
-            chunk_sectors: freshest.chunk_sectors,
-            member_sectors,
-        };
-        Ok((shape, slots, freshest.agrees_to))
+        Remains::find(world, disks)?.whole()
     }
 
     /// The disk and sector behind a place.
@@ -156,9 +112,9 @@ impl<'a> RawArray<'a> {
         let (mut p, mut q) = ([0; SECTOR_BYTES], [0; SECTOR_BYTES]);
         for &slot in &row.data {
             let data = self.read(Place { slot, sector });
-            add(&mut p, &data, 0);
+            add(&mut p, &data);
             if row.q.is_some() {
-                add(&mut q, &data, row.exponents[slot].expect("data has an exponent"));
+                add_times(&mut q, &data, row.exponents[slot].expect("data has an exponent"));
             }
         }
         let p_wrong = self.read(Place { slot: row.p, sector }) != p;
@@ -200,15 +156,4 @@ impl<'a> RawArray<'a> {
         self.world.disk(disk, |disk| disk.store.read(sector, &mut bytes));
         bytes
     }
-}
-
-/// Adds `data` times the generator to the `exponent` to `sum`, in GF(2^8) modulo 0x11d.
-fn add(sum: &mut Sector, data: &Sector, exponent: u32) {
-    for (sum, &byte) in sum.iter_mut().zip(data) {
-        *sum ^= (0..exponent).fold(byte, |byte, _| times_two(byte));
-    }
-}
-
-fn times_two(byte: u8) -> u8 {
-    byte << 1 ^ if byte & 0x80 == 0 { 0 } else { 0x1d }
 }

@@ -4,6 +4,7 @@
 //! Beyond it requests may fail, but a read that succeeds is right all the same.
 
 mod atlas;
+mod copies;
 mod finale;
 mod lies;
 mod operator;
@@ -18,13 +19,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mdspace_engine::array::{BrokenHere, CommandError};
+use mdspace_engine::array::{BrokenHere, CommandError, Point};
 use mdspace_engine::request::RequestError;
 use mdspace_engine::time::Time;
 
 use crate::disk::DiskIndex;
 use crate::model::{Model, Violation};
-use crate::oracle::NotWhole;
+use crate::oracle::{NotWhole, Remains};
 use crate::process::{Process, StartError, create};
 use crate::random::Random;
 use crate::settings::{Happening, Settings, Trouble};
@@ -76,7 +77,11 @@ pub struct Simulation {
     judges_errors: bool,
     /// Places where members lied so far.
     lies: u64,
+    /// As in [`Outcome`].
+    reached: u128,
     next_look_at_held: Time,
+    /// Steps of the world after which the run is taken for endless.
+    most_steps: u64,
 }
 
 /// A disk that left the machine.
@@ -102,6 +107,8 @@ pub struct Outcome {
     pub judged: bool,
     /// Places where members lied.
     pub lies: u64,
+    /// The points of its orderings that the engine came to, a bit each.
+    pub reached: u128,
 }
 
 /// What is wrong.
@@ -141,6 +148,9 @@ pub enum Failure {
         /// What.
         what: String,
     },
+    /// It takes more steps than any run may.
+    #[error("the run does not end")]
+    Endless,
     /// Writes wait for the proof that earlier ones are over for longer than a fence takes to give it.
     #[error("after a path was lost a write was held back for {0:?}")]
     Held(Duration),
@@ -171,9 +181,9 @@ pub enum Failure {
         /// How many.
         sectors: u64,
     },
-    /// After a crash redundancy is wrong in a place that no bitmap marks.
+    /// Of an array that is down redundancy is wrong in a place that no bitmap marks.
     #[error(
-        "after a crash {sectors} sectors of redundancy are wrong that nothing marks, at {first} first"
+        "of what is left {sectors} sectors of redundancy are wrong that nothing marks, at {first} first"
     )]
     Unmarked {
         /// The first of them, as resync counts.
@@ -181,25 +191,68 @@ pub enum Failure {
         /// How many.
         sectors: u64,
     },
-    /// A block cannot be read, though a member in sync has it.
-    #[error("at the end sector {sector} cannot be read, and {disk} has it in its sector {at}")]
+    /// The disks of an array that is down hold, or give, what they must not.
+    #[error("what is left is wrong: {violation}, {}", whence(*at))]
+    Left {
+        /// What is wrong.
+        violation: Violation,
+        /// The disk and its sector that has it; none where it was computed.
+        at: Option<(DiskIndex, u64)>,
+    },
+    /// A copy of the array, with one member lost, is not what the array is.
+    #[error("on a copy without {without}, {what}")]
+    Copy {
+        /// The disk that is lost there.
+        without: DiskIndex,
+        /// What is wrong.
+        what: String,
+    },
+    /// A block cannot be read, though members in sync have or give it.
+    #[error("at the end sector {sector} cannot be read, and it is there {}", whence(*at))]
     Unread {
         /// Sector of the array.
         sector: u64,
-        /// A disk that has it.
-        disk: DiskIndex,
-        /// Where.
-        at: u64,
+        /// A disk that has it, and where; none where others give it.
+        at: Option<(DiskIndex, u64)>,
     },
     /// The disks hold what they must not.
     #[error("at the end the disks hold wrong data: {0}")]
     Platter(Violation),
 }
 
+impl Failure {
+    /// What kind of failure it is: its name.
+    pub fn kind(&self) -> String {
+        format!("{self:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+    }
+
+    /// The sector of the array that it is about.
+    fn sector(&self, remains: &Remains<'_>) -> Option<u64> {
+        match self {
+            Self::Wrong { violation, .. }
+            | Self::Left { violation, .. }
+            | Self::Platter(violation) => Some(violation.sector),
+            Self::Unread { sector, .. } => Some(*sector),
+            Self::Unmarked { first, .. } => Some(remains.array_sector(*first)),
+            _ => None,
+        }
+    }
+}
+
+fn whence(at: Option<(DiskIndex, u64)>) -> String {
+    match at {
+        Some((disk, sector)) => format!("on {disk} in its sector {sector}"),
+        None => "as the others give it".to_owned(),
+    }
+}
+
 /// A request that is not answered in this time, on the simulated clock, is stuck. Beyond what the level
 /// bears it may meet many hung disks, one after another.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE_BEYOND: Duration = Duration::from_secs(1200);
+
+/// Steps of the world that no run needs: the longest has some millions.
+const MOST_STEPS: u64 = 50_000_000;
 
 /// What is enough where members have deadlines: disks hang for longer.
 const PATIENCE_WITH_DEADLINES: Duration = Duration::from_secs(30);
@@ -264,6 +317,8 @@ impl Simulation {
             _broken_here: broken_here,
             judges_errors: false,
             lies: 0,
+            reached: 0,
+            most_steps: MOST_STEPS,
             next_look_at_held: Time::ZERO,
             settings,
             world,
@@ -277,8 +332,29 @@ impl Simulation {
         self.world.watch(DiskIndex(disk), sector);
     }
 
+    /// What the disks hold of the sector that a failure is about, a line each; none where it is about none.
+    pub fn tell(&self, failure: &Failure) -> Vec<String> {
+        let Ok(remains) = Remains::find(&self.world, &self.disks) else { return Vec::new() };
+        failure.sector(&remains).map_or(Vec::new(), |sector| remains.tell(sector))
+    }
+
+    /// Its world.
+    pub fn world(&self) -> &Rc<World> {
+        &self.world
+    }
+
+    /// Lets it fail after so many steps of its world.
+    pub fn limit_steps(&mut self, most: u64) {
+        self.most_steps = most;
+    }
+
     /// Runs to the end.
     pub fn run(mut self) -> Result<Outcome, Failure> {
+        self.run_to_the_end()
+    }
+
+    /// Runs to the end, and leaves what is there to be looked at.
+    pub fn run_to_the_end(&mut self) -> Result<Outcome, Failure> {
         self.begin_with_a_rest()?;
         while self.requests_left > 0 && !self.broken {
             self.pump();
@@ -294,6 +370,9 @@ impl Simulation {
             Step::Went => {}
             Step::Rang(alarm) => self.ring(alarm),
             Step::Quiet => self.must_be_idle()?,
+        }
+        if self.world.steps() > self.most_steps {
+            return Err(Failure::Endless);
         }
         self.take_completions()?;
         self.take_answers()?;
@@ -325,6 +404,14 @@ impl Simulation {
             self.step()?;
         }
         Ok(())
+    }
+
+    /// The process ends, and with it what it came to.
+    fn end_process(&mut self) {
+        let Some(process) = self.process.take() else { return };
+        for &point in Point::ALL.iter().filter(|point| process.times_reached(**point) > 0) {
+            self.reached |= 1 << point as u32;
+        }
     }
 
     fn process(&self) -> &Process {

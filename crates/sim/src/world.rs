@@ -63,6 +63,7 @@ pub struct World {
     trace: RefCell<Trace>,
     lane_delay: Duration,
     watched: Cell<Option<(DiskIndex, u64)>>,
+    steps: Cell<u64>,
 }
 
 /// A row in the table of open members.
@@ -95,12 +96,18 @@ impl World {
             trace: RefCell::new(trace),
             lane_delay: Duration::from_nanos(lane_delay),
             watched: Cell::new(None),
+            steps: Cell::new(0),
         })
     }
 
     /// The time.
     pub fn now(&self) -> Time {
         self.now.get()
+    }
+
+    /// Steps that it has gone.
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
     }
 
     /// What calendars show, in seconds since 1970.
@@ -123,6 +130,14 @@ impl World {
         let mut disks = self.disks.borrow_mut();
         disks.push(Disk::new(spec));
         DiskIndex(u16::try_from(disks.len() - 1).expect("fewer than 65536 disks"))
+    }
+
+    /// A world of its own, in which nothing is wrong with the disks and they hold what they hold here.
+    pub fn copy(&self, random: Random) -> Rc<Self> {
+        let world = Self::new(random, Trace::silent());
+        let disks = self.disks.borrow();
+        world.disks.borrow_mut().extend(disks.iter().map(Disk::copy));
+        world
     }
 
     /// Disks that were ever plugged in.
@@ -199,6 +214,7 @@ impl World {
 
     /// Lets the next event happen.
     pub fn step(&self) -> Step {
+        self.steps.set(self.steps.get() + 1);
         self.take_wishes();
         self.schedule_woken_lanes();
         let Some((when, event)) = self.events.borrow_mut().next() else {

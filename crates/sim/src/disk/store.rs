@@ -16,6 +16,7 @@ pub struct WriteId(pub u64);
 pub struct Horizon(u64);
 
 /// What a disk holds. Bytes live here, not on a heap page each: a disk is a few MiB.
+#[derive(Clone)]
 pub struct Store {
     durable: Vec<u8>,
     /// By sector, oldest first.
@@ -30,6 +31,7 @@ pub struct Store {
 /// The unit in which a thin disk or a sparse file takes space: 4 KiB.
 const ALLOCATION_SECTORS: u64 = 8;
 
+#[derive(Clone)]
 struct Version {
     write: WriteId,
     /// What the write has for all its sectors, and where this one's begin.

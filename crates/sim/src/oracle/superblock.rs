@@ -25,8 +25,8 @@ pub struct RawSuperblock {
     /// Up to where redundancy agrees, as resync counts; all ones where no write was under way, 0 where one
     /// was.
     pub agrees_to: u64,
-    /// It holds good data up to an offset only.
-    pub recovering: bool,
+    /// It holds good data up to this sector of the member only.
+    pub recovered_to: Option<u64>,
     /// It is to take its slot over from another member.
     pub replaces: bool,
     /// Its place in the table of roles.
@@ -76,7 +76,7 @@ impl RawSuperblock {
             data_offset: u64_at(128),
             events: u64_at(200),
             agrees_to: u64_at(208),
-            recovering: has(RECOVERY_OFFSET),
+            recovered_to: has(RECOVERY_OFFSET).then(|| u64_at(152)),
             replaces: has(REPLACEMENT),
             dev_number: u32_at(160) as usize,
             bitmap_sector: has(BITMAP).then(|| beside(96)),
@@ -93,6 +93,11 @@ impl RawSuperblock {
         (usize::from(role) < self.raid_disks).then_some(usize::from(role))
     }
 
+    /// The slot that it gives to itself.
+    pub fn own_role(&self) -> Option<usize> {
+        self.role_of(self.dev_number)
+    }
+
     /// Sectors of the member that the array uses.
     pub fn member_sectors(&self) -> u64 {
         if self.size == 0 { self.data_size } else { self.size }
@@ -102,7 +107,7 @@ impl RawSuperblock {
 impl std::fmt::Display for RawSuperblock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let clean = if self.agrees_to == u64::MAX { "clean" } else { "dirty" };
-        let recovering = if self.recovering { ", recovering" } else { "" };
+        let recovering = if self.recovered_to.is_some() { ", recovering" } else { "" };
         write!(f, "events {}, {clean}{recovering}, number {}", self.events, self.dev_number)?;
         let named = self.roles.iter().enumerate().filter(|&(_, &role)| role != 0xffff);
         named.into_iter().try_for_each(|(number, role)| write!(f, " {number}:{role:#x}"))

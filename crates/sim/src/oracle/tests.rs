@@ -7,10 +7,10 @@ use crate::stamp::{Version, stamp};
 use crate::trace::Trace;
 use std::rc::Rc;
 
-const ARRAY_SECTORS: u64 = 96;
+pub(super) const ARRAY_SECTORS: u64 = 96;
 
 /// Writes the array sector by sector, as the layout says, with all redundancy.
-fn build(level: i32, layout: u32, slots: usize) -> (Rc<World>, Shape) {
+pub(super) fn build(level: i32, layout: u32, slots: usize) -> (Rc<World>, Shape) {
     let world = World::new(Random::new(1), Trace::default());
     for _ in 0..slots {
         world.add_disk(DiskSpec::plain(128));
@@ -32,7 +32,7 @@ fn put(world: &World, place: Place, bytes: &Sector) {
     world.change_disk(disk, |disk| disk.store.overwrite(OFFSET + place.sector, bytes));
 }
 
-const OFFSET: u64 = 16;
+pub(super) const OFFSET: u64 = 16;
 
 fn put_parity(world: &World, shape: &Shape, row: u64) {
     let who = shape.row(row);
@@ -79,7 +79,7 @@ fn open<'a>(world: &'a World, shape: &Shape) -> RawArray<'a> {
     RawArray { world, shape: shape.clone(), slots }
 }
 
-const KINDS: [(i32, u32, usize); 8] = [
+pub(super) const KINDS: [(i32, u32, usize); 8] = [
     (1, 0, 3),
     (4, 0, 4),
     (5, 2, 4),

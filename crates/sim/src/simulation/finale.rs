@@ -5,17 +5,17 @@ use mdspace_engine::status::{MemberStatus, SyncAction};
 use crate::oracle::RawArray;
 use crate::settings::Happening;
 
-use super::restart::Before;
+use super::restart::{Before, COPIES_ONE_IN};
 use super::{Failure, Outcome, Simulation};
 
 impl Simulation {
-    pub(super) fn finish(mut self) -> Result<Outcome, Failure> {
+    pub(super) fn finish(&mut self) -> Result<Outcome, Failure> {
         self.world.note(format_args!("-- the end begins"));
         let judged = match self.bearable() {
             true => self.end_whole().map(|()| true)?,
             false => self.end_beyond().map(|()| false)?,
         };
-        self.process = None;
+        self.end_process();
         self.world.kill();
         Ok(Outcome {
             trace_hash: self.world.trace_hash(),
@@ -24,6 +24,7 @@ impl Simulation {
             failed: self.pending.failed,
             judged,
             lies: self.lies,
+            reached: self.reached,
         })
     }
 
@@ -40,7 +41,11 @@ impl Simulation {
         self.read_everything()?;
         self.check_everything()?;
         self.shut_down()?;
-        self.judge_platters()
+        self.judge_platters()?;
+        if self.random.one_in(COPIES_ONE_IN) {
+            self.lose_each_on_a_copy()?;
+        }
+        Ok(())
     }
 
     /// Beyond it, what can still be read is right.
@@ -59,6 +64,10 @@ impl Simulation {
         if self.process.is_some() {
             self.judges_errors = true;
             self.read_everything()?;
+            self.drain()?;
+            self.model.kill();
+            self.go_down();
+            self.judge_what_is_left()?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use mdspace_engine::time::Time;
 
 use crate::lent::{LentSink, LentSource, ShiftingSource};
 use crate::model::{Asked, Certainty};
-use crate::oracle::RawArray;
+use crate::oracle::Remains;
 use crate::stamp::{SECTOR_BYTES, Version};
 use crate::workload::Ask;
 
@@ -175,7 +175,7 @@ impl Simulation {
     }
 
     /// What could not be read is read again block by block. A block that still cannot be read must be lost: no
-    /// member in sync has what was written there last.
+    /// member in sync has what was written there last, and the others do not give it.
     fn judge_error(&mut self, range: Range<u64>) -> Result<(), Failure> {
         let block = self.settings.block_sectors();
         if range.end - range.start > block {
@@ -183,9 +183,9 @@ impl Simulation {
             self.backlog.extend(blocks.map(|start| Ask::Read(start..start + block)));
             return Ok(());
         }
+        let Ok(remains) = Remains::find(&self.world, &self.disks) else { return Ok(()) };
         let holder = |sector| {
-            let copies = RawArray::copies(&self.world, &self.disks, sector).unwrap_or_default();
-            copies.into_iter().find(|&(disk, at)| {
+            remains.copies(sector).into_iter().find(|&(disk, at)| {
                 self.world.disk(disk, |disk| {
                     let mut bytes = [0; SECTOR_BYTES];
                     disk.store.read(at, &mut bytes);
@@ -193,13 +193,15 @@ impl Simulation {
                 })
             })
         };
+        let is_given = |sector| {
+            let computed = remains.computed(sector);
+            computed.is_some_and(|bytes| self.model.is_exactly(sector, &bytes))
+        };
         // A block is lost with any of its sectors.
-        let mut holders = range.clone().map(holder);
-        match holders.next().flatten() {
-            Some((disk, at)) if holders.all(|holder| holder.is_some()) => {
-                Err(Failure::Unread { sector: range.start, disk, at })
-            }
-            _ => Ok(()),
+        let at = holder(range.start);
+        match range.clone().all(|sector| holder(sector).is_some() || is_given(sector)) {
+            true => Err(Failure::Unread { sector: range.start, at }),
+            false => Ok(()),
         }
     }
 

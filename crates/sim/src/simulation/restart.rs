@@ -1,10 +1,13 @@
 //! The array goes down, cleanly or not, and comes up again.
 
 use crate::disk::DiskIndex;
-use crate::oracle::{RawArray, RawSuperblock};
+use crate::oracle::{RawSuperblock, Remains, Wrong};
 use crate::process::Process;
 
 use super::{Failure, Simulation};
+
+/// One stop in so many is followed by the loss of each member, on copies.
+pub(super) const COPIES_ONE_IN: u64 = 4;
 
 /// How the array went down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,9 @@ impl Simulation {
     /// Stops the array with requests under way or after the last, and starts it again.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
         self.shut_down()?;
+        if self.random.one_in(COPIES_ONE_IN) {
+            self.lose_each_on_a_copy()?;
+        }
         self.come_up(Before::Stop)
     }
 
@@ -34,7 +40,7 @@ impl Simulation {
         self.pending.may_stop = false;
         self.go_down();
         self.model.kill();
-        Ok(())
+        self.judge_what_is_left()
     }
 
     /// Kills the process and starts another.
@@ -42,7 +48,7 @@ impl Simulation {
         self.world.kill();
         self.model.kill();
         self.crashed();
-        self.judge_what_is_unmarked()?;
+        self.judge_what_is_left()?;
         self.come_up(Before::Crash)?;
         self.begin_with_a_rest()
     }
@@ -52,25 +58,28 @@ impl Simulation {
         self.world.cut_power();
         self.model.cut_power();
         self.crashed();
-        self.judge_what_is_unmarked()?;
+        self.judge_what_is_left()?;
         self.come_up(Before::Crash)?;
         self.begin_with_a_rest()
     }
 
-    /// Whatever a crash left, redundancy agrees where nothing says that writes were under way. Lies are
-    /// judged apart.
-    fn judge_what_is_unmarked(&self) -> Result<(), Failure> {
-        if self.settings.redundancy() == 0 || self.lies > 0 {
-            return Ok(());
+    /// Whatever was left, each block is what the model allows, from every member that has it and in every way in
+    /// which the others give it; and members agree where nothing says that writes were under way.
+    pub(super) fn judge_what_is_left(&self) -> Result<(), Failure> {
+        let Ok(remains) = Remains::find(&self.world, &self.disks) else { return Ok(()) };
+        let remains = if self.bearable() { remains } else { remains.without_half_written() };
+        let judged = remains.judge(&self.model);
+        if judged.is_err() {
+            self.note_superblocks(&self.disks);
         }
-        match RawArray::unmarked_mismatches(&self.world, &self.disks, self.model.len()).as_slice() {
-            [] => Ok(()),
-            sectors => Err(Failure::Unmarked { first: sectors[0], sectors: sectors.len() as u64 }),
-        }
+        judged.map_err(|wrong| match wrong {
+            Wrong::Content { violation, at } => Failure::Left { violation, at },
+            Wrong::Unmarked { first, sectors } => Failure::Unmarked { first, sectors },
+        })
     }
 
     fn crashed(&mut self) {
-        self.process = None;
+        self.end_process();
         self.pending.forget();
         self.forget_orders();
         if self.settings.redundancy() > 0 {
@@ -79,7 +88,7 @@ impl Simulation {
     }
 
     pub(super) fn go_down(&mut self) {
-        self.process = None;
+        self.end_process();
         self.world.kill();
         self.pending.forget();
         self.forget_orders();

@@ -9,7 +9,7 @@ use mdspace_format::{BadBlocks, Features, MetadataVersion, Superblock};
 
 use super::*;
 use crate::disk::{Latency, Mishap};
-use crate::oracle::RawArray;
+use crate::oracle::{Place, RawArray, Remains};
 use crate::settings::{Happening, Scrubs};
 use crate::stamp::{SECTOR_BYTES, Version};
 use crate::world::Fences;
@@ -88,6 +88,35 @@ fn a_byte_flipped_behind_the_engine_is_noticed_on_the_platters() {
             matches!(result, Err(Failure::Redundancy { .. } | Failure::Platter(_))),
             "level {level}: {result:?}"
         );
+    }
+}
+
+/// The negative control of what is read of copies: redundancy that nobody reads as long as no member is lost.
+#[test]
+fn redundancy_that_is_wrong_is_noticed_when_a_member_is_lost_on_a_copy() {
+    for level in [1, 4, 5, 6, 10] {
+        for is_flipped in [false, true] {
+            let mut simulation = Simulation::new(calm(7, level), Trace::default()).unwrap();
+            while simulation.requests_left > 0 {
+                simulation.pump();
+                simulation.step().unwrap();
+            }
+            simulation.drain().unwrap();
+            simulation.make_whole().unwrap();
+            simulation.shut_down().unwrap();
+            let (array, _) = RawArray::find(&simulation.world, &simulation.disks).unwrap();
+            let redundant = match array.shape.has_parity() {
+                true => vec![Place { slot: array.shape.row(0).p, sector: 3 }],
+                false => array.shape.places(3).split_off(1),
+            };
+            for place in redundant.into_iter().filter(|_| is_flipped) {
+                let (disk, sector) = array.raw(place);
+                flip(&simulation.world, disk, sector);
+            }
+            let result = simulation.lose_each_on_a_copy();
+            assert_eq!(result.is_err(), is_flipped, "level {level}: {result:?}");
+            assert!(matches!(result, Ok(()) | Err(Failure::Copy { .. })), "{result:?}");
+        }
     }
 }
 
@@ -338,7 +367,7 @@ fn a_block_that_no_list_should_name_is_noticed_where_requests_may_fail() {
         simulation.shut_down().unwrap();
         let block = simulation.settings.block_sectors();
         let copies =
-            |sector| RawArray::copies(&simulation.world, &simulation.disks, sector).unwrap();
+            |sector| Remains::find(&simulation.world, &simulation.disks).unwrap().copies(sector);
         let is_known = |sector: u64| {
             let (disk, at) = copies(sector)[0];
             let mut bytes = [0; SECTOR_BYTES];
