@@ -1,15 +1,15 @@
 //! Negative controls of the simulator: each rule of the engine is broken, one at a time, until a seed
 //! notices. docs/sim.md says which of them live.
 
-use std::panic;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use mdspace_engine::array::Rule;
 use mdspace_sim::settings::{Settings, Trouble};
 use mdspace_sim::trace::Trace;
+use mdspace_sim::trial;
 
-use super::{Options, in_parallel, run_settings};
+use super::{Options, in_parallel};
 
 /// How the break of a rule was noticed.
 struct Noticed {
@@ -20,8 +20,6 @@ struct Noticed {
 
 /// Breaks each rule in turn. True when all of it was noticed.
 pub(super) fn run(options: &Options) -> bool {
-    // A broken engine panics, and that is as good as any other notice.
-    panic::set_hook(Box::new(|_| {}));
     let mut alive = 0;
     let rules: Vec<Rule> = options.broken.map_or(Rule::ALL.to_vec(), |rule| vec![rule]);
     for rule in &rules {
@@ -59,6 +57,7 @@ fn breaks(rule: Rule, seed: u64, options: &Options) -> Option<Noticed> {
         return None;
     }
     let broken = Settings { broken: Some(rule), ..whole.clone() };
-    let reason = run_settings(broken, Trace::silent(), None).err()?;
-    run_settings(whole, Trace::silent(), None).is_ok().then_some(Noticed { seed, trouble, reason })
+    let result = |settings| trial::run(settings, Trace::silent(), None, None).result;
+    let reason = result(broken).err()?.words;
+    result(whole).is_ok().then_some(Noticed { seed, trouble, reason })
 }

@@ -2,17 +2,24 @@
 #![forbid(unsafe_code)]
 
 mod canaries;
+mod coverage;
+mod failure;
 
 use std::num::NonZero;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use clap::Parser;
 use mdspace_engine::array::Rule;
+use mdspace_sim::regression::Regression;
 use mdspace_sim::settings::{Settings, Trouble};
-use mdspace_sim::simulation::{Outcome, Simulation};
+use mdspace_sim::simulation::Outcome;
 use mdspace_sim::trace::{LEGEND, Trace};
+use mdspace_sim::trial;
+
+use coverage::Coverage;
 
 /// Runs the mdspace engine on virtual disks with a virtual clock, under a seed.
 #[derive(Parser)]
@@ -58,6 +65,18 @@ struct Options {
     /// Breaks one rule of the engine, as --canaries names them
     #[arg(long, value_name = "RULE", value_parser = rule)]
     broken: Option<Rule>,
+    /// Says in how many seeds the engine came to each point of its orderings
+    #[arg(long, conflicts_with_all = ["seed", "canaries"])]
+    coverage: bool,
+    /// Leaves a failing run as large as it is
+    #[arg(long)]
+    no_shrink: bool,
+    /// Replays the run of this file, which --save or a failure wrote, one line an event
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "first", "until_failure", "canaries"])]
+    settings: Option<PathBuf>,
+    /// Writes the shrunk run of a failure to this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_shrink", "keep_going", "canaries"])]
+    save: Option<PathBuf>,
 }
 
 impl Options {
@@ -72,45 +91,71 @@ fn main() -> ExitCode {
         println!("{LEGEND}");
         return ExitCode::SUCCESS;
     }
-    let good = match options.seed {
-        Some(seed) => replay(seed, &options),
-        None if options.canaries => canaries::run(&options),
-        None => run_many(&options),
+    // A broken engine panics, and that is as good as any other failure.
+    trial::keep_panics();
+    let good = match (options.seed, &options.settings) {
+        (Some(seed), _) => replay(drawn(seed, &options), &options),
+        (None, Some(file)) => match Regression::read(file) {
+            Ok(regression) => replay(regression.broken(), &options),
+            Err(error) => {
+                eprintln!("{} does not hold a run: {error}", file.display());
+                false
+            }
+        },
+        (None, None) if options.canaries => canaries::run(&options),
+        (None, None) => run_many(&options),
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn replay(seed: u64, options: &Options) -> bool {
+/// A run as the options want it.
+fn drawn(seed: u64, options: &Options) -> Settings {
+    let settings = Settings::draw(seed, options.level, options.trouble);
+    Settings { broken: options.broken, ..settings }
+}
+
+fn replay(settings: Settings, options: &Options) -> bool {
     if !options.quiet {
         println!("{LEGEND}\n");
     }
-    run(seed, options, Trace::new(!options.quiet))
-        .inspect(|outcome| println!("{outcome:?}"))
-        .is_some()
+    let ended = run(settings, options, Trace::new(!options.quiet));
+    ended.inspect(|outcome| println!("{outcome:?}")).is_some()
 }
 
 fn run_many(options: &Options) -> bool {
     let seeds = if options.until_failure { u64::MAX - options.first } else { options.seeds };
-    let ended = Mutex::new((Outcome::default(), 0_u64, 0_u64));
+    let since = Instant::now();
+    let ended = Mutex::new((Outcome::default(), Coverage::default(), 0_u64, 0_u64));
     in_parallel(options, seeds, |seed| {
-        let outcome = run(seed, options, Trace::silent());
-        let (sum, runs, failures) = &mut *ended.lock().expect("no run panics under the lock");
+        let settings = drawn(seed, options);
+        if !options.wants(&settings) {
+            return true;
+        }
+        let outcome = run(settings, options, Trace::silent());
+        let (sum, coverage, runs, failures) =
+            &mut *ended.lock().expect("no run panics under the lock");
         *runs += 1;
         match outcome {
             Some(outcome) => {
                 sum.answered += outcome.answered;
                 sum.failed += outcome.failed;
                 sum.lies += outcome.lies;
+                coverage.add(&outcome);
             }
             None => *failures += 1,
         }
         *failures == 0 || options.keep_going
     });
-    let (Outcome { answered, failed, lies, .. }, runs, failures) =
+    let (Outcome { answered, failed, lies, .. }, coverage, runs, failures) =
         ended.into_inner().expect("no run panics under the lock");
+    let per_minute = runs as f64 * 60.0 / since.elapsed().as_secs_f64();
     println!(
-        "{runs} seeds, {failures} failed; {answered} requests, {failed} ended in errors; {lies} lies"
+        "{runs} seeds, {failures} failed; {answered} requests, {failed} ended in errors; {lies} lies; \
+         {per_minute:.0} seeds a minute"
     );
+    if options.coverage {
+        print!("{coverage}");
+    }
     failures == 0
 }
 
@@ -133,41 +178,15 @@ fn in_parallel(options: &Options, seeds: u64, run: impl Fn(u64) -> bool + Sync) 
     std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
 }
 
-/// Runs one seed. What is wrong is printed with the command that replays it.
-fn run(seed: u64, options: &Options, trace: Trace) -> Option<Outcome> {
-    let mut settings = Settings::draw(seed, options.level, options.trouble);
-    if !options.wants(&settings) {
-        return Some(Outcome::default());
-    }
-    settings.broken = options.broken;
-    let broken = options.broken.map(|rule| format!(" --broken {}", rule.name()));
-    let replay = settings.replay(options.level) + &broken.unwrap_or_default();
-    let words = settings.to_string();
-    match run_settings(settings, trace, options.watch) {
+/// Runs one seed. What is wrong is printed, with the commands that replay it, large and small.
+fn run(settings: Settings, options: &Options, trace: Trace) -> Option<Outcome> {
+    let trial = trial::run(settings.clone(), trace, options.watch, None);
+    match trial.result {
         Ok(outcome) => Some(outcome),
         Err(reason) => {
-            println!("seed {seed} FAILED: {reason}\n  {words}\n  replay: {replay}");
+            failure::print(&settings, &reason, trial.steps, options);
             None
         }
-    }
-}
-
-/// Runs it to its end. An error says what is wrong, be it by a panic.
-fn run_settings(
-    settings: Settings,
-    trace: Trace,
-    watch: Option<(u16, u64)>,
-) -> Result<Outcome, String> {
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        let simulation = Simulation::new(settings, trace)?;
-        if let Some((disk, sector)) = watch {
-            simulation.watch(disk, sector);
-        }
-        simulation.run()
-    }));
-    match result {
-        Ok(ended) => ended.map_err(|failure| failure.to_string()),
-        Err(panic) => Err(format!("panic: {}", panic_words(&*panic))),
     }
 }
 
@@ -187,9 +206,4 @@ fn disk_and_sector(text: &str) -> Result<(u16, u64), String> {
         .split_once(':')
         .and_then(|(disk, sector)| Some((disk.parse().ok()?, sector.parse().ok()?)));
     parsed.ok_or_else(|| "a disk and a sector of it, as 2:1024".to_owned())
-}
-
-fn panic_words(panic: &(dyn std::any::Any + Send)) -> &str {
-    let owned = panic.downcast_ref::<String>().map(String::as_str);
-    owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }

@@ -2,6 +2,7 @@
 
 mod aim;
 mod story;
+pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use mdspace_engine::array::Rule;
 use mdspace_engine::array::settings::StartSettings;
 use mdspace_engine::assembly::Options;
 use mdspace_format::superblock::MemberFlags;
+use serde::{Deserialize, Serialize};
 
 use crate::disk::{DiskSpec, Latency};
 use crate::random::Random;
@@ -22,7 +24,7 @@ pub use aim::Aim;
 use story::{NAMES, Story, Wishes};
 
 /// How much trouble a run makes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum Trouble {
     /// As much as the level promises to bear: no request may fail, nothing may be lost.
     #[default]
@@ -39,7 +41,7 @@ impl Trouble {
 }
 
 /// How members lie and repair judges them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scrubs {
     /// By the evidence, which no two liars agree to forge.
     #[default]
@@ -51,7 +53,7 @@ pub enum Scrubs {
 }
 
 /// What the operator does with a disk that failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tending {
     /// Now and then it is mended, or another one takes its place, new or one that was there before.
     #[default]
@@ -65,7 +67,7 @@ pub enum Tending {
 }
 
 /// What happens to the array besides requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Happening {
     /// Sectors of a member become unreadable.
     SpoilSectors,
@@ -155,8 +157,8 @@ impl Happening {
     }
 }
 
-/// One run.
-#[derive(Clone, Debug)]
+/// One run. Regression files hold it: a field that is new must have a default there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// What all of it was drawn from.
     pub seed: u64,
@@ -179,6 +181,7 @@ pub struct Settings {
     /// Metadata 1.0, 1.1 or 1.2.
     pub metadata_minor: u8,
     /// Bytes for each bit of the bitmap, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bitmap_chunk_bytes: Option<u32>,
     /// Unit of claims and parity.
     pub unit_sectors: u32,
@@ -205,6 +208,7 @@ pub struct Settings {
     /// What becomes of disks that failed.
     pub tending: Tending,
     /// Weights of [`Happening::ALL`].
+    #[serde(with = "words::weights")]
     pub happenings: [u32; Happening::ALL.len()],
     /// Paths to each disk; 0: it is reached directly.
     pub paths: u16,
@@ -213,12 +217,15 @@ pub struct Settings {
     /// How repair goes about lies: but for the first way, the oracle must notice.
     pub scrubs: Scrubs,
     /// Keys that are set whenever the array has started.
+    #[serde(with = "words::tuning")]
     pub tuning: Vec<(&'static str, &'static str)>,
     /// Write-mostly and failfast, disk by disk; none where there are fewer.
+    #[serde(with = "words::flags")]
     pub flags: Vec<MemberFlags>,
     /// Writes that may be left behind on write-mostly members.
     pub write_behind: u32,
-    /// A rule of the engine that every process breaks: something must notice.
+    /// A rule of the engine that every process breaks: something must notice. No part of what is drawn.
+    #[serde(skip)]
     pub broken: Option<Rule>,
 }
 

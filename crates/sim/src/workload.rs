@@ -8,6 +8,8 @@ mod tests;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::random::Random;
 use crate::stamp::Version;
 
@@ -39,7 +41,7 @@ pub enum Ask {
 }
 
 /// How users behave in one run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Habits {
     /// Weights of read, write, flush, discard and write-zeroes.
     pub kinds: [u32; 5],

@@ -4,16 +4,19 @@ use std::fmt;
 use std::time::Duration;
 
 use mdspace_engine::array::Point;
+use serde::{Deserialize, Serialize};
 
-use super::Happening;
+use super::{Happening, words};
 
 /// Something that happens when the engine comes to a point. The aims of a run take turns: the next one is
 /// looked for when this one has come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aim {
     /// The point.
+    #[serde(with = "words::point")]
     pub point: Point,
     /// What happens there. None: the next aim waits for this point to come first.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub happening: Option<Happening>,
     /// To the disk with this number. None: to any.
     pub disk: Option<u16>,

@@ -10,13 +10,15 @@ use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Cache, Failback, Host, PathLane, Paths, Policy, Table};
 
+use serde::{Deserialize, Serialize};
+
 use crate::disk::DiskIndex;
 
 use super::World;
 use super::events::Event;
 
 /// What the fences of paths do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fences {
     /// See to it that nothing sent is done any more, and say so.
     #[default]
