@@ -202,6 +202,7 @@ pub struct Settings {
     /// Requests between two happenings, on average.
     pub calm_requests: u64,
     /// The name of its story; nothing, where it has none.
+    #[serde(skip)]
     pub story: &'static str,
     /// What happens half-way through the engine's orderings.
     pub aims: Vec<Aim>,

@@ -41,7 +41,6 @@ impl Simulation {
         let options = self.settings.options();
         let process = Process::start(&copy, disks, 1, 0, (&options, &[]), 0);
         let process = process.map_err(|error| format!("the array does not start: {error}"))?;
-        self.settings.broken.iter().for_each(|rule| process.break_rule(*rule));
         let mut sinks = Vec::new();
         for sector in (0..self.model.len()).step_by(READ_SECTORS as usize) {
             let sectors = READ_SECTORS.min(self.model.len() - sector);

@@ -25,6 +25,13 @@ fn calm(seed: u64, level: i32) -> Settings {
     settings
 }
 
+/// As [`calm`], of the next seed whose members have room for a bitmap.
+fn calm_with_bitmap(seed: u64, level: i32) -> Settings {
+    let mut drawn = (0..).map(|turn| calm(seed + 1000 * turn, level));
+    let settings = drawn.find(|settings| settings.bitmap_chunk_bytes.is_some());
+    Settings { bitmap_chunk_bytes: Some(4096), ..settings.expect("seeds go on for ever") }
+}
+
 fn run(settings: Settings) -> Result<Outcome, Failure> {
     Simulation::new(settings, Trace::default())?.run()
 }
@@ -134,6 +141,8 @@ fn over_paths(seed: u64, fences: Fences) -> Settings {
     let mut settings = calm(seed, -1);
     settings.paths = 2;
     settings.fences = fences;
+    // A path is proved by its superblocks, and a write is held back as long as that takes.
+    settings.disks.iter_mut().for_each(|disk| disk.slow_start = (0, 1));
     settings.requests = 1500;
     settings.calm_requests = 10;
     settings
@@ -216,8 +225,7 @@ fn a_repair_by_other_rules_than_the_evidence_is_noticed() {
 
 /// Mirrors of which all but the first are write-mostly, on which writes may be left behind.
 fn with_writes_behind(seed: u64) -> Settings {
-    let mut settings = calm(seed, 1);
-    settings.bitmap_chunk_bytes = Some(4096);
+    let mut settings = calm_with_bitmap(seed, 1);
     settings.write_behind = 256;
     settings.paths = 0;
     settings.tuning = vec![("read_deadline", "0"), ("write_deadline", "0")];
@@ -235,8 +243,8 @@ fn leave_a_write_behind(
     broken: Option<Rule>,
     happens: Happens,
 ) -> Result<Outcome, Failure> {
-    let mut simulation = Simulation::new(with_writes_behind(seed), Trace::default())?;
-    broken.iter().for_each(|rule| simulation.process().break_rule(*rule));
+    let settings = Settings { broken, ..with_writes_behind(seed) };
+    let mut simulation = Simulation::new(settings, Trace::default())?;
     while simulation.requests_left > 0 {
         simulation.pump();
         simulation.step()?;
@@ -297,13 +305,12 @@ fn what_is_left_behind_is_noticed_if_reads_do_not_wait_for_it_or_its_intent_goes
 
 /// Writes small blocks to a calm array, and kills its process in the middle.
 fn kill_while_writing(seed: u64, level: i32, broken: Option<Rule>) -> Result<Outcome, Failure> {
-    let mut settings = calm(seed, level);
-    settings.bitmap_chunk_bytes = Some(4096);
+    let mut settings = calm_with_bitmap(seed, level);
     settings.assume_clean = true;
     settings.habits.depth = 8;
+    settings.broken = broken;
     let mut simulation = Simulation::new(settings, Trace::default())?;
     for _ in 0..4 {
-        broken.iter().for_each(|rule| simulation.process().break_rule(*rule));
         let answered = simulation.pending.answered + 10;
         while simulation.pending.answered < answered {
             simulation.pump();

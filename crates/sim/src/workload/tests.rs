@@ -62,6 +62,7 @@ fn an_even_mix_asks_for_everything_everywhere() {
         stream_percent: 0,
         depth: 1,
         trickle: false,
+        pauses: false,
     };
     let asks = asks(2, habits);
     let mut touched = [false; 1000];
