@@ -258,7 +258,7 @@ const MOST_STEPS: u64 = 50_000_000;
 const PATIENCE_WITH_DEADLINES: Duration = Duration::from_secs(30);
 
 /// The pause that a lost path may cost a write, fences answering in less than a third of it.
-const HELD_LIMIT: Duration = Duration::from_secs(1);
+const HELD_LIMIT: Duration = Duration::from_millis(1500);
 const HELD_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Simulation {
