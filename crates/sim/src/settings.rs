@@ -157,6 +157,9 @@ impl Happening {
     }
 }
 
+/// A word of the program. By this name serde does not borrow it from the file that it is read from.
+pub type Word = &'static str;
+
 /// One run. Regression files hold it: a field that is new must have a default there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -202,8 +205,8 @@ pub struct Settings {
     /// Requests between two happenings, on average.
     pub calm_requests: u64,
     /// The name of its story; nothing, where it has none.
-    #[serde(skip)]
-    pub story: &'static str,
+    #[serde(default, skip_serializing_if = "str::is_empty", with = "words::kept")]
+    pub story: Word,
     /// What happens half-way through the engine's orderings.
     pub aims: Vec<Aim>,
     /// What becomes of disks that failed.

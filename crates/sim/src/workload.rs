@@ -59,6 +59,7 @@ pub struct Habits {
     /// Requests in flight at most.
     pub depth: usize,
     /// Now and then they pause for so long that the array counts as clean.
+    #[serde(default)]
     pub pauses: bool,
     /// They come one after the other, so slowly that bits are cleared, and so steadily that the array
     /// never counts as clean.

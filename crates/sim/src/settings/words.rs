@@ -63,6 +63,21 @@ pub(crate) mod weights {
     }
 }
 
+/// A word of the program. One of the few files that it reads stays as long as it runs.
+pub(crate) mod kept {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(word: &str, to: S) -> Result<S::Ok, S::Error> {
+        word.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<&'static str, D::Error> {
+        Ok(String::deserialize(from)?.leak())
+    }
+}
+
 /// Keys of the array and their values.
 pub(crate) mod tuning {
     use super::*;
@@ -73,7 +88,7 @@ pub(crate) mod tuning {
         tuning.as_slice().serialize(to)
     }
 
-    /// Drawn settings have words of the program. Those of the few files that it reads stay as long as it runs.
+    /// As with [`kept`](super::kept).
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tuning, D::Error> {
         let kept = |word: String| -> &'static str { word.leak() };
         let read = Vec::<(String, String)>::deserialize(from)?;
