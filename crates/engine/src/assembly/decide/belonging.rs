@@ -80,21 +80,24 @@ pub(super) fn newest(candidates: &[Candidate]) -> Result<usize, Refusal> {
 }
 
 /// An update that only spares have seen either never ended, and then all members that it counts on are here;
-/// or it is on a member that is missing, which went on alone.
+/// or it is on a member that is missing, which went on alone. A spare that it gave a slot may not have
+/// heard of it.
 pub(super) fn refuse_if_it_went_on(
     candidates: &[Candidate],
     newest: usize,
     options: &Options,
 ) -> Result<(), Refusal> {
     let events = candidates[newest].superblock.events;
-    let is_here = |number: usize| {
+    let is_here = |number: usize, update: u64| {
         let of_the_number = |member: &&Candidate| member.superblock.dev_number as usize == number;
-        candidates.iter().filter(of_the_number).any(has_slot)
+        let is_due = |member: &Candidate| member.superblock.events + 1 == update;
+        candidates.iter().filter(of_the_number).any(|member| has_slot(member) || is_due(member))
     };
     let counts_on_others = |spare: &&Candidate| {
         let roles = spare.superblock.roles.iter().enumerate();
         let mut active = roles.filter(|(_, role)| role.slot().is_some());
-        spare.superblock.events > events && active.any(|(number, _)| !is_here(number))
+        let update = spare.superblock.events;
+        update > events && active.any(|(number, _)| !is_here(number, update))
     };
     match candidates.iter().find(counts_on_others).filter(|_| !options.force) {
         Some(spare) => Err(Refusal::WentOnElsewhere { spare: spare.info.name.clone() }),

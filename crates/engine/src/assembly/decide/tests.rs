@@ -478,3 +478,21 @@ fn what_only_a_spare_has_seen_counts_where_a_member_that_may_have_it_is_missing(
     assert_eq!(outcome(without_disk2(), &run), Err(refused));
     assert!(outcome(without_disk2(), &force).is_ok());
 }
+
+/// The array was about to fill disk3, and only disk4, a spare as well, has seen it.
+#[test]
+fn an_update_that_only_a_spare_has_seen_counts_on_no_one_who_is_here() {
+    let mut candidates = raid5(2, 10);
+    candidates.remove(1);
+    for candidate in &mut candidates {
+        candidate.superblock.roles[1] = Role::Faulty;
+    }
+    let spare = &mut candidates[3].superblock;
+    (spare.events, spare.roles[3]) = (11, Role::Slot(1));
+    let run = Options { run: true, ..Options::default() };
+    assert!(outcome(candidates.clone(), &run).is_ok());
+    // Another disk had that number once.
+    candidates[2].superblock.events = 9;
+    let refused = Refusal::WentOnElsewhere { spare: "disk4".into() };
+    assert_eq!(outcome(candidates, &run), Err(refused));
+}
