@@ -15,8 +15,8 @@ GROUP := tools/group
 TEST_OUTSIDE := $(CARGO) test --workspace --test outside
 OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
 
-.PHONY: demo build check test test-all soak tools fmt lint docs unit model spec sim outside tree kernel \
-	clients mounts members paths kills documents durability instructions interop matrix fuzz
+.PHONY: demo build check test test-all soak tools fmt lint docs unit model spec sim exhaustive every-sequence \
+	outside tree kernel clients mounts members paths kills documents durability instructions interop matrix fuzz
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -27,11 +27,11 @@ demo:
 build:
 	$(CARGO) build --profile $(PROFILE) -p mdspace-cli --bin mdspace
 
-check: fmt lint docs unit model spec sim tree
+check: fmt lint docs unit model spec sim exhaustive tree
 
 test: tools check kernel clients mounts members paths kills documents durability instructions interop
 
-test-all: test matrix fuzz
+test-all: test every-sequence matrix fuzz
 
 soak: tools
 	tools/soak $(SECONDS)
@@ -70,6 +70,16 @@ spec:
 sim:
 	@$(GROUP) "build of sim" 600 $(CARGO) build --quiet --bin sim
 	@$(GROUP) sim 300 $(CARGO) run --quiet --bin sim -- --seeds 200
+
+# Tiny arrays, all sequences of two operations, every crash point, every subset of what was not durable.
+exhaustive:
+	@$(GROUP) "build of exhaustive" 600 $(CARGO) build --quiet --bin sim
+	@$(GROUP) exhaustive 120 $(CARGO) run --quiet --bin sim -- --exhaustive --reduced
+
+# All sequences of three.
+every-sequence:
+	@$(GROUP) "build of every-sequence" 900 $(CARGO) build --quiet --release --bin sim
+	@$(GROUP) every-sequence 7200 $(CARGO) run --quiet --release --bin sim -- --exhaustive
 
 outside:
 	@$(GROUP) "build of outside" 900 $(TEST_OUTSIDE) --no-run

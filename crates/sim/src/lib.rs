@@ -3,6 +3,7 @@
 
 pub mod backend;
 pub mod disk;
+pub mod exhaustive;
 pub mod lent;
 pub mod model;
 pub mod oracle;

@@ -3,6 +3,7 @@
 
 mod canaries;
 mod coverage;
+mod exhaust;
 mod failure;
 
 use std::num::NonZero;
@@ -13,6 +14,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use mdspace_engine::array::Rule;
+use mdspace_sim::exhaustive::Address;
 use mdspace_sim::regression::Regression;
 use mdspace_sim::settings::{Settings, Trouble};
 use mdspace_sim::simulation::Outcome;
@@ -77,6 +79,15 @@ struct Options {
     /// Writes the shrunk run of a failure to this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_shrink", "keep_going", "canaries"])]
     save: Option<PathBuf>,
+    /// Tiny arrays, short sequences of operations: every crash point, every subset of what was not durable
+    #[arg(long, conflicts_with_all = ["seed", "canaries", "until_failure", "keep_going"])]
+    exhaustive: bool,
+    /// Fewer of them, in seconds
+    #[arg(long, requires = "exhaustive")]
+    reduced: bool,
+    /// Replays one crash that --exhaustive printed
+    #[arg(long, requires = "exhaustive", value_name = "ADDRESS")]
+    at: Option<Address>,
 }
 
 impl Options {
@@ -102,6 +113,7 @@ fn main() -> ExitCode {
                 false
             }
         },
+        (None, None) if options.exhaustive => exhaust::run(&options),
         (None, None) if options.canaries => canaries::run(&options),
         (None, None) => run_many(&options),
     };

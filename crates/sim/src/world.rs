@@ -32,6 +32,7 @@ use flight::Flights;
 use lanes::Lanes;
 use wires::{Way, Wires};
 
+pub use flight::Unlanded;
 pub use wires::Fences;
 
 /// What one step of the world was.

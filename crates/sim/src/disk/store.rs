@@ -172,6 +172,18 @@ impl Store {
         self.acknowledged.clear();
     }
 
+    /// What a power cut cannot take.
+    pub fn durable(&self) -> &[u8] {
+        &self.durable
+    }
+
+    /// What a power cut may take: by sector, what was written there since it was durable, oldest first.
+    pub fn volatile(&self) -> impl Iterator<Item = (u64, Vec<(WriteId, &[u8])>)> {
+        self.volatile.iter().map(|(&at, all)| {
+            (at, all.iter().map(|version| (version.write, version.bytes())).collect())
+        })
+    }
+
     /// Where something was written that is not durable: the first such sector from `sector` on.
     pub fn volatile_from(&self, sector: u64) -> Option<u64> {
         self.volatile.range(sector..).next().map(|(&at, _)| at)

@@ -279,6 +279,12 @@ impl<'a> Remains<'a> {
         }
     }
 
+    /// The first place of a sector of the array: the sector of its member, and whether a member in sync has it.
+    pub fn place(&self, sector: u64) -> (u64, bool) {
+        let place = self.shape.places(sector)[0];
+        (place.sector, self.holders[place.slot].iter().any(Holder::is_filled))
+    }
+
     /// Disks and sectors that hold a sector of the array: those of members in sync, whatever they list.
     pub fn copies(&self, sector: u64) -> Vec<(DiskIndex, u64)> {
         let places = self.shape.places(sector);

@@ -1,7 +1,7 @@
 //! What `mdspace create` leaves on the disks, written straight to them.
 
 use mdspace_format::new_array::{NewArray, NewMember};
-use mdspace_format::placement::{ArrayPlacement, BitmapRequest, Request};
+use mdspace_format::placement::{ArrayPlacement, BitmapPlacement, BitmapRequest, Request};
 use mdspace_format::superblock::SetName;
 use mdspace_format::{
     BitmapSuperblock, DirtyMap, Level, MetadataVersion, Role, Superblock, Timestamp, Uuid,
@@ -37,6 +37,7 @@ fn placement(world: &World, settings: &Settings, disks: &[DiskIndex]) -> ArrayPl
         1 => MetadataVersion::V1_1,
         _ => MetadataVersion::V1_2,
     };
+    let is_tiny = settings.member_sectors < TINY_SECTORS;
     let request = Request {
         version,
         level,
@@ -46,13 +47,31 @@ fn placement(world: &World, settings: &Settings, disks: &[DiskIndex]) -> ArrayPl
         size_sectors: level.is_redundant().then_some(settings.member_sectors),
         data_offset_sectors: (settings.data_offset > 0).then_some(settings.data_offset),
         bitmap: match settings.bitmap_chunk_bytes {
-            Some(bytes) => BitmapRequest::Internal { chunk_bytes: Some(bytes) },
-            None => BitmapRequest::None,
+            Some(bytes) if !is_tiny => BitmapRequest::Internal { chunk_bytes: Some(bytes) },
+            _ => BitmapRequest::None,
         },
     };
     let sizes: Vec<u64> =
         disks.iter().map(|&disk| world.disk(disk, |disk| disk.spec.sectors)).collect();
-    ArrayPlacement::new(&request, &sizes).expect("the settings fit the disks")
+    let mut placement = ArrayPlacement::new(&request, &sizes).expect("the settings fit the disks");
+    if is_tiny {
+        placement.bitmap = settings.bitmap_chunk_bytes.map(|bytes| tiny_bitmap(settings, bytes));
+    }
+    placement
+}
+
+/// mdadm gives members of less than 64 KiB no bitmap; an array can have one all the same.
+const TINY_SECTORS: u64 = 128;
+
+/// The bitmap of tiny members with metadata 1.1 or 1.2, right behind the superblock.
+fn tiny_bitmap(settings: &Settings, chunk_bytes: u32) -> BitmapPlacement {
+    let sync_size_sectors = match settings.level {
+        10 => {
+            settings.member_sectors * u64::from(settings.slots) / (settings.redundancy() as u64 + 1)
+        }
+        _ => settings.member_sectors,
+    };
+    BitmapPlacement { offset_sectors: 8, chunk_bytes, sync_size_sectors }
 }
 
 fn new_array(world: &World, settings: &Settings) -> NewArray {

@@ -59,6 +59,19 @@ impl Flights {
     }
 }
 
+/// A write that a disk was asked for and has not done yet.
+#[derive(Debug)]
+pub struct Unlanded {
+    /// The disk.
+    pub disk: DiskIndex,
+    /// Names it among the writes of the world.
+    pub write: WriteId,
+    /// Where it goes.
+    pub sector: u64,
+    /// What it writes.
+    pub bytes: Vec<u8>,
+}
+
 const ENODEV: i32 = 19;
 const ECANCELED: i32 = 125;
 const ETIMEDOUT: i32 = 110;
@@ -331,6 +344,24 @@ impl World {
     pub(crate) fn has_late_writes(&self) -> bool {
         let flights = self.flights.borrow();
         flights.flying.values().any(|flight| flight.overtaken && writes(&flight.op))
+    }
+
+    /// Writes that may land when the process ends, or never, in the order of their submission.
+    pub fn unlanded(&self) -> Vec<Unlanded> {
+        let flights = self.flights.borrow();
+        let waiting = flights.flying.iter().filter(|(_, flight)| flight.effect.is_none());
+        let writes = waiting.filter_map(|(&id, flight)| {
+            let bytes = match &flight.op {
+                IoOp::Write { from, .. } => copy_of(from),
+                IoOp::WriteZeroes { sectors, .. } | IoOp::Discard { sectors, .. } => {
+                    vec![0; *sectors as usize * SECTOR_BYTES]
+                }
+                IoOp::Read { .. } | IoOp::Flush => return None,
+            };
+            let sector = range_of(&flight.op).start;
+            Some(Unlanded { disk: flight.disk, write: WriteId(id.0), sector, bytes })
+        });
+        writes.collect()
     }
 
     /// I/Os that one disk holds.
