@@ -77,7 +77,7 @@ impl Failed {
 pub(crate) struct Lists<'a> {
     /// Whether what took the write can be taken off them.
     pub(crate) get_shorter: bool,
-    /// Members that cannot list what they refused, and are not given up for it: they alone give other blocks.
+    /// Members that cannot list what they lack, and are not given up for it: they alone give other blocks.
     pub(crate) full: &'a [MemberId],
 }
 
@@ -186,10 +186,16 @@ impl Ended {
             judged.outcome = Outcome::Error;
             return;
         }
-        for (id, ranges) in self.refused.iter().filter(|(id, _)| !lists.full.contains(id)) {
+        for (id, ranges) in &self.refused {
             let Some(member) = device(*id) else { continue };
             let unlisted = ranges.iter().filter(|range| !member.is_listed_for_good(range));
             judged.list.extend(unlisted.map(|range| (*id, range)));
+        }
+        // It lacks that, and would be believed.
+        if judged.list.iter().any(|(id, _)| lists.full.contains(id)) {
+            judged.list.clear();
+            (judged.outcome, judged.only_no_space) = (Outcome::Error, false);
+            return;
         }
         for (id, range) in &self.healed {
             let is_listed = device(*id).is_some_and(|member| member.bad.overlaps(range));
@@ -213,19 +219,23 @@ impl Ended {
         let mut ends: SmallVec<[SlotEnd; 8]> = SmallVec::new();
         // As if there had been room.
         let mut with_room: SmallVec<[SlotEnd; 8]> = SmallVec::new();
+        let mut no_space = false;
         for (place, (slot, sectors)) in segment.slots.iter().enumerate() {
             let end = self.end_of(now, *slot, sectors, segment.is_sent(place), heals);
-            let lacks_room = end == SlotEnd::Refused
-                && !self.answered
-                && self.found_no_space(now, *slot, sectors);
+            let lacks_room = !self.answered && self.found_no_space(now, *slot, sectors);
+            // One that is being filled and stays, for it alone gives other blocks: nobody fills it here again.
+            no_space |= lacks_room && matches!(end, SlotEnd::Refused | SlotEnd::Unfilled);
             ends.push(end);
-            with_room.push(if lacks_room { SlotEnd::Took } else { end });
+            with_room.push(if lacks_room && end == SlotEnd::Refused { SlotEnd::Took } else { end });
         }
-        let no_space = ends != with_room;
         let is_full =
             |slot: Slot| now.member(slot).is_some_and(|member| lists.full.contains(&member.id));
         let mut by_slot = segment.slots.iter().zip(&ends);
-        let unnamed = by_slot.any(|((slot, _), end)| *end == SlotEnd::Refused && is_full(*slot));
+        let unnamed = by_slot.any(|((slot, sectors), end)| {
+            let refused = || now.member(*slot).is_some_and(|member| self.refused(member, sectors));
+            let lacks = *end == SlotEnd::Refused || *end == SlotEnd::Unfilled && refused();
+            lacks && is_full(*slot)
+        });
         let in_doubt = now.doubted.overlaps(&segment.range);
         let column = Column {
             ends: &ends,
@@ -270,7 +280,11 @@ impl Ended {
             match end {
                 SlotEnd::Refused if self.answered && self.found_no_space(now, *slot, sectors) => {
                     // A resync writes it when there is room.
-                    judged.lack.push(news());
+                    judged.lack.extend((!is_full(*slot)).then(news));
+                    judged.doubt.insert(segment.range.clone());
+                }
+                // The member stays: it is filled again here.
+                SlotEnd::Unfilled if self.answered && self.is_without_space(member, sectors) => {
                     judged.doubt.insert(segment.range.clone());
                 }
                 SlotEnd::Refused if records || self.answered && !is_full(*slot) => {
@@ -279,7 +293,9 @@ impl Ended {
                 SlotEnd::Healed if records => judged.unlist.push(news()),
                 // It loses nothing by that, and recovery goes round it.
                 SlotEnd::Unfilled
-                    if self.refused(member, sectors) && !member.bad.overlaps(sectors) =>
+                    if self.refused(member, sectors)
+                        && !member.bad.overlaps(sectors)
+                        && !is_full(*slot) =>
                 {
                     judged.list.push(news());
                     judged.outcome = judged.outcome.max(Outcome::Record);

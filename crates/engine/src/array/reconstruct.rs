@@ -38,8 +38,9 @@ impl Mended {
     }
 }
 
-/// There was no space behind the member: it keeps what it had, which may be read again some day.
-pub(super) struct NotRewritten;
+/// A member that stays did not take it, and no list says so: it keeps what it had, which may be read again
+/// some day.
+pub(super) struct NotRewritten(pub(super) RequestError);
 
 /// A row in which some columns are claimed.
 #[derive(Clone, Copy)]
@@ -478,16 +479,13 @@ impl ArrayLane {
         let ended = writes.finish(|| Target::Rewrites, |_, buffer| self.recycle(Some(buffer)));
         match ended.await {
             Ok(_) => {}
-            Err(Failed { error: RequestError::NoSpace, .. }) => {
+            Err(Failed { error, .. }) => {
                 // What its list names is not read from it, whatever it is.
-                return if member.is_listed_for_good(&range) {
-                    Ok(None)
-                } else {
-                    Err(NotRewritten)
+                return match self.is_believed_in(member.id, &range) {
+                    false => Ok(None),
+                    true => Err(NotRewritten(error)),
                 };
             }
-            // It is out by now.
-            Err(_) => return Ok(None),
         }
         let Some((mended, unmended)) = self.read_back(member.id, range).await else {
             return Ok(None);
@@ -495,7 +493,18 @@ impl ArrayLane {
         if !unmended.is_empty() {
             self.tell(claim, News::Refused, member.id, &unmended).await;
         }
-        Ok((!mended.is_empty()).then_some(member.id))
+        match unmended.iter().any(|range| self.is_believed_in(member.id, &range)) {
+            false => Ok((!mended.is_empty()).then_some(member.id)),
+            true => Err(NotRewritten(RequestError::Lost)),
+        }
+    }
+
+    /// Whether a member is there, and no list on it names these sectors.
+    pub(super) fn is_believed_in(&self, id: MemberId, sectors: &Range<u64>) -> bool {
+        self.with_view(|view| {
+            let member = view.devices().find(|member| member.id == id);
+            member.is_some_and(|member| !member.is_listed_for_good(sectors))
+        })
     }
 
     /// Counts the read errors of one request or window that were mended: one a member, however many blocks.

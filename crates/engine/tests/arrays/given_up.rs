@@ -14,6 +14,9 @@ use crate::world::{SECTOR, Setup, World};
 
 const LISTED: Range<u64> = 20..24;
 
+/// Where a member refuses to be filled.
+const REFUSED_FROM_END: u64 = 208;
+
 fn shapes_of_one_loss() -> [Shape; 3] {
     [Shape::new(Level::Raid1, 0, 2, 0), shapes::RAID5, shapes::RAID10]
 }
@@ -25,6 +28,17 @@ fn lists(world: &mut World, disk: usize) {
     world.disks.disk(disk).errors_in = Some(start + LISTED.start..start + LISTED.end);
     world.write_random(0, world.sectors());
     assert_ne!(world.status().members[disk].bad_ranges, 0, "{world}");
+}
+
+/// From now on a disk has no list for what it refuses. Nothing is synced by itself.
+fn take_list(world: &mut World, disk: usize) {
+    world.stop();
+    let mut superblock = world.disks.superblock(disk).unwrap();
+    superblock.bad_block_log = None;
+    let at = superblock.place.sector as usize * SECTOR;
+    world.disks.disk(disk).bytes[at..at + 4096].copy_from_slice(&superblock.encode());
+    world.assemble_all().unwrap();
+    world.command(Action::Freeze).unwrap();
 }
 
 fn fail(world: &mut World, disk: usize, force: bool) -> Result<(), CommandError> {
@@ -159,13 +173,7 @@ fn a_refused_write_that_no_list_names_gives_up_no_member_that_alone_gives_a_bloc
     for (lists_some, state) in [(true, MemberState::InSync), (false, MemberState::Faulty)] {
         for (seed, shape) in (90..).zip(shapes_of_one_loss()) {
             let mut world = World::synced(Setup::shuffled(shape, seed));
-            world.stop();
-            let mut superblock = world.disks.superblock(0).unwrap();
-            superblock.bad_block_log = None;
-            let at = superblock.place.sector as usize * SECTOR;
-            world.disks.disk(0).bytes[at..at + 4096].copy_from_slice(&superblock.encode());
-            world.assemble_all().unwrap();
-            world.command(Action::Freeze).unwrap();
+            take_list(&mut world, 0);
             if lists_some {
                 lists(&mut world, 1);
             }
@@ -192,4 +200,170 @@ fn a_refused_write_that_no_list_names_gives_up_no_member_that_alone_gives_a_bloc
             }
         }
     }
+}
+
+/// What no list names is not resynced: the second copy and parity stay in doubt until they take it.
+#[test]
+fn what_a_member_refuses_that_is_needed_and_has_no_list_is_not_resynced() {
+    for (seed, shape) in (110..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        take_list(&mut world, 1);
+        lists(&mut world, 0);
+        let start = world.disks.data().start;
+        world.disks.disk(1).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(1).errors_in = Some(start + 40..start + 42);
+        for sector in 0..world.sectors() {
+            let new = world.random.bytes(SECTOR);
+            if world.write(sector, new.clone()) == Ok(()) {
+                world.remember(sector, &new);
+            }
+        }
+        let doubted = world.status().doubted.sectors;
+        assert_ne!(doubted, 0, "{world}");
+        world.command(Action::Idle).unwrap();
+        world.sleep_ms(60_000);
+        world.wait_idle();
+        assert_eq!(world.member_state(1), Some(MemberState::InSync), "{world}");
+        // Only what it now took.
+        assert_ne!(world.status().doubted.sectors, 0, "{world}: {:?}", world.status());
+        world.disks.disk(1).plug();
+        world.command(Action::Freeze).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_idle();
+        assert_eq!(world.status().doubted.sectors, 0, "{world}: {:?}", world.status());
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+/// A member that is half filled alone gives what another one lists. Where it refuses to be filled, and has no
+/// list, it is not in sync.
+#[test]
+fn a_member_without_a_list_that_refuses_what_fills_it_is_not_in_sync() {
+    for (seed, shape) in (130..).zip(long_shapes()) {
+        let mut world = half_filled(shape, seed);
+        world.set("sync_max", "max");
+        world.command(Action::Idle).unwrap();
+        world.sleep_ms(100_000);
+        assert_ne!(world.member_state(1), Some(MemberState::InSync), "{world}");
+        world.disks.disk(1).plug();
+        world.command(Action::Freeze).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_idle();
+        assert_eq!(world.member_state(1), Some(MemberState::InSync), "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+        world.verify();
+    }
+}
+
+/// A user's write meets the same, or finds no space there: it ends, and the member stays.
+#[test]
+fn a_write_gives_up_no_half_filled_member_that_alone_gives_a_block() {
+    for kind in [IoErrorKind::Medium, IoErrorKind::NoSpace] {
+        for (seed, shape) in (150..).zip(long_shapes()) {
+            let mut world = half_filled(shape, seed);
+            world.disks.disk(1).write_error = Some(kind);
+            write_row(&mut world, shape);
+            assert_ne!(world.member_state(1), Some(MemberState::Faulty), "{kind:?} ({world})");
+            world.disks.disk(1).plug();
+            write_row(&mut world, shape);
+            world.set("sync_max", "max");
+            world.command(Action::Idle).unwrap();
+            world.wait_idle();
+            assert_eq!(world.member_state(1), Some(MemberState::InSync), "{kind:?} ({world})");
+            assert_eq!(world.check(), 0, "{world}");
+            world.verify();
+        }
+    }
+}
+
+/// Nobody gives a sector that is to be filled. Where no list can name it the member stays, and is not in sync.
+#[test]
+fn a_half_filled_member_that_cannot_list_what_it_lacks_stays() {
+    let [two, _] = long_shapes();
+    let mut world = half_filled(two, 170);
+    world.disks.disk(1).plug();
+    let lost = two.member_sectors - REFUSED_FROM_END;
+    {
+        let start = world.disks.data().start;
+        let mut disk = world.disks.disk(0);
+        disk.unreadable.insert(start + lost);
+        disk.unreadable_for_good = true;
+    }
+    world.set("sync_max", "max");
+    world.command(Action::Idle).unwrap();
+    world.sleep_ms(100_000);
+    let state = world.member_state(1);
+    assert!(
+        !matches!(state, Some(MemberState::Faulty | MemberState::InSync)),
+        "{state:?} ({world})"
+    );
+    world.disks.disk(0).unreadable.clear();
+    world.command(Action::Freeze).unwrap();
+    world.command(Action::Idle).unwrap();
+    world.wait_idle();
+    assert_eq!(world.member_state(1), Some(MemberState::InSync), "{world}");
+    assert_eq!(world.check(), 0, "{world}");
+    world.verify();
+}
+
+/// What it has no space for is known behind the answer. It alone gives what the other one lists.
+#[test]
+fn a_write_behind_that_finds_no_space_and_no_list_gives_up_no_member_that_alone_gives_a_block() {
+    let shape = Shape { write_behind: 8, write_mostly: 0b10, ..Shape::new(Level::Raid1, 0, 2, 0) };
+    let mut world = World::synced(Setup::shuffled(shape, 180));
+    take_list(&mut world, 1);
+    lists(&mut world, 0);
+    let start = world.disks.data().start;
+    world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+    world.disks.disk(1).errors_in = Some(start + 40..start + 42);
+    let new = world.random.bytes(8 * SECTOR);
+    assert_eq!(world.write(40, new.clone()), Ok(()), "it is answered early ({world})");
+    world.remember(40, &new);
+    world.rounds(100);
+    assert_eq!(world.member_state(1), Some(MemberState::InSync), "{world}");
+    assert_ne!(world.status().doubted.sectors, 0, "{world}");
+    world.verify();
+}
+
+fn write_row(world: &mut World, shape: Shape) {
+    let per_member = world.sectors() / shape.member_sectors;
+    let row = shape.member_sectors - REFUSED_FROM_END;
+    for sector in per_member * row..per_member * (row + 16) {
+        let new = world.random.bytes(SECTOR);
+        if world.write(sector, new.clone()) == Ok(()) {
+            world.remember(sector, &new);
+        }
+    }
+}
+
+fn long_shapes() -> [Shape; 2] {
+    let two = Shape { disks: 2, member_sectors: 32_768, ..shapes::RAID1 };
+    [two, Shape { member_sectors: 16_384, ..shapes::RAID5 }]
+}
+
+/// Disk 1 has no list, is filled up to its middle, and refuses two sectors behind that. Of its first half it
+/// alone gives what disk 0 lists.
+fn half_filled(shape: Shape, seed: u64) -> World {
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    let half = shape.member_sectors / 2;
+    world.fail(1);
+    world.remove(1);
+    world.set("sync_max", &half.to_string());
+    world.add(1).unwrap();
+    world.wait_status("half of it", |status| status.sync.completed_sectors >= half);
+    world.command(Action::Freeze).unwrap();
+    take_list(&mut world, 1);
+    let filled = world.disks.superblock(1).unwrap().recovery_offset_sectors;
+    assert!(filled.is_some_and(|filled| filled > LISTED.end), "{filled:?} ({world})");
+    let start = world.disks.data().start;
+    world.disks.disk(0).write_error = Some(IoErrorKind::Medium);
+    world.disks.disk(0).errors_in = Some(start + LISTED.start..start + LISTED.end);
+    let first = world.random.bytes(64 * SECTOR);
+    world.write(0, first.clone()).unwrap();
+    world.remember(0, &first);
+    assert_ne!(world.status().members[0].bad_ranges, 0, "{world}");
+    let refused = world.disks.data().end - REFUSED_FROM_END;
+    world.disks.disk(1).write_error = Some(IoErrorKind::Medium);
+    world.disks.disk(1).errors_in = Some(refused..refused + 2);
+    world
 }

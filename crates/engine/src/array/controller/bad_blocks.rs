@@ -75,8 +75,8 @@ impl Controller {
 
     /// Lists what members do not hold. No lane reads it from there once this is settled. A member
     /// without a log, or with one that is full, is failed; but not where what it cannot read is lost
-    /// anyway, for the rest of it is needed. Nor where it alone gives a block: those that refused
-    /// something and stay, unlisted, are the result.
+    /// anyway, for the rest of it is needed. Nor where it alone gives a block: those that stay and whose
+    /// list does not name what they lack are the result.
     pub(super) async fn blocks_failed(&mut self, news: &[BlockNews], why: News) -> Vec<MemberId> {
         let (mut failed, mut needed) = (Vec::new(), Vec::new());
         for BlockNews { member, ranges } in news {
@@ -100,7 +100,7 @@ impl Controller {
                     self.members[index].bad = before;
                     let ids = failed.iter().map(|(id, _)| *id);
                     let with_it: Vec<MemberId> = ids.chain([*member]).collect();
-                    let may_stay = why == News::Refused && matches!(why_not, NotRecorded::NoRoom);
+                    let may_stay = matches!(why_not, NotRecorded::NoRoom);
                     if !may_stay || self.loses_nothing_without(&with_it) {
                         failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
                         continue;

@@ -16,6 +16,7 @@ use super::super::mailbox::{BlockNews, Failure};
 use super::super::news::News;
 use super::super::rules::Rule;
 use super::super::verdict::Outcome;
+use super::lost::Loss;
 use super::{Controller, Member, WriteMode};
 
 /// What verdicts ask to record.
@@ -93,7 +94,7 @@ impl Controller {
         }
     }
 
-    /// Gives the members that could not list what they refused, and that are not given up for it.
+    /// Gives the members that could not list what they lack, and that are not given up for it.
     async fn record(&mut self, records: Records) -> Vec<MemberId> {
         let Records { list, unlist, lack, doubt, end_doubt } = records;
         if !end_doubt.is_empty() {
@@ -108,9 +109,9 @@ impl Controller {
             return full;
         }
         self.blocks_written(&news(unlist)).await;
-        self.blocks_failed(&news(lack), News::Unfilled).await;
+        full.extend(self.blocks_failed(&news(lack), News::Unfilled).await);
         if self.array.rules.keep(Rule::RefusedBlocksAreListed) {
-            full = self.blocks_failed(&news(list), News::Refused).await;
+            full.extend(self.blocks_failed(&news(list), News::Refused).await);
         }
         // A lane that still goes by the longer list only reads less.
         self.publish();
@@ -119,7 +120,8 @@ impl Controller {
     }
 
     /// A member that is only being filled fails where a write finds no space behind it, and a replacement also
-    /// for what it refuses: the others have what it lacks. By what it is now: it may have taken over since.
+    /// for what it refuses: the others have what it lacks. By what it is now: it may have taken over since. But
+    /// none goes that alone gives a block where it is filled.
     async fn fail_filled(&mut self, writes: &[Arc<Asked>]) {
         let is = |id: MemberId, what: fn(&Member) -> bool| {
             self.members.iter().any(|member| member.id == id && what(member))
@@ -132,6 +134,8 @@ impl Controller {
         for ended in writes.iter().map(|write| &write.ended) {
             let without = ended.no_space.iter().filter(|_| !ended.fills_members());
             let without = without.filter(|(id, _)| is(*id, |member| member.filled_to().is_some()));
+            let without =
+                without.filter(|(id, _)| !matches!(self.loss_of(&[*id]), Loss::Sectors(_)));
             failures.extend(without.map(|(id, _)| failed(*id, IoErrorKind::NoSpace)));
             let refused = ended.refused.iter().filter(|(id, _)| is(*id, Member::replaces));
             failures.extend(refused.map(|(id, _)| failed(*id, IoErrorKind::Medium)));

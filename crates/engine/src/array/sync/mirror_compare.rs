@@ -56,7 +56,7 @@ pub(super) async fn compare(
     if verdict.correct(&mut model) && mends {
         write_copy(port, &mut writes, &first, copy_of(port, &model));
     }
-    let (mut mended, mut lacks_space) = (Mended::default(), false);
+    let (mut mended, mut undone) = (Mended::default(), Ok(()));
     let mut differs = !verdict.places.is_empty();
     for copy in copies {
         match copy {
@@ -65,7 +65,7 @@ pub(super) async fn compare(
                 let permit = permit.as_ref().expect("asked for, for what is rewritten");
                 match rewrite(port, (&claim, permit), &piece, &model).await {
                     Ok(member) => mended.add(member),
-                    Err(NotRewritten) => lacks_space = true,
+                    Err(why) => undone = Err(why),
                 }
             }
             Copied::Block(piece, block) => {
@@ -85,9 +85,7 @@ pub(super) async fn compare(
     }
     port.recycle(Some(model));
     writes.finish(port, Target::Rewrites).await?;
-    if lacks_space {
-        return Err(WindowError::NoSpace);
-    }
+    undone?;
     let sectors = if differs { sectors } else { 0 };
     Ok(Found { sectors, places: verdict.places, mended, ..Found::default() })
 }

@@ -62,8 +62,8 @@ struct Comparison<'a> {
     undecidable: bool,
     /// Whose unreadable sectors were written again.
     mended: Mended,
-    /// Whether there was no space for some of them.
-    lacks_space: bool,
+    /// Whether all were that some member gives again.
+    undone: Result<(), NotRewritten>,
     /// Of what is written beside what the bitmap marks already.
     permit: Option<Permit<'a>>,
     /// Pages of the window in which something is wrong.
@@ -94,7 +94,7 @@ impl<'a> Comparison<'a> {
             kind,
             undecidable: false,
             mended: Mended::default(),
-            lacks_space: false,
+            undone: Ok(()),
             permit: None,
             view,
             state,
@@ -292,7 +292,7 @@ impl<'a> Comparison<'a> {
             let held = (self.at.claim, permit);
             match self.port.rewrite(held, member, self.start(), block).await {
                 Ok(member) => self.mended.add(member),
-                Err(NotRewritten) => self.lacks_space = true,
+                Err(why) => self.undone = Err(why),
             }
         }
     }
@@ -301,9 +301,7 @@ impl<'a> Comparison<'a> {
         self.port.recycle_all(self.blocks);
         self.fresh.into_iter().for_each(|left| self.port.recycle(left));
         self.writes.finish(self.port, Target::Rewrites).await?;
-        if self.lacks_space {
-            return Err(WindowError::NoSpace);
-        }
+        self.undone?;
         let pages = self.wrong.iter().filter(|page| **page).count();
         Ok(Found {
             sectors: (pages * PAGE_BYTES / SECTOR_BYTES) as u64,

@@ -9,13 +9,14 @@ use std::ops::Range;
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
+use crate::request::RequestError;
 use crate::status::Mismatch;
 
 use super::super::array_lane::ArrayLane;
 use super::super::claims::Claim;
 use super::super::command::Undecided;
 use super::super::news::News;
-use super::super::reconstruct::Mended;
+use super::super::reconstruct::{Mended, NotRewritten};
 use super::{mirror_window, replace_window, row_window};
 
 /// What a sync task does.
@@ -93,6 +94,15 @@ pub(super) enum WindowError {
     Told,
 }
 
+impl From<NotRewritten> for WindowError {
+    fn from(NotRewritten(error): NotRewritten) -> Self {
+        match error {
+            RequestError::NoSpace => Self::NoSpace,
+            _ => Self::Failed,
+        }
+    }
+}
+
 impl WindowError {
     /// What a window that fills a member comes to, where this came instead of its bytes. A block that
     /// cannot be had at all is listed as bad on the member, `claim` being held; a wider window is to be
@@ -109,7 +119,10 @@ impl WindowError {
         match (self, filled) {
             (Self::Unreadable, Some(member)) if is_block => {
                 port.tell(claim, News::Unfilled, member, &Ranges::of(window.clone())).await;
-                Ok(())
+                match port.is_believed_in(member, window) {
+                    false => Ok(()),
+                    true => Err(Self::Failed),
+                }
             }
             (Self::Unreadable, None) => Err(Self::Failed),
             (error, _) => Err(error),
