@@ -167,7 +167,7 @@ impl Scope {
                 next.store(runs.len(), Ordering::Relaxed);
                 let mut first = first.lock().expect("nothing panics under it");
                 if first.as_ref().is_none_or(|(other, _)| index < *other) {
-                    *first = Some((index, finding));
+                    *first = Some((index, *finding));
                 }
             }
         };
@@ -203,7 +203,7 @@ impl Scope {
         sequences.flat_map(on_each).collect()
     }
 
-    fn play(&self, scenario: &Scenario, seen: &Seen, counts: &Counts) -> Result<(), Finding> {
+    fn play(&self, scenario: &Scenario, seen: &Seen, counts: &Counts) -> Result<(), Box<Finding>> {
         let _broken = self.broken.map(BrokenHere::new);
         let judge = Judge { shape: scenario.shape, verbose: false, seen };
         let mut found = None;
@@ -213,8 +213,8 @@ impl Scope {
             found.is_none()
         };
         let ended = scenario.run(false, &mut visit);
-        let finding = |at, reason| Finding { scenario: scenario.clone(), at, reason };
-        if let Some((at, wrong)) = found {
+        let finding = |at, reason| Box::new(Finding { scenario: scenario.clone(), at, reason });
+        if let Some((at, wrong)) = found.map(|found| *found) {
             return Err(finding(Some(at), wrong.to_string()));
         }
         match ended {
@@ -233,7 +233,7 @@ impl Scope {
         moment: &Moment<'_>,
         judge: &Judge<'_>,
         counts: &Counts,
-    ) -> Result<(), (At, Wrong)> {
+    ) -> Result<(), Box<(At, Wrong)>> {
         for crash in Crash::ALL {
             let left = Leftovers::of(crash, moment.world, moment.model);
             let base = left.base_name();
@@ -246,7 +246,7 @@ impl Scope {
                 if let Err(wrong) = judge.judge(&left.image(&fates), &left) {
                     let words = left.words(&fates);
                     let at = At { moment: moment.number, crash, fates, words };
-                    return Err((at, wrong));
+                    return Err(Box::new((at, wrong)));
                 }
             }
         }

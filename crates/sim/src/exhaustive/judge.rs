@@ -117,11 +117,8 @@ impl Judge<'_> {
         up.world.run_until(|| is_at_rest(&up) || up.world.now() >= until);
         self.read_all(When::Resynced, &up, &mut model)?;
         up.world.kill();
-        let array = match RawArray::open(&up.world, &up.disks) {
-            Ok(array) => array,
-            // A member is missing, and nothing stands in for it.
-            Err(_) => return Ok(()),
-        };
+        // Else a member is missing, and nothing stands in for it.
+        let Ok(array) = RawArray::open(&up.world, &up.disks) else { return Ok(()) };
         array.check_data(&mut model).map_err(Wrong::Platter)?;
         match array.mismatches(model.len()) {
             0 if is_at_rest(&up) => self.lose_later(&up, &model),
