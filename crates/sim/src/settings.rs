@@ -239,6 +239,9 @@ const DATA_OFFSET: u64 = 64;
 /// Room behind the data: metadata 1.0 keeps everything there.
 const TAIL_SECTORS: u64 = 64;
 
+/// Members with less have no room for a bitmap: 64 KiB, once RAID10 has rounded to its far copies.
+const BITMAP_SECTORS: u64 = 144;
+
 impl Settings {
     /// Draws a run. The level is drawn too unless one is wanted.
     pub fn draw(seed: u64, level: Option<i32>, trouble: Trouble) -> Self {
@@ -380,7 +383,8 @@ impl Settings {
                 self.chunk_sectors = 8;
             }
             self.unit_sectors = 8;
-            self.member_sectors = if self.bitmap_chunk_bytes.is_some() { 128 } else { 48 };
+            self.member_sectors =
+                if self.bitmap_chunk_bytes.is_some() { BITMAP_SECTORS } else { 48 };
             self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.map(|_| 4096);
         }
         if wishes.first_resync {
@@ -395,9 +399,8 @@ impl Settings {
         if wishes.long {
             self.member_sectors = self.member_sectors.max(2048);
         }
-        // There is no room for a bitmap on less.
         if self.bitmap_chunk_bytes.is_some() {
-            self.member_sectors = self.member_sectors.max(128);
+            self.member_sectors = self.member_sectors.max(BITMAP_SECTORS);
         }
     }
 
