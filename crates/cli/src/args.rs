@@ -127,8 +127,10 @@ pub(crate) enum Verb {
     MountGuard {
         /// The directory.
         directory: PathBuf,
-        /// The device number of the mount.
-        number: u64,
+        /// What tells the mount from others there.
+        id: u64,
+        /// The device's name, and the device.
+        link: Vec<PathBuf>,
     },
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Man => help::man(),
         Verb::Help(args) => help::run(&args),
         Verb::ServingProcess { words } => create::serving_process(words),
-        Verb::MountGuard { directory, number } => Ok(mount_guard::run(&directory, number)),
+        Verb::MountGuard { directory, id, link } => Ok(mount_guard::run(directory, id, &link)),
     }
 }
 

@@ -13,6 +13,8 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, Setter};
 use zerocopy::{Immutable, IntoBytes};
 
+use crate::peer::describe_process;
+
 /// Another program may take the device that was free a moment ago.
 const TRIES: usize = 16;
 
@@ -23,12 +25,11 @@ const AUTOCLEAR: u32 = 4;
 /// `LO_FLAGS_DIRECT_IO`.
 const DIRECT_IO: u32 = 16;
 
-/// An attached loop device. It detaches when it is dropped and its last user is gone, also after a crash:
-/// this process keeps it open.
+/// An attached loop device. It detaches when its last user is gone.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
-    device: File,
+    number: u64,
 }
 
 /// Why no device is attached.
@@ -79,8 +80,16 @@ struct Config {
 const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
 
 impl LoopDevice {
-    /// Attaches a file, with direct I/O and blocks of `block_bytes`.
-    pub fn attach(file: &Path, block_bytes: u32, read_only: bool) -> Result<LoopDevice, LoopError> {
+    /// Attaches a file, with direct I/O and blocks of `block_bytes`. Gives the device, and what keeps it
+    /// attached while that is open.
+    ///
+    /// Another process than the one that serves the file must keep it: whoever closes a device last writes what
+    /// the kernel holds back of it, and a killed server would wait for itself, for ever.
+    pub fn attach(
+        file: &Path,
+        block_bytes: u32,
+        read_only: bool,
+    ) -> Result<(LoopDevice, File), LoopError> {
         let failed = |source| LoopError::Attach { path: file.to_owned(), source };
         let backing = OpenOptions::new()
             .read(true)
@@ -106,7 +115,12 @@ impl LoopDevice {
                 reserved: [0; 8],
             };
             match configure(&device, config) {
-                Ok(()) => return Ok(LoopDevice { path, device }),
+                Ok(()) => {
+                    let number = device.metadata().map_err(failed)?.rdev();
+                    // Who keeps it writes nothing.
+                    let kept = File::open(&path).map_err(failed)?;
+                    return Ok((LoopDevice { path, number }, kept));
+                }
                 Err(Errno::BUSY) => {}
                 Err(error) => return Err(failed(error.into())),
             }
@@ -119,9 +133,10 @@ impl LoopDevice {
         &self.path
     }
 
-    /// What uses the device: mounts, and whoever has it for itself. A plain open is not seen.
-    pub fn users(&self) -> Vec<String> {
-        let mounts = mounts_of(&self.device);
+    /// What uses the device: mounts, whoever has it for itself, and processes that have it open, as far as this
+    /// user sees them. Not the process that keeps it.
+    pub fn users(&self, keeper: Option<u32>) -> Vec<String> {
+        let mounts = mounts_of(self.number);
         if !mounts.is_empty() {
             return mounts
                 .iter()
@@ -129,12 +144,14 @@ impl LoopDevice {
                 .collect();
         }
         let flags = OFlags::EXCL.bits().cast_signed();
-        match OpenOptions::new().read(true).custom_flags(flags).open(&self.path) {
-            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                vec![format!("{} is in use: see `lsblk {}`", self.name(), self.name())]
-            }
-            _ => Vec::new(),
+        let refused = OpenOptions::new().read(true).custom_flags(flags).open(&self.path).err();
+        if refused.and_then(|error| error.raw_os_error()) == Some(Errno::BUSY.raw_os_error()) {
+            return vec![format!("{} is in use: see `lsblk {}`", self.name(), self.name())];
         }
+        // Another thread of this process may be looking too.
+        let own = [Some(std::process::id()), keeper];
+        let others = openers(&self.path).filter(|process| !own.contains(&Some(*process)));
+        others.map(describe_process).collect()
     }
 
     fn name(&self) -> String {
@@ -167,9 +184,19 @@ impl Info {
     }
 }
 
+/// The processes that have a device open. No file is asked anything, for its file system may hang.
+fn openers(device: &Path) -> impl Iterator<Item = u32> {
+    let entries = |place: &Path| fs::read_dir(place).into_iter().flatten().flatten();
+    let has_it = move |process: &u32| {
+        let mut open = entries(Path::new(&format!("/proc/{process}/fd")));
+        open.any(|open| fs::read_link(open.path()).is_ok_and(|leads| leads == device))
+    };
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries(Path::new("/proc")).filter_map(number).filter(has_it)
+}
+
 /// Where a block device is mounted, as this process sees it.
-fn mounts_of(device: &File) -> Vec<String> {
-    let Ok(number) = device.metadata().map(|metadata| metadata.rdev()) else { return Vec::new() };
+fn mounts_of(number: u64) -> Vec<String> {
     let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let fields = |line: &str| {

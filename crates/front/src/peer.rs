@@ -10,7 +10,12 @@ use rustix::net::{getpeername, sockopt};
 pub fn describe(socket: BorrowedFd<'_>) -> String {
     match address_of(socket) {
         Some(address) => address.to_string(),
-        None => describe_process(socket),
+        None => match sockopt::socket_peercred(socket) {
+            Ok(credentials) => {
+                describe_process(credentials.pid.as_raw_nonzero().get().cast_unsigned())
+            }
+            Err(_) => UNKNOWN.to_string(),
+        },
     }
 }
 
@@ -38,11 +43,10 @@ fn address_of(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
 
 const UNKNOWN: &str = "unknown client";
 
-fn describe_process(socket: BorrowedFd<'_>) -> String {
-    let Ok(credentials) = sockopt::socket_peercred(socket) else { return UNKNOWN.to_string() };
-    let pid = credentials.pid.as_raw_nonzero();
-    match fs::read_to_string(format!("/proc/{pid}/comm")) {
-        Ok(name) => format!("{} (process {pid})", name.trim_end()),
-        Err(_) => format!("process {pid}"),
+/// A process by its name and its number.
+pub(crate) fn describe_process(process: u32) -> String {
+    match fs::read_to_string(format!("/proc/{process}/comm")) {
+        Ok(name) => format!("{} (process {process})", name.trim_end().escape_default()),
+        Err(_) => format!("process {process}"),
     }
 }

@@ -83,7 +83,7 @@ impl Fronts {
         };
         let front = list.remove(at);
         drop(list);
-        front.close(STOP_PATIENCE).map_err(|error| {
+        front.close(STOP_PATIENCE, false).map_err(|error| {
             Failure::new(what, error, "their requests still run; look at the members")
         })
     }
@@ -103,7 +103,7 @@ impl Fronts {
             ));
         }
         let patience = if force { LEAVING } else { STOP_PATIENCE };
-        let closed = list.drain(..).map(|front| front.close(patience));
+        let closed = list.drain(..).map(|front| front.close(patience, force));
         Ok(closed.filter_map(Result::err).collect())
     }
 

@@ -69,7 +69,8 @@ impl Mounted {
 
     fn assemble(&self, front: &str) {
         let (serve, members) = (self.serve(front), self.members());
-        let mut words = vec!["assemble", &*self.name, "--lanes=2", &*serve];
+        let mut words = vec!["assemble", &*self.name, "--lanes=2"];
+        words.extend(serve.split(' '));
         words.extend(members.iter().map(String::as_str));
         self.mdspace.succeed(&words);
     }
@@ -219,6 +220,116 @@ fn a_killed_process_leaves_no_mount_and_no_device_and_starts_again() {
     assert!(read == pattern, "other bytes after a kill");
     mounted.mdspace.settle(&mounted.name);
     mounted.finish();
+}
+
+/// The last who closes a device writes what the kernel holds back of it. That must not be the killed process.
+#[test]
+fn a_process_that_is_killed_before_its_device_is_written_back_ends() {
+    let Some(mounted) = Mounted::start("unwritten", "block") else { return };
+    let device = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
+    let flushed = Pattern { seed: 3 }.bytes(0, 64, 1);
+    device.write_all_at(&flushed, 0).expect("written");
+    device.sync_all().expect("durable");
+    device.write_all_at(&vec![7; 16 << 20], 8 << 20).expect("kept in memory");
+    drop(device);
+    mounted.mdspace.kill();
+    until("nothing is mounted", || !mounted.is_mounted());
+    until("the device has no name", || fs::read_link(mounted.device()).is_err());
+    mounted.assemble("block");
+    let mut read = vec![0; flushed.len()];
+    File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
+    assert!(read == flushed, "other bytes after a kill");
+    mounted.mdspace.settle(&mounted.name);
+    mounted.finish();
+}
+
+#[test]
+fn what_the_kernel_holds_back_of_the_device_is_written_before_a_stop() {
+    let Some(mounted) = Mounted::start("heldback", "block") else { return };
+    let bytes = vec![9; 16 << 20];
+    let device = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
+    device.write_all_at(&bytes, 0).expect("kept in memory");
+    drop(device);
+    mounted.mdspace.succeed(&["stop", &mounted.name]);
+    mounted.assemble("block");
+    let mut read = vec![0; bytes.len()];
+    File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
+    assert!(read == bytes, "bytes are lost at a stop");
+    mounted.finish();
+}
+
+#[test]
+fn a_stop_is_refused_while_a_program_has_the_device_open() {
+    let Some(mounted) = Mounted::start("held", "block") else { return };
+    let device = File::open(mounted.device()).expect("a device");
+    let stopped = mounted.mdspace.run(&["stop", &mounted.name]);
+    let own = format!("(process {})", std::process::id());
+    assert!(stopped.status == 1 && stopped.err.contains(&own), "{stopped:?}");
+    drop(device);
+    mounted.finish();
+}
+
+/// A device is attached by the thread that was asked to, whichever that is: it is no client.
+#[test]
+fn a_device_that_was_asked_for_later_keeps_no_stop_waiting() {
+    let Some(mounted) = Mounted::start("later", "fuse:DIR") else { return };
+    mounted.mdspace.succeed(&["serve", &mounted.name, "block"]);
+    let fronts = &mounted.mdspace.report(&mounted.name)["fronts"];
+    assert_eq!(fronts[1]["clients"].as_array().map(Vec::len), Some(0), "{fronts}");
+    mounted.finish();
+}
+
+#[test]
+fn an_array_that_is_read_only_is_a_read_only_device() {
+    let Some(mounted) = Mounted::start("sealed", "block") else { return };
+    mounted.mdspace.succeed(&["stop", &mounted.name]);
+    mounted.assemble("block --readonly");
+    let device = fs::read_link(mounted.device()).expect("a link");
+    assert_eq!(succeed("blockdev", &["--getro", path_text(&device)]).trim(), "1");
+    mounted.mdspace.succeed(&["stop", &mounted.name]);
+    mounted.assemble("block");
+    mounted.finish();
+}
+
+#[test]
+fn what_was_mounted_there_before_stays_and_nothing_stays_behind_a_link() {
+    let Some(mounted) = Mounted::start("below", "block") else { return };
+    let (place, link) = (mounted.directory(), mounted.images.folder().join("link"));
+    std::os::unix::fs::symlink(&place, &link).expect("a link");
+    let (through_link, front) = (format!("fuse:{}", link.display()), mounted.serve("fuse:DIR"));
+    let front = front.trim_start_matches("--serve=");
+    mounted.mdspace.succeed(&["serve", &mounted.name, &through_link]);
+    mounted.mdspace.succeed(&["unserve", &mounted.name, &through_link]);
+    assert_eq!(kinds_at(&place), [""; 0]);
+    succeed("mount", &["-t", "tmpfs", "none", path_text(&place)]);
+    mounted.mdspace.succeed(&["serve", &mounted.name, front]);
+    let both = kinds_at(&place);
+    mounted.mdspace.succeed(&["unserve", &mounted.name, front]);
+    let left = kinds_at(&place);
+    // Somebody else takes the mount away, and has their own there.
+    mounted.mdspace.succeed(&["serve", &mounted.name, front]);
+    succeed("umount", &[path_text(&place)]);
+    succeed("mount", &["-t", "ramfs", "none", path_text(&place)]);
+    mounted.mdspace.succeed(&["unserve", &mounted.name, front]);
+    let last = kinds_at(&place);
+    for _ in &last {
+        succeed("umount", &[path_text(&place)]);
+    }
+    assert_eq!(both, ["tmpfs", "fuse.mdspace"]);
+    assert_eq!(left, ["tmpfs"]);
+    assert_eq!(last, ["tmpfs", "ramfs"]);
+    mounted.finish();
+}
+
+/// The kinds of the file systems that are mounted at a place, one over the other.
+fn kinds_at(place: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("this is Linux");
+    let kind = |line: &str| {
+        let mut fields = line.split(' ').skip(1);
+        let is_there = fields.next() == Some(path_text(place));
+        is_there.then(|| fields.next().expect("a kind").to_owned())
+    };
+    mounts.lines().filter_map(kind).collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::ioctl::{self, Updater, opcode};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -29,6 +29,7 @@ const FUSERMOUNT: &str = "fusermount3";
 #[derive(Debug)]
 pub struct Mount {
     directory: PathBuf,
+    id: u64,
     device: OwnedFd,
     by_root: bool,
 }
@@ -69,17 +70,20 @@ pub enum MountError {
     },
 }
 
-/// Looks whether `directory` can be mounted on. What a process that was killed left there is unmounted.
-pub fn prepare(directory: &Path) -> Result<(), MountError> {
-    match is_abandoned(directory) {
-        Some(true) => unmount(directory),
-        Some(false) => {}
-        None => return Err(MountError::Silent(directory.to_owned())),
-    }
+/// Looks whether `directory` can be mounted on. What a process that was killed left there is unmounted. Gives
+/// where it leads: what is mounted over a link is not unmounted by the link's name.
+pub fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
     let not_a_directory = || MountError::NotADirectory(directory.to_owned());
-    let mut entries = fs::read_dir(directory).map_err(|_| not_a_directory())?;
+    let Some(is_abandoned) = is_abandoned(directory) else {
+        return Err(MountError::Silent(directory.to_owned()));
+    };
+    let place = fs::canonicalize(directory).map_err(|_| not_a_directory())?;
+    if is_abandoned {
+        unmount(&place);
+    }
+    let mut entries = fs::read_dir(&place).map_err(|_| not_a_directory())?;
     match entries.next() {
-        None => Ok(()),
+        None => Ok(place),
         Some(_) => Err(MountError::NotEmpty(directory.to_owned())),
     }
 }
@@ -97,15 +101,27 @@ fn is_abandoned(directory: &Path) -> Option<bool> {
     answer.recv_timeout(PATIENCE).ok()
 }
 
-/// What tells a mount from another one in the same place.
-pub fn device_number(directory: &Path) -> io::Result<u64> {
-    // Its answer is kept by the kernel: this asks no process.
-    fs::symlink_metadata(directory).map(|metadata| metadata.dev())
+/// What tells a mount from another one in the same place, before, after or below it. Kernels before 6.8 use
+/// the numbers again.
+///
+/// The kernel knows it by itself: the process that serves the mount, which may be gone, is not asked.
+fn id_of(directory: &Path) -> io::Result<u64> {
+    /// `STATX_MNT_ID_UNIQUE`, of Linux 6.8.
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    let wanted = StatxFlags::MNT_ID | UNIQUE;
+    let found = rustix::fs::statx(CWD, directory, flags, wanted)?;
+    let is_known = StatxFlags::from_bits_retain(found.stx_mask).intersects(wanted);
+    match is_known {
+        true => Ok(found.stx_mnt_id),
+        // Before Linux 5.8.
+        false => Ok(rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor)),
+    }
 }
 
 /// Unmounts a directory if this mount is there still.
-pub fn unmount_left(directory: &Path, number: u64) {
-    if device_number(directory).is_ok_and(|found| found == number) {
+pub fn unmount_left(directory: &Path, id: u64) {
+    if id_of(directory).is_ok_and(|found| found == id) {
         unmount(directory);
     }
 }
@@ -137,7 +153,7 @@ impl Mount {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         rustix::mount::mount(SOURCE, directory, "fuse.mdspace", flags, options.as_c_str())
             .map_err(|error| system(directory, error))?;
-        Ok(Mount { directory: directory.to_owned(), device, by_root: true })
+        Mount::found(directory, device, true)
     }
 
     /// The helper mounts, and hands the device over through a socket.
@@ -157,15 +173,26 @@ impl Mount {
         match receive_descriptor(&ours) {
             Ok(Some(device)) if ended.status.success() => {
                 non_blocking(&device).map_err(|error| system(directory, error))?;
-                Ok(Mount { directory: directory.to_owned(), device, by_root: false })
+                Mount::found(directory, device, false)
             }
             _ => Err(MountError::Refused { directory: directory.to_owned(), words: words() }),
         }
     }
 
+    fn found(directory: &Path, device: OwnedFd, by_root: bool) -> Result<Mount, MountError> {
+        let failed = |source| MountError::System { directory: directory.to_owned(), source };
+        let id = id_of(directory).map_err(failed)?;
+        Ok(Mount { directory: directory.to_owned(), id, device, by_root })
+    }
+
     /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// What [`unmount_left`] knows it by.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// One more descriptor for the same mount.
@@ -181,8 +208,12 @@ impl Mount {
         Ok(device)
     }
 
-    /// Takes the directory out of sight; programs that have the file open keep it until they close it.
+    /// Takes the directory out of sight; programs that have the file open keep it until they close it. What
+    /// was mounted there before or since stays.
     pub(super) fn unmount(&self) {
+        if !id_of(&self.directory).is_ok_and(|found| found == self.id) {
+            return;
+        }
         match self.by_root {
             true => unmount(&self.directory),
             false => unmount_by_helper(&self.directory),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use mdspace_engine::lane::LaneId;
 use mdspace_io::Socket;
 
+use crate::peer::describe_process;
 use crate::volume::Volume;
 
 use super::connection::Connection;
@@ -83,8 +84,12 @@ impl FuseServer {
         Ok(FuseServer { mount, shared })
     }
 
-    /// The directory in which the file is.
-    pub fn directory(&self) -> &Path {
+    /// The mount.
+    pub fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    fn directory(&self) -> &Path {
         self.mount.directory()
     }
 
@@ -100,7 +105,7 @@ impl FuseServer {
         processes.retain(|&process| process != own);
         processes.sort_unstable();
         processes.dedup();
-        processes.into_iter().map(describe).collect()
+        processes.into_iter().map(describe_process).collect()
     }
 
     /// Unmounts, and waits until what programs asked for has ended, but no longer than `patience`.
@@ -121,15 +126,6 @@ impl Drop for FuseServer {
     fn drop(&mut self) {
         self.mount.unmount();
         self.shared.close();
-    }
-}
-
-/// A process by its number and its name.
-fn describe(process: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    match name.trim_end() {
-        "" => format!("process {process}"),
-        name => format!("process {process} ({})", name.escape_default()),
     }
 }
 

@@ -226,7 +226,8 @@ impl Session {
         }
     }
 
-    fn is_read_only(&self) -> bool {
+    /// Whether no program may write now.
+    pub fn is_read_only(&self) -> bool {
         self.file().read_only || self.exports.switch().is_on()
     }
 
@@ -292,7 +293,7 @@ impl Session {
         let mut who = self.open();
         who.last_handle += 1;
         let handle = who.last_handle;
-        who.processes.insert(handle, header.pid);
+        who.processes.insert(handle, process_of(header.pid));
         let flags = open_flag::DIRECT_IO | open_flag::NOFLUSH | open_flag::PARALLEL_DIRECT_WRITES;
         Ok(OpenOut { handle, open_flags: flags, backing: 0 })
     }
@@ -338,6 +339,14 @@ impl Session {
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The process of a thread, for the kernel names the thread that opens, which may be gone soon. Its own number
+/// where it is gone already.
+fn process_of(thread: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    process.unwrap_or(thread)
 }
 
 /// Why a request is not served.

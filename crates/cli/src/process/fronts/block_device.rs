@@ -1,6 +1,7 @@
 //! A block device of the host over the array's file, under a name that stays the same.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub(super) struct BlockDevice {
 }
 
 /// A link that goes when the device does.
-struct Link {
+pub(super) struct Link {
     path: PathBuf,
     target: PathBuf,
 }
@@ -35,14 +36,14 @@ impl BlockDevice {
         })
     }
 
-    /// Attaches a device to the array's file, and names it.
+    /// Attaches a device to the array's file, and names it. Gives what another process has to keep.
     pub(super) fn attach(
         file: &Path,
         name: &ArrayName,
         block_bytes: u32,
         read_only: bool,
-    ) -> Result<Self, LoopError> {
-        let device = LoopDevice::attach(file, block_bytes, read_only)?;
+    ) -> Result<(Self, File), LoopError> {
+        let (device, kept) = LoopDevice::attach(file, block_bytes, read_only)?;
         let link = match Link::make(&Path::new(NAMES).join(name.to_string()), device.path()) {
             Ok(link) => Some(link),
             Err(error) => {
@@ -50,7 +51,7 @@ impl BlockDevice {
                 None
             }
         };
-        Ok(Self { device, link })
+        Ok((Self { device, link }, kept))
     }
 
     /// Its name, and what that leads to.
@@ -62,18 +63,33 @@ impl BlockDevice {
         }
     }
 
-    /// What uses it, as words for the user.
-    pub(super) fn users(&self) -> Vec<String> {
-        self.device.users()
+    /// Its name.
+    pub(super) fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    /// What uses it besides the process that keeps it, as words for the user.
+    pub(super) fn users(&self, keeper: Option<u32>) -> Vec<String> {
+        self.device.users(keeper)
     }
 }
 
 impl Link {
-    /// Makes the link. One that leads nowhere is replaced; one to a device in use belongs to another array.
+    /// A link that was made, by this process or another one.
+    pub(super) fn known(path: PathBuf, target: PathBuf) -> Link {
+        Link { path, target }
+    }
+
+    /// Where it is, and where it leads.
+    pub(super) fn ends(&self) -> [&Path; 2] {
+        [&self.path, &self.target]
+    }
+
+    /// Makes the link. One that was left is replaced; one to the device of an array of this name is that one's.
     fn make(path: &Path, target: &Path) -> io::Result<Link> {
         fs::create_dir_all(NAMES)?;
         if let Ok(old) = fs::read_link(path) {
-            if old != target && is_attached(&old) {
+            if old != target && is_over(&old, path.file_name()) {
                 let taken = format!("{} leads to {} already", path.display(), old.display());
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, taken));
             }
@@ -84,10 +100,12 @@ impl Link {
     }
 }
 
-/// Whether something is behind a loop device.
-fn is_attached(device: &Path) -> bool {
-    let name = device.file_name().unwrap_or_default();
-    Path::new("/sys/block").join(name).join("loop/backing_file").exists()
+/// Whether a loop device is attached to a file of this name. Others use a device again that a killed process
+/// has left.
+fn is_over(device: &Path, name: Option<&OsStr>) -> bool {
+    let place = Path::new("/sys/block").join(device.file_name().unwrap_or_default());
+    let file = fs::read_to_string(place.join("loop/backing_file")).unwrap_or_default();
+    Path::new(file.trim_end()).file_name() == name
 }
 
 impl Drop for Link {

@@ -1,5 +1,6 @@
 //! One front: a socket of NBD, a mounted file, or a block device.
 
+use std::fs;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,13 +24,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A front that can be opened: what the user named is there and free. Nothing was written for it.
 pub(in crate::process) enum Prepared {
     Nbd(Listener),
-    File { address: Address, directory: PathBuf },
+    File { address: Address, directory: PathBuf, own: Option<OwnDirectory> },
 }
 
 /// An open front.
 pub(super) enum Front {
     Nbd(Server),
-    Mounted(Mounted),
+    Mounted(Box<Mounted>),
 }
 
 /// A file of the array, and the block device over it, if that was asked for.
@@ -38,6 +39,20 @@ pub(super) struct Mounted {
     device: Option<BlockDevice>,
     server: FuseServer,
     guard: Option<MountGuard>,
+    /// Removed last, when nothing is mounted there any more.
+    own: Option<OwnDirectory>,
+}
+
+/// A directory that was made for a mount, and goes with it.
+pub(in crate::process) struct OwnDirectory(PathBuf);
+
+impl Drop for OwnDirectory {
+    fn drop(&mut self) {
+        // One that is still another front's is in use, and stays.
+        if let Err(error) = fs::remove_dir(&self.0) {
+            tracing::warn!(%error, "{} stays", self.0.display());
+        }
+    }
 }
 
 impl Prepared {
@@ -48,13 +63,13 @@ impl Prepared {
         run_dir: &RunDir,
     ) -> Result<Self, Failure> {
         let what = || format!("cannot serve at {address}");
-        let directory = match &address.endpoint {
+        let (directory, own) = match &address.endpoint {
             Endpoint::Nbd(_) => {
                 return Listener::bind(address)
                     .map(Self::Nbd)
                     .map_err(|error| Failure::new(what(), error, "choose another address"));
             }
-            Endpoint::Fuse(directory) => directory.clone(),
+            Endpoint::Fuse(directory) => (directory.clone(), None),
             Endpoint::Loop | Endpoint::Block => {
                 BlockDevice::is_possible().map_err(|why| {
                     let cure = "run it as root, or serve a file with --serve=fuse:/DIR";
@@ -64,12 +79,12 @@ impl Prepared {
                 fuse::mount::make_directory(&directory).map_err(|error| {
                     Failure::new(what(), error, "check the rights of the run directory")
                 })?;
-                directory
+                (directory.clone(), Some(OwnDirectory(directory)))
             }
         };
-        fuse::mount::prepare(&directory)
+        let directory = fuse::mount::prepare(&directory)
             .map_err(|error| Failure::new(what(), error, "then try again"))?;
-        Ok(Self::File { address: address.clone(), directory })
+        Ok(Self::File { address: address.clone(), directory, own })
     }
 
     /// Serves a volume there. Gives the front, and what the user reads of it.
@@ -86,32 +101,42 @@ impl Prepared {
                 let note = format!("{name}: served at {}", server.address());
                 Ok((Front::Nbd(server), note))
             }
-            Self::File { address, directory } => {
+            Self::File { address, directory, own } => {
                 let what = || format!("cannot serve {name} at {address}");
                 let failed = |error| Failure::new(what(), error, "see `mdspace doctor`");
                 let exports = if address.read_only { exports.read_only() } else { exports };
                 let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
                 let session = Session::new(exports, uid.as_raw(), gid.as_raw());
-                let (block_bytes, read_only) = (session.block_bytes(), session.file().read_only);
+                let (block_bytes, read_only) = (session.block_bytes(), session.is_read_only());
                 let path = directory.join(name.to_string());
                 let mount = Mount::new(&directory).map_err(failed)?;
                 let server = FuseServer::start(mount, session, volume).map_err(failed)?;
-                let guard = MountGuard::spawn(&directory)
-                    .inspect_err(|error| {
-                        tracing::warn!(%error, "after a crash the mount stays until the next start");
-                    })
-                    .ok();
-                let device = match address.endpoint {
-                    Endpoint::Loop | Endpoint::Block => Some(
+                let (device, kept) = match address.endpoint {
+                    Endpoint::Loop | Endpoint::Block => {
                         BlockDevice::attach(&path, name, block_bytes, read_only)
-                            .map_err(|why| Failure::new(what(), why, "see `mdspace doctor`"))?,
-                    ),
-                    _ => None,
+                            .map(|(device, kept)| (Some(device), Some(kept)))
+                            .map_err(|why| Failure::new(what(), why, "see `mdspace doctor`"))?
+                    }
+                    _ => (None, None),
+                };
+                let link = device.as_ref().and_then(BlockDevice::link);
+                let guard = match MountGuard::spawn(server.mount(), kept, link) {
+                    Ok(guard) => Some(guard),
+                    Err(error) if device.is_none() => {
+                        tracing::warn!(%error, "after a crash the mount stays until the next start");
+                        None
+                    }
+                    Err(error) => {
+                        let why =
+                            format!("cannot start the process that keeps the device: {error}");
+                        return Err(Failure::new(what(), why, "see `mdspace doctor`"));
+                    }
                 };
                 let shown =
                     device.as_ref().map_or(path.display().to_string(), BlockDevice::describe);
                 let note = format!("{name}: served as {shown}");
-                Ok((Front::Mounted(Mounted { address, device, server, guard }), note))
+                let mounted = Mounted { address, device, server, guard, own };
+                Ok((Front::Mounted(Box::new(mounted)), note))
             }
         }
     }
@@ -138,7 +163,8 @@ impl Front {
         match self {
             Self::Nbd(server) => server.clients(),
             Self::Mounted(mounted) => {
-                let device = mounted.device.iter().flat_map(BlockDevice::users);
+                let keeper = mounted.guard.as_ref().map(MountGuard::process);
+                let device = mounted.device.iter().flat_map(|device| device.users(keeper));
                 device.chain(mounted.server.clients()).collect()
             }
         }
@@ -159,22 +185,25 @@ impl Front {
         }
     }
 
-    /// Ends it. An error says whose requests still run after `patience`.
-    pub(super) fn close(self, patience: Duration) -> Result<(), String> {
+    /// Ends it. An error says whose requests still run after `patience`. What the kernel holds back of a block
+    /// device is written first, and waited for as long as it takes, but by force.
+    pub(super) fn close(self, patience: Duration, force: bool) -> Result<(), String> {
         match self {
             Self::Nbd(server) => server.close(patience).map_err(|error| error.to_string()),
-            Self::Mounted(Mounted { device, server, guard, .. }) => {
-                let directory = device.is_some().then(|| server.directory().to_owned());
-                // What the kernel keeps of the device is written while the file is served still.
-                drop(device);
+            Self::Mounted(mounted) => {
+                let Mounted { device, server, guard, own, .. } = *mounted;
+                // The file is served still meanwhile.
+                let written = guard.is_none_or(|guard| guard.end(force.then_some(patience)));
                 let closed = server.close(patience).map_err(|error| error.to_string());
-                drop(guard);
-                if let Some(directory) = directory
-                    && let Err(error) = std::fs::remove_dir(&directory)
-                {
-                    tracing::warn!(%error, "{} stays", directory.display());
+                drop(own);
+                match device {
+                    Some(device) if !written => Err(format!(
+                        "what the kernel held back of {} may be lost: it took longer than {} s",
+                        device.describe(),
+                        patience.as_secs()
+                    )),
+                    _ => closed,
                 }
-                closed
             }
         }
     }
@@ -182,8 +211,10 @@ impl Front {
     pub(super) fn report(&self) -> FrontReport {
         let device = match self {
             Self::Nbd(_) => None,
-            Self::Mounted(Mounted { device: Some(device), .. }) => Some(device.describe()),
-            Self::Mounted(mounted) => Some(mounted.server.path().display().to_string()),
+            Self::Mounted(mounted) => Some(match &mounted.device {
+                Some(device) => device.describe(),
+                None => mounted.server.path().display().to_string(),
+            }),
         };
         FrontReport { address: self.address().to_string(), device, clients: self.clients() }
     }

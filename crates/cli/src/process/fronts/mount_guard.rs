@@ -1,48 +1,87 @@
-//! What unmounts after a crash: a mount whose process is gone answers nothing, and hangs in the way.
+//! A second process, which outlives the serving one for a moment: it keeps the block device, and unmounts after a
+//! crash. A mount whose process is gone answers nothing, and hangs in the way.
 //!
-//! A second process waits at a pipe whose other end the serving process keeps. It ends when that end is
-//! closed, however the serving process ended, and unmounts what is mounted still.
+//! It waits at a pipe whose other end the serving process keeps. It goes on when that end is closed, however the
+//! serving process ended: takes the device's name away, closes the device, and unmounts what is mounted still.
+//!
+//! Who closes a block device last writes what the kernel holds back of it. The serving process cannot: when it is
+//! killed it would wait for its own answer, and neither it nor its locks on the members would ever go.
 
 use std::env;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use mdspace_front::fuse::mount;
+use mdspace_front::fuse::mount::{self, Mount};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::block_device::Link;
 
 /// The hidden verb under which the second process starts.
 const GUARD_VERB: &str = "__unmount-after";
+
+/// Between two looks whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The second process.
 pub(super) struct MountGuard(Child);
 
 impl MountGuard {
-    /// Starts one for a mounted directory.
-    pub(super) fn spawn(directory: &Path) -> io::Result<Self> {
-        let number = mount::device_number(directory)?;
-        let mut command = Command::new(env::current_exe()?);
-        command.arg(GUARD_VERB).arg(directory).arg(number.to_string());
+    /// Starts one for a mounted directory, and for the block device over its file, if there is one.
+    pub(super) fn spawn(
+        mount: &Mount,
+        device: Option<File>,
+        link: Option<&Link>,
+    ) -> io::Result<Self> {
+        // The program as it runs, also where an update has replaced its file.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("mdspace").arg(GUARD_VERB).arg(mount.directory());
+        command.arg(mount.id().to_string()).args(link.iter().flat_map(|link| link.ends()));
         command.current_dir("/").process_group(0).env_clear();
         // For the program that unmounts.
         command.envs(env::vars_os().filter(|(name, _)| name == "PATH"));
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stderr(Stdio::null());
+        command.stdout(device.map_or_else(Stdio::null, Stdio::from));
         command.spawn().map(Self)
     }
-}
 
-impl Drop for MountGuard {
-    fn drop(&mut self) {
+    /// Its number.
+    pub(super) fn process(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Has the device closed and the directory unmounted. False: it has not ended within `patience`.
+    pub(super) fn end(mut self, patience: Option<Duration>) -> bool {
         drop(self.0.stdin.take());
-        // It ends by itself now.
-        let _ = self.0.wait();
+        let until = patience.map(|patience| Instant::now() + patience);
+        while matches!(self.0.try_wait(), Ok(None)) {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return false;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        true
     }
 }
 
-/// The second process: waits until the first is gone.
-pub(crate) fn run(directory: &Path, number: u64) -> ExitCode {
-    let mut nothing = [0; 64];
-    while matches!(io::stdin().read(&mut nothing), Ok(1..)) {}
-    mount::unmount_left(directory, number);
+/// The second process: waits until the first is gone, or says so.
+pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
+    // Whoever ends all processes of a service has the first one stop: then this one still has work.
+    let _signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    if let [path, target] = link {
+        // While the device is kept no other array has it, and the name is no other's.
+        drop(Link::known(path.clone(), target.clone()));
+    }
+    if let Ok(nothing) = File::open("/dev/null") {
+        // What takes the place of the device closes it.
+        let _ = rustix::stdio::dup2_stdout(&nothing);
+    }
+    mount::unmount_left(&directory, id);
     ExitCode::SUCCESS
 }

@@ -30,7 +30,7 @@ fn message(opcode: u32, node: u64, arguments: &[u8]) -> Vec<u8> {
         node,
         uid: 0,
         gid: 0,
-        pid: 42,
+        pid: std::process::id(),
         extensions_length: 0,
         padding: 0,
     };
@@ -182,12 +182,30 @@ fn who_opens_the_file_is_known_until_it_is_closed() {
     let opened = message(opcode::OPEN, FILE, open.as_bytes());
     let handle = |wanted| split::<OpenOut>(&answered(wanted).1, 0).expect("whole").0.handle;
     let (first, second) = (handle(wanted(&session, &opened)), handle(wanted(&session, &opened)));
-    assert_eq!(session.processes(), [42, 42]);
+    assert_eq!(session.processes(), [std::process::id(); 2]);
     for handle in [first, second, 77] {
         let closed = message(opcode::RELEASE, FILE, ReleaseIn { handle }.as_bytes());
         assert_eq!(answered(wanted(&session, &closed)).0, 0);
     }
     assert!(session.processes().is_empty());
+}
+
+/// The kernel names the thread, which may be gone soon.
+#[test]
+fn a_thread_that_opens_the_file_is_known_by_its_process() {
+    let session = session();
+    let open = OpenIn { flags: 2, open_flags: 0 };
+    let message = message(opcode::OPEN, FILE, open.as_bytes());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut header, arguments) = split::<InHeader>(&message, 0).expect("a header");
+            header.pid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            assert_ne!(header.pid, std::process::id());
+            let opened = [header.as_bytes(), arguments].concat();
+            assert_eq!(answered(wanted(&session, &opened)).0, 0);
+        });
+    });
+    assert_eq!(session.processes(), [std::process::id()]);
 }
 
 #[test]
