@@ -163,6 +163,35 @@ fn fio_verifies_what_it_wrote_to_the_file_while_a_member_comes_back() {
     mounted.finish();
 }
 
+/// A write of a part of a block waits for its turn with its bytes, which count as others do.
+#[test]
+fn writes_of_parts_of_blocks_that_wait_are_limited_in_bytes() {
+    const WRITERS: u64 = 300;
+    let Some(mounted) = Mounted::start("parts", "fuse:DIR") else { return };
+    let process = mounted.mdspace.report(&mounted.name)["pid"].as_u64().expect("a number");
+    let most_kib = || {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let number = most.and_then(|most| most.split_whitespace().next());
+        number.and_then(|number| number.parse::<u64>().ok()).expect("a number")
+    };
+    let before = most_kib();
+    let (path, bytes) = (mounted.file(), vec![5; (1 << 20) - 2]);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (path, bytes) = (&path, &bytes);
+            scope.spawn(move || {
+                let file = OpenOptions::new().write(true).open(path).expect("a file");
+                file.write_all_at(bytes, 1 + writer % 90 * MIB).expect("written");
+            });
+        }
+    });
+    let more_mib = (most_kib() - before) >> 10;
+    // 64 MiB on each of two lanes, and what the array itself takes.
+    assert!(more_mib < 200, "{WRITERS} writes took {more_mib} MiB");
+    mounted.finish();
+}
+
 #[test]
 fn a_file_is_read_and_written_at_any_byte() {
     let Some(mounted) = Mounted::start("bytes", "fuse:DIR") else { return };

@@ -213,9 +213,12 @@ impl<V: VolumePart + 'static> Connection<V> {
                 let bytes = &message[data];
                 if !blocks.is_whole() {
                     let (this, bytes) = (self.clone(), bytes.to_vec());
+                    // Also while it waits for its turn.
+                    self.held_bytes.set(self.held_bytes.get() + bytes.len());
                     return lane.spawn(async move {
                         let done = this.write_part(offset_bytes, &bytes, fua).await;
                         this.answer_one(unique, done, || session::written(unique, bytes.len()));
+                        this.release(bytes.len());
                     });
                 }
                 let from = self.io.payload(bytes.len());
