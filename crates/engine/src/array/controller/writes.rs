@@ -130,13 +130,17 @@ impl Controller {
             let error = IoError { kind, errno: 0 };
             Failure { member, error, if_borne: false }
         };
-        let mut failures = Vec::new();
+        let mut failures: Vec<Failure> = Vec::new();
         for ended in writes.iter().map(|write| &write.ended) {
             let without = ended.no_space.iter().filter(|_| !ended.fills_members());
-            let without = without.filter(|(id, _)| is(*id, |member| member.filled_to().is_some()));
-            let without =
-                without.filter(|(id, _)| !matches!(self.loss_of(&[*id]), Loss::Sectors(_)));
-            failures.extend(without.map(|(id, _)| failed(*id, IoErrorKind::NoSpace)));
+            for (id, _) in without.filter(|(id, _)| is(*id, |member| member.filled_to().is_some()))
+            {
+                let others = failures.iter().map(|failure| failure.member);
+                let with_it: Vec<MemberId> = others.chain([*id]).collect();
+                if !matches!(self.loss_of(&with_it), Loss::Sectors(_)) {
+                    failures.push(failed(*id, IoErrorKind::NoSpace));
+                }
+            }
             let refused = ended.refused.iter().filter(|(id, _)| is(*id, Member::replaces));
             failures.extend(refused.map(|(id, _)| failed(*id, IoErrorKind::Medium)));
         }
