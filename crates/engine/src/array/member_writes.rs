@@ -376,7 +376,7 @@ impl<'a> MemberWrites<'a> {
         self.returned.drain(..).for_each(|(place, buffer)| keep(place, buffer));
     }
 
-    /// Makes durable on members what they took, or will take in pieces. Who cannot has failed.
+    /// Makes durable on members what they took. Who cannot has failed.
     pub(super) async fn make_durable(&mut self, members: &[MemberId]) {
         let (array, lane) = (&self.lane.array, &self.lane.lane);
         let patience = array.settings.write_patience();
@@ -385,15 +385,15 @@ impl<'a> MemberWrites<'a> {
         let flushes = members.iter().map(flush).collect();
         flushes::all_of(flushes, |member, error| failed.push((member, error))).await;
         failed.into_iter().for_each(|(member, error)| self.trouble().note(member, error));
-        let refused = self.trouble.iter_mut().flat_map(|trouble| &mut trouble.refused);
-        refused.for_each(|refused| refused.fua = true);
     }
 
     /// Tells what went wrong, and answers when it is settled.
     async fn settle(self, target: Target) -> Result<Landed, Failed> {
         let mut trouble = self.trouble.map(|trouble| *trouble).unwrap_or_default();
         let mut refused = std::mem::take(&mut trouble.replacements);
-        for one in std::mem::take(&mut trouble.refused) {
+        for mut one in std::mem::take(&mut trouble.refused) {
+            // A flush that was answered meanwhile did not wait for it.
+            one.fua |= self.answered;
             let member = one.member;
             match self.lane.write_in_pieces(one).await {
                 Ok(bad) if bad.is_empty() => {}

@@ -329,3 +329,34 @@ fn a_write_mostly_member_whose_flush_behind_a_write_fails_is_failed() {
         world.verify();
     }
 }
+
+/// A flush that is answered while pieces of it are written covers them once they have landed.
+#[test]
+fn what_is_written_in_pieces_behind_the_answer_survives_on_write_mostly_members() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        {
+            let mut disk = world.disks.disk(1);
+            // The whole is refused, and the second half waits.
+            (disk.write_error, disk.error_once) = (Some(IoErrorKind::Medium), true);
+            disk.errors_in = Some(DATA_OFFSET + 64..DATA_OFFSET + 72);
+            disk.hangs_in = Some(DATA_OFFSET + 68..DATA_OFFSET + 69);
+        }
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.remember(64, &[7; 8 * SECTOR]);
+        world.turns(500);
+        assert_eq!(world.disks.disk(1).write_error, None, "it was refused ({world})");
+        world.serve(2, Request::Flush).unwrap();
+        assert_eq!(under_way(&mut world), 1, "{world}");
+        let_go(&mut world);
+        world.wait_status("the write behind", |status| {
+            status.write_behind.is_some_and(|behind| behind.under_way == 0)
+        });
+        assert_eq!(world.status().members[1].bad_ranges, 0, "{world}");
+        world.fail(0);
+        world.power_cut([1]);
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
