@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
 use mdspace_engine::assembly::{self, LeftOut, Options, Refusal};
@@ -25,7 +25,7 @@ const HOME: LaneId = LaneId(0);
 /// How long workers may take to end what they hold at a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a read of a device that is looked at may take.
+/// How long a look at a device may take, with all of its reads: who stops the array waits for it.
 const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// An array that runs on all lanes of a [`Lanes`].
@@ -175,12 +175,17 @@ impl RunningArray {
     /// for a lane's thread.
     pub fn leads_back(&self, device: MemberId, info: &MemberInfo) -> bool {
         let lineage = self.lanes.members().lineage();
+        let until = Instant::now() + LOOK_PATIENCE;
         lineage.comes_back(info.sectors * 512, |bytes| {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
             let read = async move |lane: Rc<Lane>, _| {
                 let len = (bytes.end - bytes.start) as usize;
                 let into = ReadInto::Buffer(lane.backend().allocate(len), 0..len);
                 let op = IoOp::Read { sector: bytes.start / 512, into };
-                let patience = Patience::of(LOOK_PATIENCE);
+                let patience = Patience::of(left);
                 let done = lane.io(MemberIo { member: device, op, patience }).await;
                 done.buffer.into_iter().for_each(|buffer| lane.backend().recycle(buffer));
                 !done.result.is_err_and(|error| error.kind == IoErrorKind::Deadline)
