@@ -3,7 +3,7 @@
 //! Source: the protocol of `/dev/fuse`, version 7.31 and later (`include/uapi/linux/fuse.h`, whose
 //! authors also give it under the BSD licence). All integers are in the machine's byte order.
 //!
-//! - [`wire`]: the structures of the protocol.
+//! - `wire`: the structures of the protocol.
 //! - [`session`]: what each request asks for; decides, and never does I/O.
 //! - [`mount`]: the directory: mounted, unmounted, and freed of what a crash left there.
 //! - [`server`]: the mount, its lanes, and the programs that have the file open.
