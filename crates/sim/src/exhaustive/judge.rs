@@ -1,6 +1,7 @@
 //! The judge of one image: it is assembled by the engine and read, whole and without each member.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
@@ -84,9 +85,26 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An array that was assembled from an image.
 struct Up {
-    world: Rc<World>,
+    world: Machine,
     process: Process,
     disks: Vec<DiskIndex>,
+}
+
+/// A world for one assembly. It and its lanes hold each other until the process is killed.
+struct Machine(Rc<World>);
+
+impl Deref for Machine {
+    type Target = Rc<World>;
+
+    fn deref(&self) -> &Rc<World> {
+        &self.0
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
 }
 
 impl Judge<'_> {
@@ -230,14 +248,14 @@ impl Judge<'_> {
         held[first] || held[(first + 1) % held.len()]
     }
 
-    fn plug_in(&self, image: &Image) -> Rc<World> {
+    fn plug_in(&self, image: &Image) -> Machine {
         let trace = if self.verbose { Trace::new(true) } else { Trace::silent() };
         let world = World::new(Random::new(2), trace);
         for bytes in image {
             let index = world.add_disk(disk(true));
             world.change_disk(index, |disk| disk.store.overwrite(0, bytes));
         }
-        world
+        Machine(world)
     }
 
     fn start(&self, image: &Image, disks: &[DiskIndex], force: bool) -> Result<Up, StartError> {
