@@ -13,9 +13,11 @@
 //! an event for [`Paths`], the one owner of the paths' states, and a task that asks another path.
 //!
 //! `late` holds the rule on writes that were sent and not answered; `owed` what a flush may rest on; `watch` how paths come back;
+//! `given` what the device may say of itself by then;
 //! `owner` what is known of them.
 
 mod device;
+mod given;
 mod group;
 mod health;
 mod identity;
@@ -39,6 +41,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mdspace_format::SuperblockPlace;
+
 use crate::backend::{MemberId, MemberInfo};
 use crate::signal::Signal;
 use crate::sync::Mutex;
@@ -46,6 +50,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::time::Time;
 
 use device::common_info;
+use given::Given;
 use late::LateWrites;
 use owed::Owed;
 use owner::{Health, OwnedPath, Owner};
@@ -80,6 +85,8 @@ pub trait Host: Send + Sync {
 /// A multipath device, shared by all lanes.
 pub struct Paths {
     info: MemberInfo,
+    /// Where superblocks lie on it.
+    superblock_places: Vec<SuperblockPlace>,
     table: Table,
     policy: Policy,
     /// Whether a path may have a cache of its own.
@@ -130,6 +137,7 @@ impl Paths {
             owed: Owed::new(group_of.len()),
             unproved: vec![false; group_of.len()],
             known: None,
+            given: Given::default(),
             blank_over: None,
             no_path_since: None,
             gave_up: false,
@@ -138,6 +146,7 @@ impl Paths {
             last_event: 0,
         };
         let this = Arc::new(Self {
+            superblock_places: given::places(info.sectors),
             info,
             table,
             has_own_caches: policy.cache == Cache::OfEachPath && remote.contains(&true),

@@ -1,12 +1,14 @@
 //! Proving that a path leads to the device that the others lead to.
 
+use mdspace_format::Uuid;
 use mdspace_format::superblock::{self, Superblock};
-use mdspace_format::{MetadataVersion, Uuid};
 
 use crate::backend::{
     IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
 };
 use crate::lane::{Lane, join_all};
+
+use super::given;
 
 const BLOCK_BYTES: usize = 4096;
 
@@ -17,16 +19,29 @@ const SECTOR_BYTES: usize = 512;
 pub(super) struct Identity {
     sectors: u64,
     /// What md's superblock says, if it has one.
-    superblock: Option<Said>,
+    pub(super) superblock: Option<Said>,
     /// Its first block, and that of its superblock.
     blocks: Vec<u8>,
 }
 
+/// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said {
+pub(super) struct Said {
     set: Uuid,
     device: Uuid,
-    events: u64,
+    pub(super) events: u64,
+}
+
+impl Said {
+    pub(super) fn of(superblock: &Superblock) -> Self {
+        let (set, device) = (superblock.set_uuid, superblock.device_uuid);
+        Self { set, device, events: superblock.events }
+    }
+
+    /// Whether both are of one device.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        (self.set, self.device) == (other.set, other.device)
+    }
 }
 
 /// How a path compares with another one, both read now.
@@ -49,8 +64,7 @@ impl Identity {
         info: &MemberInfo,
         patience: Patience,
     ) -> Result<Self, IoError> {
-        let places = MetadataVersion::PROBE_ORDER.map(|version| version.place(info.sectors));
-        let places: Vec<_> = places.into_iter().flatten().collect();
+        let places = given::places(info.sectors);
         let sectors = [0].into_iter().chain(places.iter().map(|place| place.sector));
         let reads = sectors.map(|sector| read_block(lane, member, info, sector, patience));
         let (mut contents, mut unreadable) = (Vec::new(), None);
@@ -76,8 +90,7 @@ impl Identity {
         let said = superblock.map(|superblock| {
             let at = found.iter().position(|(found, _)| found.place == superblock.place);
             blocks.extend(found.swap_remove(at.expect("it is one of them")).1);
-            let (set, device) = (superblock.set_uuid, superblock.device_uuid);
-            Said { set, device, events: superblock.events }
+            Said::of(&superblock)
         });
         Ok(Self { sectors: info.sectors, superblock: said, blocks })
     }
@@ -130,9 +143,10 @@ impl Identity {
             return Some(format!("it has {own} sectors, the other paths' device {other}"));
         }
         match (self.superblock, known.superblock) {
-            (Some(own), Some(other)) if (own.set, own.device) != (other.set, other.device) => Some(
-                format!("its superblock is that of device {}, not {}", own.device, other.device),
-            ),
+            (Some(own), Some(other)) if !own.is_of(&other) => Some(format!(
+                "its superblock is that of device {}, not {}",
+                own.device, other.device
+            )),
             (None, Some(other)) => Some(format!("it is not device {}", other.device)),
             _ => None,
         }
@@ -140,9 +154,8 @@ impl Identity {
 
     /// Whether it is a copy of the same member that another one was written to after.
     pub(super) fn is_older_than(&self, other: &Self) -> bool {
-        let same = |own: &Said, other: &Said| (own.set, own.device) == (other.set, other.device);
         match (&self.superblock, &other.superblock) {
-            (Some(own), Some(other)) => same(own, other) && own.events < other.events,
+            (Some(own), Some(other)) => own.is_of(other) && own.events < other.events,
             _ => false,
         }
     }
@@ -187,4 +200,4 @@ async fn read_block(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -7,6 +7,7 @@ use crate::backend::{MemberId, MemberInfo};
 use crate::time::Time;
 
 use super::PathEvent;
+use super::given::Given;
 use super::identity::Identity;
 use super::late::{LateId, LateWrites};
 use super::owed::Owed;
@@ -26,6 +27,8 @@ pub(super) struct Owner {
     pub(super) unproved: Vec<bool>,
     /// What the device's last proved path said.
     pub(super) known: Option<Identity>,
+    /// Superblocks that its user has written since.
+    pub(super) given: Given,
     /// The one path that is used as long as the device is blank.
     pub(super) blank_over: Option<usize>,
     pub(super) no_path_since: Option<Time>,

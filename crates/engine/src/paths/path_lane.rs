@@ -213,6 +213,7 @@ impl PathLane {
     /// The path for a request that comes in; none where it has to wait.
     #[inline]
     fn choose_for(&self, lane: &Lane, op: &IoOp) -> Option<Chosen> {
+        self.paths.note_given(op);
         self.refresh();
         let view = self.view.borrow();
         let waits = keep(Rule::WritesWaitForProof);

@@ -169,13 +169,12 @@ impl Check {
         }
     }
 
-    /// Without another path the device is what it was last.
+    /// Without another path the device is what it was last, or what its user has made it since.
     fn prove_by_last(&self, paths: &Arc<Paths>, own: Identity, member: MemberId, now: Time) {
         if self.health == Health::Active {
             return paths.remember(self.path, own);
         }
-        let why = paths.owner.lock().known.as_ref().and_then(|known| own.contradicts_last(known));
-        match why {
+        match paths.contradicts_last(&own) {
             Some(why) => paths.refuse(self.path, why, now),
             None => self.accept(paths, own, member, now),
         }
@@ -304,7 +303,15 @@ impl Paths {
         let mut owner = self.owner.lock();
         let blank = identity.is_blank();
         owner.blank_over = if blank { owner.blank_over.or(Some(path)) } else { None };
+        owner.given.read(&identity);
         owner.known = Some(identity);
+    }
+
+    /// Why a path cannot lead to the device, though no other one does.
+    fn contradicts_last(&self, own: &Identity) -> Option<String> {
+        let owner = self.owner.lock();
+        let why = own.contradicts_last(owner.known.as_ref()?);
+        why.filter(|_| !owner.given.explains(own))
     }
 
     /// Why nothing tells whether a path leads to the device: it is blank, or was when it was last looked at
@@ -313,7 +320,7 @@ impl Paths {
         let owner = self.owner.lock();
         let used = owner.blank_over?;
         let member = |path: usize| owner.paths[path].member.as_ref().map(|(id, _)| *id);
-        if used == path || member(used) == member(path) {
+        if used == path || member(used) == member(path) || owner.given.explains(own) {
             return None;
         }
         let used_is_active = owner.paths[used].health == Health::Active;

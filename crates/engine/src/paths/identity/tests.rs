@@ -1,10 +1,10 @@
 use super::*;
 
-fn said(device: u8, events: u64) -> Option<Said> {
+pub(in super::super) fn said(device: u8, events: u64) -> Option<Said> {
     Some(Said { set: Uuid([1; 16]), device: Uuid([device; 16]), events })
 }
 
-fn identity(superblock: Option<Said>, first: u8, second: u8) -> Identity {
+pub(in super::super) fn identity(superblock: Option<Said>, first: u8, second: u8) -> Identity {
     let blocks = [vec![first; SECTOR_BYTES], vec![second; SECTOR_BYTES]].concat();
     Identity { sectors: 2048, superblock, blocks }
 }

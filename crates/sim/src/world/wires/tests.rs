@@ -226,6 +226,34 @@ fn a_member_whose_end_cannot_be_read_is_told_by_its_superblock() {
     assert!(longest(&paths.requests(false, 4)) < SLACK, "the first path has come back");
 }
 
+/// Between two checks its user makes it another member, and both its paths are lost.
+#[test]
+fn a_device_that_got_a_superblock_before_its_paths_were_lost_is_the_same_device() {
+    for (seed, was_blank) in (0..10).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut settings = Settings::draw(1, Some(1), Trouble::Bearable);
+        (settings.metadata_minor, settings.data_offset, settings.spares) = (2, 64, 0);
+        let world = World::new(Random::new(seed), Trace::default());
+        let disks: Vec<DiskIndex> =
+            (0..settings.slots).map(|_| world.add_disk(DiskSpec::plain(1 << 16))).collect();
+        create(&world, &settings, &disks);
+        let blank = world.add_disk(DiskSpec::plain(1 << 16));
+        let mut superblock = Buffer::zeroed(4096);
+        world.disk(disks[1], |disk| disk.store.read(8, &mut superblock));
+        let disk = if was_blank { blank } else { disks[0] };
+        let mut paths = TwoPaths::to(world, disk, policy());
+        paths.wait(SECOND);
+        let from = WriteFrom::Buffer(superblock, 0..4096);
+        let op = IoOp::Write { sector: 8, from, fua: true };
+        let io = MemberIo { member: paths.member, op, patience: Patience::FOREVER };
+        assert_eq!(paths.end(&paths.start(io)).1, Ok(()), "seed {seed}");
+        let stopped = seed as usize % 2;
+        paths.freeze(stopped, true);
+        (0..2).for_each(|path| paths.world.cut(paths.wires[path]));
+        let pause = longest(&paths.requests(false, 4));
+        assert!(pause < 3 * SECOND, "seed {seed}, blank {was_blank}: {pause:?}");
+    }
+}
+
 /// The server that does not answer may have met an error, and told it nobody: over the other path the next
 /// flush finds nothing to do.
 #[test]

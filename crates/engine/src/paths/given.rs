@@ -1,0 +1,82 @@
+//! Superblocks that the device's user has written since the device was last read: an array was created on it,
+//! or has taken it as a new member. When its last path is lost before the next check, the device says one of
+//! these when a path is back, and no longer what was known of it.
+
+use mdspace_format::superblock::Superblock;
+use mdspace_format::{MetadataVersion, SuperblockPlace};
+
+use crate::backend::IoOp;
+
+use super::Paths;
+use super::identity::{Identity, Said};
+
+/// So many are kept, the newest.
+const KEPT: usize = 8;
+
+/// Where superblocks lie on a device.
+pub(super) fn places(sectors: u64) -> Vec<SuperblockPlace> {
+    let places = MetadataVersion::PROBE_ORDER.map(|version| version.place(sectors));
+    places.into_iter().flatten().collect()
+}
+
+/// Superblocks of other devices than the known one, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Given(Vec<Said>);
+
+impl Given {
+    /// Notes what is about to be written. One that only updates the last one tells nothing new.
+    pub(super) fn add(&mut self, said: Said, known: Option<&Identity>) {
+        let last = self.0.last().or(known.and_then(|known| known.superblock.as_ref()));
+        if last.is_some_and(|last| last.is_of(&said)) {
+            return;
+        }
+        if self.0.len() == KEPT {
+            self.0.remove(0);
+        }
+        self.0.push(said);
+    }
+
+    /// Whether the device's user has made it what it says.
+    pub(super) fn explains(&self, own: &Identity) -> bool {
+        let is_it = |own: &Said, given: &Said| own.is_of(given) && own.events >= given.events;
+        own.superblock.is_some_and(|own| self.0.iter().any(|given| is_it(&own, given)))
+    }
+
+    /// The device says so now: what was given up to that is the past. What was given since may not have landed
+    /// when it was read.
+    pub(super) fn read(&mut self, identity: &Identity) {
+        let said = identity.superblock;
+        let is_it = |given: &Said| said.is_some_and(|said| said.is_of(given));
+        if let Some(at) = self.0.iter().rposition(is_it) {
+            self.0.drain(..=at);
+        }
+    }
+}
+
+impl Paths {
+    /// Notes a superblock that the device's user writes, before any path has it.
+    #[inline]
+    pub(super) fn note_given(&self, op: &IoOp) {
+        let IoOp::Write { sector, from, .. } = op else { return };
+        let written = *sector..*sector + from.len() as u64 / 512;
+        for place in self.superblock_places.iter().filter(|at| written.contains(&at.sector)) {
+            self.note_given_at(*place, op);
+        }
+    }
+
+    #[cold]
+    fn note_given_at(&self, place: SuperblockPlace, op: &IoOp) {
+        let IoOp::Write { sector, from, .. } = op else { return };
+        let mut bytes = vec![0; from.len()];
+        from.take(&mut bytes);
+        let at = (place.sector - sector) as usize * 512;
+        if let Ok(superblock) = Superblock::parse(&bytes[at..], place, self.info.sectors) {
+            let mut locked = self.owner.lock();
+            let owner = &mut *locked;
+            owner.given.add(Said::of(&superblock), owner.known.as_ref());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
