@@ -17,5 +17,6 @@ pub mod nbd;
 pub mod peer;
 mod tags;
 pub mod volume;
+mod wait;
 
 pub use address::{Address, AddressError};

@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::ops::{ControlFlow, Range};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::{Sink, Source};
@@ -20,6 +20,7 @@ use zerocopy::IntoBytes;
 
 use crate::tags::Tags;
 use crate::volume::VolumePart;
+use crate::wait::Wait;
 
 use super::server::Presence;
 use super::session::{self, Wanted};
@@ -29,6 +30,8 @@ use super::wire::MESSAGE_BYTES_MAX;
 const BATCH: usize = 64;
 /// Payload under way on one lane beyond which it reads no more messages.
 const HELD_BYTES_MAX: usize = 64 << 20;
+/// `poll`'s word for something to read.
+const POLLIN: i16 = 1;
 /// Bytes of a sector, the engine's unit.
 const SECTOR_BYTES: u64 = 512;
 
@@ -43,9 +46,9 @@ pub(super) struct Connection<V> {
     held_bytes: Cell<usize>,
     receiving_ended: Cell<bool>,
     /// The answering task, while it waits for something to answer.
-    answering: RefCell<Option<Waker>>,
+    answering: Wait,
     /// The receiving task, while it waits for memory.
-    receiving: RefCell<Option<Waker>>,
+    receiving: Wait,
     presence: Presence,
 }
 
@@ -98,8 +101,8 @@ impl<V: VolumePart + 'static> Connection<V> {
             under_way: RefCell::default(),
             held_bytes: Cell::new(0),
             receiving_ended: Cell::new(false),
-            answering: RefCell::default(),
-            receiving: RefCell::default(),
+            answering: Wait::default(),
+            receiving: Wait::default(),
             presence,
         });
         let (receiving, on) = (connection.clone(), lane.clone());
@@ -132,7 +135,7 @@ impl<V: VolumePart + 'static> Connection<V> {
             }
         }
         self.receiving_ended.set(true);
-        wake(&self.answering);
+        self.answering.wake();
     }
 
     fn receive_one(self: &Rc<Self>, lane: &Rc<Lane>, message: &mut [u8]) -> ControlFlow<Idle> {
@@ -168,10 +171,9 @@ impl<V: VolumePart + 'static> Connection<V> {
 
     /// Waits for a message. False: the mount is being closed, or gone.
     async fn something_to_read(&self) -> bool {
-        let events = libc_poll::IN;
-        let ready = self.presence.unless_over(self.io.poll(&self.device, events, None)).await;
+        let ready = self.presence.unless_over(self.io.poll(&self.device, POLLIN, None)).await;
         ready.is_some_and(|ready| match ready {
-            Ok(events) => events & libc_poll::IN != 0,
+            Ok(events) => events & POLLIN != 0,
             Err(error) => {
                 tracing::error!(%error, "the mount cannot be waited for");
                 false
@@ -185,7 +187,7 @@ impl<V: VolumePart + 'static> Connection<V> {
             if self.held_bytes.get() <= HELD_BYTES_MAX {
                 return Poll::Ready(());
             }
-            *self.receiving.borrow_mut() = Some(context.waker().clone());
+            self.receiving.set(context.waker());
             Poll::Pending
         });
         self.presence.unless_over(room).await.is_some()
@@ -328,7 +330,7 @@ impl<V: VolumePart + 'static> Connection<V> {
             if self.receiving_ended.get() && self.queue.in_flight() == 0 {
                 return Poll::Ready(None);
             }
-            *self.answering.borrow_mut() = Some(context.waker().clone());
+            self.answering.set(context.waker());
             Poll::Pending
         })
         .await
@@ -356,7 +358,7 @@ impl<V: VolumePart + 'static> Connection<V> {
     fn release(&self, bytes: usize) {
         self.held_bytes.set(self.held_bytes.get() - bytes);
         if self.held_bytes.get() <= HELD_BYTES_MAX {
-            wake(&self.receiving);
+            self.receiving.wake();
         }
     }
 
@@ -379,19 +381,6 @@ enum Idle {
     Full,
     /// There will be none.
     Over,
-}
-
-/// `poll`'s events.
-mod libc_poll {
-    /// `POLLIN`: there is something to read.
-    pub(super) const IN: i16 = 1;
-}
-
-fn wake(waiting: &RefCell<Option<Waker>>) {
-    let waker = waiting.borrow_mut().take();
-    if let Some(waker) = waker {
-        waker.wake();
-    }
 }
 
 fn errno(error: RequestError) -> Errno {

@@ -3,7 +3,6 @@
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -14,6 +13,7 @@ use mdspace_io::Socket;
 
 use crate::peer::describe_process;
 use crate::volume::Volume;
+use crate::wait::SharedWait;
 
 use super::connection::Connection;
 use super::mount::{Mount, MountError};
@@ -39,7 +39,7 @@ struct Shared {
     session: Session,
     closing: AtomicBool,
     /// The receiving task of each lane, while it waits.
-    waiting: Vec<Mutex<Option<Waker>>>,
+    waiting: Vec<SharedWait>,
     partial_writes: PartialWrites,
     /// Lanes that serve the mount.
     serving: Mutex<usize>,
@@ -65,7 +65,7 @@ impl FuseServer {
         let shared = Arc::new(Shared {
             session,
             closing: AtomicBool::new(false),
-            waiting: (0..lanes).map(|_| Mutex::default()).collect(),
+            waiting: (0..lanes).map(|_| SharedWait::default()).collect(),
             partial_writes: PartialWrites::default(),
             serving: Mutex::new(lanes),
             lane_left: Condvar::new(),
@@ -138,10 +138,7 @@ impl Shared {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
         }
-        for waiting in &self.waiting {
-            let waker = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-            waker.into_iter().for_each(Waker::wake);
-        }
+        self.waiting.iter().for_each(SharedWait::wake);
     }
 
     /// A panic on one lane leaves the count as usable as it was.
@@ -171,17 +168,7 @@ impl Presence {
 
     /// Waits for `work`, but gives it up once the mount is being closed.
     pub(super) async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        poll_fn(|context| {
-            let waiting = &self.shared.waiting[self.lane];
-            let waker = context.waker().clone();
-            *waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
-            if self.is_over() {
-                return Poll::Ready(None);
-            }
-            work.as_mut().poll(context).map(Some)
-        })
-        .await
+        self.shared.waiting[self.lane].unless(|| self.is_over(), work).await
     }
 }
 

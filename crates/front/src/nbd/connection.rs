@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use mdspace_engine::lane::Lane;
@@ -22,6 +22,7 @@ use mdspace_io::{LaneIo, Message, Payload, Socket};
 
 use crate::tags::Tags;
 use crate::volume::VolumePart;
+use crate::wait::Wait;
 
 use super::batch::{Data, Piece};
 use super::budget::Budget;
@@ -516,26 +517,5 @@ fn errno(error: RequestError) -> Errno {
         RequestError::NoSpace => Errno::NoSpace,
         RequestError::Lost => Errno::Io,
         RequestError::Stopped => Errno::Shutdown,
-    }
-}
-
-/// A task that waits for its sibling.
-#[derive(Default)]
-struct Wait(RefCell<Option<Waker>>);
-
-impl Wait {
-    fn set(&self, waker: &Waker) {
-        let mut waiting = self.0.borrow_mut();
-        match &mut *waiting {
-            Some(old) => old.clone_from(waker),
-            None => *waiting = Some(waker.clone()),
-        }
-    }
-
-    fn wake(&self) {
-        let waiting = self.0.borrow_mut().take();
-        if let Some(waker) = waiting {
-            waker.wake();
-        }
     }
 }

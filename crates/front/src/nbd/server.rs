@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,6 +17,7 @@ use crate::address::Address;
 use crate::listener::{ListenError, Listener};
 use crate::peer::{self, Who};
 use crate::volume::{Volume, VolumePart};
+use crate::wait::SharedWait;
 
 use super::budget::Budget;
 use super::connection::{Connection, Place, Terms};
@@ -85,7 +85,7 @@ struct Shared {
     limits: ServerLimits,
     closing: AtomicBool,
     /// The accepting task, while it waits.
-    accepting: Mutex<Option<Waker>>,
+    accepting: SharedWait,
     lanes: Vec<Arrivals>,
     clients: Mutex<Clients>,
     client_left: Condvar,
@@ -145,7 +145,7 @@ impl Keeper {
         *listener = renewed;
         drop(listener);
         shared.renewals.fetch_add(1, Ordering::Release);
-        shared.wake_accepting();
+        shared.accepting.wake();
         Ok(true)
     }
 }
@@ -172,7 +172,7 @@ impl Server {
             exports: Arc::new(exports),
             limits,
             closing: AtomicBool::new(false),
-            accepting: Mutex::default(),
+            accepting: SharedWait::default(),
             lanes: (0..volume.lane_count()).map(|_| Arrivals::default()).collect(),
             clients: Mutex::default(),
             client_left: Condvar::new(),
@@ -253,7 +253,7 @@ impl Shared {
             return;
         }
         self.listener().shut_down();
-        self.wake_accepting();
+        self.accepting.wake();
         for client in self.clients().present.values() {
             client.disconnect();
         }
@@ -304,21 +304,8 @@ impl Shared {
     /// Waits for `work`, but gives it up once the server is closing, or listens anew: on a Unix socket a
     /// shutdown does not end an accept that the ring has under way.
     async fn unless_over<T>(&self, renewals: u64, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        poll_fn(|context| {
-            let waker = context.waker().clone();
-            *self.accepting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
-            if self.is_closing() || self.renewals.load(Ordering::Acquire) != renewals {
-                return Poll::Ready(None);
-            }
-            work.as_mut().poll(context).map(Some)
-        })
-        .await
-    }
-
-    fn wake_accepting(&self) {
-        let accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        accepting.into_iter().for_each(Waker::wake);
+        let is_over = || self.is_closing() || self.renewals.load(Ordering::Acquire) != renewals;
+        self.accepting.unless(is_over, work).await
     }
 
     fn listener(&self) -> MutexGuard<'_, Listener> {
