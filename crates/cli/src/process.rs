@@ -202,7 +202,7 @@ impl Seat {
     fn say_ready(self, notes: Vec<String>, refused: Vec<String>) -> io::Result<()> {
         match self {
             Self::Foreground => {
-                // The log has them too: an array is served, whoever reads the output.
+                // The log has them too: a closed output stops no array.
                 if let Err(failure) = notes.iter().try_for_each(|note| output::print_line(note)) {
                     tracing::warn!("{failure}");
                 }

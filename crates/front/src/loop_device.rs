@@ -83,8 +83,8 @@ impl LoopDevice {
     /// Attaches a file, with direct I/O and blocks of `block_bytes`. Gives the device, and what keeps it
     /// attached while that is open.
     ///
-    /// Another process than the one that serves the file must keep it: whoever closes a device last writes what
-    /// the kernel holds back of it, and a killed server would wait for itself, for ever.
+    /// Another process than the one that serves the file must keep it. The last close of a device writes what the
+    /// kernel holds back of it: a killed server would wait for itself, for ever.
     pub fn attach(
         file: &Path,
         block_bytes: u32,
@@ -133,8 +133,8 @@ impl LoopDevice {
         &self.path
     }
 
-    /// What uses the device: mounts, whoever has it for itself, and processes that have it open, as far as this
-    /// user sees them. Not the process that keeps it.
+    /// What uses the device: mounts, an exclusive opener, and processes that have it open, as far as this user
+    /// sees them. Not the process that keeps it.
     pub fn users(&self, keeper: Option<u32>) -> Vec<String> {
         let mounts = mounts_of(self.number);
         if !mounts.is_empty() {

@@ -1,7 +1,7 @@
 //! What members' names led to when they were opened.
 //!
-//! A name on a file system that hangs is waited for by whoever looks it up. So it is looked up once, with
-//! the patience that a member has to be opened; who asks later waits for nothing.
+//! Looking up a name on a file system that hangs waits for that file system. So each name is looked up once,
+//! within the time that opening a member may take. Later questions wait for nothing.
 
 use std::collections::BTreeMap;
 use std::fs;

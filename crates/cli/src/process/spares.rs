@@ -143,7 +143,7 @@ impl ServingProcess {
         if let (Err(_), Some((member, probed))) = (&told, spare) {
             tracing::warn!("who asked for {member} is gone: it stays here");
             if let Err(failure) = self.add(&[member], false, &probed) {
-                tracing::error!("it is nobody's spare now: {failure}");
+                tracing::error!("the spare belongs to no array now: {failure}");
             }
         }
         told
@@ -242,7 +242,7 @@ impl ServingProcess {
                 let back = Request::Add { members: vec![member], probed };
                 let client = Client::connect_within(&self.spares.run_dir, giver, PATIENCE);
                 if let Err(failure) = client.and_then(|mut client| client.ask(&back)) {
-                    tracing::error!("it is nobody's spare now: {failure}");
+                    tracing::error!("the spare belongs to no array now: {failure}");
                 }
             }
         }

@@ -71,7 +71,7 @@ impl MountGuard {
 
 /// The second process: waits until the first is gone, or says so.
 pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
-    // Whoever ends all processes of a service has the first one stop: then this one still has work.
+    // A service manager signals all processes of a service at once. This one still has work then.
     let _signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     if let [path, target] = link {
