@@ -300,6 +300,11 @@ impl Controller {
         self.members.iter().filter(filled).any(|member| !self.lacks_space(member))
     }
 
+    /// That this work found no space just now.
+    fn no_space(&self, work: Work) -> Reason {
+        Reason::NoSpace(work, self.lane.backend().now() + AGAIN_AFTER)
+    }
+
     /// Whether a task was to fill others than these too.
     fn left_out(&self, kind: &SyncKind, members: &[MemberId]) -> bool {
         let wanting = match kind {
@@ -544,15 +549,13 @@ impl Controller {
             }
             (SyncKind::Resync, SyncEnd::NoSpace) => {
                 task.skipped().iter().for_each(|range| self.without_room.insert(range));
-                let again = self.lane.backend().now() + AGAIN_AFTER;
-                self.sync.why_idle.add(Reason::NoSpace(Work::Resync, again));
+                self.sync.why_idle.add(self.no_space(Work::Resync));
                 self.resynced().await;
             }
             (kind, SyncEnd::Incomplete) => {
                 // Those that had no space when it began are tried again.
-                let again = self.lane.backend().now() + AGAIN_AFTER;
                 let reason = match self.left_out(kind, &run.members) {
-                    true => Reason::NoSpace(work_of(kind), again),
+                    true => self.no_space(work_of(kind)),
                     false => Reason::Failed(work_of(kind)),
                 };
                 self.sync.why_idle.add(reason);
@@ -560,8 +563,7 @@ impl Controller {
             // Those are filled now, without the others.
             (_, SyncEnd::NoSpace) if self.some_have_space(&run.members) => {}
             (kind, SyncEnd::NoSpace) => {
-                let again = self.lane.backend().now() + AGAIN_AFTER;
-                self.sync.why_idle.add(Reason::NoSpace(work_of(kind), again));
+                self.sync.why_idle.add(self.no_space(work_of(kind)));
             }
         }
     }

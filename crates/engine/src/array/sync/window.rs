@@ -130,8 +130,8 @@ impl WindowError {
     }
 }
 
-/// Does one window. What nobody can read is gone round, block by block, until the task is `told` to end: a
-/// stop does not wait for as many reads as a window has blocks, each of a disk that may be dying.
+/// Does one window. It goes round unreadable blocks, one block at a time, until the task is `told` to end: a
+/// stop waits for one read of a dying disk, not for all blocks of the window.
 pub(super) async fn run(
     port: &ArrayLane,
     geometry: &Geometry,
