@@ -19,16 +19,22 @@ struct Operation {
     requests: [u64; 2],
 }
 
-const OPERATIONS: [Operation; 4] = [
+const OPERATIONS: [Operation; 5] = [
     Operation {
         name: "4 KiB random read",
         device: ARRAY,
         words: "--rw=randread --bs=4k --iodepth=32",
-        requests: [2_000, 12_000],
+        requests: [2_000, 32_000],
     },
     Operation {
         name: "4 KiB random write",
         device: ARRAY,
+        words: "--rw=randwrite --bs=4k --iodepth=32",
+        requests: [1_000, 6_000],
+    },
+    Operation {
+        name: "4 KiB random write, degraded",
+        device: DEGRADED,
         words: "--rw=randwrite --bs=4k --iodepth=32",
         requests: [1_000, 6_000],
     },
@@ -42,12 +48,15 @@ const OPERATIONS: [Operation; 4] = [
         name: "4 KiB random read over 2 paths",
         device: "--multipath=service-time --paths=2 --member=ram:16M",
         words: "--rw=randread --bs=4k --iodepth=32",
-        requests: [2_000, 12_000],
+        requests: [2_000, 32_000],
     },
 ];
 
 /// The array of most operations: healthy, in memory, on one lane.
 const ARRAY: &str = "--level=6 --raid-devices=6 --chunk=64K --member=ram:16M";
+
+/// The same with a member that has failed.
+const DEGRADED: &str = "--level=6 --raid-devices=6 --chunk=64K --member=ram:16M --fail=1";
 
 #[test]
 fn a_request_costs_the_instructions_that_the_document_tells() {

@@ -4,6 +4,9 @@
 //! the controller, which judges by what each member is when it decides what to record, and again when
 //! that is recorded.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 use std::sync::Arc;
 

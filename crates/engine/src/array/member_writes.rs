@@ -304,8 +304,8 @@ impl<'a> MemberWrites<'a> {
         }
         self.wait(keep).await;
         self.lane.array.points.reach(Point::MembersAnswered);
-        let is_whole = self.went_well_everywhere() && self.view.whole && self.view_stands();
-        if is_whole && self.lane.is_told_of(&self.view).await {
+        let is_plain = self.went_well_everywhere() && self.view.plain && self.view_stands();
+        if is_plain && self.lane.is_told_of(&self.view).await {
             return Ok(Landed::Whole);
         }
         // Boxed, for it is rare, and the task of a round is moved.
@@ -338,7 +338,7 @@ impl<'a> MemberWrites<'a> {
         if !self.went_well_everywhere() || !self.view_stands() {
             return false;
         }
-        if !self.view.whole && self.lane.judge(&self.view, target).outcome != Outcome::Answer {
+        if !self.view.plain && self.lane.judge(&self.view, target).outcome != Outcome::Answer {
             return false;
         }
         !self.lane.array.rules.keep(Rule::EarlyAnswersAreSettled)

@@ -155,6 +155,7 @@ fn first_view(start: &Start) -> ArrayView {
         epoch: 1,
         taken_out: 0,
         whole: false,
+        plain: false,
         slots,
         replacements,
         mode,

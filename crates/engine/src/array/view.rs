@@ -5,6 +5,9 @@
 //! superblocks are durable and every lane has adopted it: only then may a write that failed on that
 //! member be acknowledged, else another lane could still read the old block from it.
 
+#[cfg(test)]
+pub(super) mod samples;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
@@ -64,6 +67,9 @@ pub struct ArrayView {
     pub discard: bool,
     /// Whether all of every slot can be read, and all redundancy trusted. Set by [`Views`].
     pub whole: bool,
+    /// Whether a write that every member took may be answered without a look at its blocks: members are
+    /// in sync with nothing listed or missing, or on record as out. Set by [`Views`].
+    pub plain: bool,
 }
 
 /// Whether writes may go.
@@ -223,6 +229,12 @@ impl ArrayView {
         doubted.overlaps(range) && keep(Rule::DoubtedParityIsNotUsed)
     }
 
+    /// Says how whole it is. To be called when it is changed.
+    pub(super) fn describe(&mut self) {
+        self.whole = self.is_whole();
+        self.plain = self.is_plain();
+    }
+
     fn is_whole(&self) -> bool {
         let whole = |member: &MemberView| {
             member.readable_sectors == u64::MAX && member.bad.is_empty() && member.holes.is_empty()
@@ -230,6 +242,22 @@ impl ArrayView {
         self.unsynced.is_empty()
             && self.doubted.is_empty()
             && self.slots.iter().all(|member| member.as_ref().is_some_and(whole))
+    }
+
+    /// Here the [verdict](super::verdict) about such a write is always an answer. A slot is in sync or out,
+    /// and parity was sent whole, so that it gives each block that no member holds.
+    fn is_plain(&self) -> bool {
+        let lists_nothing = |member: &MemberView| {
+            member.bad.is_empty() && member.bad_in_memory.is_empty() && member.holes.is_empty()
+        };
+        let is_in_sync = |member: &MemberView| {
+            member.filled_sectors == u64::MAX && member.recorded_sectors == u64::MAX
+        };
+        self.doubted.is_empty()
+            && self.unresolved.is_empty()
+            && self.devices().all(lists_nothing)
+            && self.present().all(|(_, member)| is_in_sync(member))
+            && self.geometry.enough(&|slot| self.member(slot).is_some())
     }
 
     /// Whether something could be read under `old` that cannot be any more.
@@ -294,7 +322,7 @@ const DETACHED: u64 = u64::MAX;
 impl Views {
     /// The first view, for `lanes` lanes.
     pub fn new(mut view: ArrayView, lanes: usize) -> Self {
-        view.whole = view.is_whole();
+        view.describe();
         let seat = || Seat {
             adopted: AtomicU64::new(DETACHED),
             busy: AtomicBool::new(false),
@@ -332,7 +360,7 @@ impl Views {
         view.epoch = epoch;
         let mut current = self.current.lock();
         view.taken_out = if view.reads_less_than(&current) { epoch } else { current.taken_out };
-        view.whole = view.is_whole();
+        view.describe();
         let is_broken = view.mode == WriteMode::Broken && keep(Rule::BrokenArraysSettleNothing);
         if is_broken && self.broken_from.load(Ordering::SeqCst) == u64::MAX {
             self.broken_from.store(self.settled.load(Ordering::SeqCst) + 1, Ordering::SeqCst);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
-use crate::array::view::WriteMode;
+use crate::array::view::samples;
 use crate::balance::Gauges;
-use crate::geometry::{Level, Shape};
+use crate::geometry::Level;
 use crate::ranges::Ranges;
 
 const ALL_POLICIES: [ReadPolicy; 4] =
@@ -14,50 +14,10 @@ const ALL_POLICIES: [ReadPolicy; 4] =
 
 /// Members of a mirror, changed from plain ones by `change`.
 fn view_of(level: Level, layout: u32, disks: u16, change: impl Fn(&mut MemberView)) -> ArrayView {
-    let shape = Shape {
-        level,
-        layout,
-        raid_disks: disks,
-        chunk_sectors: if level == Level::Raid10 { 1024 } else { 0 },
-        member_sectors: 8192,
-        member_sizes: Vec::new(),
-    };
-    let member = |index: u16| {
-        let mut member = MemberView {
-            id: MemberId { index, generation: 0 },
-            data_offset: 0,
-            readable_sectors: u64::MAX,
-            filled_sectors: u64::MAX,
-            recorded_sectors: u64::MAX,
-            bad: Arc::default(),
-            bad_in_memory: Arc::default(),
-            holes: Arc::default(),
-            write_mostly: false,
-            failfast: false,
-            rotational: false,
-        };
+    samples::view_of(level, layout, disks, |_, mut member| {
         change(&mut member);
         Some(member)
-    };
-    ArrayView {
-        epoch: 1,
-        taken_out: 0,
-        geometry: Arc::new(Geometry::new(&shape).unwrap()),
-        slots: (0..disks).map(member).collect(),
-        replacements: Vec::new(),
-        mode: WriteMode::Open,
-        unsynced: Arc::default(),
-        doubted: Arc::default(),
-        unaccepted: Arc::default(),
-        unresolved: Arc::default(),
-        heard: Default::default(),
-        block_sectors: 1,
-        unit_sectors: 8,
-        intent_chunk_sectors: None,
-        intent_epoch: 0,
-        discard: false,
-        whole: false,
-    }
+    })
 }
 
 fn mirror(change: impl Fn(&mut MemberView)) -> ArrayView {
