@@ -3,6 +3,8 @@
 
 #[cfg(feature = "controls")]
 use std::cell::Cell;
+#[cfg(feature = "controls")]
+use std::sync::OnceLock;
 
 #[cfg(feature = "controls")]
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -124,7 +126,18 @@ pub(crate) fn keep(rule: Rule) -> bool {
 
 #[cfg(feature = "controls")]
 thread_local! {
-    static BROKEN_HERE: Cell<Option<Rule>> = const { Cell::new(None) };
+    static BROKEN_HERE: Cell<Option<Rule>> = Cell::new(broken_everywhere());
+}
+
+/// The rule that `MDSPACE_BROKEN_RULE` names: `tools/broken-rules` sees which tests notice.
+#[cfg(feature = "controls")]
+fn broken_everywhere() -> Option<Rule> {
+    static BROKEN: OnceLock<Option<Rule>> = OnceLock::new();
+    *BROKEN.get_or_init(|| {
+        let name = std::env::var("MDSPACE_BROKEN_RULE").ok()?;
+        let known = Rule::ALL.iter().copied().find(|rule| rule.name() == name);
+        Some(known.unwrap_or_else(|| panic!("MDSPACE_BROKEN_RULE={name} names no rule")))
+    })
 }
 
 /// Breaks a rule for all that runs on this thread, until it drops.
@@ -145,7 +158,7 @@ impl BrokenHere {
 #[cfg(feature = "controls")]
 impl Drop for BrokenHere {
     fn drop(&mut self) {
-        BROKEN_HERE.set(None);
+        BROKEN_HERE.set(broken_everywhere());
     }
 }
 
