@@ -54,6 +54,7 @@ use bad_blocks::ReadErrors;
 use bitmap::Bitmap;
 use membership::Departed;
 use progress::{Durable, Readable};
+use replacement::HandOver;
 use stop::Stopping;
 use syncing::Syncing;
 use why_idle::Event;
@@ -86,6 +87,8 @@ pub(super) struct Controller {
     /// The part of that which the user has not accepted; see [`ArrayView::unaccepted`].
     unaccepted: Ranges,
     departed: Vec<Departed>,
+    /// What the update of the superblocks that is under way hands over.
+    hand_over: Option<HandOver>,
     /// How many pieces of news about blocks it has acted on.
     heard: NewsCount,
     /// The part of `unsynced` that resync has looked at and could not make right. It is not tried again
@@ -222,6 +225,7 @@ impl Controller {
             resynced: Durable::NOTHING,
             heard: NewsCount::default(),
             departed: Vec::new(),
+            hand_over: None,
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
             sync: Syncing::new(start.by_bitmap, start.neighbours),

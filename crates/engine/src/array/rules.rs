@@ -86,7 +86,7 @@ named! {
         DoubtMakesHoles: "A write that failed is copied anew to a member that is filled with copies.",
         DoubtLowersTheResync: "A resync offset promises nothing where a crash left doubt.",
         FillingBeginsWithTheLeast: "Of several members that are filled the one that has least says where to begin.",
-        ReplacementsAreRecordedFirst: "That a replacement has all is recorded before a superblock gives up the old member.",
+        ReplacementsAreRecordedFirst: "A replacement's superblock says that it has the slot before another gives up the old member.",
         ChangesEndReasons: "A change of membership ends what kept a sync task from running.",
         WindowsReachReplacements: "What resync and repair write goes to the replacement too.",
         SkippedIsAHole: "What recovery leaves out of a member is not read from it.",

@@ -7,7 +7,7 @@ use mdspace_engine::assembly::{LeftOut, Options, Reason};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction};
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
 use mdspace_format::superblock::{MemberFlags, Superblock};
 use mdspace_format::{Features, Role};
 
@@ -301,6 +301,25 @@ fn degraded_and_replaced(seed: u64) -> (World, usize) {
     let new = begin_frozen(&mut world);
     world.order(Action::Idle);
     (world, new)
+}
+
+/// One member is gone, and the new one goes at any moment before a superblock gives up who had the slot.
+#[test]
+fn a_replacement_that_dies_in_the_hand_over_costs_nothing() {
+    let mut died_late = 0;
+    for rounds in 0..60 {
+        let (mut world, new) = degraded_and_replaced(900 + rounds);
+        world.rounds(rounds as usize);
+        if [1, 2, new].into_iter().any(|disk| has_given_up(&world, disk)) {
+            continue;
+        }
+        world.disks.disk(new).unplug();
+        died_late = rounds;
+        world.write_random(3, 5);
+        assert_ne!(world.status().state, ArrayState::Broken, "{rounds} rounds, {world}");
+        assert!(!survives(&mut world, new), "{rounds} rounds, {world}");
+    }
+    assert!(died_late > 20, "the hand-over was not met, only {died_late} rounds");
 }
 
 /// Whether a disk's superblock counts on disk 0 no more.

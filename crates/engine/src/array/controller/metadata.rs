@@ -51,7 +51,7 @@ impl Controller {
                 // to be two updates behind those that are written next.
                 self.events += u64::from(self.array.rules.keep(Rule::UpdatesCountEvents));
                 self.array.points.reach(Point::BitmapSaysEvents);
-                failed = self.write_superblocks(&|_| true).await;
+                failed = self.write_all_superblocks().await;
                 if failed.is_empty() {
                     self.array.points.reach(Point::SuperblocksAreWritten);
                     if !all_along {
@@ -62,6 +62,7 @@ impl Controller {
                 }
             }
             all_along = false;
+            self.put_off_hand_over();
             self.add_silent(&mut failed).await;
             let enough = self.mark_faulty(&failed);
             // Lanes stop reading the member before anyone hears that its superblock is old.
@@ -157,7 +158,7 @@ impl Controller {
         }
     }
 
-    async fn write_superblocks(
+    pub(super) async fn write_superblocks(
         &self,
         wanted: &dyn Fn(&Member) -> bool,
     ) -> Vec<(MemberId, IoError)> {

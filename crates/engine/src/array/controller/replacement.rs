@@ -5,7 +5,7 @@
 //! with what is old by then. Both have the slot in the table of roles until that moment; the feature
 //! bit in its own superblock tells which one is the replacement.
 
-use crate::backend::MemberId;
+use crate::backend::{IoError, MemberId};
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
@@ -13,6 +13,17 @@ use super::super::rules::Rule;
 use super::super::sync::SyncKind;
 use super::progress::Readable;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
+
+/// A slot that passes from one member to another, until the superblock of the new one says so.
+pub(super) struct HandOver {
+    new: MemberId,
+    /// What the new one was before.
+    was: MemberState,
+    old: MemberId,
+    slot: Slot,
+    /// Whether the old one wants to be replaced.
+    wanted: bool,
+}
 
 impl Controller {
     /// Orders that a member is replaced: by this spare, or by the next one that is not needed more.
@@ -118,46 +129,80 @@ impl Controller {
         }
     }
 
-    /// Replacements that have all data of their slots take them over. That they have all is recorded
-    /// before any superblock gives up the old member: else a crash between the superblocks of one update
-    /// could leave an array that counts on neither. Copies may have come to differ since they were begun:
-    /// then some take over after resync.
+    /// Replacements that have all data of their slots take them over. Copies may have come to differ since they
+    /// were begun: then some take over after resync.
     pub(super) async fn replaced(&mut self, members: &[MemberId]) {
-        if self.array.rules.keep(Rule::ReplacementsAreRecordedFirst) {
-            self.checkpoint(u64::MAX).await;
-        } else {
-            self.flush_members().await;
-        }
+        self.checkpoint(u64::MAX).await;
         if self.mode == WriteMode::Broken {
             return;
         }
-        let (mut done, end) = (Vec::new(), self.member_sectors());
+        let end = self.member_sectors();
         let may: Vec<MemberId> = self.may_replace().into_iter().map(|(id, ..)| id).collect();
         let waits = |member: &Member| member.replaces() && !may.contains(&member.id);
-        let filled = |member: &&mut Member| members.contains(&member.id) && !waits(member);
-        for member in self.members.iter_mut().filter(filled) {
-            if let MemberState::Replacing(slot, _) | MemberState::Recovering(slot, _) = member.state
-                && member.is_filled(end)
-            {
-                member.state = MemberState::InSync(slot);
-                done.push((member.id, slot));
-            }
-        }
-        for member in &mut self.members {
-            let other = |&(id, slot): &(MemberId, Slot)| {
-                member.id != id && member.state == MemberState::InSync(slot)
-            };
-            if done.iter().any(other) {
-                member.state = MemberState::Faulty;
-                member.wants_replacement = false;
+        let filled = |member: &&Member| {
+            members.contains(&member.id) && !waits(member) && member.is_filled(end)
+        };
+        let filled: Vec<MemberId> =
+            self.members.iter().filter(filled).map(|member| member.id).collect();
+        // Lanes write to the old members as well until superblocks give them up. Where it does not come to that,
+        // those lack nothing.
+        for id in filled {
+            self.takes_over(id);
+            let goes_on = self.update_superblocks().await;
+            self.hand_over = None;
+            if !goes_on {
+                break;
             }
         }
         // Lanes that still read the old member and lanes that no longer write it: a write is answered
         // only when there are none of the former any more.
         let epoch = self.publish();
-        self.update_superblocks().await;
         self.array.views.adopted(epoch).await;
         self.array.views.settle();
         self.set_clearing_alarm();
+    }
+
+    /// A member that has all data of its slot has the slot from now on, and whoever had it before is faulty.
+    fn takes_over(&mut self, id: MemberId) {
+        let Some(index) = self.index_of(id) else { return };
+        let was = self.members[index].state;
+        let (MemberState::Replacing(slot, _) | MemberState::Recovering(slot, _)) = was else {
+            return;
+        };
+        let holds = |member: &&mut Member| member.state == MemberState::InSync(slot);
+        if let Some(old) = self.members.iter_mut().find(holds) {
+            old.state = MemberState::Faulty;
+            let wanted = std::mem::take(&mut old.wants_replacement);
+            self.hand_over = Some(HandOver { new: id, was, old: old.id, slot, wanted });
+        }
+        self.members[index].state = MemberState::InSync(slot);
+    }
+
+    /// Writes every live member's superblock. That of a member that takes a slot over comes first: only when it
+    /// is durable is it said that the old one is out. Else a crash between the superblocks of one update, or a
+    /// new member that fails in it, could leave an array that counts on neither.
+    pub(super) async fn write_all_superblocks(&mut self) -> Vec<(MemberId, IoError)> {
+        let first = self.array.rules.keep(Rule::ReplacementsAreRecordedFirst);
+        let new = self.hand_over.as_ref().map(|by| by.new).filter(|_| first);
+        let failed = self.write_superblocks(&|member| Some(member.id) == new).await;
+        if !failed.is_empty() {
+            return failed;
+        }
+        self.hand_over = None;
+        self.write_superblocks(&|member| Some(member.id) != new).await
+    }
+
+    /// An update that was to hand a slot over has failed before the new member's superblock said so: the old
+    /// one still has it.
+    pub(super) fn put_off_hand_over(&mut self) {
+        let Some(HandOver { new, was, old, slot, wanted }) = self.hand_over.take() else { return };
+        for member in &mut self.members {
+            if member.id == new {
+                member.state = was;
+            } else if member.id == old {
+                member.state = MemberState::InSync(slot);
+                member.wants_replacement = wanted;
+            }
+        }
     }
 }
