@@ -65,6 +65,17 @@ const SAFE_MODE_DELAY: Duration = Duration::from_millis(200);
 /// Between two looks at writes that are to end.
 const RETRY_DELAY: Duration = Duration::from_millis(1);
 
+/// How long no write starts while an order waits for those under way. One of these may wait for the right to
+/// write somewhere else, which none gets meanwhile: so there is a pause after it.
+const HELD_FOR: Duration = Duration::from_secs(2);
+
+/// How long writes are kept from starting, where others are under way.
+#[derive(Clone, Copy)]
+enum Held {
+    Briefly,
+    ForAWhile,
+}
+
 /// Owner of an array's members, views and metadata.
 pub(super) struct Controller {
     array: Arc<Array>,
@@ -106,6 +117,8 @@ pub(super) struct Controller {
     next_clearing: Option<Time>,
     /// Orders to refuse writes that wait for those under way to end.
     until_read_only: Vec<Command>,
+    /// Since when no write starts, so that those under way come to an end.
+    held_since: Option<Time>,
     /// Whoever waits for something to happen, and whether anything may have since one was told.
     watcher: Option<Command>,
     news: bool,
@@ -232,6 +245,7 @@ impl Controller {
             quiet: None,
             next_clearing: None,
             until_read_only: Vec::new(),
+            held_since: None,
             watcher: None,
             news: false,
             stop: None,
@@ -404,7 +418,7 @@ impl Controller {
         match self.quiet {
             Some((known, when)) if known == writes && now >= when => {
                 self.quiet = None;
-                self.close().await;
+                self.close(Held::Briefly).await;
             }
             Some((known, _)) if known == writes => {}
             _ => self.quiet = Some((writes, now + SAFE_MODE_DELAY)),
@@ -413,12 +427,17 @@ impl Controller {
 
     /// Tries to mark the array clean: every lane adopts a view under which no write starts. If none
     /// was under way anywhere, nothing can be when the superblocks say clean.
-    async fn close(&mut self) -> bool {
+    async fn close(&mut self, held: Held) -> bool {
         self.mode = WriteMode::Closing;
         let epoch = self.publish();
         let busy = self.array.views.adopted(epoch).await;
+        let now = self.lane.backend().now();
+        let since = self.held_since.take().unwrap_or(now);
         if busy && self.array.rules.keep(Rule::CleanWaitsForWrites) {
-            self.mode = WriteMode::Open;
+            match held {
+                Held::ForAWhile if now.since(since) < HELD_FOR => self.held_since = Some(since),
+                Held::ForAWhile | Held::Briefly => self.mode = WriteMode::Open,
+            }
         } else if !self.array.rules.keep(Rule::CleanIsFlushed) || self.flush_members().await {
             self.mode = WriteMode::Clean;
             self.array.points.reach(Point::CleanIsFlushed);
@@ -449,13 +468,14 @@ impl Controller {
     }
 
     /// Ends the sync task and marks the array clean. False while a window or a write is under way;
-    /// mail comes when it is time to try again.
+    /// mail comes when it is time to try again. No write starts meanwhile, or under load it would come to nothing.
     async fn come_to_rest(&mut self) -> bool {
         if self.sync.is_running() {
             self.end_sync();
             return false;
         }
-        if self.mode == WriteMode::Open && !self.close().await {
+        let closes = matches!(self.mode, WriteMode::Open | WriteMode::Closing);
+        if closes && !self.close(Held::ForAWhile).await {
             self.look_again_soon().await;
             return false;
         }
@@ -477,8 +497,14 @@ impl Controller {
         for waiting in self.until_read_only.drain(..) {
             (waiting.reply)(Err(CommandError::Busy("a change to read-write")));
         }
-        if self.mode == WriteMode::ReadOnly {
-            self.mode = if self.is_redundant() { WriteMode::Clean } else { WriteMode::Open };
+        self.held_since = None;
+        let mode = match self.mode {
+            WriteMode::ReadOnly if self.is_redundant() => WriteMode::Clean,
+            WriteMode::ReadOnly | WriteMode::Closing => WriteMode::Open,
+            mode => mode,
+        };
+        if mode != self.mode {
+            self.mode = mode;
             self.publish();
             self.array.views.settle();
         }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError, Reply};
 use mdspace_engine::backend::IoErrorKind;
@@ -129,5 +130,42 @@ fn a_write_that_fails_after_a_stop_by_force_has_an_end() {
         }
         world.until("an error", |_| write.has_ended());
         assert!(write.result().is_some_and(|result| result.is_err()), "{world}");
+    }
+}
+
+/// Users write all the time, and one more write is under way whenever another ends.
+#[test]
+fn under_load_an_order_to_refuse_writes_or_to_stop_has_an_end() {
+    let orders = [Action::ReadOnly, Action::Stop];
+    let shapes = [shapes::RAID1, shapes::RAID5].into_iter().zip(1..);
+    for ((shape, seed), order_of) in
+        shapes.flat_map(|shape| orders.clone().map(|order| (shape, order)))
+    {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        (0..usize::from(shape.disks)).for_each(|disk| {
+            world.disks.disk(disk).takes = Duration::from_micros(800);
+        });
+        let (mut pending, mut written) = (Vec::new(), 0);
+        let mut load = |world: &World| {
+            pending.retain(|write: &Pending| !write.has_ended());
+            while pending.len() < 12 {
+                let (lane, sector) = (written % 3, written as u64 * 4 % 128);
+                let from = Rc::new(vec![written as u8; 4 * SECTOR]);
+                pending.push(world.start(lane, Request::Write { sector, from, fua: false }));
+                written += 1;
+            }
+        };
+        (0..50).for_each(|_| {
+            load(&world);
+            world.rounds(1);
+        });
+        let (before, answer) = (world.now_ms(), order(&world, order_of));
+        while !has_come(&answer) {
+            load(&world);
+            world.rounds(1);
+            let waits = world.now_ms() - before;
+            assert!(has_come(&answer) || waits < 1000, "{waits} ms, {world}");
+        }
+        assert!(matches!(taken(&answer), Ok(Reply::Done)), "{world}");
     }
 }
