@@ -73,14 +73,16 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let mut left_out = Vec::new();
     let candidates = of_one_array(candidates, options, &mut left_out)?;
     refuse_copies(&candidates)?;
-    refuse_unhandled(&candidates)?;
     let newest = newest(&candidates)?;
+    refuse_unhandled(&candidates[newest])?;
     refuse_if_it_went_on(&candidates, newest, options)?;
     let freshest = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
     let members = sort_out(candidates, &model, &mut left_out);
-    // What is out of date may differ: the array went on without it, and may have changed.
+    // What is out of date may differ, and have what is not handled: the array went on without it, and may have
+    // changed.
+    members.iter().try_for_each(refuse_unhandled)?;
     refuse_disagreement(&members, &model, &freshest)?;
     let mut members = replacement::pair_up(members, &model, &mut left_out)?;
     refuse_crowding(&members)?;

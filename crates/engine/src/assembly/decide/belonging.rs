@@ -53,22 +53,21 @@ pub(super) fn refuse_copies(candidates: &[Candidate]) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(super) fn refuse_unhandled(candidates: &[Candidate]) -> Result<(), Refusal> {
-    for candidate in candidates {
-        let member = candidate.info.name.clone();
-        if let Some(feature) = candidate.superblock.unsupported_features().first() {
-            return Err(Refusal::Unsupported { member, feature: feature.to_string() });
-        }
-        let events = candidate.superblock.events;
-        if events > EVENTS_TO_START {
-            return Err(Refusal::TooManyUpdates { member, events });
-        }
-        if let FoundBitmap::Refused(error) = &candidate.bitmap {
-            return Err(Refusal::Unsupported { member, feature: error.to_string() });
-        }
-        if let Err(reason) = &candidate.bad_blocks {
-            return Err(Refusal::BadBlocks { member, reason: reason.clone() });
-        }
+/// Refuses what cannot be served of a member that is to be used, or that tells what the others are.
+pub(super) fn refuse_unhandled(candidate: &Candidate) -> Result<(), Refusal> {
+    let member = candidate.info.name.clone();
+    if let Some(feature) = candidate.superblock.unsupported_features().first() {
+        return Err(Refusal::Unsupported { member, feature: feature.to_string() });
+    }
+    let events = candidate.superblock.events;
+    if events > EVENTS_TO_START {
+        return Err(Refusal::TooManyUpdates { member, events });
+    }
+    if let FoundBitmap::Refused(error) = &candidate.bitmap {
+        return Err(Refusal::Unsupported { member, feature: error.to_string() });
+    }
+    if let Err(reason) = &candidate.bad_blocks {
+        return Err(Refusal::BadBlocks { member, reason: reason.clone() });
     }
     Ok(())
 }

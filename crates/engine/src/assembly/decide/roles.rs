@@ -55,8 +55,8 @@ fn reason_against(
         Role::Slot(_) if own.events.abs_diff(model.events) > most_behind() => Some(stale),
         Role::Slot(_) if is_stranger(own, model) => Some(stale),
         Role::Faulty => Some(Reason::Faulty),
-        // It had a slot and is no spare in its own eyes: it was taken out.
-        Role::Spare if own.own_role().slot().is_some() => Some(stale),
+        // It is no spare in its own eyes: it was taken out.
+        Role::Spare if matches!(own.own_role(), Role::Slot(_) | Role::Journal) => Some(stale),
         _ => None,
     }
 }

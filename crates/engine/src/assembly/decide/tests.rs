@@ -358,6 +358,41 @@ fn a_member_that_is_out_of_date_may_disagree_about_anything() {
     }
 }
 
+/// It is not used, so nothing of it has to be handled: the array may have given up since what it still has.
+#[test]
+fn a_member_that_is_out_of_date_may_have_what_is_not_handled() {
+    let unhandled: [fn(&mut Candidate); 4] = [
+        |candidate| candidate.superblock.features |= Features::JOURNAL,
+        |candidate| candidate.superblock.features = Features::from_bits(1 << 20),
+        |candidate| candidate.bad_blocks = Err("no".into()),
+        |candidate| {
+            let error = BitmapError::Version { version: 5, name: "clustered" };
+            candidate.bitmap = FoundBitmap::Refused(error);
+        },
+    ];
+    for change in unhandled {
+        let mut candidates = raid5(0, 20);
+        change(&mut candidates[1]);
+        assert!(assemble(candidates.clone()).is_err());
+        candidates[1].superblock.events = 15;
+        let stale = Reason::Stale { events: 15, freshest: 20 };
+        assert_eq!(assemble(candidates.clone()).unwrap().left_out, [left_out(1, stale)]);
+        candidates[1].superblock.events = 20;
+        for survivor in [0, 2] {
+            candidates[survivor].superblock.roles[1] = Role::Faulty;
+            candidates[survivor].superblock.events = 21;
+        }
+        let faulty = left_out(1, Reason::Faulty);
+        assert_eq!(assemble(candidates).unwrap().left_out, [faulty]);
+    }
+    let mut candidates = raid5(1, 20);
+    let journal = &mut candidates[3].superblock;
+    (journal.events, journal.roles[3]) = (15, Role::Journal);
+    journal.features |= Features::JOURNAL;
+    let stale = Reason::Stale { events: 15, freshest: 20 };
+    assert_eq!(assemble(candidates).unwrap().left_out, [left_out(3, stale)]);
+}
+
 #[test]
 fn only_the_array_that_is_asked_for_is_taken() {
     let mut candidates = raid5(0, 10);
