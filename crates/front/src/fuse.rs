@@ -15,5 +15,5 @@ pub mod session;
 mod wire;
 
 pub use mount::{Mount, MountError};
-pub use server::{FuseServer, InUse};
+pub use server::{FuseServer, InUse, PartialWrites};
 pub use session::Session;

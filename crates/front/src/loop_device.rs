@@ -30,6 +30,8 @@ const DIRECT_IO: u32 = 16;
 pub struct LoopDevice {
     path: PathBuf,
     number: u64,
+    /// What the kernel calls the file that is attached.
+    file: Option<String>,
 }
 
 /// Why no device is attached.
@@ -119,7 +121,8 @@ impl LoopDevice {
                     let number = device.metadata().map_err(failed)?.rdev();
                     // Who keeps it writes nothing.
                     let kept = File::open(&path).map_err(failed)?;
-                    return Ok((LoopDevice { path, number }, kept));
+                    let file = file_behind(&path);
+                    return Ok((LoopDevice { path, number, file }, kept));
                 }
                 Err(Errno::BUSY) => {}
                 Err(error) => return Err(failed(error.into())),
@@ -134,8 +137,11 @@ impl LoopDevice {
     }
 
     /// What uses the device: mounts, an exclusive opener, and processes that have it open, as far as this user
-    /// sees them. Not the process that keeps it.
+    /// sees them. Not the process that keeps it. Once it is detached its number is another's, as are its users.
     pub fn users(&self, keeper: Option<u32>) -> Vec<String> {
+        if file_behind(&self.path) != self.file {
+            return Vec::new();
+        }
         let mounts = mounts_of(self.number);
         if !mounts.is_empty() {
             return mounts
@@ -182,6 +188,13 @@ impl Info {
             init: [0; 2],
         }
     }
+}
+
+/// What is attached to a device. The kernel knows by itself.
+pub fn file_behind(device: &Path) -> Option<String> {
+    let place = Path::new("/sys/block").join(device.file_name()?);
+    let file = fs::read_to_string(place.join("loop/backing_file")).ok()?;
+    Some(file.trim_end_matches('\n').to_owned())
 }
 
 /// The processes that have a device open. No file is asked anything, for its file system may hang.

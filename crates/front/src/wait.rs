@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 /// A task that waits for another one of its lane.
@@ -55,6 +55,50 @@ impl SharedWait {
     /// Wakes it, if there is one.
     pub(crate) fn wake(&self) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Turns of tasks on any lanes: one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<Takers>);
+
+#[derive(Debug, Default)]
+struct Takers {
+    is_taken: bool,
+    waiting: Vec<Waker>,
+}
+
+/// The turn of one task, until it is dropped.
+pub(crate) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// Waits for its turn.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        poll_fn(|context| {
+            let mut takers = self.lock();
+            if takers.is_taken {
+                takers.waiting.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            takers.is_taken = true;
+            Poll::Ready(Turn(self))
+        })
+        .await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Takers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut takers = self.0.lock();
+            takers.is_taken = false;
+            std::mem::take(&mut takers.waiting)
+        };
         waiting.into_iter().for_each(Waker::wake);
     }
 }

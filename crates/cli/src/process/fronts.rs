@@ -5,21 +5,23 @@ use std::time::Duration;
 
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::address::Address;
+use mdspace_front::fuse::PartialWrites;
 use mdspace_front::nbd::{
     BlockSizes, Budget, Export, Exports, Keeper, ReadOnlySwitch, ServerLimits,
 };
 use mdspace_front::volume::Volume;
 
-use super::STOP_PATIENCE;
 use super::array::ServedArray;
 use crate::args::ArrayName;
 use crate::failure::Failure;
 use crate::report::FrontReport;
 
 mod block_device;
+mod closing;
 mod front;
 pub(crate) mod mount_guard;
 
+use closing::Closings;
 use front::Front;
 pub(super) use front::Prepared;
 
@@ -31,6 +33,10 @@ pub(super) struct Fronts {
     budget: Budget,
     /// The array takes no writes: who connects is told so.
     read_only: ReadOnlySwitch,
+    /// Parts of blocks are written one at a time, through whatever mount.
+    partial_writes: PartialWrites,
+    /// Those that are closed now, and in no list any more.
+    closings: Closings,
 }
 
 impl Fronts {
@@ -66,7 +72,8 @@ impl Fronts {
         volume: &V,
     ) -> Result<String, Failure> {
         let limits = ServerLimits { budget: self.budget.clone(), ..ServerLimits::default() };
-        let (front, note) = front.open(name, exports, limits, volume)?;
+        let turns = self.partial_writes.clone();
+        let (front, note) = front.open(name, exports, limits, turns, volume)?;
         self.list().push(front);
         Ok(note)
     }
@@ -81,15 +88,17 @@ impl Fronts {
             let cure = format!("see `mdspace detail {name}` for its fronts");
             return Err(Failure::new(what, why, cure));
         };
+        let closing = self.closings.begin();
         let front = list.remove(at);
         drop(list);
-        front.close(STOP_PATIENCE, false).map_err(|error| {
+        front.close(&closing).map_err(|error| {
             Failure::new(what, error, "their requests still run; look at the members")
         })
     }
 
     /// Closes all fronts. Without `force` none while a client is connected to any; with it the requests of
-    /// clients are waited for but a moment, for what they wait for may be the stop. Gives lines for the user.
+    /// clients are waited for but a moment, for what they wait for may be the stop. Fronts that others close
+    /// are closed too when this returns: by force that hurries. Gives lines for the user.
     pub(super) fn close_all(&self, name: &ArrayName, force: bool) -> Result<Vec<String>, Failure> {
         let mut list = self.list();
         let stay = |front: &Front| front.clients_that_stay(LEAVING);
@@ -102,9 +111,18 @@ impl Fronts {
                 "disconnect them first; --force disconnects them now",
             ));
         }
-        let patience = if force { LEAVING } else { STOP_PATIENCE };
-        let closed = list.drain(..).map(|front| front.close(patience, force));
-        Ok(closed.filter_map(Result::err).collect())
+        let closing = self.closings.begin();
+        let fronts: Vec<Front> = list.drain(..).collect();
+        // What hangs here must keep neither a report nor a stop by force.
+        drop(list);
+        if force {
+            self.closings.hurry();
+        }
+        let closed = fronts.into_iter().map(|front| front.close(&closing));
+        let notes = closed.filter_map(Result::err).collect();
+        drop(closing);
+        self.closings.wait();
+        Ok(notes)
     }
 
     /// Makes sockets anew whose files were deleted; gives their addresses, and what went wrong with others.

@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::harness::{
     Images, MIB, Mdspace, Pattern, SECTOR, Stream, Tools, path_text, seed, until,
 };
@@ -98,6 +100,27 @@ impl Mounted {
         let is_ours = |line: &str| folders.iter().any(|folder| line.contains(path_text(folder)));
         mounts.lines().any(is_ours)
     }
+}
+
+/// The process that keeps the device of a mounted array.
+fn keeper_of(mounted: &Mounted) -> Pid {
+    let place = mounted.mdspace.run_dir().join(format!("{}.mount", mounted.name));
+    let is_it = |process: &Pid| {
+        let words = fs::read(format!("/proc/{}/cmdline", process.as_raw_pid())).unwrap_or_default();
+        let mut words = words.split(|&byte| byte == 0).skip(1);
+        words.next() == Some(b"__unmount-after")
+            && words.next() == Some(path_text(&place).as_bytes())
+    };
+    let entries = fs::read_dir("/proc").expect("this is Linux").flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    processes.filter_map(Pid::from_raw).find(is_it).expect("a process keeps the device")
+}
+
+/// Whether any process of the array has this open.
+fn is_held(mounted: &Mounted, what: &Path) -> bool {
+    let open = |process: Pid| fs::read_dir(format!("/proc/{}/fd", process.as_raw_pid()));
+    let mut files = mounted.mdspace.processes().into_iter().flat_map(open).flatten().flatten();
+    files.any(|file| fs::read_link(file.path()).is_ok_and(|leads| leads == what))
 }
 
 /// Runs a program of the host or of `tools/fetch`, which must succeed.
@@ -284,6 +307,94 @@ fn what_the_kernel_holds_back_of_the_device_is_written_before_a_stop() {
     let mut read = vec![0; bytes.len()];
     File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
     assert!(read == bytes, "bytes are lost at a stop");
+    mounted.finish();
+}
+
+/// What the kernel holds back may go to a member that hangs. Whoever wants the array to end need not wait for it.
+#[test]
+fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {
+    let Some(mounted) = Mounted::start("overtaken", "block") else { return };
+    let (keeper, name) = (keeper_of(&mounted), &*mounted.name);
+    let word = fs::read_link(format!("/proc/{}/fd/0", keeper.as_raw_pid())).expect("a pipe");
+    kill_process(keeper, Signal::STOP).expect("it is there");
+    let (waiting, forced) = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| mounted.mdspace.run(&["stop", name]));
+        until("the stop waits for it", || !is_held(&mounted, &word));
+        mounted.mdspace.succeed(&["detail", name]);
+        let forced = mounted.mdspace.run(&["stop", name, "--force"]);
+        kill_process(keeper, Signal::CONT).expect("it is there");
+        (waiting.join().expect("it ran"), forced)
+    });
+    assert_eq!(forced.status, 0, "{forced:?}");
+    assert!(waiting.status == 0 && waiting.out.contains("may be lost"), "{waiting:?}");
+    until("nothing is mounted", || !mounted.is_mounted());
+    until("the device has no name", || fs::read_link(mounted.device()).is_err());
+}
+
+/// Any program may get the number of a device that is gone. Its bytes must not be reached by the array's name.
+#[test]
+fn the_name_of_a_device_goes_with_the_process_that_keeps_it() {
+    let Some(mounted) = Mounted::start("unkept", "block") else { return };
+    let device = fs::read_link(mounted.device()).expect("a link");
+    kill_process(keeper_of(&mounted), Signal::KILL).expect("it is there");
+    until("the device has no name", || fs::read_link(mounted.device()).is_err());
+    let report = mounted.mdspace.report(&mounted.name);
+    let shown = report["fronts"][0]["device"].to_string();
+    assert!(!shown.contains("/dev/mdspace/"), "{shown}");
+    // Another program gets that number, and uses it.
+    let foreign = mounted.images.sparse("foreign", 1, MIB).remove(0);
+    succeed("losetup", &[path_text(&device), path_text(&foreign)]);
+    let used = File::open(&device).expect("a device");
+    let stopped = mounted.mdspace.run(&["stop", &mounted.name]);
+    drop(used);
+    succeed("losetup", &["--detach", path_text(&device)]);
+    assert_eq!(stopped.status, 0, "{stopped:?}");
+}
+
+/// The kernel takes a file that is opened so for empty, and reads nothing of it any more.
+#[test]
+fn a_file_that_is_opened_to_be_emptied_is_read_through_its_device_still() {
+    let Some(mounted) = Mounted::start("emptied", "block") else { return };
+    let file = mounted.mdspace.run_dir().join(format!("{0}.mount/{0}", mounted.name));
+    let emptied = File::create(&file).expect("as on a device");
+    let mut copy = Command::new("dd");
+    copy.arg(format!("if={}", mounted.device().display())).args([
+        "iflag=direct",
+        "bs=4096",
+        "count=1",
+    ]);
+    let copied = copy.output().expect("dd runs");
+    assert!(copied.status.success() && copied.stdout.len() == 4096, "{copied:?}");
+    let shorter = emptied.set_len(0).expect_err("a device keeps its size");
+    assert_eq!(shorter.raw_os_error(), Some(1), "EPERM");
+    drop(emptied);
+    mounted.finish();
+}
+
+/// Each mount gets the whole of a block for what is written to a part of it.
+#[test]
+fn parts_of_one_block_are_written_through_two_mounts_at_once() {
+    let Some(mounted) = Mounted::start("twice", "fuse:DIR") else { return };
+    let second = mounted.images.folder().join("second");
+    fs::create_dir(&second).expect("an empty folder");
+    let front = format!("fuse:{}", second.display());
+    mounted.mdspace.succeed(&["serve", &mounted.name, &front]);
+    let paths = [mounted.file(), second.join(&mounted.name)];
+    let files =
+        paths.map(|path| OpenOptions::new().read(true).write(true).open(path).expect("a file"));
+    for round in 0..2_000 {
+        let byte = (round % 255 + 1) as u8;
+        std::thread::scope(|scope| {
+            for (file, at) in files.iter().zip([0, 100]) {
+                scope.spawn(move || file.write_all_at(&[byte; 100], at).expect("written"));
+            }
+        });
+        let mut read = [0; 200];
+        files[0].read_exact_at(&mut read, 0).expect("read");
+        assert_eq!(read, [byte; 200], "a write of round {round} is lost");
+    }
+    drop(files);
+    mounted.mdspace.succeed(&["unserve", &mounted.name, &front]);
     mounted.finish();
 }
 

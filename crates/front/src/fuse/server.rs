@@ -1,11 +1,10 @@
 //! A mount that is served: its lanes, and the programs that have the file open.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use mdspace_engine::lane::LaneId;
@@ -13,7 +12,7 @@ use mdspace_io::Socket;
 
 use crate::peer::describe_process;
 use crate::volume::Volume;
-use crate::wait::SharedWait;
+use crate::wait::{SharedWait, Turn, Turns};
 
 use super::connection::Connection;
 use super::mount::{Mount, MountError};
@@ -23,6 +22,7 @@ use super::session::Session;
 #[derive(Debug)]
 pub struct FuseServer {
     mount: Mount,
+    unmounted: Once,
     shared: Arc<Shared>,
 }
 
@@ -54,10 +54,12 @@ pub(super) struct Presence {
 }
 
 impl FuseServer {
-    /// Serves `session` at `mount` on all lanes of `volume`.
+    /// Serves `session` at `mount` on all lanes of `volume`. Writes of parts of blocks take turns with those of
+    /// all mounts that have these `turns`: all mounts of one volume have the same.
     pub fn start<V: Volume>(
         mount: Mount,
         session: Session,
+        turns: PartialWrites,
         volume: &V,
     ) -> Result<FuseServer, MountError> {
         let lanes = volume.lane_count();
@@ -66,7 +68,7 @@ impl FuseServer {
             session,
             closing: AtomicBool::new(false),
             waiting: (0..lanes).map(|_| SharedWait::default()).collect(),
-            partial_writes: PartialWrites::default(),
+            partial_writes: turns,
             serving: Mutex::new(lanes),
             lane_left: Condvar::new(),
         });
@@ -81,7 +83,7 @@ impl FuseServer {
                 Connection::start(lane, io, device, part.clone(), presence);
             });
         }
-        Ok(FuseServer { mount, shared })
+        Ok(FuseServer { mount, unmounted: Once::new(), shared })
     }
 
     /// The mount.
@@ -108,10 +110,10 @@ impl FuseServer {
         processes.into_iter().map(describe_process).collect()
     }
 
-    /// Unmounts, and waits until what programs asked for has ended, but no longer than `patience`.
-    pub fn close(self, patience: Duration) -> Result<(), InUse> {
-        self.mount.unmount();
-        self.shared.close();
+    /// Unmounts, and waits until what programs asked for has ended, but no longer than `patience`. One who has
+    /// more of it may ask again.
+    pub fn close(&self, patience: Duration) -> Result<(), InUse> {
+        self.end();
         let serving = self.shared.serving();
         let waited = self.shared.lane_left.wait_timeout_while(serving, patience, |left| *left > 0);
         let (left, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -122,10 +124,16 @@ impl FuseServer {
     }
 }
 
+impl FuseServer {
+    fn end(&self) {
+        self.unmounted.call_once(|| self.mount.unmount());
+        self.shared.close();
+    }
+}
+
 impl Drop for FuseServer {
     fn drop(&mut self) {
-        self.mount.unmount();
-        self.shared.close();
+        self.end();
     }
 }
 
@@ -179,46 +187,13 @@ impl Drop for Presence {
     }
 }
 
-/// Writes of parts of blocks, one at a time on all lanes together.
-#[derive(Debug, Default)]
-pub(super) struct PartialWrites(Mutex<Turns>);
-
-#[derive(Debug, Default)]
-struct Turns {
-    is_taken: bool,
-    waiting: Vec<Waker>,
-}
-
-/// The turn of one such write, until it is dropped.
-pub(super) struct Turn<'a>(&'a PartialWrites);
+/// Writes of parts of blocks, one at a time on all lanes together. Clones share the turns.
+#[derive(Clone, Debug, Default)]
+pub struct PartialWrites(Arc<Turns>);
 
 impl PartialWrites {
     /// Waits for its turn.
     pub(super) async fn turn(&self) -> Turn<'_> {
-        poll_fn(|context| {
-            let mut turns = self.lock();
-            if turns.is_taken {
-                turns.waiting.push(context.waker().clone());
-                return Poll::Pending;
-            }
-            turns.is_taken = true;
-            Poll::Ready(Turn(self))
-        })
-        .await
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Turns> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let waiting = {
-            let mut turns = self.0.lock();
-            turns.is_taken = false;
-            std::mem::take(&mut turns.waiting)
-        };
-        waiting.into_iter().for_each(Waker::wake);
+        self.0.turn().await
     }
 }

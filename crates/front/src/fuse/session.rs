@@ -12,8 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::nbd::{Export, Exports};
 
 use super::wire::{
-    AllocateIn, Attributes, AttributesOut, DirectoryEntry, EntryOut, FileSystemOut, InHeader,
-    InitIn, InitOut, MAJOR, MINOR, OpenIn, OpenOut, OutHeader, ROOT, ReleaseIn, SET_SIZE,
+    AllocateIn, Attributes, AttributesOut, BY_HANDLE, DirectoryEntry, EntryOut, FileSystemOut,
+    InHeader, InitIn, InitOut, MAJOR, MINOR, OpenIn, OpenOut, OutHeader, ROOT, ReleaseIn, SET_SIZE,
     SetAttributesIn, TransferIn, WRITE_BYTES_MAX, WriteOut, init_flag, opcode, open_flag,
 };
 
@@ -268,7 +268,8 @@ impl Session {
         }
     }
 
-    /// As on a device, times may be set, without effect; the size, the mode and the owner stay.
+    /// As on a device, times may be set, without effect; the size, the mode and the owner stay. A program that
+    /// opens a file to empty it goes on with all of it: the answer tells the kernel its true size.
     fn set_attributes(
         &self,
         node: u64,
@@ -276,7 +277,10 @@ impl Session {
     ) -> Result<AttributesOut, Refusal> {
         /// The mode, the user and the group.
         const RIGHTS: u32 = 0b111;
-        let resized = change.valid & SET_SIZE != 0 && change.size_bytes != self.file().size_bytes;
+        let emptied_at_open = change.valid & BY_HANDLE == 0 && change.size_bytes == 0;
+        let resized = change.valid & SET_SIZE != 0
+            && change.size_bytes != self.file().size_bytes
+            && !emptied_at_open;
         match resized || change.valid & RIGHTS != 0 {
             true => Err(Refusal::Errno(Errno::PERM)),
             false => self.attributes_out(node),
@@ -369,11 +373,8 @@ fn init(arguments: &[u8]) -> Result<InitOut, Broken> {
     if theirs.major != MAJOR || theirs.minor < MINOR {
         return Err(Broken::Version(theirs.major, theirs.minor));
     }
-    let ours = init_flag::ASYNC_READ
-        | init_flag::ATOMIC_O_TRUNC
-        | init_flag::BIG_WRITES
-        | init_flag::ASYNC_DIO
-        | init_flag::MAX_PAGES;
+    let ours =
+        init_flag::ASYNC_READ | init_flag::BIG_WRITES | init_flag::ASYNC_DIO | init_flag::MAX_PAGES;
     Ok(InitOut {
         major: MAJOR,
         minor: MINOR,

@@ -44,8 +44,6 @@ pub(super) mod opcode {
 pub(super) mod init_flag {
     /// Reads of one file may be under way side by side.
     pub(in crate::fuse) const ASYNC_READ: u32 = 1 << 0;
-    /// `open` is told of `O_TRUNC`, and no change of size follows.
-    pub(in crate::fuse) const ATOMIC_O_TRUNC: u32 = 1 << 3;
     /// Writes of more than a page.
     pub(in crate::fuse) const BIG_WRITES: u32 = 1 << 5;
     /// Direct I/O is asynchronous too.
@@ -171,6 +169,8 @@ pub(super) struct SetAttributesIn {
 
 /// [`SetAttributesIn::valid`]: the size.
 pub(super) const SET_SIZE: u32 = 1 << 3;
+/// [`SetAttributesIn::valid`]: of a file that is open.
+pub(super) const BY_HANDLE: u32 = 1 << 6;
 
 /// `fuse_open_in`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -222,8 +222,8 @@ impl Server {
     }
 
     /// Takes no more clients, disconnects those that are there, and waits until what they asked for
-    /// has ended, but no longer than `patience`.
-    pub fn close(self, patience: Duration) -> Result<(), StillConnected> {
+    /// has ended, but no longer than `patience`. One who has more of it may ask again.
+    pub fn close(&self, patience: Duration) -> Result<(), StillConnected> {
         self.0.close();
         match self.clients_that_stay(patience) {
             clients if clients.is_empty() => Ok(()),

@@ -5,9 +5,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mdspace_front::loop_device::{LoopDevice, LoopError};
+use mdspace_front::loop_device::{LoopDevice, LoopError, file_behind};
 
+use super::mount_guard::MountGuard;
 use crate::args::ArrayName;
 
 /// Where the names of arrays are links to their devices.
@@ -16,9 +18,11 @@ const NAMES: &str = "/dev/mdspace";
 /// A loop device, and its name.
 pub(super) struct BlockDevice {
     device: LoopDevice,
-    /// None where another array's device has it.
-    link: Option<Link>,
+    link: Name,
 }
+
+/// None where another array's device has the name, or this device is kept no more.
+type Name = Arc<Mutex<Option<Link>>>;
 
 /// A link that goes when the device does.
 pub(super) struct Link {
@@ -51,21 +55,38 @@ impl BlockDevice {
                 None
             }
         };
-        Ok((Self { device, link }, kept))
+        Ok((Self { device, link: Arc::new(Mutex::new(link)) }, kept))
     }
 
     /// Its name, and what that leads to.
     pub(super) fn describe(&self) -> String {
         let device = self.device.path().display();
-        match &self.link {
+        match &*named(&self.link) {
             Some(link) => format!("{} ({device})", link.path.display()),
             None => device.to_string(),
         }
     }
 
-    /// Its name.
-    pub(super) fn link(&self) -> Option<&Link> {
-        self.link.as_ref()
+    /// Where its name is, and where that leads.
+    pub(super) fn link_ends(&self) -> Option<[PathBuf; 2]> {
+        named(&self.link).as_ref().map(|link| [link.path.clone(), link.target.clone()])
+    }
+
+    /// Takes the name away as soon as the process has ended that keeps the device: any program may get a device
+    /// of that number then, with other bytes.
+    pub(super) fn unname_after(&self, keeper: &MountGuard) -> io::Result<()> {
+        let (link, device) = (self.link.clone(), self.device.path().to_owned());
+        keeper.when_gone(move || {
+            let Some(link) = named(&link).take() else { return };
+            // At a stop it has taken the name away itself.
+            if link.is_there() {
+                let device = device.display();
+                tracing::error!(
+                    "the process that keeps {device} was killed: the device goes when its last user does, and \
+                     has no other name any more; `unserve` it, and `serve` it again"
+                );
+            }
+        })
     }
 
     /// What uses it besides the process that keeps it, as words for the user.
@@ -74,15 +95,19 @@ impl BlockDevice {
     }
 }
 
+/// A panic elsewhere leaves the name as it was.
+fn named(link: &Name) -> MutexGuard<'_, Option<Link>> {
+    link.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Link {
     /// A link that was made, by this process or another one.
     pub(super) fn known(path: PathBuf, target: PathBuf) -> Link {
         Link { path, target }
     }
 
-    /// Where it is, and where it leads.
-    pub(super) fn ends(&self) -> [&Path; 2] {
-        [&self.path, &self.target]
+    fn is_there(&self) -> bool {
+        fs::read_link(&self.path).is_ok_and(|target| target == self.target)
     }
 
     /// Makes the link. One that was left is replaced; one to the device of an array of this name is that one's.
@@ -103,14 +128,12 @@ impl Link {
 /// Whether a loop device is attached to a file of this name. Others use a device again that a killed process
 /// has left.
 fn is_over(device: &Path, name: Option<&OsStr>) -> bool {
-    let place = Path::new("/sys/block").join(device.file_name().unwrap_or_default());
-    let file = fs::read_to_string(place.join("loop/backing_file")).unwrap_or_default();
-    Path::new(file.trim_end()).file_name() == name
+    file_behind(device).is_some_and(|file| Path::new(&file).file_name() == name)
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if fs::read_link(&self.path).is_ok_and(|target| target == self.target)
+        if self.is_there()
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::warn!(%error, "{} stays", self.path.display());

@@ -6,15 +6,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_front::address::{Address, Endpoint};
-use mdspace_front::fuse::{self, FuseServer, Mount, Session};
+use mdspace_front::fuse::{self, FuseServer, Mount, PartialWrites, Session};
 use mdspace_front::listener::Listener;
 use mdspace_front::nbd::{Exports, Keeper, Server, ServerLimits};
 use mdspace_front::volume::Volume;
 
 use super::block_device::BlockDevice;
+use super::closing::Closing;
 use super::mount_guard::MountGuard;
 use crate::args::ArrayName;
 use crate::failure::Failure;
+use crate::process::STOP_PATIENCE;
 use crate::report::FrontReport;
 use crate::run_dir::RunDir;
 
@@ -93,6 +95,7 @@ impl Prepared {
         name: &ArrayName,
         exports: Exports,
         limits: ServerLimits,
+        turns: PartialWrites,
         volume: &V,
     ) -> Result<(Front, String), Failure> {
         match self {
@@ -110,7 +113,7 @@ impl Prepared {
                 let (block_bytes, read_only) = (session.block_bytes(), session.is_read_only());
                 let path = directory.join(name.to_string());
                 let mount = Mount::new(&directory).map_err(failed)?;
-                let server = FuseServer::start(mount, session, volume).map_err(failed)?;
+                let server = FuseServer::start(mount, session, turns, volume).map_err(failed)?;
                 let (device, kept) = match address.endpoint {
                     Endpoint::Loop | Endpoint::Block => {
                         BlockDevice::attach(&path, name, block_bytes, read_only)
@@ -119,8 +122,12 @@ impl Prepared {
                     }
                     _ => (None, None),
                 };
-                let link = device.as_ref().and_then(BlockDevice::link);
-                let guard = match MountGuard::spawn(server.mount(), kept, link) {
+                let link = device.as_ref().and_then(BlockDevice::link_ends);
+                let named = |guard: MountGuard| {
+                    device.iter().try_for_each(|device| device.unname_after(&guard))?;
+                    Ok(guard)
+                };
+                let guard = match MountGuard::spawn(server.mount(), kept, link).and_then(named) {
                     Ok(guard) => Some(guard),
                     Err(error) if device.is_none() => {
                         tracing::warn!(%error, "after a crash the mount stays until the next start");
@@ -185,22 +192,22 @@ impl Front {
         }
     }
 
-    /// Ends it. An error says whose requests still run after `patience`. What the kernel holds back of a block
+    /// Ends it. An error says whose requests still run after a while. What the kernel holds back of a block
     /// device is written first, and waited for as long as it takes, but by force.
-    pub(super) fn close(self, patience: Duration, force: bool) -> Result<(), String> {
+    pub(super) fn close(self, closing: &Closing<'_>) -> Result<(), String> {
         match self {
-            Self::Nbd(server) => server.close(patience).map_err(|error| error.to_string()),
+            Self::Nbd(server) => requests_end(closing, || server.close(LOOK_EVERY)),
             Self::Mounted(mounted) => {
                 let Mounted { device, server, guard, own, .. } = *mounted;
                 // The file is served still meanwhile.
-                let written = guard.is_none_or(|guard| guard.end(force.then_some(patience)));
-                let closed = server.close(patience).map_err(|error| error.to_string());
+                let begin = Instant::now();
+                let written = guard.is_none_or(|guard| guard.end(|| closing.is_late(begin)));
+                let closed = requests_end(closing, || server.close(LOOK_EVERY));
                 drop(own);
                 match device {
                     Some(device) if !written => Err(format!(
-                        "what the kernel held back of {} may be lost: it took longer than {} s",
+                        "what the kernel held back of {} may be lost: a stop by force does not wait for it",
                         device.describe(),
-                        patience.as_secs()
                     )),
                     _ => closed,
                 }
@@ -217,5 +224,19 @@ impl Front {
             }),
         };
         FrontReport { address: self.address().to_string(), device, clients: self.clients() }
+    }
+}
+
+/// Looks again and again whether all requests have ended, for as long as a stop has patience.
+fn requests_end<E: ToString>(
+    closing: &Closing<'_>,
+    look: impl Fn() -> Result<(), E>,
+) -> Result<(), String> {
+    let begin = Instant::now();
+    loop {
+        let Err(still) = look() else { return Ok(()) };
+        if closing.is_late(begin) || begin.elapsed() >= STOP_PATIENCE {
+            return Err(still.to_string());
+        }
     }
 }

@@ -14,9 +14,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mdspace_front::fuse::mount::{self, Mount};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -29,38 +30,52 @@ const GUARD_VERB: &str = "__unmount-after";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The second process.
-pub(super) struct MountGuard(Child);
+pub(super) struct MountGuard {
+    child: Child,
+}
 
 impl MountGuard {
     /// Starts one for a mounted directory, and for the block device over its file, if there is one.
     pub(super) fn spawn(
         mount: &Mount,
         device: Option<File>,
-        link: Option<&Link>,
+        link: Option<[PathBuf; 2]>,
     ) -> io::Result<Self> {
         // The program as it runs, also where an update has replaced its file.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("mdspace").arg(GUARD_VERB).arg(mount.directory());
-        command.arg(mount.id().to_string()).args(link.iter().flat_map(|link| link.ends()));
+        command.arg(mount.id().to_string()).args(link.into_iter().flatten());
         command.current_dir("/").process_group(0).env_clear();
         // For the program that unmounts.
         command.envs(env::vars_os().filter(|(name, _)| name == "PATH"));
         command.stdin(Stdio::piped()).stderr(Stdio::null());
         command.stdout(device.map_or_else(Stdio::null, Stdio::from));
-        command.spawn().map(Self)
+        command.spawn().map(|child| Self { child })
     }
 
     /// Its number.
     pub(super) fn process(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
-    /// Has the device closed and the directory unmounted. False: it has not ended within `patience`.
-    pub(super) fn end(mut self, patience: Option<Duration>) -> bool {
-        drop(self.0.stdin.take());
-        let until = patience.map(|patience| Instant::now() + patience);
-        while matches!(self.0.try_wait(), Ok(None)) {
-            if until.is_some_and(|until| Instant::now() >= until) {
+    /// Has `gone` called once it has ended, however that came.
+    pub(super) fn when_gone(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let process = Pid::from_child(&self.child);
+        thread::Builder::new().name("mount-guard".into()).spawn(move || {
+            // Whoever ends it asks how it ended: here nothing is taken from them. An error says that they have.
+            let ends =
+                || waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let _ = rustix::io::retry_on_intr(ends);
+            gone();
+        })?;
+        Ok(())
+    }
+
+    /// Has the device closed and the directory unmounted. False: it has not ended when that `is_late`.
+    pub(super) fn end(mut self, is_late: impl Fn() -> bool) -> bool {
+        drop(self.child.stdin.take());
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if is_late() {
                 return false;
             }
             thread::sleep(LOOK_EVERY);
