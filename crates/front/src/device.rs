@@ -11,6 +11,7 @@ use mdspace_engine::lane::{Lane, LaneId, OpOwner};
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_io::{LaneIo, Lanes};
 
+use crate::flushes::Flushes;
 use crate::tags::Tags;
 use crate::volume::{Volume, VolumePart};
 
@@ -23,6 +24,8 @@ pub struct Device {
     pub member: MemberId,
     /// What it can do.
     pub info: MemberInfo,
+    /// Those of all lanes.
+    pub flushes: Flushes,
 }
 
 /// An open member on one lane.
@@ -30,6 +33,7 @@ pub struct DevicePart {
     lane: Rc<Lane>,
     member: MemberId,
     info: MemberInfo,
+    flushes: Flushes,
     /// Requests under way, by tag of their I/O.
     under_way: RefCell<Tags<UnderWay>>,
 }
@@ -52,10 +56,10 @@ impl Volume for Device {
         lane: LaneId,
         setup: impl FnOnce(&Rc<DevicePart>, &Rc<Lane>, &LaneIo) + Send + 'static,
     ) {
-        let (member, info) = (self.member, self.info.clone());
+        let (member, info, flushes) = (self.member, self.info.clone(), self.flushes.clone());
         self.lanes.run_on(lane, move |lane, io| {
             let under_way = RefCell::default();
-            let part = DevicePart { lane: lane.clone(), member, info, under_way };
+            let part = DevicePart { lane: lane.clone(), member, info, flushes, under_way };
             setup(&Rc::new(part), lane, io);
         });
     }
@@ -65,6 +69,7 @@ impl VolumePart for DevicePart {
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         queue.begin();
         let op = match self.operation(request) {
+            Ok(Some(IoOp::Flush)) => return self.flush(queue, tag),
             Ok(Some(op)) => op,
             Ok(None) => return queue.end(tag, Ok(())),
             Err(error) => return queue.end(tag, Err(error)),
@@ -86,6 +91,19 @@ impl OpOwner for DevicePart {
 }
 
 impl DevicePart {
+    fn flush(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64) {
+        let (this, queue) = (self.clone(), queue.clone());
+        self.lane.spawn(async move {
+            let send = async || {
+                let op = IoOp::Flush;
+                let io = MemberIo { member: this.member, op, patience: Patience::FOREVER };
+                result_of(&this.lane.io(io).await)
+            };
+            let flushed = this.flushes.flush(send).await;
+            queue.end(tag, flushed);
+        });
+    }
+
     /// What is to be done; nothing where a discard cannot be.
     fn operation(&self, request: Request) -> Result<Option<IoOp>, RequestError> {
         let (sector, bytes, op) = match request {
@@ -129,19 +147,24 @@ impl DevicePart {
 
     fn end(&self, slot: u64, done: &IoDone) {
         let UnderWay { queue, tag } = self.under_way.borrow_mut().remove(slot);
-        queue.end(
-            tag,
-            done.result.map_err(|error| match error.kind {
-                IoErrorKind::NoSpace => RequestError::NoSpace,
-                IoErrorKind::Medium
-                | IoErrorKind::Gone
-                | IoErrorKind::Flush
-                | IoErrorKind::Reserved
-                | IoErrorKind::Deadline
-                | IoErrorKind::Unsupported
-                | IoErrorKind::Cancelled
-                | IoErrorKind::Other => RequestError::Lost,
-            }),
-        );
+        queue.end(tag, result_of(done));
     }
 }
+
+/// What whoever asked is told.
+fn result_of(done: &IoDone) -> Result<(), RequestError> {
+    done.result.map_err(|error| match error.kind {
+        IoErrorKind::NoSpace => RequestError::NoSpace,
+        IoErrorKind::Medium
+        | IoErrorKind::Gone
+        | IoErrorKind::Flush
+        | IoErrorKind::Reserved
+        | IoErrorKind::Deadline
+        | IoErrorKind::Unsupported
+        | IoErrorKind::Cancelled
+        | IoErrorKind::Other => RequestError::Lost,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod device;
+pub mod flushes;
 pub mod fuse;
 pub mod listener;
 pub mod loop_device;

@@ -11,6 +11,7 @@ use mdspace_engine::backend::{IoOp, MemberId, MemberIo, Patience};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Paths, Policy};
 use mdspace_front::device::Device;
+use mdspace_front::flushes::Flushes;
 use mdspace_front::nbd::{BlockSizes, Export, Exports};
 use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 
@@ -160,7 +161,8 @@ impl MultipathProcess {
                 Some((why, cure)) => Failure::new(what, why, cure),
                 None => Failure::new(what, error, "look at the paths"),
             })?;
-        let device = Device { lanes: Arc::new(lanes), member, info: paths.info().clone() };
+        let info = paths.info().clone();
+        let device = Device { lanes: Arc::new(lanes), member, info, flushes: Flushes::default() };
         let process = Arc::new(Self {
             name: args.name.clone(),
             needs,

@@ -1,0 +1,148 @@
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use mdspace_engine::backend::{Backend, IoError, Submitted, Ticket};
+use mdspace_engine::lane::Notify;
+use mdspace_engine::memory::Buffer;
+use mdspace_engine::time::Time;
+
+use super::*;
+
+/// A device whose flushes the test answers.
+#[derive(Default)]
+struct Flushed(RefCell<Vec<Ticket>>);
+
+impl Backend for Flushed {
+    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
+        assert!(matches!(io.op, IoOp::Flush));
+        self.0.borrow_mut().push(ticket);
+        Submitted::Pending
+    }
+    fn cancel(&self, _: Ticket) {}
+    fn in_flight(&self, _: MemberId) -> usize {
+        self.0.borrow().len()
+    }
+    fn unanswered(&self, _: MemberId) -> usize {
+        0
+    }
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+    fn unix_time_s(&self) -> u64 {
+        0
+    }
+    fn random(&self) -> u64 {
+        4
+    }
+    fn allocate(&self, bytes: usize) -> Buffer {
+        Buffer::zeroed(bytes)
+    }
+    fn recycle(&self, _: Buffer) {}
+}
+
+struct NoDriver;
+
+impl Notify for NoDriver {
+    fn notify(&self) {}
+}
+
+/// Two lanes with a device, and what their requests came to.
+struct Two {
+    backends: [Rc<Flushed>; 2],
+    lanes: [Rc<Lane>; 2],
+    parts: [Rc<DevicePart>; 2],
+    queues: [Rc<Queue>; 2],
+}
+
+impl Two {
+    fn new() -> Self {
+        let backends = [Rc::<Flushed>::default(), Rc::default()];
+        let lane =
+            |at: usize| Lane::new(LaneId(at as u16), backends[at].clone(), Arc::new(NoDriver));
+        let lanes: [Rc<Lane>; 2] = [lane(0), lane(1)];
+        let info = MemberInfo {
+            name: "device".into(),
+            sectors: 8,
+            logical_block_bytes: 512,
+            rotational: false,
+            discard_zeroes: false,
+        };
+        let member = MemberId { index: 0, generation: 0 };
+        let flushes = Flushes::default();
+        let parts = lanes.each_ref().map(|lane| {
+            let (lane, info, flushes) = (lane.clone(), info.clone(), flushes.clone());
+            Rc::new(DevicePart { lane, member, info, flushes, under_way: RefCell::default() })
+        });
+        Self { backends, lanes, parts, queues: [Queue::new(), Queue::new()] }
+    }
+
+    fn flush(&self, lane: usize, tag: u64) {
+        self.parts[lane].submit(&self.queues[lane], tag, Request::Flush);
+        self.turn();
+    }
+
+    /// Until nothing happens by itself.
+    fn turn(&self) {
+        for lane in self.lanes.iter().cycle().take(8) {
+            let _ = lane.turn();
+        }
+    }
+
+    /// The device answers the first flush of a lane.
+    fn answer(&self, lane: usize, result: Result<(), IoErrorKind>) {
+        let ticket = self.backends[lane].0.borrow_mut().remove(0);
+        let result = result.map_err(|kind| IoError { kind, errno: 5 });
+        self.lanes[lane].complete(ticket, IoDone { result, buffer: None });
+        self.turn();
+    }
+
+    fn sent(&self, lane: usize) -> usize {
+        self.backends[lane].0.borrow().len()
+    }
+
+    /// What ended on a lane.
+    fn ended(&self, lane: usize) -> Option<(u64, Result<(), RequestError>)> {
+        let next = pin!(self.queues[lane].next());
+        match Future::poll(next, &mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(completion) => Some((completion.tag, completion.result)),
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// The device tells an error to one flush, though what it lost may be what another one was to make durable.
+#[test]
+fn a_flush_that_was_asked_for_while_another_one_failed_has_failed() {
+    let two = Two::new();
+    two.flush(0, 1);
+    two.flush(1, 2);
+    two.answer(0, Err(IoErrorKind::Medium));
+    if two.sent(1) > 0 {
+        two.answer(1, Ok(()));
+    }
+    assert_eq!(two.ended(0), Some((1, Err(RequestError::Lost))));
+    assert_eq!(two.ended(1), Some((2, Err(RequestError::Lost))));
+    // As a disk does, it tells it once.
+    two.flush(1, 3);
+    two.answer(1, Ok(()));
+    assert_eq!(two.ended(1), Some((3, Ok(()))));
+}
+
+#[test]
+fn those_who_wait_for_a_flush_share_the_next_one() {
+    let two = Two::new();
+    two.flush(0, 1);
+    two.flush(1, 2);
+    two.flush(0, 3);
+    two.flush(1, 4);
+    assert_eq!((two.sent(0), two.sent(1)), (1, 0), "one at a time");
+    two.answer(0, Ok(()));
+    assert_eq!(two.ended(0), Some((1, Ok(()))));
+    assert_eq!((two.ended(0), two.ended(1)), (None, None), "it may not cover what ended since");
+    assert_eq!(two.sent(0) + two.sent(1), 1);
+    two.answer(usize::from(two.sent(1) == 1), Ok(()));
+    assert_eq!(two.ended(0), Some((3, Ok(()))));
+    assert_eq!((two.ended(1), two.ended(1)), (Some((2, Ok(()))), Some((4, Ok(())))));
+    assert_eq!(two.sent(0) + two.sent(1), 0);
+}
