@@ -7,9 +7,10 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::log;
 use crate::args::ArrayName;
-use crate::control::client::ENDS_WITHIN;
+use crate::control::client::{ANSWERS_WITHIN, ENDS_WITHIN};
 use crate::failure::Failure;
 use crate::run_dir::RunDir;
 
@@ -27,6 +28,9 @@ pub(crate) const SERVING_VERB: &str = "__serve";
 
 /// Between two looks whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Between two looks whether one that says nothing was stopped.
+const LOOK_AT_STATE_EVERY: Duration = Duration::from_millis(100);
 
 /// What a new serving process says of itself.
 #[derive(Debug, Serialize, Deserialize)]
@@ -94,9 +98,13 @@ pub(crate) fn launch_with(
         .spawn()
         .map_err(cannot)?;
     let said = child.stdout.take().expect("its output is piped");
-    let mut line = String::new();
-    let heard = BufReader::new(said).read_line(&mut line);
+    let heard = first_line(said, child.id());
     spinner.finish_and_clear();
+    let line = match heard {
+        Ok(Some(line)) => line,
+        Ok(None) => return Err(stopped(name, child.id())),
+        Err(error) => return Err(cannot(error)),
+    };
     match serde_json::from_str(&line) {
         Ok(Readiness::Ready { notes, refused }) => {
             return Ok(Launched { name: name.clone(), notes, refused });
@@ -111,7 +119,6 @@ pub(crate) fn launch_with(
         }
         Err(_) => {}
     }
-    heard.map_err(cannot)?;
     let status = child.wait().map_err(cannot)?;
     let log = log::path(name, run_dir);
     Err(Failure::new(
@@ -119,6 +126,47 @@ pub(crate) fn launch_with(
         format!("its process ended without a word ({status})"),
         format!("read {}, and report it", log.display()),
     ))
+}
+
+/// What a process says first; nothing, if it ends without a word. None: it has been stopped for a while.
+fn first_line(said: ChildStdout, process: u32) -> io::Result<Option<String>> {
+    let (sender, heard) = channel();
+    thread::Builder::new().name("launch".into()).spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(said).read_line(&mut line);
+        // Who listened may have lost its patience.
+        let _ = sender.send(read.map(|_| line));
+    })?;
+    let mut stopped_since = None;
+    loop {
+        match heard.recv_timeout(LOOK_AT_STATE_EVERY) {
+            Ok(line) => return line.map(Some),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Some(String::new())),
+            Err(RecvTimeoutError::Timeout) if is_stopped(process) => {
+                let since = *stopped_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= ANSWERS_WITHIN {
+                    return Ok(None);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => stopped_since = None,
+        }
+    }
+}
+
+/// Whether a process was stopped by a signal, or by who traces it.
+fn is_stopped(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The state follows the name, which stands in parentheses and may hold any character.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+}
+
+fn stopped(name: &ArrayName, process: u32) -> Failure {
+    let why = format!("process {process} was stopped at its start, and is stopped still");
+    let cure = format!(
+        "`kill -CONT {process}` lets it go on: it lets go of the members then, for no command waits for it; then try \
+         again"
+    );
+    Failure::of_silence(format!("the process that is to serve {name} does not answer"), why, cure)
 }
 
 /// Tells the command that waits. An error means that it is gone.

@@ -13,6 +13,7 @@ use crate::args::ArrayName;
 use crate::control::Reply;
 use crate::control::server::Replies;
 use crate::events::{self, Event, EventLog, Happened};
+use crate::failure::Failure;
 use crate::run_dir::RunDir;
 
 use super::journal::{self, Journal};
@@ -189,7 +190,11 @@ fn watch(process: &Arc<ServingProcess>) {
             process.array.watch(move || process_told.recorder.told());
         }
         // Only now: what happens after this is told.
-        let Ok(status) = process.array.status() else { return };
+        let status = match next(process.array.status()) {
+            Next::Look(status) => status,
+            Next::AskAgain if process.recorder.pause(LOOK_EVERY) => continue,
+            Next::AskAgain | Next::End => return,
+        };
         for (member, paths) in process.array.members().paths() {
             let last: &mut u64 = told.entry(member).or_default();
             let events = paths.events_after(*last);
@@ -200,11 +205,28 @@ fn watch(process: &Arc<ServingProcess>) {
         process.look_for_spare(&status);
         process.look_after_scrub(&status);
         let next = next_look(process, &status);
-        process.recorder.look(status);
+        process.recorder.look(*status);
         let recorder = &process.recorder;
         if !recorder.pause(LOOK_AT_MOST_EVERY) || !recorder.wait_for_news(next) {
             return;
         }
+    }
+}
+
+/// What a watch does next.
+#[derive(Debug, PartialEq)]
+enum Next {
+    Look(Box<ArrayStatus>),
+    AskAgain,
+    End,
+}
+
+/// An array that is silent for long, since a member hangs, is watched on: a stop alone ends that.
+fn next(status: Result<ArrayStatus, Failure>) -> Next {
+    match status {
+        Ok(status) => Next::Look(Box::new(status)),
+        Err(failure) if failure.is_of_silence() => Next::AskAgain,
+        Err(_) => Next::End,
     }
 }
 
@@ -220,3 +242,6 @@ fn next_look(process: &ServingProcess, status: &ArrayStatus) -> Option<Duration>
     ];
     times.into_iter().flatten().min()
 }
+
+#[cfg(test)]
+mod tests;

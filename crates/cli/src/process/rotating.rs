@@ -26,6 +26,8 @@ pub(super) struct RotatingFile {
     opened: fn(&File) -> io::Result<()>,
     file: File,
     bytes: u64,
+    /// A write failed: the file may end with a part of a line.
+    is_torn: bool,
 }
 
 impl RotatingFile {
@@ -42,7 +44,7 @@ impl RotatingFile {
             file.write_all(b"\n")?;
             bytes += 1;
         }
-        Ok(Self { path, rotation, opened, file, bytes })
+        Ok(Self { path, rotation, opened, file, bytes, is_torn: false })
     }
 
     /// Forgets what was written so far, old files too.
@@ -70,14 +72,14 @@ impl RotatingFile {
 
 impl Write for RotatingFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.is_gone() {
+        if self.is_torn || self.is_gone() {
             self.open_again()?;
         }
         if self.bytes + line.len() as u64 > self.rotation.at_bytes {
             rotate(&self.path, self.rotation.old_kept)?;
             self.open_again()?;
         }
-        self.file.write_all(line)?;
+        self.file.write_all(line).inspect_err(|_| self.is_torn = true)?;
         self.bytes += line.len() as u64;
         Ok(line.len())
     }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use crate::client::Client;
 use crate::user::User;
@@ -382,6 +382,51 @@ fn events_outlive_a_process_that_was_killed_and_go_on_with_the_next_one() {
     let fresh = user.expect(0, "events data --json");
     assert!(!fresh.contains("Fail"), "{fresh}");
     user.expect(0, "stop data");
+}
+
+/// A command starts its own program again. Here what is found by its name by then stops itself.
+#[test]
+fn a_process_that_is_stopped_at_its_start_keeps_no_verb() {
+    let user = User::with_members(&["a", "b"]);
+    let other = "printf '#!/bin/sh\\nkill -STOP $$\\n' > 'mdspace (deleted)' && chmod +x 'mdspace (deleted)'";
+    let own = "cp \"$0\" mdspace && exec 3< mdspace && rm mdspace && exec /proc/self/fd/3 \"$@\"";
+    let created =
+        user.run_behind(&format!("{other} && {own}"), &format!("create data {RAID1} a b"));
+    assert_eq!(created.status, 4, "{created:?}");
+    assert!(created.err.contains("kill -CONT"), "{created:?}");
+}
+
+/// A full file system takes a part of a line. The next line that finds room begins anew.
+#[test]
+fn an_event_that_finds_no_room_spoils_none_that_finds_some() {
+    let user = User::new();
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean ram:16M ram:17M");
+    let process = Pid::from_raw(user.processes()[0].cast_signed());
+    let file = user.run_dir().join("data.events");
+    let written = || std::fs::read_to_string(&file).unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let wait_for = |what: &dyn Fn() -> bool| {
+        while !what() {
+            assert!(std::time::Instant::now() < until, "{}", written());
+            std::thread::yield_now();
+        }
+    };
+    wait_for(&|| written().contains("NewArray"));
+    let most = written().len() as u64 + 10;
+    let limit = |current| Rlimit { current, maximum: None };
+    prlimit(process, Resource::Fsize, limit(Some(most))).expect("a limit may be set");
+    user.expect(0, "fail data ram:17M");
+    wait_for(&|| written().len() as u64 == most);
+    prlimit(process, Resource::Fsize, limit(None)).expect("a limit may be lifted");
+    user.expect(0, "add data ram:18M");
+    user.run("wait data");
+    let told = user.expect(0, "events data --json");
+    user.expect(0, "stop data");
+    let kept = user.expect(0, "events data --json");
+    let lost: Vec<&str> = told.lines().filter(|line| !kept.contains(line)).collect();
+    // What happened while there was no room.
+    let may_be = |line: &&str| line.contains("Fail") || line.contains("DegradedArray");
+    assert!(lost.iter().all(may_be), "{lost:#?}");
 }
 
 #[test]
