@@ -2,6 +2,7 @@
 //!
 //! Source: `include/uapi/linux/loop.h`. Only root has loop devices.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -30,8 +31,8 @@ const DIRECT_IO: u32 = 16;
 pub struct LoopDevice {
     path: PathBuf,
     number: u64,
-    /// What the kernel calls the file that is attached.
-    file: Option<String>,
+    /// The name of the file that is attached.
+    file: OsString,
 }
 
 /// Why no device is attached.
@@ -121,7 +122,7 @@ impl LoopDevice {
                     let number = device.metadata().map_err(failed)?.rdev();
                     // Who keeps it writes nothing.
                     let kept = File::open(&path).map_err(failed)?;
-                    let file = file_behind(&path);
+                    let file = file.file_name().unwrap_or_default().to_owned();
                     return Ok((LoopDevice { path, number, file }, kept));
                 }
                 Err(Errno::BUSY) => {}
@@ -139,7 +140,7 @@ impl LoopDevice {
     /// What uses the device: mounts, an exclusive opener, and processes that have it open, as far as this user
     /// sees them. Not the process that keeps it. Once it is detached its number is another's, as are its users.
     pub fn users(&self, keeper: Option<u32>) -> Vec<String> {
-        if file_behind(&self.path) != self.file {
+        if self.is_detached() {
             return Vec::new();
         }
         let mounts = mounts_of(self.number);
@@ -158,6 +159,14 @@ impl LoopDevice {
         let own = [Some(std::process::id()), keeper];
         let others = openers(&self.path).filter(|process| !own.contains(&Some(*process)));
         others.map(describe_process).collect()
+    }
+
+    /// Whether nothing is attached, or a file of another name. Not so where no system file tells.
+    fn is_detached(&self) -> bool {
+        match name_behind(&self.path) {
+            Some(name) => name != self.file,
+            None => place_of(&self.path).exists(),
+        }
     }
 
     fn name(&self) -> String {
@@ -190,11 +199,18 @@ impl Info {
     }
 }
 
-/// What is attached to a device. The kernel knows by itself.
-pub fn file_behind(device: &Path) -> Option<String> {
-    let place = Path::new("/sys/block").join(device.file_name()?);
-    let file = fs::read_to_string(place.join("loop/backing_file")).ok()?;
-    Some(file.trim_end_matches('\n').to_owned())
+/// The name of the file that is attached to a device. The kernel knows by itself, and keeps it when the file is
+/// unmounted.
+pub fn name_behind(device: &Path) -> Option<OsString> {
+    let file = fs::read_to_string(place_of(device).join("loop/backing_file")).ok()?;
+    let file = file.trim_end_matches('\n');
+    let file = file.strip_suffix(" (deleted)").unwrap_or(file);
+    Path::new(file).file_name().map(OsStr::to_owned)
+}
+
+/// Where the kernel tells of a device.
+fn place_of(device: &Path) -> PathBuf {
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default())
 }
 
 /// The processes that have a device open. No file is asked anything, for its file system may hang.

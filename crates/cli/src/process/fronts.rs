@@ -71,10 +71,21 @@ impl Fronts {
         exports: Exports,
         volume: &V,
     ) -> Result<String, Failure> {
+        if self.closings.are_last() {
+            return Err(stopping(name));
+        }
         let limits = ServerLimits { budget: self.budget.clone(), ..ServerLimits::default() };
         let turns = self.partial_writes.clone();
         let (front, note) = front.open(name, exports, limits, turns, volume)?;
-        self.list().push(front);
+        let mut list = self.list();
+        if self.closings.are_last() {
+            // The stop that came meanwhile waits for this.
+            let closing = self.closings.begin();
+            drop(list);
+            front.close(&closing).unwrap_or_else(|note| tracing::warn!("{note}"));
+            return Err(stopping(name));
+        }
+        list.push(front);
         Ok(note)
     }
 
@@ -112,6 +123,7 @@ impl Fronts {
             ));
         }
         let closing = self.closings.begin();
+        self.closings.be_last();
         let fronts: Vec<Front> = list.drain(..).collect();
         // What hangs here must keep neither a report nor a stop by force.
         drop(list);
@@ -147,6 +159,11 @@ impl Fronts {
     fn list(&self) -> MutexGuard<'_, Vec<Front>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn stopping(name: &ArrayName) -> Failure {
+    let why = format!("{name} is being stopped");
+    Failure::new("no front opens", why, "start it again when that is done")
 }
 
 /// How long a client that closed its connection a moment ago may still seem to be there: a script

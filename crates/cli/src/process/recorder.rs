@@ -11,7 +11,7 @@ use mdspace_engine::status::ArrayStatus;
 
 use crate::args::ArrayName;
 use crate::control::Reply;
-use crate::control::server::Replies;
+use crate::control::server::{CONNECTIONS_MAX, Replies};
 use crate::events::{self, Event, EventLog, Happened};
 use crate::failure::Failure;
 use crate::run_dir::RunDir;
@@ -24,11 +24,29 @@ const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(250);
 /// Between two looks at what brings no news by itself.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Half of the control connections: those who follow for long leave the others to the verbs.
+const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 2;
+
+/// How long one who wants to follow waits for a place: those who have gone are noticed within a second.
+const PLACE_WITHIN: Duration = Duration::from_secs(3);
+
 /// What happened so far.
 #[derive(Default)]
 pub(super) struct Recorder {
     inside: Mutex<Inside>,
     news: Condvar,
+    followers: Mutex<usize>,
+    follower_left: Condvar,
+}
+
+/// One who follows, until it is dropped.
+struct Follower<'a>(&'a Recorder);
+
+impl Drop for Follower<'_> {
+    fn drop(&mut self) {
+        *self.0.followers() -= 1;
+        self.0.follower_left.notify_one();
+    }
 }
 
 #[derive(Default)]
@@ -54,7 +72,7 @@ impl Recorder {
             Err(error) => (None, Some(format!("{name}: events are not kept: {error}"))),
         };
         let inside = Inside { log: EventLog::after_those(before), journal, ..Inside::default() };
-        (Self { inside: Mutex::new(inside), news: Condvar::new() }, note)
+        (Self { inside: Mutex::new(inside), ..Self::default() }, note)
     }
 
     /// Events after `sequence`; waits a second for one if there is none. `None` once the array is stopped.
@@ -114,6 +132,12 @@ impl Recorder {
 
     /// Sends the events kept; with `follow` those to come, until the array is stopped.
     pub(super) fn tell(&self, follow: bool, replies: &mut Replies<'_>) -> io::Result<()> {
+        let place = follow.then(|| self.begin_to_follow());
+        if let Some(None) = place {
+            let why = format!("{FOLLOWERS_MAX} others do");
+            let failure = Failure::new("the events cannot be followed", why, "end some of those");
+            return replies.send(&Reply::Failed { failure });
+        }
         let mut last = 0;
         let mut next = Some(self.after(0));
         while let Some(events) = next {
@@ -128,6 +152,22 @@ impl Recorder {
             next = if follow { self.wait_after(last) } else { None };
         }
         replies.send(&Reply::done())
+    }
+
+    /// None: too many follow already.
+    fn begin_to_follow(&self) -> Option<Follower<'_>> {
+        let full = |followers: &mut usize| *followers >= FOLLOWERS_MAX;
+        let waited = self.follower_left.wait_timeout_while(self.followers(), PLACE_WITHIN, full);
+        let (mut followers, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return None;
+        }
+        *followers += 1;
+        Some(Follower(self))
+    }
+
+    fn followers(&self) -> MutexGuard<'_, usize> {
+        self.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {

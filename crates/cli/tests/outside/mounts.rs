@@ -321,6 +321,9 @@ fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {
         let waiting = scope.spawn(|| mounted.mdspace.run(&["stop", name]));
         until("the stop waits for it", || !is_held(&mounted, &word));
         mounted.mdspace.succeed(&["detail", name]);
+        let late = format!("nbd:unix:{}", mounted.mdspace.socket(name).display());
+        let late = mounted.mdspace.run(&["serve", name, &late]);
+        assert!(late.status == 1 && late.err.contains("is being stopped"), "{late:?}");
         let forced = mounted.mdspace.run(&["stop", name, "--force"]);
         kill_process(keeper, Signal::CONT).expect("it is there");
         (waiting.join().expect("it ran"), forced)
@@ -349,6 +352,18 @@ fn the_name_of_a_device_goes_with_the_process_that_keeps_it() {
     drop(used);
     succeed("losetup", &["--detach", path_text(&device)]);
     assert_eq!(stopped.status, 0, "{stopped:?}");
+}
+
+#[test]
+fn a_device_whose_file_someone_has_unmounted_has_its_users_still() {
+    let Some(mounted) = Mounted::start("bare", "block") else { return };
+    let place = mounted.mdspace.run_dir().join(format!("{}.mount", mounted.name));
+    succeed("umount", &["--lazy", path_text(&place)]);
+    let device = File::open(mounted.device()).expect("a device");
+    let stopped = mounted.mdspace.run(&["stop", &mounted.name]);
+    assert!(stopped.status == 1 && stopped.err.contains("process"), "{stopped:?}");
+    drop(device);
+    mounted.finish();
 }
 
 /// The kernel takes a file that is opened so for empty, and reads nothing of it any more.

@@ -429,17 +429,40 @@ fn an_event_that_finds_no_room_spoils_none_that_finds_some() {
     assert!(lost.iter().all(may_be), "{lost:#?}");
 }
 
+/// What a process answers behind its greeting, and signs of life.
+fn first_answer(client: &UnixStream) -> String {
+    let mut lines = BufReader::new(client).lines().skip(1).map(|line| line.expect("told"));
+    lines.find(|line| !line.contains("working")).expect("an answer")
+}
+
+#[test]
+fn clients_that_follow_events_keep_no_verb_out() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+    let follow = |_| {
+        let mut client = UnixStream::connect(user.run_dir().join("data.sock")).expect("it listens");
+        client.write_all(b"{\"request\":\"events\",\"follow\":true}\n").expect("asked");
+        client
+    };
+    let mut clients: Vec<UnixStream> = (0..64).map(follow).collect();
+    let said: Vec<String> = clients.iter().map(|client| first_answer(client)).collect();
+    let (told, refused) = said.iter().partition::<Vec<_>, _>(|said| said.contains("NewArray"));
+    assert_eq!((told.len(), refused.len()), (32, 32), "{said:?}");
+    assert!(refused.iter().all(|said| said.contains("others do")), "{refused:?}");
+    let mut said = said.iter();
+    clients.retain(|_| said.next().is_some_and(|said| said.contains("NewArray")));
+    user.detail("data");
+    user.expect(0, "stop data");
+}
+
 #[test]
 fn clients_that_followed_events_and_are_gone_keep_no_verb_out() {
     let user = User::with_members(&["a", "b"]);
     user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
     for _ in 0..64 {
         let mut client = UnixStream::connect(user.run_dir().join("data.sock")).expect("it listens");
-        let mut greeting = String::new();
-        BufReader::new(&client).read_line(&mut greeting).expect("greeted");
         client.write_all(b"{\"request\":\"events\",\"follow\":true}\n").expect("asked");
-        let mut event = String::new();
-        BufReader::new(&client).read_line(&mut event).expect("told");
+        let event = first_answer(&client);
         assert!(event.contains("NewArray"), "{event}");
     }
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);

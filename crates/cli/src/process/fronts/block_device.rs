@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mdspace_front::loop_device::{LoopDevice, LoopError, file_behind};
+use mdspace_front::loop_device::{LoopDevice, LoopError, name_behind};
 
 use super::mount_guard::MountGuard;
 use crate::args::ArrayName;
@@ -128,7 +128,7 @@ impl Link {
 /// Whether a loop device is attached to a file of this name. Others use a device again that a killed process
 /// has left.
 fn is_over(device: &Path, name: Option<&OsStr>) -> bool {
-    file_behind(device).is_some_and(|file| Path::new(&file).file_name() == name)
+    name.is_some() && name_behind(device).as_deref() == name
 }
 
 impl Drop for Link {

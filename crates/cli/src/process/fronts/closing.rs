@@ -15,6 +15,8 @@ pub(super) struct Closings {
 #[derive(Default)]
 struct State {
     under_way: usize,
+    /// The array is being stopped: no front opens any more.
+    are_last: bool,
     hurried_at: Option<Instant>,
 }
 
@@ -25,6 +27,15 @@ impl Closings {
     pub(super) fn begin(&self) -> Closing<'_> {
         self.state().under_way += 1;
         Closing(self)
+    }
+
+    /// From now on no front is to open.
+    pub(super) fn be_last(&self) {
+        self.state().are_last = true;
+    }
+
+    pub(super) fn are_last(&self) -> bool {
+        self.state().are_last
     }
 
     /// From now on each wait of a closing takes a moment at most.
