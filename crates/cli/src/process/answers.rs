@@ -335,7 +335,7 @@ impl ServingProcess {
             true => self.simple("cannot allow writes", Action::ReadWrite),
             false => self.simple("cannot stop writes", Action::ReadOnly),
         }?;
-        self.fronts.tell_read_only(!allowed);
+        self.fronts.follow(&self.array)?;
         Ok(reply)
     }
 

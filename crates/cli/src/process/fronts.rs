@@ -33,6 +33,8 @@ pub(super) struct Fronts {
     budget: Budget,
     /// The array takes no writes: who connects is told so.
     read_only: ReadOnlySwitch,
+    /// Held from the question whether it does to the turn of the switch.
+    following: Mutex<()>,
     /// Parts of blocks are written one at a time, through whatever mount.
     partial_writes: PartialWrites,
     /// Those that are closed now, and in no list any more.
@@ -47,8 +49,7 @@ impl Fronts {
         name: &ArrayName,
         array: &ServedArray,
     ) -> Result<String, Failure> {
-        let status = array.status()?;
-        self.tell_read_only(status.state == ArrayState::Readonly);
+        let status = self.follow(array)?;
         let exports = exports(name, &status)?
             .switched_by(&self.read_only)
             .with_lineage(array.members().table().lineage());
@@ -58,9 +59,13 @@ impl Fronts {
         })
     }
 
-    /// Tells those who connect from now on whether they may only read.
-    pub(super) fn tell_read_only(&self, read_only: bool) {
-        self.read_only.turn(read_only);
+    /// Tells those who connect from now on whether they may only read, by what the array says of itself now: of
+    /// orders at once the last one that asks has seen them all.
+    pub(super) fn follow(&self, array: &ServedArray) -> Result<ArrayStatus, Failure> {
+        let _one_at_a_time = self.following.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = array.status()?;
+        self.read_only.turn(status.state == ArrayState::Readonly);
+        Ok(status)
     }
 
     /// Serves any volume at a front; returns a line for the user.

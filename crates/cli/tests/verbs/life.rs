@@ -429,6 +429,29 @@ fn an_event_that_finds_no_room_spoils_none_that_finds_some() {
     assert!(lost.iter().all(may_be), "{lost:#?}");
 }
 
+/// New clients are told what the array is, whoever switched it last.
+#[test]
+fn of_two_orders_at_once_that_switch_writes_fronts_follow_the_last() {
+    let user = User::with_members(&["a", "b"]);
+    let serve = format!("--serve=nbd:unix:{}", user.path("s").display());
+    user.expect(0, &format!("create data {RAID1} --assume-clean {serve} a b"));
+    let order = |word: &str| {
+        let mut client = UnixStream::connect(user.run_dir().join("data.sock")).expect("it listens");
+        client.write_all(format!("{{\"request\":\"{word}\"}}\n").as_bytes()).expect("asked");
+        // One may be refused while the other is carried out.
+        first_answer(&client);
+    };
+    for round in 0..100 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| order("readonly"));
+            scope.spawn(|| order("readwrite"));
+        });
+        let is_read_only = user.detail("data")["array"]["array_state"] == "readonly";
+        assert_eq!(Client::is_told_read_only(&user.path("s")), is_read_only, "round {round}");
+    }
+    user.expect(0, "stop data --force");
+}
+
 /// What a process answers behind its greeting, and signs of life.
 fn first_answer(client: &UnixStream) -> String {
     let mut lines = BufReader::new(client).lines().skip(1).map(|line| line.expect("told"));
