@@ -468,7 +468,7 @@ fn clients_that_follow_events_keep_no_verb_out() {
         client
     };
     let mut clients: Vec<UnixStream> = (0..64).map(follow).collect();
-    let said: Vec<String> = clients.iter().map(|client| first_answer(client)).collect();
+    let said: Vec<String> = clients.iter().map(first_answer).collect();
     let (told, refused) = said.iter().partition::<Vec<_>, _>(|said| said.contains("NewArray"));
     assert_eq!((told.len(), refused.len()), (32, 32), "{said:?}");
     assert!(refused.iter().all(|said| said.contains("others do")), "{refused:?}");
