@@ -138,7 +138,11 @@ impl ServingProcess {
             self.forget_old_self(word);
             self.array.refuse_owing(word, &what)?;
             let (member, info) = self.array.members().open(word, OpenMode::RUN, probed, &what)?;
-            if self.array.leads_back(member, &info) {
+            // Where a file has holes its file system answers, and no read arrives at a front.
+            let identity = self.array.members().table().identity(member).and_then(Result::ok);
+            let file_system = identity.and_then(|identity| identity.file_system());
+            let is_within = file_system.is_some_and(|device| self.fronts.bear(device));
+            if is_within || self.array.leads_back(member, &info) {
                 self.array.members().close(member);
                 return Err(member_probe::refused(
                     OpenError::LeadsBack { name: word.clone() },

@@ -94,6 +94,11 @@ impl Fronts {
         Ok(note)
     }
 
+    /// Whether a block device of the host has its bytes in one of them.
+    pub(super) fn bear(&self, device: u64) -> bool {
+        self.list().iter().any(|front| front.bears(device))
+    }
+
     /// Closes a front, disconnecting its clients.
     pub(super) fn close(&self, address: &Address, name: &ArrayName) -> Result<(), Failure> {
         let what = format!("cannot close {address}");

@@ -354,6 +354,23 @@ fn the_name_of_a_device_goes_with_the_process_that_keeps_it() {
     assert_eq!(stopped.status, 0, "{stopped:?}");
 }
 
+/// Reads of a file of holes arrive at no front.
+#[test]
+fn an_array_does_not_take_a_file_of_a_file_system_on_itself() {
+    let Some(mounted) = Mounted::start("within", "block") else { return };
+    let (device, place) = (mounted.device(), mounted.images.folder().join("place"));
+    fs::create_dir(&place).expect("an empty folder");
+    succeed("mkfs.ext4", &["-q", path_text(&device)]);
+    succeed("mount", &[path_text(&device), path_text(&place)]);
+    let file = place.join("file");
+    let made = File::create(&file).and_then(|file| file.set_len(40 * MIB));
+    let added = mounted.mdspace.run(&["add", &mounted.name, path_text(&file), "--run"]);
+    succeed("umount", &[path_text(&place)]);
+    made.expect("a file");
+    assert!(added.status == 1 && added.err.contains("leads back"), "{added:?}");
+    mounted.finish();
+}
+
 #[test]
 fn a_device_whose_file_someone_has_unmounted_has_its_users_still() {
     let Some(mounted) = Mounted::start("bare", "block") else { return };

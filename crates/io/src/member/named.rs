@@ -32,6 +32,11 @@ impl Identity {
         std::fs::metadata(path).map(|metadata| Self::of_metadata(&metadata))
     }
 
+    /// The number of the device whose file system has the file; none of a block device.
+    pub fn file_system(&self) -> Option<u64> {
+        (self.dev != 0).then_some(self.dev)
+    }
+
     pub(super) fn of_metadata(metadata: &Metadata) -> Self {
         // Two nodes of one block device, in /dev and elsewhere, are one.
         match metadata.file_type().is_block_device() {

@@ -89,6 +89,11 @@ impl BlockDevice {
         })
     }
 
+    /// Whether a block device has its bytes here.
+    pub(super) fn bears(&self, device: u64) -> bool {
+        self.device.bears(device)
+    }
+
     /// What uses it besides the process that keeps it, as words for the user.
     pub(super) fn users(&self, keeper: Option<u32>) -> Vec<String> {
         self.device.users(keeper)

@@ -165,6 +165,14 @@ impl Front {
         }
     }
 
+    /// Whether a block device of the host has its bytes here.
+    pub(super) fn bears(&self, device: u64) -> bool {
+        match self {
+            Self::Nbd(_) => false,
+            Self::Mounted(mounted) => mounted.device.as_ref().is_some_and(|own| own.bears(device)),
+        }
+    }
+
     /// Who uses it, as words for the user.
     pub(super) fn clients(&self) -> Vec<String> {
         match self {
