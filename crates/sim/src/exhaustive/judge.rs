@@ -286,9 +286,13 @@ impl Judge<'_> {
     fn certain(&self, up: &Up, left: &Leftovers) -> BTreeSet<u64> {
         let all = 0..left.model.len();
         let Ok(remains) = Remains::find(&up.world, &up.disks) else { return BTreeSet::new() };
+        // A write that landed, but may have passed over a member that no superblock gives up yet, makes parity as
+        // wrong as one that is half-way.
+        let under_way = all.clone().filter(|sector| left.model.legal(*sector).len() > 1);
+        let under_way: BTreeSet<u64> = under_way.map(|sector| remains.place(sector).0).collect();
         let held = |sector: &u64| {
             let (of_member, is_held) = remains.place(*sector);
-            is_held || !left.at_risk.contains(&of_member)
+            is_held || !left.at_risk.contains(&of_member) && !under_way.contains(&of_member)
         };
         all.filter(held).collect()
     }
