@@ -4,6 +4,8 @@
 //! the controller, which judges by what each member is when it decides what to record, and again when
 //! that is recorded.
 
+mod judging;
+mod segment;
 #[cfg(test)]
 mod tests;
 
@@ -13,20 +15,17 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::backend::{IoError, MemberId};
-use crate::geometry::{Geometry, ParityGeometry, Row, Slot};
+use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 use crate::signal::Signal;
 use crate::sync::Mutex;
 
-use super::borders::Borders;
 use super::claims::Columns;
-use super::held;
-use super::mirror::{Copies, copies};
-use super::plan::{Place, Places};
-use super::reconstruct::slot_of;
-use super::verdict::{Column, Outcome, SlotEnd};
+use super::plan::Place;
+use super::verdict::Outcome;
 use super::view::{ArrayView, MemberView};
+use judging::Judging;
 
 /// What was written, wherever it was to go.
 #[derive(Clone, Debug)]
@@ -118,23 +117,6 @@ impl Judged {
     }
 }
 
-/// Sectors in which everything that counts is the same from the first to the last.
-struct Segment {
-    /// As resync counts.
-    range: Range<u64>,
-    /// By place: the slot, and the sectors of its member.
-    slots: SmallVec<[(Slot, Range<u64>); 8]>,
-    data_count: Option<usize>,
-    written: Places,
-}
-
-impl Segment {
-    /// Whether it was written in this place: data where users wrote, parity always.
-    fn is_sent(&self, place: Place) -> bool {
-        self.data_count.is_none_or(|data| place >= data) || self.written.has(place)
-    }
-}
-
 impl Ended {
     /// One that every member took.
     pub(crate) fn well(target: Target, view: Arc<ArrayView>) -> Self {
@@ -176,10 +158,9 @@ impl Ended {
             return judged;
         }
         let lists = Lists { get_shorter: lists.get_shorter && self.heals, ..lists };
-        for segment in self.segments(now) {
-            self.judge_segment(now, &segment, lists, &mut judged);
-        }
-        judged
+        let mut judging = Judging { ended: self, now, lists, judged };
+        self.segments(now).iter().for_each(|segment| judging.judge(segment));
+        judging.judged
     }
 
     fn judge_rewrites(&self, now: &ArrayView, lists: Lists<'_>, judged: &mut Judged) {
@@ -211,152 +192,6 @@ impl Ended {
         }
     }
 
-    fn judge_segment(
-        &self,
-        now: &ArrayView,
-        segment: &Segment,
-        lists: Lists<'_>,
-        judged: &mut Judged,
-    ) {
-        let heals = lists.get_shorter;
-        let mut ends: SmallVec<[SlotEnd; 8]> = SmallVec::new();
-        // As if there had been room.
-        let mut with_room: SmallVec<[SlotEnd; 8]> = SmallVec::new();
-        let mut no_space = false;
-        for (place, (slot, sectors)) in segment.slots.iter().enumerate() {
-            let end = self.end_of(now, *slot, sectors, segment.is_sent(place), heals);
-            let lacks_room = !self.answered && self.found_no_space(now, *slot, sectors);
-            // One that is being filled and stays, for it alone gives other blocks: nobody fills it here again.
-            no_space |= lacks_room && matches!(end, SlotEnd::Refused | SlotEnd::Unfilled);
-            ends.push(end);
-            with_room.push(if lacks_room && end == SlotEnd::Refused { SlotEnd::Took } else { end });
-        }
-        let is_full =
-            |slot: Slot| now.member(slot).is_some_and(|member| lists.full.contains(&member.id));
-        let mut by_slot = segment.slots.iter().zip(&ends);
-        let unnamed = by_slot.any(|((slot, sectors), end)| {
-            let refused = || now.member(*slot).is_some_and(|member| self.refused(member, sectors));
-            let lacks = *end == SlotEnd::Refused || *end == SlotEnd::Unfilled && refused();
-            lacks && is_full(*slot)
-        });
-        let in_doubt = now.doubted.overlaps(&segment.range);
-        let column = Column {
-            ends: &ends,
-            data_count: segment.data_count,
-            written: segment.written,
-            was_held: self.was_held(now, segment),
-            in_doubt,
-            parity_right: true,
-        };
-        let verdict = column.verdict();
-        let fails = |outcome| matches!(outcome, Outcome::Error | Outcome::Broken);
-        // Nothing is wrong with a member behind which there is no room: the write fails, and no list names
-        // what it lacks.
-        // So does one that a member refused whose list has no room for it.
-        let outcome = match no_space || unnamed {
-            true => verdict.outcome.max(Outcome::Error),
-            false => verdict.outcome,
-        };
-        judged.only_no_space &=
-            !unnamed && !fails(Column { ends: &with_room, ..column }.verdict().outcome);
-        judged.outcome = judged.outcome.max(outcome);
-        match outcome {
-            Outcome::Answer | Outcome::Record => {
-                if verdict.end_doubt {
-                    judged.end_doubt.insert(segment.range.clone());
-                } else if verdict.may_end_doubt {
-                    judged.made_whole.insert(segment.range.clone());
-                }
-                if now.unresolved.overlaps(&segment.range) {
-                    judged.may_resync.insert(segment.range.clone());
-                }
-            }
-            Outcome::Error | Outcome::Broken => judged.doubt.insert(segment.range.clone()),
-        }
-        if heals {
-            self.take_off_lists_of_filled(now, segment, judged);
-        }
-        let records = outcome == Outcome::Record;
-        for ((slot, sectors), end) in segment.slots.iter().zip(&ends) {
-            let Some(member) = now.member(*slot) else { continue };
-            let news = || (member.id, sectors.clone());
-            match end {
-                SlotEnd::Refused if self.answered && self.found_no_space(now, *slot, sectors) => {
-                    // A resync writes it when there is room.
-                    judged.lack.extend((!is_full(*slot)).then(news));
-                    judged.doubt.insert(segment.range.clone());
-                }
-                // The member stays: it is filled again here.
-                SlotEnd::Unfilled if self.answered && self.is_without_space(member, sectors) => {
-                    judged.doubt.insert(segment.range.clone());
-                }
-                SlotEnd::Refused if records || self.answered && !is_full(*slot) => {
-                    judged.list.push(news());
-                }
-                SlotEnd::Healed if records => judged.unlist.push(news()),
-                // It loses nothing by that, and recovery goes round it.
-                SlotEnd::Unfilled
-                    if self.refused(member, sectors)
-                        && !member.bad.overlaps(sectors)
-                        && !is_full(*slot) =>
-                {
-                    judged.list.push(news());
-                    judged.outcome = judged.outcome.max(Outcome::Record);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// What is known of the member that is in `slot` now, for sectors that are all alike.
-    fn end_of(
-        &self,
-        now: &ArrayView,
-        slot: Slot,
-        sectors: &Range<u64>,
-        is_sent: bool,
-        heals: bool,
-    ) -> SlotEnd {
-        let Some(member) = now.member(slot) else { return SlotEnd::Out };
-        if self.failed.iter().any(|(id, _)| *id == member.id) {
-            return SlotEnd::Gone;
-        }
-        if !held::is_on_record(member, sectors) {
-            return SlotEnd::Unfilled;
-        }
-        let listed = member.bad.overlaps(sectors);
-        let was_there = || self.was_in(slot, member);
-        let took = || was_there() && self.lacks_nothing(member, sectors);
-        match (listed, is_sent) {
-            (false, false) => SlotEnd::Kept,
-            (true, false) => SlotEnd::Bad,
-            (false, true) if took() => SlotEnd::Took,
-            (false, true) => SlotEnd::Refused,
-            (true, true) if heals && took() => SlotEnd::Healed,
-            // Only memory keeps it from being read.
-            (true, true) if !took() && member.bad_in_memory.overlaps(sectors) => SlotEnd::Refused,
-            (true, true) => SlotEnd::Bad,
-        }
-    }
-
-    /// A member that is being filled is listed where its bytes could not be had. It has them now, and
-    /// recovery goes round what is listed. Of a replacement no verdict speaks, whatever is on its record: it
-    /// would take over without what users wrote there.
-    fn take_off_lists_of_filled(&self, now: &ArrayView, segment: &Segment, judged: &mut Judged) {
-        for (place, (slot, sectors)) in segment.slots.iter().enumerate() {
-            let in_slot = now.member(*slot);
-            let in_slot = in_slot.filter(|member| !held::is_on_record(member, sectors));
-            let filled = in_slot.into_iter().chain(now.replacement(*slot));
-            for member in filled.filter(|member| member.bad.overlaps(sectors)) {
-                let took = self.was_in(*slot, member) && self.lacks_nothing(member, sectors);
-                if segment.is_sent(place) && took {
-                    judged.unlist.push((member.id, sectors.clone()));
-                    judged.outcome = judged.outcome.max(Outcome::Record);
-                }
-            }
-        }
-    }
-
     /// Whether the write was sent to this member.
     fn was_in(&self, slot: Slot, member: &MemberView) -> bool {
         self.view.writers(slot).any(|other| other.id == member.id)
@@ -364,125 +199,22 @@ impl Ended {
 
     /// Whether nothing of these sectors failed on a member.
     fn lacks_nothing(&self, member: &MemberView, sectors: &Range<u64>) -> bool {
-        !self.failed.iter().any(|(id, _)| *id == member.id)
+        !self.has_failed(member)
             && !self.refused(member, sectors)
             && !self.is_without_space(member, sectors)
+    }
+
+    fn has_failed(&self, member: &MemberView) -> bool {
+        self.failed.iter().any(|(id, _)| *id == member.id)
     }
 
     fn refused(&self, member: &MemberView, sectors: &Range<u64>) -> bool {
         self.refused.iter().any(|(id, ranges)| *id == member.id && ranges.overlaps(sectors))
     }
 
-    fn found_no_space(&self, now: &ArrayView, slot: Slot, sectors: &Range<u64>) -> bool {
-        now.member(slot).is_some_and(|member| self.is_without_space(member, sectors))
-    }
-
     fn is_without_space(&self, member: &MemberView, sectors: &Range<u64>) -> bool {
         let overlaps = |range: &Range<u64>| range.start < sectors.end && sectors.start < range.end;
         self.no_space.iter().any(|(id, range)| *id == member.id && overlaps(range))
-    }
-
-    /// The data blocks that were not written and could be had when the write began.
-    fn was_held(&self, now: &ArrayView, segment: &Segment) -> Places {
-        let (Some(data_count), Target::Row { row, .. }) = (segment.data_count, &self.target) else {
-            return Places::default();
-        };
-        let Geometry::Parity(map) = &*now.geometry else { return Places::default() };
-        let row = map.row(*row);
-        let kept = (0..data_count).filter(|place| !segment.written.has(*place));
-        kept.filter(|&place| held::in_row(&self.view, map, &row, place, &segment.range)).collect()
-    }
-
-    fn segments(&self, now: &ArrayView) -> Vec<Segment> {
-        match (&self.target, &*now.geometry) {
-            (Target::Row { row, columns, written }, Geometry::Parity(map)) => {
-                self.row_segments(now, map, &map.row(*row), columns, written)
-            }
-            (Target::Copies(range), geometry) => {
-                let copies = copies(geometry, range.start, range.end - range.start);
-                self.mirror_segments(now, range, &copies)
-            }
-            (Target::Row { .. } | Target::Rewrites | Target::Fills, _) => {
-                unreachable!("rows are those of parity levels")
-            }
-        }
-    }
-
-    fn row_segments(
-        &self,
-        now: &ArrayView,
-        map: &ParityGeometry,
-        row: &Row,
-        columns: &Columns,
-        written: &[(Place, Columns)],
-    ) -> Vec<Segment> {
-        let data_count = usize::from(map.data_disks());
-        let places = data_count + usize::from(map.parity_disks());
-        let slots: SmallVec<[Slot; 8]> =
-            (0..places).map(|place| slot_of(row, data_count, place)).collect();
-        let start = row.member_sector();
-        let on_member =
-            |columns: &Columns| start + u64::from(columns.start)..start + u64::from(columns.end);
-        let mut borders = Borders::of(on_member(columns));
-        borders.add_ranges(&now.doubted, 0);
-        written.iter().for_each(|(_, part)| borders.add(&on_member(part)));
-        slots.iter().for_each(|slot| self.add_borders(&mut borders, now, *slot, 0));
-        let segments = borders.cut().map(|range| {
-            let here = |part: &Columns| {
-                let part = on_member(part);
-                part.start <= range.start && range.end <= part.end
-            };
-            let written = written.iter().filter(|(_, part)| here(part));
-            Segment {
-                slots: slots.iter().map(|slot| (*slot, range.clone())).collect(),
-                data_count: Some(data_count),
-                written: written.map(|(place, _)| *place).collect(),
-                range,
-            }
-        });
-        segments.collect()
-    }
-
-    fn mirror_segments(
-        &self,
-        now: &ArrayView,
-        range: &Range<u64>,
-        copies: &Copies,
-    ) -> Vec<Segment> {
-        let mut borders = Borders::of(range.clone());
-        borders.add_ranges(&now.doubted, 0);
-        for copy in copies {
-            // What to add to a sector of the member to get the array's.
-            let shift = range.start.wrapping_sub(copy.member_sector);
-            self.add_borders(&mut borders, now, copy.slot, shift);
-        }
-        let segments = borders.cut().map(|part| {
-            let there = copies.iter().map(|copy| {
-                let first = copy.member_sector + (part.start - range.start);
-                (copy.slot, first..first + (part.end - part.start))
-            });
-            Segment {
-                slots: there.collect(),
-                data_count: None,
-                written: Places::of(0),
-                range: part,
-            }
-        });
-        segments.collect()
-    }
-
-    /// Where something about the member in a slot changes, now or when it was written.
-    fn add_borders(&self, borders: &mut Borders, now: &ArrayView, slot: Slot, shift: u64) {
-        let members = [now.member(slot), self.view.member(slot), now.replacement(slot)];
-        for member in members.into_iter().flatten() {
-            borders.add_member(member, shift);
-            for (_, ranges) in self.refused.iter().filter(|(id, _)| *id == member.id) {
-                borders.add_ranges(ranges, shift);
-            }
-            for (_, range) in self.no_space.iter().filter(|(id, _)| *id == member.id) {
-                borders.add_ranges(&Ranges::of(range.clone()), shift);
-            }
-        }
     }
 }
 
