@@ -128,6 +128,15 @@ pub enum CommandError {
         /// Of the array.
         sectors: u64,
     },
+    /// Writes that were answered have not come to the write-mostly members yet.
+    #[error(
+        "{writes} writes that were acknowledged are behind on the write-mostly members, and without this \
+         member no other has them (--force fails it anyway)"
+    )]
+    IsAhead {
+        /// How many.
+        writes: u32,
+    },
     /// Copies may differ, and this member's is read.
     #[error(
         "the copies of {sectors} sectors may differ since a crash or a failed write, and this member's copy \

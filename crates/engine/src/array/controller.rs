@@ -41,6 +41,7 @@ use crate::time::Time;
 use super::Array;
 use super::array_lane::ArrayLane;
 use super::command::{Action, Command, CommandError, Reply};
+use super::ended::Asked;
 use super::mailbox::Mail;
 use super::news::NewsCount;
 use super::points::Point;
@@ -119,6 +120,8 @@ pub(super) struct Controller {
     until_read_only: Vec<Command>,
     /// Since when no write starts, so that those under way come to an end.
     held_since: Option<Time>,
+    /// Writes that wait for their verdict. Nothing is on record yet of what members lack of them.
+    asking: Vec<Arc<Asked>>,
     /// Whoever waits for something to happen, and whether anything may have since one was told.
     watcher: Option<Command>,
     news: bool,
@@ -246,6 +249,7 @@ impl Controller {
             next_clearing: None,
             until_read_only: Vec::new(),
             held_since: None,
+            asking: Vec::new(),
             watcher: None,
             news: false,
             stop: None,
@@ -276,7 +280,8 @@ impl Controller {
 
     /// Doubts come first: without a member that failed, blocks are computed from what is trusted.
     /// Then failures: everything after them is decided without the members that are gone.
-    async fn handle(&mut self, mail: Mail) {
+    async fn handle(&mut self, mut mail: Mail) {
+        self.asking = std::mem::take(&mut mail.ended);
         self.doubt_made_whole(&mail.made_whole).await;
         mail.may_resync.iter().for_each(|range| self.unresolved.remove(&range));
         if !mail.resolved.is_empty() {
@@ -289,7 +294,7 @@ impl Controller {
             self.hear_of_blocks(&mail).await;
         }
         // By what the members are now.
-        self.judge_writes(mail.ended).await;
+        self.judge_writes().await;
         if !mail.corrected.is_empty() {
             self.reads_corrected(&mail.corrected).await;
         }

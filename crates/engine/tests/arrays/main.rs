@@ -9,6 +9,7 @@ mod back;
 mod behind;
 mod caching;
 mod choices;
+mod chosen;
 mod churn;
 mod counted;
 mod crash;

@@ -44,7 +44,7 @@ fn with_a_lost_sector(shape: Shape, seed: u64) -> World {
 }
 
 /// Has the controller write superblocks, and the first disk not answer.
-fn hang_controller(world: &mut World) {
+pub(crate) fn hang_controller(world: &mut World) {
     let place = world.disks.superblock(0).unwrap().place.sector;
     world.disks.disk(0).hangs_in = Some(place..place + 8);
     let spare = usize::from(world.shape().disks);

@@ -126,6 +126,7 @@ impl Simulation {
                     CommandError::NotAMember
                         | CommandError::Needed
                         | CommandError::HoldsAlone { .. }
+                        | CommandError::IsAhead { .. }
                         | CommandError::IsRead { .. }
                 )
                 | (

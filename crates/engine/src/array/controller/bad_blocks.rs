@@ -78,7 +78,7 @@ impl Controller {
     /// anyway, for the rest of it is needed. Nor where it alone gives a block: those that stay and whose
     /// list does not name what they lack are the result.
     pub(super) async fn blocks_failed(&mut self, news: &[BlockNews], why: News) -> Vec<MemberId> {
-        let (mut failed, mut needed) = (Vec::new(), Vec::new());
+        let (mut failed, mut full) = (Vec::new(), Vec::new());
         for BlockNews { member, ranges } in news {
             let Some(index) = self.index_of(*member) else { continue };
             if !self.members[index].is_live() {
@@ -96,21 +96,28 @@ impl Controller {
             self.array.views.adopted(epoch).await;
             let bad = self.members[index].bad.clone();
             match self.record_bad_blocks(index, &bad).await {
-                Err(why_not) if why != News::Unreadable => {
+                Err(NotRecorded::Failed(_)) if why != News::Unreadable => {
                     self.members[index].bad = before;
-                    let ids = failed.iter().map(|(id, _)| *id);
-                    let with_it: Vec<MemberId> = ids.chain([*member]).collect();
-                    let may_stay = matches!(why_not, NotRecorded::NoRoom);
-                    if !may_stay || self.loses_nothing_without(&with_it) {
-                        failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
-                        continue;
-                    }
-                    needed.push(*member);
+                    failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
+                    continue;
+                }
+                Err(NotRecorded::NoRoom) if why != News::Unreadable => {
+                    self.members[index].bad = before;
+                    full.push(*member);
                 }
                 Ok(()) | Err(_) => {}
             }
             // It does its work, and another is to take it over as soon as there is one.
             self.members[index].wants_replacement |= why == News::Refused;
+        }
+        // Once the other lists say what they can: what they name, a member without room may alone give.
+        let mut needed = Vec::new();
+        for member in full {
+            let with_it: Vec<MemberId> = failed.iter().map(|(id, _)| *id).chain([member]).collect();
+            match self.loses_nothing_without(&with_it) {
+                true => failed.push((member, IoError { kind: IoErrorKind::Medium, errno: 0 })),
+                false => needed.push(member),
+            }
         }
         if !failed.is_empty() {
             self.take_out(&failed).await;
@@ -161,10 +168,13 @@ impl Controller {
     }
 
     /// Whether a member that works otherwise may be given up for its errors. Where copies may differ, or
-    /// parity is in doubt, what was read before may be on it alone.
+    /// parity is in doubt or about to be, what was read before may be on it alone.
     pub(super) fn may_give_up(&self) -> bool {
         let has_copies = !matches!(*self.geometry, Geometry::Parity(_));
-        self.doubted.is_empty() && (!has_copies || self.unsynced.is_empty())
+        let view = self.view_now(&self.array.views.current());
+        self.doubted.is_empty()
+            && (!has_copies || self.unsynced.is_empty())
+            && self.doubt_of_asking(&view).is_empty()
     }
 
     /// Counts read errors that were mended, as md does: they halve every hour, and a member with more

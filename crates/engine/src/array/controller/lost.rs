@@ -20,6 +20,8 @@ pub(super) enum Loss {
     Nothing,
     /// At least so many sectors of the array, which are held by no other member.
     Sectors(u64),
+    /// Nothing on record, but so many writes that were answered are behind on every member that is left.
+    Behind(u32),
     /// Nothing that was acknowledged, but so many sectors of a mirror in doubt would be read from another
     /// copy than before.
     Copy(u64),
@@ -68,10 +70,25 @@ impl Controller {
         }
         let mut lost = self.lost_in(&after, &suspects);
         self.lost_in(&before, &suspects).iter().for_each(|range| lost.remove(&range));
-        match (lost.sectors(), read_elsewhere(&before, &after).sectors()) {
-            (0, 0) => Loss::Nothing,
-            (0, sectors) => Loss::Copy(sectors),
-            (sectors, _) => Loss::Sectors(sectors),
+        // No list says yet what members lack of the writes that are being judged.
+        let mut fails = self.doubt_of_asking(&after);
+        self.doubt_of_asking(&before).iter().for_each(|range| fails.remove(&range));
+        let elsewhere = read_elsewhere(&before, &after);
+        match (lost.sectors() + fails.sectors(), self.behind_in(&after), elsewhere.sectors()) {
+            (0, 0, 0) => Loss::Nothing,
+            (0, 0, sectors) => Loss::Copy(sectors),
+            (0, writes, _) => Loss::Behind(writes),
+            (sectors, ..) => Loss::Sectors(sectors),
+        }
+    }
+
+    /// Writes that were answered and that no member of a view may have got yet.
+    fn behind_in(&self, view: &ArrayView) -> u32 {
+        let is_ahead =
+            |member: &MemberView| !member.write_mostly && member.filled_sectors == u64::MAX;
+        match view.present().any(|(_, member)| is_ahead(member)) {
+            true => 0,
+            false => self.array.behind.under_way(),
         }
     }
 

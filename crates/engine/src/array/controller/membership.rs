@@ -154,6 +154,7 @@ impl Controller {
             match self.loss_of(&[id]) {
                 Loss::Nothing => {}
                 Loss::Sectors(sectors) => return Err(CommandError::HoldsAlone { sectors }),
+                Loss::Behind(writes) => return Err(CommandError::IsAhead { writes }),
                 Loss::Copy(sectors) => return Err(CommandError::IsRead { sectors }),
                 Loss::Array => return Err(CommandError::Needed),
             }

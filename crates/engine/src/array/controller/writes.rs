@@ -16,6 +16,7 @@ use super::super::mailbox::{BlockNews, Failure};
 use super::super::news::News;
 use super::super::rules::Rule;
 use super::super::verdict::Outcome;
+use super::super::view::ArrayView;
 use super::lost::Loss;
 use super::{Controller, Member, WriteMode};
 
@@ -30,18 +31,19 @@ struct Records {
 }
 
 impl Controller {
-    /// Judges writes and records what that takes, until each is answered.
-    pub(super) async fn judge_writes(&mut self, mut writes: Vec<Arc<Asked>>) {
+    /// Judges the writes that have asked and records what that takes, until each is answered.
+    pub(super) async fn judge_writes(&mut self) {
         let (mut get_shorter, mut full) = (true, Vec::new());
         let listing = self.array.rules.keep(Rule::RefusedBlocksAreListed);
-        while !writes.is_empty() {
+        while !self.asking.is_empty() {
+            let writes = self.asking.clone();
             self.fail_filled(&writes).await;
             self.fail_fast(&writes).await;
             if let Some(error) = self.refuses_writes() {
                 // Some members have the new bytes and some the old: nothing is computed from that.
                 let begun = writes.iter().map(|write| write.ended.range()).collect();
                 self.distrust(&begun).await;
-                return writes.iter().for_each(|write| write.fail(error));
+                return self.asking.drain(..).for_each(|write| write.fail(error));
             }
             let now = self.view_now(&self.array.views.current());
             let lists = Lists { get_shorter, full: &full };
@@ -52,22 +54,28 @@ impl Controller {
             self.end_doubt_of_answered(&writes, &judged).await;
             // What was not taken off its list by now stays there.
             get_shorter = false;
-            let mut left = Vec::new();
+            self.asking.clear();
             for (write, judged) in writes.into_iter().zip(judged) {
                 match judged.outcome {
                     Outcome::Answer => write.tell(Ok(())),
                     Outcome::Record if !listing => write.tell(Ok(())),
-                    Outcome::Record => left.push(write),
+                    Outcome::Record => self.asking.push(write),
                     // The columns beside those that failed are answered by what came of the record.
-                    Outcome::Error if listing && judged.asks_to_record() => left.push(write),
+                    Outcome::Error if listing && judged.asks_to_record() => self.asking.push(write),
                     Outcome::Error if !self.array.rules.keep(Rule::WritesAreJudgedByBlocks) => {
                         write.tell(Ok(()));
                     }
                     Outcome::Error | Outcome::Broken => write.tell(Err(failed(judged))),
                 }
             }
-            writes = left;
         }
+    }
+
+    /// What the writes that have asked leave in doubt, if members are as in this view and all lists have room.
+    pub(super) fn doubt_of_asking(&self, view: &ArrayView) -> Ranges {
+        let doubt = |write: &Arc<Asked>| write.ended.judge(view, Lists::ANYTHING).doubt;
+        let doubts: Vec<Ranges> = self.asking.iter().map(doubt).collect();
+        doubts.iter().flat_map(Ranges::iter).collect()
     }
 
     /// Ends the doubt of what writes that are answered have made whole, and has a resync try again where they
@@ -108,7 +116,13 @@ impl Controller {
         if unlist.is_empty() && lack.is_empty() && list.is_empty() {
             return full;
         }
-        self.blocks_written(&news(unlist)).await;
+        // What stays listed there may be why no other list is to get longer: the write is judged again.
+        if !unlist.is_empty() {
+            self.blocks_written(&news(unlist)).await;
+            self.publish();
+            self.array.views.settle();
+            return full;
+        }
         full.extend(self.blocks_failed(&news(lack), News::Unfilled).await);
         if self.array.rules.keep(Rule::RefusedBlocksAreListed) {
             full.extend(self.blocks_failed(&news(list), News::Refused).await);

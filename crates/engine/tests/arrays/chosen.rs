@@ -1,0 +1,144 @@
+//! Members given up by choice, and lists that get longer, while the end of a write is not known yet: what
+//! a choice rests on may be what that write has just changed.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use mdspace_engine::array::{Action, CommandError};
+use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::geometry::Level;
+use mdspace_engine::request::{Request, RequestError};
+use mdspace_engine::status::MemberState;
+
+use crate::listed::listed;
+use crate::shapes::{self, DATA_OFFSET, Shape};
+use crate::told::{fill_log, hang_controller};
+use crate::world::{Pending, SECTOR, Setup, World};
+
+const MIRROR: Shape = Shape::new(Level::Raid1, 0, 2, 0);
+
+/// Lets a disk refuse writes to some sectors of its data.
+fn refuse(world: &World, disk: usize, sectors: Range<u64>) {
+    let start = world.disks.data().start;
+    let mut disk = world.disks.disk(disk);
+    disk.write_error = Some(IoErrorKind::Medium);
+    disk.errors_in = Some(start + sectors.start..start + sectors.end);
+}
+
+/// A write of one sector.
+struct Write {
+    sector: u64,
+    new: Vec<u8>,
+    pending: Pending,
+}
+
+fn start_write(world: &mut World, sector: u64) -> Write {
+    let new = world.random.bytes(SECTOR);
+    let request = Request::Write { sector, from: Rc::new(new.clone()), fua: false };
+    Write { sector, new, pending: world.start(0, request) }
+}
+
+/// The controller is busy, and hears of the ends of both writes at once. Then all that was acknowledged can
+/// be read; where a write failed the old bytes are as good as the new.
+fn judge_together(world: &mut World, sectors: [u64; 2]) {
+    hang_controller(world);
+    let writes = sectors.map(|sector| start_write(world, sector));
+    world.turns(2000);
+    world.disks.disk(0).hangs_in = None;
+    for Write { sector, new, pending } in writes {
+        let ended = world.end(&pending);
+        let found = world.read(sector, 1);
+        let found = found.unwrap_or_else(|error| panic!("sector {sector}: {error} ({world})"));
+        assert!(ended.is_err() || found == new, "{ended:?} at {sector} ({world})");
+        world.remember(sector, &found);
+    }
+    world.verify();
+}
+
+/// The only copy that took the write stays listed: the log has no room to split the entry.
+#[test]
+fn no_list_names_the_old_block_where_the_new_one_cannot_be_taken_off_another() {
+    for seed in 1..8 {
+        let shape = Shape { member_sectors: 4096, ..MIRROR };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.stop();
+        fill_log(&mut world, 0);
+        world.assemble_all().unwrap();
+        refuse(&world, 1, 41..42);
+        let new = world.random.bytes(SECTOR);
+        assert_eq!(world.write(41, new), Err(RequestError::Lost), "{world}");
+        world.verify();
+        world.crash();
+        assert_eq!(listed(&world, 1), [], "{world}");
+    }
+}
+
+/// A member that cannot list what it refused is given up, unless it alone gives a block: also one that
+/// another member refused in the same moment.
+#[test]
+fn no_member_is_given_up_for_a_full_list_that_alone_took_another_write() {
+    for seed in 10..18 {
+        let shape = Shape { member_sectors: 4096, ..MIRROR };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.stop();
+        fill_log(&mut world, 0);
+        world.assemble_all().unwrap();
+        refuse(&world, 0, 3100..3101);
+        refuse(&world, 1, 3000..3001);
+        judge_together(&mut world, [3000, 3100]);
+    }
+}
+
+/// The same of a block that can be computed from parity no more.
+#[test]
+fn no_failfast_member_is_given_up_beside_a_block_that_only_parity_took() {
+    for seed in 20..28 {
+        let shape = Shape { failfast: 0b1, ..shapes::RAID5 };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, world.sectors());
+        // In the second row, and of the second block in the first one.
+        refuse(&world, 0, 16..17);
+        refuse(&world, 1, 0..1);
+        judge_together(&mut world, [64, 16]);
+    }
+}
+
+/// Two mirrors of which the second is far away.
+fn with_a_write_behind(seed: u64) -> World {
+    let shape = Shape { write_behind: 8, write_mostly: 0b10, failfast: 0b1, ..MIRROR };
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.wait_clean();
+    for key in ["read_deadline", "write_deadline"] {
+        world.set(key, "0");
+    }
+    world.disks.disk(1).hangs_in = Some(DATA_OFFSET + 64..DATA_OFFSET + 72);
+    let new = world.random.bytes(8 * SECTOR);
+    world.remember(64, &new);
+    world.serve(0, Request::Write { sector: 64, from: Rc::new(new), fua: true }).unwrap();
+    world
+}
+
+#[test]
+fn no_failfast_member_is_given_up_that_alone_holds_what_is_behind() {
+    for seed in 30..38 {
+        let mut world = with_a_write_behind(seed);
+        world.disks.disk(0).unreadable.insert(DATA_OFFSET + 8);
+        let found = world.read(8, 1).unwrap();
+        world.compare(8, &found);
+        world.power_cut([1]);
+        world.disks.disk(1).hangs_in = None;
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
+#[test]
+fn no_member_is_failed_by_order_that_alone_holds_what_is_behind() {
+    for seed in 40..48 {
+        let mut world = with_a_write_behind(seed);
+        let member = world.disks.id(0);
+        let failed = world.command(Action::Fail { member, force: false });
+        assert!(matches!(failed, Err(CommandError::IsAhead { writes: 1 })), "{failed:?} ({world})");
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+    }
+}
