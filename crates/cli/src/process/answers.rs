@@ -439,7 +439,9 @@ pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
             "wait for the resync with `mdspace wait`, replace another member first, or use --force and \
              lose those data"
         }
-        CommandError::IsAhead { .. } => "try again when they have landed, or use --force and lose them",
+        CommandError::IsAhead { .. } => {
+            "try again when they have landed, or use --force and lose them"
+        }
         CommandError::IsRead { .. } => {
             "wait for the resync with `mdspace wait`, fail another copy, or use --force"
         }
