@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::array::rules::{Rule, keep};
 use crate::memory::{Buffer, Sink, Source};
 use crate::time::Time;
 
@@ -381,6 +382,7 @@ impl IoErrorKind {
     pub(crate) fn scope(self) -> Scope {
         match self {
             Self::Medium => Scope::Sectors,
+            Self::Flush if !keep(Rule::FlushesInWritesAreFlushes) => Scope::Sectors,
             Self::NoSpace => Scope::Space,
             Self::Deadline => Scope::Time,
             Self::Gone | Self::Flush | Self::Unsupported | Self::Cancelled | Self::Other => {

@@ -106,8 +106,14 @@ named! {
         // Paths
         WritesWaitForProof: "A write waits for the proof that an earlier one over a lost path is over.",
         AnswersWaitForProof: "A write is not answered while an earlier one over a lost path may land on it.",
-        FencesProveTheirTime: "A fence proves what was sent before it began.",
+        FencesProveTheirTime: "A fence proves what was sent before it began, and its path takes nothing until it ends.",
         DurableWritesFailOnce: "A flush that was sent over a path and failed is not asked again over another.",
+        LostFuaIsAFailedFlush: "A durable write that a path lost has failed, though another path takes its bytes.",
+        FlushesInWritesAreFlushes: "A durable write of which the flush failed is no refused sector.",
+        FlushesGoOverAllPaths: "A flush goes over every path whose cache may hold something.",
+        LostCachesAreTold: "A path that was lost with something in its cache fails the next flush.",
+        PathsAreProved: "A path is used when it is seen to lead to the device.",
+        OlderCopiesAreOthers: "A path to an older copy of the device does not lead to it.",
     }
 }
 

@@ -1,5 +1,6 @@
 //! How a path is: what takes it out of use, and what brings it back.
 
+use crate::array::rules::{Rule, keep};
 use crate::backend::{MemberId, MemberInfo};
 use crate::time::Time;
 
@@ -69,7 +70,8 @@ impl Paths {
             return false;
         }
         // A fence ends the connection that was proved.
-        let ends = own.lost || own.fencing.is_some();
+        let is_fenced = own.fencing.is_some() && keep(Rule::FencesProveTheirTime);
+        let ends = own.lost || is_fenced;
         let may = !ends && own.health != Health::FailedByWord && !owner.late.awaits(path);
         match may {
             true => self.reinstate_in(owner, path, now),

@@ -3,6 +3,7 @@
 use mdspace_format::Uuid;
 use mdspace_format::superblock::{self, Superblock};
 
+use crate::array::rules::{Rule, keep};
 use crate::backend::{
     IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
 };
@@ -117,6 +118,7 @@ impl Identity {
         match steady_sectors_agree(&before.blocks, &self.blocks, &after.blocks) {
             None => Compared::Unclear,
             Some(true) => Compared::Same,
+            Some(false) if !keep(Rule::OlderCopiesAreOthers) => Compared::Same,
             Some(false) => Compared::Other(match (self.superblock, after.superblock) {
                 (Some(own), Some(other)) => format!(
                     "its superblock, of event count {}, is not the one of the other paths, of event \

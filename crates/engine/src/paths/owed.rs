@@ -6,6 +6,7 @@
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
 //! once, as a disk does that has lost its cache.
 
+use crate::array::rules::{Rule, keep};
 use crate::backend::MemberId;
 
 use super::Paths;
@@ -69,12 +70,16 @@ impl Paths {
             match own.member.as_ref().filter(|_| !own.lost) {
                 Some(&(member, _)) => {
                     parts.push(PathFlush { path, member, remote: own.remote, answered });
+                    if !keep(Rule::FlushesGoOverAllPaths) {
+                        break;
+                    }
                 }
                 None => owner.owed.lose(path, answered),
             }
         }
         let losses = owner.owed.losses;
-        (!owner.owed.tell()).then_some(DeviceFlush { parts, losses })
+        let is_told = owner.owed.tell() && keep(Rule::LostCachesAreTold);
+        (!is_told).then_some(DeviceFlush { parts, losses })
     }
 
     /// A path's flush went well.
@@ -99,7 +104,7 @@ impl Paths {
         if !kept_all {
             owner.owed.tell();
         }
-        kept_all
+        kept_all || !keep(Rule::LostCachesAreTold)
     }
 
     /// A path gets another connection: what it owes over the old one is lost.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::array::rules::{Rule, keep};
 use crate::backend::{MemberId, MemberInfo};
 use crate::time::Time;
 
@@ -85,7 +86,8 @@ impl Health {
 impl OwnedPath {
     /// Whether requests may go over it: not while a fence ends what is under way there.
     pub(super) fn takes_requests(&self) -> bool {
-        self.health == Health::Active && self.fencing.is_none()
+        let is_fenced = self.fencing.is_some() && keep(Rule::FencesProveTheirTime);
+        self.health == Health::Active && !is_fenced
     }
 
     pub(super) fn new(opened: Result<(MemberId, MemberInfo), String>, remote: bool) -> Self {

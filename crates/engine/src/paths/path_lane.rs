@@ -376,7 +376,8 @@ impl PathLane {
                     if matches!(request.kept, Kept::Flush) && keep(Rule::DurableWritesFailOnce) {
                         return Err(failed);
                     }
-                    request.failed_flush = Some(failed);
+                    request.failed_flush =
+                        Some(failed).filter(|_| keep(Rule::LostFuaIsAFailedFlush));
                 }
             }
         }

@@ -9,6 +9,7 @@ use crate::backend::{IoError, MemberId};
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
+use super::super::points::Point;
 use super::super::rules::Rule;
 use super::super::sync::SyncKind;
 use super::progress::Readable;
@@ -136,6 +137,7 @@ impl Controller {
         if self.mode == WriteMode::Broken {
             return;
         }
+        self.array.points.reach(Point::MemberIsFilled);
         let end = self.member_sectors();
         let may: Vec<MemberId> = self.may_replace().into_iter().map(|(id, ..)| id).collect();
         let waits = |member: &Member| member.replaces() && !may.contains(&member.id);
