@@ -52,7 +52,7 @@ pub(super) enum Compared {
     Same,
     /// It leads to another device, and why.
     Other(String),
-    /// Everything was written to meanwhile.
+    /// Its superblock was written to meanwhile, or everything.
     Unclear,
 }
 
@@ -115,10 +115,18 @@ impl Identity {
         if self.blocks.len() != after.blocks.len() || before.blocks.len() != after.blocks.len() {
             return Compared::Unclear;
         }
-        match steady_sectors_agree(&before.blocks, &self.blocks, &after.blocks) {
-            None => Compared::Unclear,
+        // What stands still beside a superblock that is updated may be zeroes, of which a copy has as many.
+        let is_updated = before.superblock != after.superblock;
+        let is_not_between = self.is_older_than(before) || after.is_older_than(self);
+        let agrees = match is_updated {
+            true if is_not_between => Some(false),
+            true => None,
+            false => steady_sectors_agree(&before.blocks, &self.blocks, &after.blocks),
+        };
+        match agrees {
             Some(true) => Compared::Same,
-            Some(false) if !keep(Rule::OlderCopiesAreOthers) => Compared::Same,
+            _ if !keep(Rule::OlderCopiesAreOthers) => Compared::Same,
+            None => Compared::Unclear,
             Some(false) => Compared::Other(match (self.superblock, after.superblock) {
                 (Some(own), Some(other)) => format!(
                     "its superblock, of event count {}, is not the one of the other paths, of event \

@@ -29,9 +29,19 @@ fn what_is_written_meanwhile_tells_nothing_and_what_stands_still_does() {
     assert!(matches!(now(8, 3).compare(&now(1, 2), &now(1, 4)), Compared::Other(_)));
     // A superblock that was written between the two.
     let none = identity(None, 1, 2);
-    assert_eq!(now(1, 2).compare(&none, &now(1, 2)), Compared::Same);
+    assert_eq!(now(1, 2).compare(&none, &now(1, 2)), Compared::Unclear);
     assert!(matches!(now(1, 2).compare(&none, &none), Compared::Other(_)));
     assert!(matches!(none.compare(&now(1, 2), &now(1, 2)), Compared::Other(_)));
+}
+
+/// What stands still beside a superblock may never have been written: it does not tell today from yesterday.
+#[test]
+fn while_its_superblock_is_updated_no_copy_is_taken_for_a_device() {
+    let at = |events| identity(said(7, events), events as u8, 0);
+    assert!(matches!(at(5).compare(&at(8), &at(9)), Compared::Other(_)), "an older one");
+    assert!(matches!(at(10).compare(&at(8), &at(9)), Compared::Other(_)), "a newer one");
+    assert_eq!(at(8).compare(&at(8), &at(9)), Compared::Unclear, "maybe one of the last update");
+    assert_eq!(at(9).compare(&at(9), &at(9)), Compared::Same);
 }
 
 #[test]
