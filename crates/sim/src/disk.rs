@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::stamp::SECTOR_BYTES;
 
 pub use faults::{Faults, Hang, Healing, Mishap, Persistence};
-pub use store::{Horizon, Store, WriteId};
+pub use store::{CacheId, Horizon, Store, WriteId};
 
 /// Which disk of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +52,9 @@ pub struct DiskSpec {
     pub latency: Latency,
     /// So many sectors at its beginning take so many times as long.
     pub slow_start: (u64, u32),
+    /// Whether it makes a write durable by a flush of all.
+    #[serde(default)]
+    pub fua_flushes: bool,
 }
 
 impl DiskSpec {
@@ -66,6 +69,7 @@ impl DiskSpec {
             instant_one_in: 0,
             latency: Latency::default(),
             slow_start: (0, 1),
+            fua_flushes: false,
         }
     }
 
@@ -146,6 +150,8 @@ pub enum Effect<'a> {
     Discard(Range<u64>),
     /// Make durable what had completed at the horizon.
     Flush(Horizon),
+    /// The same, of what one cache has.
+    FlushOf(CacheId, Horizon),
 }
 
 /// A disk.
@@ -227,7 +233,8 @@ impl Disk {
             Effect::Read(range, out) => self.read(range, out, random),
             Effect::Write(range, bytes) => self.write(id, range, bytes, random),
             Effect::Discard(range) => self.discard(id, range, random),
-            Effect::Flush(horizon) => self.flush(horizon),
+            Effect::Flush(horizon) => self.flush(|store| store.flush(horizon)),
+            Effect::FlushOf(cache, horizon) => self.flush(|store| store.flush_of(cache, horizon)),
         }
     }
 
@@ -310,13 +317,13 @@ impl Disk {
         Ok(())
     }
 
-    fn flush(&mut self, horizon: Horizon) -> Result<(), IoError> {
+    fn flush(&mut self, flush: impl FnOnce(&mut Store)) -> Result<(), IoError> {
         if let Err(error) = self.faults.flush() {
             // What waited for this flush will never become durable: a later one does not save it.
             self.store.doom();
             return Err(error);
         }
-        self.store.flush(horizon);
+        flush(&mut self.store);
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use crate::world::World;
 use field::{add, add_times};
 
 pub use layout::{Place, Row, Shape};
+pub use marks::bitmap_of;
 pub use remains::{Remains, Wrong};
 pub use superblock::RawSuperblock;
 

@@ -27,6 +27,8 @@ pub struct Process {
     ports: Vec<Rc<ArrayLane>>,
     queues: Vec<Rc<Queue>>,
     members: BTreeMap<DiskIndex, MemberId>,
+    /// Names of disks that it was given and started without.
+    left_out: Vec<String>,
 }
 
 /// The answer to a command, once it has come.
@@ -83,6 +85,7 @@ impl Process {
         for left_out in &assembly.left_out {
             world.note(format_args!("-- {} {}", left_out.member, left_out.reason));
         }
+        let left_out = assembly.left_out.into_iter().map(|left_out| left_out.member).collect();
         let array = Array::new(&assembly.start, lanes.len());
         lanes.iter().for_each(|lane| world.poke(lane.id()));
         for worker in lanes.split_off(lanes.len() - usize::from(workers)) {
@@ -94,7 +97,7 @@ impl Process {
             array.set(key, value).expect("values are drawn from what the keys take");
         }
         let queues = lanes.iter().map(|_| Queue::new()).collect();
-        Ok(Self { world: world.clone(), array, ports, queues, members })
+        Ok(Self { world: world.clone(), array, ports, queues, members, left_out })
     }
 
     /// Lanes.
@@ -154,6 +157,11 @@ impl Process {
     /// The member that a disk is, while it is open.
     pub fn member(&self, disk: DiskIndex) -> Option<MemberId> {
         self.members.get(&disk).copied()
+    }
+
+    /// Whether the array was started without a disk that was there.
+    pub fn left_out(&self, disk: DiskIndex) -> bool {
+        self.left_out.contains(&disk.to_string())
     }
 
     /// Opens a disk, to add it.

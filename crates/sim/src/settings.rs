@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::{DiskSpec, Latency};
 use crate::random::Random;
 use crate::workload::Habits;
-use crate::world::Fences;
+use crate::world::{Fences, Servers};
 
 pub use aim::Aim;
 use story::{NAMES, Story, Wishes};
@@ -111,11 +111,28 @@ pub enum Happening {
     Rest,
     /// A lane's thread is not on a CPU for a while.
     Doze,
+    /// When the array starts next, a spare, or else a member, has left the machine, and a new disk comes for it.
+    Unplug,
+    /// When the array starts next, a disk that left is back as it was, in the place of the one that came for it.
+    PlugBack,
+    /// As [`Self::PlugBack`], beside that one.
+    PlugBeside,
+    /// When the array is stopped next, some copies of a mirror run elsewhere for a while. They come back
+    /// when the operator adds them.
+    PartAway,
+    /// A program that leaves the bitmap alone was at work from the last start to the next crash.
+    ForgetBitmaps,
+    /// A path is lost over which something is being written.
+    LosePath,
+    /// A member fails its next flush, and the path is lost that asked for it.
+    LoseFlush,
+    /// A path leads to an older copy of its disk for a while.
+    Mislead,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 29] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -137,6 +154,14 @@ impl Happening {
         Self::Replace,
         Self::Rest,
         Self::Doze,
+        Self::Unplug,
+        Self::PlugBack,
+        Self::PlugBeside,
+        Self::PartAway,
+        Self::ForgetBitmaps,
+        Self::LosePath,
+        Self::LoseFlush,
+        Self::Mislead,
     ];
 
     /// Whether it is bad for a member.
@@ -150,6 +175,11 @@ impl Happening {
                 | Self::Hang
                 | Self::FailMember
         )
+    }
+
+    /// Whether only stories have it: a seed that has none draws what it drew before.
+    fn is_of_stories(self) -> bool {
+        self as usize >= Self::Unplug as usize
     }
 
     fn crashes(self) -> bool {
@@ -175,6 +205,10 @@ pub struct Settings {
     pub slots: u16,
     /// Spares from the start.
     pub spares: u16,
+    /// The number of the first disk in the superblocks. From the number of slots on, a number goes to the next
+    /// new member when its member has left.
+    #[serde(default)]
+    pub first_number: u16,
     /// Chunk size; 0 where the level has none.
     pub chunk_sectors: u32,
     /// Sectors of each member that the array uses; of the largest, where sizes differ.
@@ -216,6 +250,9 @@ pub struct Settings {
     pub happenings: [u32; Happening::ALL.len()],
     /// Paths to each disk; 0: it is reached directly.
     pub paths: u16,
+    /// What the servers are like to which they lead.
+    #[serde(default)]
+    pub servers: Servers,
     /// What fences of paths do: but for the first way, somebody must notice.
     pub fences: Fences,
     /// How repair goes about lies: but for the first way, the oracle must notice.
@@ -268,6 +305,7 @@ impl Settings {
             layout,
             slots,
             spares,
+            first_number: 0,
             chunk_sectors,
             member_sectors,
             data_offset: DATA_OFFSET,
@@ -287,6 +325,7 @@ impl Settings {
             tending: Tending::Any,
             happenings: [0; Happening::ALL.len()],
             paths: draw_paths(seed),
+            servers: Servers::default(),
             fences: Fences::Prove,
             scrubs: Scrubs::ByEvidence,
             tuning: Vec::new(),
@@ -300,6 +339,8 @@ impl Settings {
         if is_focused && !random.clone().one_in(4) {
             settings.paths = 0;
         }
+        settings.paths = wishes.paths.unwrap_or(settings.paths);
+        settings.servers = wishes.servers;
         if settings.redundancy() > 0 {
             settings.tuning = draw_tuning(seed);
             settings.tuning.extend(draw_sync(seed, settings.sync_speed(wishes.sync_seconds)));
@@ -396,6 +437,9 @@ impl Settings {
         if wishes.no_spare {
             self.spares = 0;
         }
+        if wishes.reused_numbers {
+            self.first_number = self.slots;
+        }
         if wishes.long {
             self.member_sectors = self.member_sectors.max(2048);
         }
@@ -442,6 +486,7 @@ impl Settings {
                 own.latency = draw_far_latency(self.seed, self.paths, patient, wishes.trickle);
             }
             own.volatile_cache |= wishes.volatile_cache;
+            own.fua_flushes = wishes.fua_flushes;
             let sectors = self.data_offset + self.member_sectors - smaller + TAIL_SECTORS;
             let slow_start = (self.data_offset, if is_far { 1 } else { records_take });
             self.disks.push(DiskSpec { sectors: sectors & !7, slow_start, ..own });
@@ -483,6 +528,7 @@ impl Settings {
                     *weight = draw_dozes(self.seed);
                     continue;
                 }
+                _ if happening.is_of_stories() => continue,
                 _ => {}
             }
             let share = if random.coin() { 0 } else { random.below(20) as u32 };
@@ -666,6 +712,7 @@ fn draw_disk(random: &mut Random) -> DiskSpec {
         instant_one_in: *random.pick(&[0, 0, 1, 3]),
         latency: draw_latency(random),
         slow_start: (0, 1),
+        fua_flushes: false,
     }
 }
 

@@ -8,6 +8,7 @@ mod copies;
 mod finale;
 mod lies;
 mod operator;
+mod plugs;
 mod requests;
 mod restart;
 mod troubles;
@@ -35,6 +36,7 @@ use crate::world::{Step, World};
 
 use atlas::Atlas;
 use operator::Operator;
+use plugs::Plugs;
 use requests::Pending;
 
 /// A run under way.
@@ -54,6 +56,8 @@ pub struct Simulation {
     disks: Vec<DiskIndex>,
     /// Disks that left it and may come back, as they were.
     shelf: Vec<Shelved>,
+    /// What becomes of disks when the array is down next.
+    plugs: Plugs,
     random: Random,
     /// Requests of the workload still to come.
     requests_left: u64,
@@ -273,6 +277,7 @@ impl Simulation {
             settings.disks.iter().map(|spec| world.add_disk(spec.clone())).collect();
         disks.iter().for_each(|&disk| world.add_wires(disk, settings.paths));
         world.set_fences(settings.fences);
+        world.set_servers(settings.servers);
         if settings.noisy_disks {
             disks.iter().for_each(|&disk| fill_with_noise(&world, disk, &mut random));
         }
@@ -312,6 +317,7 @@ impl Simulation {
             operator: Operator::default(),
             disks,
             shelf: Vec::new(),
+            plugs: Plugs::default(),
             random,
             thinking_until: Time::ZERO,
             broken: false,

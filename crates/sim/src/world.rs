@@ -33,7 +33,7 @@ use lanes::Lanes;
 use wires::{Way, Wires};
 
 pub use flight::Unlanded;
-pub use wires::Fences;
+pub use wires::{Fences, Servers};
 
 /// What one step of the world was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +130,14 @@ impl World {
     pub fn add_disk(&self, spec: DiskSpec) -> DiskIndex {
         let mut disks = self.disks.borrow_mut();
         disks.push(Disk::new(spec));
+        DiskIndex(u16::try_from(disks.len() - 1).expect("fewer than 65536 disks"))
+    }
+
+    /// A disk that holds what `disk` holds now.
+    fn add_copy(&self, disk: DiskIndex) -> DiskIndex {
+        let copy = self.disk(disk, Disk::copy);
+        let mut disks = self.disks.borrow_mut();
+        disks.push(copy);
         DiskIndex(u16::try_from(disks.len() - 1).expect("fewer than 65536 disks"))
     }
 

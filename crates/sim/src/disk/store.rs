@@ -15,6 +15,10 @@ pub struct WriteId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Horizon(u64);
 
+/// Names a cache before a disk: that of a server which leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CacheId(pub u16);
+
 /// What a disk holds. Bytes live here, not on a heap page each: a disk is a few MiB.
 #[derive(Clone)]
 pub struct Store {
@@ -24,6 +28,8 @@ pub struct Store {
     /// Acknowledged writes that are not durable yet, by their place in that order.
     acknowledged: BTreeMap<WriteId, Horizon>,
     acknowledged_count: u64,
+    /// Writes that lie in a cache before the disk.
+    cached: BTreeMap<WriteId, CacheId>,
     /// Blocks of [`ALLOCATION_SECTORS`] that were ever written: where a thin disk has space.
     allocated: BTreeSet<u64>,
 }
@@ -56,6 +62,7 @@ impl Store {
             volatile: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             acknowledged_count: 0,
+            cached: BTreeMap::new(),
             allocated: BTreeSet::new(),
         }
     }
@@ -126,12 +133,40 @@ impl Store {
         self.acknowledged.retain(|_, at| *at > horizon);
     }
 
+    /// A write lies in a cache before the disk: everybody reads it, and only that cache makes it durable.
+    pub fn put_in_cache(&mut self, cache: CacheId, write: WriteId) {
+        self.cached.insert(write, cache);
+    }
+
+    /// As [`flush`](Self::flush), of what one cache has.
+    pub(super) fn flush_of(&mut self, cache: CacheId, horizon: Horizon) {
+        let acknowledged = std::mem::take(&mut self.acknowledged);
+        let cached = std::mem::take(&mut self.cached);
+        let covered = |write: &WriteId| {
+            let is_here = cached.get(write).is_none_or(|own| *own == cache);
+            is_here && acknowledged.get(write).is_some_and(|at| *at <= horizon)
+        };
+        self.persist(|write| covered(&write));
+        self.acknowledged =
+            acknowledged.iter().filter(|(id, _)| !covered(id)).map(|(&id, &at)| (id, at)).collect();
+        self.cached =
+            cached.iter().filter(|(id, _)| !covered(id)).map(|(&id, &own)| (id, own)).collect();
+    }
+
+    /// A cache is gone: what it has will never become durable.
+    pub fn lose_cache(&mut self, cache: CacheId) {
+        let cached = &self.cached;
+        let lost = |version: &&mut Version| cached.get(&version.write) == Some(&cache);
+        self.volatile.values_mut().flatten().filter(lost).for_each(|version| version.doomed = true);
+    }
+
     pub(super) fn settle(&mut self, write: WriteId) {
         // A flush that failed meanwhile takes nothing away from a write that promises durability itself.
         let own = self.volatile.values_mut().flatten().filter(|version| version.write == write);
         own.for_each(|version| version.doomed = false);
         self.persist(|other| other == write);
         self.acknowledged.remove(&write);
+        self.cached.remove(&write);
     }
 
     /// Makes durable every version that `covered` names, and drops what lies below it.
@@ -170,6 +205,7 @@ impl Store {
             }
         }
         self.acknowledged.clear();
+        self.cached.clear();
     }
 
     /// What a power cut cannot take.

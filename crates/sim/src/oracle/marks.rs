@@ -29,11 +29,12 @@ impl Marks {
     }
 }
 
-/// The bitmap of one member (`bitmap_super_t`, little-endian: u64 at byte 40 the sectors that it covers,
-/// u32 at 52 bytes a chunk, bits from byte 256 on).
+/// The bitmap of one member (`bitmap_super_t`, little-endian: u64 at byte 24 its events, at 40 the sectors that it
+/// covers, u32 at 52 bytes a chunk, bits from byte 256 on).
 #[derive(Debug)]
 pub(super) struct RawBitmap {
     chunk_sectors: u64,
+    chunks: u64,
     marked: BTreeSet<u64>,
 }
 
@@ -47,9 +48,12 @@ impl RawBitmap {
         disk.store.read(start, &mut header);
         let u32_at =
             |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
-        let sectors = u64::from_le_bytes(header[40..48].try_into().expect("8 bytes"));
+        let u64_at =
+            |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+        let sectors = u64_at(40);
         let chunk_sectors = u64::from(u32_at(52)) / SECTOR_BYTES as u64;
-        if u32_at(0) != BITMAP_MAGIC || chunk_sectors == 0 {
+        // One of an earlier update tells nothing.
+        if u32_at(0) != BITMAP_MAGIC || chunk_sectors == 0 || u64_at(24) < superblock.events {
             return None;
         }
         let chunks = sectors.div_ceil(chunk_sectors);
@@ -59,12 +63,22 @@ impl RawBitmap {
         let is_set = |chunk: &u64| {
             bits[BITMAP_HEADER_BYTES + (*chunk / 8) as usize] >> (*chunk % 8) & 1 == 1
         };
-        Some(Self { chunk_sectors, marked: (0..chunks).filter(is_set).collect() })
+        Some(Self { chunk_sectors, chunks, marked: (0..chunks).filter(is_set).collect() })
     }
 
     fn marks(&self, sector: u64) -> bool {
         self.marked.contains(&(sector / self.chunk_sectors))
     }
+}
+
+/// Where a member's bitmap lies, and what it is.
+pub fn bitmap_of(disk: &Disk, superblock: &RawSuperblock) -> Option<(u64, Vec<u8>)> {
+    let start = superblock.bitmap_sector?;
+    let chunks = RawBitmap::find(disk, superblock)?.chunks;
+    let mut bytes =
+        vec![0; (BITMAP_HEADER_BYTES + chunks.div_ceil(8) as usize).next_multiple_of(SECTOR_BYTES)];
+    disk.store.read(start, &mut bytes);
+    Some((start, bytes))
 }
 
 /// Sectors of the device that its bad-block log names: entries of 64 bits, the length in the low 10.

@@ -92,7 +92,7 @@ fn new_member(world: &World, settings: &Settings, number: u16, disk: DiskIndex) 
     NewMember {
         device_sectors: world.disk(disk, |disk| disk.spec.sectors),
         device_uuid: uuid(world),
-        dev_number: number.into(),
+        dev_number: (settings.first_number + number).into(),
         role: if number < settings.slots { Role::Slot(number) } else { Role::Spare },
         flags: settings.flags.get(usize::from(number)).copied().unwrap_or_default(),
     }

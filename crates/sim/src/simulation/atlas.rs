@@ -10,7 +10,7 @@ use std::time::Duration;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_engine::time::Time;
 
-use crate::disk::DiskIndex;
+use crate::disk::{Disk, DiskIndex};
 use crate::settings::Settings;
 use crate::world::World;
 
@@ -67,6 +67,15 @@ impl Atlas {
         let out_of_sync = self.slots - self.in_sync.len();
         let sure = self.crashed.is_none() && self.full.is_empty();
         sure && hurt_in_sync.count() + out_of_sync <= self.redundancy
+    }
+
+    /// Whether enough members are left when `disk` leaves an array that is down, with nothing lost that was
+    /// answered.
+    pub(super) fn bears_to_start_without(&self, disk: DiskIndex) -> bool {
+        let hurt_in_sync =
+            self.in_sync.iter().filter(|&d| *d == disk || self.hurt.contains_key(d)).count();
+        let out_of_sync = self.slots - self.in_sync.len();
+        self.full.is_empty() && hurt_in_sync + out_of_sync <= self.redundancy
     }
 
     /// Whether all members are in sync and none is hurt.
@@ -178,7 +187,8 @@ impl Atlas {
         }
         // A lane tells of one member's error when all members of the write have answered.
         let is_silent = |disk: &DiskIndex| {
-            world.disk(*disk, |disk| disk.faults.gone || disk.faults.hang.is_some())
+            let is_hung = |disk: &Disk| disk.faults.gone || disk.faults.hang.is_some();
+            world.disk(*disk, is_hung) || world.is_misled(*disk)
         };
         let any_is_silent = self.hurt.keys().any(is_silent);
         self.hurt.retain(|disk, over_since| {

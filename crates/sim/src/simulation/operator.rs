@@ -101,6 +101,7 @@ impl Simulation {
                 self.operator.changed = self.world.now();
                 match what {
                     What::Remove(disk) => self.put_back(disk),
+                    What::Add(disk) => self.came_home(disk),
                     What::Check if self.operator.expects_none => {
                         self.operator.checking = Some(self.world.now());
                     }
@@ -223,7 +224,8 @@ impl Simulation {
         let busy = |disk| {
             orders.iter().any(|order| [What::Remove(disk), What::Add(disk)].contains(&order.what))
         };
-        let idle: Vec<DiskIndex> = self.disks.iter().copied().filter(|&disk| !busy(disk)).collect();
+        let all = self.disks.iter().chain(self.plugs.away());
+        let idle: Vec<DiskIndex> = all.copied().filter(|&disk| !busy(disk)).collect();
         for disk in idle {
             let listed = status.members.iter().find(|member| member.name == disk.to_string());
             match (listed.map(|member| member.state), self.process().member(disk)) {
@@ -237,7 +239,7 @@ impl Simulation {
     }
 
     /// Mends a removed disk, or plugs a new one in, and adds it.
-    fn put_back(&mut self, disk: DiskIndex) {
+    pub(super) fn put_back(&mut self, disk: DiskIndex) {
         self.close(disk);
         if self.world.flights_on(disk) > 0 && self.random.coin() {
             // A late write may land yet. Where a lock says so, the disk cannot be opened: another time.
@@ -248,6 +250,7 @@ impl Simulation {
             Tending::Returns => false,
             Tending::Any | Tending::Never => self.random.coin(),
         };
+        let is_replaced = is_replaced && !self.plugs.away().contains(&disk);
         let disk = if !self.fits(disk) || is_replaced { self.replace(disk) } else { disk };
         self.mend(disk);
         self.atlas.forgive(disk);
@@ -285,7 +288,7 @@ impl Simulation {
     }
 
     /// A new disk like `disk`.
-    fn buy(&mut self, disk: DiskIndex) -> DiskIndex {
+    pub(super) fn buy(&mut self, disk: DiskIndex) -> DiskIndex {
         let mut spec = self.world.disk(disk, |disk| disk.spec.clone());
         // An array that was assembled without its disks of large blocks cannot take them any more.
         let block_bytes = self.process().block_sectors() as u32 * 512;

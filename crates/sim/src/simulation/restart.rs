@@ -79,6 +79,7 @@ impl Simulation {
     }
 
     fn crashed(&mut self) {
+        self.restore_bitmaps();
         self.end_process();
         self.pending.forget();
         self.forget_orders();
@@ -96,6 +97,7 @@ impl Simulation {
 
     /// Assembles the array from what is in the machine.
     pub(super) fn come_up(&mut self, before: Before) -> Result<(), Failure> {
+        let left = self.move_disks(before);
         let answers = |disk: &DiskIndex| self.world.disk(*disk, |d| !d.faults.gone);
         let mut disks: Vec<DiskIndex> = self.disks.iter().copied().filter(answers).collect();
         self.random.shuffle(&mut disks);
@@ -116,6 +118,9 @@ impl Simulation {
             Ok(process) => {
                 self.process = Some(process);
                 (self.point_reached, self.due) = (0, None);
+                self.keep_bitmaps();
+                left.into_iter().for_each(|disk| self.add_new_for(disk));
+                self.add_what_is_back();
             }
             // The operator never starts a part of the array while another went on.
             Err(error) if self.bearable() || error.is_split_brain() => {
@@ -134,9 +139,14 @@ impl Simulation {
     /// Events of the freshest member in the machine, whether it answers or not. A spare does not count: an
     /// update that a kill kept from all but the spares was never finished, and nothing was written
     /// under it.
-    fn newest_events(&self) -> u64 {
+    pub(super) fn newest_events(&self) -> u64 {
+        self.newest_events_of(&self.disks)
+    }
+
+    /// Events of the freshest member among `disks`.
+    pub(super) fn newest_events_of(&self, disks: &[DiskIndex]) -> u64 {
         let superblocks =
-            self.disks.iter().filter_map(|&disk| self.world.disk(disk, RawSuperblock::find));
+            disks.iter().filter_map(|&disk| self.world.disk(disk, RawSuperblock::find));
         let members =
             superblocks.filter(|superblock| superblock.role_of(superblock.dev_number).is_some());
         members.map(|superblock| superblock.events).max().unwrap_or(0)

@@ -10,6 +10,7 @@ use crate::settings::Happening;
 
 use super::atlas::with_state;
 use super::operator::ALARM_STATUS;
+use super::plugs::Back;
 use super::{ALARM_WAKE, Failure, Simulation};
 
 /// A quiet time in which bits may be cleared.
@@ -122,6 +123,19 @@ impl Simulation {
             Happening::Doze => self.doze(),
             Happening::SetClock => self.set_clock(),
             Happening::Lie => return self.lie(),
+            Happening::Unplug => self.plugs.unplug = Some(self.aimed_at),
+            Happening::PlugBack => self.plugs.plug_back = Some(Back::Instead),
+            Happening::PlugBeside => self.plugs.plug_back = Some(Back::Beside),
+            Happening::LosePath => self.lose_path(),
+            Happening::LoseFlush if self.settings.paths > 0 && self.settings.redundancy() > 0 => {
+                self.hurt(|simulation, disk| simulation.world.fail_a_flush_secretly(disk));
+            }
+            Happening::Mislead if self.settings.redundancy() > 0 => {
+                self.hurt(|simulation, disk| simulation.world.mislead_a_wire(disk));
+            }
+            Happening::LoseFlush | Happening::Mislead => {}
+            Happening::PartAway => self.plugs.part_away = true,
+            Happening::ForgetBitmaps => self.plugs.forget_bitmaps = true,
         }
         Ok(())
     }
@@ -207,6 +221,20 @@ impl Simulation {
         }
         self.hurt(|simulation, disk| {
             simulation.world.trouble_a_wire(disk);
+        });
+    }
+
+    /// As [`Self::trouble_paths`], over which something is being written.
+    fn lose_path(&mut self) {
+        if self.settings.redundancy() == 0 {
+            let busy = self.disks.iter().any(|&disk| self.world.lose_a_busy_wire(disk));
+            if !busy {
+                self.trouble_paths();
+            }
+            return;
+        }
+        self.hurt(|simulation, disk| {
+            simulation.world.lose_a_busy_wire(disk);
         });
     }
 
@@ -342,6 +370,7 @@ impl Simulation {
     pub(super) fn mend(&mut self, disk: DiskIndex) {
         self.world.note(format_args!("-- {disk} is mended"));
         self.world.change_disk(disk, Disk::mend);
+        self.world.lead_right(disk);
         self.atlas.drained(disk, self.world.now());
     }
 
@@ -351,7 +380,7 @@ impl Simulation {
 
     /// Whether what was written may be on too few members to lose one and the power: where parity
     /// has the write hole, and where writes are left behind.
-    fn is_dense(&self) -> bool {
+    pub(super) fn is_dense(&self) -> bool {
         matches!(self.settings.level, 4..=6) || self.settings.write_behind > 0
     }
 

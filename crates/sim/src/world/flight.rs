@@ -14,7 +14,7 @@ use mdspace_engine::lane::LaneId;
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 
-use crate::disk::{Disk, DiskIndex, Effect, Hang, Horizon, WriteId};
+use crate::disk::{CacheId, Disk, DiskIndex, Effect, Hang, Horizon, WriteId};
 use crate::random::Random;
 use crate::stamp::SECTOR_BYTES;
 
@@ -164,6 +164,45 @@ impl World {
         {
             self.affect(id, flight);
         }
+        let lost = flight.wire.filter(|_| self.is_kept_secret(flight));
+        drop(flights);
+        lost.into_iter().for_each(|wire| self.cut(wire));
+    }
+
+    /// Whether the path of a flush that failed is lost before it says so.
+    fn is_kept_secret(&self, flight: &Flight) -> bool {
+        let failed = flight.effect.is_some_and(|effect| effect.is_err());
+        let flushes = matches!(flight.op, IoOp::Flush) || fua(&flight.op);
+        failed && flushes && !flight.overtaken && self.wires.borrow_mut().keep_secret(flight.disk)
+    }
+
+    /// Sectors that are being written over a path, of which nobody was told yet: the path, and whether others write
+    /// there as well.
+    fn written_over_wires(&self, disk: DiskIndex) -> Vec<(WireIndex, bool)> {
+        let flights = self.flights.borrow();
+        let here =
+            |flight: &&Flight| flight.disk == disk && writes(&flight.op) && !flight.overtaken;
+        let all: Vec<(WireIndex, Range<u64>)> = flights
+            .flying
+            .values()
+            .filter(here)
+            .filter_map(|flight| Some((flight.wire?, range_of(&flight.op))))
+            .collect();
+        let meets = |(wire, range): &(WireIndex, Range<u64>)| {
+            all.iter()
+                .any(|(other, at)| other != wire && at.start < range.end && range.start < at.end)
+        };
+        all.iter().map(|write| (write.0, meets(write))).collect()
+    }
+
+    /// A path by which something is being written to a disk; rather one where other paths write as well.
+    pub(super) fn busy_wire(&self, disk: DiskIndex) -> Option<WireIndex> {
+        let all = self.written_over_wires(disk);
+        let among: Vec<WireIndex> = match all.iter().any(|(_, meets)| *meets) {
+            true => all.iter().filter(|(_, meets)| *meets).map(|(wire, _)| *wire).collect(),
+            false => all.iter().map(|(wire, _)| *wire).collect(),
+        };
+        (!among.is_empty()).then(|| *self.chance.borrow_mut().pick(&among))
     }
 
     /// Lets the disk do it.
@@ -172,7 +211,12 @@ impl World {
         let disk = &mut disks[usize::from(flight.disk.0)];
         let mut chance = self.chance.borrow_mut();
         let (id, hidden) = (WriteId(id.0), flight.overtaken);
-        let result = perform(disk, id, &mut flight.op, flight.horizon, hidden, &mut chance);
+        let cache = flight.wire.and_then(|wire| self.wires.borrow().cache_of(wire));
+        let result =
+            perform(disk, id, &mut flight.op, (flight.horizon, cache), hidden, &mut chance);
+        if let (Some(cache), true) = (cache, result.is_ok() && writes(&flight.op)) {
+            disk.store.put_in_cache(cache, id);
+        }
         drop((disks, chance));
         if !matches!(flight.op, IoOp::Read { .. }) {
             self.note(format_args!("   * {} {}", flight.disk, Words(&flight.op)));
@@ -422,10 +466,11 @@ fn perform(
     disk: &mut Disk,
     id: WriteId,
     op: &mut IoOp,
-    horizon: Horizon,
+    (horizon, cache): (Horizon, Option<CacheId>),
     hidden: bool,
     chance: &mut Random,
 ) -> Result<(), IoError> {
+    let flush = || cache.map_or(Effect::Flush(horizon), |cache| Effect::FlushOf(cache, horizon));
     match op {
         IoOp::Read { sector, into: ReadInto::Buffer(buffer, bytes) } => {
             let out = &mut buffer[bytes.clone()];
@@ -440,11 +485,19 @@ fn perform(
             }
             result
         }
-        IoOp::Write { sector, from, .. } => {
+        IoOp::Write { sector, from, fua } => {
             let data = copy_of(from);
-            disk.perform(id, Effect::Write(range(*sector, data.len()), &data), chance)
+            disk.perform(id, Effect::Write(range(*sector, data.len()), &data), chance)?;
+            if !(*fua && disk.spec.fua_flushes) {
+                return Ok(());
+            }
+            let flushed = disk.perform(id, flush(), chance);
+            flushed.map_err(|error| match error.kind {
+                IoErrorKind::Other => IoError { kind: IoErrorKind::Flush, ..error },
+                _ => error,
+            })
         }
-        IoOp::Flush => disk.perform(id, Effect::Flush(horizon), chance),
+        IoOp::Flush => disk.perform(id, flush(), chance),
         IoOp::Discard { sector, sectors } => {
             disk.perform(id, Effect::Discard(*sector..*sector + *sectors), chance)
         }

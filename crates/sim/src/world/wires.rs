@@ -1,7 +1,7 @@
 //! Servers between lanes and disks: the paths of multipath devices. One may be stopped and go on, and
 //! lose its connections; what lies in the buffers of its sockets is done late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,10 +9,12 @@ use std::time::Duration;
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Cache, Failback, Host, PathLane, Paths, Policy, Table};
+use mdspace_engine::time::Time;
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::DiskIndex;
+use crate::disk::{CacheId, DiskIndex};
+use crate::oracle::RawSuperblock;
 
 use super::World;
 use super::events::Event;
@@ -55,6 +57,22 @@ pub(super) struct Wires {
     waiting: BTreeMap<u64, Wish>,
     granted: u64,
     fences: Fences,
+    servers: Servers,
+    /// Disks whose next failed flush nobody hears of: its path is lost.
+    secrets: BTreeSet<DiskIndex>,
+    /// Older copies of disks.
+    copies: BTreeMap<DiskIndex, DiskIndex>,
+    /// Servers that lead to such a copy, until then.
+    misled: BTreeMap<WireIndex, (DiskIndex, Time)>,
+}
+
+/// What servers are like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Servers {
+    /// What they have answered lies in caches of their own.
+    pub own_caches: bool,
+    /// A fence takes seconds to say that it has done its work.
+    pub slow_fences: bool,
 }
 
 struct Wire {
@@ -69,7 +87,15 @@ type Wishes = Arc<Mutex<Vec<Wish>>>;
 enum Wish {
     Reopen(Arc<Paths>, usize),
     Fence(Arc<Paths>, usize),
+    /// A fence has done its work, and says so now.
+    Word(Arc<Paths>, usize),
 }
+
+/// How long a slow fence takes for its word, in microseconds.
+const SLOW_WORD_US: u64 = 5_000_000;
+
+/// How long a server leads to an older copy.
+const MISLED: Duration = Duration::from_secs(3);
 
 struct SimHost(Wishes);
 
@@ -93,6 +119,16 @@ impl Host for SimHost {
 impl Wires {
     pub(super) fn is_frozen(&self, wire: WireIndex) -> bool {
         self.wires[usize::from(wire.0)].frozen
+    }
+
+    /// The cache of a server that has one.
+    pub(super) fn cache_of(&self, wire: WireIndex) -> Option<CacheId> {
+        self.servers.own_caches.then_some(CacheId(wire.0))
+    }
+
+    /// Whether nobody hears of a disk's failed flush; of the next one somebody does.
+    pub(super) fn keep_secret(&mut self, disk: DiskIndex) -> bool {
+        self.secrets.remove(&disk)
     }
 
     pub(super) fn count_unanswered(&mut self, lane: LaneId, member: MemberId) {
@@ -129,6 +165,11 @@ impl World {
         self.wires.borrow_mut().fences = fences;
     }
 
+    /// What servers are like from now on.
+    pub fn set_servers(&self, servers: Servers) {
+        self.wires.borrow_mut().servers = servers;
+    }
+
     /// The write that has waited longest, over any device, for the proof that an earlier one is over.
     pub fn held_longest(&self) -> Option<Duration> {
         let members = self.members.borrow();
@@ -144,7 +185,11 @@ impl World {
     }
 
     pub(super) fn open_over(&self, disk: DiskIndex, wires: &[WireIndex]) -> (MemberId, MemberInfo) {
-        self.open_with(disk, wires, policy())
+        let cache = match self.wires.borrow().servers.own_caches {
+            true => Cache::OfEachPath,
+            false => Cache::Shared,
+        };
+        self.open_with(disk, wires, Policy { cache, ..policy() })
     }
 
     fn open_with(
@@ -222,9 +267,74 @@ impl World {
         true
     }
 
+    /// Loses the connections of a path over which a disk is written to, unless it would be the last one. Says whether
+    /// there was one.
+    pub fn lose_a_busy_wire(&self, disk: DiskIndex) -> bool {
+        let well = |wire: &WireIndex| !self.wires.borrow().is_frozen(*wire);
+        let others = self.wires_of(disk).into_iter().filter(well).count();
+        match self.busy_wire(disk).filter(|_| others > 1) {
+            Some(wire) => {
+                self.cut(wire);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A disk fails its next flush, and the path that asked for it is lost before it hears of that.
+    pub fn fail_a_flush_secretly(&self, disk: DiskIndex) {
+        self.wires.borrow_mut().secrets.insert(disk);
+        self.change_disk(disk, |disk| disk.faults.flush_errors += 1);
+    }
+
+    /// Has a path to a disk lead to an older copy of it for a while, when it is connected anew; at the first time
+    /// the copy is made. Only one that can be told from the disk: of its updates since one was answered at least.
+    pub fn mislead_a_wire(&self, disk: DiskIndex) {
+        let events = |disk| self.disk(disk, RawSuperblock::find).map(|found| found.events);
+        let copy = self.wires.borrow().copies.get(&disk).copied();
+        let Some(copy) = copy.filter(|copy| events(*copy).map(|copied| copied + 1) < events(disk))
+        else {
+            let copy = self.add_copy(disk);
+            self.wires.borrow_mut().copies.insert(disk, copy);
+            return;
+        };
+        let wires = self.wires_of(disk);
+        if wires.len() < 2 || wires.iter().any(|wire| self.wires.borrow().is_frozen(*wire)) {
+            return;
+        }
+        let wire = *self.chance.borrow_mut().pick(&wires);
+        self.note(format_args!("-- {disk} server {} leads to an older copy, {copy}", wire.0));
+        self.wires.borrow_mut().misled.insert(wire, (copy, self.now() + MISLED));
+        self.cut(wire);
+    }
+
+    /// Whether a server of a disk leads to an older copy.
+    pub fn is_misled(&self, disk: DiskIndex) -> bool {
+        let is_misled = |wire: &WireIndex| {
+            let wires = self.wires.borrow();
+            wires.misled.get(wire).is_some_and(|(_, until)| self.now() < *until)
+        };
+        self.wires_of(disk).iter().any(is_misled)
+    }
+
+    /// Every server of a disk leads to it from now on.
+    pub fn lead_right(&self, disk: DiskIndex) {
+        for wire in self.wires_of(disk) {
+            let was_misled = self.wires.borrow_mut().misled.remove(&wire).is_some();
+            if was_misled {
+                self.cut(wire);
+            }
+        }
+    }
+
     /// Loses every connection to a server.
-    fn cut(&self, wire: WireIndex) {
+    pub(super) fn cut(&self, wire: WireIndex) {
         self.note(format_args!("-- server {} loses its connections", wire.0));
+        let cache = self.wires.borrow().cache_of(wire);
+        if let Some(cache) = cache {
+            let disk = self.wires.borrow().wires[usize::from(wire.0)].disk;
+            self.disks.borrow_mut()[usize::from(disk.0)].store.lose_cache(cache);
+        }
         let mut lost_members = Vec::new();
         for (index, open) in (0..).zip(self.members.borrow_mut().iter_mut()) {
             if let Way::Wire { wire: over, lost } = &mut open.way
@@ -272,7 +382,8 @@ impl World {
         let wish = self.wires.borrow_mut().waiting.remove(&number);
         match wish {
             Some(Wish::Reopen(paths, path)) => self.reopen(&paths, path),
-            Some(Wish::Fence(paths, path)) => self.fence(&paths, path),
+            Some(Wish::Fence(paths, path)) => self.fence(paths, path),
+            Some(Wish::Word(paths, path)) => self.is_fenced(&paths, path),
             None => {}
         }
     }
@@ -292,6 +403,8 @@ impl World {
             return;
         }
         let disk = self.wires.borrow().wires[usize::from(wire.0)].disk;
+        let misled = self.wires.borrow().misled.get(&wire).copied();
+        let disk = misled.filter(|(_, until)| self.now() < *until).map_or(disk, |(copy, _)| copy);
         if let Some(old) = old {
             self.close(old);
         }
@@ -299,7 +412,7 @@ impl World {
         assert!(paths.opened(path, Ok(opened)), "it is open");
     }
 
-    fn fence(&self, paths: &Paths, path: usize) {
+    fn fence(&self, paths: Arc<Paths>, path: usize) {
         let (_, name) = paths.path(path);
         let wire = self.wire_of(&name);
         let fences = self.wires.borrow().fences;
@@ -311,7 +424,23 @@ impl World {
             let mut chance = self.chance.borrow_mut().fork();
             self.land_late(wire, &mut chance);
         }
-        self.note(format_args!("-- server {} is fenced", wire.0));
+        if !self.wires.borrow().servers.slow_fences {
+            return self.is_fenced(&paths, path);
+        }
+        let number = {
+            let mut wires = self.wires.borrow_mut();
+            wires.granted += 1;
+            let number = wires.granted;
+            wires.waiting.insert(number, Wish::Word(paths, path));
+            number
+        };
+        let delay = Duration::from_micros(self.chance.borrow_mut().within(1..SLOW_WORD_US));
+        self.schedule(self.now() + delay, Event::Wish(number));
+    }
+
+    fn is_fenced(&self, paths: &Paths, path: usize) {
+        let (_, name) = paths.path(path);
+        self.note(format_args!("-- server {} is fenced", self.wire_of(&name).0));
         paths.fenced(path, Ok(()), self.now());
     }
 

@@ -10,7 +10,19 @@ use crate::settings::{Aim, Happening, Tending, Trouble};
 pub(super) type Tell = fn(&mut Teller) -> (Vec<Aim>, Wishes);
 
 /// A story, and how often it is told within bearable trouble and beyond.
-struct Plot(&'static str, [u32; 2], Tell);
+pub(super) struct Plot(pub(super) &'static str, pub(super) [u32; 2], pub(super) Tell);
+
+impl Plot {
+    /// One of `plots`.
+    pub(super) fn draw<'a>(plots: &'a [Self], random: &mut Random, trouble: Trouble) -> &'a Self {
+        let weights = plots.iter().map(|Plot(_, [bearable, beyond], _)| match trouble {
+            Trouble::Bearable => *bearable,
+            Trouble::Beyond => *beyond,
+        });
+        let drawn = random.weighted(&weights.collect::<Vec<_>>()).expect("stories have weights");
+        &plots[drawn]
+    }
+}
 
 /// All of them. Those that seldom break what they were written for come more often.
 const PLOTS: &[Plot] = &[
@@ -48,7 +60,7 @@ const PLOTS: &[Plot] = &[
 ];
 
 /// Their names.
-pub(in crate::settings) const NAMES: [&str; PLOTS.len()] = {
+pub(super) const NAMES: [&str; PLOTS.len()] = {
     let mut names = [""; PLOTS.len()];
     let mut at = 0;
     while at < PLOTS.len() {
@@ -60,12 +72,7 @@ pub(in crate::settings) const NAMES: [&str; PLOTS.len()] = {
 
 /// Draws one.
 pub(super) fn draw(random: &mut Random, trouble: Trouble) -> (&'static str, Tell) {
-    let weights = PLOTS.iter().map(|Plot(_, [bearable, beyond], _)| match trouble {
-        Trouble::Bearable => *bearable,
-        Trouble::Beyond => *beyond,
-    });
-    let drawn = random.weighted(&weights.collect::<Vec<_>>()).expect("stories have weights");
-    let Plot(name, _, tell) = PLOTS[drawn];
+    let Plot(name, _, tell) = *Plot::draw(PLOTS, random, trouble);
     (name, tell)
 }
 
@@ -79,10 +86,10 @@ const CLEARING: &[Point] = &[
 
 const REDUNDANT: &[i32] = &[1, 4, 5, 6, 10];
 const PARITY: &[i32] = &[4, 5, 5, 6];
-const MIRRORS: &[i32] = &[1, 1, 10];
+pub(super) const MIRRORS: &[i32] = &[1, 1, 10];
 const IN_CHUNKS: &[i32] = &[4, 5, 6, 10];
 
-fn redundant() -> Wishes {
+pub(super) fn redundant() -> Wishes {
     Wishes { levels: REDUNDANT, ..Wishes::default() }
 }
 

@@ -1,0 +1,306 @@
+//! Stories of assembly and of paths. Runs have them that would have no story: what other seeds draw stays as it is.
+
+use std::time::Duration;
+
+use mdspace_engine::array::Point;
+
+use super::plots::{MIRRORS, Plot, redundant};
+use super::{Story, Teller, Wishes};
+use crate::random::Random;
+use crate::settings::{Aim, Happening, Tending, Trouble};
+use crate::world::Servers;
+
+/// All of them.
+const PLOTS: &[Plot] = &[
+    Plot("stale-number", [1, 1], stale_number),
+    Plot("seesaw", [2, 4], seesaw),
+    Plot("twins", [4, 2], twins),
+    Plot("newcomer", [3, 6], newcomer),
+    Plot("halves", [2, 0], halves),
+    Plot("forgotten-bitmaps", [3, 3], forgotten_bitmaps),
+    Plot("replaced-while-busy", [3, 3], replaced_while_busy),
+    Plot("handed-over", [4, 0], handed_over),
+    Plot("overlapping-late", [3, 3], overlapping_late),
+    Plot("slow-fences", [0, 4], slow_fences),
+    Plot("secret-flush", [0, 4], secret_flush),
+    Plot("secret-fua", [0, 4], secret_fua),
+    Plot("fua-flush-fails", [0, 4], fua_flush_fails),
+    Plot("own-caches", [0, 4], own_caches),
+    Plot("misled", [3, 3], misled),
+];
+
+/// Their names.
+pub(super) const NAMES: [&str; PLOTS.len()] = {
+    let mut names = [""; PLOTS.len()];
+    let mut at = 0;
+    while at < PLOTS.len() {
+        names[at] = PLOTS[at].0;
+        at += 1;
+    }
+    names
+};
+
+/// The story of a run that would have none; or none, every other time.
+pub(super) fn draw(seed: u64, trouble: Trouble) -> Story {
+    let mut random = Random::new(seed ^ 0x6170_6172_7421_2121);
+    if random.coin() {
+        return Story::default();
+    }
+    let Plot(name, _, tell) = *Plot::draw(PLOTS, &mut random, trouble);
+    let (aims, wishes) = tell(&mut Teller::new(random));
+    Story { name, aims, wishes: Some(wishes) }
+}
+
+/// An array with redundancy, whose disks are reached directly.
+fn direct() -> Wishes {
+    Wishes { paths: Some(0), ..redundant() }
+}
+
+/// A member leaves, its number goes to the next one, and it is back in the place of that.
+fn stale_number(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Unplug, 5),
+        tell.at(Point::MembersAnswered, Happening::Restart, 1),
+        tell.after(Point::MemberIsFilled, 1),
+        tell.at(Point::MembersAnswered, Happening::PlugBack, 10),
+        tell.at(Point::MembersAnswered, Happening::Restart, 1),
+    ];
+    let wishes = Wishes {
+        reused_numbers: true,
+        no_spare: true,
+        sync_seconds: Wishes::AT_ONCE,
+        kinds: [50, 50, 0],
+        tending: Tending::Returns,
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// Two disks of one number take turns, with few updates between.
+fn seesaw(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let crash = if tell.coin { Happening::Kill } else { tell.crash };
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Unplug, 5),
+        tell.at(Point::MembersAnswered, Happening::Restart, 1),
+        tell.after(Point::MemberIsFilled, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::PlugBack, 1),
+        tell.at(Point::MembersAnswered, crash, 5),
+        tell.after(Point::MemberIsIn, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::PlugBack, 1),
+        tell.at(Point::MembersAnswered, crash, 1),
+    ];
+    let wishes = Wishes {
+        levels: MIRRORS,
+        bitmap: Some(true),
+        reused_numbers: true,
+        no_spare: true,
+        hot: true,
+        sync_seconds: 1,
+        kinds: [20, 80, 0],
+        tending: Tending::Returns,
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// A spare leaves, its number goes to the next one, and it is back beside that. Then both are needed.
+fn twins(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Unplug, 5),
+        tell.at(Point::MembersAnswered, Happening::Restart, 1),
+        tell.after(Point::MemberIsIn, 1),
+        tell.at(Point::MembersAnswered, Happening::PlugBeside, 10),
+        tell.at(Point::MembersAnswered, Happening::Restart, 1),
+        tell.fail(),
+        tell.at(Point::MemberIsFilled, Happening::Rest, 1),
+        tell.at(Point::MembersAnswered, Happening::FailMember, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::Restart, 1),
+    ];
+    let wishes = Wishes {
+        levels: &[1, 4, 5, 10],
+        few: true,
+        reused_numbers: true,
+        spare: true,
+        sync_seconds: Wishes::AT_ONCE,
+        tending: Tending::Never,
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// The power goes with the superblocks that give a spare its slot: some know it, the spare may not.
+fn newcomer(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.fail(),
+        tell.at(Point::SuperblocksAreWritten, Happening::Rest, 1),
+        tell.at(Point::MembersAnswered, Happening::AddSpare, 1),
+        tell.after(Point::SlotIsGiven, 1),
+        Aim { late_by: RECORDS_TAKE, ..tell.at(Point::BitmapSaysEvents, Happening::PowerCut, 1) },
+    ];
+    let wishes = Wishes {
+        levels: MIRRORS,
+        no_spare: true,
+        slow_records: true,
+        kinds: [50, 50, 0],
+        tending: Tending::Never,
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// Some copies run elsewhere, and come back.
+fn halves(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::PartAway, 20),
+        tell.at(Point::MembersAnswered, Happening::Restart, 1),
+        tell.at(Point::MembersAnswered, Happening::Restart, 5),
+        tell.at(Point::MembersAnswered, Happening::Restart, 5),
+        tell.at(Point::MembersAnswered, Happening::Tend, 5),
+        tell.after(Point::MemberIsFilled, 1),
+        tell.at(Point::MembersAnswered, Happening::ReadAll, 1),
+    ];
+    let wishes = Wishes {
+        levels: MIRRORS,
+        bitmap: Some(true),
+        no_spare: true,
+        sync_seconds: Wishes::AT_ONCE,
+        kinds: [50, 50, 0],
+        tending: Tending::Returns,
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// A program that leaves the bitmap alone had the array until a crash.
+fn forgotten_bitmaps(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let crash = if tell.coin { Happening::Kill } else { tell.crash };
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Rest, 1),
+        tell.at(Point::MembersAnswered, Happening::Restart, 1),
+        tell.at(Point::MembersAnswered, Happening::ForgetBitmaps, 20),
+        tell.at(Point::MembersAnswered, crash, 1),
+    ];
+    let wishes = Wishes { bitmap: Some(true), kinds: [10, 90, 0], ..direct() };
+    (aims, wishes)
+}
+
+/// The power goes while a replacement has some of its slot, and users write where it has been.
+fn replaced_while_busy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.after(Point::ProgressIsRecorded, tell.often),
+        tell.at(Point::MembersAnswered, Happening::PowerCut, 5),
+    ];
+    let wishes = Wishes {
+        levels: &[4, 5, 5, 6, 10],
+        spare: true,
+        volatile_cache: true,
+        small_chunks: true,
+        sync_seconds: 3,
+        kinds: [10, 90, 0],
+        troubles: &[Happening::Replace],
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// The power goes with the superblocks that give up a member for its replacement.
+fn handed_over(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.after(Point::MemberIsFilled, 1),
+        Aim { late_by: RECORDS_TAKE, ..tell.at(Point::BitmapSaysEvents, Happening::PowerCut, 1) },
+    ];
+    let wishes = Wishes {
+        levels: &[4, 5, 6],
+        spare: true,
+        volatile_cache: true,
+        slow_records: true,
+        sync_seconds: 1,
+        kinds: [10, 90, 0],
+        troubles: &[Happening::Replace],
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// How long an update of superblocks may take whose places are slow.
+const RECORDS_TAKE: Duration = Duration::from_millis(8);
+
+/// Members that several paths lead to.
+fn over(paths: u16) -> Wishes {
+    Wishes { paths: Some(paths), ..redundant() }
+}
+
+/// Writes of one place go over several paths, and one is lost.
+fn overlapping_late(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![tell.at(Point::MembersAnswered, Happening::LosePath, 20)];
+    let wishes = Wishes { levels: &[0, -1], kinds: [60, 60, 0], hot: true, ..over(2) };
+    (aims, wishes)
+}
+
+/// A path is lost again while its fence is on its way.
+fn slow_fences(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![tell.at(Point::MembersAnswered, Happening::LosePath, 20)];
+    let servers = Servers { slow_fences: true, ..Servers::default() };
+    let wishes = Wishes { levels: &[0, -1], kinds: [60, 60, 0], hot: true, servers, ..over(2) };
+    (aims, wishes)
+}
+
+/// A flush fails, and its path is lost before it says so. Then the power goes.
+fn secret_flush(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::LoseFlush, 10),
+        tell.at(Point::MembersAnswered, Happening::PowerCut, 20 * tell.often),
+    ];
+    let wishes =
+        Wishes { levels: &[4, 5, 6, 10], volatile_cache: true, kinds: [10, 50, 40], ..over(2) };
+    (aims, wishes)
+}
+
+/// The same of a durable write.
+fn secret_fua(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let (aims, wishes) = secret_flush(tell);
+    (aims, Wishes { fua_flushes: true, durable: true, kinds: [10, 90, 5], ..wishes })
+}
+
+/// A durable write is written, and the flush that follows fails. Then the power goes.
+fn fua_flush_fails(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::FailFlush, 10),
+        tell.at(Point::MembersAnswered, Happening::PowerCut, 20 * tell.often),
+    ];
+    let wishes = Wishes {
+        levels: &[4, 5, 6, 10],
+        volatile_cache: true,
+        fua_flushes: true,
+        durable: true,
+        kinds: [10, 90, 5],
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// Servers have caches of their own. Users flush, and the power goes; or a server is lost before.
+fn own_caches(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let cut = tell.at(Point::MembersAnswered, Happening::PowerCut, 20 * tell.often);
+    let lose = tell.at(Point::MembersAnswered, Happening::LosePath, 10);
+    let aims = if tell.coin { vec![cut] } else { vec![lose, cut] };
+    let servers = Servers { own_caches: true, ..Servers::default() };
+    let wishes = Wishes {
+        levels: &[4, 5, 6, 10],
+        volatile_cache: true,
+        kinds: [10, 50, 40],
+        servers,
+        ..over(2)
+    };
+    (aims, wishes)
+}
+
+/// A path leads to an older copy of its disk when it is connected anew.
+fn misled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::ArrayIsDirty, Happening::Mislead, 1),
+        tell.at(Point::MembersAnswered, Happening::Mislead, 20),
+    ];
+    let wishes = Wishes { kinds: [50, 50, 0], pauses: true, ..over(2) };
+    (aims, wishes)
+}
