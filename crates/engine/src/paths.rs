@@ -138,6 +138,7 @@ impl Paths {
             unproved: vec![false; group_of.len()],
             known: None,
             given: Given::default(),
+            superblocks: 0,
             blank_over: None,
             no_path_since: None,
             gave_up: false,

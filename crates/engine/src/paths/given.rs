@@ -1,14 +1,18 @@
 //! Superblocks that the device's user has written since the device was last read: an array was created on it,
 //! or has taken it as a new member. When its last path is lost before the next check, the device says one of
 //! these when a path is back, and no longer what was known of it.
+//!
+//! And it is not older than the last one that it has made durable: else it is a copy of an earlier time.
 
 use mdspace_format::superblock::Superblock;
 use mdspace_format::{MetadataVersion, SuperblockPlace};
 
 use crate::backend::IoOp;
+use crate::memory::Buffer;
 
 use super::Paths;
 use super::identity::{Identity, Said};
+use super::kept::Kept;
 
 /// So many are kept, the newest.
 const KEPT: usize = 8;
@@ -34,6 +38,14 @@ impl Given {
             self.0.remove(0);
         }
         self.0.push(said);
+    }
+
+    /// The device has made one durable.
+    fn is_durable(&mut self, said: Said, known: Option<&mut Identity>) {
+        let known = known.and_then(|known| known.superblock.as_mut());
+        if let Some(last) = self.0.last_mut().or(known).filter(|last| last.is_of(&said)) {
+            last.events = said.events;
+        }
     }
 
     /// Whether the device's user has made it what it says.
@@ -74,6 +86,34 @@ impl Paths {
             let mut locked = self.owner.lock();
             let owner = &mut *locked;
             owner.given.add(Said::of(&superblock), owner.known.as_ref());
+        }
+    }
+
+    /// Notes a superblock that a path has made durable. `came` is what came back of a write with a buffer of its
+    /// own.
+    #[inline]
+    pub(super) fn note_durable(&self, kept: &Kept, came: Option<&Buffer>) {
+        let Some(written) = kept.written().filter(|_| kept.makes_durable()) else { return };
+        for place in self.superblock_places.iter().filter(|at| written.contains(&at.sector)) {
+            self.note_durable_at(*place, written.start, kept, came);
+        }
+    }
+
+    #[cold]
+    fn note_durable_at(
+        &self,
+        place: SuperblockPlace,
+        sector: u64,
+        kept: &Kept,
+        came: Option<&Buffer>,
+    ) {
+        let Some(bytes) = kept.bytes(came) else { return };
+        let at = (place.sector - sector) as usize * 512;
+        if let Ok(superblock) = Superblock::parse(&bytes[at..], place, self.info.sectors) {
+            let mut locked = self.owner.lock();
+            let owner = &mut *locked;
+            owner.superblocks += 1;
+            owner.given.is_durable(Said::of(&superblock), owner.known.as_mut());
         }
     }
 }

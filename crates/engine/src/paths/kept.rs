@@ -161,6 +161,17 @@ impl Kept {
         }
     }
 
+    /// What it writes. `came` is what came back of a request with a buffer of its own.
+    pub(super) fn bytes(&self, came: Option<&Buffer>) -> Option<Vec<u8>> {
+        if let Self::WriteBuffer { range, .. } = self {
+            return Some(came?[range.clone()].to_vec());
+        }
+        let IoOp::Write { from, .. } = self.again(None)? else { return None };
+        let mut bytes = vec![0; from.len()];
+        from.take(&mut bytes);
+        Some(bytes)
+    }
+
     /// Whether it makes durable what was written before it.
     pub(super) fn makes_durable(&self) -> bool {
         match self {

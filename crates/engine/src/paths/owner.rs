@@ -30,6 +30,8 @@ pub(super) struct Owner {
     pub(super) known: Option<Identity>,
     /// Superblocks that its user has written since.
     pub(super) given: Given,
+    /// Durable superblocks of its user that were answered.
+    pub(super) superblocks: u64,
     /// The one path that is used as long as the device is blank.
     pub(super) blank_over: Option<usize>,
     pub(super) no_path_since: Option<Time>,

@@ -294,7 +294,7 @@ impl PathLane {
         let Direct { ticket, deadline, kept, chosen } = direct;
         self.count_end(lane, &chosen, began, done.result.is_ok());
         if done.result.is_ok() {
-            self.note_answered(&kept, &chosen);
+            self.note_answered(&kept, done.buffer.as_ref(), &chosen);
         }
         let waits = keep(Rule::AnswersWaitForProof);
         if done.result.is_ok() && !(waits && self.is_held(&kept, &[])) {
@@ -328,10 +328,13 @@ impl PathLane {
         !view.late.is_empty() && kept.written().is_some_and(|range| view.is_barred(&range, own))
     }
 
-    /// Notes a write that a path has answered, and may have in a cache of its own.
+    /// Notes a write that a path has answered, and may have in a cache of its own, or has made durable.
     #[inline]
-    fn note_answered(&self, kept: &Kept, chosen: &Chosen) {
-        if !self.paths.has_own_caches || kept.written().is_none() || kept.makes_durable() {
+    fn note_answered(&self, kept: &Kept, came: Option<&Buffer>, chosen: &Chosen) {
+        if kept.makes_durable() {
+            return self.paths.note_durable(kept, came);
+        }
+        if !self.paths.has_own_caches || kept.written().is_none() {
             return;
         }
         self.counters.paths[chosen.path].written.add(1);

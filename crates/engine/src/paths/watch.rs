@@ -123,6 +123,7 @@ impl Check {
         info: &MemberInfo,
     ) {
         let patience = Patience::of(paths.policy.read_deadline);
+        let since = paths.owner.lock().superblocks;
         if !keep(Rule::PathsAreProved) && paths.join(self.path, member, lane.backend().now()) {
             return;
         }
@@ -138,7 +139,7 @@ impl Check {
                 Err(error) => return failed(error),
             };
             if paths.active_other_than(self.path).is_none() {
-                return self.prove_by_last(paths, own, member, lane.backend().now());
+                return self.prove_by_last(paths, (own, since), member, lane.backend().now());
             }
         }
         let Some(other) = paths.active_other_than(self.path) else { return };
@@ -155,11 +156,11 @@ impl Check {
             compared = own.compare(&before, &after);
             let now = lane.backend().now();
             match compared {
-                Compared::Same => return self.accept(paths, own, member, now),
+                Compared::Same => return self.accept(paths, (own, since), member, now),
                 Compared::Other(_) if joins && after.is_older_than(&own) => {
                     let why = "its superblock is older than that of another path".to_owned();
                     paths.refuse(other.path, why, now);
-                    return self.accept(paths, own, member, now);
+                    return self.accept(paths, (own, since), member, now);
                 }
                 _ => {}
             }
@@ -174,21 +175,21 @@ impl Check {
     }
 
     /// Without another path the device is what it was last, or what its user has made it since.
-    fn prove_by_last(&self, paths: &Arc<Paths>, own: Identity, member: MemberId, now: Time) {
+    fn prove_by_last(&self, paths: &Arc<Paths>, own: (Identity, u64), member: MemberId, now: Time) {
         if self.health == Health::Active {
             return paths.remember(self.path, own);
         }
-        match paths.contradicts_last(&own) {
+        match paths.contradicts_last(&own.0) {
             Some(why) => paths.refuse(self.path, why, now),
             None => self.accept(paths, own, member, now),
         }
     }
 
-    fn accept(&self, paths: &Arc<Paths>, own: Identity, member: MemberId, now: Time) {
+    fn accept(&self, paths: &Arc<Paths>, own: (Identity, u64), member: MemberId, now: Time) {
         if self.health == Health::Active {
             return paths.remember(self.path, own);
         }
-        if let Some(why) = paths.cannot_tell(self.path, &own) {
+        if let Some(why) = paths.cannot_tell(self.path, &own.0) {
             return paths.leave_unproved(self.path, why, now);
         }
         if paths.join(self.path, member, now) {
@@ -302,9 +303,13 @@ impl Paths {
         self.owner.lock().paths[path].checking = false;
     }
 
-    /// Notes what the device says of itself, and over which path, as long as it is blank.
-    fn remember(&self, path: usize, identity: Identity) {
+    /// Notes what the device says of itself, and over which path, as long as it is blank. Not if its superblock
+    /// was written since that many were: then it may have been read before.
+    fn remember(&self, path: usize, (identity, since): (Identity, u64)) {
         let mut owner = self.owner.lock();
+        if owner.superblocks != since {
+            return;
+        }
         let blank = identity.is_blank();
         owner.blank_over = if blank { owner.blank_over.or(Some(path)) } else { None };
         owner.given.read(&identity);

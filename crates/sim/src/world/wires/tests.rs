@@ -8,6 +8,8 @@ use mdspace_engine::backend::{
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
+use mdspace_format::MetadataVersion;
+use mdspace_format::superblock::Superblock;
 
 use super::*;
 use crate::disk::{DiskSpec, Healing};
@@ -118,6 +120,21 @@ impl TwoPaths {
 
     fn durable_write(&self) -> Begun {
         let from = WriteFrom::Buffer(Buffer::zeroed(4096), 0..4096);
+        let op = IoOp::Write { sector: 8, from, fua: true };
+        self.start(MemberIo { member: self.member, op, patience: Patience::FOREVER })
+    }
+
+    /// Writes the superblock of a disk, at sector 8, with one event more.
+    fn update_superblock(&self, disk: DiskIndex) -> Begun {
+        let mut bytes = vec![0; 4096];
+        self.world.disk(disk, |disk| disk.store.read(8, &mut bytes));
+        let place = MetadataVersion::V1_2.place(1 << 16).expect("it has room");
+        let mut superblock = Superblock::parse(&bytes, place, 1 << 16).expect("a member");
+        superblock.events += 1;
+        let encoded = superblock.encode_sectors();
+        let mut buffer = Buffer::zeroed(encoded.len());
+        buffer.copy_from_slice(&encoded);
+        let from = WriteFrom::Buffer(buffer, 0..encoded.len());
         let op = IoOp::Write { sector: 8, from, fua: true };
         self.start(MemberIo { member: self.member, op, patience: Patience::FOREVER })
     }
@@ -251,6 +268,30 @@ fn a_device_that_got_a_superblock_before_its_paths_were_lost_is_the_same_device(
         (0..2).for_each(|path| paths.world.cut(paths.wires[path]));
         let pause = longest(&paths.requests(false, 4));
         assert!(pause < 3 * SECOND, "seed {seed}, blank {was_blank}: {pause:?}");
+    }
+}
+
+/// Between two checks its superblock is updated, and both its servers lead to a copy from before.
+#[test]
+fn a_device_is_not_older_than_the_superblock_that_it_has_made_durable() {
+    for seed in 0..10 {
+        let mut settings = Settings::draw(1, Some(1), Trouble::Bearable);
+        (settings.metadata_minor, settings.data_offset, settings.spares) = (2, 64, 0);
+        let world = World::new(Random::new(seed), Trace::default());
+        let disks: Vec<DiskIndex> =
+            (0..settings.slots).map(|_| world.add_disk(DiskSpec::plain(1 << 16))).collect();
+        create(&world, &settings, &disks);
+        let mut paths = TwoPaths::to(world, disks[0], policy());
+        paths.wait(SECOND);
+        let copy = paths.world.add_copy(disks[0]);
+        assert_eq!(paths.end(&paths.update_superblock(disks[0])).1, Ok(()), "seed {seed}");
+        let until = paths.world.now() + MISLED;
+        for wire in paths.wires.clone() {
+            paths.world.wires.borrow_mut().misled.insert(wire, (copy, until));
+            paths.world.cut(wire);
+        }
+        assert!(paths.request(false).1.is_ok(), "seed {seed}");
+        assert!(paths.world.now() >= until, "seed {seed}: the copy was read");
     }
 }
 
