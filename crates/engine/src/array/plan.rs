@@ -244,19 +244,19 @@ fn reconstruct(row: &RowState, touched: &Touched) -> Option<WritePlan> {
     usable.then_some(WritePlan { method: Method::Reconstruct, reads })
 }
 
-/// Reads every data block that is left, and as much parity as blocks are lost. Where parity is not
-/// trusted it may say of a block what was never there: new parity by that is wrong when the block is
-/// read again, as that of a late member will be.
+/// Reads every data block that is left, and as much parity as blocks are lost.
 fn recover(row: &RowState) -> Option<WritePlan> {
-    if row.any_late && !row.parity_trusted {
-        return None;
-    }
     Some(WritePlan { method: Method::Recover, reads: recover_reads(row)? })
 }
 
-/// The places to read so that every data block of the row is known.
+/// The places to read so that every data block of the row is known. Where parity is not trusted it may say
+/// of a block what was never there. A late member reads its block again: what was answered by parity would
+/// change, and new parity by that would be wrong.
 pub fn recover_reads(row: &RowState) -> Option<Places> {
     let lost = row.data().without(&row.readable);
+    if row.any_late && !row.parity_trusted && !lost.is_empty() {
+        return None;
+    }
     let parity = row.parity_for(lost.count())?;
     Some(row.data().without(&lost).with(&parity))
 }

@@ -215,10 +215,12 @@ impl ArrayLane {
                 true => Some(*wanted),
                 false => plan::rebuild_reads(&state, &lost),
             };
-            // Two parities that agree may be newer than the block of a member that is only late: users were
-            // answered from that one, and the row would still not agree with it.
+            // In doubt two parities that agree may be newer than the block of a member that is only late: users
+            // were answered from that one, and the row would still not agree with it.
             let compared = match reads {
-                None if !state.any_late => plan::compared_reads(&state, &lost),
+                None if !state.any_late || state.parity_usable => {
+                    plan::compared_reads(&state, &lost)
+                }
                 _ => None,
             };
             let Some(reads) = reads.or(compared) else {
@@ -247,11 +249,16 @@ impl ArrayLane {
                 return Ok((state, blocks));
             }
             if self.both_ways_agree(row, &state, columns, &mut blocks) {
-                self.end_doubt(row, columns).await;
+                if !state.parity_usable {
+                    self.end_doubt(row, columns).await;
+                }
                 return Ok((state, blocks));
             }
             self.recycle_all(blocks);
-            return Err(RequestError::Lost);
+            // Nothing was ever written here. In wider columns something may have been beside it.
+            if !(is_block && state.any_late && unread.wait_for_late()) {
+                return Err(RequestError::Lost);
+            }
         }
     }
 

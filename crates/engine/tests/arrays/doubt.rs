@@ -373,3 +373,48 @@ fn a_failed_write_turns_old_once_where_the_copy_that_was_read_fails_by_itself() 
         world.verify();
     }
 }
+
+/// Parity says nothing of what was never written: a member that is late has other bytes there, and was read
+/// before.
+#[test]
+fn a_sector_that_was_never_written_is_not_computed_while_its_member_is_only_late() {
+    for (seed, shape) in (150..).zip(resynced_at_first()) {
+        let mut world = World::created(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.learn();
+        let disk = disk_of(&mut world, 0);
+        world.disks.disk(disk).hangs_in = Some(world.disks.data());
+        let into = Rc::new(RefCell::new(vec![0; 8 * SECTOR]));
+        let read = world.start(0, Request::Read { sector: 0, into: into.clone() });
+        world.rounds(2000);
+        world.disks.disk(disk).hangs_in = None;
+        world.end(&read).unwrap();
+        world.compare(0, &into.take());
+    }
+}
+
+/// What was written is not waited for: both parities say the same of it.
+#[test]
+fn a_sector_that_was_written_before_the_first_resync_is_computed_while_its_member_is_late() {
+    for (seed, shape) in (160..).zip(resynced_at_first()) {
+        let mut world = World::created(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.learn();
+        world.write_random(0, 8);
+        // It is late, and does not fail.
+        world.set("write_deadline", "0");
+        let disk = disk_of(&mut world, 0);
+        let last = world.sectors() - row_sectors(&shape);
+        let other =
+            (last..).step_by(16).find(|sector| disk_of(&mut world, *sector) == disk).unwrap();
+        world.disks.disk(disk).hangs_in = Some(world.disks.data());
+        let found = world.read(0, 8).unwrap();
+        world.compare(0, &found);
+        let never = world.start_read(other, 8);
+        world.rounds(2000);
+        assert_eq!(never.result(), None, "{world}");
+        world.disks.disk(disk).hangs_in = None;
+        world.end(&never).unwrap();
+        world.verify();
+    }
+}
