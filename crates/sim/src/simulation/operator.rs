@@ -193,9 +193,14 @@ impl Simulation {
 
     /// Fails a member that does its work.
     pub(super) fn fail_member(&mut self, disk: DiskIndex) {
+        self.fail(disk, false);
+    }
+
+    /// With `force` a member goes that has what is behind on the others.
+    pub(super) fn fail(&mut self, disk: DiskIndex, force: bool) {
         if let Some(member) = self.process().member(disk) {
             self.atlas.hurt(disk);
-            self.order(What::Fail(disk), Action::Fail { member, force: false });
+            self.order(What::Fail(disk), Action::Fail { member, force });
         }
     }
 

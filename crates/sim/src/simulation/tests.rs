@@ -271,7 +271,7 @@ fn leave_a_write_behind(
 
 /// Only members are left that may not have it yet.
 fn fail_the_first(simulation: &mut Simulation) -> Result<(), Failure> {
-    simulation.fail_member(DiskIndex(0));
+    simulation.fail(DiskIndex(0), true);
     simulation.wait(Duration::from_secs(1))?;
     simulation.read_all();
     while simulation.submit_next() {}
