@@ -90,9 +90,11 @@ fn every_fault_has_one_row_of_promises_and_every_named_test_exists() {
     assert_eq!(faults, expected, "one row a fault, in order");
 
     let tests = functions_in(&project().join("crates"));
+    let rules = rules_that_can_be_broken();
+    assert!(rules.len() > 60, "{} rules are too few", rules.len());
     for row in &rows {
-        let [fault, what, promise, scope, proof] = row[..] else {
-            panic!("{} needs five columns: {row:?}", row[0]);
+        let [fault, what, promise, scope, proof, broken] = row[..] else {
+            panic!("{} needs six columns: {row:?}", row[0]);
         };
         assert!([what, promise, scope].iter().all(|cell| !cell.is_empty()), "{fault} is not whole");
         let named = quoted(proof);
@@ -104,7 +106,24 @@ fn every_fault_has_one_row_of_promises_and_every_named_test_exists() {
         for test in named {
             assert!(tests.contains(test), "{fault} names the test {test}, which does not exist");
         }
+        let broken_rules = quoted(broken);
+        assert!(
+            !broken_rules.is_empty() || broken.starts_with("none: "),
+            "{fault} needs a rule whose break its tests notice, or a reason"
+        );
+        for rule in broken_rules {
+            assert!(rules.contains(rule), "{fault} names the rule {rule}, which does not exist");
+        }
     }
+}
+
+/// The names of the rules of the engine that a test can break.
+fn rules_that_can_be_broken() -> BTreeSet<String> {
+    let source = fs::read_to_string(project().join("crates/engine/src/array/rules.rs"))
+        .expect("the rules that a test can break");
+    let names = source.lines().filter_map(|line| line.strip_prefix("        ")?.split_once(':'));
+    let names = names.map(|(name, _)| name.to_owned());
+    names.filter(|name| name.chars().all(char::is_alphabetic)).collect()
 }
 
 /// What stands between backquotes.
