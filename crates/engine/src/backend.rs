@@ -258,6 +258,13 @@ impl WriteFrom {
         }
     }
 
+    /// A copy of the bytes to write.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.take(&mut bytes);
+        bytes
+    }
+
     /// Copies the bytes to write into `out`, which is as long as they are.
     pub fn take(&self, out: &mut [u8]) {
         match self {

@@ -4,6 +4,8 @@
 //!
 //! And it is not older than the last one that it has made durable: else it is a copy of an earlier time.
 
+use std::ops::Range;
+
 use mdspace_format::superblock::Superblock;
 use mdspace_format::{MetadataVersion, SuperblockPlace};
 
@@ -13,6 +15,7 @@ use crate::memory::Buffer;
 use super::Paths;
 use super::identity::{Identity, Said};
 use super::kept::Kept;
+use super::owner::Owner;
 
 /// So many are kept, the newest.
 const KEPT: usize = 8;
@@ -71,50 +74,49 @@ impl Paths {
     pub(super) fn note_given(&self, op: &IoOp) {
         let IoOp::Write { sector, from, .. } = op else { return };
         let written = *sector..*sector + from.len() as u64 / 512;
-        for place in self.superblock_places.iter().filter(|at| written.contains(&at.sector)) {
-            self.note_given_at(*place, op);
-        }
-    }
-
-    #[cold]
-    fn note_given_at(&self, place: SuperblockPlace, op: &IoOp) {
-        let IoOp::Write { sector, from, .. } = op else { return };
-        let mut bytes = vec![0; from.len()];
-        from.take(&mut bytes);
-        let at = (place.sector - sector) as usize * 512;
-        if let Ok(superblock) = Superblock::parse(&bytes[at..], place, self.info.sectors) {
-            let mut locked = self.owner.lock();
-            let owner = &mut *locked;
-            owner.given.add(Said::of(&superblock), owner.known.as_ref());
-        }
+        let bytes = || Some(from.to_vec());
+        self.note_superblocks(&written, &bytes, |owner, said| {
+            owner.given.add(said, owner.known.as_ref());
+        });
     }
 
     /// Notes a superblock that a path has made durable. `came` is what came back of a write with a buffer of its
     /// own.
     #[inline]
     pub(super) fn note_durable(&self, kept: &Kept, came: Option<&Buffer>) {
-        let Some(written) = kept.written().filter(|_| kept.makes_durable()) else { return };
+        let Some(written) = kept.written() else { return };
+        self.note_superblocks(&written, &|| kept.bytes(came), |owner, said| {
+            owner.superblocks += 1;
+            owner.given.is_durable(said, owner.known.as_mut());
+        });
+    }
+
+    /// Notes what the superblocks say that a write has.
+    #[inline]
+    fn note_superblocks(
+        &self,
+        written: &Range<u64>,
+        bytes: &dyn Fn() -> Option<Vec<u8>>,
+        note: impl Fn(&mut Owner, Said),
+    ) {
         for place in self.superblock_places.iter().filter(|at| written.contains(&at.sector)) {
-            self.note_durable_at(*place, written.start, kept, came);
+            if let Some(said) = self.said_by(*place, written.start, bytes) {
+                note(&mut self.owner.lock(), said);
+            }
         }
     }
 
+    /// What the superblock says that stands at `place` in a write from `sector` on.
     #[cold]
-    fn note_durable_at(
+    fn said_by(
         &self,
         place: SuperblockPlace,
         sector: u64,
-        kept: &Kept,
-        came: Option<&Buffer>,
-    ) {
-        let Some(bytes) = kept.bytes(came) else { return };
+        bytes: &dyn Fn() -> Option<Vec<u8>>,
+    ) -> Option<Said> {
         let at = (place.sector - sector) as usize * 512;
-        if let Ok(superblock) = Superblock::parse(&bytes[at..], place, self.info.sectors) {
-            let mut locked = self.owner.lock();
-            let owner = &mut *locked;
-            owner.superblocks += 1;
-            owner.given.is_durable(Said::of(&superblock), owner.known.as_mut());
-        }
+        let superblock = Superblock::parse(&bytes()?[at..], place, self.info.sectors).ok()?;
+        Some(Said::of(&superblock))
     }
 }
 

@@ -167,9 +167,7 @@ impl Kept {
             return Some(came?[range.clone()].to_vec());
         }
         let IoOp::Write { from, .. } = self.again(None)? else { return None };
-        let mut bytes = vec![0; from.len()];
-        from.take(&mut bytes);
-        Some(bytes)
+        Some(from.to_vec())
     }
 
     /// Whether it makes durable what was written before it.

@@ -396,7 +396,7 @@ impl World {
         let waiting = flights.flying.iter().filter(|(_, flight)| flight.effect.is_none());
         let writes = waiting.filter_map(|(&id, flight)| {
             let bytes = match &flight.op {
-                IoOp::Write { from, .. } => copy_of(from),
+                IoOp::Write { from, .. } => from.to_vec(),
                 IoOp::WriteZeroes { sectors, .. } | IoOp::Discard { sectors, .. } => {
                     vec![0; *sectors as usize * SECTOR_BYTES]
                 }
@@ -486,7 +486,8 @@ fn perform(
             result
         }
         IoOp::Write { sector, from, fua } => {
-            let data = copy_of(from);
+            // Taken when the disk takes them and not before.
+            let data = from.to_vec();
             disk.perform(id, Effect::Write(range(*sector, data.len()), &data), chance)?;
             if !(*fua && disk.spec.fua_flushes) {
                 return Ok(());
@@ -507,13 +508,6 @@ fn perform(
             disk.perform(id, effect, chance)
         }
     }
-}
-
-/// The bytes of a write, taken when the disk takes them and not before.
-fn copy_of(from: &WriteFrom) -> Vec<u8> {
-    let mut bytes = vec![0; from.len()];
-    from.take(&mut bytes);
-    bytes
 }
 
 fn take_buffer(op: IoOp) -> Option<Buffer> {
