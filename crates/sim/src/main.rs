@@ -203,8 +203,10 @@ fn run(settings: Settings, options: &Options, trace: Trace) -> Option<Outcome> {
 }
 
 fn story(name: &str) -> Result<&'static str, String> {
-    let found = Settings::stories().iter().find(|story| **story == name).copied();
-    found.ok_or_else(|| format!("the stories are {}", Settings::stories().join(", ")))
+    let found = Settings::stories().find(|story| *story == name);
+    found.ok_or_else(|| {
+        format!("the stories are {}", Settings::stories().collect::<Vec<_>>().join(", "))
+    })
 }
 
 fn rule(name: &str) -> Result<Rule, String> {

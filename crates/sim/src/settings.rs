@@ -21,7 +21,7 @@ use crate::workload::Habits;
 use crate::world::{Fences, Servers};
 
 pub use aim::Aim;
-use story::{NAMES, Story, Wishes};
+use story::{Story, Wishes};
 
 /// How much trouble a run makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -370,8 +370,8 @@ impl Settings {
     }
 
     /// The names of all stories.
-    pub fn stories() -> &'static [&'static str] {
-        &NAMES
+    pub fn stories() -> impl Iterator<Item = &'static str> {
+        story::names()
     }
 
     /// Every other array is so small that requests, windows and troubles meet in a few rows and bitmap

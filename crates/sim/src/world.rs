@@ -128,16 +128,17 @@ impl World {
 
     /// Plugs a new disk in.
     pub fn add_disk(&self, spec: DiskSpec) -> DiskIndex {
-        let mut disks = self.disks.borrow_mut();
-        disks.push(Disk::new(spec));
-        DiskIndex(u16::try_from(disks.len() - 1).expect("fewer than 65536 disks"))
+        self.plug_in(Disk::new(spec))
     }
 
     /// A disk that holds what `disk` holds now.
     fn add_copy(&self, disk: DiskIndex) -> DiskIndex {
-        let copy = self.disk(disk, Disk::copy);
+        self.plug_in(self.disk(disk, Disk::copy))
+    }
+
+    fn plug_in(&self, disk: Disk) -> DiskIndex {
         let mut disks = self.disks.borrow_mut();
-        disks.push(copy);
+        disks.push(disk);
         DiskIndex(u16::try_from(disks.len() - 1).expect("fewer than 65536 disks"))
     }
 

@@ -14,18 +14,12 @@ use crate::random::Random;
 use crate::world::Servers;
 
 use super::{Aim, Happening, Tending, Trouble};
+use plots::Plot;
 
 /// The names of all stories.
-pub(super) const NAMES: [&str; plots::NAMES.len() + apart::NAMES.len()] = {
-    let mut names = [""; plots::NAMES.len() + apart::NAMES.len()];
-    let mut at = 0;
-    while at < names.len() {
-        let first = plots::NAMES.len();
-        names[at] = if at < first { plots::NAMES[at] } else { apart::NAMES[at - first] };
-        at += 1;
-    }
-    names
-};
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    plots::PLOTS.iter().chain(apart::PLOTS).map(|Plot(name, ..)| *name)
+}
 
 /// Aims, and an array that they can hurt.
 #[derive(Default)]

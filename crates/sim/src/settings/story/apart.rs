@@ -11,7 +11,7 @@ use crate::settings::{Aim, Happening, Tending, Trouble};
 use crate::world::Servers;
 
 /// All of them.
-const PLOTS: &[Plot] = &[
+pub(super) const PLOTS: &[Plot] = &[
     Plot("stale-number", [1, 1], stale_number),
     Plot("seesaw", [2, 4], seesaw),
     Plot("twins", [4, 2], twins),
@@ -28,17 +28,6 @@ const PLOTS: &[Plot] = &[
     Plot("own-caches", [0, 4], own_caches),
     Plot("misled", [3, 3], misled),
 ];
-
-/// Their names.
-pub(super) const NAMES: [&str; PLOTS.len()] = {
-    let mut names = [""; PLOTS.len()];
-    let mut at = 0;
-    while at < PLOTS.len() {
-        names[at] = PLOTS[at].0;
-        at += 1;
-    }
-    names
-};
 
 /// The story of a run that would have none; or none, every other time.
 pub(super) fn draw(seed: u64, trouble: Trouble) -> Story {

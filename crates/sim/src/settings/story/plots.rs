@@ -25,7 +25,7 @@ impl Plot {
 }
 
 /// All of them. Those that seldom break what they were written for come more often.
-const PLOTS: &[Plot] = &[
+pub(super) const PLOTS: &[Plot] = &[
     Plot("any-crash", [2, 2], any_crash),
     Plot("any-change", [2, 2], any_change),
     Plot("change-in-a-write", [2, 2], change_in_a_write),
@@ -58,17 +58,6 @@ const PLOTS: &[Plot] = &[
     Plot("replaced-in-crash", [3, 2], replaced_in_crash),
     Plot("differing-copies", [2, 1], differing_copies),
 ];
-
-/// Their names.
-pub(super) const NAMES: [&str; PLOTS.len()] = {
-    let mut names = [""; PLOTS.len()];
-    let mut at = 0;
-    while at < PLOTS.len() {
-        names[at] = PLOTS[at].0;
-        at += 1;
-    }
-    names
-};
 
 /// Draws one.
 pub(super) fn draw(random: &mut Random, trouble: Trouble) -> (&'static str, Tell) {

@@ -223,15 +223,21 @@ fn a_flush_that_a_path_answers_with_an_error_is_not_tried_again() {
     assert!(longest(&paths.requests(true, 4)) < SLACK, "both paths are as good as before");
 }
 
-/// At the end lies the superblock of metadata 1.0, which a member of another version does not have.
-#[test]
-fn a_member_whose_end_cannot_be_read_is_told_by_its_superblock() {
+/// A world with the members of a mirror, of metadata 1.2.
+fn with_an_array(seed: u64) -> (Rc<World>, Vec<DiskIndex>) {
     let mut settings = Settings::draw(1, Some(1), Trouble::Bearable);
     (settings.metadata_minor, settings.data_offset, settings.spares) = (2, 64, 0);
-    let world = World::new(Random::new(9), Trace::default());
+    let world = World::new(Random::new(seed), Trace::default());
     let disks: Vec<DiskIndex> =
         (0..settings.slots).map(|_| world.add_disk(DiskSpec::plain(1 << 16))).collect();
     create(&world, &settings, &disks);
+    (world, disks)
+}
+
+/// At the end lies the superblock of metadata 1.0, which a member of another version does not have.
+#[test]
+fn a_member_whose_end_cannot_be_read_is_told_by_its_superblock() {
+    let (world, disks) = with_an_array(9);
     let end = (1 << 16) - 24..1 << 16;
     world.change_disk(disks[0], |disk| disk.faults.spoil(end, Healing::Never));
     let mut paths = TwoPaths::to(world, disks[0], policy());
@@ -247,12 +253,7 @@ fn a_member_whose_end_cannot_be_read_is_told_by_its_superblock() {
 #[test]
 fn a_device_that_got_a_superblock_before_its_paths_were_lost_is_the_same_device() {
     for (seed, was_blank) in (0..10).flat_map(|seed| [(seed, false), (seed, true)]) {
-        let mut settings = Settings::draw(1, Some(1), Trouble::Bearable);
-        (settings.metadata_minor, settings.data_offset, settings.spares) = (2, 64, 0);
-        let world = World::new(Random::new(seed), Trace::default());
-        let disks: Vec<DiskIndex> =
-            (0..settings.slots).map(|_| world.add_disk(DiskSpec::plain(1 << 16))).collect();
-        create(&world, &settings, &disks);
+        let (world, disks) = with_an_array(seed);
         let blank = world.add_disk(DiskSpec::plain(1 << 16));
         let mut superblock = Buffer::zeroed(4096);
         world.disk(disks[1], |disk| disk.store.read(8, &mut superblock));
@@ -275,12 +276,7 @@ fn a_device_that_got_a_superblock_before_its_paths_were_lost_is_the_same_device(
 #[test]
 fn a_device_is_not_older_than_the_superblock_that_it_has_made_durable() {
     for seed in 0..10 {
-        let mut settings = Settings::draw(1, Some(1), Trouble::Bearable);
-        (settings.metadata_minor, settings.data_offset, settings.spares) = (2, 64, 0);
-        let world = World::new(Random::new(seed), Trace::default());
-        let disks: Vec<DiskIndex> =
-            (0..settings.slots).map(|_| world.add_disk(DiskSpec::plain(1 << 16))).collect();
-        create(&world, &settings, &disks);
+        let (world, disks) = with_an_array(seed);
         let mut paths = TwoPaths::to(world, disks[0], policy());
         paths.wait(SECOND);
         let copy = paths.world.add_copy(disks[0]);
