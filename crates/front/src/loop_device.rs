@@ -18,8 +18,6 @@ use crate::peer::describe_process;
 
 /// Another program may take the device that was free a moment ago.
 const TRIES: usize = 16;
-/// Devices below each other; the kernel itself bears fewer.
-const LEVELS_MAX: usize = 16;
 
 /// `LO_FLAGS_READ_ONLY`.
 const READ_ONLY: u32 = 1;
@@ -165,7 +163,7 @@ impl LoopDevice {
 
     /// Whether a block device has its bytes here: it is this one, a partition of it, or a mapping over it.
     pub fn bears(&self, device: u64) -> bool {
-        !self.is_detached() && has_below(device, self.number, 0)
+        !self.is_detached() && mdspace_io::lies_on(device, self.number)
     }
 
     /// Whether nothing is attached, or a file of another name. Not so where no system file tells.
@@ -218,24 +216,6 @@ pub fn name_behind(device: &Path) -> Option<OsString> {
 /// Where the kernel tells of a device.
 fn place_of(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default())
-}
-
-/// Whether one block device is another, or the kernel shows that one below it.
-fn has_below(device: u64, wanted: u64, level: usize) -> bool {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let place = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"));
-    let Some(place) = place.ok().filter(|_| device != wanted && level < LEVELS_MAX) else {
-        return device == wanted;
-    };
-    let disk = place.join("partition").exists().then(|| place.parent()).flatten();
-    let slaves = fs::read_dir(place.join("slaves")).into_iter().flatten().flatten();
-    let below = slaves.map(|slave| slave.path()).chain(disk.map(Path::to_owned));
-    let number = |place: PathBuf| {
-        let text = fs::read_to_string(place.join("dev")).ok()?;
-        let (major, minor) = text.trim().split_once(':')?;
-        Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
-    };
-    below.filter_map(number).any(|below| has_below(below, wanted, level + 1))
 }
 
 /// The processes that have a device open. No file is asked anything, for its file system may hang.

@@ -29,7 +29,8 @@ pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{
     FileFacts, Identity, KeyHelp, Lineage, LineageAnswer, MemberTable, MultipathSpec,
     OneConnection, OpenError, OpenMode, ServerPlace, UnprovedWrites, abstract_name, check_name,
-    is_remote, name_of_path, null_keys, null_presets, open_to_look, path_of_name, read_text,
+    is_remote, lies_on, name_of_path, null_keys, null_presets, open_to_look, path_of_name,
+    read_text,
 };
 pub use payload::Payload;
 pub use prefetch::Ahead;

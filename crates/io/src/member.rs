@@ -27,6 +27,7 @@ use std::sync::atomic::AtomicBool;
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
 
+pub use below::lies_on;
 pub use lineage::{Answer as LineageAnswer, Lineage};
 pub use member_file::FileFacts;
 pub use multipath::MultipathSpec;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use super::holder::{self, Holder};
 use super::lock::{self, Bytes};
 use super::named::Identity;
+use super::probe::sysfs;
 use mapping::Part;
 
 /// Where the kernel shows its devices.
@@ -52,6 +53,21 @@ fn claim_in(
     let mut claim = Claim { sysfs, parts, held: Vec::new() };
     claim.device(device, Bytes::ALL, shared, 0)?;
     Ok(claim.held.into_iter().map(|held| held.file).collect())
+}
+
+/// Whether a block device is another one or lies on it: as a partition of it, or as a mapping over it.
+pub fn lies_on(device: u64, other: u64) -> bool {
+    lies_on_within(device, other, 0)
+}
+
+fn lies_on_within(device: u64, other: u64, level: usize) -> bool {
+    let place = sysfs(device).filter(|_| device != other && level < LEVELS_MAX);
+    let Some(place) = place else { return device == other };
+    let disk = place.join("partition").exists().then(|| place.parent()).flatten();
+    let below = holder::entries(&place.join("slaves")).into_iter().chain(disk.map(Path::to_owned));
+    below
+        .filter_map(|below| holder::number_of(&below))
+        .any(|below| lies_on_within(below, other, level + 1))
 }
 
 struct Claim<'a> {
