@@ -34,8 +34,8 @@ const OPERATIONS: [Operation; 5] = [
     },
     Operation {
         name: "4 KiB random write, degraded",
-        device: DEGRADED,
-        words: "--rw=randwrite --bs=4k --iodepth=32",
+        device: ARRAY,
+        words: "--fail=1 --rw=randwrite --bs=4k --iodepth=32",
         requests: [1_000, 6_000],
     },
     Operation {
@@ -54,9 +54,6 @@ const OPERATIONS: [Operation; 5] = [
 
 /// The array of most operations: healthy, in memory, on one lane.
 const ARRAY: &str = "--level=6 --raid-devices=6 --chunk=64K --member=ram:16M";
-
-/// The same with a member that has failed.
-const DEGRADED: &str = "--level=6 --raid-devices=6 --chunk=64K --member=ram:16M --fail=1";
 
 #[test]
 fn a_request_costs_the_instructions_that_the_document_tells() {

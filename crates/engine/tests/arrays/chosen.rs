@@ -17,6 +17,16 @@ use crate::world::{Pending, SECTOR, Setup, World};
 
 const MIRROR: Shape = Shape::new(Level::Raid1, 0, 2, 0);
 
+/// A mirror whose first member's list has no room.
+fn mirror_with_a_full_log(seed: u64) -> World {
+    let shape = Shape { member_sectors: 4096, ..MIRROR };
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.stop();
+    fill_log(&mut world, 0);
+    world.assemble_all().unwrap();
+    world
+}
+
 /// Lets a disk refuse writes to some sectors of its data.
 fn refuse(world: &World, disk: usize, sectors: Range<u64>) {
     let start = world.disks.data().start;
@@ -59,11 +69,7 @@ fn judge_together(world: &mut World, sectors: [u64; 2]) {
 #[test]
 fn no_list_names_the_old_block_where_the_new_one_cannot_be_taken_off_another() {
     for seed in 1..8 {
-        let shape = Shape { member_sectors: 4096, ..MIRROR };
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.stop();
-        fill_log(&mut world, 0);
-        world.assemble_all().unwrap();
+        let mut world = mirror_with_a_full_log(seed);
         refuse(&world, 1, 41..42);
         let new = world.random.bytes(SECTOR);
         assert_eq!(world.write(41, new), Err(RequestError::Lost), "{world}");
@@ -78,11 +84,7 @@ fn no_list_names_the_old_block_where_the_new_one_cannot_be_taken_off_another() {
 #[test]
 fn no_member_is_given_up_for_a_full_list_that_alone_took_another_write() {
     for seed in 10..18 {
-        let shape = Shape { member_sectors: 4096, ..MIRROR };
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.stop();
-        fill_log(&mut world, 0);
-        world.assemble_all().unwrap();
+        let mut world = mirror_with_a_full_log(seed);
         refuse(&world, 0, 3100..3101);
         refuse(&world, 1, 3000..3001);
         judge_together(&mut world, [3000, 3100]);

@@ -18,11 +18,17 @@ fn resynced_at_first() -> [Shape; 2] {
     [shapes::RAID6, Shape::new(Level::Raid6, 8, 5, 16)]
 }
 
-/// An array that was just made over old bytes, every sector written and no row resynced.
-fn written_and_unsynced(shape: Shape, seed: u64) -> World {
+/// An array that was just made over old bytes, no row resynced.
+fn unsynced(shape: Shape, seed: u64) -> World {
     let mut world = World::created(Setup::shuffled(shape, seed));
     world.command(Action::Freeze).unwrap();
     world.learn();
+    world
+}
+
+/// An array that was just made over old bytes, every sector written and no row resynced.
+fn written_and_unsynced(shape: Shape, seed: u64) -> World {
+    let mut world = unsynced(shape, seed);
     world.write_random(0, world.sectors());
     world
 }
@@ -116,9 +122,7 @@ fn disk_of(world: &mut World, sector: u64) -> usize {
 #[test]
 fn a_write_before_the_first_resync_waits_for_a_late_member_that_it_needs() {
     for (seed, shape) in (50..).zip(resynced_at_first()) {
-        let mut world = World::created(Setup::shuffled(shape, seed));
-        world.command(Action::Freeze).unwrap();
-        world.learn();
+        let mut world = unsynced(shape, seed);
         world.write_random(0, 8);
         // Both have blocks of the first row.
         let (written, late) = (disk_of(&mut world, 0), disk_of(&mut world, 16));
@@ -379,9 +383,7 @@ fn a_failed_write_turns_old_once_where_the_copy_that_was_read_fails_by_itself() 
 #[test]
 fn a_sector_that_was_never_written_is_not_computed_while_its_member_is_only_late() {
     for (seed, shape) in (150..).zip(resynced_at_first()) {
-        let mut world = World::created(Setup::shuffled(shape, seed));
-        world.command(Action::Freeze).unwrap();
-        world.learn();
+        let mut world = unsynced(shape, seed);
         let disk = disk_of(&mut world, 0);
         world.disks.disk(disk).hangs_in = Some(world.disks.data());
         let into = Rc::new(RefCell::new(vec![0; 8 * SECTOR]));
@@ -397,9 +399,7 @@ fn a_sector_that_was_never_written_is_not_computed_while_its_member_is_only_late
 #[test]
 fn a_sector_that_was_written_before_the_first_resync_is_computed_while_its_member_is_late() {
     for (seed, shape) in (160..).zip(resynced_at_first()) {
-        let mut world = World::created(Setup::shuffled(shape, seed));
-        world.command(Action::Freeze).unwrap();
-        world.learn();
+        let mut world = unsynced(shape, seed);
         world.write_random(0, 8);
         // It is late, and does not fail.
         world.set("write_deadline", "0");
