@@ -151,7 +151,7 @@ impl DevicePart {
     }
 }
 
-/// What whoever asked is told.
+/// The result that the client is told.
 fn result_of(done: &IoDone) -> Result<(), RequestError> {
     done.result.map_err(|error| match error.kind {
         IoErrorKind::NoSpace => RequestError::NoSpace,

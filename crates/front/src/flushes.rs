@@ -1,8 +1,7 @@
 //! One flush of a device at a time, shared by all lanes and fronts.
 //!
-//! A device tells a flush error once, to one flush; another one that was under way may go well although what it
-//! was to make durable is gone. So whoever comes while a flush is under way waits for the next one, and has failed
-//! if that or the one under way fails.
+//! A device tells a flush error once, to one flush. Another one that was under way may go well although the data
+//! are gone. So a request that comes while a flush is under way waits for the next one. It fails if either fails.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -76,14 +76,14 @@ impl Fronts {
         exports: Exports,
         volume: &V,
     ) -> Result<String, Failure> {
-        if self.closings.are_last() {
+        if self.closings.are_of_a_stop() {
             return Err(stopping(name));
         }
         let limits = ServerLimits { budget: self.budget.clone(), ..ServerLimits::default() };
         let turns = self.partial_writes.clone();
         let (front, note) = front.open(name, exports, limits, turns, volume)?;
         let mut list = self.list();
-        if self.closings.are_last() {
+        if self.closings.are_of_a_stop() {
             // The stop that came meanwhile waits for this.
             let closing = self.closings.begin();
             drop(list);
@@ -133,7 +133,7 @@ impl Fronts {
             ));
         }
         let closing = self.closings.begin();
-        self.closings.be_last();
+        self.closings.begin_stop();
         let fronts: Vec<Front> = list.drain(..).collect();
         // What hangs here must keep neither a report nor a stop by force.
         drop(list);

@@ -310,7 +310,7 @@ fn what_the_kernel_holds_back_of_the_device_is_written_before_a_stop() {
     mounted.finish();
 }
 
-/// What the kernel holds back may go to a member that hangs. Whoever wants the array to end need not wait for it.
+/// What the kernel holds back may go to a member that hangs. A stop by force does not wait for it.
 #[test]
 fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {
     let Some(mounted) = Mounted::start("overtaken", "block") else { return };

@@ -429,7 +429,7 @@ fn an_event_that_finds_no_room_spoils_none_that_finds_some() {
     assert!(lost.iter().all(may_be), "{lost:#?}");
 }
 
-/// New clients are told what the array is, whoever switched it last.
+/// New clients are told what the array is after the last of the orders.
 #[test]
 fn of_two_orders_at_once_that_switch_writes_fronts_follow_the_last() {
     let user = User::with_members(&["a", "b"]);

@@ -15,8 +15,8 @@ pub(super) struct Closings {
 #[derive(Default)]
 struct State {
     under_way: usize,
-    /// The array is being stopped: no front opens any more.
-    are_last: bool,
+    /// The array is being stopped.
+    of_a_stop: bool,
     hurried_at: Option<Instant>,
 }
 
@@ -29,13 +29,13 @@ impl Closings {
         Closing(self)
     }
 
-    /// From now on no front is to open.
-    pub(super) fn be_last(&self) {
-        self.state().are_last = true;
+    /// The array is being stopped: no front opens any more.
+    pub(super) fn begin_stop(&self) {
+        self.state().of_a_stop = true;
     }
 
-    pub(super) fn are_last(&self) -> bool {
-        self.state().are_last
+    pub(super) fn are_of_a_stop(&self) -> bool {
+        self.state().of_a_stop
     }
 
     /// From now on each wait of a closing takes a moment at most.

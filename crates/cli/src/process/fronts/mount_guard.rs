@@ -62,7 +62,7 @@ impl MountGuard {
     pub(super) fn when_gone(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let process = Pid::from_child(&self.child);
         thread::Builder::new().name("mount-guard".into()).spawn(move || {
-            // Whoever ends it asks how it ended: here nothing is taken from them. An error says that they have.
+            // `end` collects the exit status, so it is left here. An error says that `end` has collected it.
             let ends =
                 || waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let _ = rustix::io::retry_on_intr(ends);

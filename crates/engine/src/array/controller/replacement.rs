@@ -164,7 +164,7 @@ impl Controller {
         self.set_clearing_alarm();
     }
 
-    /// A member that has all data of its slot has the slot from now on, and whoever had it before is faulty.
+    /// A member that has all data of its slot takes it over. The member that had the slot becomes faulty.
     fn takes_over(&mut self, id: MemberId) {
         let Some(index) = self.index_of(id) else { return };
         let was = self.members[index].state;

@@ -68,7 +68,7 @@ impl Judging<'_> {
             let member = self.now.member(*slot);
             let had_no_room = !self.ended.answered
                 && member.is_some_and(|member| self.ended.is_without_space(member, sectors));
-            // One that is being filled and stays, for it alone gives other blocks: nobody fills it here again.
+            // A member that is being filled stays if it alone gives other blocks. No sync task fills it here again.
             lacks_space |= had_no_room && matches!(end, SlotEnd::Refused | SlotEnd::Unfilled);
             lacks_list |= member.is_some_and(|member| {
                 let refused = || self.ended.refused(member, sectors);
