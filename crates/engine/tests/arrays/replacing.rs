@@ -12,7 +12,7 @@ use mdspace_format::superblock::{MemberFlags, Superblock};
 use mdspace_format::{Features, Role};
 
 use crate::shapes::{self, Shape};
-use crate::world::{SECTOR, Setup, World};
+use crate::world::{Pending, SECTOR, Setup, World};
 
 /// Large enough to be caught half-way. Windows of RAID1 are larger.
 fn long(shape: Shape) -> Shape {
@@ -514,4 +514,89 @@ fn a_replacement_waits_for_resync_after_a_crash_where_another_copy_would_be_beli
         world.verify();
         judge(&mut world, old);
     }
+}
+
+/// A mirror, the first write-mostly, that is half-way to having a member replaced by one that is
+/// write-mostly or not.
+fn half_replaced(seed: u64, old: usize, new_is_mostly: bool) -> (World, usize) {
+    let shape = Shape { disks: 2, write_behind: 8, ..long(shapes::RAID1) };
+    let (mut world, new) = mirrors_and_a_spare(shape, seed, new_is_mostly);
+    for key in ["read_deadline", "write_deadline"] {
+        world.set(key, "0");
+    }
+    order(&mut world, old, new).unwrap();
+    half_way(&mut world);
+    (world, new)
+}
+
+/// A write that one disk does not do until it is told. It is remembered if it is answered all the same, in
+/// more time than the replacement needs to its end.
+fn late_write(world: &mut World, late: usize) -> Pending {
+    let start = world.disks.data().start;
+    world.disks.disk(late).hangs_in = Some(start + 64..start + 72);
+    let bytes = world.random.bytes(8 * SECTOR);
+    let from = std::rc::Rc::new(bytes.clone());
+    let write = world.start(0, Request::Write { sector: 64, from, fua: true });
+    world.rounds(20_000);
+    if write.has_ended() {
+        world.remember(64, &bytes);
+    }
+    write
+}
+
+/// Once it has the slot it is read like any other: without a wait for what is behind.
+#[test]
+fn no_write_is_behind_on_a_replacement_that_is_not_write_mostly() {
+    for seed in 520..528 {
+        let (mut world, new) = half_replaced(seed, 0, false);
+        let write = late_write(&mut world, new);
+        let was_answered = write.has_ended();
+        let into = std::rc::Rc::new(std::cell::RefCell::new(vec![0; 8 * SECTOR]));
+        let read = world.submit(1, Request::Read { sector: 64, into: into.clone() });
+        world.disks.disk(new).hangs_in = None;
+        world.end(&read).unwrap();
+        if was_answered {
+            world.compare(64, &into.borrow());
+        }
+        world.end(&write).unwrap();
+        let written = world.read(64, 8).unwrap();
+        world.remember(64, &written);
+        finish(&mut world);
+        world.wait_idle();
+        judge(&mut world, 0);
+    }
+}
+
+/// A replacement that is not write-mostly would be believed after a crash before the copy that has all.
+#[test]
+fn a_crash_loses_no_write_that_would_be_behind_on_a_replacement() {
+    for seed in 530..538 {
+        let (mut world, new) = half_replaced(seed, 0, false);
+        let write = late_write(&mut world, new);
+        lose_power_and_verify(&mut world, new, &write);
+    }
+}
+
+/// Where a replacement leaves write-mostly members alone, the first of them is believed after a crash.
+#[test]
+fn no_write_is_behind_where_a_replacement_will_leave_write_mostly_members_alone() {
+    for seed in 540..548 {
+        let (mut world, new) = half_replaced(seed, 1, true);
+        let write = late_write(&mut world, 0);
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        lose_power_and_verify(&mut world, 0, &write);
+    }
+}
+
+/// All disks lose what they were not told to flush, and this one did not do what it was asked last.
+fn lose_power_and_verify(world: &mut World, late: usize, write: &Pending) {
+    world.power_cut(0..world.disks.count());
+    world.disks.disk(late).hangs_in = None;
+    world.assemble_all().unwrap();
+    if !write.has_ended() {
+        world.learn();
+    }
+    world.verify();
+    world.wait_idle();
+    world.verify();
 }

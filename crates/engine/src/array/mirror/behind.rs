@@ -137,13 +137,17 @@ impl ArrayLane {
         };
         let view = self.view();
         let all = copies(&view.geometry, region.sector, region.sectors());
-        let is_behind = |piece: &Piece| view.member(piece.slot).is_some_and(|m| m.write_mostly);
-        let (behind, ahead): (Copies, Copies) =
-            all.iter().copied().partition(|piece| is_behind(piece));
+        // A replacement may have taken the slot over before the write has landed: what it is counts as well.
+        let all_are = |slot, mostly| view.writers(slot).all(|member| member.write_mostly == mostly);
+        let (behind, ahead): (Copies, Copies) = all
+            .iter()
+            .copied()
+            .partition(|piece| view.member(piece.slot).is_some() && all_are(piece.slot, true));
         // After a crash a member that is being filled may have less than now.
         let has_reader = |piece: &Piece| {
             let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
             reader.is_some_and(|member| member.filled_sectors == u64::MAX)
+                && all_are(piece.slot, false)
         };
         let counted = match ahead.iter().any(has_reader) && !behind.is_empty() {
             true => self.array.behind.begin(),
