@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use mdspace_engine::array::Action;
 use mdspace_engine::assembly::{Options, Refusal};
+use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::MemberState;
@@ -233,4 +234,69 @@ fn a_superblock_of_several_sectors_that_is_torn_leaves_its_member_out() {
             }
         }
     }
+}
+
+/// The new member fails in the very update that was to give it a slot, and power in the next one, which says
+/// so. The others are not to be so far apart that some count as out of date; whether it has got that update in
+/// the end or not.
+#[test]
+fn a_cut_after_a_replacement_has_failed_in_the_hand_over_loses_nothing() {
+    for (seed, shape) in (30..).zip([shapes::RAID1, Shape::new(Level::Raid5, 2, 3, 16)]) {
+        let all = || any_of(&[0, ALL]).filter(|lands| lands[3] == 0);
+        for (lands, cut_after) in all().flat_map(|lands| [(lands, 0), (lands, 1)]) {
+            for (is_late, is_degraded) in [(false, false), (false, true), (true, false)] {
+                let what = format!("{lands:?} {cut_after} later, {is_late}, {is_degraded}");
+                let mut world = World::synced(Setup::shuffled(shape, seed));
+                if is_degraded {
+                    world.fail(1);
+                }
+                write(&mut world, 0, 64);
+                world.wait_clean();
+                fail_in_the_hand_over(&mut world, is_late, |world, hand_over| {
+                    for (disk, lands) in lands.into_iter().enumerate().take(3) {
+                        world.disks.disk(disk).cut_in_update = Some((hand_over + cut_after, lands));
+                    }
+                });
+                world.power_cut(0..4);
+                world.disks.disk(3).plug();
+                start(&mut world, &what);
+                let before = world.model.clone();
+                judge(&mut world, &before, &what);
+            }
+        }
+    }
+}
+
+/// Has the spare fail in the update that was to give it the slot of the first disk, the number of which `then`
+/// is told. It answers nothing, and has got the update all the same if it is late.
+fn fail_in_the_hand_over(world: &mut World, is_late: bool, then: impl FnOnce(&World, u64)) {
+    world.command(Action::Freeze).unwrap();
+    world.add(3).unwrap();
+    let (member, with) = (world.disks.id(0), Some(world.disks.id(3)));
+    world.command(Action::Replace { member, with }).unwrap();
+    world.order(Action::Idle);
+    world.until("all of it", |world| {
+        let found = world.disks.superblock(3).unwrap();
+        found.recovery_offset_sectors.is_some_and(|done| done >= found.size_sectors)
+    });
+    let hand_over = events(world) + 1;
+    let place = world.disks.superblock(3).unwrap().place.sector;
+    let place = Some(place..place + 1);
+    {
+        let mut new = world.disks.disk(3);
+        match is_late {
+            true => new.hangs_in = place,
+            false => (new.write_error, new.errors_in) = (Some(IoErrorKind::Gone), place),
+        }
+    }
+    then(world, hand_over);
+    let name = world.disks.info(3).name;
+    world.wait_status("the failure", |status| {
+        let new = status.members.iter().find(|member| member.name == name);
+        new.is_some_and(|new| new.state == MemberState::Faulty)
+    });
+    world.disks.disk(3).hangs_in = None;
+    world.turns(100);
+    let found = world.disks.superblock(3).unwrap().events;
+    assert_eq!(found, hand_over - u64::from(!is_late), "({world})");
 }

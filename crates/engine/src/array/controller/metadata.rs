@@ -94,7 +94,7 @@ impl Controller {
     }
 
     /// Brings every live member's superblock to the state of the array, as its update `events`.
-    fn stamp(&mut self, events: u64) {
+    pub(super) fn stamp(&mut self, events: u64) {
         let roles = self.roles();
         let microseconds = 1 + (self.lane.backend().random() % 999_999) as u32;
         let now = Timestamp::with_microseconds(self.lane.backend().unix_time_s(), microseconds);

@@ -186,12 +186,19 @@ impl Controller {
     pub(super) async fn write_all_superblocks(&mut self) -> Vec<(MemberId, IoError)> {
         let first = self.array.rules.keep(Rule::ReplacementsAreRecordedFirst);
         let new = self.hand_over.as_ref().map(|by| by.new).filter(|_| first);
-        let failed = self.write_superblocks(&|member| Some(member.id) == new).await;
+        let mut failed = self.write_superblocks(&|member| Some(member.id) == new).await;
         if !failed.is_empty() {
-            return failed;
+            if self.is_reserved.get() {
+                return failed;
+            }
+            // The others get this update all the same, with nothing handed over: it is counted, and a crash in
+            // the next one must not leave some of them two behind.
+            self.put_off_hand_over();
+            self.stamp(self.events);
         }
         self.hand_over = None;
-        self.write_superblocks(&|member| Some(member.id) != new).await
+        failed.extend(self.write_superblocks(&|member| Some(member.id) != new).await);
+        failed
     }
 
     /// An update that was to hand a slot over has failed before the new member's superblock said so: the old

@@ -6,7 +6,7 @@
 //! keep no past, but two things do not come about in one history:
 //!
 //! - A member that is up to date does not know another that is: each was in the other's last update,
-//!   or in the one before it. Or two of them have one number.
+//!   or in the one before it. Or two of them have one number, or one slot.
 //! - A state without a future. Whatever came after it was done by members that it lists, and those of
 //!   them that were never heard of again are too few left over to have done that.
 //!
@@ -16,7 +16,7 @@
 #[cfg(test)]
 mod tests;
 
-use mdspace_format::{Role, Superblock};
+use mdspace_format::{Features, Role, Superblock};
 
 use super::Candidate;
 use crate::geometry::{Geometry, Slot};
@@ -52,7 +52,11 @@ impl Lineage<'_> {
         (0..self.candidates.len()).find(|&index| {
             let other = &self.candidates[index].superblock;
             let apart = match serves(other, newest) {
-                true => is_stranger(other, newest) || self.has_twin(index, newest),
+                true => {
+                    is_stranger(other, newest)
+                        || self.has_twin(index, newest)
+                        || self.has_rival(index, newest)
+                }
                 false => !self.went_on(other, newest),
             };
             index != model && other.own_role().slot().is_some() && apart
@@ -65,6 +69,22 @@ impl Lineage<'_> {
         let others = self.candidates.iter().map(|candidate| &candidate.superblock);
         others.enumerate().any(|(at, other)| {
             at != index && other.dev_number == one.dev_number && serves(other, newest)
+        })
+    }
+
+    /// Whether another member would serve in the same slot, and one of them knows better: it has taken the slot
+    /// over in an update that failed before the others had it.
+    fn has_rival(&self, index: usize, newest: &Superblock) -> bool {
+        let holds = |superblock: &Superblock| !superblock.features.contains(Features::REPLACEMENT);
+        let one = &self.candidates[index].superblock;
+        let others = self.candidates.iter().map(|candidate| &candidate.superblock);
+        others.enumerate().any(|(at, other)| {
+            at != index
+                && other.own_role() == one.own_role()
+                && holds(one)
+                && holds(other)
+                && serves(other, newest)
+                && !(lists(one, other) && lists(other, one))
         })
     }
 
