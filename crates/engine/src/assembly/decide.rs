@@ -24,8 +24,8 @@ use crate::neighbours::Neighbours;
 
 use super::read::Candidate;
 use belonging::{
-    freshest, newest, of_one_array, refuse_copies, refuse_disagreement, refuse_if_it_went_on,
-    refuse_unhandled,
+    freshest, leave_out_unhandled_spares, newest, of_one_array, refuse_copies, refuse_disagreement,
+    refuse_if_it_went_on, refuse_unhandled,
 };
 use roles::{in_sync_at, refuse_crowding, refuse_surprise, sort_out};
 use unsynced::{
@@ -79,7 +79,8 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let freshest = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
-    let members = sort_out(candidates, &model, &mut left_out);
+    let mut members = sort_out(candidates, &model, &mut left_out);
+    leave_out_unhandled_spares(&mut members, &mut left_out);
     // What is out of date may differ, and have what is not handled: the array went on without it, and may have
     // changed.
     members.iter().try_for_each(refuse_unhandled)?;

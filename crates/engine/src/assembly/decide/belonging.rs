@@ -1,7 +1,7 @@
 //! Which candidates belong together, and which of them knows best.
 
-use mdspace_format::Superblock;
 use mdspace_format::superblock::EVENTS_MAX;
+use mdspace_format::{Role, Superblock};
 
 use super::super::read::{Candidate, FoundBitmap};
 use super::lineage::Lineage;
@@ -76,6 +76,21 @@ pub(super) fn refuse_unhandled(candidate: &Candidate) -> Result<(), Refusal> {
 pub(super) fn newest(candidates: &[Candidate]) -> Result<usize, Refusal> {
     let slots = (0..candidates.len()).filter(|&index| has_slot(&candidates[index]));
     slots.max_by_key(|&index| candidates[index].superblock.events).ok_or(Refusal::NoMembers)
+}
+
+/// The array has no need of a spare: one that cannot be served keeps nothing from starting.
+pub(super) fn leave_out_unhandled_spares(
+    members: &mut Vec<Candidate>,
+    left_out: &mut Vec<LeftOut>,
+) {
+    members.retain(|member| match refuse_unhandled(member) {
+        Err(refusal) if member.superblock.own_role() == Role::Spare => {
+            let reason = Reason::Unreadable(refusal.to_string());
+            left_out.push(LeftOut { member: member.info.name.clone(), reason });
+            false
+        }
+        _ => true,
+    });
 }
 
 /// An update that only spares have seen either never ended, and then all members that it counts on are here;

@@ -393,6 +393,30 @@ fn a_member_that_is_out_of_date_may_have_what_is_not_handled() {
     assert_eq!(assemble(candidates).unwrap().left_out, [left_out(3, stale)]);
 }
 
+/// The array has no need of it, however old or new it is.
+#[test]
+fn a_spare_that_has_what_is_not_handled_is_left_out() {
+    let unhandled: [fn(&mut Candidate); 3] = [
+        |candidate| candidate.superblock.features = Features::from_bits(1 << 20),
+        |candidate| candidate.bad_blocks = Err("no".into()),
+        |candidate| {
+            let error = BitmapError::Version { version: 5, name: "clustered" };
+            candidate.bitmap = FoundBitmap::Refused(error);
+        },
+    ];
+    for (change, events) in unhandled.into_iter().flat_map(|change| [(change, 5), (change, 20)]) {
+        let mut candidates = raid5(1, 20);
+        candidates[3].superblock.events = events;
+        change(&mut candidates[3]);
+        let found = assemble(candidates).unwrap();
+        assert_eq!(found.start.members.len(), 3);
+        let [LeftOut { member, reason: Reason::Unreadable(_) }] = &found.left_out[..] else {
+            panic!("{:?}", found.left_out);
+        };
+        assert_eq!(member, "disk3");
+    }
+}
+
 #[test]
 fn only_the_array_that_is_asked_for_is_taken() {
     let mut candidates = raid5(0, 10);
