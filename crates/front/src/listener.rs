@@ -1,15 +1,17 @@
 //! Sockets that wait for clients.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::fs::Mode;
+use rustix::fs::{FlockOperation, Mode};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::address::{Address, Endpoint, Socket};
@@ -19,6 +21,12 @@ const BACKLOG: i32 = 128;
 
 /// How long who answers at a socket may be silent: an NBD server speaks first.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long another process may take to make its socket in the same folder: it may ask one that is silent.
+const MAKES_WITHIN: Duration = Duration::from_secs(5);
+
+/// Between two looks whether it has done so.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How often a socket is asked whose owner hangs up.
 const DYING_MAX: usize = 3;
@@ -48,6 +56,9 @@ pub enum ListenError {
     /// Another process answers there.
     #[error("{0} is in use: another process answers there; stop it or choose another path")]
     InUse(PathBuf),
+    /// Another process makes a socket in the same folder, or holds it for other reasons.
+    #[error("another program holds the lock of {0}: see `lslocks`, then try again")]
+    Held(PathBuf),
     /// Something that is no socket has this name.
     #[error("{0} exists and is no socket: remove it or choose another path")]
     NotASocket(PathBuf),
@@ -90,6 +101,7 @@ impl Listener {
         };
         match socket {
             Socket::Unix(path) => {
+                let _making = Making::begin(path, MAKES_WITHIN)?;
                 make_way(path)?;
                 let socket = bind_unix(path).map_err(failed)?;
                 let file = Some(SocketFile::new(path).map_err(failed)?);
@@ -200,6 +212,36 @@ impl Drop for SocketFile {
 fn identify(path: &Path) -> io::Result<(u64, u64)> {
     let metadata = fs::symlink_metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+/// The lock of a socket's folder, from the question who answers there until the new socket does.
+///
+/// Of two that find a dead socket at once the second would remove the live one of the first; and one that is
+/// bound, but does not listen yet, looks dead.
+struct Making {
+    _folder: Option<File>,
+}
+
+impl Making {
+    /// Waits for another one that makes a socket there. A folder that cannot be locked, as on some network file
+    /// systems, is not.
+    fn begin(path: &Path, patience: Duration) -> Result<Making, ListenError> {
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let Ok(opened) = File::open(folder) else { return Ok(Making { _folder: None }) };
+        let until = Instant::now() + patience;
+        loop {
+            match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Making { _folder: Some(opened) }),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(LOOK_EVERY),
+                Err(Errno::WOULDBLOCK) => return Err(ListenError::Held(folder.to_path_buf())),
+                Err(Errno::INTR) => {}
+                Err(_) => return Ok(Making { _folder: None }),
+            }
+        }
+    }
 }
 
 /// Removes a socket file that nobody answers at.

@@ -42,13 +42,48 @@ fn a_live_socket_is_not_replaced_and_a_dead_one_is() {
     assert_eq!(second.address(), &unix(&path));
 }
 
+/// One who starts holds the folder until its socket answers. Another one that starts meanwhile must not take the
+/// socket for a dead one: clients would then find its array under the first one's name.
+#[test]
+fn a_socket_that_another_process_is_making_is_not_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let making = Making::begin(&path, Duration::ZERO).expect("the folder is held");
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = socket.expect("a socket");
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&path).expect("short")).expect("bound");
+    let (sender, other) = std::sync::mpsc::channel();
+    let address = unix(&path);
+    thread::spawn(move || sender.send(Listener::bind(&address)));
+    // The other one may be slow: then it sees a socket that listens, and is refused as well.
+    let early = other.recv_timeout(Duration::from_millis(300));
+    assert!(early.is_err(), "{early:?}");
+    rustix::net::listen(&socket, BACKLOG).expect("listening");
+    drop(making);
+    let late = other.recv().expect("an answer");
+    assert!(matches!(late, Err(ListenError::InUse(_))), "{late:?}");
+    assert!(connect(&path).is_ok(), "clients find the first one still");
+}
+
+#[test]
+fn a_folder_that_another_program_holds_keeps_nobody_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let holder = Making::begin(&path, Duration::ZERO).expect("the folder is held");
+    let refused = Making::begin(&path, Duration::ZERO).map(drop).expect_err("it is held");
+    assert!(matches!(refused, ListenError::Held(_)), "{refused}");
+    drop(holder);
+    Making::begin(&path, Duration::ZERO).expect("it is free");
+}
+
 /// As the kernel does after the process was killed: it takes connections, and lets go of them later.
 #[test]
 fn a_socket_that_dies_while_it_is_asked_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.sock");
     let dying = UnixListener::bind(&path).expect("listening");
-    let dies = std::thread::spawn(move || drop(dying.accept().expect("whoever asks")));
+    let dies = thread::spawn(move || drop(dying.accept().expect("whoever asks")));
     let second = Listener::bind(&unix(&path)).expect("replaced");
     assert_eq!(second.address(), &unix(&path));
     dies.join().expect("it died");
