@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mdspace_io::IoChoice;
+use mdspace_io::{IoChoice, inherited};
 
 mod args;
 mod bench;
@@ -39,6 +39,7 @@ fn checked_environment() -> Result<(), failure::Failure> {
 }
 
 fn main() -> ExitCode {
+    inherited::keep_from_children();
     let command_line = args::CommandLine::parse();
     checked_environment().and_then(|()| verbs::run(command_line.verb)).unwrap_or_else(|failure| {
         output::print_error(&failure);

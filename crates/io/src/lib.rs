@@ -13,6 +13,7 @@
 mod clock;
 mod driver;
 mod errno;
+pub mod inherited;
 mod lane_io;
 mod lanes;
 mod member;

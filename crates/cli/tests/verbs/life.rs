@@ -1,6 +1,6 @@
 //! An array's life: made, served, stopped, killed, brought back.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
@@ -189,6 +189,21 @@ fn nothing_is_left_running_when_the_command_that_waits_is_gone() {
     assert!(user.expect(0, "examine a").contains("State : clean"));
 }
 
+/// As a script does that has a lock: the next one to take it would wait for the array's end.
+#[test]
+fn nothing_that_the_starter_has_open_stays_open_with_the_array() {
+    let user = User::with_members(&["a", "b"]);
+    let done = user.run_behind("exec 9>lock", &format!("create data {RAID1} a b"));
+    assert_eq!(done.status, 0, "{done:?}");
+    let lock = fs::canonicalize(user.path("lock")).expect("the lock was made");
+    for process in user.processes() {
+        let open = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").flatten();
+        let places: Vec<_> = open.filter_map(|open| fs::read_link(open.path()).ok()).collect();
+        assert!(!places.is_empty() && !places.contains(&lock), "{places:?}");
+    }
+    user.expect(0, "stop data");
+}
+
 #[test]
 fn a_name_is_served_once() {
     let user = User::with_members(&["a", "b", "c", "d"]);
@@ -360,7 +375,7 @@ fn events_outlive_a_process_that_was_killed_and_go_on_with_the_next_one() {
     let told = user.expect(0, "events data --json");
     assert!(told.contains("Fail"), "{told}");
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    let written = || std::fs::read_to_string(user.run_dir().join("data.events")).unwrap();
+    let written = || fs::read_to_string(user.run_dir().join("data.events")).unwrap();
     while !written().contains("Fail") {
         assert!(std::time::Instant::now() < until, "{}", written());
         std::thread::yield_now();
@@ -403,7 +418,7 @@ fn an_event_that_finds_no_room_spoils_none_that_finds_some() {
     user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean ram:16M ram:17M");
     let process = Pid::from_raw(user.processes()[0].cast_signed());
     let file = user.run_dir().join("data.events");
-    let written = || std::fs::read_to_string(&file).unwrap();
+    let written = || fs::read_to_string(&file).unwrap();
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     let wait_for = |what: &dyn Fn() -> bool| {
         while !what() {
@@ -499,15 +514,15 @@ fn clients_that_followed_events_and_are_gone_keep_no_verb_out() {
 fn an_array_whose_run_directory_is_deleted_keeps_its_name_and_is_found_again() {
     let user = User::with_members(&["a", "b", "c", "d"]);
     user.expect(0, &format!("create data {RAID1} a b"));
-    std::fs::remove_file(user.run_dir().join("data.lock")).expect("a lock");
-    std::fs::remove_file(user.run_dir().join("data.sock")).expect("a control socket");
+    fs::remove_file(user.run_dir().join("data.lock")).expect("a lock");
+    fs::remove_file(user.run_dir().join("data.sock")).expect("a control socket");
     user.refused(&format!("create data {RAID1} c d"), &["runs already", "mdspace stop data"]);
     let is_back = || user.run_dir().join("data.sock").exists();
     while !is_back() {
         std::thread::yield_now();
     }
     assert_eq!(user.detail("data")["name"], "data");
-    std::fs::remove_dir_all(user.run_dir()).expect("a run directory");
+    fs::remove_dir_all(user.run_dir()).expect("a run directory");
     while !is_back() {
         std::thread::yield_now();
     }
@@ -537,12 +552,12 @@ fn an_output_that_cannot_be_written_leaves_no_verb_half_done() {
         };
         run(&format!("create data {RAID1} --assume-clean --save a b"));
         assert!(user.path("etc/data.toml").exists(), "it was to be saved");
-        std::fs::remove_file(user.path("etc/data.toml")).expect("it is there");
+        fs::remove_file(user.path("etc/data.toml")).expect("it is there");
         run("set data --save sync_speed_min=2000");
         run("save data");
         assert!(user.path("etc/data.toml").exists(), "it was to be saved");
         // A stop has something to say of a member that is gone.
-        std::fs::remove_file(user.path("b")).expect("it is there");
+        fs::remove_file(user.path("b")).expect("it is there");
         run("restart data --run");
         assert_eq!(user.expect(0, "get data degraded"), "1\n");
         user.expect(0, "stop data");
@@ -620,7 +635,7 @@ fn a_front_whose_socket_is_deleted_is_found_again() {
     let mut first = Client::connect(&socket);
     assert_eq!(first.write(0, &[1; 4096]), Ok(()));
     for _ in 0..2 {
-        std::fs::remove_file(&socket).expect("it is there");
+        fs::remove_file(&socket).expect("it is there");
         while !socket.exists() {
             std::thread::yield_now();
         }
@@ -629,14 +644,14 @@ fn a_front_whose_socket_is_deleted_is_found_again() {
     }
     // Who was connected stays, and what is somebody else's is left alone.
     assert_eq!(first.read(0, 4096), Ok(vec![1; 4096]));
-    std::fs::remove_file(&other).expect("it is there");
-    std::fs::write(&other, "precious").expect("a file");
-    let log = || std::fs::read_to_string(user.run_dir().join("data.log")).expect("a log");
+    fs::remove_file(&other).expect("it is there");
+    fs::write(&other, "precious").expect("a file");
+    let log = || fs::read_to_string(user.run_dir().join("data.log")).expect("a log");
     while !log().contains("exists and is no socket") {
         std::thread::yield_now();
     }
     drop(first);
     user.expect(0, "stop data --force");
     assert!(!socket.exists());
-    assert_eq!(std::fs::read(&other).ok(), Some(b"precious".to_vec()));
+    assert_eq!(fs::read(&other).ok(), Some(b"precious".to_vec()));
 }
