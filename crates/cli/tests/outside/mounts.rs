@@ -430,6 +430,33 @@ fn parts_of_one_block_are_written_through_two_mounts_at_once() {
     mounted.finish();
 }
 
+/// What is written to a part of a block is written with what was read around it: that must not be older than a write
+/// of the whole block that is answered meanwhile, nor than zeroes.
+#[test]
+fn a_whole_block_keeps_what_is_written_to_it_beside_a_part_of_it() {
+    let Some(mounted) = Mounted::start("beside", "fuse:DIR") else { return };
+    let file = OpenOptions::new().read(true).write(true).open(mounted.file()).expect("a file");
+    for round in 0..2_000 {
+        let byte = (round % 127 + 1) as u8;
+        let (part, is_zeroed) = (byte | 128, round % 2 == 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| file.write_all_at(&[part; 8], 100).expect("written"));
+            scope.spawn(|| match is_zeroed {
+                true => punch(&file, 0, 4096),
+                false => file.write_all_at(&[byte; 4096], 0).expect("written"),
+            });
+        });
+        let mut read = [0; 4096];
+        file.read_exact_at(&mut read, 0).expect("read");
+        let whole = if is_zeroed { 0 } else { byte };
+        let is_whole = |bytes: &[u8]| bytes.iter().all(|&found| found == whole);
+        assert!(is_whole(&read[..100]) && is_whole(&read[108..]), "round {round} is lost");
+        assert!(is_whole(&read[100..108]) || read[100..108] == [part; 8], "round {round}");
+    }
+    drop(file);
+    mounted.finish();
+}
+
 #[test]
 fn a_stop_is_refused_while_a_program_has_the_device_open() {
     let Some(mounted) = Mounted::start("held", "block") else { return };

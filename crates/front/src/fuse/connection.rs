@@ -22,6 +22,7 @@ use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
 
+use super::partial_writes::{WholeWrite, WholeWrites};
 use super::server::Presence;
 use super::session::{self, Wanted};
 use super::wire::MESSAGE_BYTES_MAX;
@@ -49,6 +50,7 @@ pub(super) struct Connection<V> {
     answering: Wait,
     /// The receiving task, while it waits for memory.
     receiving: Wait,
+    whole_writes: WholeWrites,
     presence: Presence,
 }
 
@@ -59,6 +61,8 @@ struct UnderWay {
     read: Option<(Rc<Payload>, Range<usize>)>,
     /// What a write took from its program.
     written: Option<usize>,
+    /// Keeps writes of parts of blocks waiting.
+    whole: Option<WholeWrite>,
     held_bytes: usize,
 }
 
@@ -103,6 +107,7 @@ impl<V: VolumePart + 'static> Connection<V> {
             receiving_ended: Cell::new(false),
             answering: Wait::default(),
             receiving: Wait::default(),
+            whole_writes: presence.partial_writes().beside(),
             presence,
         });
         let (receiving, on) = (connection.clone(), lane.clone());
@@ -204,7 +209,7 @@ impl<V: VolumePart + 'static> Connection<V> {
                 let into = self.io.payload(blocks.bytes);
                 let read = Some((into.clone(), blocks.asked));
                 let held_bytes = blocks.bytes;
-                let under_way = UnderWay { unique, read, written: None, held_bytes };
+                let under_way = UnderWay { unique, read, written: None, whole: None, held_bytes };
                 self.submit(under_way, engine::Request::Read { sector: blocks.sector, into });
             }
             Wanted::Write { data, .. } if data.is_empty() => {
@@ -225,12 +230,24 @@ impl<V: VolumePart + 'static> Connection<V> {
                 }
                 let from = self.io.payload(bytes.len());
                 from.put(0, bytes);
-                let (written, held_bytes) = (Some(bytes.len()), bytes.len());
-                let under_way = UnderWay { unique, read: None, written, held_bytes };
-                self.submit(under_way, engine::Request::Write { sector: blocks.sector, from, fua });
+                let (sector, length) = (blocks.sector, bytes.len());
+                let work = engine::Request::Write { sector, from, fua };
+                let Some(whole) = self.whole_writes.begin() else {
+                    let this = self.clone();
+                    self.held_bytes.set(self.held_bytes.get() + length);
+                    return lane.spawn(async move {
+                        let done = this.write_whole(work).await;
+                        this.answer_one(unique, done, || session::written(unique, length));
+                        this.release(length);
+                    });
+                };
+                let (written, whole) = (Some(length), Some(whole));
+                let under_way = UnderWay { unique, read: None, written, whole, held_bytes: length };
+                self.submit(under_way, work);
             }
             Wanted::Flush => {
-                let under_way = UnderWay { unique, read: None, written: None, held_bytes: 0 };
+                let under_way =
+                    UnderWay { unique, read: None, written: None, whole: None, held_bytes: 0 };
                 self.submit(under_way, engine::Request::Flush);
             }
             Wanted::Zero { offset_bytes, length_bytes, give_up } => {
@@ -253,10 +270,10 @@ impl<V: VolumePart + 'static> Connection<V> {
 
 /// Ranges that do not end with blocks, and what takes several requests.
 impl<V: VolumePart + 'static> Connection<V> {
-    /// Writes parts of blocks: the blocks are read, and written with the new bytes. One such write at a
-    /// time, on whatever lane: two that change one block would lose the bytes of one of them.
+    /// Writes parts of blocks: the blocks are read, and written with the new bytes. No other write is under way
+    /// then, on whatever lane: of two that change one block one would lose its bytes.
     async fn write_part(&self, offset_bytes: u64, bytes: &[u8], fua: bool) -> Result<(), Errno> {
-        let _turn = self.presence.partial_writes().turn().await;
+        let _alone = self.presence.partial_writes().begin().await;
         let blocks = Blocks::around(offset_bytes, bytes.len(), self.block_bytes());
         let payload = self.io.payload(blocks.bytes);
         self.held_bytes.set(self.held_bytes.get() + blocks.bytes);
@@ -270,6 +287,15 @@ impl<V: VolumePart + 'static> Connection<V> {
         done
     }
 
+    /// Writes whole blocks, in turn with writes of parts of them.
+    async fn write_whole(&self, request: engine::Request) -> Result<(), Errno> {
+        if let Some(_whole) = self.whole_writes.begin() {
+            return self.ask(request).await;
+        }
+        let _turn = self.whole_writes.turn().await;
+        self.ask(request).await
+    }
+
     async fn zero(&self, range: Range<u64>, give_up: bool) -> Result<(), Errno> {
         let block = self.block_bytes();
         let inner = range.start.next_multiple_of(block)..range.end / block * block;
@@ -280,7 +306,7 @@ impl<V: VolumePart + 'static> Connection<V> {
         self.write_zeroes(inner.end..range.end).await?;
         let sector = inner.start / SECTOR_BYTES;
         let sectors = (inner.end - inner.start) / SECTOR_BYTES;
-        self.ask(match give_up {
+        self.write_whole(match give_up {
             true => engine::Request::Punch { sector, sectors },
             false => engine::Request::WriteZeroes { sector, sectors, fua: false },
         })
@@ -338,8 +364,9 @@ impl<V: VolumePart + 'static> Connection<V> {
 
     /// The array has ended a request.
     fn end(&self, Completion { tag, result }: Completion) {
-        let UnderWay { unique, read, written, held_bytes } =
+        let UnderWay { unique, read, written, whole, held_bytes } =
             self.under_way.borrow_mut().remove(tag);
+        drop(whole);
         match (result, &read) {
             (Err(error), _) => self.send(&[&session::error(unique, errno(error))]),
             (Ok(()), Some((payload, asked))) => {

@@ -12,10 +12,11 @@ use mdspace_io::Socket;
 
 use crate::peer::describe_process;
 use crate::volume::Volume;
-use crate::wait::{SharedWait, Turn, Turns};
+use crate::wait::SharedWait;
 
 use super::connection::Connection;
 use super::mount::{Mount, MountError};
+use super::partial_writes::PartialWrites;
 use super::session::Session;
 
 /// A running mount. Dropping it unmounts without a wait.
@@ -54,7 +55,7 @@ pub(super) struct Presence {
 }
 
 impl FuseServer {
-    /// Serves `session` at `mount` on all lanes of `volume`. Writes of parts of blocks take turns with those of
+    /// Serves `session` at `mount` on all lanes of `volume`. Writes of parts of blocks take turns with the writes of
     /// all mounts that have these `turns`: all mounts of one volume have the same.
     pub fn start<V: Volume>(
         mount: Mount,
@@ -184,16 +185,5 @@ impl Drop for Presence {
     fn drop(&mut self) {
         *self.shared.serving() -= 1;
         self.shared.lane_left.notify_all();
-    }
-}
-
-/// Writes of parts of blocks, one at a time on all lanes together. Clones share the turns.
-#[derive(Clone, Debug, Default)]
-pub struct PartialWrites(Arc<Turns>);
-
-impl PartialWrites {
-    /// Waits for its turn.
-    pub(super) async fn turn(&self) -> Turn<'_> {
-        self.0.turn().await
     }
 }
