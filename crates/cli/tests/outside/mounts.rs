@@ -3,7 +3,7 @@
 //! This needs root, `/dev/fuse` and loop devices; where one is missing the tests say SKIPPED.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -355,6 +355,32 @@ fn the_name_of_a_device_goes_with_the_process_that_keeps_it() {
 }
 
 /// Reads of a file of holes arrive at no front.
+/// As a service manager does that loses its patience: then no process takes the name away.
+#[test]
+fn a_name_that_was_left_does_not_lead_to_the_device_of_another_array() {
+    let Some(mounted) = Mounted::start("unnamed", "fuse:DIR") else { return };
+    mounted.mdspace.succeed(&["serve", &mounted.name, "block"]);
+    let target = fs::read_link(mounted.device()).expect("a link");
+    let left = mounted.device().with_extension("left");
+    symlink(&target, &left).expect("a name");
+    mounted.mdspace.succeed(&["unserve", &mounted.name, "block"]);
+    assert!(fs::symlink_metadata(&left).is_ok(), "it is not this array's");
+    // Another test may take that device for a moment.
+    let is_it_again = |_| {
+        mounted.mdspace.succeed(&["serve", &mounted.name, "block"]);
+        let is_it = fs::read_link(mounted.device()).expect("a link") == target;
+        if !is_it {
+            mounted.mdspace.succeed(&["unserve", &mounted.name, "block"]);
+        }
+        is_it
+    };
+    assert!((0..20).any(is_it_again), "{} is taken", target.display());
+    let leads_here = fs::symlink_metadata(&left).is_ok();
+    let _ = fs::remove_file(&left);
+    assert!(!leads_here, "it leads to another array");
+    mounted.finish();
+}
+
 #[test]
 fn an_array_does_not_take_a_file_of_a_file_system_on_itself() {
     let Some(mounted) = Mounted::start("within", "block") else { return };
@@ -494,7 +520,7 @@ fn an_array_that_is_read_only_is_a_read_only_device() {
 fn what_was_mounted_there_before_stays_and_nothing_stays_behind_a_link() {
     let Some(mounted) = Mounted::start("below", "block") else { return };
     let (place, link) = (mounted.directory(), mounted.images.folder().join("link"));
-    std::os::unix::fs::symlink(&place, &link).expect("a link");
+    symlink(&place, &link).expect("a link");
     let (through_link, front) = (format!("fuse:{}", link.display()), mounted.serve("fuse:DIR"));
     let front = front.trim_start_matches("--serve=");
     mounted.mdspace.succeed(&["serve", &mounted.name, &through_link]);

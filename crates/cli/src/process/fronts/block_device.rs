@@ -118,6 +118,7 @@ impl Link {
     /// Makes the link. One that was left is replaced; one to the device of an array of this name is that one's.
     fn make(path: &Path, target: &Path) -> io::Result<Link> {
         fs::create_dir_all(NAMES)?;
+        remove_others(path, target);
         if let Ok(old) = fs::read_link(path) {
             if old != target && is_over(&old, path.file_name()) {
                 let taken = format!("{} leads to {} already", path.display(), old.display());
@@ -127,6 +128,19 @@ impl Link {
         }
         symlink(target, path)?;
         Ok(Link { path: path.to_owned(), target: target.to_owned() })
+    }
+}
+
+/// Removes what else leads to an array's device: a process that was killed with the one that kept its device has left
+/// it. Whoever uses that name would write to this array.
+fn remove_others(own: &Path, target: &Path) {
+    let names = fs::read_dir(NAMES).into_iter().flatten().flatten().map(|entry| entry.path());
+    let leads_here = |name: &PathBuf| fs::read_link(name).is_ok_and(|found| found == target);
+    for name in names.filter(|name| name != own).filter(leads_here) {
+        match fs::remove_file(&name) {
+            Ok(()) => tracing::warn!("{} was left by a crash, and is removed", name.display()),
+            Err(error) => tracing::error!(%error, "{} leads to another array", name.display()),
+        }
     }
 }
 
