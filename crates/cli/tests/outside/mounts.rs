@@ -354,7 +354,6 @@ fn the_name_of_a_device_goes_with_the_process_that_keeps_it() {
     assert_eq!(stopped.status, 0, "{stopped:?}");
 }
 
-/// Reads of a file of holes arrive at no front.
 /// As a service manager does that loses its patience: then no process takes the name away.
 #[test]
 fn a_name_that_was_left_does_not_lead_to_the_device_of_another_array() {
@@ -381,6 +380,7 @@ fn a_name_that_was_left_does_not_lead_to_the_device_of_another_array() {
     mounted.finish();
 }
 
+/// Reads of a file of holes arrive at no front.
 #[test]
 fn an_array_does_not_take_a_file_of_a_file_system_on_itself() {
     let Some(mounted) = Mounted::start("within", "block") else { return };
