@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use mdspace_engine::array::{Action, Undecided};
-use mdspace_engine::status::{Mismatch, Mismatches};
+use mdspace_engine::status::{MemberState, Mismatch, Mismatches};
 
 use crate::oracle::{Place, RawArray};
 use crate::settings::Scrubs;
@@ -31,12 +31,14 @@ impl Simulation {
             return Ok(());
         }
         self.drain()?;
-        self.idle_status()?;
+        let status = self.idle_status()?;
         let world = self.world.clone();
         let Ok((array, _)) = RawArray::find(&world, &self.disks) else { return Ok(()) };
         // What a server still has to write would take a lie back.
         let late = self.world.has_late_writes();
-        let at_rest = self.atlas.is_sound() && !self.lists_bad_blocks() && !late;
+        // A member that is being filled, or is yet to be, gets the lies of others or loses its own.
+        let fills = status.members.iter().any(|member| member.state == MemberState::Recovering);
+        let at_rest = self.atlas.is_sound() && !self.lists_bad_blocks() && !late && !fills;
         if !at_rest || array.mismatches(self.model.len()) > 0 {
             return Ok(());
         }
