@@ -207,6 +207,10 @@ impl SyncTask {
         self.told.notify();
     }
 
+    fn is_told_to_end(&self) -> bool {
+        self.cancelled.get()
+    }
+
     fn is_over(&self) -> bool {
         let is_full = self.no_space.get() && self.kind.fills_members();
         self.cancelled.get() || self.failed.get() || is_full
@@ -239,18 +243,18 @@ impl SyncTask {
         Next::Window(range.start..end.min(bound))
     }
 
-    /// Does one window. A late member is waited for without a claim, until the task is told to end.
-    async fn run(
+    /// Does `part` until no member is late in it. Nothing is claimed between two tries, so that users do not wait
+    /// for that member. It is given more time when it had all that it was given.
+    async fn patiently(
         &self,
         port: &ArrayLane,
-        geometry: &Geometry,
-        window: &Range<u64>,
+        part: impl AsyncFn() -> Result<Found, WindowError>,
     ) -> Result<Found, WindowError> {
         loop {
             let doublings = port.sync_doublings();
             let given_up = port.sync_read_patience().deadline(port.lane.backend().now());
-            let result = window::run(port, geometry, &self.kind, window, &self.cancelled).await;
-            if !matches!(result, Err(WindowError::Late)) || self.cancelled.get() {
+            let result = part().await;
+            if !matches!(result, Err(WindowError::Late)) || self.is_told_to_end() {
                 return result;
             }
             let waited = given_up.is_some_and(|when| port.lane.backend().now() >= when);
@@ -290,7 +294,7 @@ impl SyncTask {
             self.cursor.set(window.end);
             self.in_flight.borrow_mut().insert(window.start, window.end);
             self.pace.borrow_mut().begins(sectors);
-            let ended = self.run(port, &geometry, &window).await;
+            let ended = window::run(port, &geometry, self, &window).await;
             self.note(window, ended);
             self.pace.borrow_mut().ended(now(), sectors, now().since(began), settings);
             self.hire(port);

@@ -216,3 +216,28 @@ fn a_check_of_a_read_only_array_is_refused() {
         assert_eq!(world.status().sync.action, SyncAction::Idle, "{world}");
     }
 }
+
+/// A window with blocks that cannot be read is done block by block. Where a member is late in one of them, those
+/// before it are not done anew.
+#[test]
+fn a_member_that_is_late_in_a_block_has_only_that_block_tried_again() {
+    for seed in 1..8 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID1, seed));
+        world.write_many(8);
+        world.fail(2);
+        world.remove(2);
+        let data = world.disks.data();
+        // Each copy lacks a block, and the second one is late with what the first one lacks.
+        world.disks.disk(0).unreadable.insert(data.start + 40);
+        world.disks.disk(1).unreadable.insert(data.start + 9);
+        world.disks.disk(1).hangs_in = Some(data.start + 40..data.start + 41);
+        world.disks.disk(3).writes.clear();
+        world.add(3).unwrap();
+        world.sleep_ms(20_000);
+        world.disks.disk(1).hangs_in = None;
+        world.wait_idle();
+        assert_eq!(world.disks.disk(3).sectors_written(data.start..data.start + 40), 40, "{world}");
+        world.verify();
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}

@@ -3,7 +3,6 @@
 //! A window lies in one claim and touches nothing outside it. It says what it found, or why it could not
 //! be done; when it is done and what comes next is the task's.
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use crate::backend::MemberId;
@@ -17,7 +16,7 @@ use super::super::claims::Claim;
 use super::super::command::Undecided;
 use super::super::news::News;
 use super::super::reconstruct::{Mended, NotRewritten};
-use super::{mirror_window, replace_window, row_window};
+use super::{SyncTask, mirror_window, replace_window, row_window};
 
 /// What a sync task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,34 +129,23 @@ impl WindowError {
     }
 }
 
-/// Does one window. It goes round unreadable blocks, one block at a time, until the task is `told` to end: a
+/// Does one window. It goes round unreadable blocks, one block at a time, until the task is told to end: a
 /// stop waits for one read of a dying disk, not for all blocks of the window.
 pub(super) async fn run(
     port: &ArrayLane,
     geometry: &Geometry,
-    kind: &SyncKind,
+    task: &SyncTask,
     window: &Range<u64>,
-    told: &Cell<bool>,
 ) -> Result<Found, WindowError> {
-    let mut found = run_whole(port, geometry, kind, window, told).await?;
+    let mut found = match run_once(port, geometry, (task, task.kind()), window).await {
+        Err(WindowError::Unreadable) if task.kind().fills_members() => {
+            fill_around(port, geometry, task, window).await.map(|()| Found::default())
+        }
+        Err(WindowError::Unreadable) => run_in_halves(port, geometry, task, window).await,
+        result => result,
+    }?;
     port.count_mended(std::mem::take(&mut found.mended));
     Ok(found)
-}
-
-async fn run_whole(
-    port: &ArrayLane,
-    geometry: &Geometry,
-    kind: &SyncKind,
-    window: &Range<u64>,
-    told: &Cell<bool>,
-) -> Result<Found, WindowError> {
-    match run_once(port, geometry, kind, window).await {
-        Err(WindowError::Unreadable) if kind.fills_members() => {
-            fill_around(port, geometry, kind, window, told).await.map(|()| Found::default())
-        }
-        Err(WindowError::Unreadable) => run_in_halves(port, geometry, kind, window, told).await,
-        result => result,
-    }
 }
 
 /// Compares the two halves of a window, and theirs: what one member lacks here and another one there is
@@ -165,17 +153,16 @@ async fn run_whole(
 async fn run_in_halves(
     port: &ArrayLane,
     geometry: &Geometry,
-    kind: &SyncKind,
+    task: &SyncTask,
     window: &Range<u64>,
-    told: &Cell<bool>,
 ) -> Result<Found, WindowError> {
     let block = port.with_view(|view| u64::from(view.block_sectors));
     let (mut left, mut all) = (vec![window.clone()], Found::default());
     while let Some(range) = left.pop() {
-        if told.get() {
+        if task.is_told_to_end() {
             return Err(WindowError::Told);
         }
-        match run_once(port, geometry, kind, &range).await {
+        match run_once(port, geometry, (task, task.kind()), &range).await {
             Ok(found) => all.add(found),
             Err(WindowError::Unreadable) => {
                 let half = ((range.end - range.start) / 2).next_multiple_of(block);
@@ -191,40 +178,39 @@ async fn run_in_halves(
     Ok(all)
 }
 
-async fn run_once(
-    port: &ArrayLane,
-    geometry: &Geometry,
-    kind: &SyncKind,
-    window: &Range<u64>,
-) -> Result<Found, WindowError> {
-    if let SyncKind::Replace(slots) = kind {
-        return replace_window::run(port, geometry, slots, window).await;
-    }
-    match geometry {
-        Geometry::Parity(map) => row_window::run(port, map, kind, window).await,
-        geometry => mirror_window::run(port, geometry, kind, window).await,
-    }
-}
-
 /// Fills a window block by block and slot by slot. A block that cannot be read is listed as bad on the
 /// member that should have got it, under the claim that found out; everything else is there.
 async fn fill_around(
     port: &ArrayLane,
     geometry: &Geometry,
-    kind: &SyncKind,
+    task: &SyncTask,
     window: &Range<u64>,
-    told: &Cell<bool>,
 ) -> Result<(), WindowError> {
     let block = port.with_view(|view| view.block_sectors) as usize;
     for start in window.clone().step_by(block) {
         let part = start..(start + block as u64).min(window.end);
-        for slot in kind.slots() {
-            if told.get() {
+        for slot in task.kind().slots() {
+            if task.is_told_to_end() {
                 return Err(WindowError::Told);
             }
-            let kind = kind.of_slot(*slot);
-            run_once(port, geometry, &kind, &part).await?;
+            let kind = task.kind().of_slot(*slot);
+            run_once(port, geometry, (task, &kind), &part).await?;
         }
     }
     Ok(())
+}
+
+/// Does a range under one claim, and again when a member was late in it: what was done before it stays done.
+async fn run_once(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    (task, kind): (&SyncTask, &SyncKind),
+    range: &Range<u64>,
+) -> Result<Found, WindowError> {
+    let once = async || match (kind, geometry) {
+        (SyncKind::Replace(slots), _) => replace_window::run(port, geometry, slots, range).await,
+        (_, Geometry::Parity(map)) => row_window::run(port, map, kind, range).await,
+        _ => mirror_window::run(port, geometry, kind, range).await,
+    };
+    task.patiently(port, once).await
 }
