@@ -136,6 +136,8 @@ struct Member {
     state: MemberState,
     /// While it is filled: data up to this member sector are there for good.
     durable: Durable,
+    /// Up to where its superblock, as it stands on the device, says that it holds its data.
+    recorded_sectors: u64,
     bad: Arc<Ranges>,
     /// The bad-block log as it stands on the device.
     log: BadBlockLog,
@@ -216,6 +218,7 @@ impl Controller {
             info: member.info,
             state: first_state(&member.superblock),
             durable: Durable::found(member.superblock.recovery_offset_sectors.unwrap_or(0)),
+            recorded_sectors: promised_sectors(&member.superblock),
             superblock: member.superblock,
             log: member.log,
             holes: Arc::default(),
@@ -585,11 +588,10 @@ fn first_state(superblock: &Superblock) -> MemberState {
     }
 }
 
-/// What a member's superblock says that it holds. One that was given a slot and has not been told so on
-/// disk holds nothing.
-fn recorded_sectors(member: &Member) -> u64 {
-    let without = if member.filled_to().is_some() { 0 } else { u64::MAX };
-    member.superblock.recovery_offset_sectors.unwrap_or(without)
+/// Up to where a superblock says that its member holds the data of its slot.
+fn promised_sectors(superblock: &Superblock) -> u64 {
+    let replaces = superblock.features.contains(Features::REPLACEMENT);
+    superblock.recovery_offset_sectors.unwrap_or(if replaces { 0 } else { u64::MAX })
 }
 
 fn member_view(member: &Member) -> MemberView {
@@ -599,7 +601,7 @@ fn member_view(member: &Member) -> MemberView {
         data_offset: member.superblock.data_offset_sectors,
         readable_sectors: if member.is_late { 0 } else { filled_sectors },
         filled_sectors,
-        recorded_sectors: recorded_sectors(member),
+        recorded_sectors: member.recorded_sectors,
         bad: member.bad.clone(),
         bad_in_memory: Arc::new(member.bad_in_memory()),
         holes: member.holes.clone(),

@@ -100,7 +100,7 @@ pub struct MemberView {
     pub readable_sectors: u64,
     /// Sectors from 0 on that hold data: all, or up to where recovery has come.
     pub filled_sectors: u64,
-    /// Sectors from 0 on that its superblock says it holds: after a crash no others of it count.
+    /// Sectors from 0 on that its superblock on the device says it holds: after a crash no others of it count.
     pub recorded_sectors: u64,
     /// Listed bad sectors, counted from `data_offset`.
     pub bad: Arc<Ranges>,
@@ -141,6 +141,11 @@ impl MemberView {
     /// Whether its list on the device names all of these sectors: after a crash it is not believed there either.
     pub fn is_listed_for_good(&self, sectors: &Range<u64>) -> bool {
         self.bad.contains(sectors) && !self.bad_in_memory.overlaps(sectors)
+    }
+
+    /// Whether it holds all data of its slot, and its superblock says so.
+    pub fn is_in_sync_for_good(&self) -> bool {
+        self.filled_sectors == u64::MAX && self.recorded_sectors == u64::MAX
     }
 
     /// Whether it holds some of these sectors, and not all.
@@ -250,13 +255,10 @@ impl ArrayView {
         let lists_nothing = |member: &MemberView| {
             member.bad.is_empty() && member.bad_in_memory.is_empty() && member.holes.is_empty()
         };
-        let is_in_sync = |member: &MemberView| {
-            member.filled_sectors == u64::MAX && member.recorded_sectors == u64::MAX
-        };
         self.doubted.is_empty()
             && self.unresolved.is_empty()
             && self.devices().all(lists_nothing)
-            && self.present().all(|(_, member)| is_in_sync(member))
+            && self.present().all(|(_, member)| member.is_in_sync_for_good())
             && self.geometry.enough(&|slot| self.member(slot).is_some())
     }
 

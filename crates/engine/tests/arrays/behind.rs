@@ -360,3 +360,43 @@ fn what_is_written_in_pieces_behind_the_answer_survives_on_write_mostly_members(
         world.verify();
     }
 }
+
+/// A member that was just filled is in sync in memory first. Should power fail before its superblock says so, it
+/// is filled again, from the member that lacks what is behind.
+#[test]
+fn no_write_is_behind_where_no_superblock_says_yet_that_its_reader_is_filled() {
+    for seed in 1..20 {
+        let shape = Shape { disks: 2, ..shape(8) };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        wait_for_ever(&world);
+        world.fail(0);
+        world.write_random(64, 8);
+        world.add(2).unwrap();
+        let slot_is_given = |world: &World| {
+            let superblock = world.disks.superblock(2);
+            superblock.is_some_and(|superblock| superblock.recovery_offset_sectors.is_some())
+        };
+        world.until("a slot", slot_is_given);
+        let place = world.disks.superblock(2).expect("a member").superblock_range();
+        world.disks.disk(2).hangs_in = Some(place);
+        world.turns(5000);
+        let data = world.disks.data();
+        assert!(world.disks.disk(2).sectors_written(data.clone()) >= data.end - data.start);
+        // It has all, and its superblock is on its way.
+        world.disks.disk(1).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+        let bytes = vec![7; 8 * SECTOR];
+        let from = Rc::new(bytes.clone());
+        let write = world.start(0, Request::Write { sector: 64, from, fua: true });
+        world.turns(5000);
+        if write.has_ended() {
+            world.remember(64, &bytes);
+        }
+        world.power_cut(0..3);
+        (1..3).for_each(|disk| world.disks.disk(disk).hangs_in = None);
+        world.assemble_all().unwrap();
+        if !write.has_ended() {
+            world.learn();
+        }
+        world.verify();
+    }
+}

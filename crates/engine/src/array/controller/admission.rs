@@ -243,6 +243,7 @@ impl Controller {
             superblock: Superblock { events: self.events, ..superblock },
             state,
             durable: Durable::NOTHING,
+            recorded_sectors: 0,
             bad: Arc::default(),
             log,
             holes: Arc::default(),

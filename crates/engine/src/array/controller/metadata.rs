@@ -16,7 +16,7 @@ use super::super::flushes::Flush;
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::progress::FlushReceipt;
-use super::{Controller, Member, WriteMode};
+use super::{Controller, Member, WriteMode, promised_sectors};
 
 /// Bytes of the superblock's area.
 const SUPERBLOCK_BYTES: usize = 4096;
@@ -53,6 +53,9 @@ impl Controller {
                 self.array.points.reach(Point::BitmapSaysEvents);
                 failed = self.write_all_superblocks().await;
                 if failed.is_empty() {
+                    for member in self.members.iter_mut().filter(|member| member.is_live()) {
+                        member.recorded_sectors = promised_sectors(&member.superblock);
+                    }
                     self.array.points.reach(Point::SuperblocksAreWritten);
                     if !all_along {
                         // A write that passed over a member of these waits for just that.

@@ -142,6 +142,7 @@ impl Member {
     /// It is to be filled from the start.
     pub(super) fn has_nothing(&mut self) {
         self.durable = Durable::NOTHING;
+        self.recorded_sectors = 0;
         self.holes = Arc::default();
     }
 

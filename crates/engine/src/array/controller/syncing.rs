@@ -601,9 +601,10 @@ impl Controller {
                 self.sync.by_bitmap.remove(&member.id);
             }
         }
+        // Lanes hear of it once the superblocks say so: until then a crash has them filled again.
+        self.update_superblocks().await;
         self.publish();
         self.array.views.settle();
-        self.update_superblocks().await;
         self.set_clearing_alarm();
     }
 

@@ -24,7 +24,7 @@ use super::super::ended::Target;
 use super::super::member_writes::MemberWrites;
 use super::super::points::Point;
 use super::super::rules::Rule;
-use super::super::view::ArrayView;
+use super::super::view::{ArrayView, MemberView};
 use super::{Copies, Region, copies};
 
 /// The writes behind of one array.
@@ -143,11 +143,10 @@ impl ArrayLane {
             .iter()
             .copied()
             .partition(|piece| view.member(piece.slot).is_some() && all_are(piece.slot, true));
-        // After a crash a member that is being filled may have less than now.
+        // After a crash a member that is being filled, or was until just now, may have less than now.
         let has_reader = |piece: &Piece| {
             let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
-            reader.is_some_and(|member| member.filled_sectors == u64::MAX)
-                && all_are(piece.slot, false)
+            reader.is_some_and(MemberView::is_in_sync_for_good) && all_are(piece.slot, false)
         };
         let counted = match ahead.iter().any(has_reader) && !behind.is_empty() {
             true => self.array.behind.begin(),
