@@ -34,6 +34,8 @@ pub(super) struct Atlas {
     heirs: Vec<DiskIndex>,
     /// A crash left redundancy in doubt, at this time.
     crashed: Option<Time>,
+    /// So had an earlier one when it came.
+    crashed_in_doubt: bool,
     /// The first resync is through, or nothing needed one.
     agrees: bool,
     /// The first resync is through, or the array was made without one.
@@ -53,6 +55,7 @@ impl Atlas {
             in_sync,
             heirs: Vec::new(),
             crashed: None,
+            crashed_in_doubt: false,
             agrees: !settings.noisy_disks,
             resynced: settings.assume_clean,
             full: BTreeSet::new(),
@@ -166,7 +169,13 @@ impl Atlas {
 
     /// The array went down without being marked clean.
     pub(super) fn crash(&mut self, now: Time) {
+        self.crashed_in_doubt = self.crashed.is_some();
         self.crashed = Some(now);
+    }
+
+    /// Whether redundancy was in doubt already when the array went down without being marked clean.
+    pub(super) fn crashed_in_doubt(&self) -> bool {
+        self.crashed_in_doubt
     }
 
     /// Takes what the engine said when it was asked at `asked`.

@@ -108,12 +108,16 @@ impl Simulation {
         let others: Vec<DiskIndex> = self.disks.iter().copied().filter(|&d| d != disk).collect();
         // An update that only it has seen has begun, and nothing was written under it.
         let is_newest = self.newest_events() > self.newest_events_of(&others);
-        // A write that failed may have left redundancy in doubt, which a stop does not end.
         let agree = |disk: &DiskIndex| {
             self.superblock(*disk).is_none_or(|superblock| superblock.agrees_to == u64::MAX)
         };
-        let is_clean = before == Before::Stop && others.iter().all(agree);
-        !is_newest && (is_clean || !self.is_dense()) && self.atlas.bears_to_start_without(disk)
+        let is_replaced = match before {
+            // A stop does not end the doubt of a crash, or of a write that failed.
+            Before::Stop => others.iter().all(agree),
+            // What was read of one copy in doubt may be another one's without it.
+            Before::Crash => !self.is_dense() && !self.atlas.crashed_in_doubt(),
+        };
+        !is_newest && is_replaced && self.atlas.bears_to_start_without(disk)
     }
 
     fn leave(&mut self, disk: DiskIndex) {
