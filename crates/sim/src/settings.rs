@@ -346,7 +346,7 @@ impl Settings {
             settings.tuning.extend(draw_sync(seed, settings.sync_speed(wishes.sync_seconds)));
         }
         if matches!(level, 1 | 10) {
-            settings.draw_mirror(seed, wishes.behind);
+            settings.draw_mirror(seed, &wishes);
         }
         if redundancy(level, layout, slots) == 0 {
             settings.bitmap_chunk_bytes = None;
@@ -449,7 +449,7 @@ impl Settings {
     }
 
     /// Drawn apart, as workers are.
-    fn draw_mirror(&mut self, seed: u64, behind: bool) {
+    fn draw_mirror(&mut self, seed: u64, wishes: &Wishes) {
         let random = &mut Random::new(seed ^ 0x6d69_7272_6f72_7321);
         let policies = ["expected", "expected", "expected", "md", "nearest", "first"];
         self.tuning.push(("read_policy", *random.pick(&policies)));
@@ -461,14 +461,16 @@ impl Settings {
         // A crash and another trouble at once may take what only one member had yet.
         let bearable = self.trouble == Trouble::Bearable;
         if bearable && self.level == 1 && self.bitmap_chunk_bytes.is_some() {
-            self.write_behind = *random.pick(if behind { &[1, 3, 256] } else { &[0, 1, 3, 256] });
+            self.write_behind =
+                *random.pick(if wishes.behind { &[1, 3, 256] } else { &[0, 1, 3, 256] });
         }
-        if behind {
+        if wishes.behind {
             // It takes its time, and is read all the same.
             let deadline = self.tuning.iter_mut().find(|(key, _)| *key == "read_deadline");
             deadline.into_iter().for_each(|(_, value)| *value = "0");
-            self.flags[0].0 &= !mostly;
-            self.flags[1].0 |= mostly;
+            let (behind, ahead) = if wishes.behind_first { (0, 1) } else { (1, 0) };
+            self.flags[ahead].0 &= !mostly;
+            self.flags[behind].0 |= mostly;
         }
     }
 
@@ -479,7 +481,8 @@ impl Settings {
         for index in 0..self.slots + self.spares {
             let smaller = if uneven { random.below(self.member_sectors / 2) } else { 0 };
             let mut own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
-            let is_far = self.write_behind > 0 && self.is_write_mostly(index);
+            let is_far_spare = wishes.behind_first && index >= self.slots;
+            let is_far = self.write_behind > 0 && (self.is_write_mostly(index) || is_far_spare);
             if is_far {
                 let patient = !self.tuning.contains(&("write_deadline", "4"));
                 own.instant_one_in = 0;

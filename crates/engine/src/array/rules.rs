@@ -47,6 +47,8 @@ named! {
         OneCopyInDoubt: "Where copies of a mirror may differ, all reads take the same one.",
         ReadsWaitForWritesBehind: "A read of a write-mostly member waits for writes behind in its range.",
         EarlyAnswersAreSettled: "A write that is answered early passed over no member that still counts.",
+        EarlyAnswersAreOnRecord: "A write is answered early when a member has it that is on record as in sync.",
+        ReplacementsAreNotBehind: "A write is behind where all that get it are write-mostly.",
         IntentStaysForWritesBehind: "The intent of a write stays until the last write behind has landed.",
         // Flushes and the bitmap
         FailedFlushesStayFailed:

@@ -52,6 +52,8 @@ pub(super) struct Wishes {
     pub slow_records: bool,
     /// One of two copies is written behind.
     pub behind: bool,
+    /// And that is the first of the two, and a spare is as far away.
+    pub behind_first: bool,
     /// Weights of reads, writes and flushes; any, where all are zero.
     pub kinds: [u32; 3],
     /// Users come one after the other, and never rest: bits are cleared though the array is not clean.

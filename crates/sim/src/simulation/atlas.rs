@@ -40,6 +40,8 @@ pub(super) struct Atlas {
     agrees: bool,
     /// The first resync is through, or the array was made without one.
     resynced: bool,
+    /// When the engine was asked last no write was behind, and all members in sync were well.
+    none_behind: bool,
     full: BTreeSet<DiskIndex>,
     last_drained: Time,
 }
@@ -58,6 +60,7 @@ impl Atlas {
             crashed_in_doubt: false,
             agrees: !settings.noisy_disks,
             resynced: settings.assume_clean,
+            none_behind: false,
             full: BTreeSet::new(),
             last_drained: Time::ZERO,
         }
@@ -97,11 +100,13 @@ impl Atlas {
     }
 
     /// Whether the array bears a crash. Parity does not while a member is out, for the write hole.
-    /// Mirrors do, but where a hurt member may fail after the crash, old and new could change places.
-    pub(super) fn bears_crash(&self, parity: bool) -> bool {
-        match parity {
+    /// Mirrors do, but where a hurt member may fail after the crash, old and new could change places. Nor do
+    /// they where the member that is out may alone have got what others are behind with.
+    pub(super) fn bears_crash(&self, has_parity: bool, writes_behind: bool) -> bool {
+        let hurt = self.in_sync.iter().any(|disk| self.hurt.contains_key(disk));
+        match has_parity {
             true => self.is_whole(),
-            false => !self.in_sync.iter().any(|disk| self.hurt.contains_key(disk)),
+            false => !hurt && (!writes_behind || self.is_whole() || self.none_behind),
         }
     }
 
@@ -209,6 +214,8 @@ impl Atlas {
             let over_since = *over_since.get_or_insert(world.now());
             asked < over_since + AFTERMATH
         });
+        let is_behind = status.write_behind.is_some_and(|behind| behind.under_way > 0);
+        self.none_behind = !is_behind && self.in_sync.iter().all(|disk| self.is_well(*disk));
         let resynced = !status.sync.action.runs();
         self.crashed = self.crashed.filter(|at| asked < *at + AFTERMATH || !resynced);
         let over = resynced && asked > Time::ZERO + AFTERMATH && self.is_whole();

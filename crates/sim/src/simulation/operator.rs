@@ -212,7 +212,8 @@ impl Simulation {
     pub(super) fn replace_member(&mut self) {
         let Some(status) = &self.operator.status else { return };
         let spares = with_state(status, MemberState::Spare);
-        let old = *self.random.pick(&self.disks);
+        let any = *self.random.pick(&self.disks);
+        let old = self.aimed_at.filter(|disk| self.disks.contains(disk)).unwrap_or(any);
         let new = spares.into_iter().find(|&disk| self.atlas.is_well(disk));
         let in_sync = with_state(status, MemberState::InSync).contains(&old);
         let (Some(new), true) = (new, in_sync) else { return };

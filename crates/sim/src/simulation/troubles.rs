@@ -375,7 +375,8 @@ impl Simulation {
     }
 
     fn may_crash(&self) -> bool {
-        !self.bearable() || self.atlas.bears_crash(self.is_dense())
+        let has_parity = matches!(self.settings.level, 4..=6);
+        !self.bearable() || self.atlas.bears_crash(has_parity, self.settings.write_behind > 0)
     }
 
     /// Whether what was written may be on too few members to lose one and the power: where parity

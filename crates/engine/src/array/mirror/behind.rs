@@ -138,7 +138,11 @@ impl ArrayLane {
         let view = self.view();
         let all = copies(&view.geometry, region.sector, region.sectors());
         // A replacement may have taken the slot over before the write has landed: what it is counts as well.
-        let all_are = |slot, mostly| view.writers(slot).all(|member| member.write_mostly == mostly);
+        let of_replacements = self.array.rules.keep(Rule::ReplacementsAreNotBehind);
+        let all_are = |slot, mostly| {
+            let mut writers = view.writers(slot).take(if of_replacements { 2 } else { 1 });
+            writers.all(|member| member.write_mostly == mostly)
+        };
         let (behind, ahead): (Copies, Copies) = all
             .iter()
             .copied()
@@ -146,7 +150,11 @@ impl ArrayLane {
         // After a crash a member that is being filled, or was until just now, may have less than now.
         let has_reader = |piece: &Piece| {
             let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
-            reader.is_some_and(MemberView::is_in_sync_for_good) && all_are(piece.slot, false)
+            let is_for_good = |member: &MemberView| {
+                member.is_in_sync_for_good()
+                    || !self.array.rules.keep(Rule::EarlyAnswersAreOnRecord)
+            };
+            reader.is_some_and(is_for_good) && all_are(piece.slot, false)
         };
         let counted = match ahead.iter().any(has_reader) && !behind.is_empty() {
             true => self.array.behind.begin(),

@@ -27,6 +27,8 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("fua-flush-fails", [0, 4], fua_flush_fails),
     Plot("own-caches", [0, 4], own_caches),
     Plot("misled", [3, 3], misled),
+    Plot("behind-the-filled", [6, 0], behind_the_filled),
+    Plot("behind-the-replaced", [6, 0], behind_the_replaced),
 ];
 
 /// The story of a run that would have none; or none, every other time.
@@ -292,4 +294,41 @@ fn misled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     ];
     let wishes = Wishes { kinds: [50, 50, 0], pauses: true, ..over(2) };
     (aims, wishes)
+}
+
+/// Mirrors of which the second is written behind, and a spare.
+fn behind_with_a_spare() -> Wishes {
+    Wishes {
+        levels: &[1],
+        behind: true,
+        spare: true,
+        volatile_cache: true,
+        slow_records: true,
+        hot: true,
+        sync_seconds: 1,
+        kinds: [10, 90, 0],
+        tending: Tending::Never,
+        ..direct()
+    }
+}
+
+/// The only member that is not written behind is filled while users write, and the power goes.
+fn behind_the_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(0, Point::MembersAnswered, Happening::Vanish, 20),
+        tell.after(Point::SlotIsGiven, 1),
+        tell.after(if tell.coin { Point::MemberIsFilled } else { Point::WindowIsDone }, 1),
+        Aim { late_by: RECORDS_TAKE, ..tell.at(Point::MembersAnswered, Happening::PowerCut, 1) },
+    ];
+    (aims, behind_with_a_spare())
+}
+
+/// A member that is written behind is replaced while users write, and the power goes.
+fn behind_the_replaced(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(0, Point::MembersAnswered, Happening::Replace, 20),
+        tell.after(Point::MemberIsFilled, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::PowerCut, 1),
+    ];
+    (aims, Wishes { behind_first: true, durable: true, ..behind_with_a_spare() })
 }
