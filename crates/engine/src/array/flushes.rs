@@ -5,8 +5,13 @@
 //! Both hold by construction: who comes while a flush is under way waits for the next one, which
 //! covers all that waited, and the end of a failed flush marks its member before another can begin.
 //!
-//! Flushes share this state. Reads and writes do not.
+//! A durable write (FUA) may be a write and a flush to its device. So it counts as a flush: one that
+//! fails marks its member at once, and a flush has ended when the durable writes that were under way
+//! at its end have ended too.
+//!
+//! Flushes and durable writes share this state. Reads and other writes do not.
 
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -26,7 +31,7 @@ use super::rules::{Rule, keep};
 #[derive(Default)]
 pub(crate) struct Flushes {
     members: Mutex<Vec<MemberFlushes>>,
-    /// A flush ended.
+    /// A flush or a durable write ended.
     ended: Signal,
 }
 
@@ -37,6 +42,22 @@ struct MemberFlushes {
     ended: u64,
     /// One failed: what the member was given is not sure to be there, whatever later flushes say.
     failed: Option<IoError>,
+    writes: DurableWrites,
+}
+
+/// The durable writes of one member, numbered as they begin.
+#[derive(Default)]
+struct DurableWrites {
+    begun: u64,
+    under_way: BTreeSet<u64>,
+}
+
+/// A durable write that is under way, until it is dropped.
+pub(super) struct DurableWrite<'a> {
+    flushes: &'a Flushes,
+    member: MemberId,
+    /// None where no flush waits for it.
+    number: Option<u64>,
 }
 
 /// What someone who wants a flush is to do now.
@@ -64,12 +85,45 @@ impl Flushes {
         self.with(member, |flushes| flushes.turn(wanted))
     }
 
-    fn end(&self, member: MemberId, result: Result<(), IoError>, remember: bool) {
-        self.with(member, |flushes| {
+    fn end(
+        &self,
+        member: MemberId,
+        result: Result<(), IoError>,
+        remember: bool,
+    ) -> Result<(), IoError> {
+        let result = self.with(member, |flushes| {
             flushes.ended = flushes.begun;
             flushes.failed = flushes.failed.or(result.err().filter(|_| remember));
+            flushes.failed.map_or(result, Err)
         });
         self.ended.notify();
+        result
+    }
+
+    /// Durable writes of a member that began by now have lower numbers than this.
+    fn durable_writes_begun(&self, member: MemberId) -> u64 {
+        self.with(member, |flushes| flushes.writes.begun)
+    }
+
+    /// Whether all durable writes of a member with lower numbers have ended.
+    fn have_ended_below(&self, member: MemberId, number: u64) -> bool {
+        self.with(member, |flushes| {
+            flushes.writes.under_way.first().is_none_or(|first| *first >= number)
+        })
+    }
+
+    /// A durable write to a member is about to be sent. No flush waits for what is `behind`: others have it.
+    pub(super) fn begin_write(&self, member: MemberId, behind: bool) -> DurableWrite<'_> {
+        if behind {
+            return DurableWrite { flushes: self, member, number: None };
+        }
+        let number = self.with(member, |flushes| {
+            let number = flushes.writes.begun;
+            flushes.writes.begun += 1;
+            flushes.writes.under_way.insert(number);
+            number
+        });
+        DurableWrite { flushes: self, member, number: Some(number) }
     }
 
     /// Forgets a member: it left the array, or is about to be filled anew.
@@ -80,10 +134,30 @@ impl Flushes {
     fn with<T>(&self, member: MemberId, use_it: impl FnOnce(&mut MemberFlushes) -> T) -> T {
         let members = &mut *self.members.lock();
         let at = members.iter().position(|known| known.member == member).unwrap_or_else(|| {
-            members.push(MemberFlushes { member, begun: 0, ended: 0, failed: None });
+            let writes = DurableWrites::default();
+            members.push(MemberFlushes { member, begun: 0, ended: 0, failed: None, writes });
             members.len() - 1
         });
         use_it(&mut members[at])
+    }
+}
+
+impl DurableWrite<'_> {
+    /// Its end. Where the member could not make it durable, what was written before may be lost too, and no
+    /// later flush tells.
+    pub(super) fn end(self, result: Result<(), IoError>) {
+        let failed = result.err().filter(|error| error.kind == IoErrorKind::Flush);
+        if failed.is_some() {
+            self.flushes.with(self.member, |flushes| flushes.failed = flushes.failed.or(failed));
+        }
+    }
+}
+
+impl Drop for DurableWrite<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        self.flushes.with(self.member, |flushes| flushes.writes.under_way.remove(&number));
+        self.flushes.ended.notify();
     }
 }
 
@@ -114,6 +188,8 @@ enum State<'a> {
     /// Another's flush is under way; the one with this number is waited for.
     Waiting(u64),
     Sent(Io<'a>),
+    /// It went well. The durable writes with lower numbers are waited for.
+    WentWell(u64),
     Ended(Result<(), IoError>),
 }
 
@@ -142,10 +218,21 @@ impl<'a> Flush<'a> {
         };
     }
 
+    /// The device has answered.
+    fn answered(&mut self, result: Result<(), IoError>) {
+        match result {
+            Ok(()) if self.array.rules.keep(Rule::FlushesWaitForDurableWrites) => {
+                let begun = self.array.flushes.durable_writes_begun(self.member);
+                self.state = State::WentWell(begun);
+            }
+            result => self.end(result),
+        }
+    }
+
     fn end(&mut self, result: Result<(), IoError>) {
         // The member is marked before anyone else's flush of it can begin.
         let remember = self.array.rules.keep(Rule::FailedFlushesStayFailed);
-        self.array.flushes.end(self.member, result, remember);
+        let result = self.array.flushes.end(self.member, result, remember);
         if result.is_err() {
             self.array.points.reach(Point::FlushFailed);
         }
@@ -163,7 +250,13 @@ impl Future for Flush<'_> {
                 State::Ended(result) => return Poll::Ready(*result),
                 State::Sent(io) => {
                     let done = ready!(Pin::new(io).poll(context));
-                    this.end(done.result);
+                    this.answered(done.result);
+                }
+                State::WentWell(begun) => {
+                    let (flushes, member, begun) = (&this.array.flushes, this.member, *begun);
+                    let all = || flushes.have_ended_below(member, begun).then_some(());
+                    ready!(flushes.ended.poll(context, all));
+                    this.end(Ok(()));
                 }
                 State::Waiting(wanted) => {
                     let (flushes, member, wanted) = (&this.array.flushes, this.member, *wanted);
@@ -182,7 +275,7 @@ impl Future for Flush<'_> {
 impl Drop for Flush<'_> {
     /// A flush that was sent and is not waited for has failed, as far as anyone can know.
     fn drop(&mut self) {
-        if matches!(self.state, State::Sent(_)) {
+        if matches!(self.state, State::Sent(_) | State::WentWell(_)) {
             self.end(Err(IoError { kind: IoErrorKind::Cancelled, errno: 0 }));
         }
     }

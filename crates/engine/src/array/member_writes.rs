@@ -15,7 +15,7 @@ use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
 use super::ended::{Asked, Ended, Failed, Judged, Lists, Target};
-use super::flushes::{self, Flush};
+use super::flushes::{self, DurableWrite, Flush};
 use super::plan::Place;
 use super::points::Point;
 use super::refused::Refused;
@@ -32,6 +32,8 @@ pub(super) struct MemberWrites<'a> {
     lane: &'a ArrayLane,
     view: LaneView,
     fua: bool,
+    /// Whether its client may be told that it went well before these have ended.
+    behind: bool,
     /// None where members answer at once.
     under_way: InFlight<'a>,
     /// Buffers of writes that have ended, by what their starter called them.
@@ -87,12 +89,13 @@ impl Device {
 }
 
 /// One of them.
-struct Write {
+struct Write<'a> {
     place: Place,
     member: MemberId,
     /// From the member's data offset.
     sectors: Range<u64>,
     bytes: Written,
+    durable: Option<DurableWrite<'a>>,
 }
 
 /// Where the bytes of a write are, should it have to be made again.
@@ -118,7 +121,7 @@ pub(super) enum Landed {
 /// be answered, and then overwritten by one of these.
 struct InFlight<'a> {
     lane: &'a ArrayLane,
-    writes: Vec<(Write, Io<'a>)>,
+    writes: Vec<(Write<'a>, Io<'a>)>,
 }
 
 impl Drop for InFlight<'_> {
@@ -136,10 +139,15 @@ impl<'a> MemberWrites<'a> {
     /// None yet, under the lane's view of now.
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
         let (returned, trouble) = Default::default();
-        let (heals, answered, any) = (true, false, false);
+        let (behind, heals, answered, any) = (false, true, false, false);
         let under_way = InFlight { lane, writes: Vec::new() };
         let view = lane.view();
-        Self { lane, view, fua, under_way, returned, trouble, heals, answered, any }
+        Self { lane, view, fua, behind, under_way, returned, trouble, heals, answered, any }
+    }
+
+    /// The same for what may be behind.
+    pub(super) fn behind(lane: &'a ArrayLane, fua: bool) -> Self {
+        Self { behind: true, ..Self::new(lane, fua) }
     }
 
     /// Starts a write to the member in `slot`, at a sector of its data. Where there is none it is
@@ -181,7 +189,8 @@ impl<'a> MemberWrites<'a> {
                 false => IoOp::WriteZeroes { sector, sectors, fua: false },
             };
             let bytes = Written::Zeroes;
-            let write = Write { place: 0, member: member.id, sectors: range.clone(), bytes };
+            let (member, sectors) = (member.id, range.clone());
+            let write = Write { place: 0, member, sectors, bytes, durable: None };
             self.start_on(write, op);
         }
     }
@@ -190,12 +199,13 @@ impl<'a> MemberWrites<'a> {
     fn write_on(&mut self, place: Place, device: Device, sector: u64, from: WriteFrom) {
         let Device { member, data_offset } = device;
         let sectors = sector..sector + (from.len() / SECTOR_BYTES) as u64;
-        let write = Write { place, member, sectors, bytes: Written::ComeBack };
+        let durable = self.fua.then(|| self.lane.array.flushes.begin_write(member, self.behind));
+        let write = Write { place, member, sectors, bytes: Written::ComeBack, durable };
         self.start_on(write, IoOp::Write { sector: data_offset + sector, from, fua: self.fua });
     }
 
     #[inline]
-    fn start_on(&mut self, mut write: Write, op: IoOp) {
+    fn start_on(&mut self, mut write: Write<'a>, op: IoOp) {
         self.any = true;
         let patience = self.lane.array.settings.write_patience();
         let mut io = MemberIo { member: write.member, op, patience };
@@ -215,7 +225,11 @@ impl<'a> MemberWrites<'a> {
     }
 
     #[inline]
-    fn ended(&mut self, write: Write, done: IoDone) {
+    fn ended(&mut self, mut write: Write<'a>, done: IoDone) {
+        // Before the others have ended: a flush of another lane may be about to.
+        if let Some(durable) = write.durable.take() {
+            durable.end(done.result);
+        }
         match done.result {
             Ok(()) => self.went_well(&write),
             Err(error) => self.went_wrong(&write, error, done.buffer.as_ref()),
@@ -231,7 +245,7 @@ impl<'a> MemberWrites<'a> {
     }
 
     #[inline]
-    fn went_well(&mut self, write: &Write) {
+    fn went_well(&mut self, write: &Write<'_>) {
         if self.view.whole {
             return;
         }
@@ -242,7 +256,7 @@ impl<'a> MemberWrites<'a> {
     }
 
     #[cold]
-    fn went_wrong(&mut self, write: &Write, error: IoError, buffer: Option<&Buffer>) {
+    fn went_wrong(&mut self, write: &Write<'_>, error: IoError, buffer: Option<&Buffer>) {
         let member = write.member;
         if error.kind.scope() == Scope::Space {
             self.lane.array.mailbox.member_without_space(member);
@@ -256,7 +270,8 @@ impl<'a> MemberWrites<'a> {
             Scope::Sectors => {
                 let bytes = self.bytes_of(write, buffer);
                 let sector = write.sectors.start;
-                let refused = Refused { member, sector, bytes, fua: self.fua };
+                let Self { fua, behind, .. } = *self;
+                let refused = Refused { member, sector, bytes, fua, behind };
                 self.trouble().refused.push(refused);
             }
             Scope::Space if !self.lane.array.rules.keep(Rule::NoSpaceIsNoFailure) => {
@@ -272,7 +287,7 @@ impl<'a> MemberWrites<'a> {
         self.trouble.get_or_insert_default()
     }
 
-    fn bytes_of(&self, write: &Write, buffer: Option<&Buffer>) -> Buffer {
+    fn bytes_of(&self, write: &Write<'_>, buffer: Option<&Buffer>) -> Buffer {
         let sectors = (write.sectors.end - write.sectors.start) as usize;
         let mut bytes = self.lane.lane.backend().allocate(sectors * SECTOR_BYTES);
         match &write.bytes {
@@ -428,7 +443,7 @@ impl<'a> MemberWrites<'a> {
     }
 }
 
-impl Write {
+impl Write<'_> {
     /// Keeps the bytes of a write whose memory does not come back.
     #[inline]
     fn keep(&mut self, op: &IoOp) {

@@ -23,6 +23,7 @@ pub(super) struct Refused {
     pub(super) sector: u64,
     pub(super) bytes: Buffer,
     pub(super) fua: bool,
+    pub(super) behind: bool,
 }
 
 impl Refused {
@@ -54,7 +55,7 @@ impl ArrayLane {
                 rest.iter().collect()
             }
         };
-        let Refused { member, sector, bytes, fua } = refused;
+        let Refused { member, sector, bytes, fua, behind } = refused;
         let bytes = Rc::new(bytes);
         while let Some(piece) = left.pop() {
             if self.lane.backend().now() >= given_up {
@@ -73,7 +74,10 @@ impl ArrayLane {
             }
             let at = byte_range(piece.start - sector, piece.end - piece.start);
             let from = WriteFrom::Shared(bytes.clone(), at);
-            match self.write_member(there, piece.start, from, fua).await.result {
+            let durable = fua.then(|| self.array.flushes.begin_write(member, behind));
+            let result = self.write_member(there, piece.start, from, fua).await.result;
+            durable.into_iter().for_each(|durable| durable.end(result));
+            match result {
                 Ok(()) if !self.array.rules.keep(Rule::PiecesAreAllTried) => left.clear(),
                 Ok(()) => {}
                 Err(error) if error.kind.scope() == Scope::Sectors => {

@@ -56,6 +56,8 @@ named! {
         FailedFlushesFailMembers: "A member whose flush failed is taken out.",
         FlushesAskAllMembers: "A flush goes to every member.",
         FlushesCoverWhatEnded: "A flush that is under way covers nothing that ended after it began.",
+        FlushesWaitForDurableWrites:
+            "A flush is believed when the durable writes that were under way at its end have ended well.",
         CleanWaitsForWrites: "An array is marked clean when no write is under way.",
         CleanIsFlushed: "An array is marked clean after a flush.",
         BitsAreOnAllMembers: "The bitmap's bits are set on every member.",

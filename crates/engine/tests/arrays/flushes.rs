@@ -53,6 +53,37 @@ fn a_flush_of_another_lane_is_not_answered_past_a_failed_one() {
     }
 }
 
+/// A durable write may be a write and a flush. Where that flush fails the device has told of it, and the next
+/// flush goes well, while the write still waits for another member.
+#[test]
+fn no_flush_is_answered_past_a_durable_write_whose_flush_failed() {
+    for (seed, shape) in (50..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "0");
+        let half = world.sectors() / 16 * 8;
+        world.write_random(half, world.sectors() - half);
+        (0..world.disks.count()).for_each(|disk| world.disks.disk(disk).fua_flushes = true);
+        // It goes to all members, of which the last does not answer.
+        let last = usize::from(shape.disks) - 1;
+        world.disks.disk(last).hangs_in = Some(world.disks.data());
+        world.disks.disk(0).next_flush_fails = Some(IoErrorKind::Other);
+        let from = Rc::new(world.random.bytes(half as usize * SECTOR));
+        world.start(1, Request::Write { sector: 0, from, fua: true });
+        world.until("a failed flush", |world| world.disks.disk(0).next_flush_fails.is_none());
+        let flush = world.start(0, Request::Flush);
+        world.turns(1000);
+        let was_answered = flush.has_ended();
+        world.disks.disk(last).hangs_in = None;
+        if !was_answered {
+            world.end(&flush).unwrap();
+        }
+        world.power_cut(0..world.disks.count());
+        world.assemble_with_force().unwrap();
+        let read = world.read(half, world.sectors() - half).unwrap();
+        world.compare(half, &read);
+    }
+}
+
 /// The controller flushes before it clears bits: what failed before is not believed then either.
 #[test]
 fn no_bit_is_cleared_past_a_failed_flush() {

@@ -252,7 +252,7 @@ fn crowd(shape: Shape, seed: u64) {
     disks.clone().for_each(|disk| world.disks.disk(disk).hangs_in = Some(data.clone()));
     let log = Rc::new(RefCell::new(Log::default()));
     let left = start_clients(&mut world, &log, CROWD);
-    world.rounds(100);
+    world.turns(500);
     let has_ended = |write: &Write| write.ended != u64::MAX;
     let all = usize::from(LANES) * CROWD.depth;
     assert_eq!(log.borrow().writes.len(), all, "{world}");

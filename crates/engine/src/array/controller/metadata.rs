@@ -181,7 +181,10 @@ impl Controller {
         bytes: Vec<u8>,
     ) -> Result<(), (MemberId, IoError)> {
         let op = metadata_write(&member.info, sector, &bytes);
-        self.ask(member, op).await
+        let durable = self.array.flushes.begin_write(member.id, false);
+        let written = self.ask(member, op).await;
+        durable.end(written.map_err(|(_, error)| error));
+        written
     }
 
     /// Asks a member for something that it is failed over if it takes too long. A lane that has waited

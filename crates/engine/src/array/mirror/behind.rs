@@ -166,7 +166,7 @@ impl ArrayLane {
         let _gauged = self.count_writes(&all);
         let bytes = Rc::new(self.copy_of(&from, &region));
         // Also what is behind: should the others fail nobody else has it.
-        let (mut first, mut rest) = (MemberWrites::new(self, fua), MemberWrites::new(self, fua));
+        let (mut first, mut rest) = (MemberWrites::new(self, fua), MemberWrites::behind(self, fua));
         let flushes = self.array.behind.flushes_begun();
         for piece in &ahead {
             first.start(

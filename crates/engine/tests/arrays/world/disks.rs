@@ -36,6 +36,8 @@ pub(crate) struct Disk {
     /// How its next flush ends, and that one alone: what it was to make durable is there until the next
     /// power cut, whatever later flushes say.
     pub(crate) next_flush_fails: Option<IoErrorKind>,
+    /// A durable write is a write and a flush.
+    pub(crate) fua_flushes: bool,
     /// Flushes that this lane sends are not answered as long as this stands.
     pub(crate) flush_hangs_on: Option<u16>,
     /// Flushes that ended well or badly.
@@ -293,9 +295,10 @@ impl Disk {
             return fails(Some(IoErrorKind::Medium));
         }
         self.spend(self.write_error.filter(|_| self.errors_in.as_ref().is_none_or(here)))?;
+        let flushes = fua && self.fua_flushes;
         for sector in sector..sector + sectors {
             let old = || self.bytes[byte(sector)..byte(sector + 1)].to_vec();
-            match fua {
+            match fua && !flushes {
                 true => {
                     self.unflushed.remove(&sector);
                     self.given_up.remove(&sector);
@@ -320,6 +323,9 @@ impl Disk {
             self.unreadable.retain(|bad| !(sector..sector + sectors).contains(bad));
         }
         self.writes.push(sector..sector + sectors);
+        if flushes {
+            self.flush().map_err(|error| IoError { kind: IoErrorKind::Flush, ..error })?;
+        }
         Ok(())
     }
 
