@@ -182,6 +182,11 @@ impl Store {
         });
     }
 
+    /// Whether something that can be read was there when a flush failed.
+    pub fn any_doomed(&self) -> bool {
+        self.volatile.values().flatten().any(|version| version.doomed)
+    }
+
     pub(super) fn doom(&mut self) {
         self.volatile.values_mut().flatten().for_each(|version| version.doomed = true);
     }

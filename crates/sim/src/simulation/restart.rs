@@ -39,18 +39,34 @@ impl Simulation {
         self.drain()?;
         self.pending.may_stop = false;
         self.go_down();
-        self.model.kill();
+        match self.hides_a_failed_flush() {
+            true => {
+                self.world.cut_power();
+                self.model.cut_power();
+            }
+            false => self.model.kill(),
+        }
         self.judge_what_is_left()
     }
 
     /// Kills the process and starts another.
     pub(super) fn kill(&mut self) -> Result<(), Failure> {
+        if self.hides_a_failed_flush() {
+            return self.cut_power();
+        }
         self.world.kill();
         self.model.kill();
         self.crashed();
         self.judge_what_is_left()?;
         self.come_up(Before::Crash)?;
         self.begin_with_a_rest()
+    }
+
+    /// Whether a disk may lose what the next process reads there. A flush failed, and its error was told once, to
+    /// a process that ends before it is on record: then the power goes with it.
+    fn hides_a_failed_flush(&self) -> bool {
+        let any_doomed = |disk: &DiskIndex| self.world.disk(*disk, |disk| disk.store.any_doomed());
+        !self.bearable() && self.disks.iter().any(any_doomed)
     }
 
     /// Takes the power away, and starts again.
