@@ -244,7 +244,9 @@ fn a_cut_after_a_replacement_has_failed_in_the_hand_over_loses_nothing() {
     for (seed, shape) in (30..).zip([shapes::RAID1, Shape::new(Level::Raid5, 2, 3, 16)]) {
         let all = || any_of(&[0, ALL]).filter(|lands| lands[3] == 0);
         for (lands, cut_after) in all().flat_map(|lands| [(lands, 0), (lands, 1)]) {
-            for (is_late, is_degraded) in [(false, false), (false, true), (true, false)] {
+            for (is_late, is_degraded) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
                 let what = format!("{lands:?} {cut_after} later, {is_late}, {is_degraded}");
                 let mut world = World::synced(Setup::shuffled(shape, seed));
                 if is_degraded {

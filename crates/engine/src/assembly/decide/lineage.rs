@@ -8,7 +8,8 @@
 //! - A member that is up to date does not know another that is: each was in the other's last update,
 //!   or in the one before it. Or two of them have one number, or one slot.
 //! - A state without a future. Whatever came after it was done by members that it lists, and those of
-//!   them that were never heard of again are too few left over to have done that.
+//!   them that were never heard of again are too few left over to have done that. Unless it is that of a
+//!   hand-over which those who saw it begin have not heard to have ended.
 //!
 //! Members that failed and were replaced one after another may have no member in common with the
 //! freshest, and call each other faulty: that alone proves nothing.
@@ -96,7 +97,22 @@ impl Lineage<'_> {
             numbers.any(|(number, _)| !self.ended_with(old, number, newest))
         };
         let heir = lists(old, newest) && !self.ended_with(old, newest.dev_number, newest);
-        heir || self.geometry.enough(&outlived)
+        heir || self.geometry.enough(&outlived) || self.came_to_nothing(old, newest)
+    }
+
+    /// Whether the update that `old` shows handed it the slot of `newest`, and came to nothing: a member that it
+    /// counts on knows both in that slot, and is used together with `newest`. Nothing is done under an update
+    /// before all that it counts on have it.
+    fn came_to_nothing(&self, old: &Superblock, newest: &Superblock) -> bool {
+        let knows_both = |other: &Superblock| {
+            lists(old, other) && lists(other, old) && lists(other, newest) && serves(other, newest)
+        };
+        old.own_role() == newest.own_role()
+            && self.candidates.iter().map(|candidate| &candidate.superblock).any(|other| {
+                other.dev_number != old.dev_number
+                    && other.dev_number != newest.dev_number
+                    && knows_both(other)
+            })
     }
 
     /// Whether the member of this number saw no update after `old`. One that is not at hand may have.

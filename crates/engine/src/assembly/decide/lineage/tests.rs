@@ -117,6 +117,31 @@ fn an_update_that_one_member_got_alone_is_not_that_of_those_who_went_on_without_
     assert_eq!(start(mirror(3, &says)), Ok(vec![0, 1, 2]));
 }
 
+/// 3 was to take slot 0 over from 0, and its superblock said so when it had been given up for it. Slot 2 is missing.
+#[test]
+fn a_hand_over_that_came_to_nothing_makes_no_halves() {
+    let raid5 = || array((Level::Raid5, 2, 16), 3, 4, 10);
+    let both: &[_] = &[(0, 0), (3, 0), (1, 1)];
+    let (old, new): (&[_], &[_]) = (&[(0, 0), (1, 1)], &[(3, 0), (1, 1)]);
+    let serve = |says: &[Says<'_>], options: Options| {
+        decide(members_of(raid5(), says), &options).map(|start| serving(&start))
+    };
+    let run = || Options { run: true, ..Options::default() };
+    // Power failed before 1 heard that 3 is out, or after.
+    for (events, knows) in [(21, both), (22, old)] {
+        let says = [(0, 22, old), (1, events, knows), (3, 21, new)];
+        assert_eq!(serve(&says, run()), Ok(vec![0, 1]), "{events}");
+    }
+    // Those who ran with 3 know it.
+    let says = [(0, 22, old), (1, 21, new), (3, 21, new)];
+    assert!(matches!(serve(&says, run()), Err(Refusal::SplitBrain { .. })));
+    // Nor does one who never heard of 3 tell what became of it.
+    let says = [(0, 22, old), (1, 21, old), (3, 21, new)];
+    assert!(matches!(serve(&says, run()), Err(Refusal::SplitBrain { .. })));
+    let options = Options { prefer: Some("disk0".to_owned()), ..run() };
+    assert_eq!(serve(&says, options), Ok(vec![0, 1]));
+}
+
 #[test]
 fn the_preferred_half_takes_nothing_of_the_other() {
     let (left, right): (&[_], &[_]) = (&[(0, 0), (2, 1)], &[(2, 0), (1, 1)]);
