@@ -267,6 +267,7 @@ impl Controller {
     pub(super) async fn run(mut self) {
         self.announce_bitmap();
         loop {
+            self.array.behind.let_go();
             self.maintain().await;
             if self.stop.is_some() && self.try_stop().await {
                 return;

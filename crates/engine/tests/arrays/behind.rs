@@ -400,3 +400,27 @@ fn no_write_is_behind_where_no_superblock_says_yet_that_its_reader_is_filled() {
         world.verify();
     }
 }
+
+/// A lane that has not heard yet that a member is to go leaves no write behind on the others: the order has
+/// asked whether any is.
+#[test]
+fn no_write_is_left_behind_between_the_question_about_a_member_and_its_end() {
+    let shape = Shape { disks: 2, ..shape(8) };
+    let mut world = World::synced(Setup { lanes: 2, ..Setup::new(shape, 90) });
+    wait_for_ever(&world);
+    world.write_random(0, 8);
+    world.disks.disk(1).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+    // It waits for its bits, and goes on when it has them: before its lane hears of anything else.
+    let write = start_write(&world, 1, 64, 7);
+    world.turns(1);
+    let member = world.disks.id(0);
+    world.order(Action::Fail { member, force: false });
+    world.turns(6);
+    assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+    let answered = write.has_ended();
+    world.power_cut(0..2);
+    let_go(&mut world);
+    world.assemble_all().unwrap();
+    let found = world.read(64, 8).unwrap();
+    assert!(!answered || found == [7; 8 * SECTOR], "an answered write is lost ({world})");
+}

@@ -82,13 +82,14 @@ impl Controller {
         }
     }
 
-    /// Writes that were answered and that no member of a view may have got yet.
+    /// Writes that were answered and that no member of a view may have got yet. Before the controller's next
+    /// turn there come no more: until then each lane has adopted what is decided by that.
     fn behind_in(&self, view: &ArrayView) -> u32 {
         let is_ahead =
             |member: &MemberView| !member.write_mostly && member.filled_sectors == u64::MAX;
         match view.present().any(|(_, member)| is_ahead(member)) {
             true => 0,
-            false => self.array.behind.under_way(),
+            false => self.array.behind.hold(),
         }
     }
 

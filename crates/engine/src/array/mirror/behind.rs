@@ -27,11 +27,15 @@ use super::super::rules::Rule;
 use super::super::view::{ArrayView, MemberView};
 use super::{Copies, Region, copies};
 
+/// No write is left behind now.
+const HELD: u32 = 1 << 31;
+
 /// The writes behind of one array.
 #[derive(Debug)]
 pub(crate) struct Behind {
     /// At most so many; 0: none at all.
     limit: u32,
+    /// How many, and [`HELD`].
     under_way: AtomicU32,
     /// Flushes that users asked for, counted.
     flushes: AtomicU64,
@@ -39,6 +43,7 @@ pub(crate) struct Behind {
 
 impl Behind {
     pub(crate) fn new(limit: u32) -> Self {
+        let limit = limit.min(HELD - 1);
         Self { limit, under_way: AtomicU32::new(0), flushes: AtomicU64::new(0) }
     }
 
@@ -48,7 +53,19 @@ impl Behind {
 
     pub(crate) fn under_way(&self) -> u32 {
         // Acquire pairs with the write's begin: who has heard of its answer must see it here.
-        self.under_way.load(Ordering::Acquire)
+        self.under_way.load(Ordering::Acquire) & !HELD
+    }
+
+    /// How many are under way. No more begin before [`let_go`](Self::let_go): a lane may not have heard yet of
+    /// what is decided by this number.
+    pub(crate) fn hold(&self) -> u32 {
+        self.under_way.fetch_or(HELD, Ordering::AcqRel) & !HELD
+    }
+
+    pub(crate) fn let_go(&self) {
+        if self.under_way.load(Ordering::Relaxed) & HELD != 0 {
+            self.under_way.fetch_and(!HELD, Ordering::AcqRel);
+        }
     }
 
     /// A user's flush begins; no member has been asked for one yet.
@@ -63,7 +80,7 @@ impl Behind {
         self.flushes.load(Ordering::SeqCst)
     }
 
-    /// One more, if the limit allows it.
+    /// One more, if the limit allows it and none is held.
     fn begin(&self) -> Option<UnderWay<'_>> {
         let more = |count: u32| (count < self.limit).then(|| count + 1);
         let began = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
@@ -232,5 +249,17 @@ mod tests {
         drop(other);
         assert_eq!(behind.under_way(), 0);
         assert!(Behind::new(0).begin().is_none());
+    }
+
+    #[test]
+    fn none_begins_while_they_are_held_and_those_under_way_count() {
+        let behind = Behind::new(u32::MAX);
+        let one = behind.begin().expect("the first");
+        assert_eq!(behind.hold(), 1);
+        assert!(behind.begin().is_none());
+        drop(one);
+        assert_eq!((behind.under_way(), behind.hold()), (0, 0));
+        behind.let_go();
+        assert!(behind.begin().is_some());
     }
 }
