@@ -89,6 +89,31 @@ fn a_member_of_an_array_in_doubt_is_failed_only_by_force() {
     world.verify();
 }
 
+/// RAID6: two parities say the same of a missing block where its row is of one time. A row of which one member had
+/// no room for a part is not.
+#[test]
+fn a_member_of_a_row_that_a_write_left_torn_is_failed_only_by_force() {
+    for lost in 1..5 {
+        let mut world = World::synced(Setup::new(shapes::RAID6, 200 + lost as u64));
+        world.command(Action::Freeze).unwrap();
+        world.disks.disk(0).write_error = Some(IoErrorKind::NoSpace);
+        world.disks.disk(0).errors_in = Some(world.disks.data());
+        for row in 0..5 {
+            let bytes = world.random.bytes(8 * SECTOR);
+            let _ = world.write(48 * row, bytes);
+        }
+        world.disks.disk(0).write_error = None;
+        world.learn();
+        let failed = fail(&mut world, lost, false);
+        world.verify();
+        assert!(matches!(failed, Err(CommandError::HoldsAlone { .. })), "{failed:?} ({world})");
+        world.command(Action::Idle).unwrap();
+        world.wait_idle();
+        fail(&mut world, lost, false).unwrap();
+        world.verify();
+    }
+}
+
 /// After a crash a mirror is read from one copy, so that what was read once stays. An order changes which
 /// one it is only by force.
 #[test]

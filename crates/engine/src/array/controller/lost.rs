@@ -120,13 +120,15 @@ impl Controller {
         borders.add_ranges(&view.doubted, 0);
         borders.add_ranges(&view.unaccepted, 0);
         borders.add_ranges(&self.unresolved, 0);
+        borders.add_ranges(&self.torn, 0);
         view.present().for_each(|(_, member)| borders.add_member(member, 0));
         let lost = |part: Range<u64>| {
             let slots = (0..view.geometry.raid_disks()).map(Slot);
             let lacking: Vec<Slot> = slots.filter(|slot| lacks(view, *slot, &part)).collect();
             let parities = usize::from(map.parity_disks());
             // Parity in doubt makes up for nothing, unless a second one says the same.
-            let compares = lacking.len() < parities && !self.unresolved.overlaps(&part);
+            let differs = self.unresolved.overlaps(&part) || self.torn.overlaps(&part);
+            let compares = lacking.len() < parities && !differs;
             let in_doubt = view.in_doubt(&part, lacking.len() <= 1) && !compares;
             let is_lost = lacking.len() > parities || in_doubt;
             let of_array =

@@ -32,6 +32,16 @@ struct Found {
     lacks_list: bool,
 }
 
+impl Found {
+    /// Whether the row gives a block of a member that is out. It would not if it were torn.
+    fn needs_a_whole_row(&self, segment: &Segment) -> bool {
+        let has = |wanted: fn(&SlotEnd) -> bool| self.ends.iter().any(wanted);
+        segment.data_count.is_some()
+            && has(|end| matches!(end, SlotEnd::Gone | SlotEnd::Out | SlotEnd::Bad))
+            && !has(|end| *end == SlotEnd::Unfilled)
+    }
+}
+
 impl Judging<'_> {
     pub(super) fn judge(&mut self, segment: &Segment) {
         let found = self.find(segment);
@@ -45,8 +55,10 @@ impl Judging<'_> {
         };
         let verdict = column.verdict();
         // Nothing is wrong with a member behind which there is no room, nor with one that stays because it
-        // alone gives other blocks. No list names what they lack: the write fails.
-        let outcome = match found.lacks_space || found.lacks_list {
+        // alone gives other blocks. No list names what they lack: the write fails. Unless that would cost a
+        // block beside it.
+        let fails_for_it = found.lacks_space && !found.needs_a_whole_row(segment);
+        let outcome = match fails_for_it || found.lacks_list {
             true => verdict.outcome.max(Outcome::Error),
             false => verdict.outcome,
         };
@@ -170,10 +182,14 @@ impl Judging<'_> {
             let judged = &mut self.judged;
             let news = (member.id, sectors.clone());
             match end {
-                SlotEnd::Refused if answered && ended.is_without_space(member, sectors) => {
-                    // A resync writes it when there is room.
+                SlotEnd::Refused
+                    if (answered || records) && ended.is_without_space(member, sectors) =>
+                {
                     judged.lack.extend(has_room.then_some(news));
-                    judged.doubt.insert(segment.range.clone());
+                    // A resync writes it when there is room.
+                    if answered {
+                        judged.doubt.insert(segment.range.clone());
+                    }
                 }
                 // The member stays: it is filled again here.
                 SlotEnd::Unfilled if answered && ended.is_without_space(member, sectors) => {
