@@ -31,7 +31,7 @@ use mdspace_engine::time::Time;
 
 use crate::clock;
 use crate::errno::io_error;
-use crate::lanes::EventFd;
+use crate::lanes::{EventFd, Term};
 use crate::member::{Device, MemberTable};
 use crate::prefetch::Ahead;
 use crate::queue::{Completion, IoChoice, Queue, Token};
@@ -93,11 +93,12 @@ impl Driver {
         choice: IoChoice,
         members: Arc<MemberTable>,
         wake: Arc<EventFd>,
+        term: Term,
     ) -> io::Result<Rc<Self>> {
         let queue = Rc::new(RefCell::new(Queue::new(choice, wake.clone())?));
         Ok(Rc::new(Self {
             ops: RefCell::default(),
-            devices: RefCell::new(Devices::new(members)),
+            devices: RefCell::new(Devices::new(members, term)),
             stock: Stock::new(queue.clone()),
             ahead: Ahead::default(),
             deadline: Cell::new(NEVER),

@@ -104,9 +104,19 @@ struct Handle {
     thread: JoinHandle<()>,
 }
 
+/// How long a lane is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// As long as the others: what all of them use may be looked after there, and ends with it.
+    WithTheOthers,
+    /// It may end before the others, as a worker does.
+    OfItsOwn,
+}
+
 impl Handle {
     fn start(
         id: LaneId,
+        term: Term,
         place: Place,
         config: &LanesConfig,
         ended: Sender<LaneEnd>,
@@ -117,7 +127,7 @@ impl Handle {
         let thread = std::thread::Builder::new().name(format!("lane-{}", id.0));
         let thread = thread.spawn(move || {
             place.apply();
-            let end = run::run(id, &config, &theirs, &started_sender);
+            let end = run::run(id, term, &config, &theirs, &started_sender);
             // Nobody listens after `stop` has lost its patience.
             let _ = ended.send(end);
         })?;
@@ -140,7 +150,13 @@ impl Lanes {
         let mut lanes = Self { lanes: Vec::new(), config, topology, ended };
         for (index, place) in places.into_iter().enumerate() {
             let id = LaneId(u16::try_from(index).expect("fewer than 65536 lanes"));
-            lanes.lanes.push(Handle::start(id, place, &lanes.config, ended_sender.clone())?);
+            lanes.lanes.push(Handle::start(
+                id,
+                Term::WithTheOthers,
+                place,
+                &lanes.config,
+                ended_sender.clone(),
+            )?);
         }
         Ok(lanes)
     }
@@ -153,7 +169,8 @@ impl Lanes {
         cpus: Vec<usize>,
     ) -> Result<WorkerThread, StartError> {
         let (ended_sender, ended) = channel();
-        let handle = Handle::start(id, Place::some_of(node, cpus), &self.config, ended_sender)?;
+        let place = Place::some_of(node, cpus);
+        let handle = Handle::start(id, Term::OfItsOwn, place, &self.config, ended_sender)?;
         Ok(WorkerThread { handle, ended: Mutex::new(ended) })
     }
 

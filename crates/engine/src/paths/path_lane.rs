@@ -101,11 +101,11 @@ enum Meaning {
 }
 
 impl PathLane {
-    /// The device's part on `lane`. The first one watches over the paths.
+    /// The device's part on `lane`. Its paths are to be [looked after](Paths::look_after_on) on some lane.
     pub fn attach(paths: &Arc<Paths>, lane: &Rc<Lane>) -> Rc<Self> {
         let counters = paths.add_lane();
         let count = counters.paths.len();
-        let this = Rc::new(Self {
+        Rc::new(Self {
             paths: paths.clone(),
             lane: Rc::downgrade(lane),
             lane_id: lane.id(),
@@ -120,9 +120,7 @@ impl PathLane {
             held: RefCell::default(),
             settling: Cell::new(false),
             waits: Cell::new(false),
-        });
-        watch::start(paths, lane);
-        this
+        })
     }
 
     /// Requests without an answer.

@@ -28,15 +28,6 @@ const SETTLE_EVERY: Duration = Duration::from_millis(10);
 /// Reads of an identity, where the device is written to meanwhile.
 const LOOKS: u32 = 3;
 
-/// Starts to look after the paths on `lane`, unless another lane does.
-pub(super) fn start(paths: &Arc<Paths>, lane: &Rc<Lane>) {
-    if paths.flags.fetch_or(flag::WATCHED, Ordering::AcqRel) & flag::WATCHED == 0 {
-        paths.begin_to_wait(lane.backend().now());
-        let (paths, weak) = (paths.clone(), Rc::downgrade(lane));
-        lane.spawn(async move { watch(paths, weak).await });
-    }
-}
-
 async fn watch(paths: Arc<Paths>, weak: Weak<Lane>) {
     let Some(lane) = weak.upgrade() else { return };
     let mut due: Vec<Time> = vec![lane.backend().now(); paths.group_of.len()];
@@ -206,6 +197,16 @@ struct Other {
 }
 
 impl Paths {
+    /// Looks after the paths on `lane`, unless another lane does. The lane stays for as long as the device is
+    /// used.
+    pub fn look_after_on(self: &Arc<Self>, lane: &Rc<Lane>) {
+        if self.flags.fetch_or(flag::WATCHED, Ordering::AcqRel) & flag::WATCHED == 0 {
+            self.begin_to_wait(lane.backend().now());
+            let (paths, weak) = (self.clone(), Rc::downgrade(lane));
+            lane.spawn(async move { watch(paths, weak).await });
+        }
+    }
+
     pub(super) fn view(&self) -> Arc<super::View> {
         self.owner.lock().view.clone()
     }

@@ -10,6 +10,7 @@ use mdspace_engine::backend::{MemberId, Ticket};
 use mdspace_engine::lane::Lane;
 use mdspace_engine::paths::PathLane;
 
+use crate::lanes::Term;
 use crate::member::proof::Asker;
 use crate::member::{self, Member, MemberTable};
 use crate::queue::{FileRef, Queue};
@@ -66,15 +67,16 @@ pub(super) struct Swept {
 /// The members that a lane has met, by index.
 pub(super) struct Devices {
     table: Arc<MemberTable>,
+    term: Term,
     met: Vec<Option<Rc<Device>>>,
     news_seen: u64,
     closing: bool,
 }
 
 impl Devices {
-    pub(super) fn new(table: Arc<MemberTable>) -> Self {
+    pub(super) fn new(table: Arc<MemberTable>, term: Term) -> Self {
         let news_seen = table.news_count();
-        Self { table, met: Vec::new(), news_seen, closing: false }
+        Self { table, term, met: Vec::new(), news_seen, closing: false }
     }
 
     #[inline]
@@ -119,7 +121,11 @@ impl Devices {
         let link = matches!(member.device, member::Device::Nbd(_)).then(Link::default);
         let paths = match &member.device {
             member::Device::Multipath(paths) => {
-                Some(PathLane::attach(paths, &lane.get()?.upgrade()?))
+                let lane = lane.get()?.upgrade()?;
+                if self.term == Term::WithTheOthers {
+                    paths.look_after_on(&lane);
+                }
+                Some(PathLane::attach(paths, &lane))
             }
             _ => None,
         };
@@ -161,8 +167,11 @@ impl Devices {
         paths.for_each(|paths| paths.cancel(ticket));
     }
 
-    /// Ends what looks after paths, where nobody waits for anything.
+    /// Ends what looks after paths, where nobody waits for anything: for a lane that ends with the others.
     pub(super) fn end_idle_paths(&self) {
+        if self.term == Term::OfItsOwn {
+            return;
+        }
         for device in self.met.iter().flatten().filter(|device| device.held() == 0) {
             if let member::Device::Multipath(paths) = &device.member.device {
                 paths.close();

@@ -410,7 +410,9 @@ impl Bench {
         let config = LanesConfig::default();
         let (_local, member, _writer) = pipe_that_ends(&config, end);
         let wake = Arc::new(EventFd::new().unwrap());
-        let driver = Driver::new(IoChoice::Preadv, config.members, wake.clone()).unwrap();
+        let driver =
+            Driver::new(IoChoice::Preadv, config.members, wake.clone(), Term::WithTheOthers)
+                .unwrap();
         let lane = Lane::new(mdspace_engine::lane::LaneId(0), driver.clone(), wake);
         driver.drive(&lane);
         Self { driver, _lane: lane, _local, _writer, member }

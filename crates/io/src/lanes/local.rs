@@ -11,7 +11,7 @@ use mdspace_engine::lane::{Lane, LaneId, Turn};
 use crate::lane_io::LaneIo;
 
 use super::run::Runner;
-use super::{EventFd, LanesConfig};
+use super::{EventFd, LanesConfig, Term};
 
 /// A lane without a thread of its own, for short work: to examine members, to test. It runs only
 /// inside [`run_until`](Self::run_until) and [`block_on`](Self::block_on).
@@ -20,7 +20,7 @@ pub struct LocalLane(Runner);
 impl LocalLane {
     /// A lane of this thread; of `config` only members, way and spin count.
     pub fn new(config: &LanesConfig) -> io::Result<Self> {
-        Runner::new(LaneId(0), config, Arc::new(EventFd::new()?)).map(Self)
+        Runner::new(LaneId(0), config, Arc::new(EventFd::new()?), Term::WithTheOthers).map(Self)
     }
 
     /// The engine's side of it.

@@ -19,7 +19,7 @@ use crate::driver::Driver;
 use crate::lane_io::LaneIo;
 
 use super::mailbox::Mailbox;
-use super::{EventFd, LanesConfig};
+use super::{EventFd, LanesConfig, Term};
 
 /// A lane and its driver, on the thread that made them.
 pub(super) struct Runner {
@@ -32,8 +32,13 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    pub(super) fn new(id: LaneId, config: &LanesConfig, wake: Arc<EventFd>) -> io::Result<Self> {
-        let driver = Driver::new(config.io, config.members.clone(), wake.clone())?;
+    pub(super) fn new(
+        id: LaneId,
+        config: &LanesConfig,
+        wake: Arc<EventFd>,
+        term: Term,
+    ) -> io::Result<Self> {
+        let driver = Driver::new(config.io, config.members.clone(), wake.clone(), term)?;
         config.members.wake_on_news(&wake);
         let lane = Lane::new(id, driver.clone(), wake);
         driver.drive(&lane);
@@ -77,11 +82,12 @@ impl Runner {
 /// The life of a lane's thread. Says how it ends.
 pub(super) fn run(
     id: LaneId,
+    term: Term,
     config: &LanesConfig,
     mailbox: &Mailbox,
     started: &Sender<io::Result<()>>,
 ) -> LaneEnd {
-    let runner = match Runner::new(id, config, mailbox.wake().clone()) {
+    let runner = match Runner::new(id, config, mailbox.wake().clone(), term) {
         Ok(runner) => runner,
         Err(error) => {
             drop(started.send(Err(error)));

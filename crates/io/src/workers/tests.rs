@@ -1,11 +1,13 @@
 //! Workers on threads, over members in memory: where they run, how many, and that nothing is lost
 //! while they come and go.
 
+use std::io::Write;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 
 use mdspace_engine::array::{Action, Reply};
 use mdspace_engine::assembly::Options;
+use mdspace_engine::backend::MemberId;
 use mdspace_engine::create::{self, Creation, NewDevice};
 use mdspace_engine::memory::{Sink, Source};
 use mdspace_engine::request::{Queue, Request};
@@ -30,9 +32,14 @@ fn two_nodes() -> Topology {
 
 /// A RAID5 of four members in memory, on two lanes, one a node.
 fn array(topology: Topology) -> RunningArray {
+    array_of(topology, "ram:4M").0
+}
+
+/// As [`array`], of four members of this name.
+fn array_of(topology: Topology, member: &str) -> (RunningArray, Vec<MemberId>) {
     let config = LanesConfig { count: 2, topology: Some(topology), ..LanesConfig::default() };
     let lanes = Lanes::start(config).unwrap();
-    let open = |_| lanes.members().open("ram:4M", OpenMode::RUN).unwrap();
+    let open = |_| lanes.members().open(member, OpenMode::RUN).unwrap();
     let devices: Vec<_> = (0..4).map(open).collect();
     let creation = Creation {
         name: SetName::new("workers").unwrap(),
@@ -60,7 +67,9 @@ fn array(topology: Topology) -> RunningArray {
     };
     let plan = create::plan(&creation, slots, 1, uuid).unwrap();
     lanes.call(LaneId(0), async move |lane, _| create::write(&lane, &plan).await).unwrap();
-    RunningArray::assemble(Arc::new(lanes), devices, Options::default()).unwrap()
+    let members = devices.iter().map(|(id, _)| *id).collect();
+    let array = RunningArray::assemble(Arc::new(lanes), devices, Options::default());
+    (array.unwrap(), members)
 }
 
 /// Writes every other block of the array, those of `lane`, all at once, and waits for the ends.
@@ -224,6 +233,31 @@ fn nothing_is_lost_while_workers_come_and_go_under_writes() {
     verify(&array, [11, 11]);
     assert_eq!(check(&array), 0);
     end(Arc::into_inner(array).unwrap());
+}
+
+/// A worker that leaves lets go of what it met, and of nothing that the lanes use.
+#[test]
+fn workers_that_leave_close_no_multipath_device() {
+    let mut table = tempfile::NamedTempFile::new().unwrap();
+    table.write_all(b"[[group]]\n[[group.path]]\nmember = \"ram:4M\"\n").unwrap();
+    let (array, members) = array_of(two_nodes(), &format!("multipath:{}", table.path().display()));
+    array.set("group_thread_cnt", "1").unwrap();
+    let until = Instant::now() + PATIENCE;
+    while ios(&array).contains(&0) {
+        assert!(Instant::now() < until, "a worker gets nothing");
+        (0..2).for_each(|lane| write_all(&array, lane, 7));
+    }
+    array.set("group_thread_cnt", "0").unwrap();
+    // Its path comes back, for somebody looks after it still.
+    for member in members {
+        let paths = array.lanes().members().paths(member).unwrap();
+        for word in ["fail_path", "reinstate_path"] {
+            paths.message(&[word, "ram:4M"], crate::clock::now()).unwrap();
+        }
+    }
+    (0..2).for_each(|lane| write_all(&array, lane, 9));
+    verify(&array, [9, 9]);
+    end(array);
 }
 
 #[test]

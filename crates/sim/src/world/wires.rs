@@ -229,6 +229,7 @@ impl World {
         let known = self.wires.borrow().parts.get(&(lane, member)).cloned();
         known.unwrap_or_else(|| {
             let part = PathLane::attach(paths, &self.lane(lane));
+            paths.look_after_on(&self.lane(lane));
             self.wires.borrow_mut().parts.insert((lane, member), part.clone());
             part
         })

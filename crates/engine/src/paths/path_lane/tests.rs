@@ -120,6 +120,7 @@ impl Writing {
         let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
         let paths = device(groups, Failback::Manual);
         assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+        paths.look_after_on(&lane);
         lane.turn();
         // What watches over the paths reads too.
         wires.ios.borrow_mut().clear();
@@ -212,6 +213,7 @@ fn with_a_lost_path() -> (Rc<Lane>, Rc<Wires>, Arc<Paths>, Reopens) {
     let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
     let paths = device_of(TWO_PATHS, Failback::Manual, Box::new(reopens.clone()));
     assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+    paths.look_after_on(&lane);
     wires.pass(&lane, Duration::ZERO);
     paths.fail(0, None, "it is cut", true, wires.now.get());
     wires.pass(&lane, Duration::ZERO);

@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use mdspace_engine::lane::{LaneId, Turn};
 
-use crate::lanes::{EventFd, LanesConfig};
+use crate::lanes::{EventFd, LanesConfig, Term};
 
 use super::Runner;
 
 fn runner() -> Runner {
     let config = LanesConfig { spin: Duration::MAX, ..LanesConfig::default() };
-    Runner::new(LaneId(0), &config, Arc::new(EventFd::new().unwrap())).unwrap()
+    Runner::new(LaneId(0), &config, Arc::new(EventFd::new().unwrap()), Term::WithTheOthers).unwrap()
 }
 
 #[test]
