@@ -58,7 +58,7 @@ use selector::LaneCounters;
 use view::View;
 
 pub use device::PathsError;
-pub use identity::steady_sectors_agree;
+pub use identity::{Compared, Identity};
 pub use path_lane::PathLane;
 pub use policy::{Cache, Failback, Policy};
 pub use status::{GroupStatus, Held, PathEvent, PathStatus, PathsStatus};

@@ -1,7 +1,7 @@
 //! Proving that a path leads to the device that the others lead to.
 
-use mdspace_format::Uuid;
 use mdspace_format::superblock::{self, Superblock};
+use mdspace_format::{SuperblockPlace, Uuid};
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{
@@ -17,11 +17,11 @@ const SECTOR_BYTES: usize = 512;
 
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub struct Identity {
     sectors: u64,
     /// What md's superblock says, if it has one.
     pub(super) superblock: Option<Said>,
-    /// Its first block, and that of its superblock.
+    /// What was read of it: as a rule its first block, and that of its superblock.
     blocks: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ impl Said {
 
 /// How a path compares with another one, both read now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Compared {
+pub enum Compared {
     /// What stood still is the same.
     Same,
     /// It leads to another device, and why.
@@ -57,6 +57,24 @@ pub(super) enum Compared {
 }
 
 impl Identity {
+    /// Of a device of so many `sectors`, of which `pieces` were read, each from this byte on. The places of
+    /// superblocks are among them.
+    pub fn of_pieces(sectors: u64, pieces: &[(u64, &[u8])]) -> Self {
+        let superblock_at = |place: SuperblockPlace| {
+            let at = place.sector * SECTOR_BYTES as u64;
+            let read_there = pieces.iter().rfind(|(start, _)| *start <= at);
+            let bytes = read_there.and_then(|(start, bytes)| bytes.get((at - start) as usize..))?;
+            Superblock::parse(bytes, place, sectors).ok()
+        };
+        let found = given::places(sectors).into_iter().filter_map(superblock_at);
+        let superblock = superblock::of_device(found).as_ref().map(Said::of);
+        Self {
+            sectors,
+            superblock,
+            blocks: pieces.iter().flat_map(|(_, bytes)| *bytes).copied().collect(),
+        }
+    }
+
     /// Reads it over a path, with `patience` for each block. A place that the device cannot read may lie in
     /// the data of a member of another version, so it counts only where no superblock is found.
     pub(super) async fn read(
@@ -98,7 +116,7 @@ impl Identity {
 
     /// Compares it with what another path said `before` it was read, and `after`. Only what was the same
     /// both times tells something, for the device may be written to.
-    pub(super) fn compare(&self, before: &Self, after: &Self) -> Compared {
+    pub fn compare(&self, before: &Self, after: &Self) -> Compared {
         let other_than = |known: &Self| {
             let has_none = (self.superblock, known.superblock);
             self.contradicts(known).or_else(|| match has_none {
@@ -178,7 +196,7 @@ impl Identity {
 
 /// Whether those sectors that were the same `before` and `after` are the same in `own`, which was read in
 /// between. None: each of them was written to meanwhile.
-pub fn steady_sectors_agree(before: &[u8], own: &[u8], after: &[u8]) -> Option<bool> {
+fn steady_sectors_agree(before: &[u8], own: &[u8], after: &[u8]) -> Option<bool> {
     let all = before.chunks(SECTOR_BYTES).zip(own.chunks(SECTOR_BYTES));
     let all = all.zip(after.chunks(SECTOR_BYTES));
     let mut steady = all.filter(|((before, _), after)| before == after).peekable();

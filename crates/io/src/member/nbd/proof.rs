@@ -3,7 +3,7 @@
 //!
 //! The thread that connects reads, over the new connection, where md keeps its superblocks. It has a lane
 //! that is connected read the same, before and after. A sector that was the same both times, and is another
-//! one over the new connection, is another device's.
+//! one over the new connection, is another device's. So is one whose superblock is older than it was before.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mdspace_engine::backend::{IoError, IoOp, MemberId, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::Lane;
-use mdspace_engine::paths::steady_sectors_agree;
+use mdspace_engine::paths::{Compared, Identity};
 use mdspace_engine::sync::Mutex;
 
 use crate::nbd_wire::{
@@ -118,30 +118,40 @@ pub(super) fn prove(
     questions: &Questions,
     tell: impl Fn(),
 ) -> io::Result<()> {
-    let (mut before, mut proof) = (questions.ask(&tell)?, None);
+    let (mut before, mut compared) = (questions.ask(&tell)?, Compared::Unclear);
     for _ in 0..LOOKS {
         let own = read_over(stream, export, bytes)?;
         let after = questions.ask(&tell)?;
-        proof = agrees(&before, &own, &after);
-        if proof == Some(true) {
+        compared = compare(bytes, &before, &own, &after);
+        if compared == Compared::Same {
             return Ok(());
         }
         before = after;
     }
-    Err(io::Error::other(match proof {
-        Some(_) => "another device answers there than over the first connection",
-        None => {
-            "each sector that could tell the device from another one is written to all the time"
+    Err(io::Error::other(match compared {
+        Compared::Unclear => {
+            "its superblock, or each sector that could tell the device from another one, is written to all the \
+             time"
+        }
+        Compared::Other(_) | Compared::Same => {
+            "another device answers there than over the first connection"
         }
     }))
 }
 
-/// Whether what was the same before and after is the same here. None: nothing was, so nothing is proven.
-fn agrees(before: &[u8], own: &[u8], after: &[u8]) -> Option<bool> {
-    match before.len() == own.len() {
-        true => steady_sectors_agree(before, own, after),
-        false => Some(false),
-    }
+/// Compares what was read of [`places`] over a new connection with what a lane read before and after.
+fn compare(bytes: u64, before: &[u8], own: &[u8], after: &[u8]) -> Compared {
+    let identity = |mut read: &[u8]| {
+        let piece = |place: Range<u64>| {
+            let len = (place.end - place.start) as usize;
+            let (piece, rest) = read.split_at(len.min(read.len()));
+            read = rest;
+            (place.start, piece)
+        };
+        let pieces: Vec<_> = places(bytes).into_iter().map(piece).collect();
+        Identity::of_pieces(bytes / SECTOR_BYTES as u64, &pieces)
+    };
+    identity(own).compare(&identity(before), &identity(after))
 }
 
 fn read_over(stream: &mut dyn Stream, export: Export, bytes: u64) -> io::Result<Vec<u8>> {

@@ -1,21 +1,90 @@
 use super::*;
+use mdspace_format::new_array::{NewArray, NewMember};
+use mdspace_format::placement::{ArrayPlacement, BitmapRequest, Request};
+use mdspace_format::superblock::{MemberFlags, SetName};
+use mdspace_format::{Level, MetadataVersion, Role, Timestamp, Uuid};
+
+/// Bytes of a device with a superblock of 1.2.
+const DEVICE_BYTES: u64 = 4 << 20;
+
+/// Whether it is the same device; none where that is not known.
+fn agrees(bytes: u64, before: &[u8], own: &[u8], after: &[u8]) -> Option<bool> {
+    match compare(bytes, before, own, after) {
+        Compared::Same => Some(true),
+        Compared::Other(_) => Some(false),
+        Compared::Unclear => None,
+    }
+}
+
+/// What is compared of such a device whose superblock says so many events; all but that is zeroes.
+fn device(events: u64) -> Vec<u8> {
+    let sectors = DEVICE_BYTES / 512;
+    let request = Request {
+        version: MetadataVersion::V1_2,
+        level: Level::Raid1,
+        layout: 0,
+        chunk_sectors: 0,
+        raid_disks: 1,
+        size_sectors: None,
+        data_offset_sectors: None,
+        bitmap: BitmapRequest::None,
+    };
+    let array = NewArray {
+        set_uuid: Uuid([1; 16]),
+        set_name: SetName::default(),
+        ctime: Timestamp::from_seconds(1),
+        level: request.level,
+        layout: request.layout,
+        chunk_sectors: request.chunk_sectors,
+        raid_disks: request.raid_disks,
+        in_sync: true,
+        write_behind: 0,
+    };
+    let member = NewMember {
+        device_sectors: sectors,
+        device_uuid: Uuid([2; 16]),
+        dev_number: 0,
+        role: Role::Slot(0),
+        flags: MemberFlags::default(),
+    };
+    let placement = ArrayPlacement::new(&request, &[sectors]).unwrap();
+    let mut superblock = array.superblocks(&placement, &[member]).unwrap().remove(0);
+    superblock.events = events;
+    let mut bytes =
+        vec![0; places(DEVICE_BYTES).iter().map(|at| (at.end - at.start) as usize).sum()];
+    bytes[4096..8192].copy_from_slice(&superblock.encode());
+    bytes
+}
+
+/// What stands still beside a superblock that is updated are zeroes, of which an older copy has as many.
+#[test]
+fn while_its_superblock_is_updated_a_connection_to_a_copy_is_not_proven() {
+    let compare = |own: u64, before, after| {
+        agrees(DEVICE_BYTES, &device(before), &device(own), &device(after))
+    };
+    assert_eq!(compare(9, 9, 9), Some(true));
+    assert_eq!(compare(5, 9, 9), Some(false));
+    assert_eq!(compare(5, 8, 9), Some(false), "an older one");
+    assert_eq!(compare(10, 8, 9), Some(false), "a newer one");
+    assert_eq!(compare(8, 8, 9), None, "maybe one of the last update");
+}
 
 #[test]
 fn sectors_that_were_written_meanwhile_tell_nothing() {
     let bytes = |first: u8, second: u8| [vec![first; 512], vec![second; 512]].concat();
     let same = bytes(1, 2);
-    assert_eq!(agrees(&same, &same, &same), Some(true));
-    assert_eq!(agrees(&same, &bytes(1, 3), &same), Some(false));
-    assert_eq!(agrees(&bytes(1, 2), &bytes(1, 3), &bytes(1, 4)), Some(true));
-    assert_eq!(agrees(&bytes(1, 2), &bytes(9, 3), &bytes(1, 4)), Some(false));
-    assert_eq!(agrees(&same, &same[..512], &same), Some(false));
+    assert_eq!(agrees(1024, &same, &same, &same), Some(true));
+    assert_eq!(agrees(1024, &same, &bytes(1, 3), &same), Some(false));
+    assert_eq!(agrees(1024, &bytes(1, 2), &bytes(1, 3), &bytes(1, 4)), Some(true));
+    assert_eq!(agrees(1024, &bytes(1, 2), &bytes(9, 3), &bytes(1, 4)), Some(false));
+    assert_eq!(agrees(1024, &same, &same[..512], &same), None);
 }
 
 /// A device of which every compared sector changes between two looks proves nothing by that.
 #[test]
 fn a_connection_is_not_proven_where_every_sector_was_written_meanwhile() {
     let sector = |byte: u8| vec![byte; 512];
-    assert_eq!(agrees(&sector(1), &sector(9), &sector(2)), None);
+    assert_eq!(agrees(512, &sector(1), &sector(9), &sector(2)), None);
 }
 
 #[test]
