@@ -255,6 +255,33 @@ fn an_active_path_that_leads_elsewhere_is_refused_at_its_next_check() {
     until(&paths, |states| states == ["active", "refused"]);
 }
 
+/// The file system gives the number of a socket that is gone to the next one.
+#[test]
+fn an_export_whose_server_is_gone_keeps_no_other_one_from_being_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve_once = |path: PathBuf| {
+        let listener = UnixListener::bind(&path).unwrap();
+        let (sender, client) = std::sync::mpsc::channel();
+        let serves = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            sender.send(stream.try_clone().unwrap()).unwrap();
+            drop(serve_one(stream, export_flag::CAN_MULTI_CONN, &disk(1)));
+        });
+        move || {
+            client.recv().unwrap().shutdown(std::net::Shutdown::Both).unwrap();
+            serves.join().unwrap();
+        }
+    };
+    let tables: Vec<_> = (0..8).map(|_| MemberTable::new()).collect();
+    for (at, table) in tables.iter().enumerate() {
+        let path = folder.path().join(at.to_string());
+        let end = serve_once(path.clone());
+        table.open(&format!("nbd+unix://{}", path.display()), OpenMode::RUN).unwrap();
+        end();
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
 /// A server that takes writes and does none of them, and answers everything else.
 #[test]
 fn an_export_that_owes_an_answer_is_not_opened_again_before_that_is_on_record() {

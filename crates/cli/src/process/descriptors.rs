@@ -21,6 +21,9 @@ const OF_LANE: usize = 2;
 /// A file or device, the locks of what lies below it, and its next opening while this one ends.
 const OF_MEMBER: usize = 4;
 
+/// Where an export's server is, now and while it is opened next.
+const OF_EXPORT: usize = 2;
+
 /// A client's connection, and what disconnects it.
 const OF_CLIENT: usize = 2;
 
@@ -74,7 +77,7 @@ impl Needs {
     }
 
     fn of_members(self) -> usize {
-        self.members * OF_MEMBER + self.remote * self.lanes
+        self.members * OF_MEMBER + self.remote * (self.lanes + OF_EXPORT)
     }
 
     fn count(self) -> usize {

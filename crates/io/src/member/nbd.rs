@@ -28,7 +28,7 @@ pub(super) use uri::Server;
 pub(crate) use uri::Uri;
 
 use super::lineage::{Answer, Below, Question};
-use super::place::{self, ServerPlace};
+use super::place::{self, ServerPlace, SocketFile};
 use super::unproved::Record;
 use dial::{Asking, dial};
 use proof::Questions;
@@ -40,6 +40,8 @@ pub(crate) struct Nbd {
     pub(crate) export: Export,
     /// What the lock of the export is called: by where the first connection led.
     pub(super) lock_name: String,
+    /// No other socket gets that name while the lock is held.
+    _socket_file: Option<SocketFile>,
     /// The connection over which it was opened, for the first lane that asks.
     first: Mutex<Option<OwnedFd>>,
     /// That writes may be under way to it; none for one that is only read.
@@ -128,7 +130,7 @@ impl Nbd {
     /// Connects, and asks for the export. Waits a few seconds at most. With a question, which the server
     /// is asked first, the export may be refused by its answer.
     pub(super) fn open(uri: Uri, question: Option<Question>) -> Result<Self, NotOpened> {
-        let place = Self::socket_place(&uri)?;
+        let socket_file = Self::socket_file(&uri)?;
         let mut asking = question.map(|question| Asking { question, answer: None });
         let dialled = dial(&uri, asking.as_mut(), |_, _| Ok(()));
         let leaf = asking.as_ref().is_some_and(|asking| asking.answer.is_none());
@@ -139,7 +141,8 @@ impl Nbd {
         };
         // Another socket file in the place of the one to which the connection leads would be locked
         // in its stead.
-        if Self::socket_place(&uri)? != place {
+        let place = socket_file.as_ref().map(|file| file.place.clone());
+        if Self::socket_file(&uri)?.map(|file| file.place) != place {
             let why = "its socket was made anew in this moment; try again";
             return Err(io::Error::other(why).into());
         }
@@ -150,6 +153,7 @@ impl Nbd {
             uri,
             export,
             lock_name,
+            _socket_file: socket_file,
             first,
             record: None,
             leaf,
@@ -159,9 +163,9 @@ impl Nbd {
         })
     }
 
-    fn socket_place(uri: &Uri) -> io::Result<Option<ServerPlace>> {
+    fn socket_file(uri: &Uri) -> io::Result<Option<SocketFile>> {
         match &uri.server {
-            Server::Unix(path) => ServerPlace::of_socket(path)
+            Server::Unix(path) => SocketFile::open(path)
                 .map(Some)
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", uri.server))),
             Server::Tcp { .. } => Ok(None),

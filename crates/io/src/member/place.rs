@@ -5,11 +5,12 @@
 //! process. An export that arrays of several hosts take is not guarded by it.
 
 use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{self, UnixDatagram};
 use std::path::Path;
 
@@ -80,6 +81,24 @@ impl fmt::Display for ServerPlace {
             Self::Here(port) => write!(f, "tcp:here:{port}"),
             Self::There(address) => write!(f, "tcp:{address}"),
         }
+    }
+}
+
+/// The socket file of a server, which keeps its inode number as long as this lasts: what is named by the number
+/// is this file, also when it is deleted.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    pub(super) place: ServerPlace,
+    /// Never read: that it is open is all.
+    _file: File,
+}
+
+impl SocketFile {
+    /// Nothing is asked of the server.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+        let found = file.metadata()?;
+        Ok(Self { place: ServerPlace::Unix(found.dev(), found.ino()), _file: file })
     }
 }
 

@@ -8,7 +8,7 @@ fn limit(current: Option<u64>, maximum: Option<u64>) -> Rlimit {
 fn every_lane_has_a_connection_to_every_member_behind_a_network() {
     let near = Needs::new(4, ["/dev/sda", "ram:1M"], 0);
     let far = Needs::new(4, ["/dev/sda", "nbd://host/export"], 0);
-    assert_eq!(far.count(), near.count() + 4);
+    assert_eq!(far.count(), near.count() + 4 + OF_EXPORT);
     assert_eq!(near.count(), OF_PROCESS + OF_CONTROL + 8 + 8);
 }
 
