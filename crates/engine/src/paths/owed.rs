@@ -1,7 +1,8 @@
 //! What a flush of the device may rest on, where a path has a cache of its own: that of its server, which a
 //! flush over another path does not reach, and which is lost with the server.
 //!
-//! A path *owes* a flush while it has answered writes that no good flush of it covers. Lanes count the writes
+//! A path *owes* a flush while it has answered writes that no good flush of it covers, and, where it can be flushed,
+//! before its first: an earlier process may have left writes in its cache. Lanes count the writes
 //! that each path has answered. A flush goes over every path that owes one, and covers what was answered
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
 //! once, as a disk does that has lost its cache.
@@ -10,12 +11,14 @@ use crate::array::rules::{Rule, keep};
 use crate::backend::MemberId;
 
 use super::Paths;
+use super::owner::Health;
 
 /// What the paths owe.
 #[derive(Debug)]
 pub(super) struct Owed {
-    /// Writes of each path that a good flush covers, or whose loss a flush tells.
-    covered: Vec<u64>,
+    /// Writes of each path that a good flush covers, or whose loss a flush tells. None before its first: an earlier
+    /// process may have left writes in its cache.
+    covered: Vec<Option<u64>>,
     /// Losses of connections that owed a flush.
     losses: u64,
     /// Losses that a failed flush has told.
@@ -24,12 +27,14 @@ pub(super) struct Owed {
 
 impl Owed {
     pub(super) fn new(paths: usize) -> Self {
-        Self { covered: vec![0; paths], losses: 0, told: 0 }
+        Self { covered: vec![None; paths], losses: 0, told: 0 }
     }
 
     /// Notes the loss of a path's connection that had answered so many writes.
     fn lose(&mut self, path: usize, answered: u64) {
-        if std::mem::replace(&mut self.covered[path], answered) != answered {
+        let covered = &mut self.covered[path];
+        if covered.unwrap_or(0) != answered {
+            *covered = Some(answered);
             self.losses += 1;
         }
     }
@@ -63,10 +68,13 @@ impl Paths {
         let mut parts = Vec::new();
         for path in 0..self.group_of.len() {
             let answered = self.answered_over(path);
-            if answered == owner.owed.covered[path] {
+            let (covered, own) = (owner.owed.covered[path], &owner.paths[path]);
+            let in_use = matches!(own.health, Health::Joining | Health::Active);
+            // Where it cannot be flushed now, nothing says that there is something to lose.
+            let is_left = covered.is_none() && in_use;
+            if answered == covered.unwrap_or(0) && !is_left {
                 continue;
             }
-            let own = &owner.paths[path];
             match own.member.as_ref().filter(|_| !own.lost) {
                 Some(&(member, _)) => {
                     parts.push(PathFlush { path, member, remote: own.remote, answered });
@@ -86,7 +94,7 @@ impl Paths {
     pub(super) fn flushed(&self, part: &PathFlush) {
         let mut owner = self.owner.lock();
         let covered = &mut owner.owed.covered[part.path];
-        *covered = part.answered.max(*covered);
+        *covered = Some(part.answered).max(*covered);
     }
 
     /// A path's flush did not end well, which the flush of the device tells. What the path still has in its

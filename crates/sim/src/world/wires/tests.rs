@@ -357,6 +357,27 @@ fn a_connection_that_is_lost_with_its_cache_makes_the_next_flush_fail_once() {
     }
 }
 
+/// The process ends, and its servers keep what they have not been asked to flush.
+#[test]
+fn the_first_flush_of_a_process_covers_what_an_earlier_one_wrote_over_any_path() {
+    for seed in 0..10 {
+        let mut paths = TwoPaths::with_caches(seed);
+        paths.world.wires.borrow_mut().servers.own_caches = true;
+        assert_eq!(paths.flush(), Ok(()));
+        assert!(longest(&paths.requests(true, 4)) < SLACK);
+        paths.world.close(paths.member);
+        let disk = DiskIndex(0);
+        let caches = Policy { cache: Cache::OfEachPath, ..policy() };
+        (paths.member, _) = paths.world.open_with(disk, &paths.wires, caches);
+        if seed % 2 == 1 {
+            paths.wait(SECOND);
+        }
+        assert_eq!(paths.flush(), Ok(()), "seed {seed}");
+        let at_risk = paths.world.disk(disk, |disk| disk.store.volatile_sectors());
+        assert_eq!(at_risk, 0, "seed {seed}: sectors that the flush has not covered");
+    }
+}
+
 /// The operator has said that the cache is the device's.
 #[test]
 fn a_connection_that_is_lost_without_a_cache_fails_no_flush() {
