@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, Setter};
 use zerocopy::{Immutable, IntoBytes};
 
+use crate::fuse::mount;
 use crate::peer::describe_process;
 
 /// Another program may take the device that was free a moment ago.
@@ -26,7 +27,8 @@ const AUTOCLEAR: u32 = 4;
 /// `LO_FLAGS_DIRECT_IO`.
 const DIRECT_IO: u32 = 16;
 
-/// An attached loop device. It detaches when its last user is gone.
+/// An attached loop device. It stays attached until someone [lets go](let_go) of it: its number is no other
+/// program's before, also where the process that serves it, and the one that keeps it, are killed.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
@@ -83,11 +85,10 @@ struct Config {
 const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
 
 impl LoopDevice {
-    /// Attaches a file, with direct I/O and blocks of `block_bytes`. Gives the device, and what keeps it
-    /// attached while that is open.
+    /// Attaches a file, with direct I/O and blocks of `block_bytes`. Gives the device, and a descriptor of it.
     ///
-    /// Another process than the one that serves the file must keep it. The last close of a device writes what the
-    /// kernel holds back of it: a killed server would wait for itself, for ever.
+    /// Another process than the one that serves the file must keep that open, and let go of the device. The last
+    /// close of a device writes what the kernel holds back of it: a killed server would wait for itself, for ever.
     pub fn attach(
         file: &Path,
         block_bytes: u32,
@@ -110,7 +111,10 @@ impl LoopDevice {
             let path = free_device(&control).map_err(|error| LoopError::None(error.into()))?;
             let device =
                 OpenOptions::new().read(true).write(true).open(&path).map_err(LoopError::None)?;
-            let info = Info { flags: AUTOCLEAR | DIRECT_IO | read_only, ..Info::of(file) };
+            let number = device.metadata().map_err(failed)?.rdev();
+            // Who keeps it writes nothing.
+            let kept = File::open(&path).map_err(failed)?;
+            let info = Info { flags: DIRECT_IO | read_only, ..Info::of(file) };
             let config = Config {
                 file: backing.as_raw_fd().cast_unsigned(),
                 block_bytes,
@@ -119,9 +123,6 @@ impl LoopDevice {
             };
             match configure(&device, config) {
                 Ok(()) => {
-                    let number = device.metadata().map_err(failed)?.rdev();
-                    // Who keeps it writes nothing.
-                    let kept = File::open(&path).map_err(failed)?;
                     let file = file.file_name().unwrap_or_default().to_owned();
                     return Ok((LoopDevice { path, number, file }, kept));
                 }
@@ -135,6 +136,11 @@ impl LoopDevice {
     /// The device's path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// One more descriptor, unless it is detached.
+    pub fn open(&self) -> Option<File> {
+        if self.is_detached() { None } else { File::open(&self.path).ok() }
     }
 
     /// What uses the device: mounts, an exclusive opener, and processes that have it open, as far as this user
@@ -204,13 +210,40 @@ impl Info {
     }
 }
 
-/// The name of the file that is attached to a device. The kernel knows by itself, and keeps it when the file is
-/// unmounted.
+/// Has a device detached as soon as its last user is gone, and this descriptor is closed. An error says that it is no
+/// loop device, or that nothing is attached.
+///
+/// For a process that does not serve the file: this waits until what is under way on the device has ended.
+pub fn let_go(device: impl AsFd) -> io::Result<()> {
+    /// `LOOP_SET_STATUS64`. Of the flags it changes this one alone; offset and size stay nothing.
+    const SET_STATUS: ioctl::Opcode = 0x4c04;
+    let info = Info { flags: AUTOCLEAR, ..Info::of(Path::new("")) };
+    // SAFETY: the kernel reads a `loop_info64` through the pointer; its size was compared above.
+    unsafe { ioctl::ioctl(device, Setter::<SET_STATUS, Info>::new(info)) }.map_err(io::Error::from)
+}
+
+/// The name of the file that is attached to a device.
 pub fn name_behind(device: &Path) -> Option<OsString> {
+    file_behind(device)?.file_name().map(OsStr::to_owned)
+}
+
+/// Whether the process is gone that served the file behind a device.
+pub fn is_abandoned(device: &Path) -> bool {
+    let Some(file) = file_behind(device) else { return false };
+    let directory = file.parent().unwrap_or(&file);
+    // The path of a file whose mount is gone begins there. Its device is kept by a process, if that lives.
+    let is_unmounted = directory == Path::new("/") && !file.exists();
+    match is_unmounted {
+        true => openers(device).next().is_none(),
+        false => mount::is_abandoned(directory) == Some(true),
+    }
+}
+
+/// The file that is attached to a device. The kernel knows by itself, and keeps it when the file is unmounted.
+fn file_behind(device: &Path) -> Option<PathBuf> {
     let file = fs::read_to_string(place_of(device).join("loop/backing_file")).ok()?;
     let file = file.trim_end_matches('\n');
-    let file = file.strip_suffix(" (deleted)").unwrap_or(file);
-    Path::new(file).file_name().map(OsStr::to_owned)
+    Some(file.strip_suffix(" (deleted)").unwrap_or(file).into())
 }
 
 /// Where the kernel tells of a device.

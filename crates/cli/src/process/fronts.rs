@@ -113,7 +113,7 @@ impl Fronts {
         let front = list.remove(at);
         drop(list);
         front.close(&closing).map_err(|error| {
-            Failure::new(what, error, "their requests still run; look at the members")
+            Failure::new(what, error, format!("look at the members with `mdspace detail {name}`"))
         })
     }
 

@@ -336,22 +336,81 @@ fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {
 
 /// Any program may get the number of a device that is gone. Its bytes must not be reached by the array's name.
 #[test]
-fn the_name_of_a_device_goes_with_the_process_that_keeps_it() {
+fn the_device_and_its_name_outlive_the_process_that_keeps_them() {
     let Some(mounted) = Mounted::start("unkept", "block") else { return };
     let device = fs::read_link(mounted.device()).expect("a link");
-    kill_process(keeper_of(&mounted), Signal::KILL).expect("it is there");
-    until("the device has no name", || fs::read_link(mounted.device()).is_err());
-    let report = mounted.mdspace.report(&mounted.name);
-    let shown = report["fronts"][0]["device"].to_string();
-    assert!(!shown.contains("/dev/mdspace/"), "{shown}");
-    // Another program gets that number, and uses it.
+    let keeper = keeper_of(&mounted);
+    kill_process(keeper, Signal::KILL).expect("it is there");
+    until("it has ended", || {
+        !fs::exists(format!("/proc/{}/fd/1", keeper.as_raw_pid())).is_ok_and(|is| is)
+    });
+    assert!(!is_attached_to_another_file(&mounted, &device), "the number is the array's still");
+    let written = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
+    written.write_all_at(&[7; 4096], 0).expect("kept in memory");
+    drop(written);
+    mounted.mdspace.succeed(&["unserve", &mounted.name, "block"]);
+    assert!(fs::read_link(mounted.device()).is_err() && file_behind(&device).is_none());
+    mounted.finish();
+}
+
+/// As a service manager does that loses its patience: then no process is left to take the name away.
+#[test]
+fn a_name_that_a_crash_left_leads_to_no_file_of_another_program() {
+    let Some(mounted) = Mounted::start("lost", "block") else { return };
+    let device = fs::read_link(mounted.device()).expect("a link");
+    kill_both(&mounted);
+    assert_eq!(fs::read_link(mounted.device()).ok().as_ref(), Some(&device), "it was left");
+    assert!(!is_attached_to_another_file(&mounted, &device), "who uses the name writes to it");
+    // The next start takes name and device away from the dead.
+    mounted.assemble("block");
+    let named = fs::read_link(mounted.device()).expect("a link");
+    until("the old device is detached", || named == device || file_behind(&device).is_none());
+    let mut read = [1; 4096];
+    File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
+    mounted.mdspace.settle(&mounted.name);
+    mounted.finish();
+}
+
+/// Kills the array's process and the one that keeps its device, neither of which sees the other one's end.
+fn kill_both(mounted: &Mounted) {
+    let keeper = keeper_of(mounted);
+    for process in mounted.mdspace.processes() {
+        kill_process(process, Signal::STOP).expect("it is there");
+    }
+    kill_process(keeper, Signal::KILL).expect("it is there");
+    let place = format!("/proc/{}/fd/1", keeper.as_raw_pid());
+    until("the keeper has ended", || fs::read_link(&place).is_err());
+    mounted.mdspace.kill();
+}
+
+/// Has another program attach a file to a device, if it may. What was attached is detached again.
+fn is_attached_to_another_file(mounted: &Mounted, device: &Path) -> bool {
     let foreign = mounted.images.sparse("foreign", 1, MIB).remove(0);
-    succeed("losetup", &[path_text(&device), path_text(&foreign)]);
-    let used = File::open(&device).expect("a device");
-    let stopped = mounted.mdspace.run(&["stop", &mounted.name]);
-    drop(used);
-    succeed("losetup", &["--detach", path_text(&device)]);
-    assert_eq!(stopped.status, 0, "{stopped:?}");
+    let attach = Command::new("losetup").args([device, &foreign]).output().expect("losetup runs");
+    if attach.status.success() {
+        succeed("losetup", &["--detach", path_text(device)]);
+    }
+    attach.status.success()
+}
+
+/// The file that is attached to a loop device.
+fn file_behind(device: &Path) -> Option<String> {
+    let name = device.file_name().expect("a name").to_str().expect("text");
+    fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()
+}
+
+/// A program that does not wait for its writes relies on this.
+#[test]
+fn what_could_not_be_written_back_is_told_when_the_device_is_taken_away() {
+    let Some(mounted) = Mounted::start("unwritable", "block") else { return };
+    let device = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
+    device.write_all_at(&[9; 1 << 20], 0).expect("kept in memory");
+    mounted.mdspace.succeed(&["readonly", &mounted.name]);
+    drop(device);
+    let taken = mounted.mdspace.run(&["unserve", &mounted.name, "block"]);
+    assert!(taken.status == 1 && taken.err.contains("could not write"), "{taken:?}");
+    mounted.mdspace.succeed(&["readwrite", &mounted.name]);
+    mounted.finish();
 }
 
 /// As a service manager does that loses its patience: then no process takes the name away.

@@ -91,7 +91,7 @@ pub fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
 /// Whether the process is gone that served a mount there. None: something is mounted that does not answer.
 ///
 /// The question goes to the file system, which may be one of a process that stands still.
-fn is_abandoned(directory: &Path) -> Option<bool> {
+pub(crate) fn is_abandoned(directory: &Path) -> Option<bool> {
     let (sender, answer) = mpsc::channel();
     let directory = directory.to_owned();
     thread::spawn(move || {

@@ -5,11 +5,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mdspace_front::loop_device::{LoopDevice, LoopError, name_behind};
+use mdspace_front::loop_device::{self, LoopDevice, LoopError, name_behind};
 
-use super::mount_guard::MountGuard;
 use crate::args::ArrayName;
 
 /// Where the names of arrays are links to their devices.
@@ -18,11 +16,10 @@ const NAMES: &str = "/dev/mdspace";
 /// A loop device, and its name.
 pub(super) struct BlockDevice {
     device: LoopDevice,
-    link: Name,
+    name: PathBuf,
+    /// None where another array's device has the name.
+    link: Option<Link>,
 }
-
-/// None where another array's device has the name, or this device is kept no more.
-type Name = Arc<Mutex<Option<Link>>>;
 
 /// A link that goes when the device does.
 pub(super) struct Link {
@@ -48,45 +45,39 @@ impl BlockDevice {
         read_only: bool,
     ) -> Result<(Self, File), LoopError> {
         let (device, kept) = LoopDevice::attach(file, block_bytes, read_only)?;
-        let link = match Link::make(&Path::new(NAMES).join(name.to_string()), device.path()) {
+        let path = Path::new(NAMES).join(name.to_string());
+        let link = match Link::make(&path, device.path()) {
             Ok(link) => Some(link),
             Err(error) => {
                 tracing::warn!(%error, "{name} has no name in {NAMES}");
                 None
             }
         };
-        Ok((Self { device, link: Arc::new(Mutex::new(link)) }, kept))
+        Ok((Self { device, name: path, link }, kept))
     }
 
     /// Its name, and what that leads to.
     pub(super) fn describe(&self) -> String {
         let device = self.device.path().display();
-        match &*named(&self.link) {
+        match &self.link {
             Some(link) => format!("{} ({device})", link.path.display()),
             None => device.to_string(),
         }
     }
 
     /// Where its name is, and where that leads.
-    pub(super) fn link_ends(&self) -> Option<[PathBuf; 2]> {
-        named(&self.link).as_ref().map(|link| [link.path.clone(), link.target.clone()])
+    pub(super) fn link_ends(&self) -> [PathBuf; 2] {
+        [self.name.clone(), self.device.path().to_owned()]
     }
 
-    /// Takes the name away as soon as the process has ended that keeps the device: any program may get a device
-    /// of that number then, with other bytes.
-    pub(super) fn unname_after(&self, keeper: &MountGuard) -> io::Result<()> {
-        let (link, device) = (self.link.clone(), self.device.path().to_owned());
-        keeper.when_gone(move || {
-            let Some(link) = named(&link).take() else { return };
-            // At a stop it has taken the name away itself.
-            if link.is_there() {
-                let device = device.display();
-                tracing::error!(
-                    "the process that keeps {device} was killed: the device goes when its last user does, and \
-                     has no other name any more; `unserve` it, and `serve` it again"
-                );
-            }
-        })
+    /// One more descriptor for a process that keeps it, unless it is detached.
+    pub(super) fn open(&self) -> Option<File> {
+        self.device.open()
+    }
+
+    /// Gives it up, where no process keeps it.
+    pub(super) fn let_go(&self) {
+        let_go(self.device.open());
     }
 
     /// Whether a block device has its bytes here.
@@ -100,11 +91,6 @@ impl BlockDevice {
     }
 }
 
-/// A panic elsewhere leaves the name as it was.
-fn named(link: &Name) -> MutexGuard<'_, Option<Link>> {
-    link.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Link {
     /// A link that was made, by this process or another one.
     pub(super) fn known(path: PathBuf, target: PathBuf) -> Link {
@@ -115,14 +101,18 @@ impl Link {
         fs::read_link(&self.path).is_ok_and(|target| target == self.target)
     }
 
-    /// Makes the link. One that was left is replaced; one to the device of an array of this name is that one's.
+    /// Makes the link. One that was left is replaced, and with it the device that it leads to; one to the device of
+    /// a running array of this name is that one's.
     fn make(path: &Path, target: &Path) -> io::Result<Link> {
         fs::create_dir_all(NAMES)?;
         remove_others(path, target);
         if let Ok(old) = fs::read_link(path) {
             if old != target && is_over(&old, path.file_name()) {
-                let taken = format!("{} leads to {} already", path.display(), old.display());
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, taken));
+                if !loop_device::is_abandoned(&old) {
+                    let taken = format!("{} leads to {} already", path.display(), old.display());
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, taken));
+                }
+                let_go(File::open(&old).ok());
             }
             fs::remove_file(path)?;
         }
@@ -131,8 +121,17 @@ impl Link {
     }
 }
 
-/// Removes what else leads to an array's device: a process that was killed with the one that kept its device has left
-/// it. Whoever uses that name would write to this array.
+/// Has a device go with its last user.
+fn let_go(device: Option<File>) {
+    if let Some(device) = device
+        && let Err(error) = loop_device::let_go(&device)
+    {
+        tracing::warn!(%error, "a loop device stays attached: see `losetup --list`");
+    }
+}
+
+/// Removes what else leads to an array's device: processes that were killed have left it, and someone has detached
+/// their device. Who uses that name would write to this array.
 fn remove_others(own: &Path, target: &Path) {
     let names = fs::read_dir(NAMES).into_iter().flatten().flatten().map(|entry| entry.path());
     let leads_here = |name: &PathBuf| fs::read_link(name).is_ok_and(|found| found == target);

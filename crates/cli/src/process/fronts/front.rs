@@ -13,7 +13,7 @@ use mdspace_front::volume::Volume;
 
 use super::block_device::BlockDevice;
 use super::closing::Closing;
-use super::mount_guard::MountGuard;
+use super::mount_guard::{End, MountGuard};
 use crate::args::ArrayName;
 use crate::failure::Failure;
 use crate::process::STOP_PATIENCE;
@@ -122,21 +122,18 @@ impl Prepared {
                     }
                     _ => (None, None),
                 };
-                let link = device.as_ref().and_then(BlockDevice::link_ends);
-                let named = |guard: MountGuard| {
-                    device.iter().try_for_each(|device| device.unname_after(&guard))?;
-                    Ok(guard)
-                };
-                let guard = match MountGuard::spawn(server.mount(), kept, link).and_then(named) {
+                let link = device.as_ref().map(BlockDevice::link_ends);
+                let guard = match MountGuard::spawn(server.mount(), kept, link) {
                     Ok(guard) => Some(guard),
-                    Err(error) if device.is_none() => {
+                    Err(error) => {
+                        if let Some(device) = device {
+                            device.let_go();
+                            let why =
+                                format!("cannot start the process that keeps the device: {error}");
+                            return Err(Failure::new(what(), why, "see `mdspace doctor`"));
+                        }
                         tracing::warn!(%error, "after a crash the mount stays until the next start");
                         None
-                    }
-                    Err(error) => {
-                        let why =
-                            format!("cannot start the process that keeps the device: {error}");
-                        return Err(Failure::new(what(), why, "see `mdspace doctor`"));
                     }
                 };
                 let shown =
@@ -209,15 +206,29 @@ impl Front {
                 let Mounted { device, server, guard, own, .. } = *mounted;
                 // The file is served still meanwhile.
                 let begin = Instant::now();
-                let written = guard.is_none_or(|guard| guard.end(|| closing.is_late(begin)));
+                let is_late = || closing.is_late(begin);
+                let mut end = guard.map_or(End::Written, |guard| guard.end(is_late));
+                if let (End::Killed, Some(device)) = (end, &device) {
+                    end = match (device.open(), Some(device.link_ends())) {
+                        (None, _) => End::Written,
+                        (kept, link) => MountGuard::spawn(server.mount(), kept, link)
+                            .map_or(End::Killed, |guard| guard.end(is_late)),
+                    };
+                }
                 let closed = requests_end(closing, || server.close(LOOK_EVERY));
                 drop(own);
-                match device {
-                    Some(device) if !written => Err(format!(
-                        "what the kernel held back of {} may be lost: a stop by force does not wait for it",
-                        device.describe(),
+                let Some(device) = device.map(|device| device.describe()) else { return closed };
+                match end {
+                    End::Written => closed,
+                    End::Unwritten => Err(format!(
+                        "the kernel could not write all that programs wrote to {device}: see `dmesg`"
                     )),
-                    _ => closed,
+                    End::Late => Err(format!(
+                        "what the kernel held back of {device} may be lost: a stop by force does not wait for it"
+                    )),
+                    End::Killed => Err(format!(
+                        "{device} stays attached, for no process can be started that keeps it: see `losetup --list`"
+                    )),
                 }
             }
         }

@@ -2,10 +2,12 @@
 //! crash. A mount whose process is gone answers nothing, and hangs in the way.
 //!
 //! It waits at a pipe whose other end the serving process keeps. It goes on when that end is closed, however the
-//! serving process ended: takes the device's name away, closes the device, and unmounts what is mounted still.
+//! serving process ended: takes the device's name away, writes the device back, lets go of it, and unmounts what is
+//! mounted still.
 //!
 //! Who closes a block device last writes what the kernel holds back of it. The serving process cannot: when it is
-//! killed it would wait for its own answer, and neither it nor its locks on the members would ever go.
+//! killed it would wait for its own answer, and neither it nor its locks on the members would ever go. Nor may it let
+//! go of the device, which waits for what is under way there.
 
 use std::env;
 use std::fs::File;
@@ -17,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use mdspace_front::fuse::mount::{self, Mount};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use mdspace_front::loop_device;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,6 +34,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The second process.
 pub(super) struct MountGuard {
     child: Child,
+}
+
+/// What came of the second process, and of what the kernel held back of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// All of it is written.
+    Written,
+    /// The array, or the kernel, has refused some of it at some time.
+    Unwritten,
+    /// It is waited for no more.
+    Late,
+    /// The process was killed, and what it had to do is not done.
+    Killed,
 }
 
 impl MountGuard {
@@ -58,29 +73,18 @@ impl MountGuard {
         self.child.id()
     }
 
-    /// Has `gone` called once it has ended, however that came.
-    pub(super) fn when_gone(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let process = Pid::from_child(&self.child);
-        thread::Builder::new().name("mount-guard".into()).spawn(move || {
-            // `end` collects the exit status, so it is left here. An error says that `end` has collected it.
-            let ends =
-                || waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            let _ = rustix::io::retry_on_intr(ends);
-            gone();
-        })?;
-        Ok(())
-    }
-
-    /// Has the device closed and the directory unmounted. False: it has not ended when that `is_late`.
-    pub(super) fn end(mut self, is_late: impl Fn() -> bool) -> bool {
+    /// Has the device closed and the directory unmounted, and waits for that unless it `is_late`.
+    pub(super) fn end(mut self, is_late: impl Fn() -> bool) -> End {
         drop(self.child.stdin.take());
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if is_late() {
-                return false;
+        loop {
+            match self.child.try_wait().map(|ended| ended.map(|status| status.code())) {
+                Ok(None) if is_late() => return End::Late,
+                Ok(None) => thread::sleep(LOOK_EVERY),
+                Ok(Some(Some(0))) => return End::Written,
+                Ok(Some(Some(_))) => return End::Unwritten,
+                Ok(Some(None)) | Err(_) => return End::Killed,
             }
-            thread::sleep(LOOK_EVERY);
         }
-        true
     }
 }
 
@@ -89,14 +93,18 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
     // A service manager signals all processes of a service at once. This one still has work then.
     let _signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    let mut written = Ok(());
     if let [path, target] = link {
         // While the device is kept no other array has it, and the name is no other's.
         drop(Link::known(path.clone(), target.clone()));
+        written = rustix::fs::fsync(io::stdout());
+        // An error says that someone has done so before.
+        let _ = loop_device::let_go(io::stdout());
     }
     if let Ok(nothing) = File::open("/dev/null") {
         // What takes the place of the device closes it.
         let _ = rustix::stdio::dup2_stdout(&nothing);
     }
     mount::unmount_left(&directory, id);
-    ExitCode::SUCCESS
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
