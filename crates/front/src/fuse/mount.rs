@@ -25,12 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Unprivileged users mount by this program of Debian's `fuse3`.
 const FUSERMOUNT: &str = "fusermount3";
 
-/// A mounted directory, and the connection to the kernel that serves it.
+/// A mounted directory.
 #[derive(Debug)]
 pub struct Mount {
     directory: PathBuf,
     id: u64,
-    device: OwnedFd,
+    /// The connection to the kernel, until it is served.
+    device: Option<OwnedFd>,
     by_root: bool,
 }
 
@@ -182,7 +183,7 @@ impl Mount {
     fn found(directory: &Path, device: OwnedFd, by_root: bool) -> Result<Mount, MountError> {
         let failed = |source| MountError::System { directory: directory.to_owned(), source };
         let id = id_of(directory).map_err(failed)?;
-        Ok(Mount { directory: directory.to_owned(), id, device, by_root })
+        Ok(Mount { directory: directory.to_owned(), id, device: Some(device), by_root })
     }
 
     /// The directory.
@@ -195,14 +196,21 @@ impl Mount {
         self.id
     }
 
-    /// One more descriptor for the same mount.
-    pub(super) fn device(&self) -> Result<OwnedFd, MountError> {
+    /// A descriptor for each who serves the mount. None stays here: programs are told that it is over as soon as the
+    /// last of those is closed, however that comes.
+    pub(super) fn take_devices(&mut self, count: usize) -> Result<Vec<OwnedFd>, MountError> {
+        let first = self.device.take().expect("a mount is served once");
+        let others = (1..count).map(|_| self.clone_of(&first)).collect::<Result<Vec<_>, _>>()?;
+        Ok(std::iter::once(first).chain(others).collect())
+    }
+
+    fn clone_of(&self, first: &OwnedFd) -> Result<OwnedFd, MountError> {
         let device = open_device()?;
-        let mut ours = self.device.as_raw_fd().cast_unsigned();
+        let mut first = first.as_raw_fd().cast_unsigned();
         // SAFETY: FUSE_DEV_IOC_CLONE reads the number of a descriptor through the pointer.
         unsafe {
             const CLONE: ioctl::Opcode = opcode::read::<u32>(229, 0);
-            ioctl::ioctl(&device, Updater::<CLONE, u32>::new(&mut ours))
+            ioctl::ioctl(&device, Updater::<CLONE, u32>::new(&mut first))
         }
         .map_err(|error| system(&self.directory, error))?;
         Ok(device)

@@ -1,7 +1,6 @@
 //! A mount that is served: its lanes, and the programs that have the file open.
 
 use std::future::Future;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -58,13 +57,13 @@ impl FuseServer {
     /// Serves `session` at `mount` on all lanes of `volume`. Writes of parts of blocks take turns with the writes of
     /// all mounts that have these `turns`: all mounts of one volume have the same.
     pub fn start<V: Volume>(
-        mount: Mount,
+        mut mount: Mount,
         session: Session,
         turns: PartialWrites,
         volume: &V,
     ) -> Result<FuseServer, MountError> {
         let lanes = volume.lane_count();
-        let devices: Vec<OwnedFd> = (0..lanes).map(|_| mount.device()).collect::<Result<_, _>>()?;
+        let devices = mount.take_devices(lanes)?;
         let shared = Arc::new(Shared {
             session,
             closing: AtomicBool::new(false),
@@ -187,3 +186,6 @@ impl Drop for Presence {
         self.shared.lane_left.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests;
