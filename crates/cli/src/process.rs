@@ -310,7 +310,7 @@ impl Served for ServingProcess {
         &self.fronts
     }
 
-    fn stop_served(&self, force: bool) -> Result<Vec<String>, Failure> {
+    fn stop_served(&self, force: bool) -> Vec<String> {
         self.keep_scrub();
         let stopped = self.array.stop(force);
         self.ending.note_members(self.array.members().table());

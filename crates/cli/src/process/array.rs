@@ -235,7 +235,7 @@ impl ServedArray {
 
     /// Marks the array clean, lets go of the members, and ends the lanes. By force that takes seconds. Gives a
     /// line for each member that owes answers. Of several orders each is carried out when this returns.
-    pub(super) fn stop(&self, force: bool) -> Result<Vec<String>, Failure> {
+    pub(super) fn stop(&self, force: bool) -> Vec<String> {
         // Other orders find the array until it has ended: it may wait for a member that is to be failed.
         // It ends when the array has ended, whether or not who ordered that still waits.
         let answer = self.begin_order(if force { Action::StopByForce } else { Action::Stop });
@@ -249,7 +249,7 @@ impl ServedArray {
             |member| format!("{member} has not answered everything: the array is as after a crash");
         let mut notes: Vec<String> = silent.into_iter().map(note).collect();
         notes.extend(ended.get_or_insert_with(|| self.let_go()).iter().cloned());
-        Ok(notes)
+        notes
     }
 
     /// Lets go of the members of an array that has ended, and ends the lanes. Gives lines for the user.

@@ -120,9 +120,9 @@ pub(super) trait Served: Send + Sync + 'static {
 
     fn fronts(&self) -> &Fronts;
 
-    /// Stops what the fronts serve, once they are closed. With `force` it waits for no device for long. Gives
-    /// lines for the user: what was not answered.
-    fn stop_served(&self, force: bool) -> Result<Vec<String>, Failure>;
+    /// Stops what the fronts serve, once they are closed: there is no way back then. With `force` it waits for no
+    /// device for long. Gives lines for the user: what was not answered.
+    fn stop_served(&self, force: bool) -> Vec<String>;
 
     /// Closes the fronts and stops what they serve. Without `force` not while a client is connected. Gives
     /// lines for the user.
@@ -132,7 +132,7 @@ pub(super) trait Served: Send + Sync + 'static {
         }
         let mut notes = self.fronts().close_all(self.name(), force)?;
         // The phase is not locked meanwhile: a second order, by force, hurries the first.
-        notes.extend(self.stop_served(force)?);
+        notes.extend(self.stop_served(force));
         let mut phase = self.ending().phase();
         if *phase != Phase::Serving {
             return Ok(notes);
