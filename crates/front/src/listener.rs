@@ -1,16 +1,16 @@
 //! Sockets that wait for clients.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -36,11 +36,11 @@ const DYING_MAX: usize = 3;
 /// A Unix socket's path is removed when the listener is dropped.
 #[derive(Debug)]
 pub struct Listener {
+    /// What names a Unix socket. Dropped before that: while it answers, the file is no other one's.
+    file: Option<SocketFile>,
     socket: OwnedFd,
     address: Address,
     reachable_from: Option<IpAddr>,
-    /// What names a Unix socket.
-    file: Option<SocketFile>,
 }
 
 /// The file that names a Unix socket, with what tells it from a later one at the same path.
@@ -230,7 +230,10 @@ impl Making {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        let Ok(opened) = File::open(folder) else { return Ok(Making { _folder: None }) };
+        // What stands there may be a pipe, or a device that wakes up when it is opened.
+        let flags = OFlags::DIRECTORY.bits().cast_signed();
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(folder);
+        let Ok(opened) = opened else { return Ok(Making { _folder: None }) };
         let until = Instant::now() + patience;
         loop {
             match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {

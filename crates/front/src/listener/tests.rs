@@ -77,6 +77,44 @@ fn a_folder_that_another_program_holds_keeps_nobody_waiting() {
     Making::begin(&path, Duration::ZERO).expect("it is free");
 }
 
+/// A socket that is closed before its file is gone looks dead: another process makes its own there, and the file that
+/// is removed then may be that one's.
+#[test]
+fn a_listener_that_ends_leaves_the_next_one_its_file() {
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+    let path = folder.path().join("a.sock");
+    let address = unix(&path);
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                drop(Listener::bind(&address));
+            }
+        });
+        let mut lost = 0;
+        for _ in 0..20_000 {
+            if let Ok(next) = Listener::bind(&address) {
+                lost += u32::from(!path.exists());
+                drop(next);
+            }
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(lost, 0);
+    });
+}
+
+/// What stands there may be a pipe that nobody writes to.
+#[test]
+fn a_folder_that_is_none_keeps_nobody_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let (sender, bound) = std::sync::mpsc::channel();
+    thread::spawn(move || sender.send(Listener::bind(&unix(&pipe.join("a.sock")))));
+    let refused = bound.recv_timeout(Duration::from_secs(10)).expect("an answer");
+    assert!(matches!(refused, Err(ListenError::Io { .. })), "{refused:?}");
+}
+
 /// As the kernel does after the process was killed: it takes connections, and lets go of them later.
 #[test]
 fn a_socket_that_dies_while_it_is_asked_is_replaced() {
