@@ -14,6 +14,7 @@ pub mod flushes;
 pub mod fuse;
 pub mod listener;
 pub mod loop_device;
+mod making;
 pub mod nbd;
 pub mod peer;
 mod tags;

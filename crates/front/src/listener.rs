@@ -1,32 +1,25 @@
 //! Sockets that wait for clients.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::Mode;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::address::{Address, Endpoint, Socket};
+use crate::making::{Held, Making};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
 /// How long who answers at a socket may be silent: an NBD server speaks first.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
-
-/// How long another process may take to make its socket in the same folder: it may ask one that is silent.
-const MAKES_WITHIN: Duration = Duration::from_secs(5);
-
-/// Between two looks whether it has done so.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How often a socket is asked whose owner hangs up.
 const DYING_MAX: usize = 3;
@@ -101,7 +94,9 @@ impl Listener {
         };
         match socket {
             Socket::Unix(path) => {
-                let _making = Making::begin(path, MAKES_WITHIN)?;
+                // One that is bound, but does not listen yet, looks dead: another one would remove it.
+                let _making =
+                    Making::begin(path).map_err(|Held(folder)| ListenError::Held(folder))?;
                 make_way(path)?;
                 let socket = bind_unix(path).map_err(failed)?;
                 let file = Some(SocketFile::new(path).map_err(failed)?);
@@ -212,39 +207,6 @@ impl Drop for SocketFile {
 fn identify(path: &Path) -> io::Result<(u64, u64)> {
     let metadata = fs::symlink_metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
-}
-
-/// The lock of a socket's folder, from the question who answers there until the new socket does.
-///
-/// Of two that find a dead socket at once the second would remove the live one of the first; and one that is
-/// bound, but does not listen yet, looks dead.
-struct Making {
-    _folder: Option<File>,
-}
-
-impl Making {
-    /// Waits for another one that makes a socket there. A folder that cannot be locked, as on some network file
-    /// systems, is not.
-    fn begin(path: &Path, patience: Duration) -> Result<Making, ListenError> {
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
-        // What stands there may be a pipe, or a device that wakes up when it is opened.
-        let flags = OFlags::DIRECTORY.bits().cast_signed();
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(folder);
-        let Ok(opened) = opened else { return Ok(Making { _folder: None }) };
-        let until = Instant::now() + patience;
-        loop {
-            match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Making { _folder: Some(opened) }),
-                Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(LOOK_EVERY),
-                Err(Errno::WOULDBLOCK) => return Err(ListenError::Held(folder.to_path_buf())),
-                Err(Errno::INTR) => {}
-                Err(_) => return Ok(Making { _folder: None }),
-            }
-        }
-    }
 }
 
 /// Removes a socket file that nobody answers at.

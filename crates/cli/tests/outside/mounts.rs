@@ -575,6 +575,26 @@ fn an_array_that_is_read_only_is_a_read_only_device() {
     mounted.finish();
 }
 
+/// Of two mounts in one place the second hides the first, which nothing unmounts any more.
+#[test]
+fn of_many_that_mount_in_one_place_at_once_one_does() {
+    let Some(mounted) = Mounted::start("once", "fuse:DIR") else { return };
+    let place = mounted.images.folder().join("place");
+    fs::create_dir(&place).expect("an empty folder");
+    let front = format!("fuse:{}", path_text(&place));
+    for _ in 0..20 {
+        let served = std::thread::scope(|scope| {
+            let serve = || mounted.mdspace.run(&["serve", &mounted.name, &front]).status == 0;
+            let serving: Vec<_> = (0..6).map(|_| scope.spawn(serve)).collect();
+            serving.into_iter().map(|one| one.join().expect("it ran")).filter(|&is| is).count()
+        });
+        assert_eq!((served, kinds_at(&place).len()), (1, 1));
+        mounted.mdspace.succeed(&["unserve", &mounted.name, &front]);
+        assert!(kinds_at(&place).is_empty());
+    }
+    mounted.finish();
+}
+
 #[test]
 fn what_was_mounted_there_before_stays_and_nothing_stays_behind_a_link() {
     let Some(mounted) = Mounted::start("below", "block") else { return };

@@ -18,6 +18,8 @@ use rustix::ioctl::{self, Updater, opcode};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
+use crate::making::{Held, Making};
+
 /// What stands for the file system in `/proc/mounts`.
 const SOURCE: &str = "mdspace";
 /// How long a file system that is mounted already may take to say that it is there.
@@ -47,6 +49,9 @@ pub enum MountError {
     /// What is mounted there does not answer.
     #[error("what is mounted at {0} does not answer: end its process, or name another directory")]
     Silent(PathBuf),
+    /// Another process mounts something beside it, or holds it for other reasons.
+    #[error("another program holds the lock of {0}: see `lslocks`, then try again")]
+    Held(PathBuf),
     /// The host cannot.
     #[error("this host has no FUSE ({0}): load it with `modprobe fuse`")]
     NoFuse(io::Error),
@@ -80,11 +85,33 @@ pub fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
     };
     let place = fs::canonicalize(directory).map_err(|_| not_a_directory())?;
     if is_abandoned {
-        unmount(&place);
+        let _making = making(&place)?;
+        free(&place)?;
     }
-    let mut entries = fs::read_dir(&place).map_err(|_| not_a_directory())?;
-    match entries.next() {
-        None => Ok(place),
+    refuse_full(&place)?;
+    Ok(place)
+}
+
+/// Locks the folder of a place for a mount.
+fn making(place: &Path) -> Result<Making, MountError> {
+    Making::begin(place).map_err(|Held(folder)| MountError::Held(folder))
+}
+
+/// Unmounts what a process that was killed left. Another one may have mounted there meanwhile, so that the caller has
+/// the folder's lock.
+fn free(place: &Path) -> Result<(), MountError> {
+    match is_abandoned(place) {
+        None => return Err(MountError::Silent(place.to_owned())),
+        Some(true) => unmount(place),
+        Some(false) => {}
+    }
+    Ok(())
+}
+
+fn refuse_full(directory: &Path) -> Result<(), MountError> {
+    let not_a_directory = |_| MountError::NotADirectory(directory.to_owned());
+    match fs::read_dir(directory).map_err(not_a_directory)?.next() {
+        None => Ok(()),
         Some(_) => Err(MountError::NotEmpty(directory.to_owned())),
     }
 }
@@ -136,8 +163,12 @@ pub fn make_directory(directory: &Path) -> io::Result<()> {
 }
 
 impl Mount {
-    /// Mounts a directory that was [prepared](prepare).
+    /// Mounts a directory that was [prepared](prepare), unless something was mounted there meanwhile: that would be
+    /// hidden.
     pub fn new(directory: &Path) -> Result<Mount, MountError> {
+        let _making = making(directory)?;
+        free(directory)?;
+        refuse_full(directory)?;
         match rustix::process::geteuid().is_root() {
             true => Mount::by_root(directory),
             false => Mount::by_helper(directory),

@@ -1,6 +1,7 @@
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
+use std::thread;
 
 use super::*;
 
@@ -48,7 +49,7 @@ fn a_live_socket_is_not_replaced_and_a_dead_one_is() {
 fn a_socket_that_another_process_is_making_is_not_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.sock");
-    let making = Making::begin(&path, Duration::ZERO).expect("the folder is held");
+    let making = Making::begin_within(&path, Duration::ZERO).expect("the folder is held");
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     let socket = socket.expect("a socket");
@@ -70,11 +71,11 @@ fn a_socket_that_another_process_is_making_is_not_replaced() {
 fn a_folder_that_another_program_holds_keeps_nobody_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.sock");
-    let holder = Making::begin(&path, Duration::ZERO).expect("the folder is held");
-    let refused = Making::begin(&path, Duration::ZERO).map(drop).expect_err("it is held");
-    assert!(matches!(refused, ListenError::Held(_)), "{refused}");
+    let holder = Making::begin_within(&path, Duration::ZERO).expect("the folder is held");
+    let Held(held) = Making::begin_within(&path, Duration::ZERO).map(drop).expect_err("it is held");
+    assert_eq!(held, folder.path());
     drop(holder);
-    Making::begin(&path, Duration::ZERO).expect("it is free");
+    Making::begin_within(&path, Duration::ZERO).expect("it is free");
 }
 
 /// A socket that is closed before its file is gone looks dead: another process makes its own there, and the file that
