@@ -156,8 +156,15 @@ impl DurableWrite<'_> {
 impl Drop for DurableWrite<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        self.flushes.with(self.member, |flushes| flushes.writes.under_way.remove(&number));
-        self.flushes.ended.notify();
+        let was_oldest = self.flushes.with(self.member, |flushes| {
+            let oldest = flushes.writes.under_way.first().copied();
+            flushes.writes.under_way.remove(&number);
+            oldest == Some(number)
+        });
+        // A flush waits for the oldest.
+        if was_oldest {
+            self.flushes.ended.notify();
+        }
     }
 }
 
