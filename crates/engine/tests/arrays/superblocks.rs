@@ -2,7 +2,9 @@
 
 use mdspace_engine::array::Action;
 use mdspace_engine::assembly::{LeftOut, Options, Reason, Refusal};
+use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
+use mdspace_engine::request::Request;
 use mdspace_engine::status::MemberState;
 use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace, Timestamp};
 
@@ -153,6 +155,41 @@ fn a_member_whose_superblock_is_damaged_is_left_out_and_named() {
         world.wait_idle();
         assert_eq!(world.check(), 0, "{world}");
         world.fail(0);
+        world.verify();
+    }
+}
+
+/// A member that was just filled is in sync by the update in which another fails, and power fails before its own
+/// superblock says so.
+#[test]
+fn an_update_that_gives_a_member_up_for_one_just_filled_leaves_an_array() {
+    let cases = (0..8).flat_map(|updates| (1..8).map(move |cut_after| (updates, cut_after)));
+    let shapes = [shapes::RAID5, Shape { disks: 2, ..shapes::RAID1 }];
+    let cases = cases.flat_map(|case| shapes.map(|shape| (shape, case)));
+    for (seed, (shape, (updates, cut_after))) in (1..).zip(cases) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let new = usize::from(shape.disks);
+        world.write_many(4);
+        world.fail(1);
+        world.serve(0, Request::Flush).unwrap();
+        world.add(new).unwrap();
+        let events = world.disks.superblock(new).expect("a member").events;
+        {
+            let superblock = world.disks.superblock(0).expect("a member");
+            let mut disk = world.disks.disk(0);
+            (disk.write_error, disk.grace) = (Some(IoErrorKind::Gone), updates);
+            disk.errors_in = superblock.bitmap_room();
+        }
+        for disk in 0..=new {
+            let lands = if disk == new { 0 } else { 0xff };
+            world.disks.disk(disk).cut_in_update = Some((events + cut_after, lands));
+        }
+        world.sleep_ms(2000);
+        world.power_cut(0..world.disks.count());
+        world.disks.disk(0).write_error = None;
+        world
+            .assemble_with_force()
+            .unwrap_or_else(|why| panic!("{why} ({world}, {updates}, {cut_after})"));
         world.verify();
     }
 }

@@ -142,7 +142,7 @@ impl Controller {
     }
 
     /// Whether anything is written to members now.
-    fn may_write(&self) -> bool {
+    pub(super) fn may_write(&self) -> bool {
         !matches!(self.mode, WriteMode::ReadOnly | WriteMode::Broken | WriteMode::Stopped)
     }
 

@@ -53,9 +53,7 @@ impl Controller {
                 self.array.points.reach(Point::BitmapSaysEvents);
                 failed = self.write_all_superblocks().await;
                 if failed.is_empty() {
-                    for member in self.members.iter_mut().filter(|member| member.is_live()) {
-                        member.recorded_sectors = promised_sectors(&member.superblock);
-                    }
+                    self.note_recorded(Member::is_live);
                     self.array.points.reach(Point::SuperblocksAreWritten);
                     if !all_along {
                         // A write that passed over a member of these waits for just that.
@@ -76,6 +74,30 @@ impl Controller {
                 self.array.views.settle();
                 return false;
             }
+        }
+    }
+
+    /// Has the superblocks of members that hold all data of their slots now say so, before an update gives up
+    /// another one that fails: a crash between those two would leave an array that counts on neither.
+    pub(super) async fn record_as_filled(&mut self, members: &[MemberId]) {
+        if !self.may_write() {
+            return;
+        }
+        // Of the last update: what the other superblocks say of them is right as it stands.
+        self.stamp(self.events);
+        let failed = self.write_superblocks(&|member| members.contains(&member.id)).await;
+        self.note_recorded(|member| {
+            members.contains(&member.id) && failed.iter().all(|(id, _)| *id != member.id)
+        });
+        if !failed.is_empty() {
+            self.take_out(&failed).await;
+        }
+    }
+
+    /// The superblocks of these members are on the devices as they are here.
+    fn note_recorded(&mut self, are: impl Fn(&Member) -> bool) {
+        for member in self.members.iter_mut().filter(|member| are(member)) {
+            member.recorded_sectors = promised_sectors(&member.superblock);
         }
     }
 

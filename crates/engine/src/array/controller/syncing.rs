@@ -594,14 +594,17 @@ impl Controller {
         }
         self.array.points.reach(Point::MemberIsFilled);
         let end = self.member_sectors();
+        let mut filled = Vec::new();
         for member in self.members.iter_mut().filter(|member| members.contains(&member.id)) {
             if let MemberState::Recovering(slot, _) = member.state
                 && (!flushed || member.is_filled(end))
             {
                 member.state = MemberState::InSync(slot);
                 self.sync.by_bitmap.remove(&member.id);
+                filled.push(member.id);
             }
         }
+        self.record_as_filled(&filled).await;
         // Lanes hear of it once the superblocks say so: until then a crash has them filled again.
         self.update_superblocks().await;
         self.publish();
