@@ -122,7 +122,8 @@ pub enum CommandError {
     /// Some blocks of it can be had from no other member.
     #[error(
         "at least {sectors} sectors of the array can be had from this member alone: others list them as \
-         bad, or their parity is in doubt since a crash (--force fails it anyway)"
+         bad or refuse a write there, or their parity is in doubt since a crash or a failed write (--force \
+         fails it anyway)"
     )]
     HoldsAlone {
         /// Of the array.

@@ -18,7 +18,7 @@ use crate::time::Time;
 
 use super::command::{Action, Command, CommandError};
 use super::controller::Admission;
-use super::ended::Asked;
+use super::ended::{Asked, Ended};
 use super::news::{News, NewsCount};
 
 /// Ranges that lie in the mailbox before the controller is woken for them.
@@ -132,6 +132,8 @@ struct Inside {
     mail: Mail,
     heard: NewsCount,
     waiting: Option<Waker>,
+    /// Writes of which parts were refused that are tried again, as if all of those were.
+    tried_again: Vec<Arc<Ended>>,
     /// Nobody collects any more.
     closed: bool,
 }
@@ -228,6 +230,21 @@ impl Mailbox {
             false => inside.mail.ended.push(asked),
         });
         refused.into_iter().for_each(|asked| asked.fail(RequestError::Stopped));
+    }
+
+    /// A write has ended, but for parts that were refused and are tried again. Nobody is woken for it: it counts
+    /// as not judged until the guard drops.
+    pub(crate) fn tries_again(&self, ended: Ended) -> TriedAgain<'_> {
+        let ended = Arc::new(ended);
+        self.0.lock().tried_again.push(ended.clone());
+        TriedAgain(self, ended)
+    }
+
+    /// Looks at the writes that have ended, or nearly, and that the controller has not collected.
+    pub(crate) fn each_not_judged(&self, mut look: impl FnMut(&Ended)) {
+        let inside = self.0.lock();
+        inside.mail.ended.iter().for_each(|asked| look(&asked.ended));
+        inside.tried_again.iter().for_each(|ended| look(ended));
     }
 
     /// Says that a write has made ranges in doubt whole. The controller hears of it with the next mail,
@@ -334,6 +351,15 @@ impl Mailbox {
             Poll::Pending
         })
         .await
+    }
+}
+
+/// A write of which parts are tried again.
+pub(crate) struct TriedAgain<'a>(&'a Mailbox, Arc<Ended>);
+
+impl Drop for TriedAgain<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().tried_again.retain(|ended| !Arc::ptr_eq(ended, &self.1));
     }
 }
 

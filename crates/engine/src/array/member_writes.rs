@@ -16,6 +16,7 @@ use crate::request::RequestError;
 use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
 use super::ended::{Asked, Ended, Failed, Judged, Lists, Target};
 use super::flushes::{self, DurableWrite, Flush};
+use super::mailbox::TriedAgain;
 use super::plan::Place;
 use super::points::Point;
 use super::refused::Refused;
@@ -405,6 +406,20 @@ impl<'a> MemberWrites<'a> {
     /// Tells what went wrong, and answers when it is settled.
     async fn settle(self, target: Target) -> Result<Landed, Failed> {
         let mut trouble = self.trouble.map(|trouble| *trouble).unwrap_or_default();
+        // Whoever is to be given up meanwhile may be needed for what the pieces come to.
+        let tried_again = (!trouble.refused.is_empty()).then(|| {
+            let all = trouble.refused.iter().map(|one| (one.member, Ranges::of(one.range())));
+            self.lane.array.mailbox.tries_again(Ended {
+                target: target.clone(),
+                view: Arc::clone(&self.view),
+                failed: trouble.failed.clone(),
+                refused: all.chain(trouble.replacements.iter().cloned()).collect(),
+                no_space: trouble.no_space.clone(),
+                healed: Vec::new(),
+                heals: false,
+                answered: self.answered,
+            })
+        });
         let mut refused = std::mem::take(&mut trouble.replacements);
         for mut one in std::mem::take(&mut trouble.refused) {
             // A flush that was answered meanwhile did not wait for it.
@@ -439,7 +454,7 @@ impl<'a> MemberWrites<'a> {
             heals: self.heals,
             answered: self.answered,
         };
-        self.lane.settle_write(ended).await.map(|()| landed)
+        self.lane.settle_write(ended, tried_again).await.map(|()| landed)
     }
 }
 
@@ -470,7 +485,11 @@ impl ArrayLane {
 
     /// Answers a write whose member writes have all ended. Where every member took it this lane's view
     /// may say that it is well. Anything else is the controller's word.
-    async fn settle_write(&self, ended: Ended) -> Result<(), Failed> {
+    async fn settle_write(
+        &self,
+        ended: Ended,
+        tried_again: Option<TriedAgain<'_>>,
+    ) -> Result<(), Failed> {
         if ended.went_well() {
             let view = self.view();
             let judged = ended.judge(&view, Lists::ANYTHING);
@@ -489,6 +508,7 @@ impl ArrayLane {
         }
         let asked = Arc::new(Asked::new(ended));
         self.array.mailbox.ended(asked.clone());
+        drop(tried_again);
         asked.answer().await
     }
 }

@@ -27,7 +27,8 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    fn range(&self) -> Range<u64> {
+    /// What was refused, from the member's data offset.
+    pub(super) fn range(&self) -> Range<u64> {
         self.sector..self.sector + (self.bytes.len() / SECTOR_BYTES) as u64
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
-use mdspace_engine::request::RequestError;
+use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{MemberState, SyncAction, SyncEnd};
 
 use crate::shapes::{self, Shape};
@@ -87,6 +87,53 @@ fn a_member_of_an_array_in_doubt_is_failed_only_by_force() {
     world.wait_idle();
     fail(&mut world, 0, false).unwrap();
     world.verify();
+}
+
+/// A member has refused a write and is asked for pieces of it: nothing tells yet what it lacks. Without another
+/// member that cannot be computed, nor what that one holds beside it.
+#[test]
+fn no_member_is_failed_by_order_while_another_is_asked_for_pieces() {
+    for (seed, shape) in (220..).zip([shapes::RAID5, Shape::new(Level::Raid1, 0, 2, 0)]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, 8);
+        world.set("write_deadline", "0");
+        let start = world.disks.data().start;
+        let holder = disk_of(&mut world, 0);
+        let other = if holder == 0 { 1 } else { 0 };
+        let refuse = |world: &World| {
+            let mut disk = world.disks.disk(holder);
+            disk.write_error = Some(IoErrorKind::Medium);
+            disk.errors_in = Some(start..start + 8);
+        };
+        world.disks.disk(holder).error_once = true;
+        refuse(&world);
+        let bytes = world.random.bytes(8 * SECTOR);
+        let from = std::rc::Rc::new(bytes.clone());
+        let write = world.start(0, Request::Write { sector: 0, from, fua: false });
+        world.until("a refusal", |world| world.disks.disk(holder).write_error.is_none());
+        refuse(&world);
+        world.disks.disk(holder).hangs_in = Some(start..start + 8);
+        let failed = fail(&mut world, other, false);
+        world.disks.disk(holder).hangs_in = None;
+        if world.end(&write).is_ok() {
+            world.remember(0, &bytes);
+        }
+        let beside = world.read(8, world.sectors() - 8);
+        assert!(beside.is_ok(), "{beside:?} beside, {failed:?} ({world})");
+        assert!(matches!(failed, Err(CommandError::HoldsAlone { .. })), "{failed:?} ({world})");
+        world.verify();
+    }
+}
+
+/// The disk that holds a sector of the array.
+fn disk_of(world: &mut World, sector: u64) -> usize {
+    let wanted = world.read(sector, 1).unwrap();
+    let start = world.disks.data().start;
+    let holds = |disk: &usize| {
+        let disk = world.disks.disk(*disk);
+        (start..start + 16).any(|at| disk.bytes[at as usize * SECTOR..][..SECTOR] == wanted[..])
+    };
+    (0..world.disks.count()).find(holds).unwrap()
 }
 
 /// RAID6: two parities say the same of a missing block where its row is of one time. A row of which one member had

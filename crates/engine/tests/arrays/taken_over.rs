@@ -119,6 +119,41 @@ fn what_goes_wrong_on_a_replacement_is_judged_by_what_it_is_then() {
     }
 }
 
+/// A write was refused by a replacement that has all else, and not judged yet: the controller waits for a flush.
+/// The old member has taken it, and is not given up for one that lacks it.
+#[test]
+fn no_replacement_takes_over_that_has_refused_a_write() {
+    for (seed, kind) in (15..).zip([IoErrorKind::NoSpace, IoErrorKind::Medium]) {
+        let shape = Shape { member_sectors: 16_384, ..shapes::RAID5 };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.fail(3);
+        let new = begin(&mut world);
+        go_on_to(&mut world, shape.member_sectors / 2);
+        world.write_random(0, 8);
+        let data = world.disks.data();
+        world.disks.reset_counts();
+        world.set("sync_max", "max");
+        world.until("the last window", |world| {
+            world.disks.disk(new).sectors_written(data.clone()) >= shape.member_sectors / 2
+        });
+        world.disks.disk(new).flush_hangs_on = Some(0);
+        world.turns(20);
+        world.disks.disk(new).write_error = Some(kind);
+        world.disks.disk(new).errors_in = Some(data.start..data.start + 8);
+        let bytes = world.random.bytes(8 * SECTOR);
+        world.remember(0, &bytes);
+        let write = Request::Write { sector: 0, from: Rc::new(bytes), fua: false };
+        let write = world.start(1, write);
+        world.turns(60);
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(new).flush_hangs_on = None;
+        assert_eq!(world.end(&write), Ok(()), "{world}");
+        assert_eq!(world.member_state(new), Some(MemberState::Faulty), "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+        world.verify();
+    }
+}
+
 /// The old member is write-mostly and the new one is not: where copies differ another one is read after
 /// the hand-over. So that waits, also where the difference arose when the copying was under way.
 #[test]

@@ -5,6 +5,8 @@
 //! with what is old by then. Both have the slot in the table of roles until that moment; the feature
 //! bit in its own superblock tells which one is the replacement.
 
+use std::time::Duration;
+
 use crate::backend::{IoError, MemberId};
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
@@ -12,8 +14,13 @@ use crate::ranges::Ranges;
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::super::sync::SyncKind;
+use super::super::view::MemberView;
 use super::progress::Readable;
+use super::why_idle::Work;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
+
+/// How long a replacement waits for the verdict on a write before it takes over.
+const AGAIN_AFTER_A_WRITE: Duration = Duration::from_millis(100);
 
 /// A slot that passes from one member to another, until the superblock of the new one says so.
 pub(super) struct HandOver {
@@ -149,6 +156,10 @@ impl Controller {
         // Lanes write to the old members as well until superblocks give them up. Where it does not come to that,
         // those lack nothing.
         for id in filled {
+            if self.array.rules.keep(Rule::WritesAreJudgedByBlocks) && self.has_refused(id) {
+                self.sync.why_idle.add(self.later(Work::Replacement, AGAIN_AFTER_A_WRITE));
+                continue;
+            }
             self.takes_over(id);
             let goes_on = self.update_superblocks().await;
             self.hand_over = None;
@@ -162,6 +173,22 @@ impl Controller {
         self.array.views.adopted(epoch).await;
         self.array.views.settle();
         self.set_clearing_alarm();
+    }
+
+    /// Whether a replacement lacks something of a write that is not judged yet: it goes for that, and what the
+    /// member in its slot has took it.
+    fn has_refused(&self, id: MemberId) -> bool {
+        let before = self.view_now(&self.array.views.current());
+        let mut after = before.clone();
+        for (slot, member) in before.replacements.iter().filter(|(_, member)| member.id == id) {
+            let (filled_sectors, recorded_sectors) = (u64::MAX, u64::MAX);
+            let there = MemberView { filled_sectors, recorded_sectors, ..member.clone() };
+            after.slots[usize::from(slot.0)] = Some(there);
+            after.replacements.retain(|(_, other)| other.id != id);
+        }
+        let mut doubt = self.doubt_of_asking(&after);
+        self.doubt_of_asking(&before).iter().for_each(|range| doubt.remove(&range));
+        !doubt.is_empty()
     }
 
     /// A member that has all data of its slot takes it over. The member that had the slot becomes faulty.

@@ -302,7 +302,12 @@ impl Controller {
 
     /// That this work found no space just now.
     fn no_space(&self, work: Work) -> Reason {
-        Reason::NoSpace(work, self.lane.backend().now() + AGAIN_AFTER)
+        self.later(work, AGAIN_AFTER)
+    }
+
+    /// That this work is tried again after so long.
+    pub(super) fn later(&self, work: Work, after: Duration) -> Reason {
+        Reason::Later(work, self.lane.backend().now() + after)
     }
 
     /// Whether a task was to fill others than these too.

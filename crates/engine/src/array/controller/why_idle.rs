@@ -32,9 +32,9 @@ pub(super) enum Reason {
     /// It ran and could not do all, and nothing has changed since. What a resync could not do is known by
     /// range: see [`unresolved`](super::Controller::unresolved).
     Failed(Work),
-    /// It found no space behind a member. It is tried again at this time. Of a resync that is what is known by
-    /// range: see [`without_room`](super::Controller::without_room).
-    NoSpace(Work, Time),
+    /// It found no space behind a member, or waits for the verdict on a write. It is tried again at this time. Of a
+    /// resync what had no space is known by range: see [`without_room`](super::Controller::without_room).
+    Later(Work, Time),
 }
 
 /// What may end a reason.
@@ -97,7 +97,7 @@ impl WhyIdle {
     /// When the clock ends the next reason.
     pub(super) fn next_alarm(&self) -> Option<Time> {
         let alarm = |reason: &Reason| match reason {
-            Reason::NoSpace(_, again) => Some(*again),
+            Reason::Later(_, again) => Some(*again),
             _ => None,
         };
         self.0.iter().filter_map(alarm).min()
@@ -109,7 +109,7 @@ impl Reason {
     fn work(self) -> Option<Work> {
         match self {
             Self::Frozen | Self::ReadOnly | Self::Broken | Self::Stopping => None,
-            Self::Failed(work) | Self::NoSpace(work, _) => Some(work),
+            Self::Failed(work) | Self::Later(work, _) => Some(work),
         }
     }
 
@@ -127,14 +127,14 @@ impl Reason {
             (Self::Frozen, _) => false,
             // The array's state alone says so.
             (Self::ReadOnly | Self::Broken | Self::Stopping, _) => false,
-            (Self::Failed(_) | Self::NoSpace(..), Event::Change) => true,
-            (Self::Failed(_) | Self::NoSpace(..), Event::GoOn | Event::Freeze) => true,
-            (Self::Failed(_) | Self::NoSpace(..), Event::Request) => false,
+            (Self::Failed(_) | Self::Later(..), Event::Change) => true,
+            (Self::Failed(_) | Self::Later(..), Event::GoOn | Event::Freeze) => true,
+            (Self::Failed(_) | Self::Later(..), Event::Request) => false,
             // A block that could not be computed may be now.
             (Self::Failed(work), Event::Resynced) => work != Work::Resync,
-            (Self::NoSpace(..), Event::Resynced) => false,
+            (Self::Later(..), Event::Resynced) => false,
             (Self::Failed(_), Event::Clock(_)) => false,
-            (Self::NoSpace(_, again), Event::Clock(now)) => now >= again,
+            (Self::Later(_, again), Event::Clock(now)) => now >= again,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::backend::{IoError, IoErrorKind, MemberId};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::super::ended::{Asked, Failed, Judged, Lists};
+use super::super::ended::{Asked, Ended, Failed, Judged, Lists};
 use super::super::mailbox::{BlockNews, Failure};
 use super::super::news::News;
 use super::super::rules::Rule;
@@ -71,10 +71,13 @@ impl Controller {
         }
     }
 
-    /// What the writes that have asked leave in doubt, if members are as in this view and all lists have room.
+    /// What the writes that have ended and are not judged leave in doubt, if members are as in this view and all
+    /// lists have room. Also those that have asked since, or still ask for pieces.
     pub(super) fn doubt_of_asking(&self, view: &ArrayView) -> Ranges {
-        let doubt = |write: &Arc<Asked>| write.ended.judge(view, Lists::ANYTHING).doubt;
-        let doubts: Vec<Ranges> = self.asking.iter().map(doubt).collect();
+        let mut doubts = Vec::new();
+        let mut judge = |ended: &Ended| doubts.push(ended.judge(view, Lists::ANYTHING).doubt);
+        self.asking.iter().for_each(|write| judge(&write.ended));
+        self.array.mailbox.each_not_judged(judge);
         doubts.iter().flat_map(Ranges::iter).collect()
     }
 

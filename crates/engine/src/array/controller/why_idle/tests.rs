@@ -19,9 +19,9 @@ fn each_reason_keeps_what_it_is_about_from_running() {
         (Reason::Failed(Work::Recovery), [true, false, false, false]),
         (Reason::Failed(Work::Replacement), [false, true, false, false]),
         (Reason::Failed(Work::Resync), [false, false, true, false]),
-        (Reason::NoSpace(Work::Recovery, at(9)), [true, false, false, false]),
-        (Reason::NoSpace(Work::Replacement, at(9)), [false, true, false, false]),
-        (Reason::NoSpace(Work::Resync, at(9)), [false, false, true, false]),
+        (Reason::Later(Work::Recovery, at(9)), [true, false, false, false]),
+        (Reason::Later(Work::Replacement, at(9)), [false, true, false, false]),
+        (Reason::Later(Work::Resync, at(9)), [false, false, true, false]),
     ];
     for (reason, keeps) in table {
         let mut why = WhyIdle::default();
@@ -54,9 +54,9 @@ fn each_reason_ends_with_what_may_cure_it() {
         (Reason::Failed(Work::Recovery), [y, y, y, n, y, n, n]),
         (Reason::Failed(Work::Replacement), [y, y, y, n, y, n, n]),
         (Reason::Failed(Work::Resync), [y, y, y, n, n, n, n]),
-        (Reason::NoSpace(Work::Recovery, at(9)), [y, y, y, n, n, n, y]),
-        (Reason::NoSpace(Work::Replacement, at(9)), [y, y, y, n, n, n, y]),
-        (Reason::NoSpace(Work::Resync, at(9)), [y, y, y, n, n, n, y]),
+        (Reason::Later(Work::Recovery, at(9)), [y, y, y, n, n, n, y]),
+        (Reason::Later(Work::Replacement, at(9)), [y, y, y, n, n, n, y]),
+        (Reason::Later(Work::Resync, at(9)), [y, y, y, n, n, n, y]),
     ];
     for (reason, ends) in table {
         assert_eq!(events.map(|event| reason.ends_with(event)), ends, "{reason:?}");
@@ -80,8 +80,8 @@ fn an_order_to_freeze_freezes_and_stays_until_another_one() {
 fn the_last_word_about_one_work_counts() {
     let mut why = WhyIdle::default();
     why.add(Reason::Failed(Work::Recovery));
-    why.add(Reason::NoSpace(Work::Recovery, at(5)));
-    why.add(Reason::NoSpace(Work::Resync, at(3)));
+    why.add(Reason::Later(Work::Recovery, at(5)));
+    why.add(Reason::Later(Work::Resync, at(3)));
     assert_eq!(why.next_alarm(), Some(at(3)));
     why.happened(Event::Clock(at(5)));
     assert!(!why.keeps(Work::Recovery) && !why.keeps(Work::Resync));
