@@ -54,6 +54,10 @@ const OVERSLEEP: Duration = Duration::from_micros(100);
 const LET_GO_LOOKS: u32 = 100;
 const LET_GO_LOOK: Duration = Duration::from_millis(10);
 
+/// A lane that looks so late has stood still: its process was stopped, its machine paused, or the system gave it
+/// no CPU. Members had that time to answer in, and nobody heard them.
+const STANDSTILL: Duration = Duration::from_secs(1);
+
 /// Time that never comes.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
@@ -65,6 +69,8 @@ pub(crate) struct Driver {
     ahead: Ahead,
     /// No I/O in flight has an earlier deadline. Later ones may be known only when it has come.
     deadline: Cell<Time>,
+    /// When it last looked for I/Os past their deadline, or meant to wake for that.
+    looked: Cell<Time>,
     /// I/Os of members that only pretend, by the time of their end.
     pretended: RefCell<BinaryHeap<Reverse<(Time, u64)>>>,
     /// The time when it was last asked for since the lane woke or turned; [`NEVER`] before that.
@@ -102,6 +108,7 @@ impl Driver {
             stock: Stock::new(queue.clone()),
             ahead: Ahead::default(),
             deadline: Cell::new(NEVER),
+            looked: Cell::new(NEVER),
             pretended: RefCell::default(),
             lately: Cell::new(NEVER),
             reaped: RefCell::default(),
@@ -169,6 +176,7 @@ impl Driver {
         }
         let at_most = (until != NEVER).then(|| until.since(now));
         if at_most != Some(Duration::ZERO) {
+            self.looked.set(until);
             self.queue.borrow_mut().sleep(at_most);
             self.lately.set(NEVER);
         }
@@ -245,6 +253,10 @@ impl Driver {
             return;
         }
         let now = self.about_now();
+        let late_by = now.since(self.looked.replace(now));
+        if late_by >= STANDSTILL {
+            self.deadline.set(self.ops.borrow_mut().postpone(late_by));
+        }
         if self.deadline.get() > now {
             return;
         }
@@ -313,6 +325,10 @@ impl Driver {
     }
 
     fn note_deadline(&self, deadline: Time) {
+        if deadline != NEVER && self.deadline.get() == NEVER {
+            // Without a deadline it had no need to look.
+            self.looked.set(self.about_now());
+        }
         self.deadline.set(self.deadline.get().min(deadline));
     }
 

@@ -1,6 +1,7 @@
 //! All that a lane has in flight, by token.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use mdspace_engine::backend::Ticket;
 use mdspace_engine::time::Time;
@@ -186,6 +187,16 @@ impl Ops {
             Op::Member(op) => op.pretended_result(),
             _ => unreachable!("only members pretend"),
         })
+    }
+
+    /// Gives everything so much more time. Gives the earliest deadline then.
+    pub(super) fn postpone(&mut self, span: Duration) -> Time {
+        let deadlines = self.slots.iter_mut().filter_map(|slot| slot.op.as_mut()?.deadline());
+        let postponed = deadlines.map(|deadline| {
+            *deadline = if *deadline == NEVER { NEVER } else { *deadline + span };
+            *deadline
+        });
+        postponed.min().unwrap_or(NEVER)
     }
 
     /// Finds what is past its deadline, and takes the tickets of what ends with it. The deadline of a call

@@ -395,7 +395,7 @@ fn lanes_end_while_the_kernel_has_a_call_that_was_answered_at_its_deadline() {
 /// A lane's driver without a loop, whose calls a test answers.
 struct Bench {
     driver: Rc<Driver>,
-    _lane: Rc<Lane>,
+    lane: Rc<Lane>,
     _local: LocalLane,
     _writer: io::PipeWriter,
     member: MemberId,
@@ -403,19 +403,18 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::that_ends(block_device_end)
+        Self::that_ends(IoChoice::Preadv, block_device_end)
     }
 
-    fn that_ends(end: EndOf) -> Self {
+    fn that_ends(choice: IoChoice, end: EndOf) -> Self {
         let config = LanesConfig::default();
         let (_local, member, _writer) = pipe_that_ends(&config, end);
         let wake = Arc::new(EventFd::new().unwrap());
         let driver =
-            Driver::new(IoChoice::Preadv, config.members, wake.clone(), Term::WithTheOthers)
-                .unwrap();
+            Driver::new(choice, config.members, wake.clone(), Term::WithTheOthers).unwrap();
         let lane = Lane::new(mdspace_engine::lane::LaneId(0), driver.clone(), wake);
         driver.drive(&lane);
-        Self { driver, _lane: lane, _local, _writer, member }
+        Self { driver, lane, _local, _writer, member }
     }
 
     fn device(&self) -> Rc<device::Device> {
@@ -453,6 +452,30 @@ impl Bench {
     fn end(&self, op: MemberOp) {
         op.end(Ok(()), &self.driver.stock);
     }
+}
+
+/// The process was stopped, or the machine paused: no member was late in that time.
+#[test]
+fn time_in_which_its_lane_stood_still_is_no_time_of_a_members() {
+    let bench = Bench::that_ends(IoChoice::Uring, block_device_end);
+    let seconds = |seconds| Time::ZERO + Duration::from_secs(seconds);
+    let is_late_at = |now| {
+        bench.driver.lately.set(now);
+        bench.driver.expire(&bench.lane);
+        bench.driver.awaited_total() == 0
+    };
+    bench.driver.lately.set(seconds(100));
+    let io = MemberIo {
+        member: bench.member,
+        op: bench.read(),
+        patience: Patience::of(Duration::from_secs(10)),
+    };
+    let _read = bench.lane.io(io);
+    assert!(!is_late_at(seconds(101) - Duration::from_millis(1)));
+    assert!(!is_late_at(seconds(160)), "it stood still for 59 s");
+    let half_seconds = (1..).map(|half| seconds(160) + Duration::from_millis(500 * half));
+    let late_at = half_seconds.take(100).find(|now| is_late_at(*now)).unwrap();
+    assert!((seconds(168)..seconds(172)).contains(&late_at), "{late_at:?}");
 }
 
 /// No fault of the member's, and no reason to fail it; but what a flush says is not asked for again.
@@ -507,7 +530,7 @@ fn a_block_device_that_ends_earlier_than_before_is_gone_and_not_full() {
         (|_| None, IoErrorKind::NoSpace),
     ];
     for (end, kind) in ends {
-        let bench = Bench::that_ends(end);
+        let bench = Bench::that_ends(IoChoice::Preadv, end);
         let mut op = bench.begin(bench.write(false));
         assert_eq!(bench.ends(&mut op, -libc::ENOSPC), Some(Err(kind)));
         bench.end(op);
