@@ -163,7 +163,7 @@ impl Simulation {
         }
     }
 
-    fn superblock(&self, disk: DiskIndex) -> Option<RawSuperblock> {
+    pub(super) fn superblock(&self, disk: DiskIndex) -> Option<RawSuperblock> {
         self.world.disk(disk, RawSuperblock::find)
     }
 

@@ -123,6 +123,12 @@ impl Simulation {
         // A first resync that was stopped before its first row looks like a crash. Its parity is right.
         let looks_crashed = before == Before::Stop && !self.atlas.is_resynced();
         options.force = self.bearable() && looks_crashed;
+        let says_nothing =
+            |disk: &DiskIndex| self.superblock(*disk).is_some_and(|found| found.agrees_to == 0);
+        if looks_crashed && disks.iter().any(says_nothing) {
+            // What force accepts is forgotten when a member fails.
+            self.atlas.crash(self.world.now());
+        }
         match Process::start(
             &self.world,
             &disks,
