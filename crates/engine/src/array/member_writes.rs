@@ -1,8 +1,11 @@
 //! Writes to members that belong together, and the one way in which they end: of a round of a parity
 //! row, of all copies of a range, of parts that have no other copy, and of a sync task.
 
+use std::future::{Future, poll_fn};
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
 
@@ -384,12 +387,31 @@ impl<'a> MemberWrites<'a> {
 
     /// Waits for all of them, and gives `keep` the buffers that come back.
     pub(super) async fn wait(&mut self, mut keep: impl FnMut(Place, Buffer)) {
+        if self.fua {
+            // A flush of a member waits for what that was given, and not for another one that hangs.
+            poll_fn(|context| self.end_those_that_have(context)).await;
+        }
         while let Some((_, io)) = self.under_way.writes.last_mut() {
             let done = io.await;
             let (write, _) = self.under_way.writes.pop().expect("the one that has just ended");
             self.ended(write, done);
         }
         self.returned.drain(..).for_each(|(place, buffer)| keep(place, buffer));
+    }
+
+    /// Ends those that have ended, in any order.
+    fn end_those_that_have(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut at = 0;
+        while let Some((_, io)) = self.under_way.writes.get_mut(at) {
+            match Pin::new(io).poll(context) {
+                Poll::Ready(done) => {
+                    let (write, _) = self.under_way.writes.swap_remove(at);
+                    self.ended(write, done);
+                }
+                Poll::Pending => at += 1,
+            }
+        }
+        if self.under_way.writes.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Makes durable on members what they took. Who cannot has failed.

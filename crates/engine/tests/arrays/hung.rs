@@ -295,3 +295,30 @@ fn members_that_hang_now_and_then_harm_nothing() {
         assert_eq!(world.check(), 0, "{world}");
     }
 }
+
+/// A durable write hangs on one member, for ever as far as users are told. The controller's flushes of the others
+/// wait for what those were given, and not for it.
+#[test]
+fn a_durable_write_that_hangs_on_one_member_fails_no_other() {
+    for (seed, shape) in (700..).zip([shapes::RAID1, shapes::RAID6, shapes::RAID10]) {
+        for hung in 0..usize::from(shape.disks) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            ["read_deadline", "write_deadline"].iter().for_each(|key| world.set(key, "0"));
+            world.write_random(0, world.sectors());
+            let data = world.disks.data();
+            world.disks.disk(hung).hangs_in = Some(data.clone());
+            let from = Rc::new(world.random.bytes(world.sectors() as usize / 2 * SECTOR));
+            world.remember(0, &from);
+            let write = world.start(0, Request::Write { sector: 0, from, fua: true });
+            // Bits that are idle are cleared after a flush.
+            world.sleep_ms(200 * SECOND_MS);
+            for disk in (0..usize::from(shape.disks)).filter(|disk| *disk != hung) {
+                let state = world.member_state(disk);
+                assert_eq!(state, Some(MemberState::InSync), "disk {disk}, {hung} hangs ({world})");
+            }
+            go_on(&world, hung);
+            world.end(&write).unwrap();
+            world.verify();
+        }
+    }
+}
