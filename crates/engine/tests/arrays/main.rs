@@ -42,6 +42,7 @@ mod streams;
 mod stress;
 mod superblocks;
 mod suspects;
+mod swaps;
 mod syncing;
 mod taken_over;
 mod together;

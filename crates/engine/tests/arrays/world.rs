@@ -326,6 +326,11 @@ impl World {
         self.finish("a task", &running)
     }
 
+    /// Whether an array runs.
+    pub(crate) fn runs(&self) -> bool {
+        self.array.is_some()
+    }
+
     pub(crate) fn array(&self) -> &Arc<Array> {
         &self.array.as_ref().expect("an array runs").0
     }

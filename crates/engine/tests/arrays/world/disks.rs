@@ -279,6 +279,15 @@ impl Disk {
         }
     }
 
+    /// The power fails: of what was not flushed the sectors are lost of which `is_lost` says so.
+    pub(crate) fn lose_cache_of(&mut self, mut is_lost: impl FnMut() -> bool) {
+        let unflushed = std::mem::take(&mut self.unflushed).into_iter().filter(|_| is_lost());
+        self.unflushed = unflushed.collect();
+        let given_up = std::mem::take(&mut self.given_up).into_iter().filter(|_| is_lost());
+        self.given_up = given_up.collect();
+        self.lose_cache();
+    }
+
     pub(super) fn write(&mut self, sector: u64, bytes: &[u8], fua: bool) -> Result<(), IoError> {
         let sectors = (bytes.len() / SECTOR) as u64;
         self.check_place(sector, bytes.len());
