@@ -2,7 +2,7 @@
 
 use crate::backend::{MemberId, MemberInfo};
 
-use super::Table;
+use super::{Paths, Table};
 
 /// Why a device cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,4 +63,17 @@ pub(super) fn common_info(
         rotational: infos.iter().any(|info| info.rotational),
         discard_zeroes: infos.iter().all(|info| info.discard_zeroes),
     })
+}
+
+impl Paths {
+    /// What the device was said to do and one like this cannot; none where it can do it all.
+    pub fn does_more_than(&self, info: &MemberInfo) -> Option<String> {
+        let (own, block) = (self.info(), info.logical_block_bytes);
+        if block > own.logical_block_bytes {
+            let known = own.logical_block_bytes;
+            return Some(format!("its blocks have {block} bytes, those of the device {known}"));
+        }
+        let has_zeroes = info.discard_zeroes || !own.discard_zeroes;
+        (!has_zeroes).then(|| "it cannot make zeroes by itself, as the device can".to_owned())
+    }
 }

@@ -208,15 +208,20 @@ impl Host for PathHost {
         let (members, theirs) = (self.members.clone(), paths.clone());
         let (name, mode, alone) = (self.names[path].clone(), self.mode, self.alone);
         let started = on_thread("path-open", move || {
+            let (old, _) = theirs.path(path);
             let opened = match members.upgrade() {
-                Some(members) => reopen(&members, &theirs, path, &name, (mode, alone)),
+                Some(members) => reopen(&members, &theirs, &name, (mode, alone)),
                 None => Err("the members are closed".into()),
             };
             let new = opened.as_ref().ok().map(|(id, _)| *id);
-            if !theirs.opened(path, opened)
-                && let (Some(new), Some(members)) = (new, members.upgrade())
-            {
-                members.close(new);
+            // The paths know of the new connection before the old one closes: what that one owes is unproved
+            // then. Of a closed one that they still had, nothing would be in flight, as if all was answered.
+            let unused = match theirs.opened(path, opened) {
+                true => old.filter(|old| !theirs.members().contains(old)),
+                false => new,
+            };
+            if let (Some(unused), Some(members)) = (unused, members.upgrade()) {
+                members.close(unused);
             }
         });
         if let Err(why) = started {
@@ -245,25 +250,25 @@ impl Host for PathHost {
     }
 }
 
-/// A new connection in place of the one that was lost.
+/// A new connection in place of the one that was lost, which stays open.
 fn reopen(
     members: &Arc<MemberTable>,
     paths: &Paths,
-    path: usize,
     name: &str,
     (mode, alone): (OpenMode, Alone),
 ) -> OpenedPath {
-    let (old, _) = paths.path(path);
-    let opened = members.open(name, mode).map_err(|error| error.to_string())?;
-    if alone.refuses(members, opened.0) {
-        members.close(opened.0);
-        return Err(ALONE.to_owned());
+    let (new, info) = members.open(name, mode).map_err(|error| error.to_string())?;
+    let why = match alone.refuses(members, new) {
+        true => Some(ALONE.to_owned()),
+        false => paths.does_more_than(&info),
+    };
+    match why {
+        Some(why) => {
+            members.close(new);
+            Err(why)
+        }
+        None => Ok((new, info)),
     }
-    let shared = paths.members().iter().filter(|id| Some(**id) == old).count() > 1;
-    if let Some(old) = old.filter(|_| !shared) {
-        members.close(old);
-    }
-    Ok(opened)
 }
 
 fn run_fence(command: &str, path: &str) -> Result<(), String> {
@@ -280,3 +285,6 @@ fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Str
     let started = thread::Builder::new().name(name.into()).spawn(work);
     started.map(drop).map_err(|error| format!("no thread to do it: {error}"))
 }
+
+#[cfg(test)]
+mod tests;
