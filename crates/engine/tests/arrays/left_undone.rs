@@ -172,6 +172,44 @@ fn a_new_member_without_space_is_tried_again_whatever_became_of_others() {
     world.wait_status("all in sync", |status| status.degraded() == 0);
 }
 
+/// A second new member comes while the first one is filled, which finds no space, or cannot be filled everywhere. The
+/// second one does not wait for the first.
+#[test]
+fn a_spare_that_comes_during_a_rebuild_that_fails_gets_its_slot() {
+    let shape = shapes::RAID6;
+    let (chunk, row) = (u64::from(shape.chunk_sectors), 3 * u64::from(shape.chunk_sectors));
+    for (seed, has_space) in [(41, true), (40, false)] {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let data = world.disks.data();
+        world.command(Action::Freeze).unwrap();
+        if has_space {
+            world.write_random(row, row);
+            world.disks.disk(2).write_error = Some(IoErrorKind::NoSpace);
+            let failed = world.write(row, vec![9; row as usize * SECTOR]);
+            assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+            world.disks.disk(2).plug();
+        } else {
+            world.disks.disk(5).write_error = Some(IoErrorKind::NoSpace);
+            world.disks.disk(5).errors_in = Some(data.start + chunk..data.end);
+        }
+        world.set("sync_max", &chunk.to_string());
+        world.fail(0);
+        world.fail(1);
+        world.add(5).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("a pause", |status| status.sync.completed_sectors == chunk);
+        world.add(6).unwrap();
+        world.set("sync_max", "max");
+        let end = if has_space { SyncEnd::Incomplete } else { SyncEnd::NoSpace };
+        world.wait_status("the end of the first rebuild", |status| {
+            status.sync.last_end == Some(end)
+        });
+        world.sleep_ms(5_000);
+        let state = world.member_state(6);
+        assert_ne!(state, Some(MemberState::Spare), "{world}: {:?}", world.status().sync);
+    }
+}
+
 /// A place for which a member has no room is left for later; what lies behind it is not.
 #[test]
 fn a_resync_goes_on_behind_a_place_without_space() {

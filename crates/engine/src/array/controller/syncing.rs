@@ -192,7 +192,10 @@ impl Controller {
     fn look_what_changed(&mut self) {
         let membership = self.membership();
         if membership != self.sync.membership {
-            self.sync.membership = membership;
+            // What comes while a task runs is news to whatever follows: its end may give a reason.
+            if !self.sync.is_running() {
+                self.sync.membership = membership;
+            }
             if self.array.rules.keep(Rule::ChangesEndReasons) {
                 self.happened(Event::Change);
             }
