@@ -32,7 +32,7 @@ use crate::random::Random;
 use crate::settings::{Happening, Settings, Trouble};
 use crate::trace::Trace;
 use crate::workload::{Ask, Grain, Workload};
-use crate::world::{Step, World};
+use crate::world::{PATHS_GIVE_UP, Step, World};
 
 use atlas::Atlas;
 use operator::Operator;
@@ -416,6 +416,7 @@ impl Simulation {
     /// The process ends, and with it what it came to.
     fn end_process(&mut self) {
         let Some(process) = self.process.take() else { return };
+        self.disown_what_is_filled();
         for &point in Point::ALL.iter().filter(|point| process.times_reached(**point) > 0) {
             self.reached |= 1 << point as u32;
         }
@@ -461,6 +462,10 @@ impl Simulation {
         let for_ever = |(_, value): &(&str, &str)| *value == "0";
         match self.bearable() {
             true if self.settings.redundancy() == 0 => PATIENCE,
+            // It may meet members, one after another, whose paths are all lost.
+            true if self.settings.tuning.iter().any(for_ever) && self.settings.paths > 0 => {
+                PATIENCE + PATHS_GIVE_UP * self.settings.redundancy() as u32
+            }
             true if self.settings.tuning.iter().any(for_ever) => PATIENCE,
             // So many writes may be behind, and no more.
             true if self.settings.stalls() => PATIENCE,

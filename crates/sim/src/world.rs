@@ -33,6 +33,7 @@ use lanes::Lanes;
 use wires::{Way, Wires};
 
 pub use flight::Unlanded;
+pub(crate) use wires::PATHS_GIVE_UP;
 pub use wires::{Fences, Servers};
 
 /// What one step of the world was.

@@ -149,6 +149,13 @@ impl Simulation {
         Ok(())
     }
 
+    /// A member may be in sync already, though the operator has not heard of it.
+    pub(super) fn disown_what_is_filled(&mut self) {
+        for &disk in self.disks.iter().filter(|disk| !self.atlas.is_in_sync(**disk)) {
+            self.world.change_disk(disk, Disk::disown_all);
+        }
+    }
+
     fn take_status(&mut self, asked: Time, status: ArrayStatus) -> Result<(), Failure> {
         for disk in with_state(&status, MemberState::InSync) {
             if !self.atlas.is_in_sync(disk) {

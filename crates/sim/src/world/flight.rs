@@ -346,6 +346,15 @@ impl World {
             if flight.effect.is_none() && chance.coin() {
                 self.affect(id, &mut flight);
             }
+            self.end_untold(id, &flight);
+        }
+    }
+
+    /// Nobody is told, but the disk has ended it: a later flush covers it.
+    fn end_untold(&self, id: FlightId, flight: &Flight) {
+        if flight.effect == Some(Ok(())) && writes(&flight.op) {
+            let disk = &mut self.disks.borrow_mut()[usize::from(flight.disk.0)];
+            disk.acknowledge(WriteId(id.0), false);
         }
     }
 
@@ -452,11 +461,7 @@ impl World {
             if flight.effect.is_none() && self.chance.borrow_mut().coin() {
                 self.affect(id, &mut flight);
             }
-            // Nobody is told, but the disk has ended it: a later flush covers it.
-            if flight.effect == Some(Ok(())) && writes(&flight.op) {
-                let disk = &mut self.disks.borrow_mut()[usize::from(flight.disk.0)];
-                disk.acknowledge(WriteId(id.0), false);
-            }
+            self.end_untold(id, &flight);
         }
     }
 }

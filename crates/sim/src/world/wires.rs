@@ -136,11 +136,14 @@ impl Wires {
     }
 }
 
+/// A member fails when it has had no path for so long.
+pub(crate) const PATHS_GIVE_UP: Duration = Duration::from_secs(50);
+
 /// Times that leave an array's own deadlines room.
 fn policy() -> Policy {
     Policy {
         no_path_retry: Some(100),
-        polling_interval: Duration::from_millis(500),
+        polling_interval: PATHS_GIVE_UP / 100,
         failback: Failback::Manual,
         read_deadline: Duration::from_millis(150),
         write_deadline: Duration::from_millis(250),
