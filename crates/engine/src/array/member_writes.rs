@@ -337,6 +337,7 @@ impl<'a> MemberWrites<'a> {
         keep: impl FnMut(Place, Buffer),
     ) -> Result<(), RequestError> {
         self.wait(keep).await;
+        self.lane.array.points.reach(Point::MembersAnswered);
         let Some(trouble) = &self.trouble else { return Ok(()) };
         for (member, error) in &trouble.failed {
             if error.kind.scope() == Scope::Array {

@@ -374,11 +374,14 @@ impl PathLane {
                 // Only the bytes of a durable write go there, so that it is known what the device holds.
                 if request.kept.makes_durable() && error.errno != IoError::NOT_SENT {
                     let failed = IoError { kind: IoErrorKind::Flush, errno: error.errno };
-                    if matches!(request.kept, Kept::Flush) && keep(Rule::DurableWritesFailOnce) {
-                        return Err(failed);
+                    match request.kept {
+                        Kept::Flush if keep(Rule::DurableWritesFailOnce) => return Err(failed),
+                        Kept::Flush => {}
+                        _ => {
+                            request.failed_flush =
+                                Some(failed).filter(|_| keep(Rule::LostFuaIsAFailedFlush));
+                        }
                     }
-                    request.failed_flush =
-                        Some(failed).filter(|_| keep(Rule::LostFuaIsAFailedFlush));
                 }
             }
         }

@@ -7,6 +7,7 @@ use mdspace_engine::request::Request;
 use mdspace_engine::status::{ArrayStatus, MemberState};
 use mdspace_format::superblock::RESYNC_NONE;
 
+use crate::listed::with_a_list;
 use crate::shapes::{self, MEMBER_SECTORS, Shape};
 use crate::world::{SECTOR, Setup, World};
 
@@ -32,6 +33,56 @@ fn a_member_that_ran_without_the_others_gets_everything() {
         world.fail(1);
         world.verify();
     }
+}
+
+/// What its list names is old, and no bit says so.
+#[test]
+fn a_member_that_lists_bad_blocks_gets_everything() {
+    for (seed, shape) in (130..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID10]) {
+        let mut world = with_a_list(shape, seed);
+        world.wait_status("a clear bitmap", no_bits);
+        world.fail(0);
+        world.remove(0);
+        let refused = world.add_as(0, true).unwrap_err();
+        assert!(refused.to_string().contains("lists bad blocks"), "{refused} ({world})");
+        let added = world.add(0).unwrap();
+        assert!(matches!(added, Reply::Added { by_bitmap: false }), "{world}");
+        world.wait_idle();
+        let lists = world.status().members.iter().any(|member| member.bad_ranges > 0);
+        assert!(!lists, "{world}");
+        (1..=shape.can_lose()).for_each(|disk| world.fail(disk));
+        world.verify();
+    }
+}
+
+/// No bit says what it had not got when it left.
+#[test]
+fn a_member_that_left_half_filled_gets_everything() {
+    for (seed, shape) in (140..).zip([shapes::RAID1, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.wait_status("a clear bitmap", no_bits);
+        let new = usize::from(shape.disks);
+        world.fail(0);
+        world.remove(0);
+        world.set("sync_max", "64");
+        world.add(new).unwrap();
+        world.rounds(300);
+        assert_eq!(world.member_state(new), Some(MemberState::Recovering), "{world}");
+        world.fail(new);
+        world.remove(new);
+        world.set("sync_max", "max");
+        let refused = world.add_as(new, true).unwrap_err();
+        assert!(refused.to_string().contains("not a whole member"), "{refused} ({world})");
+        let added = world.add(new).unwrap();
+        assert!(matches!(added, Reply::Added { by_bitmap: false }), "{world}");
+        world.wait_idle();
+        (1..=shape.can_lose()).for_each(|disk| world.fail(disk));
+        world.verify();
+    }
+}
+
+fn no_bits(status: &ArrayStatus) -> bool {
+    status.bitmap.is_none_or(|bitmap| bitmap.dirty_bits == 0)
 }
 
 #[test]
@@ -90,7 +141,6 @@ fn a_power_cut_while_bits_are_cleared_leaves_no_way_back_to_who_missed_what_they
             Shape { member_sectors: 20_000, ..Shape::new(level, layout, disks, chunk_sectors) };
         let data_disks = if level == Level::Raid1 { 1 } else { u64::from(disks) - 1 };
         let mut world = World::synced(Setup::new(shape, seed));
-        let no_bits = |status: &ArrayStatus| status.bitmap.is_none_or(|map| map.dirty_bits == 0);
         world.wait_status("a clear bitmap", no_bits);
         let (left, spare) = (1, usize::from(disks));
         world.fail(left);

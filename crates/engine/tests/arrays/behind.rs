@@ -76,6 +76,34 @@ fn a_write_is_answered_before_write_mostly_members_have_it_and_they_get_it() {
     }
 }
 
+/// A member is out, and the record of that is on its way. Until then a crash would believe the block that it has.
+#[test]
+fn nothing_is_answered_early_before_the_record_says_whom_it_passed_over() {
+    for seed in 1..20 {
+        let three = Shape { disks: 3, write_mostly: 0b100, ..shape(8) };
+        let mut world = World::synced(Setup::shuffled(three, seed));
+        wait_for_ever(&world);
+        // The array is dirty, and has the bits of the next write.
+        let before = start_write(&world, 1, 64, 5);
+        world.end(&before).unwrap();
+        world.until("the write behind", |world| on_disk(world, 2, 64) == Some(5));
+        world.turns(100);
+        let place = world.disks.superblock(0).unwrap().place.sector;
+        world.disks.disk(0).hangs_in = Some(place..place + 8);
+        world.disks.disk(2).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+        world.order(Action::Fail { member: world.disks.id(1), force: false });
+        world.turns(500);
+        let write = start_write(&world, 1, 64, 7);
+        world.turns(2000);
+        assert_eq!([0, 1].map(|disk| on_disk(&world, disk, 64)), [Some(7), Some(5)], "{world}");
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(0).hangs_in = None;
+        world.end(&write).unwrap();
+        assert_eq!(under_way(&mut world), 1, "{world}");
+        world.disks.disk(2).hangs_in = None;
+    }
+}
+
 /// The negative controls: without a bitmap, or with nothing allowed, a write waits for all.
 #[test]
 fn without_a_bitmap_or_a_limit_nothing_is_left_behind() {

@@ -143,6 +143,42 @@ fn a_write_that_fails_on_a_mirror_that_is_filled_leaves_nothing_old_there() {
     }
 }
 
+/// While the first of three mirrors is filled, and has its front, a write fails there: the new member and the third
+/// one take it, and only the second has the old bytes. What is read of them then must not change.
+#[test]
+fn a_mirror_is_in_sync_when_it_has_what_a_failed_write_left() {
+    let shape = Shape { member_sectors: 2048, ..shapes::RAID1 };
+    let new = usize::from(shape.disks);
+    for seed in 200..220 {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_deadline", "0");
+        world.fail(0);
+        world.remove(0);
+        let data = world.disks.data();
+        for disk in [1, 2] {
+            world.disks.disk(disk).hangs_in = Some(data.start + 1024..data.end);
+        }
+        world.add(new).unwrap();
+        world.wait_status("its front", |status| status.sync.completed_sectors >= 512);
+        world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+        world.disks.disk(1).errors_in = Some(data);
+        let bytes = world.random.bytes(16 * 512);
+        assert_eq!(world.write(64, bytes), Err(RequestError::NoSpace), "{world}");
+        (world.disks.disk(1).write_error, world.disks.disk(1).errors_in) = (None, None);
+        let found = world.read(64, 16).unwrap();
+        world.remember(64, &found);
+        [1, 2].into_iter().for_each(|disk| world.disks.disk(disk).hangs_in = None);
+        world.until("a new member in sync", |world| {
+            let superblock = world.disks.superblock(new).unwrap();
+            superblock.own_role().slot().is_some() && superblock.recovery_offset_sectors.is_none()
+        });
+        // After a crash all of it is believed, and it comes first.
+        world.crash();
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
 /// A rebuild that leaves a row in doubt out and then finds no space: it is tried again where there is room,
 /// without an order.
 #[test]

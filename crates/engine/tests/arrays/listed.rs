@@ -36,7 +36,7 @@ pub(crate) fn list_and_spoil(world: &mut World, disk: usize, listed: bool) {
     disk.bytes[at..at + 4096].copy_from_slice(&superblock.encode());
 }
 
-fn with_a_list(shape: Shape, seed: u64) -> World {
+pub(crate) fn with_a_list(shape: Shape, seed: u64) -> World {
     let mut world = World::synced(Setup::shuffled(shape, seed));
     world.write_many(5);
     world.stop();
@@ -101,6 +101,24 @@ fn a_write_into_what_is_listed_takes_it_off_the_list() {
             (0..shape.can_lose()).for_each(|disk| world.fail(disk + 1));
             world.verify();
         }
+    }
+}
+
+/// Else a power cut takes what was written, and nothing says that what is below it is not to be believed.
+#[test]
+fn a_block_leaves_its_list_when_what_was_written_there_is_durable() {
+    for (seed, shape) in (90..).zip([shapes::RAID1, shapes::RAID10]) {
+        let mut world = with_a_list(shape, seed);
+        let old = world.model[..8 * SECTOR].to_vec();
+        let new = world.random.bytes(8 * SECTOR);
+        world.write(0, new.clone()).unwrap();
+        world.until("a shorter list", |world| !listed(world, 0).contains(&(3..5)));
+        world.power_cut(0..world.disks.count());
+        world.assemble_all().unwrap();
+        (1..=shape.can_lose()).for_each(|disk| world.fail(disk));
+        let found = world.read(3, 2).unwrap();
+        let is = |bytes: &[u8]| found == bytes[3 * SECTOR..5 * SECTOR];
+        assert!(is(&old) || is(&new), "{world}");
     }
 }
 

@@ -302,3 +302,22 @@ fn a_write_that_loses_a_member_on_its_way_is_judged_by_blocks() {
         world.compare(5, &bytes);
     }
 }
+
+/// Another lane has not heard yet that a member failed a write, and would read the old block from it.
+#[test]
+fn a_write_is_answered_when_no_lane_reads_who_failed_it() {
+    for (seed, shape) in (160..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let sectors = row_of(&shape).max(16);
+        world.write_random(0, sectors);
+        world.dozing = Some(1);
+        fail_writes(&world, 0, IoErrorKind::Gone, 0..shape.member_sectors);
+        let (write, bytes) = start_write(&mut world, 0, sectors, false);
+        world.turns(3000);
+        assert!(!write.has_ended(), "{world}");
+        world.dozing = None;
+        world.end(&write).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.remember(0, &bytes);
+        world.verify();
+    }
+}

@@ -69,6 +69,8 @@ pub(crate) struct World {
     setup: Setup,
     lanes: Vec<(Rc<Lane>, Rc<RamBackend>)>,
     array: Option<(Arc<Array>, Vec<Rc<ArrayLane>>)>,
+    /// A lane that gets no turn: its thread is not on a CPU.
+    pub(crate) dozing: Option<usize>,
     /// What the array should hold, once [`World::learn`] has seen it.
     pub(crate) model: Vec<u8>,
 }
@@ -102,6 +104,7 @@ impl World {
             setup,
             lanes: Vec::new(),
             array: None,
+            dozing: None,
             model: Vec::new(),
         };
         world.power_on();
@@ -242,7 +245,12 @@ impl World {
     fn turn_all(&mut self) -> bool {
         let mut moved = false;
         let mut alarms = Vec::new();
-        for (lane, backend) in &self.lanes {
+        let dozing = self.dozing;
+        let awake = || {
+            let here = self.lanes.iter().enumerate().filter(|(index, _)| dozing != Some(*index));
+            here.map(|(_, lane)| lane)
+        };
+        for (lane, backend) in awake() {
             match lane.turn() {
                 Turn::Busy => moved = true,
                 Turn::Idle(alarm) => alarms.extend(alarm),
@@ -252,7 +260,7 @@ impl World {
         }
         self.next_alarm = alarms.into_iter().min();
         // Lanes wake each other, also those that had their turn already.
-        moved | self.lanes.iter().any(|(lane, _)| !lane.remote().try_sleep())
+        moved | awake().any(|(lane, _)| !lane.remote().try_sleep())
     }
 
     /// Sets the clock to the next time that anyone waits for.

@@ -135,8 +135,11 @@ impl Member {
 
     /// Whether all of its slot is there for good.
     pub(super) fn is_filled(&self, end: u64) -> bool {
-        let has_holes = !self.holes.is_empty() && keep(Rule::HolesKeepMembersOut);
-        !has_holes && self.durable.covers(end)
+        if !keep(Rule::HolesKeepMembersOut) {
+            // A sync task went over all of it.
+            return self.filled_to().is_some_and(|done| done.0 >= end);
+        }
+        self.holes.is_empty() && self.durable.covers(end)
     }
 
     /// It is to be filled from the start.
