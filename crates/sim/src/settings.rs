@@ -128,11 +128,15 @@ pub enum Happening {
     LoseFlush,
     /// A path leads to an older copy of its disk for a while.
     Mislead,
+    /// Users wait for seconds before they ask again: a lost path is back.
+    Pause,
+    /// Users wait for all answers and read everything, and once more seconds later.
+    ReadTwice,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -162,6 +166,8 @@ impl Happening {
         Self::LosePath,
         Self::LoseFlush,
         Self::Mislead,
+        Self::Pause,
+        Self::ReadTwice,
     ];
 
     /// Whether it is bad for a member.
@@ -276,6 +282,9 @@ const DATA_OFFSET: u64 = 64;
 /// Room behind the data: metadata 1.0 keeps everything there.
 const TAIL_SECTORS: u64 = 64;
 
+/// Requests between two happenings where only the story is to make trouble, and disks that failed are tended.
+const CALM_REQUESTS: u64 = 100;
+
 /// Members with less have no room for a bitmap: 64 KiB, once RAID10 has rounded to its far copies.
 const BITMAP_SECTORS: u64 = 144;
 
@@ -363,7 +372,9 @@ impl Settings {
         if is_focused {
             settings.focus(&wishes);
         }
-        if trouble == Trouble::Beyond {
+        if wishes.calm {
+            settings.calm_requests = CALM_REQUESTS;
+        } else if trouble == Trouble::Beyond {
             settings.calm_requests = settings.calm_requests.div_ceil(4);
         }
         settings
@@ -440,6 +451,10 @@ impl Settings {
         if wishes.reused_numbers {
             self.first_number = self.slots;
         }
+        if wishes.paced && self.metadata_minor == 0 {
+            // Records behind the data take no longer than these.
+            self.metadata_minor = 2;
+        }
         if wishes.long {
             self.member_sectors = self.member_sectors.max(2048);
         }
@@ -477,7 +492,7 @@ impl Settings {
     fn draw_disks(&mut self, random: &mut Random, wishes: &Wishes) {
         let uneven = matches!(self.level, -1 | 0) && random.coin();
         let like = draw_disk(random);
-        let records_take = self.draw_time_of_records(wishes.slow_records);
+        let records_take = self.draw_time_of_records(wishes.slow_records, wishes.paced);
         for index in 0..self.slots + self.spares {
             let smaller = if uneven { random.below(self.member_sectors / 2) } else { 0 };
             let mut own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
@@ -487,6 +502,12 @@ impl Settings {
                 let patient = !self.tuning.contains(&("write_deadline", "4"));
                 own.instant_one_in = 0;
                 own.latency = draw_far_latency(self.seed, self.paths, patient, wishes.trickle);
+            }
+            if wishes.paced {
+                (own.instant_one_in, own.latency) = (0, PACED);
+            }
+            if wishes.uneven {
+                own.latency = UNEVEN;
             }
             own.volatile_cache |= wishes.volatile_cache;
             own.fua_flushes = wishes.fua_flushes;
@@ -509,9 +530,10 @@ impl Settings {
 
     /// How many times as long as data the members' records take. Where it is long, much is read and written
     /// between the steps of an update. Paths would be taken for dead. Drawn apart, as workers are.
-    fn draw_time_of_records(&self, long: bool) -> u32 {
+    fn draw_time_of_records(&self, long: bool, paced: bool) -> u32 {
         let random = &mut Random::new(self.seed ^ 0x7265_636f_7264_7321);
         let times = *random.pick(if long { &[10, 40] } else { &[1, 1, 10, 40] });
+        let times = if paced { 10 } else { times };
         if self.paths > 0 { 1 } else { times }
     }
 
@@ -585,13 +607,14 @@ impl Settings {
         if wishes.durable {
             habits.fua_one_in = 2;
         }
+        habits.fua_one_in = wishes.durable_one_in.unwrap_or(habits.fua_one_in);
         if wishes.discards {
             habits.kinds[3] = 10;
         }
         if wishes.short {
             self.requests = self.requests.min(120);
         }
-        if wishes.trickle && random.coin() {
+        if wishes.trickle && (wishes.calm || random.coin()) {
             habits.trickle = true;
             habits.kinds[2] = 0;
             self.requests = self.requests.min(500);
@@ -718,6 +741,22 @@ fn draw_disk(random: &mut Random) -> DiskSpec {
         fua_flushes: false,
     }
 }
+
+/// Of disks that now and then take 40 times as long: what came first ends last.
+const UNEVEN: Latency = Latency {
+    least: Duration::from_micros(50),
+    spread: Duration::from_micros(200),
+    tail_one_in: 4,
+    tail_factor: 40,
+};
+
+/// Of disks whose records take from 1 to 6 ms: ten times as long as data.
+const PACED: Latency = Latency {
+    least: Duration::from_micros(100),
+    spread: Duration::from_micros(500),
+    tail_one_in: 0,
+    tail_factor: 1,
+};
 
 fn draw_latency(random: &mut Random) -> Latency {
     Latency {

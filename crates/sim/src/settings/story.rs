@@ -50,6 +50,10 @@ pub(super) struct Wishes {
     pub volatile_cache: bool,
     /// Superblocks, bitmaps and logs take long.
     pub slow_records: bool,
+    /// Disks are alike, and an update of superblocks takes from 1 to 6 ms: a story knows where its middle is.
+    pub paced: bool,
+    /// What disks were asked first they often end last.
+    pub uneven: bool,
     /// One of two copies is written behind.
     pub behind: bool,
     /// And that is the first of the two, and a spare is as far away.
@@ -64,6 +68,8 @@ pub(super) struct Wishes {
     pub pauses: bool,
     /// Every other write is to be durable.
     pub durable: bool,
+    /// One in so many is to be durable; none, where it is 0.
+    pub durable_one_in: Option<u64>,
     /// Some of it is given up now and then: where it is written again, there may be no space.
     pub discards: bool,
     /// There are few requests: what is wrong is not written over.
@@ -76,6 +82,8 @@ pub(super) struct Wishes {
     pub small_chunks: bool,
     /// Members are so long that much is done between two records of it.
     pub long: bool,
+    /// Besides what it aims at little happens, and paths are left alone.
+    pub calm: bool,
     /// Troubles that come again and again.
     pub troubles: &'static [Happening],
     /// What becomes of disks that failed.

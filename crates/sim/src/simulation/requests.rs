@@ -252,6 +252,18 @@ impl Simulation {
         self.step_until("the last request", |this| this.pending.count() == 0)
     }
 
+    /// Reads the whole array, and nothing else comes between.
+    pub(super) fn read_all_at_once(&mut self) -> Result<(), Failure> {
+        self.read_all();
+        while !self.backlog.is_empty() {
+            match self.pending.count() < self.workload.depth() {
+                true => drop(self.submit_next()),
+                false => self.step()?,
+            }
+        }
+        self.drain()
+    }
+
     /// Queues reads of the whole array.
     pub(super) fn read_all(&mut self) {
         // A spare of large blocks that is away may be back when these are asked.

@@ -136,6 +136,8 @@ impl Simulation {
             Happening::LoseFlush | Happening::Mislead => {}
             Happening::PartAway => self.plugs.part_away = true,
             Happening::ForgetBitmaps => self.plugs.forget_bitmaps = true,
+            Happening::Pause => return self.wait_for_seconds(),
+            Happening::ReadTwice => return self.read_twice(),
         }
         Ok(())
     }
@@ -180,6 +182,20 @@ impl Simulation {
             }
         }
         Ok(None)
+    }
+
+    /// Time enough for a lost path to come back, and for what it was sent to land.
+    fn wait_for_seconds(&mut self) -> Result<(), Failure> {
+        let ms = self.random.within(1_000..4_000);
+        self.wait(Duration::from_millis(ms))
+    }
+
+    /// What users have seen with nothing under way must stay.
+    fn read_twice(&mut self) -> Result<(), Failure> {
+        self.drain()?;
+        self.read_all_at_once()?;
+        self.wait_for_seconds()?;
+        self.read_all_at_once()
     }
 
     /// Does something bad to one disk, if the array bears it.
@@ -227,7 +243,10 @@ impl Simulation {
     /// As [`Self::trouble_paths`], over which something is being written.
     fn lose_path(&mut self) {
         if self.settings.redundancy() == 0 {
-            let busy = self.disks.iter().any(|&disk| self.world.lose_a_busy_wire(disk));
+            // Rather where two writes of one place are under way.
+            let mut disks = self.disks.clone();
+            disks.sort_by_key(|&disk| !self.world.is_overwritten(disk));
+            let busy = disks.into_iter().any(|disk| self.world.lose_a_busy_wire(disk));
             if !busy {
                 self.trouble_paths();
             }

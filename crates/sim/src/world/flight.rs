@@ -195,6 +195,11 @@ impl World {
         all.iter().map(|write| (write.0, meets(write))).collect()
     }
 
+    /// Whether sectors of a disk are being written over several paths.
+    pub(crate) fn is_overwritten(&self, disk: DiskIndex) -> bool {
+        self.written_over_wires(disk).iter().any(|(_, meets)| *meets)
+    }
+
     /// A path by which something is being written to a disk; rather one where other paths write as well.
     pub(super) fn busy_wire(&self, disk: DiskIndex) -> Option<WireIndex> {
         let all = self.written_over_wires(disk);
