@@ -31,6 +31,9 @@ impl Simulation {
             return Ok(());
         }
         self.drain()?;
+        if self.atlas.is_sound() {
+            self.end_of_writes_behind()?;
+        }
         let status = self.idle_status()?;
         let world = self.world.clone();
         let Ok((array, _)) = RawArray::find(&world, &self.disks) else { return Ok(()) };

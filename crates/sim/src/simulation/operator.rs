@@ -375,10 +375,24 @@ impl Simulation {
 
     /// The status at a moment from now on at which no sync task runs.
     pub(super) fn idle_status(&mut self) -> Result<ArrayStatus, Failure> {
+        self.status_where("the end of all sync", |status| !status.sync.action.runs())
+    }
+
+    /// Waits until no member lacks a write that was answered without it.
+    pub(super) fn end_of_writes_behind(&mut self) -> Result<(), Failure> {
+        let none = |status: &ArrayStatus| status.write_behind.is_none_or(|it| it.under_way == 0);
+        self.status_where("the end of writes left behind", none).map(drop)
+    }
+
+    /// The first status from now on that is so.
+    fn status_where(
+        &mut self,
+        what: &str,
+        is_so: impl Fn(&ArrayStatus) -> bool,
+    ) -> Result<ArrayStatus, Failure> {
         let since = self.world.now();
-        let idle = |status: &ArrayStatus| !status.sync.action.runs();
-        self.step_until("the end of all sync", |this| {
-            this.operator.status_asked > since && this.operator.status.as_ref().is_some_and(idle)
+        self.step_until(what, |this| {
+            this.operator.status_asked > since && this.operator.status.as_ref().is_some_and(&is_so)
         })?;
         Ok(self.operator.status.clone().expect("just seen"))
     }

@@ -197,16 +197,12 @@ fn lying(seed: u64, level: i32, scrubs: Scrubs) -> Settings {
 #[test]
 fn members_that_lie_are_named_and_mended_or_left_alone() {
     for level in [1, 4, 5, 6, 10] {
-        // A member that is being filled all the time keeps the others honest.
-        let mut lying_seeds = 0;
         for seed in 0..8 {
             let outcome = run(lying(seed, level, Scrubs::ByEvidence));
             let outcome =
                 outcome.unwrap_or_else(|failure| panic!("level {level}, seed {seed}: {failure}"));
-            assert!(outcome.judged, "level {level}, seed {seed}: {outcome:?}");
-            lying_seeds += u32::from(outcome.lies > 0);
+            assert!(outcome.judged && outcome.lies > 0, "level {level}, seed {seed}: {outcome:?}");
         }
-        assert!(lying_seeds > 5, "level {level}: members lie in {lying_seeds} of 8 seeds");
     }
 }
 
