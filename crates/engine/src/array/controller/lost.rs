@@ -71,8 +71,7 @@ impl Controller {
         let mut lost = self.lost_in(&after, &suspects);
         self.lost_in(&before, &suspects).iter().for_each(|range| lost.remove(&range));
         // No list says yet what members lack of the writes that are being judged.
-        let mut fails = self.doubt_of_asking(&after);
-        self.doubt_of_asking(&before).iter().for_each(|range| fails.remove(&range));
+        let fails = self.added_doubt(&before, &after);
         let elsewhere = read_elsewhere(&before, &after);
         match (lost.sectors() + fails.sectors(), self.behind_in(&after), elsewhere.sectors()) {
             (0, 0, 0) => Loss::Nothing,

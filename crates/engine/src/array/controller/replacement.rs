@@ -186,9 +186,7 @@ impl Controller {
             after.slots[usize::from(slot.0)] = Some(there);
             after.replacements.retain(|(_, other)| other.id != id);
         }
-        let mut doubt = self.doubt_of_asking(&after);
-        self.doubt_of_asking(&before).iter().for_each(|range| doubt.remove(&range));
-        !doubt.is_empty()
+        !self.added_doubt(&before, &after).is_empty()
     }
 
     /// A member that has all data of its slot takes it over. The member that had the slot becomes faulty.

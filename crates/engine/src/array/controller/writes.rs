@@ -81,6 +81,13 @@ impl Controller {
         doubts.iter().flat_map(Ranges::iter).collect()
     }
 
+    /// What more they leave in doubt in one view than in another.
+    pub(super) fn added_doubt(&self, before: &ArrayView, after: &ArrayView) -> Ranges {
+        let mut doubt = self.doubt_of_asking(after);
+        self.doubt_of_asking(before).iter().for_each(|range| doubt.remove(&range));
+        doubt
+    }
+
     /// Ends the doubt of what writes that are answered have made whole, and has a resync try again where they
     /// may have made it possible. What a write lacks that was answered early is in doubt because of it.
     async fn end_doubt_of_answered(&mut self, writes: &[Arc<Asked>], judged: &[Judged]) {
