@@ -364,15 +364,20 @@ impl ArrayLane {
         }
     }
 
-    /// Starts a write of a member.
-    pub(super) fn write_member(
+    /// Writes to a member. Flushes wait for it where it is durable, unless it is `behind`.
+    pub(super) async fn write_member(
         &self,
         member: &MemberView,
         sector: u64,
         from: WriteFrom,
         fua: bool,
-    ) -> Io<'_> {
-        self.member_io(member, IoOp::Write { sector: member.data_offset + sector, from, fua })
+        behind: bool,
+    ) -> Result<(), IoError> {
+        let durable = fua.then(|| self.array.flushes.begin_write(member.id, behind));
+        let op = IoOp::Write { sector: member.data_offset + sector, from, fua };
+        let result = self.member_io(member, op).await.result;
+        durable.into_iter().for_each(|durable| durable.end(result));
+        result
     }
 
     /// Starts anything but a read of a member: it is failed if that takes too long.

@@ -75,10 +75,7 @@ impl ArrayLane {
             }
             let at = byte_range(piece.start - sector, piece.end - piece.start);
             let from = WriteFrom::Shared(bytes.clone(), at);
-            let durable = fua.then(|| self.array.flushes.begin_write(member, behind));
-            let result = self.write_member(there, piece.start, from, fua).await.result;
-            durable.into_iter().for_each(|durable| durable.end(result));
-            match result {
+            match self.write_member(there, piece.start, from, fua, behind).await {
                 Ok(()) if !self.array.rules.keep(Rule::PiecesAreAllTried) => left.clear(),
                 Ok(()) => {}
                 Err(error) if error.kind.scope() == Scope::Sectors => {
