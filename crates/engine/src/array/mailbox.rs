@@ -232,8 +232,8 @@ impl Mailbox {
         refused.into_iter().for_each(|asked| asked.fail(RequestError::Stopped));
     }
 
-    /// A write has ended, but for parts that were refused and are tried again. Nobody is woken for it: it counts
-    /// as not judged until the guard drops.
+    /// A write has ended, but for parts that were refused and are tried again. The controller is not woken. The
+    /// write counts as not judged until the guard drops.
     pub(crate) fn tries_again(&self, ended: Ended) -> TriedAgain<'_> {
         let ended = Arc::new(ended);
         self.0.lock().tried_again.push(ended.clone());

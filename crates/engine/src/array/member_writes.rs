@@ -429,7 +429,7 @@ impl<'a> MemberWrites<'a> {
     /// Tells what went wrong, and answers when it is settled.
     async fn settle(self, target: Target) -> Result<Landed, Failed> {
         let mut trouble = self.trouble.map(|trouble| *trouble).unwrap_or_default();
-        // Whoever is to be given up meanwhile may be needed for what the pieces come to.
+        // The pieces may turn out to need a member. It must not be given up before that is known.
         let tried_again = (!trouble.refused.is_empty()).then(|| {
             let all = trouble.refused.iter().map(|one| (one.member, Ranges::of(one.range())));
             self.lane.array.mailbox.tries_again(Ended {

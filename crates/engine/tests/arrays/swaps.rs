@@ -263,7 +263,8 @@ impl Swaps {
         slots.len() <= self.world.shape().can_lose()
     }
 
-    /// Whether nobody else has what is behind: what a disk takes along that fails then is the price of it.
+    /// Whether this disk alone may have got writes that were left behind. Its failure then loses them, as
+    /// write-behind allows.
     fn is_ahead_alone(&mut self, disk: usize) -> bool {
         let status = self.world.status();
         let is_ahead = |member: &&MemberStatus| {

@@ -104,7 +104,7 @@ fn a_listener_that_ends_leaves_the_next_one_its_file() {
     });
 }
 
-/// What stands there may be a pipe that nobody writes to.
+/// A pipe without a writer may stand in the place of the folder. An open of it would wait.
 #[test]
 fn a_folder_that_is_none_keeps_nobody_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -122,7 +122,7 @@ fn a_socket_that_dies_while_it_is_asked_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.sock");
     let dying = UnixListener::bind(&path).expect("listening");
-    let dies = thread::spawn(move || drop(dying.accept().expect("whoever asks")));
+    let dies = thread::spawn(move || drop(dying.accept().expect("a client connects")));
     let second = Listener::bind(&unix(&path)).expect("replaced");
     assert_eq!(second.address(), &unix(&path));
     dies.join().expect("it died");
