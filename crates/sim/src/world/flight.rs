@@ -195,6 +195,15 @@ impl World {
         all.iter().map(|write| (write.0, meets(write))).collect()
     }
 
+    /// Sectors that connections to a server that were closed may still write: what a host keeps on record.
+    pub(super) fn left_over(&self, wire: WireIndex) -> Vec<Range<u64>> {
+        let flights = self.flights.borrow();
+        let is_left = |flight: &&Flight| {
+            flight.wire == Some(wire) && writes(&flight.op) && self.disk_of(flight.member).is_none()
+        };
+        flights.flying.values().filter(is_left).map(|flight| range_of(&flight.op)).collect()
+    }
+
     /// Whether sectors of a disk are being written over several paths.
     pub(crate) fn is_overwritten(&self, disk: DiskIndex) -> bool {
         self.written_over_wires(disk).iter().any(|(_, meets)| *meets)
@@ -310,11 +319,11 @@ impl World {
     }
 
     /// Loses every connection over a wire. What was sent may still be done, later.
-    pub(super) fn lose_flights(&self, wire: WireIndex, members: &[MemberId], chance: &mut Random) {
+    pub(super) fn lose_flights(&self, wire: WireIndex, chance: &mut Random) {
         let mut flights = self.flights.borrow_mut();
         let mut lost = Vec::new();
         for (&id, flight) in flights.flying.iter_mut() {
-            if flight.wire != Some(wire) || !members.contains(&flight.member) {
+            if flight.wire != Some(wire) || flight.lies_until.is_some() {
                 continue;
             }
             let until = self.now.get() + Duration::from_micros(chance.below(3_000_000));

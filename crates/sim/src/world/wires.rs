@@ -215,6 +215,9 @@ impl World {
         let remote = vec![true; count];
         let paths = Paths::new(&info.name, table, policy, opened, &remote, host);
         let paths = paths.expect("paths to one disk");
+        for (path, wire) in wires.iter().enumerate() {
+            paths.recall(path, self.left_over(*wire));
+        }
         let (member, _) = self.open_by(disk, Way::Paths(paths.clone()));
         (member, paths.info().clone())
     }
@@ -339,17 +342,15 @@ impl World {
             let disk = self.wires.borrow().wires[usize::from(wire.0)].disk;
             self.disks.borrow_mut()[usize::from(disk.0)].store.lose_cache(cache);
         }
-        let mut lost_members = Vec::new();
-        for (index, open) in (0..).zip(self.members.borrow_mut().iter_mut()) {
+        for open in self.members.borrow_mut().iter_mut() {
             if let Way::Wire { wire: over, lost } = &mut open.way
                 && *over == wire
             {
                 *lost = true;
-                lost_members.push(MemberId { index, generation: open.generation });
             }
         }
         let mut chance = self.chance.borrow_mut().fork();
-        self.lose_flights(wire, &lost_members, &mut chance);
+        self.lose_flights(wire, &mut chance);
     }
 
     pub(super) fn thaw(&self, wire: WireIndex) {

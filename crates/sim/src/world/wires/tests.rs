@@ -191,6 +191,30 @@ fn with_a_stopped_server_reads_take_their_deadline_and_writes_theirs_and_no_more
     }
 }
 
+/// As after its removal from the array. The server that stands still may do what it was sent when it goes on.
+#[test]
+fn a_device_that_is_opened_again_is_not_written_where_a_closed_connection_may_still_write() {
+    let mut held = 0;
+    for seed in 0..20 {
+        let mut paths = TwoPaths::new(seed);
+        paths.freeze(0, true);
+        paths.requests(true, 2);
+        let disk = paths.world.disk_of(paths.member).expect("it is open");
+        paths.world.close(paths.member);
+        let left = paths.world.left_over(paths.wires[0]);
+        (paths.member, _) = paths.world.open_with(disk, &paths.wires, policy());
+        for range in left {
+            let from = WriteFrom::Buffer(Buffer::zeroed(4096), 0..4096);
+            let op = IoOp::Write { sector: range.start, from, fua: false };
+            let io = MemberIo { member: paths.member, op, patience: Patience::FOREVER };
+            assert_eq!(paths.end(&paths.start(io)).1, Ok(()));
+            assert_eq!(paths.world.left_over(paths.wires[0]), [], "seed {seed}");
+            held += 1;
+        }
+    }
+    assert!(held > 10, "only {held} of 20 runs left a write");
+}
+
 #[test]
 fn without_a_path_requests_wait_as_long_as_they_are_told_then_fail_and_service_goes_on() {
     let bound = policy().polling_interval * policy().no_path_retry.expect("it is bounded");
