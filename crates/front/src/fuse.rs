@@ -6,17 +6,14 @@
 //! - `wire`: the structures of the protocol.
 //! - [`session`]: what each request asks for; decides, and never does I/O.
 //! - [`mount`]: the directory: mounted, unmounted, and freed of what a crash left there.
-//! - `partial_writes`: writes of parts of blocks, and those of whole ones that wait for them.
 //! - [`server`]: the mount, its lanes, and the programs that have the file open.
 
 mod connection;
 pub mod mount;
-mod partial_writes;
 pub mod server;
 pub mod session;
 mod wire;
 
 pub use mount::{Mount, MountError};
-pub use partial_writes::PartialWrites;
 pub use server::{FuseServer, InUse};
 pub use session::Session;

@@ -16,9 +16,11 @@ pub mod listener;
 pub mod loop_device;
 mod making;
 pub mod nbd;
+mod partial_writes;
 pub mod peer;
 mod tags;
 pub mod volume;
 mod wait;
 
 pub use address::{Address, AddressError};
+pub use partial_writes::PartialWrites;

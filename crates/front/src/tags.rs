@@ -24,6 +24,11 @@ impl<T> Tags<T> {
         slot as u64
     }
 
+    /// All that is kept.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten()
+    }
+
     /// Gives back what was kept: the request has ended.
     pub(crate) fn remove(&mut self, tag: u64) -> T {
         let slot = tag as usize;

@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mdspace_engine::status::{ArrayState, ArrayStatus};
+use mdspace_front::PartialWrites;
 use mdspace_front::address::Address;
-use mdspace_front::fuse::PartialWrites;
 use mdspace_front::nbd::{
     BlockSizes, Budget, Export, Exports, Keeper, ReadOnlySwitch, ServerLimits,
 };
@@ -35,7 +35,7 @@ pub(super) struct Fronts {
     read_only: ReadOnlySwitch,
     /// Held from the question whether it does to the turn of the switch.
     following: Mutex<()>,
-    /// Parts of blocks are written one at a time, through whatever mount.
+    /// Parts of blocks are written one at a time, through whatever front.
     partial_writes: PartialWrites,
     /// Those that are closed now, and in no list any more.
     closings: Closings,
@@ -79,9 +79,9 @@ impl Fronts {
         if self.closings.are_of_a_stop() {
             return Err(stopping(name));
         }
-        let limits = ServerLimits { budget: self.budget.clone(), ..ServerLimits::default() };
-        let turns = self.partial_writes.clone();
-        let (front, note) = front.open(name, exports, limits, turns, volume)?;
+        let (budget, partial_writes) = (self.budget.clone(), self.partial_writes.clone());
+        let limits = ServerLimits { budget, partial_writes, ..ServerLimits::default() };
+        let (front, note) = front.open(name, exports, limits, volume)?;
         let mut list = self.list();
         if self.closings.are_of_a_stop() {
             // The stop that came meanwhile waits for this.

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -521,25 +522,43 @@ fn parts_of_one_block_are_written_through_two_mounts_at_once() {
 fn a_whole_block_keeps_what_is_written_to_it_beside_a_part_of_it() {
     let Some(mounted) = Mounted::start("beside", "fuse:DIR") else { return };
     let file = OpenOptions::new().read(true).write(true).open(mounted.file()).expect("a file");
+    beside_parts(&file, |byte| match byte {
+        0 => punch(&file, 0, 4096),
+        byte => file.write_all_at(&[byte; 4096], 0).expect("written"),
+    });
+    drop(file);
+    mounted.finish();
+}
+
+#[test]
+fn a_whole_block_keeps_what_a_client_of_nbd_writes_to_it_beside_a_part_of_it() {
+    let Some(mounted) = Mounted::start("besidenbd", "fuse:DIR") else { return };
+    let front = mounted.mdspace.serve(&mounted.name);
+    let front = front.trim_start_matches("--serve=");
+    mounted.mdspace.succeed(&["serve", &mounted.name, front]);
+    let file = OpenOptions::new().read(true).write(true).open(mounted.file()).expect("a file");
+    let client = Mutex::new(mounted.mdspace.connect(&mounted.name));
+    let write = |byte| client.lock().expect("no writer fails").write(0, &[byte; 4096]);
+    beside_parts(&file, write);
+    drop((file, client));
+    mounted.mdspace.succeed(&["unserve", &mounted.name, front]);
+    mounted.finish();
+}
+
+/// Has a part of a block written beside all of it, again and again.
+fn beside_parts(file: &File, write_whole: impl Fn(u8) + Sync) {
     for round in 0..2_000 {
-        let byte = (round % 127 + 1) as u8;
-        let (part, is_zeroed) = (byte | 128, round % 2 == 1);
+        let (whole, part) = ((round % 2 * (round % 127 + 1)) as u8, (round % 127) as u8 | 128);
         std::thread::scope(|scope| {
             scope.spawn(|| file.write_all_at(&[part; 8], 100).expect("written"));
-            scope.spawn(|| match is_zeroed {
-                true => punch(&file, 0, 4096),
-                false => file.write_all_at(&[byte; 4096], 0).expect("written"),
-            });
+            scope.spawn(|| write_whole(whole));
         });
         let mut read = [0; 4096];
         file.read_exact_at(&mut read, 0).expect("read");
-        let whole = if is_zeroed { 0 } else { byte };
         let is_whole = |bytes: &[u8]| bytes.iter().all(|&found| found == whole);
         assert!(is_whole(&read[..100]) && is_whole(&read[108..]), "round {round} is lost");
         assert!(is_whole(&read[100..108]) || read[100..108] == [part; 8], "round {round}");
     }
-    drop(file);
-    mounted.finish();
 }
 
 #[test]

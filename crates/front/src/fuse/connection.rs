@@ -18,11 +18,11 @@ use mdspace_io::{LaneIo, Payload, Socket};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use crate::partial_writes::{LaneWrites, WholeWrite};
 use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
 
-use super::partial_writes::{WholeWrite, WholeWrites};
 use super::server::Presence;
 use super::session::{self, Wanted};
 use super::wire::MESSAGE_BYTES_MAX;
@@ -50,7 +50,7 @@ pub(super) struct Connection<V> {
     answering: Wait,
     /// The receiving task, while it waits for memory.
     receiving: Wait,
-    whole_writes: WholeWrites,
+    writes: Rc<LaneWrites>,
     presence: Presence,
 }
 
@@ -107,10 +107,11 @@ impl<V: VolumePart + 'static> Connection<V> {
             receiving_ended: Cell::new(false),
             answering: Wait::default(),
             receiving: Wait::default(),
-            whole_writes: presence.partial_writes().beside(),
+            writes: presence.partial_writes().beside(),
             presence,
         });
         let (receiving, on) = (connection.clone(), lane.clone());
+        lane.spawn(connection.writes.watch());
         lane.spawn(async move { receiving.receive(&on).await });
         lane.spawn(async move { connection.answer().await });
     }
@@ -232,11 +233,12 @@ impl<V: VolumePart + 'static> Connection<V> {
                 from.put(0, bytes);
                 let (sector, length) = (blocks.sector, bytes.len());
                 let work = engine::Request::Write { sector, from, fua };
-                let Some(whole) = self.whole_writes.begin() else {
+                let range = offset_bytes..offset_bytes + length as u64;
+                let Some(whole) = self.writes.begin(&range) else {
                     let this = self.clone();
                     self.held_bytes.set(self.held_bytes.get() + length);
                     return lane.spawn(async move {
-                        let done = this.write_whole(work).await;
+                        let done = this.write_whole(range, work).await;
                         this.answer_one(unique, done, || session::written(unique, length));
                         this.release(length);
                     });
@@ -270,11 +272,12 @@ impl<V: VolumePart + 'static> Connection<V> {
 
 /// Ranges that do not end with blocks, and what takes several requests.
 impl<V: VolumePart + 'static> Connection<V> {
-    /// Writes parts of blocks: the blocks are read, and written with the new bytes. No other write is under way
-    /// then, on whatever lane: of two that change one block one would lose its bytes.
+    /// Writes parts of blocks: the blocks are read, and written with the new bytes. No other write of them is under
+    /// way then, of whatever front: of two that change one block one would lose its bytes.
     async fn write_part(&self, offset_bytes: u64, bytes: &[u8], fua: bool) -> Result<(), Errno> {
-        let _alone = self.presence.partial_writes().begin().await;
         let blocks = Blocks::around(offset_bytes, bytes.len(), self.block_bytes());
+        let start = blocks.sector * SECTOR_BYTES;
+        let _alone = self.presence.partial_writes().begin(start..start + blocks.bytes as u64).await;
         let payload = self.io.payload(blocks.bytes);
         self.held_bytes.set(self.held_bytes.get() + blocks.bytes);
         let (sector, into) = (blocks.sector, payload.clone());
@@ -288,12 +291,12 @@ impl<V: VolumePart + 'static> Connection<V> {
     }
 
     /// Writes whole blocks, in turn with writes of parts of them.
-    async fn write_whole(&self, request: engine::Request) -> Result<(), Errno> {
-        if let Some(_whole) = self.whole_writes.begin() {
-            return self.ask(request).await;
-        }
-        let _turn = self.whole_writes.turn().await;
-        self.ask(request).await
+    async fn write_whole(&self, bytes: Range<u64>, work: engine::Request) -> Result<(), Errno> {
+        let _whole = match self.writes.begin(&bytes) {
+            Some(whole) => whole,
+            None => self.writes.begin_in_turn(bytes).await,
+        };
+        self.ask(work).await
     }
 
     async fn zero(&self, range: Range<u64>, give_up: bool) -> Result<(), Errno> {
@@ -306,11 +309,11 @@ impl<V: VolumePart + 'static> Connection<V> {
         self.write_zeroes(inner.end..range.end).await?;
         let sector = inner.start / SECTOR_BYTES;
         let sectors = (inner.end - inner.start) / SECTOR_BYTES;
-        self.write_whole(match give_up {
+        let work = match give_up {
             true => engine::Request::Punch { sector, sectors },
             false => engine::Request::WriteZeroes { sector, sectors, fua: false },
-        })
-        .await
+        };
+        self.write_whole(inner, work).await
     }
 
     /// Zeroes less than two blocks.

@@ -9,13 +9,13 @@ use std::time::Duration;
 use mdspace_engine::lane::LaneId;
 use mdspace_io::Socket;
 
+use crate::partial_writes::PartialWrites;
 use crate::peer::describe_process;
 use crate::volume::Volume;
 use crate::wait::SharedWait;
 
 use super::connection::Connection;
 use super::mount::{Mount, MountError};
-use super::partial_writes::PartialWrites;
 use super::session::Session;
 
 /// A running mount. Dropping it unmounts without a wait.
@@ -54,12 +54,11 @@ pub(super) struct Presence {
 }
 
 impl FuseServer {
-    /// Serves `session` at `mount` on all lanes of `volume`. Writes of parts of blocks take turns with the writes of
-    /// all mounts that have these `turns`: all mounts of one volume have the same.
+    /// Serves `session` at `mount` on all lanes of `volume`. All fronts of one volume have the same `partial_writes`.
     pub fn start<V: Volume>(
         mut mount: Mount,
         session: Session,
-        turns: PartialWrites,
+        partial_writes: PartialWrites,
         volume: &V,
     ) -> Result<FuseServer, MountError> {
         let lanes = volume.lane_count();
@@ -68,7 +67,7 @@ impl FuseServer {
             session,
             closing: AtomicBool::new(false),
             waiting: (0..lanes).map(|_| SharedWait::default()).collect(),
-            partial_writes: turns,
+            partial_writes,
             serving: Mutex::new(lanes),
             lane_left: Condvar::new(),
         });

@@ -20,6 +20,7 @@ use mdspace_engine::request::{self as engine, Completion, Queue, RequestError};
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Message, Payload, Socket};
 
+use crate::partial_writes::{LaneWrites, WholeWrite};
 use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
@@ -54,6 +55,8 @@ pub(super) struct Terms {
     pub(super) stall: Duration,
     /// For what it holds beyond its own share.
     pub(super) budget: Budget,
+    /// Those of all clients on the lane.
+    pub(super) writes: Rc<LaneWrites>,
 }
 
 /// A client that takes its answers, or sends its writes, at this rate is never cut off: 256 KiB/s.
@@ -92,6 +95,8 @@ struct UnderWay {
     data: Option<Rc<Payload>>,
     /// A flush must follow before the answer.
     flush_next: bool,
+    /// Keeps writes of parts of the same blocks waiting.
+    whole: Option<WholeWrite>,
 }
 
 /// A write whose payload is still arriving.
@@ -217,7 +222,11 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                         self.writing.begins(request.length_bytes as usize);
                         *writing = Some(self.prepare(request));
                     }
-                    _ => self.execute(request),
+                    Command::Trim { .. } | Command::WriteZeroes { .. } => {
+                        let whole = Some(self.begin_whole(&request).await);
+                        self.execute(UnderWay { whole, ..UnderWay::new(request) });
+                    }
+                    _ => self.execute(UnderWay::new(request)),
                 },
                 Event::Payload { .. } => {
                     let write = writing.take().expect("a payload follows its write");
@@ -270,7 +279,8 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         let fua = write.request.command == Command::Write { fua: true };
         let sector = write.request.offset_bytes / SECTOR_BYTES;
         let work = engine::Request::Write { sector, from: write.payload, fua };
-        self.submit(UnderWay::new(write.request), work);
+        let whole = Some(self.begin_whole(&write.request).await);
+        self.submit(UnderWay { whole, ..UnderWay::new(write.request) }, work);
         ControlFlow::Continue(None)
     }
 
@@ -309,10 +319,20 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         }
     }
 
-    fn execute(&self, request: Request) {
+    /// Waits where a part of one of the blocks is written.
+    async fn begin_whole(&self, request: &Request) -> WholeWrite {
+        let start = request.offset_bytes;
+        let bytes = start..start.saturating_add(request.length_bytes.into());
+        match self.terms.writes.begin(&bytes) {
+            Some(whole) => whole,
+            None => self.terms.writes.begin_in_turn(bytes).await,
+        }
+    }
+
+    fn execute(&self, plain: UnderWay) {
+        let request = plain.request;
         let sector = request.offset_bytes / SECTOR_BYTES;
         let sectors = u64::from(request.length_bytes) / SECTOR_BYTES;
-        let plain = UnderWay::new(request);
         match request.command {
             Command::Read => {
                 let into = self.io.payload(request.length_bytes as usize);
@@ -418,7 +438,8 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// The array has ended a request.
     fn end(&self, Completion { tag, result }: Completion) {
         let mut state = self.state.borrow_mut();
-        let UnderWay { request, data, flush_next } = state.under_way.remove(tag);
+        let UnderWay { request, data, flush_next, whole } = state.under_way.remove(tag);
+        drop(whole);
         match (result, data) {
             (Ok(()), None) if flush_next => {
                 drop(state);
@@ -506,7 +527,7 @@ impl Seen {
 
 impl UnderWay {
     fn new(request: Request) -> UnderWay {
-        UnderWay { request, data: None, flush_next: false }
+        UnderWay { request, data: None, flush_next: false, whole: None }
     }
 }
 

@@ -15,6 +15,7 @@ use rustix::net::{Shutdown, sockopt};
 
 use crate::address::Address;
 use crate::listener::{ListenError, Listener};
+use crate::partial_writes::PartialWrites;
 use crate::peer::{self, Who};
 use crate::volume::{Volume, VolumePart};
 use crate::wait::SharedWait;
@@ -50,6 +51,8 @@ pub struct ServerLimits {
     pub session: Limits,
     /// For what they hold beyond their own shares. Servers of one process share it.
     pub budget: Budget,
+    /// All fronts of one volume have the same.
+    pub partial_writes: PartialWrites,
 }
 
 impl Default for ServerLimits {
@@ -61,6 +64,7 @@ impl Default for ServerLimits {
             stall: Duration::from_secs(60),
             session: Limits::default(),
             budget: Budget::default(),
+            partial_writes: PartialWrites::default(),
         }
     }
 }
@@ -351,6 +355,8 @@ impl Shared {
         io: LaneIo,
         part: Rc<P>,
     ) {
+        let writes = self.limits.partial_writes.beside();
+        lane.spawn(writes.watch());
         while let Some((socket, presence)) = self.next_arrival(index).await {
             let socket = match Socket::new(socket) {
                 Ok(socket) => socket,
@@ -368,6 +374,7 @@ impl Shared {
                 handshake_until: lane.backend().now() + self.limits.handshake,
                 stall: self.limits.stall,
                 budget: self.limits.budget.clone(),
+                writes: writes.clone(),
             };
             Connection::start(&lane, &io, socket, part.clone(), session, terms, presence);
         }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_front::address::{Address, Endpoint};
-use mdspace_front::fuse::{self, FuseServer, Mount, PartialWrites, Session};
+use mdspace_front::fuse::{self, FuseServer, Mount, Session};
 use mdspace_front::listener::Listener;
 use mdspace_front::nbd::{Exports, Keeper, Server, ServerLimits};
 use mdspace_front::volume::Volume;
@@ -95,7 +95,6 @@ impl Prepared {
         name: &ArrayName,
         exports: Exports,
         limits: ServerLimits,
-        turns: PartialWrites,
         volume: &V,
     ) -> Result<(Front, String), Failure> {
         match self {
@@ -113,7 +112,8 @@ impl Prepared {
                 let (block_bytes, read_only) = (session.block_bytes(), session.is_read_only());
                 let path = directory.join(name.to_string());
                 let mount = Mount::new(&directory).map_err(failed)?;
-                let server = FuseServer::start(mount, session, turns, volume).map_err(failed)?;
+                let server = FuseServer::start(mount, session, limits.partial_writes, volume)
+                    .map_err(failed)?;
                 let (device, kept) = match address.endpoint {
                     Endpoint::Loop | Endpoint::Block => {
                         BlockDevice::attach(&path, name, block_bytes, read_only)
