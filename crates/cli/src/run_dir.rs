@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use crate::args::ArrayName;
 use crate::failure::Failure;
 use crate::own_dir;
@@ -101,14 +104,20 @@ impl RunDir {
 
     /// Waits until no process holds the lock of an array, but no longer than `patience`. Says whether that is so.
     pub(crate) fn wait_until_gone(&self, name: &ArrayName, patience: Duration) -> io::Result<bool> {
-        let until = Instant::now() + patience;
-        while self.is_running(name)? {
-            if Instant::now() >= until {
-                return Ok(false);
-            }
-            thread::sleep(LOCK_RETRY_AFTER);
-        }
-        Ok(true)
+        wait_while(patience, || self.is_running(name))
+    }
+
+    /// As [`wait_until_gone`](Self::wait_until_gone), for the process of this number alone: another one may have
+    /// taken the name as soon as it was free.
+    pub(crate) fn wait_until_process_gone(
+        &self,
+        name: &ArrayName,
+        process: Option<i32>,
+        patience: Duration,
+    ) -> io::Result<bool> {
+        let process = process.and_then(Pid::from_raw);
+        let has_ended = || process.is_some_and(|it| test_kill_process(it) == Err(Errno::SRCH));
+        wait_while(patience, || Ok(!has_ended() && self.is_running(name)?))
     }
 
     /// Arrays that run now, by name, in order.
@@ -137,6 +146,17 @@ impl RunDir {
             .mode(0o600)
             .open(self.lock_path(name))
     }
+}
+
+fn wait_while(patience: Duration, is_there: impl Fn() -> io::Result<bool>) -> io::Result<bool> {
+    let until = Instant::now() + patience;
+    while is_there()? {
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        thread::sleep(LOCK_RETRY_AFTER);
+    }
+    Ok(true)
 }
 
 /// Where it is unless a caller says otherwise.

@@ -26,6 +26,20 @@ fn an_array_runs_exactly_while_its_lock_is_held() {
     assert!(gone("b").expect("a lock file") && !gone("a").expect("a lock file"));
 }
 
+/// As where one command stops an array that another one starts again at once.
+#[test]
+fn a_process_that_has_ended_is_gone_though_another_one_has_its_name() {
+    let (_temp, run_dir) = run_dir();
+    let _lock = run_dir.try_lock(&name("a")).expect("a lock file").expect("a free name");
+    let mut ended = std::process::Command::new("true").spawn().expect("a process");
+    let number = i32::try_from(ended.id()).ok();
+    let own = i32::try_from(std::process::id()).ok();
+    assert!(ended.wait().expect("it ends").success());
+    let gone = |process| run_dir.wait_until_process_gone(&name("a"), process, Duration::ZERO);
+    assert!(gone(number).expect("a lock file"));
+    assert!(!gone(own).expect("a lock file") && !gone(None).expect("a lock file"));
+}
+
 #[test]
 fn a_directory_that_others_may_write_is_refused() {
     let (_temp, run_dir) = run_dir();

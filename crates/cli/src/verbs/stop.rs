@@ -26,14 +26,14 @@ pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
     let mut client = client.map_err(|failure| by_kill(failure, args))?;
     let reply = match client.ask(&Request::Stop { force: args.force }) {
         // Another order to stop came first, unless its socket says that it was killed.
-        Err(_) if client.is_cut_off() && ends(&run_dir, name) => Reply::done(),
+        Err(_) if client.is_cut_off() && ends(&run_dir, name, client.pid()) => Reply::done(),
         reply => reply.map_err(|failure| by_kill(failure, args))?,
     };
     let unseen = |why: String| {
         let cure = format!("look for it with {}", look(client.pid()));
         Failure::of_silence(format!("stopped {name}, but its process does not end"), why, cure)
     };
-    match run_dir.wait_until_gone(name, ENDS_WITHIN) {
+    match run_dir.wait_until_process_gone(name, client.pid(), ENDS_WITHIN) {
         Ok(true) => {}
         Ok(false) => {
             return Err(unseen(format!("it was there for {} s more", ENDS_WITHIN.as_secs())));
@@ -47,8 +47,8 @@ pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
 }
 
 /// Whether the process of an array ends, and not as one that was killed: that leaves its socket behind.
-fn ends(run_dir: &RunDir, name: &ArrayName) -> bool {
-    let gone = run_dir.wait_until_gone(name, ENDS_WITHIN);
+fn ends(run_dir: &RunDir, name: &ArrayName, process: Option<i32>) -> bool {
+    let gone = run_dir.wait_until_process_gone(name, process, ENDS_WITHIN);
     gone.unwrap_or(false) && !run_dir.socket(name).exists()
 }
 
