@@ -15,7 +15,7 @@ use mdspace_engine::assembly::Options;
 use mdspace_format::superblock::MemberFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{DiskSpec, Latency};
+use crate::disk::{DiskIndex, DiskSpec, Latency};
 use crate::random::Random;
 use crate::workload::Habits;
 use crate::world::{Fences, Servers};
@@ -62,6 +62,8 @@ pub enum Tending {
     Returns,
     /// The one takes its place that was there before, if there was one; else a new one.
     Swaps,
+    /// A new one takes the place of the first, and comes back itself.
+    Renews,
     /// Nothing, until the end.
     Never,
 }
@@ -111,6 +113,10 @@ pub enum Happening {
     Rest,
     /// A lane's thread is not on a CPU for a while.
     Doze,
+    /// The array is stopped and assembled without a member, which comes back before anything is written.
+    StartWithout,
+    /// Users leave for good: what is wrong is not written over.
+    Leave,
     /// When the array starts next, a spare, or else a member, has left the machine, and a new disk comes for it.
     Unplug,
     /// When the array starts next, a disk that left is back as it was, in the place of the one that came for it.
@@ -136,7 +142,7 @@ pub enum Happening {
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -158,6 +164,8 @@ impl Happening {
         Self::Replace,
         Self::Rest,
         Self::Doze,
+        Self::StartWithout,
+        Self::Leave,
         Self::Unplug,
         Self::PlugBack,
         Self::PlugBeside,
@@ -180,6 +188,7 @@ impl Happening {
                 | Self::Vanish
                 | Self::Hang
                 | Self::FailMember
+                | Self::StartWithout
         )
     }
 
@@ -419,15 +428,19 @@ impl Settings {
                 _ => (self.layout, 3),
             };
         }
+        if wishes.three && self.level == 1 {
+            (self.layout, self.slots) = (0, 3);
+        }
         if wishes.behind && self.level == 1 {
-            (self.slots, self.spares) = (2, 0);
+            self.slots = if wishes.three { 3 } else { 2 };
+            self.spares = 0;
             self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.or(Some(4096));
         }
         if wishes.many_lanes {
-            self.lanes = self.lanes.max(3);
+            self.lanes = 5;
         }
         if wishes.small_chunks {
-            (self.chunk_sectors, self.unit_sectors) = (8, 8);
+            (self.chunk_sectors, self.unit_sectors) = (self.chunk_sectors.min(8), 8);
             self.member_sectors = self.member_sectors.max(512);
         }
         if wishes.hot {
@@ -438,6 +451,9 @@ impl Settings {
             self.member_sectors =
                 if self.bitmap_chunk_bytes.is_some() { BITMAP_SECTORS } else { 48 };
             self.bitmap_chunk_bytes = self.bitmap_chunk_bytes.map(|_| 4096);
+        }
+        if wishes.blank {
+            self.noisy_disks = false;
         }
         if wishes.first_resync {
             (self.noisy_disks, self.assume_clean) = (true, false);
@@ -476,15 +492,20 @@ impl Settings {
         // A crash and another trouble at once may take what only one member had yet.
         let bearable = self.trouble == Trouble::Bearable;
         if bearable && self.level == 1 && self.bitmap_chunk_bytes.is_some() {
-            self.write_behind =
-                *random.pick(if wishes.behind { &[1, 3, 256] } else { &[0, 1, 3, 256] });
+            let most = if wishes.behind { &[1, 3, 256][..] } else { &[0, 1, 3, 256] };
+            self.write_behind = match wishes {
+                Wishes { prompt: true, .. } => 0,
+                Wishes { behind: true, three: true, .. } => 256,
+                _ => *random.pick(most),
+            };
         }
         if wishes.behind {
             // It takes its time, and is read all the same.
             let deadline = self.tuning.iter_mut().find(|(key, _)| *key == "read_deadline");
             deadline.into_iter().for_each(|(_, value)| *value = "0");
-            let (behind, ahead) = if wishes.behind_first { (0, 1) } else { (1, 0) };
-            self.flags[ahead].0 &= !mostly;
+            let slots = usize::from(self.slots);
+            let behind = if wishes.behind_first { 0 } else { slots - 1 };
+            self.flags[..slots].iter_mut().for_each(|flags| flags.0 &= !mostly);
             self.flags[behind].0 |= mostly;
         }
     }
@@ -492,7 +513,7 @@ impl Settings {
     fn draw_disks(&mut self, random: &mut Random, wishes: &Wishes) {
         let uneven = matches!(self.level, -1 | 0) && random.coin();
         let like = draw_disk(random);
-        let records_take = self.draw_time_of_records(wishes.slow_records, wishes.paced);
+        let records_take = self.draw_time_of_records(wishes);
         for index in 0..self.slots + self.spares {
             let smaller = if uneven { random.below(self.member_sectors / 2) } else { 0 };
             let mut own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
@@ -511,6 +532,9 @@ impl Settings {
             }
             own.volatile_cache |= wishes.volatile_cache;
             own.fua_flushes = wishes.fua_flushes;
+            if wishes.slow_records && wishes.spaced {
+                own.instant_one_in = 0;
+            }
             let sectors = self.data_offset + self.member_sectors - smaller + TAIL_SECTORS;
             let slow_start = (self.data_offset, if is_far { 1 } else { records_take });
             self.disks.push(DiskSpec { sectors: sectors & !7, slow_start, ..own });
@@ -519,8 +543,10 @@ impl Settings {
 
     /// How fast a sync task is that takes so many seconds.
     fn sync_speed(&self, seconds: u64) -> Option<&'static str> {
-        if seconds == Wishes::AT_ONCE {
-            return Some("none");
+        match seconds {
+            Wishes::AT_ONCE => return Some("none"),
+            Wishes::SOON => return Some("3000"),
+            _ => {}
         }
         let kib = self.member_sectors / 2;
         let speeds = [(10, "10"), (20, "20"), (40, "40"), (80, "80"), (u64::MAX, "300")];
@@ -530,11 +556,21 @@ impl Settings {
 
     /// How many times as long as data the members' records take. Where it is long, much is read and written
     /// between the steps of an update. Paths would be taken for dead. Drawn apart, as workers are.
-    fn draw_time_of_records(&self, long: bool, paced: bool) -> u32 {
+    fn draw_time_of_records(&self, wishes: &Wishes) -> u32 {
         let random = &mut Random::new(self.seed ^ 0x7265_636f_7264_7321);
-        let times = *random.pick(if long { &[10, 40] } else { &[1, 1, 10, 40] });
-        let times = if paced { 10 } else { times };
+        let times: &[u32] = match wishes {
+            Wishes { paced: true, .. } => &[10],
+            Wishes { slow_records: true, spaced: true, .. } => &[40, 160],
+            Wishes { slow_records: true, .. } => &[10, 40],
+            _ => &[1, 1, 10, 40],
+        };
+        let times = *random.pick(times);
         if self.paths > 0 { 1 } else { times }
+    }
+
+    /// The first members that are not write-mostly: what is written is there before its answer.
+    pub fn near(&self) -> impl Iterator<Item = DiskIndex> {
+        (0..self.slots).filter(|disk| !self.is_write_mostly(*disk)).map(DiskIndex)
     }
 
     fn is_write_mostly(&self, disk: u16) -> bool {
@@ -551,6 +587,10 @@ impl Settings {
                 }
                 Happening::Doze => {
                     *weight = draw_dozes(self.seed);
+                    continue;
+                }
+                Happening::StartWithout => {
+                    *weight = draw_absences(self.seed);
                     continue;
                 }
                 _ if happening.is_of_stories() => continue,
@@ -590,6 +630,7 @@ impl Settings {
         habits.fua_one_in = *random.pick(&[0, 2, 5]);
         if wishes.hot {
             (habits.hot_percent, habits.lengths) = (95, [50, 20, 20, 0, 0]);
+            habits.in_front = wishes.in_front;
         }
         for trouble in wishes.troubles {
             self.happenings[*trouble as usize] = 50;
@@ -600,7 +641,7 @@ impl Settings {
             self.happenings[Happening::Tend as usize] = 0;
         }
         let habits = &mut self.habits;
-        habits.pauses = wishes.pauses;
+        (habits.pauses, habits.spaced) = (wishes.pauses, wishes.spaced);
         if wishes.pauses {
             habits.hot_percent = 95;
         }
@@ -611,8 +652,8 @@ impl Settings {
         if wishes.discards {
             habits.kinds[3] = 10;
         }
-        if wishes.short {
-            self.requests = self.requests.min(120);
+        if wishes.spaced {
+            self.requests = self.requests.max(1500);
         }
         if wishes.trickle && (wishes.calm || random.coin()) {
             habits.trickle = true;
@@ -676,6 +717,11 @@ fn draw_rests(seed: u64) -> u32 {
 /// Drawn apart, as workers are.
 fn draw_dozes(seed: u64) -> u32 {
     *Random::new(seed ^ 0x646f_7a65_2121_2121).pick(&[0, 5, 20])
+}
+
+/// Drawn apart, as workers are.
+fn draw_absences(seed: u64) -> u32 {
+    *Random::new(seed ^ 0x6162_7365_6e74_2121).pick(&[0, 0, 2])
 }
 
 /// Drawn apart, so that a seed is otherwise what it was before there were workers.

@@ -330,7 +330,7 @@ impl Simulation {
             settings,
             world,
         };
-        simulation.set_status_alarm();
+        simulation.look();
         Ok(simulation)
     }
 

@@ -53,6 +53,9 @@ pub struct Habits {
     pub unstable_one_in: u64,
     /// Percentage of requests that go to a small hot part of the array.
     pub hot_percent: u64,
+    /// That part is the first of the array.
+    #[serde(default)]
+    pub in_front: bool,
     /// Percentage of writes that go on where the last one ended: bursts of neighbours, which the
     /// engine writes together.
     pub stream_percent: u64,
@@ -61,6 +64,9 @@ pub struct Habits {
     /// Now and then they pause for so long that the array counts as clean.
     #[serde(default)]
     pub pauses: bool,
+    /// One comes up to a millisecond after the other.
+    #[serde(default)]
+    pub spaced: bool,
     /// They come one after the other, so slowly that bits are cleared, and so steadily that the array
     /// never counts as clean.
     pub trickle: bool,
@@ -80,7 +86,9 @@ impl Habits {
             hot_percent: *random.pick(&[0, 50, 95]),
             stream_percent: *random.clone().pick(&[0, 0, 0, 90]),
             depth: 1 + random.index(*random.clone().pick(&[1, 8, 32])),
+            in_front: false,
             pauses: false,
+            spaced: false,
             trickle: false,
         }
     }
@@ -118,7 +126,7 @@ impl Workload {
     /// Requests to an array of this grain.
     pub fn new(mut random: Random, habits: Habits, grain: Grain) -> Self {
         assert!(grain.array_sectors >= grain.block_sectors, "an array holds a block");
-        let hot_start = random.below(grain.array_sectors);
+        let hot_start = if habits.in_front { 0 } else { random.below(grain.array_sectors) };
         Self { random, habits, grain, hot_start, stream_end: 0, versions: 0 }
     }
 

@@ -36,6 +36,7 @@ named! {
         WindowIsDone: "A sync task has come further; lanes do not know.",
         ProgressIsFlushed: "Progress is flushed; the superblocks are yet to say so.",
         ProgressIsRecorded: "The superblocks say how far a sync task came.",
+        ResyncIsRecorded: "A resync has ended, and the superblocks say so.",
         MemberIsFilled: "A filled member is flushed; the superblocks are yet to call it in sync.",
     }
 }

@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// Gives up the space behind whole blocks of `range`.
-    pub(super) fn free(&mut self, range: &Range<u64>) {
+    pub fn free(&mut self, range: &Range<u64>) {
         let whole = range.start.div_ceil(ALLOCATION_SECTORS)..range.end / ALLOCATION_SECTORS;
         for block in whole {
             self.allocated.remove(&block);

@@ -18,7 +18,7 @@ pub struct Aim {
     /// What happens there. None: the next aim waits for this point to come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub happening: Option<Happening>,
-    /// To the disk with this number. None: to any.
+    /// To the disk, or the lane, with this number. None: to any.
     pub disk: Option<u16>,
     /// One in so many times.
     pub one_in: u64,

@@ -53,7 +53,7 @@ pub(crate) mod weights {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Weights, D::Error> {
-        let mut weights = Weights::default();
+        let mut weights: Weights = [0; Happening::ALL.len()];
         for (name, weight) in BTreeMap::<String, u32>::deserialize(from)? {
             let at = Happening::ALL.iter().position(|happening| format!("{happening:?}") == name);
             let at = at.ok_or_else(|| D::Error::custom(format!("nothing is called {name}")))?;

@@ -27,6 +27,8 @@ pub(super) struct Atlas {
     slots: usize,
     /// Hurt disks, and since when nothing is wrong with them any more.
     hurt: BTreeMap<DiskIndex, Option<Time>>,
+    /// Those of them that the operator took out, with nothing wrong about them.
+    set_aside: BTreeSet<DiskIndex>,
     /// Disks that gave the engine a reason to fail them.
     blamed: BTreeSet<DiskIndex>,
     in_sync: Vec<DiskIndex>,
@@ -53,6 +55,7 @@ impl Atlas {
             redundancy: settings.redundancy(),
             slots: settings.slots.into(),
             hurt: BTreeMap::new(),
+            set_aside: BTreeSet::new(),
             blamed: BTreeSet::new(),
             in_sync,
             heirs: Vec::new(),
@@ -99,15 +102,20 @@ impl Atlas {
         self.resynced
     }
 
-    /// Whether the array bears a crash. Parity does not while a member is out, for the write hole.
-    /// Mirrors do, but where a hurt member may fail after the crash, old and new could change places. Nor do
-    /// they where the member that is out may alone have got what others are behind with.
-    pub(super) fn bears_crash(&self, has_parity: bool, writes_behind: bool) -> bool {
-        let hurt = self.in_sync.iter().any(|disk| self.hurt.contains_key(disk));
-        match has_parity {
-            true => self.is_whole(),
-            false => !hurt && (!writes_behind || self.is_whole() || self.none_behind),
-        }
+    /// Whether a member in sync may fail: something is wrong about it.
+    pub(super) fn any_may_fail(&self) -> bool {
+        let may_fail = |disk| self.hurt.contains_key(disk) && !self.set_aside.contains(disk);
+        self.in_sync.iter().any(may_fail)
+    }
+
+    /// Whether one of these disks is a member in sync with nothing wrong about it.
+    pub(super) fn any_is_well(&self, mut disks: impl Iterator<Item = DiskIndex>) -> bool {
+        disks.any(|disk| self.in_sync.contains(&disk) && self.is_well(disk))
+    }
+
+    /// Whether no write was behind when the engine was asked last, and all members in sync were well.
+    pub(super) fn none_behind(&self) -> bool {
+        self.none_behind
     }
 
     /// Whether the engine has a reason to fail `disk`.
@@ -118,7 +126,15 @@ impl Atlas {
     /// Something was done to `disk`.
     pub(super) fn hurt(&mut self, disk: DiskIndex) {
         self.hurt.insert(disk, None);
+        self.set_aside.remove(&disk);
         self.blamed.insert(disk);
+    }
+
+    /// The operator takes `disk` out, with nothing wrong about it. A crash leaves it out or in, and it works.
+    pub(super) fn set_aside(&mut self, disk: DiskIndex) {
+        let is_alone = !self.hurt.contains_key(&disk) || self.set_aside.contains(&disk);
+        self.hurt(disk);
+        self.set_aside.extend(is_alone.then_some(disk));
     }
 
     /// Whether `disk` was a member in sync when the engine was asked last.
@@ -198,6 +214,7 @@ impl Atlas {
         let listing: BTreeSet<DiskIndex> = listing.collect();
         for &disk in &listing {
             self.hurt.entry(disk).or_insert(None);
+            self.set_aside.remove(&disk);
         }
         // A lane tells of one member's error when all members of the write have answered.
         let is_silent = |disk: &DiskIndex| {
@@ -216,6 +233,7 @@ impl Atlas {
         });
         let is_behind = status.write_behind.is_some_and(|behind| behind.under_way > 0);
         self.none_behind = !is_behind && self.in_sync.iter().all(|disk| self.is_well(*disk));
+        self.set_aside.retain(|disk| self.hurt.contains_key(disk));
         let resynced = !status.sync.action.runs();
         self.crashed = self.crashed.filter(|at| asked < *at + AFTERMATH || !resynced);
         let over = resynced && asked > Time::ZERO + AFTERMATH && self.is_whole();

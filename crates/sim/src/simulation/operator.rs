@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError, Reply, Undecided};
-use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction, SyncEnd};
+use mdspace_engine::status::{
+    ArrayState, ArrayStatus, MemberState, MemberStatus, SyncAction, SyncEnd,
+};
 use mdspace_engine::time::Time;
 
 use crate::disk::{Disk, DiskIndex};
@@ -24,6 +26,8 @@ pub(super) struct Operator {
     changed: Time,
     /// Since when a check runs that must find nothing.
     checking: Option<Time>,
+    /// Since when a spare has waited beside a slot without a member, and nothing ran.
+    spare_idle: Option<Time>,
     /// The check that was ordered must find nothing.
     expects_none: bool,
 }
@@ -50,7 +54,10 @@ enum What {
 /// The alarm for the next look at the status.
 pub(super) const ALARM_STATUS: u64 = 1;
 
-const STATUS_EVERY: Duration = Duration::from_millis(100);
+/// No spare waits so long for a slot.
+const SPARE_WAITS: Duration = Duration::from_secs(5);
+
+pub(super) const STATUS_EVERY: Duration = Duration::from_millis(100);
 
 /// So often a check is begun that a member's failure ends.
 const CHECKS_MAX: usize = 3;
@@ -181,6 +188,7 @@ impl Simulation {
         if let Some(&disk) = faulty.iter().find(|&&disk| !self.atlas.is_blamed(disk)) {
             return Err(Failure::Kicked { disk });
         }
+        self.judge_spares(asked, status)?;
         let ended = !status.sync.action.runs();
         if ended && self.operator.checking.is_some_and(|since| asked > since) {
             self.operator.checking = None;
@@ -191,6 +199,24 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// A spare gets a slot that has no member as soon as nothing runs.
+    fn judge_spares(&mut self, asked: Time, status: &ArrayStatus) -> Result<(), Failure> {
+        let holds = |member: &&MemberStatus| member.slot.is_some() && !member.replacement;
+        let is_vacant =
+            status.members.iter().filter(holds).count() < usize::from(self.settings.slots);
+        let mut spares = with_state(status, MemberState::Spare).into_iter();
+        let is_idle =
+            is_vacant && !status.sync.action.runs() && spares.any(|disk| self.atlas.is_well(disk));
+        let since = self.operator.spare_idle.filter(|_| is_idle);
+        self.operator.spare_idle = since.or(is_idle.then_some(asked));
+        match since {
+            Some(since) if asked.since(since) > SPARE_WAITS => {
+                Err(Failure::Stuck { what: "a spare's wait beside an empty slot".to_owned() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Tells the trace what the oracle thinks of the disks as they are.
@@ -210,7 +236,7 @@ impl Simulation {
     /// With `force` a member goes that has what is behind on the others.
     pub(super) fn fail(&mut self, disk: DiskIndex, force: bool) {
         if let Some(member) = self.process().member(disk) {
-            self.atlas.hurt(disk);
+            self.atlas.set_aside(disk);
             self.order(What::Fail(disk), Action::Fail { member, force });
         }
     }
@@ -220,7 +246,7 @@ impl Simulation {
         let Some(status) = &self.operator.status else { return };
         let spares = with_state(status, MemberState::Spare);
         let any = *self.random.pick(&self.disks);
-        let old = self.aimed_at.filter(|disk| self.disks.contains(disk)).unwrap_or(any);
+        let old = self.aimed_disk().unwrap_or(any);
         let new = spares.into_iter().find(|&disk| self.atlas.is_well(disk));
         let in_sync = with_state(status, MemberState::InSync).contains(&old);
         let (Some(new), true) = (new, in_sync) else { return };
@@ -231,12 +257,16 @@ impl Simulation {
         self.order(What::Replace(old), Action::Replace { member, with: Some(with) });
     }
 
+    /// Whether the operator has looked at the array since membership was changed last.
+    pub(super) fn knows_members(&self) -> bool {
+        self.operator.status.is_some() && self.operator.status_asked > self.operator.changed
+    }
+
     /// Removes what failed, and brings back what is missing.
     pub(super) fn tend(&mut self) {
-        let Some(status) = self.operator.status.clone() else { return };
-        if self.operator.status_asked <= self.operator.changed {
+        let Some(status) = self.operator.status.clone().filter(|_| self.knows_members()) else {
             return;
-        }
+        };
         let orders = &self.operator.orders;
         let busy = |disk| {
             orders.iter().any(|order| [What::Remove(disk), What::Add(disk)].contains(&order.what))
@@ -265,6 +295,7 @@ impl Simulation {
         let is_replaced = match self.settings.tending {
             Tending::Swaps => true,
             Tending::Returns => false,
+            Tending::Renews => !self.shelf.iter().any(|shelved| shelved.successor == disk),
             Tending::Any | Tending::Never => self.random.coin(),
         };
         let is_replaced = is_replaced && !self.plugs.away().contains(&disk);
@@ -352,6 +383,11 @@ impl Simulation {
         Ok(())
     }
 
+    /// The check that runs may find something.
+    pub(super) fn forgive_check(&mut self) {
+        (self.operator.expects_none, self.operator.checking) = (false, None);
+    }
+
     pub(super) fn repair(&mut self) {
         self.order(What::Repair, Action::Repair(Undecided::Leave));
     }
@@ -363,7 +399,7 @@ impl Simulation {
             Action::Check => (What::Check, SyncAction::Check),
             _ => (What::Repair, SyncAction::Repair),
         };
-        (self.operator.expects_none, self.operator.checking) = (false, None);
+        self.forgive_check();
         self.process().check_from_the_start();
         self.order(what, action);
         let ordered = |this: &mut Self| this.operator.orders.iter().any(|o| o.what == what);

@@ -85,6 +85,7 @@ impl Simulation {
     fn think(&mut self) {
         let pause = match self.random.below(200) {
             drawn if self.settings.habits.trickle => Duration::from_millis(drawn),
+            drawn if self.settings.habits.spaced => Duration::from_micros(2 * drawn),
             0..20 if self.settings.habits.pauses => {
                 Duration::from_millis(self.random.within(250..600))
             }

@@ -113,8 +113,18 @@ impl Simulation {
 
     /// Assembles the array from what is in the machine.
     pub(super) fn come_up(&mut self, before: Before) -> Result<(), Failure> {
+        self.come_up_without(before, None)
+    }
+
+    /// Assembles the array from what is in the machine, but for one disk.
+    pub(super) fn come_up_without(
+        &mut self,
+        before: Before,
+        left_out: Option<DiskIndex>,
+    ) -> Result<(), Failure> {
         let left = self.move_disks(before);
-        let answers = |disk: &DiskIndex| self.world.disk(*disk, |d| !d.faults.gone);
+        let is_here = |disk: &DiskIndex| self.world.disk(*disk, |d| !d.faults.gone);
+        let answers = |disk: &DiskIndex| Some(*disk) != left_out && is_here(disk);
         let mut disks: Vec<DiskIndex> = self.disks.iter().copied().filter(answers).collect();
         self.random.shuffle(&mut disks);
         let lanes = *self.random.pick(&[1, self.settings.lanes]);
@@ -135,7 +145,7 @@ impl Simulation {
             lanes,
             self.settings.workers,
             (&options, &self.settings.tuning),
-            self.newest_events(),
+            self.newest_known(),
         ) {
             Ok(process) => {
                 self.process = Some(process);
@@ -163,6 +173,12 @@ impl Simulation {
     /// under it.
     pub(super) fn newest_events(&self) -> u64 {
         self.newest_events_of(&self.disks)
+    }
+
+    /// As [`Self::newest_events`], and of those that left the machine.
+    fn newest_known(&self) -> u64 {
+        let gone: Vec<DiskIndex> = self.shelf.iter().map(|shelved| shelved.disk).collect();
+        self.newest_events().max(self.newest_events_of(&gone))
     }
 
     /// Events of the freshest member among `disks`.

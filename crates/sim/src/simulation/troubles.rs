@@ -9,8 +9,9 @@ use crate::disk::{Disk, DiskIndex, Hang, Healing, Persistence};
 use crate::settings::Happening;
 
 use super::atlas::with_state;
-use super::operator::ALARM_STATUS;
+use super::operator::{ALARM_STATUS, STATUS_EVERY};
 use super::plugs::Back;
+use super::restart::Before;
 use super::{ALARM_WAKE, Failure, Simulation};
 
 /// A quiet time in which bits may be cleared.
@@ -69,10 +70,14 @@ impl Simulation {
             return aim.happening;
         }
         let late_by = Duration::from_nanos(self.random.below(aim.late_by.as_nanos() as u64));
-        let at = self.world.now() + late_by;
-        self.world.set_alarm(at, ALARM_WAKE);
-        self.due = Some((at, aim.happening?));
+        self.let_happen_in(late_by, aim.happening?);
         None
+    }
+
+    fn let_happen_in(&mut self, time: Duration, happening: Happening) {
+        let at = self.world.now() + time;
+        self.world.set_alarm(at, ALARM_WAKE);
+        self.due = Some((at, happening));
     }
 
     /// Lets it happen at once. It takes the place of a request, as all happenings do.
@@ -81,6 +86,11 @@ impl Simulation {
         let ended = match happening {
             Happening::Kill | Happening::PowerCut => self.crash(happening),
             Happening::Rest => self.rest_for_itself(LONG_REST_MS),
+            // The operator does not know yet what has changed.
+            Happening::Tend if !self.knows_members() => {
+                self.let_happen_in(STATUS_EVERY * 2, Happening::Tend);
+                Ok(())
+            }
             other => self.happen(other),
         };
         self.aimed_at = None;
@@ -103,7 +113,7 @@ impl Simulation {
             Happening::FailFlush => self.hurt(Self::fail_flush),
             Happening::Vanish => self.hurt(Self::vanish),
             Happening::Hang => self.hurt(Self::hang),
-            Happening::FailMember => self.hurt(Self::fail_member),
+            Happening::FailMember => self.fail_some(),
             Happening::Slow => self.slow(),
             Happening::Fill => self.fill(),
             Happening::Tend => self.tend(),
@@ -114,6 +124,7 @@ impl Simulation {
             Happening::AddSpare | Happening::Check | Happening::Repair | Happening::Replace => {}
             Happening::ReadAll => self.read_all(),
             Happening::Restart => return self.restart(),
+            Happening::StartWithout => return self.restart_without(),
             Happening::Kill | Happening::PowerCut if self.may_crash() => {
                 self.rest_or_not()?;
                 return self.crash(happening);
@@ -121,6 +132,7 @@ impl Simulation {
             Happening::Kill | Happening::PowerCut => {}
             Happening::Rest => return self.rest_for_itself(0),
             Happening::Doze => self.doze(),
+            Happening::Leave => self.requests_left = 0,
             Happening::SetClock => self.set_clock(),
             Happening::Lie => return self.lie(),
             Happening::Unplug => self.plugs.unplug = Some(self.aimed_at),
@@ -200,18 +212,34 @@ impl Simulation {
 
     /// Does something bad to one disk, if the array bears it.
     fn hurt(&mut self, trouble: fn(&mut Self, DiskIndex)) {
-        let disk = self.some_disk();
-        if self.bearable() && !self.atlas.bears(disk) {
-            return;
+        if let Some(disk) = self.some_bearable() {
+            self.atlas.hurt(disk);
+            trouble(self, disk);
         }
-        self.atlas.hurt(disk);
-        trouble(self, disk);
+    }
+
+    /// Has the operator fail one disk that does its work, if the array bears it.
+    fn fail_some(&mut self) {
+        if let Some(disk) = self.some_bearable() {
+            self.fail_member(disk);
+        }
+    }
+
+    /// A disk to which something bad may be done.
+    fn some_bearable(&mut self) -> Option<DiskIndex> {
+        let disk = self.some_disk();
+        Some(disk).filter(|disk| !self.bearable() || self.atlas.bears(*disk))
+    }
+
+    /// The one that the run aims at, if it is in the machine.
+    pub(super) fn aimed_disk(&self) -> Option<DiskIndex> {
+        self.aimed_at.filter(|disk| self.disks.contains(disk))
     }
 
     /// The one that the run aims at. Else any; more likely one that came in the place of another, which then
     /// comes back, or a member in sync.
     fn some_disk(&mut self) -> DiskIndex {
-        if let Some(disk) = self.aimed_at.filter(|disk| self.disks.contains(disk)) {
+        if let Some(disk) = self.aimed_disk() {
             return disk;
         }
         let successors = self.shelf.iter().map(|shelved| shelved.successor);
@@ -225,6 +253,24 @@ impl Simulation {
             true => *self.random.pick(&self.disks),
             false => *self.random.pick(&here),
         }
+    }
+
+    /// Stops the array and starts it without a disk that the operator forgot. It is put back before anything is
+    /// written.
+    fn restart_without(&mut self) -> Result<(), Failure> {
+        if self.settings.redundancy() == 0 {
+            return Ok(());
+        }
+        let Some(disk) = self.some_bearable() else { return Ok(()) };
+        self.atlas.set_aside(disk);
+        self.shut_down()?;
+        self.come_up_without(Before::Stop, Some(disk))?;
+        if self.process.is_none() {
+            return Ok(());
+        }
+        self.wait(STATUS_EVERY * 2)?;
+        self.tend();
+        self.rest_for_itself(0)
     }
 
     /// A flush or a durable write that is under way over a path has failed, and its member with it. Without
@@ -259,7 +305,10 @@ impl Simulation {
 
     fn spoil(&mut self, disk: DiskIndex) {
         let range = self.some_sectors(disk);
-        let healing = *self.random.pick(&[Healing::Rewrite, Healing::Rewrite, Healing::Never]);
+        let mut healing = *self.random.pick(&[Healing::Rewrite, Healing::Rewrite, Healing::Never]);
+        if self.aimed_at.is_some() {
+            healing = Healing::Rewrite;
+        }
         self.world.note(format_args!("-- {disk} cannot read {range:?} ({healing:?} heals)"));
         self.world.change_disk(disk, |disk| disk.faults.spoil(range, healing));
     }
@@ -268,7 +317,10 @@ impl Simulation {
         let range = self.some_sectors(disk);
         // Some refuse long enough to be listed, and then take it.
         let times = *self.random.pick(&[1, 4, 10, 25]);
-        let persistence = *self.random.pick(&[Persistence::Times(times), Persistence::Sticky]);
+        let persistence = match self.aimed_at {
+            Some(_) => Persistence::Times(times.max(4)),
+            None => *self.random.pick(&[Persistence::Times(times), Persistence::Sticky]),
+        };
         self.world.note(format_args!("-- {disk} refuses writes to {range:?} ({persistence:?})"));
         self.world.change_disk(disk, |disk| disk.faults.refuse_writes(range, persistence));
     }
@@ -317,11 +369,24 @@ impl Simulation {
         if self.bearable() && !self.may_crash() {
             return;
         }
-        let disk = *self.random.pick(&self.disks);
+        let disk = self.aimed_disk().unwrap_or_else(|| *self.random.pick(&self.disks));
         self.world.note(format_args!("-- {disk} is full"));
-        self.world.change_disk(disk, |disk| disk.faults.full = true);
+        // Where it was copied meanwhile, as by a snapshot, what is written again needs space again.
+        let data =
+            self.settings.data_offset..self.settings.data_offset + self.settings.member_sectors;
+        let is_copied = self.aimed_at.is_some() || self.random.coin();
+        self.world.change_disk(disk, |disk| {
+            disk.faults.full = true;
+            if is_copied {
+                disk.store.free(&data);
+            }
+        });
         self.atlas.fill(disk, self.settings.write_behind > 0);
-        let until = self.world.now() + Duration::from_millis(self.random.within(1..500));
+        // What found no space may differ, until a resync has been there.
+        self.forgive_check();
+        // Where it is short, users come back to what found no space.
+        let most_ms = *self.random.pick(&[3, 20, 500, 5_000, 5_000]);
+        let until = self.world.now() + Duration::from_millis(self.random.within(1..most_ms));
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
 
@@ -332,7 +397,9 @@ impl Simulation {
 
     /// A lane gets no turn for a while, whatever waits for it.
     fn doze(&mut self) {
-        let lane = self.random.below(self.process().lanes().into()) as u16;
+        let lanes = self.process().lanes();
+        let aimed_at = self.aimed_at.map(|number| number.0).filter(|lane| *lane < lanes);
+        let lane = aimed_at.unwrap_or_else(|| self.random.below(lanes.into()) as u16);
         let until = self.world.now() + Duration::from_micros(self.random.within(1..30_000));
         self.world.note(format_args!("-- L{lane} gets no turn until {until:?}"));
         self.world.let_doze(lane, until);
@@ -393,9 +460,16 @@ impl Simulation {
         self.atlas.drained(disk, self.world.now());
     }
 
+    /// Whether the array bears a crash. Parity does not while a member is out, for the write hole. Mirrors do, but
+    /// where a hurt member may fail after it: old and new could change places. Nor do they where the member that is
+    /// out may alone have got what others are behind with.
     fn may_crash(&self) -> bool {
+        if !self.bearable() || self.atlas.is_whole() {
+            return true;
+        }
+        let has_all = || self.atlas.none_behind() || self.atlas.any_is_well(self.settings.near());
         let has_parity = matches!(self.settings.level, 4..=6);
-        !self.bearable() || self.atlas.bears_crash(has_parity, self.settings.write_behind > 0)
+        !has_parity && !self.atlas.any_may_fail() && (self.settings.write_behind == 0 || has_all())
     }
 
     /// Whether what was written may be on too few members to lose one and the power: where parity

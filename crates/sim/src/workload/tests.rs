@@ -63,6 +63,8 @@ fn an_even_mix_asks_for_everything_everywhere() {
         depth: 1,
         trickle: false,
         pauses: false,
+        in_front: false,
+        spaced: false,
     };
     let asks = asks(2, habits);
     let mut touched = [false; 1000];

@@ -624,8 +624,8 @@ impl Controller {
         self.happened(Event::Resynced);
         self.publish();
         self.array.views.settle();
-        if self.flush_members().await {
-            self.update_superblocks().await;
+        if self.flush_members().await && self.update_superblocks().await {
+            self.array.points.reach(Point::ResyncIsRecorded);
         }
         self.set_clearing_alarm();
     }

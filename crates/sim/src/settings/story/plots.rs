@@ -1,13 +1,15 @@
 //! The stories.
 
+use std::time::Duration;
+
 use mdspace_engine::array::Point;
 
 use super::{Teller, Wishes};
-use crate::random::Random;
+use crate::random::{Random, splitmix64};
 use crate::settings::{Aim, Happening, Tending, Trouble};
 
 /// What tells a story.
-pub(super) type Tell = fn(&mut Teller) -> (Vec<Aim>, Wishes);
+type Tell = fn(&mut Teller) -> (Vec<Aim>, Wishes);
 
 /// A story, and how often it is told within bearable trouble and beyond.
 pub(super) struct Plot(pub(super) &'static str, pub(super) [u32; 2], pub(super) Tell);
@@ -29,40 +31,63 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("any-crash", [2, 2], any_crash),
     Plot("any-change", [2, 2], any_change),
     Plot("change-in-a-write", [2, 2], change_in_a_write),
-    Plot("first-resync", [3, 3], first_resync),
+    Plot("first-resync", [6, 6], first_resync),
     Plot("filled-in-quiet", [5, 5], filled_in_quiet),
     Plot("filled-in-fits", [4, 2], filled_in_fits),
-    Plot("filled-around-doubt", [0, 4], filled_around_doubt),
+    Plot("filled-around-doubt", [0, 8], filled_around_doubt),
     Plot("filled", [2, 2], filled),
-    Plot("cleared-while-filled", [5, 3], cleared_while_filled),
-    Plot("flush-fails", [1, 2], flush_fails),
+    Plot("cleared-while-filled", [7, 4], cleared_while_filled),
+    Plot("flush-fails", [0, 5], flush_fails),
     Plot("lists", [2, 2], lists),
+    Plot("off-the-list", [0, 14], off_the_list),
     Plot("behind", [5, 0], behind),
     Plot("behind-in-quiet", [5, 0], behind_in_quiet),
+    Plot("behind-off-record", [14, 0], behind_off_record),
     Plot("cleared-without", [3, 3], cleared_without),
-    Plot("back-too-soon", [2, 2], back_too_soon),
+    Plot("back-too-soon", [5, 2], back_too_soon),
     Plot("failure-off-record", [2, 5], failure_off_record),
     Plot("cleared", [4, 2], cleared),
     Plot("replaced", [2, 2], replaced),
+    Plot("replaced-before-resync", [2, 0], replaced_before_resync),
     Plot("filled-from-spoilt", [3, 3], filled_from_spoilt),
-    Plot("only-copy", [0, 6], only_copy),
+    Plot("only-copy", [0, 16], only_copy),
     Plot("superblocks", [2, 2], superblocks),
     Plot("late-lane", [5, 2], late_lane),
     Plot("durable", [3, 2], durable),
     Plot("flushed", [3, 2], flushed),
     Plot("no-room", [3, 2], no_room),
-    Plot("breaks", [0, 4], breaks),
+    Plot("failed-round", [9, 0], failed_round),
+    Plot("filled-from-full", [18, 0], filled_from_full),
+    Plot("waits-for-space", [4, 0], waits_for_space),
+    Plot("breaks", [0, 12], breaks),
     Plot("lost-before-resync", [3, 2], lost_before_resync),
-    Plot("back-with-a-list", [3, 1], back_with_a_list),
-    Plot("back-half-filled", [2, 1], back_half_filled),
+    Plot("back-with-a-list", [18, 0], back_with_a_list),
+    Plot("listed-and-left-out", [10, 0], listed_and_left_out),
+    Plot("back-half-filled", [4, 2], back_half_filled),
     Plot("replaced-in-crash", [3, 2], replaced_in_crash),
     Plot("differing-copies", [2, 1], differing_copies),
 ];
 
-/// Draws one.
-pub(super) fn draw(random: &mut Random, trouble: Trouble) -> (&'static str, Tell) {
-    let Plot(name, _, tell) = *Plot::draw(PLOTS, random, trouble);
-    (name, tell)
+/// Draws one, and tells it. Each draws as many tickets as its weight, from a stream of its own, and the least of all
+/// wins: a story that is new, or comes more often, takes seeds from others and changes nothing else.
+pub(super) fn draw(seed: u64, trouble: Trouble) -> (&'static str, Vec<Aim>, Wishes) {
+    let tickets = PLOTS.iter().filter_map(|plot| {
+        let Plot(name, [bearable, beyond], _) = plot;
+        let weight = if trouble == Trouble::Bearable { *bearable } else { *beyond };
+        let mut own = stream(seed, name);
+        let least = (0..weight).map(|_| own.next()).min()?;
+        Some((least, plot))
+    });
+    let (_, Plot(name, _, tell)) =
+        tickets.min_by_key(|(least, _)| *least).expect("some have a weight");
+    let (aims, wishes) = tell(&mut Teller::new(stream(seed, name).fork()));
+    (name, aims, wishes)
+}
+
+/// What the story of this name draws from.
+fn stream(seed: u64, name: &str) -> Random {
+    let of_name = name.bytes().fold(0, |mut sum, byte| splitmix64(&mut sum) ^ u64::from(byte));
+    Random::new(seed ^ of_name)
 }
 
 /// Points of a pass that clears bits.
@@ -189,19 +214,22 @@ fn filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, with_spare(tell))
 }
 
-/// A member comes back, and bits are cleared before it is filled.
+/// A member comes back that missed much. Bits are cleared before it is filled, and the filling begins again.
 fn cleared_while_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let end = if tell.coin { tell.crash } else { Happening::FailMember };
+    let end =
+        tell.pick(&[Happening::Restart, Happening::Restart, tell.crash, Happening::FailMember]);
     let aims = vec![
         tell.fail(),
-        tell.at(Point::MembersAnswered, Happening::Tend, 10),
+        tell.after(Point::MembersAnswered, 60),
+        tell.at(Point::MembersAnswered, Happening::Tend, 1),
         tell.at(Point::MemberIsIn, Happening::Rest, 1),
         tell.at(Point::BitsAreCleared, end, 1),
     ];
     let wishes = Wishes {
         levels: if tell.coin { MIRRORS } else { REDUNDANT },
         bitmap: Some(true),
-        sync_seconds: 15,
+        long: true,
+        sync_seconds: 60,
         trickle: true,
         tending: Tending::Returns,
         ..Wishes::default()
@@ -244,6 +272,26 @@ fn lists(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
+/// A member refuses a durable write, takes the next write of that block, and the power goes before that one is durable
+/// there.
+fn off_the_list(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(1, Point::MembersAnswered, Happening::RefuseWrites, 3),
+        tell.after(Point::ListIsLonger, 1),
+        Aim { late_by: Duration::ZERO, ..tell.at(Point::ListIsShorter, Happening::PowerCut, 1) },
+    ];
+    let wishes = Wishes {
+        volatile_cache: true,
+        durable: true,
+        kinds: [10, 90, 2],
+        hot: true,
+        no_spare: true,
+        levels: PARITY,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
 /// Writes behind are under way when another copy is lost or cannot be read.
 fn behind(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let trouble = tell.pick(&[
@@ -275,6 +323,31 @@ fn behind_in_quiet(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims =
         vec![tell.after(Point::AnsweredBehind, 10 * tell.often), tell.at(point, tell.crash, 1)];
     (aims, Wishes { levels: &[1], behind: true, trickle: true, ..Wishes::default() })
+}
+
+/// One of two copies that are not written behind is lost, and the process ends before that is on record. What was
+/// written meanwhile is on the other one alone.
+fn behind_off_record(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let crash = if tell.coin { Happening::Kill } else { tell.crash };
+    let aims = vec![
+        tell.after(Point::AnsweredBehind, 50),
+        tell.to(0, Point::AnsweredBehind, Happening::FailMember, 1),
+        Aim { late_by: Duration::from_millis(20), ..tell.at(Point::MemberIsOut, crash, 1) },
+    ];
+    let wishes = Wishes {
+        levels: &[1],
+        behind: true,
+        three: true,
+        small_chunks: true,
+        paths: Some(0),
+        slow_records: true,
+        spaced: true,
+        durable: true,
+        kinds: [40, 60, 0],
+        tending: Tending::Returns,
+        ..Wishes::default()
+    };
+    (aims, wishes)
 }
 
 /// A member is filled and bits are cleared; then it fails, and the one before it may come back.
@@ -331,6 +404,32 @@ fn replaced(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, Wishes { spare: true, sync_seconds: tell.slowly, ..redundant() })
 }
 
+/// A replacement has copied parity that no resync has made yet, and finds no space. The resync goes on meanwhile.
+fn replaced_before_resync(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(2, Point::MembersAnswered, Happening::Replace, 5),
+        tell.after(Point::SlotIsGiven, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::Restart, 1),
+        tell.after(Point::WindowIsDone, 10 * tell.often),
+        tell.at(Point::WindowIsDone, Happening::Rest, 1),
+        tell.to(3, Point::WindowIsDone, Happening::Fill, 1),
+        tell.at(Point::MembersAnswered, Happening::Leave, 10),
+    ];
+    let wishes = Wishes {
+        levels: &[4, 5, 5],
+        few: true,
+        spare: true,
+        first_resync: true,
+        small_chunks: true,
+        long: true,
+        kinds: [50, 50, 0],
+        sync_seconds: Wishes::SOON,
+        tending: Tending::Never,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
 /// What a member is filled from cannot be read in places.
 fn filled_from_spoilt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
@@ -341,24 +440,35 @@ fn filled_from_spoilt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, Wishes { spare: true, sync_seconds: tell.slowly, ..redundant() })
 }
 
-/// The only copy cannot be read, and is written meanwhile, by others.
+/// The only copy cannot be read. It is written while the lane that lists it gets no turn.
 fn only_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let spoil = tell.at(Point::MembersAnswered, Happening::SpoilSectors, tell.often);
+    let spoil = tell.to(1, Point::MembersAnswered, Happening::SpoilSectors, 1);
+    let doze =
+        Aim { late_by: Duration::ZERO, ..tell.to(0, Point::MembersAnswered, Happening::Doze, 2) };
+    let aims = vec![
+        tell.to(0, Point::MembersAnswered, Happening::FailMember, 3),
+        tell.after(Point::SuperblocksAreWritten, 1),
+        doze,
+        spoil,
+        spoil,
+        spoil,
+        doze,
+        spoil,
+        spoil,
+        tell.at(Point::ListIsLonger, Happening::Leave, 1),
+    ];
     let wishes = Wishes {
+        paths: Some(0),
         slow_records: true,
-        kinds: [50, 50, 0],
+        spaced: true,
+        kinds: [60, 40, 0],
         hot: true,
         levels: &[1, 1, 5],
         few: true,
         no_spare: true,
-        short: true,
-        troubles: &[Happening::SpoilSectors],
+        many_lanes: true,
         tending: Tending::Never,
         ..Wishes::default()
-    };
-    let aims = match tell.coin {
-        true => vec![tell.fail(), spoil],
-        false => vec![tell.fail(), spoil, spoil, spoil],
     };
     (aims, wishes)
 }
@@ -384,10 +494,8 @@ fn differing_copies(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 
 /// A lane hears late that a member is out, and is read on.
 fn late_lane(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let doze = |point, one_in| Aim {
-        late_by: std::time::Duration::ZERO,
-        ..tell.at(point, Happening::Doze, one_in)
-    };
+    let doze =
+        |point, one_in| Aim { late_by: Duration::ZERO, ..tell.at(point, Happening::Doze, one_in) };
     let aims = vec![
         tell.at(Point::MembersAnswered, Happening::FailMember, 10),
         doze(Point::MemberIsOut, 1),
@@ -451,19 +559,124 @@ fn no_room(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// One more member is lost than the level bears, while the loss of the first is being put on record.
+/// A write finds no space. What it was to bring is read, and other writes follow in the same units.
+fn failed_round(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Fill, 10 * tell.often),
+        tell.after(Point::RowsAreInDoubt, tell.often),
+        tell.at(Point::MembersAnswered, Happening::ReadAll, 1),
+        tell.after(Point::MembersAnswered, 40),
+        tell.at(Point::MembersAnswered, Happening::ReadAll, 1),
+    ];
+    let wishes = Wishes {
+        levels: PARITY,
+        blank: true,
+        discards: true,
+        spaced: true,
+        hot: true,
+        kinds: [70, 30, 0],
+        sync_seconds: Wishes::AT_ONCE,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// A member is filled with a copy of another one that has no space. What is written comes to the copy alone.
+fn filled_from_full(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let (begin, full) = match tell.coin {
+        true => (Happening::Replace, 0),
+        false => (Happening::FailMember, 1),
+    };
+    let mut aims = vec![
+        tell.to(0, Point::MembersAnswered, begin, 5),
+        tell.after(Point::WindowIsDone, 3),
+        tell.to(full, Point::WindowIsDone, Happening::Fill, 3),
+        tell.after(Point::RowsAreInDoubt, 1),
+        tell.at(Point::MembersAnswered, Happening::ReadAll, 3),
+    ];
+    let rest = tell.at(Point::MembersAnswered, Happening::Rest, 3);
+    aims.extend(
+        match tell.pick(&[
+            None,
+            None,
+            Some(Happening::Restart),
+            Some(Happening::Restart),
+            Some(tell.crash),
+        ]) {
+            Some(Happening::Restart) => {
+                vec![rest, tell.at(Point::ResyncIsRecorded, Happening::Restart, 1)]
+            }
+            Some(crash) => vec![tell.at(Point::ProgressIsRecorded, crash, 1)],
+            None => vec![tell.after(Point::MembersAnswered, 10)],
+        },
+    );
+    aims.push(tell.at(Point::MembersAnswered, Happening::Leave, 5));
+    let wishes = Wishes {
+        levels: if tell.coin { REDUNDANT } else { MIRRORS },
+        few: true,
+        spare: true,
+        prompt: true,
+        blank: true,
+        discards: true,
+        spaced: true,
+        hot: true,
+        in_front: true,
+        long: true,
+        kinds: [50, 50, 0],
+        sync_seconds: Wishes::SOON,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// Two members are lost. A spare is filled, finds no space and waits, and another spare is added.
+fn waits_for_space(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(0, Point::MembersAnswered, Happening::FailMember, 5),
+        tell.to(1, Point::MembersAnswered, Happening::FailMember, 5),
+        tell.at(Point::WindowIsDone, Happening::Rest, 1),
+        tell.to(3, Point::WindowIsDone, Happening::Fill, 2),
+        tell.at(Point::MembersAnswered, Happening::AddSpare, 1),
+        tell.after(Point::MemberIsFilled, 5),
+    ];
+    let wishes = Wishes {
+        levels: &[1],
+        three: true,
+        bitmap: Some(false),
+        spare: true,
+        blank: true,
+        long: true,
+        trickle: true,
+        kinds: [50, 50, 0],
+        sync_seconds: 8,
+        tending: Tending::Never,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// A mirror of two loses one member, and the other one while that loss is being put on record.
 fn breaks(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let first = if tell.coin { Happening::FailMember } else { Happening::Vanish };
     let aims = vec![
-        tell.at(Point::MembersAnswered, first, 10),
-        tell.soon_after(Point::MemberIsOut, Happening::Vanish, 1),
+        tell.to(0, Point::MembersAnswered, first, 10),
+        Aim {
+            late_by: Duration::from_millis(10),
+            ..tell.to(1, Point::MemberIsOut, Happening::Vanish, 1)
+        },
     ];
     let wishes = Wishes {
+        levels: &[1, 1, 10],
+        bitmap: Some(false),
         few: true,
+        no_spare: true,
+        small_chunks: true,
+        paths: Some(0),
         slow_records: true,
+        spaced: true,
         kinds: [10, 90, 0],
         tending: Tending::Never,
-        ..redundant()
+        ..Wishes::default()
     };
     (aims, wishes)
 }
@@ -485,16 +698,21 @@ fn lost_before_resync(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// A member that lists bad blocks leaves and comes back.
+/// A member lists bad blocks, bits are cleared, and it leaves and comes back.
 fn back_with_a_list(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
         tell.to(0, Point::MembersAnswered, Happening::RefuseWrites, 5),
-        tell.after(Point::ListIsLonger, 1),
+        tell.at(Point::ListIsLonger, Happening::Rest, 1),
+        tell.after(Point::BitsAreCleared, 1),
         tell.to(0, Point::MembersAnswered, Happening::FailMember, tell.often),
         tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+        tell.after(Point::MemberIsFilled, 1),
+        tell.at(Point::MembersAnswered, Happening::Leave, 5),
     ];
     let wishes = Wishes {
+        hot: true,
         bitmap: Some(true),
+        no_spare: true,
         kinds: [50, 50, 0],
         sync_seconds: tell.slowly,
         tending: Tending::Returns,
@@ -503,22 +721,48 @@ fn back_with_a_list(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// A member fails while it is being filled, and comes back.
-fn back_half_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+/// A member that lists bad blocks is not there at a start. It is put back before anything is written, and a crash comes
+/// when it loses its list.
+fn listed_and_left_out(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
-        tell.to(0, Point::MembersAnswered, Happening::FailMember, 10),
-        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
-        tell.after(Point::WindowIsDone, 1),
-        tell.to(0, Point::MembersAnswered, Happening::FailMember, 1),
-        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+        tell.to(0, Point::MembersAnswered, Happening::RefuseWrites, 5),
+        tell.to(0, Point::ListIsLonger, Happening::StartWithout, 1),
+        Aim { late_by: Duration::ZERO, ..tell.at(Point::MemberIsIn, tell.crash, 1) },
     ];
     let wishes = Wishes {
-        bitmap: Some(tell.coin),
-        kinds: [50, 50, 0],
+        levels: if tell.coin { MIRRORS } else { REDUNDANT },
+        no_spare: true,
+        kinds: [20, 80, 0],
+        hot: true,
+        tending: Tending::Returns,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// A new member fails while it is being filled, and comes back.
+fn back_half_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let (levels, new): (&[i32], u16) = tell.pick(&[(&[1, 10], 2), (&[4, 5], 3), (&[6], 4)]);
+    let aims = vec![
+        tell.after(Point::MembersAnswered, 40),
+        tell.to(0, Point::MembersAnswered, Happening::FailMember, 40),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+        tell.after(Point::SlotIsGiven, 1),
+        tell.to(new, Point::WindowIsDone, Happening::FailMember, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+        tell.after(Point::MemberIsFilled, 1),
+        tell.at(Point::MembersAnswered, Happening::Leave, 5),
+    ];
+    let wishes = Wishes {
+        bitmap: Some(true),
+        no_spare: true,
+        kinds: [10, 90, 0],
         small_chunks: true,
         sync_seconds: tell.slowly,
-        tending: Tending::Returns,
-        ..redundant()
+        tending: Tending::Renews,
+        levels,
+        few: true,
+        ..Wishes::default()
     };
     (aims, wishes)
 }
