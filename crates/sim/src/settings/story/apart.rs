@@ -13,7 +13,7 @@ use crate::world::Servers;
 /// All of them.
 pub(super) const PLOTS: &[Plot] = &[
     Plot("stale-number", [1, 1], stale_number),
-    Plot("seesaw", [3, 4], seesaw),
+    Plot("seesaw", [1, 1], seesaw),
     Plot("twins", [2, 1], twins),
     Plot("newcomer", [3, 1], newcomer),
     Plot("halves", [2, 0], halves),
@@ -23,8 +23,8 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("overlapping-late", [5, 0], overlapping_late),
     Plot("slow-fences", [0, 5], slow_fences),
     Plot("secret-flush", [0, 2], secret_flush),
-    Plot("secret-fua", [0, 5], secret_fua),
-    Plot("fua-flush-fails", [0, 5], fua_flush_fails),
+    Plot("secret-fua", [0, 8], secret_fua),
+    Plot("fua-flush-fails", [0, 1], fua_flush_fails),
     Plot("own-caches", [0, 2], own_caches),
     Plot("lost-caches", [0, 3], lost_caches),
     Plot("misled", [2, 2], misled),
@@ -298,7 +298,7 @@ fn secret_flush(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 /// The same of a durable write.
 fn secret_fua(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let (mut aims, wishes) = secret_flush(tell);
-    aims[1].one_in = 40;
+    (aims[0].one_in, aims[1].one_in) = (40, 60);
     (aims, Wishes { fua_flushes: true, durable_one_in: Some(5), kinds: [10, 90, 6], ..wishes })
 }
 
