@@ -680,7 +680,12 @@ impl Settings {
 
     /// Whether a write may take seconds without a fault.
     pub fn stalls(&self) -> bool {
-        self.disks.iter().any(|disk| disk.latency.most() > Duration::from_secs(1))
+        self.stalls_by(1)
+    }
+
+    /// Whether it may on a disk that gets so many times slower.
+    pub fn stalls_by(&self, times: u32) -> bool {
+        self.disks.iter().any(|disk| disk.latency.most() * times > Duration::from_secs(1))
     }
 
     /// Sectors of the largest logical block among the disks.

@@ -468,7 +468,9 @@ impl Simulation {
             }
             true if self.settings.tuning.iter().any(for_ever) => PATIENCE,
             // So many writes may be behind, and no more.
-            true if self.settings.stalls() => PATIENCE,
+            true if self.settings.stalls_by(troubles::SLOWER) => PATIENCE,
+            // Before the first resync a late member may be the only one that knows the old block.
+            true if self.settings.paths > 0 => PATIENCE_WITH_DEADLINES + PATHS_GIVE_UP,
             true => PATIENCE_WITH_DEADLINES,
             false => PATIENCE_BEYOND,
         }

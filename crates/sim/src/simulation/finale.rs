@@ -1,12 +1,16 @@
 //! The end of a run: everything is mended, read, checked, stopped, and judged on the raw disks.
 
-use mdspace_engine::status::{MemberStatus, SyncAction};
+use mdspace_engine::status::MemberStatus;
 
 use crate::oracle::RawArray;
 use crate::settings::Happening;
 
 use super::restart::{Before, COPIES_ONE_IN};
 use super::{Failure, Outcome, Simulation};
+
+/// Seconds, on the simulated clock, that the way back to a whole array may take. A slow disk needs some ten for each
+/// sector that leaves its list.
+const ROUNDS_MAX: u32 = 2000;
 
 impl Simulation {
     pub(super) fn finish(&mut self) -> Result<Outcome, Failure> {
@@ -81,9 +85,9 @@ impl Simulation {
             self.mend(disk);
         }
         let mut rounds = 0;
-        while !self.is_at_rest() {
+        while !self.is_at_rest()? {
             rounds += 1;
-            if rounds > 200 {
+            if rounds > ROUNDS_MAX {
                 let status = self.operator.status.as_ref();
                 let members = status.map(|status| (&status.sync, &status.members));
                 self.world.note(format_args!("-- {members:?}\n{:?}", self.atlas));
@@ -99,12 +103,13 @@ impl Simulation {
         Ok(())
     }
 
-    fn is_at_rest(&self) -> bool {
-        let idle = |action: SyncAction| !action.runs();
-        let status = self.operator.status.as_ref();
-        self.atlas.is_sound()
+    /// Whether it is so from now on: no order is under way either that would change it.
+    fn is_at_rest(&mut self) -> Result<bool, Failure> {
+        let status = self.fresh_status()?;
+        Ok(self.atlas.is_sound()
+            && self.operator.is_done()
             && !self.lists_bad_blocks()
-            && status.is_some_and(|status| idle(status.sync.action))
+            && !status.sync.action.runs())
     }
 
     /// Whether the log of a member that takes part lists bad blocks: mended disks take what a repair

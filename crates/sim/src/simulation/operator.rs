@@ -32,6 +32,13 @@ pub(super) struct Operator {
     expects_none: bool,
 }
 
+impl Operator {
+    /// Whether nothing that was ordered is still to be done.
+    pub(super) fn is_done(&self) -> bool {
+        self.orders.iter().all(|order| order.what == What::Status)
+    }
+}
+
 /// A command under way.
 struct Order {
     what: What,
@@ -418,6 +425,11 @@ impl Simulation {
     pub(super) fn end_of_writes_behind(&mut self) -> Result<(), Failure> {
         let none = |status: &ArrayStatus| status.write_behind.is_none_or(|it| it.under_way == 0);
         self.status_where("the end of writes left behind", none).map(drop)
+    }
+
+    /// The status at a moment from now on.
+    pub(super) fn fresh_status(&mut self) -> Result<ArrayStatus, Failure> {
+        self.status_where("the status", |_| true)
     }
 
     /// The first status from now on that is so.

@@ -17,6 +17,9 @@ use super::{ALARM_WAKE, Failure, Simulation};
 /// A quiet time in which bits may be cleared.
 const LONG_REST_MS: u64 = 20_000;
 
+/// A disk that gets slower takes so many times as long, or much longer where nothing comes of it.
+pub(super) const SLOWER: u32 = 3;
+
 /// Alarms from here on mend the disk of that number.
 const ALARM_MEND: u64 = 1000;
 
@@ -353,8 +356,8 @@ impl Simulation {
         let disk = *self.random.pick(&self.disks);
         let takes_long = self.world.disk(disk, |disk| disk.spec.slow_start.1 > 1);
         let near = self.settings.paths == 0 && self.settings.write_behind == 0;
-        let much = if near && !takes_long { 30 } else { 3 };
-        let times = *self.random.pick(&[None, Some(3), Some(much)]);
+        let much = if near && !takes_long { 30 } else { SLOWER };
+        let times = *self.random.pick(&[None, Some(SLOWER), Some(much)]);
         if self.settings.stalls() {
             return;
         }
