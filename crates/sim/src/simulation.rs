@@ -391,9 +391,18 @@ impl Simulation {
     fn step_until(
         &mut self,
         what: &str,
+        done: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), Failure> {
+        self.step_within(self.patience(), what, done)
+    }
+
+    fn step_within(
+        &mut self,
+        patience: Duration,
+        what: &str,
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> Result<(), Failure> {
-        let deadline = self.world.now() + self.patience();
+        let deadline = self.world.now() + patience;
         while !done(self) {
             if self.world.now() > deadline {
                 return Err(Failure::Stuck { what: what.to_owned() });

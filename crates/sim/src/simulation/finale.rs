@@ -5,12 +5,9 @@ use mdspace_engine::status::MemberStatus;
 use crate::oracle::RawArray;
 use crate::settings::Happening;
 
+use super::operator::SYNC_MAX;
 use super::restart::{Before, COPIES_ONE_IN};
 use super::{Failure, Outcome, Simulation};
-
-/// Seconds, on the simulated clock, that the way back to a whole array may take. A slow disk needs some ten for each
-/// sector that leaves its list.
-const ROUNDS_MAX: u32 = 2000;
 
 impl Simulation {
     pub(super) fn finish(&mut self) -> Result<Outcome, Failure> {
@@ -85,9 +82,10 @@ impl Simulation {
             self.mend(disk);
         }
         let mut rounds = 0;
+        let until = self.world.now() + SYNC_MAX;
         while !self.is_at_rest()? {
             rounds += 1;
-            if rounds > ROUNDS_MAX {
+            if self.world.now() > until {
                 let status = self.operator.status.as_ref();
                 let members = status.map(|status| (&status.sync, &status.members));
                 self.world.note(format_args!("-- {members:?}\n{:?}", self.atlas));

@@ -66,6 +66,9 @@ const SPARE_WAITS: Duration = Duration::from_secs(5);
 
 pub(super) const STATUS_EVERY: Duration = Duration::from_millis(100);
 
+/// No sync task takes so long: not on a slow disk either, sector by sector.
+pub(super) const SYNC_MAX: Duration = Duration::from_secs(2000);
+
 /// So often a check is begun that a member's failure ends.
 const CHECKS_MAX: usize = 3;
 
@@ -336,6 +339,7 @@ impl Simulation {
         };
         self.world.note(format_args!("-- {new} replaces {disk}"));
         self.disks.retain(|&d| d != disk);
+        self.plugs.stays_away(disk);
         self.atlas.unplugged(disk);
         self.disks.push(new);
         self.shelf.push(Shelved { disk, successor: new });
@@ -418,28 +422,30 @@ impl Simulation {
 
     /// The status at a moment from now on at which no sync task runs.
     pub(super) fn idle_status(&mut self) -> Result<ArrayStatus, Failure> {
-        self.status_where("the end of all sync", |status| !status.sync.action.runs())
+        let idle = |status: &ArrayStatus| !status.sync.action.runs();
+        self.status_where("the end of all sync", SYNC_MAX, idle)
     }
 
     /// Waits until no member lacks a write that was answered without it.
     pub(super) fn end_of_writes_behind(&mut self) -> Result<(), Failure> {
         let none = |status: &ArrayStatus| status.write_behind.is_none_or(|it| it.under_way == 0);
-        self.status_where("the end of writes left behind", none).map(drop)
+        self.status_where("the end of writes left behind", self.patience(), none).map(drop)
     }
 
     /// The status at a moment from now on.
     pub(super) fn fresh_status(&mut self) -> Result<ArrayStatus, Failure> {
-        self.status_where("the status", |_| true)
+        self.status_where("the status", self.patience(), |_| true)
     }
 
     /// The first status from now on that is so.
     fn status_where(
         &mut self,
         what: &str,
+        patience: Duration,
         is_so: impl Fn(&ArrayStatus) -> bool,
     ) -> Result<ArrayStatus, Failure> {
         let since = self.world.now();
-        self.step_until(what, |this| {
+        self.step_within(patience, what, |this| {
             this.operator.status_asked > since && this.operator.status.as_ref().is_some_and(&is_so)
         })?;
         Ok(self.operator.status.clone().expect("just seen"))

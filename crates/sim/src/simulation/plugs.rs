@@ -55,6 +55,11 @@ struct KeptBitmap {
 }
 
 impl Plugs {
+    /// Another disk has taken its place.
+    pub(super) fn stays_away(&mut self, disk: DiskIndex) {
+        self.away.retain(|&other| other != disk);
+    }
+
     /// Disks that ran elsewhere. No assembly gets them.
     pub(super) fn away(&self) -> &[DiskIndex] {
         &self.away
