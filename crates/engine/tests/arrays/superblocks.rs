@@ -193,3 +193,41 @@ fn an_update_that_gives_a_member_up_for_one_just_filled_leaves_an_array() {
         world.verify();
     }
 }
+
+/// Power fails in an update while a rebuild is nearly done, and again in the one that ends the rebuild: members that
+/// had missed the first have it by then.
+#[test]
+fn members_that_missed_an_update_catch_up_before_the_end_of_a_rebuild() {
+    let shapes = [shapes::RAID5, shapes::RAID6, shapes::RAID10];
+    for (seed, shape) in (1..).zip(shapes) {
+        let shape = Shape { chunk_sectors: 8, ..shape };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let new = usize::from(shape.disks);
+        let all = 0..=new + 1;
+        world.write_many(4);
+        world.command(Action::Freeze).unwrap();
+        world.fail(1);
+        world.serve(0, Request::Flush).unwrap();
+        world.set("sync_max", "248");
+        world.add(new).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("nearly all of a rebuild", |status| {
+            status.sync.action.runs() && status.sync.completed_sectors >= 248
+        });
+        world.wait_clean();
+        for crash in 0..2 {
+            let events = world.disks.superblock(0).expect("a member").events;
+            for disk in all.clone() {
+                let lands = if disk == 0 || disk == new { 0xff } else { 0 };
+                world.disks.disk(disk).cut_in_update = Some((events + 1, lands));
+            }
+            if crash == 0 {
+                world.add(new + 1).unwrap();
+            }
+            world.sleep_ms(2000);
+            world.power_cut(all.clone());
+            world.assemble_all().unwrap_or_else(|why| panic!("{why} ({world}, crash {crash})"));
+        }
+        world.verify();
+    }
+}

@@ -239,10 +239,11 @@ impl Controller {
         self.members.push(Member {
             id: order.id,
             info: order.info.clone(),
-            // Its next update is the array's next one: it has nothing to catch up on before.
-            superblock: Superblock { events: self.events, ..superblock },
+            superblock,
             state,
             durable: Durable::NOTHING,
+            // Its first update is the array's next one: it has nothing to catch up on before.
+            recorded_events: self.events,
             recorded_sectors: 0,
             bad: Arc::default(),
             log,

@@ -53,7 +53,6 @@ impl Controller {
                 self.array.points.reach(Point::BitmapSaysEvents);
                 failed = self.write_all_superblocks().await;
                 if failed.is_empty() {
-                    self.note_recorded(Member::is_live);
                     self.array.points.reach(Point::SuperblocksAreWritten);
                     if !all_along {
                         // A write that passed over a member of these waits for just that.
@@ -86,18 +85,8 @@ impl Controller {
         // Of the last update: what the other superblocks say of them is right as it stands.
         self.stamp(self.events);
         let failed = self.write_superblocks(&|member| members.contains(&member.id)).await;
-        self.note_recorded(|member| {
-            members.contains(&member.id) && failed.iter().all(|(id, _)| *id != member.id)
-        });
         if !failed.is_empty() {
             self.take_out(&failed).await;
-        }
-    }
-
-    /// The superblocks of these members are on the devices as they are here.
-    fn note_recorded(&mut self, are: impl Fn(&Member) -> bool) {
-        for member in self.members.iter_mut().filter(|member| are(member)) {
-            member.recorded_sectors = promised_sectors(&member.superblock);
         }
     }
 
@@ -109,13 +98,11 @@ impl Controller {
             return Vec::new();
         }
         let events = self.events;
-        let behind = |member: &&mut Member| member.is_live() && member.superblock.events < events;
-        let laggards = self.members.iter_mut().filter(behind).map(|member| {
+        let behind = |member: &Member| member.is_live() && member.recorded_events < events;
+        for member in self.members.iter_mut().filter(|member| behind(member)) {
             member.superblock.events = events;
-            member.id
-        });
-        let laggards: Vec<_> = laggards.collect();
-        self.write_superblocks(&|member| laggards.contains(&member.id)).await
+        }
+        self.write_superblocks(&behind).await
     }
 
     /// Brings every live member's superblock to the state of the array, as its update `events`.
@@ -183,16 +170,26 @@ impl Controller {
         }
     }
 
+    /// Writes superblocks as they are here, and keeps in mind what stands on the devices then.
     pub(super) async fn write_superblocks(
-        &self,
+        &mut self,
         wanted: &dyn Fn(&Member) -> bool,
     ) -> Vec<(MemberId, IoError)> {
-        let live = self.members.iter().filter(|member| member.is_live() && wanted(member));
+        let is_written = |member: &Member| member.is_live() && wanted(member);
+        let live = self.members.iter().filter(|member| is_written(member));
         let writes = live.map(|member| {
             let sector = member.superblock.place.sector;
             self.write_metadata(member, sector, member.superblock.encode_sectors())
         });
-        failures(join_all(writes).await)
+        let failed = failures(join_all(writes).await);
+        let has_failed = |member: &Member| failed.iter().any(|(id, _)| *id == member.id);
+        for member in self.members.iter_mut().filter(|member| is_written(member)) {
+            if !has_failed(member) {
+                member.recorded_events = member.superblock.events;
+                member.recorded_sectors = promised_sectors(&member.superblock);
+            }
+        }
+        failed
     }
 
     /// Writes metadata of one member, durably.
