@@ -231,3 +231,50 @@ fn members_that_missed_an_update_catch_up_before_the_end_of_a_rebuild() {
         world.verify();
     }
 }
+
+/// A member fails when its replacement has all its data, which then holds the slot; by the update that says so
+/// another member fails, and power before the new one's superblock says that it is in sync.
+#[test]
+fn an_update_that_gives_a_member_up_for_one_that_replaced_another_leaves_an_array() {
+    let cases = (0..3).flat_map(|flushes| (0..6).map(move |updates| (flushes, updates)));
+    let cases = cases.flat_map(|case| (1..8).map(move |cut_after| (case, cut_after)));
+    let shapes = [shapes::RAID5, Shape { disks: 2, ..shapes::RAID1 }];
+    let cases = cases.flat_map(|case| shapes.map(|shape| (shape, case)));
+    for (seed, (shape, ((flushes, updates), cut_after))) in (1..).zip(cases) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let new = usize::from(shape.disks);
+        world.write_many(4);
+        world.serve(0, Request::Flush).unwrap();
+        world.set("sync_max", "240");
+        world.add(new).unwrap();
+        let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
+        world.command(Action::Replace { member, with }).unwrap();
+        world.wait_status("nearly all of a copy", |status| {
+            status.sync.action.runs() && status.sync.completed_sectors >= 240
+        });
+        world.wait_clean();
+        let superblock = world.disks.superblock(1).expect("a member");
+        {
+            let mut disk = world.disks.disk(0);
+            (disk.flush_error, disk.grace) = (Some(IoErrorKind::Gone), flushes);
+        }
+        {
+            let mut disk = world.disks.disk(1);
+            (disk.write_error, disk.grace) = (Some(IoErrorKind::Gone), updates);
+            disk.errors_in = superblock.bitmap_room();
+        }
+        for disk in 0..=new {
+            let lands = if disk == new { 0 } else { 0xff };
+            world.disks.disk(disk).cut_in_update = Some((superblock.events + cut_after, lands));
+        }
+        world.set("sync_max", "max");
+        world.sleep_ms(2000);
+        world.power_cut(0..world.disks.count());
+        world.disks.disk(0).flush_error = None;
+        world.disks.disk(1).write_error = None;
+        world.assemble_with_force().unwrap_or_else(|why| {
+            panic!("{why} ({world}, {flushes}, {updates}, {cut_after})");
+        });
+        world.verify();
+    }
+}

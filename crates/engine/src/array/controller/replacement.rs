@@ -161,6 +161,9 @@ impl Controller {
                 continue;
             }
             self.takes_over(id);
+            if self.hand_over.is_none() {
+                self.record_as_filled(&[id]).await;
+            }
             let goes_on = self.update_superblocks().await;
             self.hand_over = None;
             if !goes_on {
@@ -189,7 +192,8 @@ impl Controller {
         !self.added_doubt(&before, &after).is_empty()
     }
 
-    /// A member that has all data of its slot takes it over. The member that had the slot becomes faulty.
+    /// A member that has all data of its slot takes it over. The member that had the slot becomes faulty, if it has
+    /// not failed before: then nothing is handed over.
     fn takes_over(&mut self, id: MemberId) {
         let Some(index) = self.index_of(id) else { return };
         let was = self.members[index].state;
