@@ -24,7 +24,7 @@ use crate::neighbours::Neighbours;
 
 use super::read::Candidate;
 use belonging::{
-    freshest, leave_out_unhandled_spares, newest, of_one_array, refuse_copies, refuse_disagreement,
+    freshest, leave_out_spares, newest, of_one_array, refuse_copies, refuse_disagreement,
     refuse_if_it_went_on, refuse_unhandled,
 };
 use roles::{in_sync_at, refuse_crowding, refuse_surprise, sort_out};
@@ -80,11 +80,14 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
     let mut members = sort_out(candidates, &model, &mut left_out);
-    leave_out_unhandled_spares(&mut members, &mut left_out);
     // What is out of date may differ, and have what is not handled: the array went on without it, and may have
     // changed.
-    members.iter().try_for_each(refuse_unhandled)?;
-    refuse_disagreement(&members, &model, &freshest)?;
+    let refuse = |member: &Candidate| {
+        refuse_unhandled(member)?;
+        refuse_disagreement(member, &model, &freshest)
+    };
+    leave_out_spares(&mut members, &mut left_out, refuse);
+    members.iter().try_for_each(refuse)?;
     let mut members = replacement::pair_up(members, &model, &mut left_out)?;
     refuse_crowding(&members)?;
     let geometry = geometry(&model, &members)?;
@@ -103,7 +106,9 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     }
     let bitmap = bitmap(&members, &model);
     refuse_short_bitmap(bitmap.as_ref(), &geometry)?;
-    refuse_tight_bitmap(bitmap.as_ref(), &members)?;
+    let refuse = |member: &Candidate| refuse_tight_bitmap(bitmap.as_ref(), member);
+    leave_out_spares(&mut members, &mut left_out, refuse);
+    members.iter().try_for_each(refuse)?;
     let mut unsynced = unsynced(&model, &geometry, bitmap.as_ref());
     if !clean {
         replacement::distrust(&mut members, &geometry, &unsynced);

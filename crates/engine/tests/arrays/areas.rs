@@ -106,3 +106,20 @@ fn a_bitmap_that_has_no_room_on_a_member_is_not_written_over_what_lies_behind() 
     world.assemble(&[0], &run).unwrap();
     world.verify();
 }
+
+/// The others' bitmap has become larger than its room while it was away.
+#[test]
+fn a_spare_without_room_for_the_bitmap_keeps_no_array_from_starting() {
+    let shape = Shape { member_sectors: 20_000, ..Shape::new(Level::Raid1, 0, 2, 0) };
+    let mut world = World::synced(Setup::new(shape, 21));
+    world.add(2).unwrap();
+    world.stop();
+    world.crash();
+    world.disks.change_superblock(2, |superblock| {
+        let place = superblock.bad_block_log.as_mut().expect("a log");
+        place.offset_sectors = superblock.bitmap_offset_sectors + 1;
+    });
+    let left_out = world.assemble_all().unwrap();
+    assert!(matches!(&left_out[..], [spare] if spare.member == "disk2"), "{left_out:?}");
+    world.verify();
+}

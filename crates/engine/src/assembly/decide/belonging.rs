@@ -78,12 +78,13 @@ pub(super) fn newest(candidates: &[Candidate]) -> Result<usize, Refusal> {
     slots.max_by_key(|&index| candidates[index].superblock.events).ok_or(Refusal::NoMembers)
 }
 
-/// The array has no need of a spare: one that cannot be served keeps nothing from starting.
-pub(super) fn leave_out_unhandled_spares(
+/// The array has no need of a spare: one that would be refused keeps nothing from starting.
+pub(super) fn leave_out_spares(
     members: &mut Vec<Candidate>,
     left_out: &mut Vec<LeftOut>,
+    refuse: impl Fn(&Candidate) -> Result<(), Refusal>,
 ) {
-    members.retain(|member| match refuse_unhandled(member) {
+    members.retain(|member| match refuse(member) {
         Err(refusal) if member.superblock.own_role() == Role::Spare => {
             let reason = Reason::Unreadable(refusal.to_string());
             left_out.push(LeftOut { member: member.info.name.clone(), reason });
@@ -158,25 +159,19 @@ pub(super) fn freshest(
 }
 
 pub(super) fn refuse_disagreement(
-    members: &[Candidate],
+    candidate: &Candidate,
     model: &Superblock,
     freshest: &str,
 ) -> Result<(), Refusal> {
-    for candidate in members {
-        let (one, other) = (model, &candidate.superblock);
-        let field = match () {
-            () if one.level != other.level => "level",
-            () if one.layout != other.layout => "layout",
-            () if one.chunk_sectors != other.chunk_sectors => "chunk size",
-            () if one.size_sectors != other.size_sectors => "member size",
-            () if one.raid_disks != other.raid_disks => "number of members",
-            () => continue,
-        };
-        return Err(Refusal::Disagree {
-            member: candidate.info.name.clone(),
-            freshest: freshest.to_owned(),
-            field,
-        });
-    }
-    Ok(())
+    let (one, other) = (model, &candidate.superblock);
+    let field = match () {
+        () if one.level != other.level => "level",
+        () if one.layout != other.layout => "layout",
+        () if one.chunk_sectors != other.chunk_sectors => "chunk size",
+        () if one.size_sectors != other.size_sectors => "member size",
+        () if one.raid_disks != other.raid_disks => "number of members",
+        () => return Ok(()),
+    };
+    let (member, freshest) = (candidate.info.name.clone(), freshest.to_owned());
+    Err(Refusal::Disagree { member, freshest, field })
 }

@@ -393,18 +393,22 @@ fn a_member_that_is_out_of_date_may_have_what_is_not_handled() {
     assert_eq!(assemble(candidates).unwrap().left_out, [left_out(3, stale)]);
 }
 
-/// The array has no need of it, however old or new it is.
+/// The array has no need of it, however old or new it is, and may have been changed while it was away.
 #[test]
-fn a_spare_that_has_what_is_not_handled_is_left_out() {
-    let unhandled: [fn(&mut Candidate); 3] = [
+fn a_spare_that_cannot_be_used_is_left_out() {
+    let changes: [fn(&mut Candidate); 7] = [
         |candidate| candidate.superblock.features = Features::from_bits(1 << 20),
         |candidate| candidate.bad_blocks = Err("no".into()),
         |candidate| {
             let error = BitmapError::Version { version: 5, name: "clustered" };
             candidate.bitmap = FoundBitmap::Refused(error);
         },
+        |candidate| candidate.superblock.size_sectors -= 16,
+        |candidate| candidate.superblock.chunk_sectors = 32,
+        |candidate| candidate.superblock.raid_disks = 2,
+        |candidate| candidate.superblock.layout = 0,
     ];
-    for (change, events) in unhandled.into_iter().flat_map(|change| [(change, 5), (change, 20)]) {
+    for (change, events) in changes.into_iter().flat_map(|change| [(change, 5), (change, 20)]) {
         let mut candidates = raid5(1, 20);
         candidates[3].superblock.events = events;
         change(&mut candidates[3]);

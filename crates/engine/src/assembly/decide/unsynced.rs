@@ -57,16 +57,14 @@ pub(super) fn copies_differ(
 /// A member whose own bitmap is damaged gets that of the others, which must not lie over what comes next.
 pub(super) fn refuse_tight_bitmap(
     bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
-    members: &[Candidate],
+    member: &Candidate,
 ) -> Result<(), Refusal> {
-    let Some((header, _)) = bitmap else { return Ok(()) };
-    let is_tight = |member: &&Candidate| {
-        let Candidate { superblock, info, .. } = member;
-        !superblock.has_room_for(header, info.logical_block_bytes)
-    };
-    match members.iter().find(is_tight) {
-        Some(member) => Err(Refusal::NoRoomForBitmap { member: member.info.name.clone() }),
-        None => Ok(()),
+    let Candidate { superblock, info, .. } = member;
+    match bitmap {
+        Some((header, _)) if !superblock.has_room_for(header, info.logical_block_bytes) => {
+            Err(Refusal::NoRoomForBitmap { member: info.name.clone() })
+        }
+        _ => Ok(()),
     }
 }
 
