@@ -138,9 +138,9 @@ struct Member {
     state: MemberState,
     /// While it is filled: data up to this member sector are there for good.
     durable: Durable,
-    /// Which update its superblock, as it stands on the device, is of.
-    recorded_events: u64,
-    /// Up to where that superblock says that it holds its data.
+    /// What its superblock is to say before any other update, where a crash kept the last one from it.
+    behind: Option<Superblock>,
+    /// Up to where its superblock, as it stands on the device, says that it holds its data.
     recorded_sectors: u64,
     bad: Arc<Ranges>,
     /// The bad-block log as it stands on the device.
@@ -222,7 +222,7 @@ impl Controller {
             info: member.info,
             state: first_state(&member.superblock),
             durable: Durable::found(member.superblock.recovery_offset_sectors.unwrap_or(0)),
-            recorded_events: member.superblock.events,
+            behind: member.behind,
             recorded_sectors: promised_sectors(&member.superblock),
             superblock: member.superblock,
             log: member.log,

@@ -66,6 +66,8 @@ pub struct StartMember {
     pub info: MemberInfo,
     /// Its superblock, with the role that the freshest superblock gives it.
     pub superblock: Superblock,
+    /// Where the freshest superblock is of a later update: what its own is to say of that one.
+    pub behind: Option<Superblock>,
     /// Its bad-block log, as it stands on the device.
     pub log: BadBlockLog,
 }

@@ -10,6 +10,7 @@ mod unsynced;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mdspace_format::new_array::FIRST_EVENTS;
@@ -19,6 +20,7 @@ use mdspace_format::{Level, Superblock, Uuid};
 use crate::array::plan::PLACES_MAX;
 use crate::array::settings::StartSettings;
 use crate::array::{Start, StartMember};
+use crate::backend::MemberId;
 use crate::geometry::{Geometry, Shape, Slot};
 use crate::neighbours::Neighbours;
 
@@ -80,6 +82,8 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
     let mut members = sort_out(candidates, &model, &mut left_out);
+    // Before anything is decided that no superblock says yet.
+    let behind = behind(&members, &model);
     // What is out of date may differ, and have what is not handled: the array went on without it, and may have
     // changed.
     let refuse = |member: &Candidate| {
@@ -136,7 +140,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         bitmap,
         settings: options.settings,
         neighbours: options.neighbours.clone(),
-        members: members.into_iter().map(start_member).collect(),
+        members: members.into_iter().map(|member| start_member(member, &behind)).collect(),
         geometry,
     };
     Ok(Assembly { start, left_out, degraded, accepted_sectors })
@@ -199,8 +203,16 @@ fn shape(model: &Superblock, member_sizes: Vec<u64>) -> Result<Shape, Refusal> {
     })
 }
 
-fn start_member(member: Candidate) -> StartMember {
+/// What members have missed of the update that the freshest superblock shows.
+fn behind(members: &[Candidate], model: &Superblock) -> BTreeMap<MemberId, Superblock> {
+    let events = model.events;
+    let behind = members.iter().filter(|member| member.superblock.events < events);
+    behind.map(|member| (member.id, Superblock { events, ..member.superblock.clone() })).collect()
+}
+
+fn start_member(member: Candidate, behind: &BTreeMap<MemberId, Superblock>) -> StartMember {
     StartMember {
+        behind: behind.get(&member.id).cloned(),
         id: member.id,
         info: member.info,
         superblock: member.superblock,

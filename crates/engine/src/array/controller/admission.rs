@@ -243,7 +243,7 @@ impl Controller {
             state,
             durable: Durable::NOTHING,
             // Its first update is the array's next one: it has nothing to catch up on before.
-            recorded_events: self.events,
+            behind: None,
             recorded_sectors: 0,
             bad: Arc::default(),
             log,

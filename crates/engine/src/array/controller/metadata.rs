@@ -97,12 +97,15 @@ impl Controller {
         if !self.array.rules.keep(Rule::LaggardsCatchUp) {
             return Vec::new();
         }
-        let events = self.events;
-        let behind = |member: &Member| member.is_live() && member.recorded_events < events;
-        for member in self.members.iter_mut().filter(|member| behind(member)) {
-            member.superblock.events = events;
-        }
-        self.write_superblocks(&behind).await
+        let live = self.members.iter().filter(|member| member.is_live());
+        let behind = live.filter_map(|member| Some((member, member.behind.as_ref()?)));
+        let writes = behind.map(|(member, others_have)| {
+            self.write_metadata(member, others_have.place.sector, others_have.encode_sectors())
+        });
+        let failed = failures(join_all(writes).await);
+        // Who has failed is taken out.
+        self.members.iter_mut().for_each(|member| member.behind = None);
+        failed
     }
 
     /// Brings every live member's superblock to the state of the array, as its update `events`.
@@ -185,7 +188,7 @@ impl Controller {
         let has_failed = |member: &Member| failed.iter().any(|(id, _)| *id == member.id);
         for member in self.members.iter_mut().filter(|member| is_written(member)) {
             if !has_failed(member) {
-                member.recorded_events = member.superblock.events;
+                member.behind = None;
                 member.recorded_sectors = promised_sectors(&member.superblock);
             }
         }
