@@ -98,8 +98,6 @@ pub(super) struct Controller {
     doubted: Ranges,
     /// The part of that which the user has not accepted; see [`ArrayView::unaccepted`].
     unaccepted: Ranges,
-    /// Where a write failed on some members and not on others. As long as it is in doubt it is not of one time.
-    torn: Ranges,
     departed: Vec<Departed>,
     /// What the update of the superblocks that is under way hands over.
     hand_over: Option<HandOver>,
@@ -243,7 +241,6 @@ impl Controller {
             read_only: start.read_only,
             doubted: Ranges::clone(&view.doubted),
             unaccepted: Ranges::clone(&view.unaccepted),
-            torn: Ranges::default(),
             unsynced: start.unsynced,
             unresolved: Ranges::default(),
             without_room: Ranges::default(),

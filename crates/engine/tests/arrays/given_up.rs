@@ -443,3 +443,28 @@ fn half_filled(shape: Shape, seed: u64) -> World {
     world.disks.disk(1).errors_in = Some(refused..refused + 2);
     world
 }
+
+/// RAID6: a crash left a row of which data are new and both parities old. No other block of it can be had without its
+/// member, and before a resync has been there nobody knows which rows are so.
+#[test]
+fn a_member_of_a_raid6_in_doubt_is_failed_only_by_force() {
+    for lost in 0..2 {
+        let mut world = World::synced(Setup::new(shapes::RAID6, 230));
+        let holders = [disk_of(&mut world, 0), disk_of(&mut world, 16)];
+        world.write_random(0, 8);
+        let new = world.random.bytes(8 * SECTOR);
+        let at = world.disks.data().start as usize * SECTOR;
+        world.disks.disk(holders[0]).bytes[at..at + new.len()].copy_from_slice(&new);
+        world.remember(0, &new);
+        world.crash();
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        let failed = fail(&mut world, holders[lost], false);
+        world.verify();
+        assert!(matches!(failed, Err(CommandError::HoldsAlone { .. })), "{failed:?} ({world})");
+        world.command(Action::Idle).unwrap();
+        world.wait_idle();
+        fail(&mut world, holders[lost], false).unwrap();
+        world.verify();
+    }
+}

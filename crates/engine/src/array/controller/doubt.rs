@@ -19,7 +19,6 @@ impl Controller {
             self.doubted.remove(&range);
             self.unaccepted.remove(&range);
             self.unresolved.remove(&range);
-            self.torn.remove(&range);
         }
         if self.doubted.is_empty() {
             self.happened(Event::Change);
@@ -71,7 +70,7 @@ impl Controller {
     /// that could disagree; else the rows stay in doubt until resync has made the rest agree.
     async fn believe_parity(&mut self) {
         if self.degraded() >= usize::from(self.geometry.max_failures()) {
-            (self.doubted, self.torn) = Default::default();
+            self.doubted = Ranges::default();
             self.trust_initial_parity();
         }
         self.unaccepted = Ranges::default();

@@ -29,6 +29,15 @@ pub(super) enum Loss {
     Array,
 }
 
+/// What a parity in doubt is worth where a second one is left to compare it with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// A block, where the two say the same. Whether they do shows when it is read.
+    IsCompared,
+    /// Nothing: where they differ the block is lost, and no member is given up by choice on the chance.
+    Loses,
+}
+
 impl Controller {
     /// Sectors of the array that are lost to bad blocks: too many members lack them. What whole members
     /// lack that are missing is not among them, for there is another word for that.
@@ -37,7 +46,7 @@ impl Controller {
             return Ranges::default();
         }
         let view = self.array.views.current();
-        self.lost_in(&view, &listed(&view))
+        self.lost_in(&view, &listed(&view), Doubt::IsCompared)
     }
 
     /// What is lost with these members: the one question before a member that still works is given up.
@@ -68,8 +77,8 @@ impl Controller {
         if matches!(*self.geometry, Geometry::Parity(_)) {
             suspects.extend(before.doubted.iter().map(|range| (Slot(0), range)));
         }
-        let mut lost = self.lost_in(&after, &suspects);
-        self.lost_in(&before, &suspects).iter().for_each(|range| lost.remove(&range));
+        let mut lost = self.lost_in(&after, &suspects, Doubt::Loses);
+        self.lost_in(&before, &suspects, Doubt::Loses).iter().for_each(|range| lost.remove(&range));
         // No list says yet what members lack of the writes that are being judged.
         let fails = self.added_doubt(&before, &after);
         let elsewhere = read_elsewhere(&before, &after);
@@ -93,13 +102,13 @@ impl Controller {
     }
 
     /// Sectors of the array that are lost where these sectors of members lie.
-    fn lost_in(&self, view: &ArrayView, suspects: &[(Slot, Range<u64>)]) -> Ranges {
+    fn lost_in(&self, view: &ArrayView, suspects: &[(Slot, Range<u64>)], doubt: Doubt) -> Ranges {
         let chunk = view.geometry.chunk_sectors().map_or(u64::MAX, u64::from);
         let pieces = suspects.iter().flat_map(|(slot, sectors)| {
             in_chunks(sectors.clone(), chunk).map(|piece| (*slot, piece))
         });
         let lost = |(slot, piece): (Slot, Range<u64>)| match &*view.geometry {
-            Geometry::Parity(map) => self.lost_in_row(view, map, &piece),
+            Geometry::Parity(map) => self.lost_in_row(view, map, &piece, doubt),
             Geometry::Raid1(_) | Geometry::Raid10(_) => lost_copies(view, slot, &piece),
             Geometry::Linear(_) | Geometry::Raid0(_) => {
                 of_array(&view.geometry, slot, &piece).into_iter().collect()
@@ -114,20 +123,20 @@ impl Controller {
         view: &ArrayView,
         map: &ParityGeometry,
         piece: &Range<u64>,
+        doubt: Doubt,
     ) -> Vec<Range<u64>> {
         let mut borders = Borders::of(piece.clone());
         borders.add_ranges(&view.doubted, 0);
         borders.add_ranges(&view.unaccepted, 0);
         borders.add_ranges(&self.unresolved, 0);
-        borders.add_ranges(&self.torn, 0);
         view.present().for_each(|(_, member)| borders.add_member(member, 0));
         let lost = |part: Range<u64>| {
             let slots = (0..view.geometry.raid_disks()).map(Slot);
             let lacking: Vec<Slot> = slots.filter(|slot| lacks(view, *slot, &part)).collect();
             let parities = usize::from(map.parity_disks());
             // Parity in doubt makes up for nothing, unless a second one says the same.
-            let differs = self.unresolved.overlaps(&part) || self.torn.overlaps(&part);
-            let compares = lacking.len() < parities && !differs;
+            let agrees = doubt == Doubt::IsCompared && !self.unresolved.overlaps(&part);
+            let compares = lacking.len() < parities && agrees;
             let in_doubt = view.in_doubt(&part, lacking.len() <= 1) && !compares;
             let is_lost = lacking.len() > parities || in_doubt;
             let of_array =

@@ -476,7 +476,6 @@ impl Controller {
                     self.unsynced.remove(&range);
                     self.doubted.remove(&range);
                     self.unaccepted.remove(&range);
-                    self.torn.remove(&range);
                 }
             }
             SyncKind::Recover(_) | SyncKind::Replace(_) => {
@@ -642,7 +641,6 @@ impl Controller {
             }
             self.doubted.insert(range.clone());
             self.unaccepted.insert(range.clone());
-            self.torn.insert(range.clone());
             self.unsynced.insert(range);
         }
         self.distrust_filled(ranges).await;
