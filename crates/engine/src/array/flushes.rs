@@ -6,8 +6,8 @@
 //! covers all that waited, and the end of a failed flush marks its member before another can begin.
 //!
 //! A durable write (FUA) may be a write and a flush to its device. So it counts as a flush: one that
-//! fails marks its member at once, and a flush has ended when the durable writes that were under way
-//! at its end have ended too.
+//! fails, or does not answer in time, marks its member at once, and a flush has ended when the durable
+//! writes that were under way at its end have ended too.
 //!
 //! Flushes and durable writes share this state. Reads and other writes do not.
 
@@ -18,7 +18,7 @@ use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
-use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience};
+use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, Scope};
 use crate::lane::{Io, Lane};
 use crate::signal::Signal;
 use crate::sync::Mutex;
@@ -144,9 +144,12 @@ impl Flushes {
 
 impl DurableWrite<'_> {
     /// Its end. Where the member could not make it durable, what was written before may be lost too, and no
-    /// later flush tells.
+    /// later flush tells. Where it has not answered, or has gone, it may have met that error and told nobody.
     pub(super) fn end(self, result: Result<(), IoError>) {
-        let failed = result.err().filter(|error| error.kind == IoErrorKind::Flush);
+        // A write that is refused, or finds no space, has come to no flush.
+        let came_to_none =
+            |error: &IoError| matches!(error.kind.scope(), Scope::Sectors | Scope::Space);
+        let failed = result.err().filter(|error| !came_to_none(error));
         if failed.is_some() {
             self.flushes.with(self.member, |flushes| flushes.failed = flushes.failed.or(failed));
         }

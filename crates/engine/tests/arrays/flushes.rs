@@ -84,6 +84,30 @@ fn no_flush_is_answered_past_a_durable_write_whose_flush_failed() {
     }
 }
 
+/// Nor past one that never answered: it may have met the error, and was not heard.
+#[test]
+fn no_flush_is_answered_past_a_durable_write_that_missed_its_deadline() {
+    for (seed, shape) in (800..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "100");
+        let half = world.sectors() / 16 * 8;
+        world.write_random(half, world.sectors() - half);
+        world.disks.disk(0).hangs_in = Some(world.disks.data());
+        let from = Rc::new(world.random.bytes(half as usize * SECTOR));
+        world.start(1, Request::Write { sector: 0, from, fua: true });
+        world.turns(200);
+        world.disks.disk(0).flush_in_vain();
+        let flush = world.start(0, Request::Flush);
+        world.until("the answer", |_| flush.has_ended());
+        assert_eq!(flush.result(), Some(Ok(())), "{world}");
+        world.power_cut(0..world.disks.count());
+        world.disks.disk(0).hangs_in = None;
+        world.assemble_with_force().unwrap();
+        let read = world.read(half, world.sectors() - half).unwrap();
+        world.compare(half, &read);
+    }
+}
+
 /// The controller flushes before it clears bits: what failed before is not believed then either.
 #[test]
 fn no_bit_is_cleared_past_a_failed_flush() {

@@ -370,6 +370,12 @@ impl Disk {
         Ok(())
     }
 
+    /// A flush fails, and its error is told to nobody: it was part of what is not answered in time.
+    pub(crate) fn flush_in_vain(&mut self) {
+        self.next_flush_fails = Some(IoErrorKind::Other);
+        self.flush().expect_err("it was told to fail");
+    }
+
     fn cut_off(&self, end: u64) -> Option<IoErrorKind> {
         self.ends_at.is_some_and(|last| end > last).then_some(IoErrorKind::Gone)
     }
