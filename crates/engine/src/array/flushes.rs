@@ -126,9 +126,16 @@ impl Flushes {
         DurableWrite { flushes: self, member, number: Some(number) }
     }
 
-    /// Forgets a member: it left the array, or is about to be filled anew.
+    /// Forgets a member: it left the array, or is about to be filled anew. But flushes may wait for the durable
+    /// writes that it has not ended.
     pub(crate) fn forget(&self, member: MemberId) {
-        self.members.lock().retain(|flushes| flushes.member != member);
+        self.members.lock().retain_mut(|flushes| {
+            let is_it = flushes.member == member;
+            if is_it {
+                (flushes.begun, flushes.ended, flushes.failed) = Default::default();
+            }
+            !is_it || !flushes.writes.under_way.is_empty()
+        });
     }
 
     fn with<T>(&self, member: MemberId, use_it: impl FnOnce(&mut MemberFlushes) -> T) -> T {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::MemberState;
+use mdspace_engine::status::{ArrayState, MemberState};
 
 use crate::shapes::{self, Shape};
 use crate::world::{Pending, SECTOR, Setup, World};
@@ -106,6 +106,31 @@ fn no_flush_is_answered_past_a_durable_write_that_missed_its_deadline() {
         let read = world.read(half, world.sectors() - half).unwrap();
         world.compare(half, &read);
     }
+}
+
+/// A flush waits for a durable write that hangs on a member, which is lost with all others, and removed. The flush
+/// ends when the write does, though the array knows that member no more.
+#[test]
+fn a_flush_ends_that_waits_for_a_durable_write_of_a_removed_member() {
+    let mut world = World::synced(Setup::shuffled(Shape { disks: 2, ..shapes::RAID1 }, 900));
+    world.write_random(0, 8);
+    world.set("write_deadline", "0");
+    world.disks.disk(0).hangs_in = Some(world.disks.data());
+    let from = Rc::new(world.random.bytes(8 * SECTOR));
+    let write = world.start(1, Request::Write { sector: 64, from, fua: true });
+    world.turns(200);
+    let flush = world.start(2, Request::Flush);
+    world.turns(200);
+    [0, 1].into_iter().for_each(|disk| world.disks.disk(disk).unplug());
+    world.start(0, Request::Write { sector: 128, from: Rc::new(vec![1; SECTOR]), fua: false });
+    world.wait_status("a broken array", |status| status.state == ArrayState::Broken);
+    assert!(!flush.has_ended() && !write.has_ended(), "{world}");
+    world.remove(0);
+    world.turns(200);
+    world.disks.disk(0).hangs_in = None;
+    assert_eq!(world.end(&write), Err(RequestError::Lost), "{world}");
+    assert_eq!(world.end(&flush), Err(RequestError::Lost), "{world}");
+    world.stop();
 }
 
 /// The controller flushes before it clears bits: what failed before is not believed then either.
