@@ -68,7 +68,7 @@ impl Controller {
         if self.array.rules.keep(Rule::ListsShrinkAfterFlush) {
             self.flush_member(index).await.map_err(|(_, error)| NotRecorded::Failed(error))?;
         }
-        self.write_bad_blocks(index, bad).await?;
+        self.write_bad_blocks(index, bad, false).await?;
         self.array.points.reach(Point::ListIsShorter);
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Controller {
             let epoch = self.publish();
             self.array.views.adopted(epoch).await;
             let bad = self.members[index].bad.clone();
-            match self.record_bad_blocks(index, &bad).await {
+            match self.record_bad_blocks(index, &bad, why == News::Unreadable).await {
                 Err(NotRecorded::Failed(_)) if why != News::Unreadable => {
                     self.members[index].bad = before;
                     failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
@@ -125,13 +125,19 @@ impl Controller {
         needed
     }
 
-    /// Writes a log that got longer, and the superblock that says that there is one.
-    async fn record_bad_blocks(&mut self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
+    /// Writes a log that got longer, and the superblock that says that there is one. `stays`: its member does,
+    /// whatever comes of it.
+    async fn record_bad_blocks(
+        &mut self,
+        index: usize,
+        bad: &Ranges,
+        stays: bool,
+    ) -> Result<(), NotRecorded> {
         if !self.may_write() {
             // It is found again.
             return Ok(());
         }
-        self.write_bad_blocks(index, bad).await?;
+        self.write_bad_blocks(index, bad, stays).await?;
         self.array.points.reach(Point::ListIsLonger);
         let superblock = &mut self.members[index].superblock;
         if !superblock.features.contains(Features::BAD_BLOCKS) {
@@ -147,7 +153,12 @@ impl Controller {
     }
 
     /// Brings the log to what is bad now, step by step, so that power may fail in the middle of each.
-    async fn write_bad_blocks(&mut self, index: usize, bad: &Ranges) -> Result<(), NotRecorded> {
+    async fn write_bad_blocks(
+        &mut self,
+        index: usize,
+        bad: &Ranges,
+        stays: bool,
+    ) -> Result<(), NotRecorded> {
         let member = &self.members[index];
         let log = member.superblock.bad_block_log.ok_or(NotRecorded::NoRoom)?;
         let place = member.superblock.bad_block_log_range().ok_or(NotRecorded::NoRoom)?;
@@ -159,7 +170,11 @@ impl Controller {
         for step in steps.map_err(|_| NotRecorded::NoRoom)? {
             let bytes = step.encode(log.size_sectors);
             if self.array.rules.keep(Rule::ListsAreDurable) {
-                let written = self.write_metadata(&self.members[index], place.start, bytes).await;
+                let member = &self.members[index];
+                let written = match stays {
+                    true => self.try_metadata(member, place.start, bytes).await,
+                    false => self.write_metadata(member, place.start, bytes).await,
+                };
                 written.map_err(|(_, error)| NotRecorded::Failed(error))?;
             }
             self.members[index].log = step;
