@@ -194,6 +194,38 @@ fn no_space_behind_one_member_takes_no_block_of_another_that_is_out() {
     }
 }
 
+/// Nor of one that is being filled and has not got it yet.
+#[test]
+fn no_space_behind_one_member_takes_no_block_of_another_that_is_being_filled() {
+    for (seed, out) in (70..).zip(1..5) {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID6, seed));
+        world.fail(out);
+        world.set("sync_max", "16");
+        world.add(5).unwrap();
+        world.wait_status("a rebuild that pauses", |status| status.sync.completed_sectors == 16);
+        fail_writes(&world, 0, IoErrorKind::NoSpace, 0..1 << 20);
+        let mut failed = 0;
+        for row in 2..10 {
+            let bytes = world.random.bytes(8 * SECTOR);
+            world.remember(48 * row, &bytes);
+            let written = world.write(48 * row, bytes);
+            let beside = world.read(48 * row + 8, 40);
+            assert!(beside.is_ok(), "{beside:?} beside {written:?} ({world})");
+            failed += usize::from(written.is_err());
+        }
+        assert_eq!(failed, 0, "{world}");
+        world.verify();
+        fail_writes(&world, 0, IoErrorKind::NoSpace, 0..0);
+        world.set("sync_max", "max");
+        world.wait_idle();
+        assert_eq!(world.member_state(5), Some(MemberState::InSync), "{world}");
+        world.verify();
+        world.write_random(0, world.sectors());
+        assert_eq!(world.check(), 0, "{world}");
+        world.verify();
+    }
+}
+
 /// Members on one full file system: the write says so, and goes well when there is room.
 #[test]
 fn a_write_without_space_behind_any_member_fails_for_lack_of_space() {

@@ -28,17 +28,19 @@ struct Found {
     with_room: SmallVec<[SlotEnd; 8]>,
     /// A member lacks it for want of space.
     lacks_space: bool,
+    /// One that is being filled does. Of that no list is made.
+    lacks_space_to_fill: bool,
     /// A member refused it, and its list has no room to say so.
     lacks_list: bool,
 }
 
 impl Found {
-    /// Whether the row gives a block of a member that is out. It would not if it were torn.
+    /// Whether the row gives a block of a member that is out, or has not got it yet. It would not if it were torn.
     fn needs_a_whole_row(&self, segment: &Segment) -> bool {
-        let has = |wanted: fn(&SlotEnd) -> bool| self.ends.iter().any(wanted);
-        segment.data_count.is_some()
-            && has(|end| matches!(end, SlotEnd::Gone | SlotEnd::Out | SlotEnd::Bad))
-            && !has(|end| *end == SlotEnd::Unfilled)
+        let is_needed = |end: &SlotEnd| {
+            matches!(end, SlotEnd::Gone | SlotEnd::Out | SlotEnd::Bad | SlotEnd::Unfilled)
+        };
+        segment.data_count.is_some() && !self.lacks_space_to_fill && self.ends.iter().any(is_needed)
     }
 }
 
@@ -74,7 +76,7 @@ impl Judging<'_> {
 
     fn find(&self, segment: &Segment) -> Found {
         let (mut ends, mut with_room) = (SmallVec::new(), SmallVec::new());
-        let (mut lacks_space, mut lacks_list) = (false, false);
+        let (mut lacks_space, mut lacks_list, mut lacks_space_to_fill) = (false, false, false);
         for (place, (slot, sectors)) in segment.slots.iter().enumerate() {
             let end = self.end_of(*slot, sectors, segment.is_sent(place));
             let member = self.now.member(*slot);
@@ -82,6 +84,7 @@ impl Judging<'_> {
                 && member.is_some_and(|member| self.ended.is_without_space(member, sectors));
             // A member that is being filled stays if it alone gives other blocks. No sync task fills it here again.
             lacks_space |= had_no_room && matches!(end, SlotEnd::Refused | SlotEnd::Unfilled);
+            lacks_space_to_fill |= had_no_room && end == SlotEnd::Unfilled;
             lacks_list |= member.is_some_and(|member| {
                 let refused = || self.ended.refused(member, sectors);
                 let lacks = end == SlotEnd::Refused || end == SlotEnd::Unfilled && refused();
@@ -94,7 +97,7 @@ impl Judging<'_> {
                 end
             });
         }
-        Found { ends, with_room, lacks_space, lacks_list }
+        Found { ends, with_room, lacks_space, lacks_space_to_fill, lacks_list }
     }
 
     /// What is known of the member that is in `slot` now, for sectors that are all alike.
