@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mdspace_engine::backend::{IoOp, MemberId, MemberIo, Patience};
+use mdspace_engine::backend::{IoOp, MemberId, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Paths, Policy};
 use mdspace_front::device::Device;
@@ -179,9 +179,13 @@ impl MultipathProcess {
     /// Waits until each path has been looked at. One that leads elsewhere is a mistake to be told now.
     fn wait_for_proofs(&self, member: MemberId, what: &str) -> Result<(), Failure> {
         if let Some(device) = &*self.device() {
-            // The first I/O makes a lane look after the paths.
+            let bytes = device.info.logical_block_bytes as usize;
+            // The first I/O makes a lane look after the paths. No flush: what it is told is told once, and is for
+            // the device's users.
             device.lanes.run_on(LaneId(0), move |lane, _| {
-                let io = MemberIo { member, op: IoOp::Flush, patience: Patience::FOREVER };
+                let into = ReadInto::Buffer(lane.backend().allocate(bytes), 0..bytes);
+                let op = IoOp::Read { sector: 0, into };
+                let io = MemberIo { member, op, patience: Patience::FOREVER };
                 let first = lane.clone();
                 lane.spawn(async move { drop(first.io(io).await) });
             });

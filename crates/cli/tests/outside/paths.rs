@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::harness::{Images, MIB, Mdspace, Nbd, Tools, path_text, until};
+use crate::harness::{Images, MIB, Mdspace, Nbd, Request, Tools, path_text, until};
 
 const BYTES: u64 = 8 * MIB;
 const BLOCK: usize = 4096;
@@ -314,6 +314,43 @@ fn qemu_nbd_may_be_killed_and_stopped_over_tcp() {
     a_restart_does_not_forget_what_may_appear(Program::QemuNbd, true);
     a_killed_server_is_not_noticed(Program::QemuNbd, true);
     a_stopped_server_never_overwrites_what_is_newer(Program::QemuNbd, true);
+}
+
+/// A process writes, and is killed. Its server cannot make that durable, and tells the first flush alone.
+#[test]
+fn an_error_of_the_first_flush_is_told_to_a_client_and_not_to_the_start() {
+    let (mdspace, images) = (Mdspace::new(), Images::new());
+    let file = images.sparse("d", 1, BYTES).remove(0);
+    let socket = mdspace.run_dir().join("server");
+    let rule = "file.inject-error.0";
+    let child = Tools::find()
+        .command("qemu-nbd")
+        .args(["--persistent", "--shared=0", "--image-opts", "-k", path_text(&socket)])
+        .arg(format!(
+            "driver=raw,file.driver=blkdebug,{rule}.event=flush_to_disk,{rule}.errno=5,{rule}.once=on,\
+             file.image.driver=file,file.image.filename={},file.image.locking=off",
+            path_text(&file)
+        ))
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("the server starts");
+    let server = Server { child, place: Place::Unix(socket) };
+    until("the server answers", || server.place.answers());
+    let table =
+        format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {}", BYTES / 512, server.place.uri());
+    let start = || {
+        let table = format!("--dm-table={table}");
+        mdspace.succeed(&["multipath", "top", &table, &mdspace.serve("top")]);
+        mdspace.connect("top")
+    };
+    start().write(0, &block(1, 1));
+    mdspace.kill();
+    let mut user = start();
+    let mut flush = || {
+        user.submit(&Request::Flush).expect("sent");
+        user.receive().expect("an answer").error
+    };
+    assert_eq!([flush(), flush()], [5, 0], "the error is told once");
 }
 
 #[test]

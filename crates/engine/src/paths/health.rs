@@ -17,9 +17,11 @@ impl Paths {
             return false;
         }
         let owner = &mut *locked;
+        if opened.is_ok() {
+            self.lose_connection(owner, path);
+        }
         let own = &mut owner.paths[path];
         own.reopened = Some(opened.map(|member| {
-            self.lose_connection(&mut owner.owed, path);
             own.member = Some(member);
             own.lost = false;
         }));

@@ -1,17 +1,20 @@
 //! What a flush of the device may rest on, where a path has a cache of its own: that of its server, which a
 //! flush over another path does not reach, and which is lost with the server.
 //!
-//! A path *owes* a flush while it has answered writes that no good flush of it covers, and, where it can be flushed,
-//! before its first: an earlier process may have left writes in its cache. Lanes count the writes
+//! A path *owes* a flush while it has answered writes that no good flush of it covers, and before its first: an
+//! earlier process may have left writes in its cache. Lanes count the writes
 //! that each path has answered. A flush goes over every path that owes one, and covers what was answered
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
-//! once, as a disk does that has lost its cache.
+//! once, as a disk does that has lost its cache. Each path gets its first flush when it is opened, so that the loss
+//! of one that nobody has written to since fails nothing.
 
 use crate::array::rules::{Rule, keep};
-use crate::backend::MemberId;
+use crate::backend::{IoOp, MemberId, MemberIo, Patience};
+use crate::lane::{Lane, first_of};
+use crate::time::Time;
 
 use super::Paths;
-use super::owner::Health;
+use super::owner::{Health, Owner};
 
 /// What the paths owe.
 #[derive(Debug)]
@@ -23,20 +26,26 @@ pub(super) struct Owed {
     losses: u64,
     /// Losses that a failed flush has told.
     told: u64,
+    /// Paths that get their first flush now.
+    first_flushes: usize,
 }
 
 impl Owed {
     pub(super) fn new(paths: usize) -> Self {
-        Self { covered: vec![None; paths], losses: 0, told: 0 }
+        Self { covered: vec![None; paths], losses: 0, told: 0, first_flushes: 0 }
     }
 
     /// Notes the loss of a path's connection that had answered so many writes.
     fn lose(&mut self, path: usize, answered: u64) {
-        let covered = &mut self.covered[path];
-        if covered.unwrap_or(0) != answered {
-            *covered = Some(answered);
+        if self.covered[path].replace(answered) != Some(answered) {
             self.losses += 1;
         }
+    }
+
+    /// Notes that a path's first flush has failed when it had answered so many writes.
+    fn lose_first(&mut self, path: usize, answered: u64) {
+        self.covered[path] = Some(answered).max(self.covered[path]);
+        self.losses += 1;
     }
 
     /// Whether a flush has a loss to tell. It is told once.
@@ -61,23 +70,23 @@ pub(super) struct PathFlush {
     answered: u64,
 }
 
+/// The first flush of a path, until it is dropped.
+struct FirstFlush<'a> {
+    paths: &'a Paths,
+    part: PathFlush,
+    is_good: bool,
+}
+
 impl Paths {
     /// What goes over which path. `None`: the flush fails, for a cache was lost.
     pub(super) fn begin_flush(&self) -> Option<DeviceFlush> {
         let mut owner = self.owner.lock();
         let mut parts = Vec::new();
         for path in 0..self.group_of.len() {
-            let answered = self.answered_over(path);
-            let (covered, own) = (owner.owed.covered[path], &owner.paths[path]);
-            let in_use = matches!(own.health, Health::Joining | Health::Active);
-            // Where it cannot be flushed now, nothing says that there is something to lose.
-            let is_left = covered.is_none() && in_use;
-            if answered == covered.unwrap_or(0) && !is_left {
-                continue;
-            }
-            match own.member.as_ref().filter(|_| !own.lost) {
-                Some(&(member, _)) => {
-                    parts.push(PathFlush { path, member, remote: own.remote, answered });
+            let Some(answered) = self.owed_over(&owner, path) else { continue };
+            match self.flush_over(&owner, path, answered) {
+                Some(part) => {
+                    parts.push(part);
                     if !keep(Rule::FlushesGoOverAllPaths) {
                         break;
                     }
@@ -115,10 +124,61 @@ impl Paths {
         kept_all || !keep(Rule::LostCachesAreTold)
     }
 
+    /// Writes that a path has answered, if it owes a flush.
+    fn owed_over(&self, owner: &Owner, path: usize) -> Option<u64> {
+        let (answered, own) = (self.answered_over(path), &owner.paths[path]);
+        let owes = match owner.owed.covered[path] {
+            Some(covered) => covered != answered,
+            // One that was never open cannot be asked, and nothing says that there is something to lose.
+            None => own.member.is_some() && own.health != Health::Refused || answered > 0,
+        };
+        owes.then_some(answered)
+    }
+
+    fn flush_over(&self, owner: &Owner, path: usize, answered: u64) -> Option<PathFlush> {
+        let own = &owner.paths[path];
+        let (member, _) = own.member.as_ref().filter(|_| !own.lost)?;
+        Some(PathFlush { path, member: *member, remote: own.remote, answered })
+    }
+
+    /// Flushes what an earlier process may have left in the cache of a path that was opened. What it cannot make
+    /// durable the device's next flush tells.
+    pub(super) async fn flush_first(&self, lane: &Lane, path: usize) {
+        let Some(mut first) = self.begin_first_flush(path) else { return };
+        let patience = Patience::of(self.policy.write_deadline);
+        let io = MemberIo { member: first.part.member, op: IoOp::Flush, patience };
+        first.is_good = lane.io(io).await.result.is_ok();
+    }
+
+    fn begin_first_flush(&self, path: usize) -> Option<FirstFlush<'_>> {
+        let mut owner = self.owner.lock();
+        if !self.has_own_caches || owner.owed.covered[path].is_some() {
+            return None;
+        }
+        let answered = self.owed_over(&owner, path)?;
+        let part = self.flush_over(&owner, path, answered)?;
+        owner.owed.first_flushes += 1;
+        Some(FirstFlush { paths: self, part, is_good: false })
+    }
+
+    /// Waits until no path gets its first flush: that may be told an error which a later one is not. False: it takes
+    /// longer than `until`.
+    pub(super) async fn first_flushes_end(&self, lane: &Lane, until: Option<Time>) -> bool {
+        let have_ended = || self.owner.lock().owed.first_flushes == 0;
+        let end = self.changed.until(|| have_ended().then_some(()));
+        match until {
+            Some(until) => first_of(end, lane.sleep_until(until)).await,
+            None => end.await,
+        }
+        have_ended()
+    }
+
     /// A path gets another connection: what it owes over the old one is lost.
-    pub(super) fn lose_connection(&self, owed: &mut Owed, path: usize) {
-        if self.has_own_caches {
-            owed.lose(path, self.answered_over(path));
+    pub(super) fn lose_connection(&self, owner: &mut Owner, path: usize) {
+        if self.has_own_caches
+            && let Some(answered) = self.owed_over(owner, path)
+        {
+            owner.owed.lose(path, answered);
         }
     }
 
@@ -133,5 +193,18 @@ impl Paths {
     /// Writes that a path has answered to all lanes.
     fn answered_over(&self, path: usize) -> u64 {
         self.counters.lock().iter().map(|lane| lane.paths[path].written.get()).sum()
+    }
+}
+
+impl Drop for FirstFlush<'_> {
+    fn drop(&mut self) {
+        let owed = &mut self.paths.owner.lock().owed;
+        let (path, answered) = (self.part.path, self.part.answered);
+        match self.is_good {
+            true => owed.covered[path] = Some(answered).max(owed.covered[path]),
+            false => owed.lose_first(path, answered),
+        }
+        owed.first_flushes -= 1;
+        self.paths.changed.notify();
     }
 }

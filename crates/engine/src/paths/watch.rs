@@ -77,6 +77,8 @@ struct Check {
 
 impl Check {
     async fn run(&self, paths: &Arc<Paths>, lane: &Rc<Lane>) {
+        // Before a fence ends the connection.
+        paths.flush_first(lane, self.path).await;
         // Once more, where one has failed or did not cover all.
         paths.begin_fence(self.path, lane.backend().now());
         if self.lost {

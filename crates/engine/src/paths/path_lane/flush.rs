@@ -26,16 +26,17 @@ impl PathLane {
             return Submitted::Done(self.answer(Err(lost), None));
         };
         let (this, on_lane) = (self.clone(), lane.clone());
+        let deadline = patience.deadline(lane.backend().now());
         if flush.parts.is_empty() {
             // Only an earlier process may have written something: one path is asked.
-            let deadline = patience.deadline(lane.backend().now());
             let request = Request::new(ticket, deadline, Kept::Flush, None);
             lane.spawn(async move { this.serve(request).await });
             return Submitted::Pending;
         }
         lane.spawn(async move {
             let mut result = this.flush_all(&on_lane, &flush, patience).await;
-            if !this.paths.end_flush(&flush) && result.is_ok() {
+            let no_other = this.paths.first_flushes_end(&on_lane, deadline).await;
+            if !(this.paths.end_flush(&flush) && no_other) && result.is_ok() {
                 result = Err(lost);
             }
             let done: IoDone = this.answer(result, None);

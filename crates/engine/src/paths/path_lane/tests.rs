@@ -67,6 +67,11 @@ impl Wires {
         lane.turn();
         let next = || self.ios.borrow_mut().pop();
         while let Some((ticket, io)) = next() {
+            if let IoOp::Flush = io.op {
+                lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
+                lane.turn();
+                continue;
+            }
             self.read.borrow_mut().push(io.member);
             let IoOp::Read { into: ReadInto::Buffer(mut buffer, range), .. } = io.op else {
                 panic!("only checks are made")
@@ -262,4 +267,106 @@ fn a_connection_that_takes_long_to_come_is_asked_for_once() {
     assert!(paths.opened(0, Err("it does not answer".into())));
     (0..3).for_each(|_| wires.pass(&lane, seconds(1)));
     assert_eq!(reopens.count(), 3);
+}
+
+/// A device of two paths, and a flush of it whose end is kept.
+struct Flushing {
+    lane: Rc<Lane>,
+    wires: Rc<Wires>,
+    paths: Arc<Paths>,
+}
+
+type Ended = Rc<Cell<Option<Result<(), IoErrorKind>>>>;
+
+impl Flushing {
+    fn new(is_watched: bool) -> Self {
+        let wires = Rc::new(Wires::default());
+        let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
+        let paths = device_of(TWO_PATHS, Failback::Manual, Box::new(Reopens::default()));
+        assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+        if is_watched {
+            paths.look_after_on(&lane);
+            lane.turn();
+        }
+        Self { lane, wires, paths }
+    }
+
+    fn start(&self) -> Ended {
+        let (lane, ended) = (self.lane.clone(), Ended::default());
+        let end = ended.clone();
+        self.lane.spawn(async move {
+            let io = MemberIo { member: DEVICE, op: IoOp::Flush, patience: Patience::FOREVER };
+            end.set(Some(lane.io(io).await.result.map_err(|error| error.kind)));
+        });
+        self.lane.turn();
+        ended
+    }
+
+    /// Answers the oldest flush of a path that is under way. False: there is none.
+    fn answer(&self, path: u16, result: Result<(), IoErrorKind>) -> bool {
+        let is_it =
+            |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Flush) && io.member.index == path;
+        let Some(at) = self.wires.ios.borrow().iter().position(is_it) else { return false };
+        let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
+        let result = result.map_err(|kind| IoError { kind, errno: 5 });
+        self.lane.complete(ticket, IoDone { result, buffer: None });
+        self.lane.turn();
+        true
+    }
+
+    /// What a flush of the device says, if each path can do its part.
+    fn flush(&self) -> Option<Result<(), IoErrorKind>> {
+        let ended = self.start();
+        while self.answer(0, Ok(())) || self.answer(1, Ok(())) {}
+        ended.take()
+    }
+}
+
+/// An earlier process may have left something in the cache that went with it.
+#[test]
+fn a_connection_that_is_lost_before_its_first_flush_makes_the_next_flush_fail_once() {
+    for is_replaced in [false, true] {
+        let device = Flushing::new(false);
+        device.paths.fail(0, None, "it is cut", true, Time::ZERO);
+        if is_replaced {
+            assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+        }
+        let lost = Some(Err(IoErrorKind::Flush));
+        assert_eq!(device.flush(), lost, "replaced {is_replaced}");
+        assert_eq!(device.flush(), Some(Ok(())), "replaced {is_replaced}: it is told once");
+    }
+}
+
+/// It covers what an earlier process has left there: an array that writes nothing for days does not fail a member
+/// then because one of its paths was cut meanwhile.
+#[test]
+fn a_path_that_is_opened_is_flushed_at_once_and_owes_nothing_then() {
+    let device = Flushing::new(true);
+    assert!(device.answer(0, Ok(())) && device.answer(1, Ok(())), "each path is flushed");
+    device.paths.fail(0, None, "it is cut", true, Time::ZERO);
+    assert_eq!(device.flush(), Some(Ok(())));
+}
+
+#[test]
+fn what_a_path_cannot_make_durable_at_its_first_flush_the_next_flush_tells_once() {
+    let device = Flushing::new(true);
+    assert!(device.answer(0, Err(IoErrorKind::Flush)) && device.answer(1, Ok(())));
+    assert_eq!(device.flush(), Some(Err(IoErrorKind::Flush)));
+    assert_eq!(device.flush(), Some(Ok(())));
+}
+
+/// Of two flushes that a server does at once one is told of the error.
+#[test]
+fn a_flush_is_not_believed_before_the_first_flush_of_each_path_has_ended() {
+    let device = Flushing::new(true);
+    assert!(device.answer(1, Ok(())));
+    let ended = device.start();
+    // Its own part over the first path is the younger one, and goes well.
+    let youngest = device.wires.ios.borrow_mut().pop().expect("it goes over the first path");
+    assert!(matches!(youngest.1.op, IoOp::Flush) && youngest.1.member.index == 0);
+    device.lane.complete(youngest.0, IoDone { result: Ok(()), buffer: None });
+    device.lane.turn();
+    assert_eq!(ended.take(), None, "the first flush is under way");
+    assert!(device.answer(0, Err(IoErrorKind::Flush)));
+    assert_eq!(ended.take(), Some(Err(IoErrorKind::Flush)));
 }
