@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::future::pending;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::tags::Tags;
@@ -107,6 +107,8 @@ impl PartialWrites {
         busy.for_each(|lane| lane.ask(&asked, shared));
         let are_answered = || Arc::strong_count(&asked) == 1;
         shared.waiting.unless(are_answered, pending::<()>()).await;
+        // The count alone orders nothing: what those lanes have written is seen from here on.
+        fence(Ordering::Acquire);
         partial
     }
 }
