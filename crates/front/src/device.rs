@@ -11,7 +11,7 @@ use mdspace_engine::lane::{Lane, LaneId, OpOwner};
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_io::{LaneIo, Lanes};
 
-use crate::flushes::Flushes;
+use crate::flushes::{DurableWrite, Flushes};
 use crate::tags::Tags;
 use crate::volume::{Volume, VolumePart};
 
@@ -42,6 +42,7 @@ pub struct DevicePart {
 struct UnderWay {
     queue: Rc<Queue>,
     tag: u64,
+    durable: Option<DurableWrite>,
 }
 
 impl Volume for Device {
@@ -75,8 +76,9 @@ impl VolumePart for DevicePart {
             Err(error) => return queue.end(tag, Err(error)),
         };
         let owner: Rc<dyn OpOwner> = self.clone();
+        let durable = is_durable(&op).then(|| self.flushes.begin_write());
         let io = MemberIo { member: self.member, op, patience: Patience::FOREVER };
-        let under_way = UnderWay { queue: queue.clone(), tag };
+        let under_way = UnderWay { queue: queue.clone(), tag, durable };
         let slot = self.under_way.borrow_mut().add(under_way);
         if let Some(done) = self.lane.io_direct(io, &owner, slot) {
             self.end(slot, &done);
@@ -146,9 +148,15 @@ impl DevicePart {
     }
 
     fn end(&self, slot: u64, done: &IoDone) {
-        let UnderWay { queue, tag } = self.under_way.borrow_mut().remove(slot);
+        let UnderWay { queue, tag, durable } = self.under_way.borrow_mut().remove(slot);
+        // Before its client hears of it: a flush that this one sends then fails.
+        durable.into_iter().for_each(|write| write.end(done.result));
         queue.end(tag, result_of(done));
     }
+}
+
+fn is_durable(op: &IoOp) -> bool {
+    matches!(op, IoOp::Write { fua: true, .. } | IoOp::WriteZeroes { fua: true, .. })
 }
 
 /// The result that the client is told.

@@ -393,6 +393,7 @@ impl PathLane {
     }
 
     fn end(&self, lane: &Lane, request: Request, result: Result<(), IoError>) -> IoDone {
+        let result = request.failed_flush.map_or(result, Err);
         let buffer = request.kept.into_buffer(request.buffer, lane.backend());
         self.answer(result, buffer)
     }

@@ -9,13 +9,13 @@ use mdspace_engine::time::Time;
 
 use super::*;
 
-/// A device whose flushes the test answers.
+/// A device whose flushes and durable writes the test answers.
 #[derive(Default)]
 struct Flushed(RefCell<Vec<Ticket>>);
 
 impl Backend for Flushed {
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
-        assert!(matches!(io.op, IoOp::Flush));
+        assert!(matches!(io.op, IoOp::Flush | IoOp::WriteZeroes { fua: true, .. }));
         self.0.borrow_mut().push(ticket);
         Submitted::Pending
     }
@@ -89,7 +89,13 @@ impl Two {
         }
     }
 
-    /// The device answers the first flush of a lane.
+    fn write(&self, lane: usize, tag: u64) {
+        let zeroes = Request::WriteZeroes { sector: 0, sectors: 1, fua: true };
+        self.parts[lane].submit(&self.queues[lane], tag, zeroes);
+        self.turn();
+    }
+
+    /// The device answers what a lane has sent first.
     fn answer(&self, lane: usize, result: Result<(), IoErrorKind>) {
         let ticket = self.backends[lane].0.borrow_mut().remove(0);
         let result = result.map_err(|kind| IoError { kind, errno: 5 });
@@ -145,4 +151,40 @@ fn those_who_wait_for_a_flush_share_the_next_one() {
     assert_eq!(two.ended(0), Some((3, Ok(()))));
     assert_eq!((two.ended(1), two.ended(1)), (Some((2, Ok(()))), Some((4, Ok(())))));
     assert_eq!(two.sent(0) + two.sent(1), 0);
+}
+
+/// The device made one flush of it, and told its error to the durable write alone.
+#[test]
+fn a_flush_after_or_beside_a_durable_write_that_failed_has_failed() {
+    for is_beside in [false, true] {
+        let two = Two::new();
+        two.write(0, 1);
+        if is_beside {
+            two.flush(1, 2);
+            two.answer(1, Ok(()));
+            assert_eq!(two.ended(1), None, "the durable write is under way");
+        }
+        two.answer(0, Err(IoErrorKind::Flush));
+        assert_eq!(two.ended(0), Some((1, Err(RequestError::Lost))));
+        if !is_beside {
+            two.flush(1, 2);
+            two.answer(1, Ok(()));
+        }
+        assert_eq!(two.ended(1), Some((2, Err(RequestError::Lost))), "beside: {is_beside}");
+        two.flush(0, 3);
+        two.answer(0, Ok(()));
+        assert_eq!(two.ended(0), Some((3, Ok(()))), "it is told once");
+    }
+}
+
+#[test]
+fn a_durable_write_that_ends_well_or_that_its_sectors_refuse_fails_no_flush() {
+    for result in [Ok(()), Err(IoErrorKind::Medium), Err(IoErrorKind::NoSpace)] {
+        let two = Two::new();
+        two.write(0, 1);
+        two.answer(0, result);
+        two.flush(1, 2);
+        two.answer(1, Ok(()));
+        assert_eq!(two.ended(1), Some((2, Ok(()))), "{result:?}");
+    }
 }

@@ -123,7 +123,6 @@ impl PathLane {
         self.note_held(&lane, ticket, false);
         self.slow.borrow_mut().retain(|other| *other != ticket);
         self.cancelled.borrow_mut().retain(|other| *other != ticket);
-        let result = result.and(request.failed_flush.map_or(Ok(()), Err));
         let done = self.end(&lane, request, result);
         lane.complete(ticket, done);
     }

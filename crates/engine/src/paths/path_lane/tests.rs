@@ -152,10 +152,15 @@ impl Writing {
         let (_, patience) = self.under_way().expect("a write is under way");
         let deadline = patience.deadline(self.wires.now.get()).expect("it has a deadline");
         self.wires.now.set(deadline);
+        self.fails(IoErrorKind::Deadline, 110);
+    }
+
+    /// The path that has the write says so.
+    fn fails(&self, kind: IoErrorKind, errno: i32) {
         let is_write = |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Write { .. });
         let at = self.wires.ios.borrow().iter().position(is_write).expect("a write is under way");
         let (ticket, io) = self.wires.ios.borrow_mut().remove(at);
-        let error = IoError { kind: IoErrorKind::Deadline, errno: 110 };
+        let error = IoError { kind, errno };
         self.lane.complete(ticket, IoDone { result: Err(error), buffer: io.op.into_buffer() });
         self.lane.turn();
     }
@@ -210,6 +215,16 @@ fn a_write_that_its_first_path_refuses_at_once_ends_with_its_time() {
     let writing = Writing::on(wires, TWO_PATHS, false, Patience::of(seconds(8)));
     let (_, patience) = writing.under_way().expect("the other path has it");
     assert_eq!(patience, Patience::of(seconds(8)));
+}
+
+/// Its first path may have lost what it was to make durable beside its own bytes, and no flush will tell.
+#[test]
+fn a_durable_write_that_a_path_lost_has_failed_as_a_flush_whatever_the_next_path_says() {
+    let writing = Writing::new(TWO_PATHS, true, Patience::FOREVER);
+    writing.fails(IoErrorKind::Deadline, 110);
+    writing.fails(IoErrorKind::Medium, 5);
+    assert_eq!(writing.under_way(), None);
+    assert_eq!(writing.error(), Some(IoErrorKind::Flush));
 }
 
 /// A device whose first path has lost its connection, and what that path waits for.
