@@ -443,6 +443,12 @@ pub trait Backend {
     /// The clock.
     fn now(&self) -> Time;
 
+    /// For how long, in all, this lane has noticed that it stood still: its process was stopped, or its machine
+    /// paused. Nobody was late in that time.
+    fn stood_still(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Seconds since 1970, for the times that superblocks carry.
     fn unix_time_s(&self) -> u64;
 

@@ -69,8 +69,12 @@ pub(crate) struct Driver {
     ahead: Ahead,
     /// No I/O in flight has an earlier deadline. Later ones may be known only when it has come.
     deadline: Cell<Time>,
-    /// When it last looked for I/Os past their deadline, or meant to wake for that.
+    /// When it last looked for I/Os past their deadline, or meant to wake.
     looked: Cell<Time>,
+    /// It has slept until then, or less.
+    has_slept: Cell<bool>,
+    /// How long the lane has stood still in all.
+    stood_still: Cell<Duration>,
     /// I/Os of members that only pretend, by the time of their end.
     pretended: RefCell<BinaryHeap<Reverse<(Time, u64)>>>,
     /// The time when it was last asked for since the lane woke or turned; [`NEVER`] before that.
@@ -109,6 +113,8 @@ impl Driver {
             ahead: Ahead::default(),
             deadline: Cell::new(NEVER),
             looked: Cell::new(NEVER),
+            has_slept: Cell::new(false),
+            stood_still: Cell::new(Duration::ZERO),
             pretended: RefCell::default(),
             lately: Cell::new(NEVER),
             reaped: RefCell::default(),
@@ -177,6 +183,7 @@ impl Driver {
         let at_most = (until != NEVER).then(|| until.since(now));
         if at_most != Some(Duration::ZERO) {
             self.looked.set(until);
+            self.has_slept.set(until != NEVER);
             self.queue.borrow_mut().sleep(at_most);
             self.lately.set(NEVER);
         }
@@ -249,12 +256,14 @@ impl Driver {
 
     /// Answers what is past its deadline; the device keeps the memory until it is done with it.
     fn expire(&self, lane: &Lane) {
-        if self.deadline.get() == NEVER {
+        let has_slept = self.has_slept.replace(false);
+        if self.deadline.get() == NEVER && !has_slept {
             return;
         }
         let now = self.about_now();
         let late_by = now.since(self.looked.replace(now));
         if late_by >= STANDSTILL {
+            self.stood_still.set(self.stood_still.get() + late_by);
             self.deadline.set(self.ops.borrow_mut().postpone(late_by));
         }
         if self.deadline.get() > now {
@@ -442,6 +451,10 @@ impl Backend for Driver {
 
     fn now(&self) -> Time {
         clock::now()
+    }
+
+    fn stood_still(&self) -> Duration {
+        self.stood_still.get()
     }
 
     fn unix_time_s(&self) -> u64 {

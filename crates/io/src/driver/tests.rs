@@ -478,6 +478,22 @@ fn time_in_which_its_lane_stood_still_is_no_time_of_a_members() {
     assert!((seconds(168)..seconds(172)).contains(&late_at), "{late_at:?}");
 }
 
+/// Requests that wait for a path, or for time, have no I/O under way.
+#[test]
+fn a_lane_that_waits_for_a_time_alone_notices_that_it_stood_still() {
+    let bench = Bench::new();
+    let wakes = |until: u64, at: u64| {
+        bench.driver.looked.set(Time::ZERO + Duration::from_secs(until));
+        bench.driver.has_slept.set(true);
+        bench.driver.lately.set(Time::ZERO + Duration::from_secs(at));
+        bench.driver.expire(&bench.lane);
+        bench.driver.stood_still()
+    };
+    assert_eq!(wakes(100, 90), Duration::ZERO, "something has woken it earlier");
+    assert_eq!(wakes(100, 160), Duration::from_secs(60));
+    assert_eq!(wakes(170, 171), Duration::from_secs(61));
+}
+
 /// No fault of the member's, and no reason to fail it; but what a flush says is not asked for again.
 #[test]
 fn a_call_that_finds_no_memory_is_made_again_unless_it_flushes() {

@@ -8,7 +8,7 @@ use crate::lane::Lane;
 use super::super::kept::Kept;
 use super::super::owed::{DeviceFlush, PathFlush};
 use super::request::Request;
-use super::{Meaning, PathLane, meaning};
+use super::{Meaning, PathLane, lived, meaning};
 
 /// Errno of a flush that failed since a cache was lost.
 const EIO: i32 = 5;
@@ -26,7 +26,7 @@ impl PathLane {
             return Submitted::Done(self.answer(Err(lost), None));
         };
         let (this, on_lane) = (self.clone(), lane.clone());
-        let deadline = patience.deadline(lane.backend().now());
+        let deadline = patience.deadline(lived(lane));
         if flush.parts.is_empty() {
             // Only an earlier process may have written something: one path is asked.
             let request = Request::new(ticket, deadline, Kept::Flush, None);

@@ -12,7 +12,7 @@ use crate::time::Time;
 
 use super::super::kept::Kept;
 use super::super::late::LateId;
-use super::{Chosen, ENODEV, PathLane};
+use super::{Chosen, ENODEV, PathLane, lived};
 
 /// Errno of a request that took too long.
 const ETIMEDOUT: i32 = 110;
@@ -24,6 +24,7 @@ const TRIES_A_PATH: usize = 3;
 /// A request that needs more than one path, or time.
 pub(super) struct Request {
     pub(super) ticket: Ticket,
+    /// As its lane has [`lived`].
     pub(super) deadline: Option<Time>,
     pub(super) kept: Kept,
     /// The buffer that came with it, unless a path has it.
@@ -68,7 +69,7 @@ impl PathLane {
     ) -> Submitted {
         let kept = Kept::of(&mut op, true, lane);
         let buffer = op.into_buffer();
-        let deadline = patience.deadline(lane.backend().now());
+        let deadline = patience.deadline(lived(lane));
         let request = Request::new(ticket, deadline, kept, buffer);
         let this = self.clone();
         lane.spawn(async move { this.serve(request).await });
@@ -79,7 +80,7 @@ impl PathLane {
     pub(super) async fn serve(self: Rc<Self>, mut request: Request) {
         let Some(lane) = self.lane.upgrade() else { return };
         self.slow.borrow_mut().push(request.ticket);
-        let wait_until = lane.backend().now() + self.paths.wait_max();
+        let wait_until = lived(&lane) + self.paths.wait_max();
         let mut tries = TRIES_A_PATH * self.counters.paths.len();
         let result = loop {
             let barred = self.is_held(&request.kept, &request.own);
@@ -147,7 +148,7 @@ impl PathLane {
         chosen: Chosen,
     ) -> Result<(), IoError> {
         let op = request.kept.again(request.buffer.take()).expect("seen to be possible");
-        let now = lane.backend().now();
+        let now = lived(lane);
         let left =
             request.deadline.map_or(Patience::FOREVER, |until| Patience::of(until.since(now)));
         let patience = self.patience(chosen.remote, chosen.is_last, &op, left);
@@ -167,7 +168,7 @@ impl PathLane {
         if self.cancelled.borrow().contains(&request.ticket) {
             return Some(IoError { kind: IoErrorKind::Cancelled, errno: 125 });
         }
-        let overdue = request.deadline.is_some_and(|deadline| deadline <= lane.backend().now());
+        let overdue = request.deadline.is_some_and(|deadline| deadline <= lived(lane));
         overdue.then_some(IoError { kind: IoErrorKind::Deadline, errno: ETIMEDOUT })
     }
 
@@ -178,7 +179,7 @@ impl PathLane {
             (view.generation, view.waits)
         };
         // A barred write waits whether or not requests wait for paths, but no longer.
-        let may_wait = if barred { lane.backend().now() < until } else { waits };
+        let may_wait = if barred { lived(lane) < until } else { waits };
         if !may_wait {
             return false;
         }
@@ -189,7 +190,10 @@ impl PathLane {
             (moved || self.cancelled.borrow().contains(&request.ticket)).then_some(())
         });
         match ends {
-            Some(ends) => first_of(news, lane.sleep_until(ends)).await,
+            Some(ends) => {
+                let ends = ends + lane.backend().stood_still();
+                first_of(news, lane.sleep_until(ends)).await;
+            }
             None => news.await,
         }
         true

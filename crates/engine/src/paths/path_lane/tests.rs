@@ -18,6 +18,7 @@ const DEVICE: MemberId = MemberId { index: 9, generation: 0 };
 struct Wires {
     device: OnceCell<Rc<PathLane>>,
     now: Cell<Time>,
+    stood_still: Cell<Duration>,
     ios: RefCell<Vec<(Ticket, MemberIo)>>,
     /// So many writes to come are refused at once.
     refuses: Cell<u32>,
@@ -47,6 +48,9 @@ impl Backend for Wires {
     }
     fn now(&self) -> Time {
         self.now.get()
+    }
+    fn stood_still(&self) -> Duration {
+        self.stood_still.get()
     }
     fn unix_time_s(&self) -> u64 {
         0
@@ -215,6 +219,17 @@ fn a_write_that_its_first_path_refuses_at_once_ends_with_its_time() {
     let writing = Writing::on(wires, TWO_PATHS, false, Patience::of(seconds(8)));
     let (_, patience) = writing.under_way().expect("the other path has it");
     assert_eq!(patience, Patience::of(seconds(8)));
+}
+
+/// The process was stopped, and its servers have hung up meanwhile.
+#[test]
+fn time_in_which_its_lane_stood_still_is_no_time_of_a_request() {
+    let writing = Writing::new(TWO_PATHS, false, Patience::of(seconds(8)));
+    writing.wires.now.set(Time::ZERO + seconds(63));
+    writing.wires.stood_still.set(seconds(60));
+    writing.fails(IoErrorKind::Gone, IoError::UNANSWERED);
+    let (_, patience) = writing.under_way().expect("the other path has it");
+    assert_eq!(patience, Patience::of(seconds(5)));
 }
 
 /// Its first path may have lost what it was to make durable beside its own bytes, and no flush will tell.
