@@ -1,7 +1,7 @@
 //! The lock of a folder while something is made in it that others make too.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +16,9 @@ const MAKES_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The lock, from the question whether a place is free until it is taken: else two find the same place free.
+///
+/// Whoever may read a folder may lock it. What other users hold so, as all of them can `/tmp`, keeps nothing from being
+/// made: they make nothing of this user's.
 pub(crate) struct Making {
     _folder: Option<File>,
 }
@@ -32,6 +35,10 @@ impl Making {
 
     /// A folder that cannot be locked, as on some network file systems, is not.
     pub(crate) fn begin_within(path: &Path, patience: Duration) -> Result<Making, Held> {
+        Making::begin_as(rustix::process::geteuid().as_raw(), path, patience)
+    }
+
+    fn begin_as(user: u32, path: &Path, patience: Duration) -> Result<Making, Held> {
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
@@ -45,10 +52,36 @@ impl Making {
             match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Making { _folder: Some(opened) }),
                 Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(LOOK_EVERY),
-                Err(Errno::WOULDBLOCK) => return Err(Held(folder.to_path_buf())),
+                Err(Errno::WOULDBLOCK) if is_locked_by(user, &opened) => {
+                    return Err(Held(folder.to_path_buf()));
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    tracing::warn!(?folder, "another user holds its lock: see `lslocks`");
+                    return Ok(Making { _folder: None });
+                }
                 Err(Errno::INTR) => {}
                 Err(_) => return Ok(Making { _folder: None }),
             }
         }
     }
 }
+
+/// Whether a process of this user has the lock of an open file. One that is not seen is another user's.
+fn is_locked_by(user: u32, file: &File) -> bool {
+    let Ok(inode) = file.metadata().map(|metadata| metadata.ino().to_string()) else { return true };
+    // Which device it is on the kernel says otherwise here for some file systems.
+    let holder = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let is_lock = words.next() == Some("FLOCK");
+        let (process, place) = (words.nth(2)?, words.next()?);
+        (is_lock && place.rsplit(':').next() == Some(&inode)).then(|| process.to_owned())
+    };
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    locks.lines().filter_map(holder).any(|process| {
+        let found = fs::metadata(Path::new("/proc").join(process));
+        found.is_ok_and(|found| found.uid() == user)
+    })
+}
+
+#[cfg(test)]
+mod tests;
