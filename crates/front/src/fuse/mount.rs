@@ -230,9 +230,9 @@ impl Mount {
     /// A descriptor for each who serves the mount. None stays here: programs are told that it is over as soon as the
     /// last of those is closed, however that comes.
     pub(super) fn take_devices(&mut self, count: usize) -> Result<Vec<OwnedFd>, MountError> {
-        let first = self.device.take().expect("a mount is served once");
-        let others = (1..count).map(|_| self.clone_of(&first)).collect::<Result<Vec<_>, _>>()?;
-        Ok(std::iter::once(first).chain(others).collect())
+        let first = self.device.as_ref().expect("a mount is served once");
+        let others = (1..count).map(|_| self.clone_of(first)).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.device.take().into_iter().chain(others).collect())
     }
 
     fn clone_of(&self, first: &OwnedFd) -> Result<OwnedFd, MountError> {
@@ -256,6 +256,15 @@ impl Mount {
         match self.by_root {
             true => unmount(&self.directory),
             false => unmount_by_helper(&self.directory),
+        }
+    }
+}
+
+impl Drop for Mount {
+    /// One that was never served answers nobody.
+    fn drop(&mut self) {
+        if self.device.is_some() {
+            self.unmount();
         }
     }
 }

@@ -80,3 +80,16 @@ fn a_mount_that_is_given_up_keeps_no_program_waiting() {
     assert!(read.expect("the program is not kept waiting").is_err());
     volume.0.stop(PATIENCE).expect("the lanes end");
 }
+
+/// As where no descriptors are left for its lanes.
+#[test]
+fn a_mount_that_cannot_be_served_does_not_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = mount::prepare(folder.path()).expect("an empty folder");
+    let mounted = match Mount::new(&place) {
+        Ok(mounted) => mounted,
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    drop(mounted);
+    assert!(fs::read_dir(&place).expect("nothing is mounted there").next().is_none());
+}
