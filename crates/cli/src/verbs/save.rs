@@ -49,8 +49,20 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     }
     // Left behind only where the array does not come up again: then it says how it was.
     let file = run_dir.path().join(format!("{name}.restart.toml"));
-    config.write(&file)?;
-    let mut notes = stop::stop(&StopArgs { name: name.clone(), force: args.force })?;
+    config.write(&file).map_err(|failure| {
+        let cure = format!(
+            "see to it that {} can be written; or save it with --config=FILE, stop it, and assemble it from there",
+            file.display()
+        );
+        Failure { cure, ..failure }
+    })?;
+    let stopped = stop::stop(&StopArgs { name: name.clone(), force: args.force });
+    let mut notes = stopped.inspect_err(|failure| {
+        // What does not answer may end yet.
+        if !failure.is_of_silence() {
+            drop(fs::remove_file(&file));
+        }
+    })?;
     let mut words: Vec<OsString> = ["assemble", name.as_str()].map(OsString::from).into();
     words.extend(args.run.then(|| "--run".into()));
     words.extend(["--config".into(), file.clone().into_os_string()]);

@@ -93,6 +93,7 @@ fn a_restart_keeps_data_fronts_and_settings() {
         client.write(4096, &[0x5a; 8192]).expect("a write");
         user.refused("restart data", &["connected"]);
         assert_eq!(pid(&user), before);
+        assert!(!user.run_dir().join("data.restart.toml").exists(), "it runs on");
     }
     user.expect(0, "restart data");
     assert_ne!(pid(&user), before);
@@ -220,6 +221,15 @@ fn a_log_follows_no_link_that_lies_in_the_place_of_its_folder() {
     assert!(done.status.success(), "{done:?}");
     assert_eq!(std::fs::read_dir(&other).expect("a folder").count(), 0, "a file follows the link");
     assert!(user.run_dir().join("data.log").exists(), "there is no log");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_restart_that_cannot_write_down_what_runs_says_where_and_stops_nothing() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    std::fs::create_dir(user.run_dir().join("data.restart.toml")).expect("its place is taken");
+    user.refused("restart data", &["see to it that", "data.restart.toml"]);
     user.expect(0, "stop data");
 }
 
