@@ -394,8 +394,9 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                     }
                 }
                 self.sending.begins(batch.weight_bytes());
+                let send = self.io.send(&self.socket, message, self.deadline());
                 let sent;
-                (sent, message) = self.io.send(&self.socket, message, self.deadline()).await;
+                (sent, message) = self.ending_meanwhile(send).await;
                 self.sending.ends();
                 message.clear();
                 if let Err(error) = sent {
@@ -409,6 +410,22 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             self.receiving.wake();
         }
         self.hang_up();
+    }
+
+    /// Waits for `work`, and notes what the array ends meanwhile: the writes of a client that takes no answers are
+    /// under way no longer than those of others.
+    async fn ending_meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let done = work.as_mut().poll(context);
+            while done.is_pending()
+                && let Poll::Ready(completion) = pin!(self.queue.next()).poll(context)
+            {
+                self.end(completion);
+            }
+            done
+        })
+        .await
     }
 
     /// Ends the receiving task too, if it has not ended.

@@ -497,3 +497,6 @@ fn prepare_tcp(socket: &Socket) {
     let _ = sockopt::set_tcp_keepidle(socket, KEEPALIVE_TIME);
     let _ = sockopt::set_socket_keepalive(socket, true);
 }
+
+#[cfg(test)]
+mod tests;
