@@ -16,6 +16,7 @@ mod probe;
 mod ram;
 mod spec;
 mod table;
+mod unnamed;
 mod unproved;
 
 use std::fs::File;
@@ -65,6 +66,8 @@ pub(crate) struct Locks {
     pub(crate) below: Vec<File>,
     /// Of an export.
     pub(crate) place: Option<Arc<place::PlaceLock>>,
+    /// Of the file of a loop device, where no name leads to it.
+    pub(crate) _unnamed: Option<place::PlaceLock>,
 }
 
 /// Where a block device ends now, in bytes; none where it is something else, or does not say.

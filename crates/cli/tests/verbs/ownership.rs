@@ -50,6 +50,23 @@ fn a_members_bytes_are_not_taken_through_a_loop_device() {
     user.expect(0, "stop data");
 }
 
+/// A loop device goes on with a file that was deleted. Another name of that may be there.
+#[test]
+fn a_file_is_not_taken_by_another_name_than_the_deleted_one_of_a_loop_device() {
+    let user = User::with_members(&["a", "c", "d"]);
+    fs::hard_link(user.path("a"), user.path("b")).expect("another name");
+    let Some(device) = Loop::over(&user, "a") else {
+        return eprintln!("SKIPPED: no loop device can be attached here");
+    };
+    fs::remove_file(user.path("a")).expect("it was there");
+    let (through, by_name) = (format!("{} c", device.0), "b d");
+    for (first, second) in [(&*through, by_name), (by_name, &*through)] {
+        user.expect(0, &format!("create data {MIRROR} --run --force {first}"));
+        user.refused(&format!("create other {MIRROR} --run --force {second}"), &["in use by"]);
+        user.expect(0, "stop data");
+    }
+}
+
 /// Serves a file as `NAME` at the socket `NAME.sock`; returns the member over it.
 fn serve(user: &User, name: &str) -> String {
     let socket = user.path(&format!("{name}.sock"));

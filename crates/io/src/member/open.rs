@@ -16,7 +16,7 @@ use super::probe::{self, Transfers};
 use super::spec::Spec;
 use super::{
     Device, Locks, MemberFile, MemberTable, MultipathSpec, Nbd, Null, Ram, below, block_device_end,
-    named, nbd,
+    named, nbd, unnamed,
 };
 
 /// How long a claim may outlive the process that made it, as far as we wait.
@@ -290,7 +290,7 @@ impl Opening<'_> {
             return Err(OpenError::Kind { name: self.name.into() });
         }
         let is_block = named.file_type().is_block_device();
-        let (mut file, below) = self.claim(is_block)?;
+        let (mut file, locks) = self.claim(is_block)?;
         let metadata = file.metadata().map_err(self.system("look at it"))?;
         // The end of a block device is its size, as that of a file.
         let bytes = file.seek(SeekFrom::End(0)).map_err(self.system("ask for its size"))?;
@@ -314,21 +314,21 @@ impl Opening<'_> {
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
         let file = MemberFile::new(file);
         let device = Device::File { file, memory_align, inline, end: block_device_end };
-        Ok(Opened { device, info, locks: Locks { below, ..Locks::default() } })
+        Ok(Opened { device, info, locks })
     }
 
     /// Opens it, and claims it if it is to be exclusive. The kernel may hold a killed user's claim
     /// until that user's last I/O has ended: a holder who cannot be seen is given a moment.
-    fn claim(&self, is_block: bool) -> Result<(File, Vec<File>), OpenError> {
+    fn claim(&self, is_block: bool) -> Result<(File, Locks), OpenError> {
         let until = Instant::now() + AFTERLIFE;
         loop {
             let claimed = self.open_file(is_block).and_then(|file| {
-                let below = match self.mode.exclusive {
+                let locks = match self.mode.exclusive {
                     true if is_block => self.lock_below(&file)?,
-                    true => self.lock(&file).map(|()| Vec::new())?,
-                    false => Vec::new(),
+                    true => self.lock(&file).map(|()| Locks::default())?,
+                    false => Locks::default(),
                 };
-                Ok((file, below))
+                Ok((file, locks))
             });
             match claimed {
                 Err(OpenError::InUse { holder, .. })
@@ -370,20 +370,26 @@ impl Opening<'_> {
             Ok(false) => return Err(in_use(self.name, holder::of_locked_file(id))),
             Err(source) => return Err(self.system("lock it")(source)),
         }
+        let is_claimed = unnamed::is_claimed(id).map_err(self.system("lock it"))?;
         match holder::of_file(id) {
             Some(holder) => Err(in_use(self.name, Some(holder))),
+            None if is_claimed => Err(in_use(self.name, None)),
             None => Ok(()),
         }
     }
 
     /// Locks the bytes of a block device where it keeps them, and refuses one that has another user
     /// there.
-    fn lock_below(&self, file: &File) -> Result<Vec<File>, OpenError> {
+    fn lock_below(&self, file: &File) -> Result<Locks, OpenError> {
         let metadata = file.metadata().map_err(self.system("look at it"))?;
-        below::claim(metadata.rdev(), self.mode.read_only).map_err(|refused| match refused {
+        let below = below::claim(metadata.rdev(), self.mode.read_only);
+        let below = below.map_err(|refused| match refused {
             below::Refused::InUse(holder) => in_use(self.name, holder),
             below::Refused::System(source) => self.system("lock what lies below it")(source),
-        })
+        })?;
+        let unnamed = unnamed::claim(file).map_err(self.system("lock what lies below it"))?;
+        let _unnamed = unnamed.map_err(|()| in_use(self.name, None))?;
+        Ok(Locks { below, _unnamed, ..Locks::default() })
     }
 
     fn system(&self, doing: &'static str) -> impl Fn(io::Error) -> OpenError {
