@@ -9,6 +9,9 @@
 //! fails, or does not answer in time, marks its member at once, and a flush has ended when the durable
 //! writes that were under way at its end have ended too.
 //!
+//! Of users' flushes none waits for a durable write that is behind an answer: other members have what it
+//! writes. The controller's do, for they say of one member alone what it has.
+//!
 //! Flushes and durable writes share this state. Reads and other writes do not.
 
 use std::collections::BTreeSet;
@@ -33,6 +36,8 @@ pub(crate) struct Flushes {
     members: Mutex<Vec<MemberFlushes>>,
     /// A flush or a durable write ended.
     ended: Signal,
+    /// A durable write that was behind ended.
+    behind_ended: Signal,
 }
 
 /// The flushes of one member, counted.
@@ -50,14 +55,26 @@ struct MemberFlushes {
 struct DurableWrites {
     begun: u64,
     under_way: BTreeSet<u64>,
+    /// Those that are behind an answer.
+    behind: BTreeSet<u64>,
+}
+
+impl DurableWrites {
+    fn of(&mut self, behind: bool) -> &mut BTreeSet<u64> {
+        if behind { &mut self.behind } else { &mut self.under_way }
+    }
+
+    fn all_have_ended(&self) -> bool {
+        self.under_way.is_empty() && self.behind.is_empty()
+    }
 }
 
 /// A durable write that is under way, until it is dropped.
 pub(super) struct DurableWrite<'a> {
     flushes: &'a Flushes,
     member: MemberId,
-    /// None where no flush waits for it.
-    number: Option<u64>,
+    number: u64,
+    behind: bool,
 }
 
 /// What someone who wants a flush is to do now.
@@ -112,18 +129,31 @@ impl Flushes {
         })
     }
 
-    /// A durable write to a member is about to be sent. No flush waits for what is `behind`: others have it.
+    /// A durable write to a member is about to be sent. No user's flush waits for what is `behind`: others have
+    /// it.
     pub(super) fn begin_write(&self, member: MemberId, behind: bool) -> DurableWrite<'_> {
-        if behind {
-            return DurableWrite { flushes: self, member, number: None };
-        }
         let number = self.with(member, |flushes| {
             let number = flushes.writes.begun;
             flushes.writes.begun += 1;
-            flushes.writes.under_way.insert(number);
+            flushes.writes.of(behind).insert(number);
             number
         });
-        DurableWrite { flushes: self, member, number: Some(number) }
+        DurableWrite { flushes: self, member, number, behind }
+    }
+
+    /// Waits for the durable writes of a member that are behind now. They may have met the error that a flush
+    /// beside them does not tell of.
+    pub(super) async fn what_is_behind(&self, member: MemberId) -> Result<(), IoError> {
+        let begun = self.durable_writes_begun(member);
+        let all = || {
+            self.with(member, |flushes| {
+                let first = flushes.writes.behind.first();
+                first
+                    .is_none_or(|first| *first >= begun)
+                    .then_some(flushes.failed.map_or(Ok(()), Err))
+            })
+        };
+        self.behind_ended.until(all).await
     }
 
     /// Forgets a member: it left the array, or is about to be filled anew. But flushes may wait for the durable
@@ -134,7 +164,7 @@ impl Flushes {
             if is_it {
                 (flushes.begun, flushes.ended, flushes.failed) = Default::default();
             }
-            !is_it || !flushes.writes.under_way.is_empty()
+            !is_it || !flushes.writes.all_have_ended()
         });
     }
 
@@ -165,15 +195,18 @@ impl DurableWrite<'_> {
 
 impl Drop for DurableWrite<'_> {
     fn drop(&mut self) {
-        let Some(number) = self.number else { return };
-        let was_oldest = self.flushes.with(self.member, |flushes| {
-            let oldest = flushes.writes.under_way.first().copied();
-            flushes.writes.under_way.remove(&number);
+        let Self { flushes, member, number, behind } = *self;
+        let was_oldest = flushes.with(member, |known| {
+            let writes = known.writes.of(behind);
+            let oldest = writes.first().copied();
+            writes.remove(&number);
             oldest == Some(number)
         });
         // A flush waits for the oldest.
-        if was_oldest {
-            self.flushes.ended.notify();
+        match was_oldest {
+            true if behind => flushes.behind_ended.notify(),
+            true => flushes.ended.notify(),
+            false => {}
         }
     }
 }

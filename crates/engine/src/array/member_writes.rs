@@ -3,7 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -398,6 +398,19 @@ impl<'a> MemberWrites<'a> {
             self.ended(write, done);
         }
         self.returned.drain(..).for_each(|(place, buffer)| keep(place, buffer));
+    }
+
+    /// Does something else, and ends those meanwhile that have: flushes wait for durable ones.
+    pub(super) async fn meanwhile<T>(&mut self, other: impl Future<Output = T>) -> T {
+        if !self.fua {
+            return other.await;
+        }
+        let mut other = pin!(other);
+        poll_fn(|context| {
+            let _ = self.end_those_that_have(context);
+            other.as_mut().poll(context)
+        })
+        .await
     }
 
     /// Ends those that have ended, in any order.

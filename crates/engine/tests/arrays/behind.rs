@@ -121,6 +121,53 @@ fn without_a_bitmap_or_a_limit_nothing_is_left_behind() {
     }
 }
 
+/// A durable write that is behind may be a write and a flush, and have met the error that another flush then does not
+/// tell of. No bit is cleared past it.
+#[test]
+fn no_bit_is_cleared_beside_a_durable_write_that_is_behind() {
+    for seed in 1..10 {
+        let mut world = two_mirrors(seed, 8);
+        world.write_random(128, 64);
+        let from = Rc::new(vec![7; 8 * SECTOR]);
+        world.serve(2, Request::Write { sector: 64, from, fua: true }).unwrap();
+        assert_eq!(under_way(&mut world), 1, "{world}");
+        world.disks.disk(1).flush_in_vain();
+        for _ in 0..20 {
+            world.sleep_ms(1000);
+            // That of the write behind stays.
+            if world.status().bitmap.unwrap().dirty_bits <= 1 {
+                break;
+            }
+        }
+        world.power_cut(0..2);
+        let_go(&mut world);
+        world.assemble_all().unwrap();
+        world.wait_idle();
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+/// The controller's flushes wait for what is behind. What a write-mostly member has done is no reason to give it up
+/// because another member hangs.
+#[test]
+fn a_durable_write_that_hangs_on_one_member_holds_up_no_flush_of_a_write_mostly_one() {
+    for seed in 1..10 {
+        let three = Shape { disks: 3, write_mostly: 0b100, ..shape(8) };
+        let mut world = World::synced(Setup::shuffled(three, seed));
+        world.write_random(128, 64);
+        wait_for_ever(&world);
+        world.disks.disk(0).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+        let from = Rc::new(vec![7; 8 * SECTOR]);
+        world.start(2, Request::Write { sector: 64, from, fua: true });
+        world.rounds(100);
+        for _ in 0..70 {
+            world.sleep_ms(1000);
+        }
+        let states = [1, 2].map(|disk| world.member_state(disk));
+        assert_eq!(states, [Some(MemberState::InSync); 2], "{world}");
+    }
+}
+
 #[test]
 fn no_more_is_left_behind_than_the_limit() {
     for seed in 1..10 {

@@ -252,7 +252,10 @@ impl Controller {
     }
 
     async fn flush(&self, member: &Member) -> Result<(), (MemberId, IoError)> {
-        let flushed = Flush::new(&self.array, &self.lane, member.id, self.patience());
+        let flushed = async {
+            Flush::new(&self.array, &self.lane, member.id, self.patience()).await?;
+            self.array.flushes.what_is_behind(member.id).await
+        };
         let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
         // One of a lane, which may wait for ever, is waited for first.
         let late = async {

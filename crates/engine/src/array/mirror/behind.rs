@@ -198,10 +198,13 @@ impl ArrayLane {
             rest.start(0, piece.slot, piece.member_sector, from);
         }
         drop(from);
-        first.wait(|_, buffer| self.recycle(Some(buffer))).await;
-        // Whatever went wrong, nothing is left behind that is not there already.
         let target = Target::Copies(range);
-        let early = first.may_answer(&target).await;
+        let ahead_of_it = async {
+            first.wait(|_, buffer| self.recycle(Some(buffer))).await;
+            // Whatever went wrong, nothing is left behind that is not there already.
+            first.may_answer(&target).await
+        };
+        let early = rest.meanwhile(ahead_of_it).await;
         if early {
             answer.give(Ok(()));
             rest.was_answered();
