@@ -378,9 +378,11 @@ impl Simulation {
         self.order(What::Check, Action::Check);
     }
 
-    /// Checks, and waits until that has ended; again where a member that failed ended it.
+    /// Checks, and waits until that has ended; again where a member that failed ended it, or where a resync began
+    /// at the end of a rebuild and had to come first.
     pub(super) fn check_to_the_end(&mut self) -> Result<(), Failure> {
         for _ in 0..CHECKS_MAX {
+            self.idle_status()?;
             self.check();
             let ordered =
                 |this: &mut Self| this.operator.orders.iter().any(|o| o.what == What::Check);
