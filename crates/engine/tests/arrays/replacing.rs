@@ -600,3 +600,88 @@ fn lose_power_and_verify(world: &mut World, late: usize, write: &Pending) {
     world.wait_idle();
     world.verify();
 }
+
+/// A crash left something else on a replacement than on its member, below the place that its superblock promises. The
+/// resync ends, and power fails in the update that says so, before the replacement's own superblock takes it back.
+#[test]
+fn a_replacement_promises_no_more_than_it_has_when_the_others_say_clean() {
+    for (seed, shape) in (1..).zip([Shape { disks: 2, ..shapes::RAID1 }, shapes::RAID5]) {
+        let (mut world, new) = torn_from_its_replacement(shape, seed);
+        let place = world.disks.superblock(new).expect("it is a member").place.sector;
+        world.disks.disk(new).hangs_in = Some(place..place + 8);
+        world.sleep_ms(2000);
+        world.power_cut(0..=new);
+        world.disks.disk(new).hangs_in = None;
+        is_replaced_by_a_right_copy(&mut world, new);
+    }
+}
+
+/// Half a replacement, and a crash in a write that came to the member and not to it. The array is assembled again.
+fn torn_from_its_replacement(shape: Shape, seed: u64) -> (World, usize) {
+    let mut world = World::synced(Setup::new(shape, seed));
+    let new = usize::from(shape.disks);
+    world.set("sync_max", "128");
+    world.add(new).unwrap();
+    let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
+    world.command(Action::Replace { member, with }).unwrap();
+    world.wait_status("half of a copy", |status| status.sync.completed_sectors >= 128);
+    world.command(Action::Freeze).unwrap();
+    world.wait_status("a pause", |status| status.sync.action == SyncAction::Frozen);
+    let promised = world.disks.superblock(new).expect("it is a member").recovery_offset_sectors;
+    assert!(promised.is_some_and(|done| done >= 64), "{promised:?}");
+    let data = world.disks.data().start;
+    let sectors: Vec<u64> = (0..world.sectors()).step_by(16).collect();
+    for sector in sectors {
+        world.disks.disk(new).writes.clear();
+        world.write_random(sector, 8);
+        if world.disks.disk(new).sectors_written(data..data + 8) > 0 {
+            break;
+        }
+    }
+    let at = data as usize * SECTOR;
+    let old = world.random.bytes(8 * SECTOR);
+    world.disks.disk(new).bytes[at..at + old.len()].copy_from_slice(&old);
+    world.crash();
+    world.assemble_all().unwrap();
+    (world, new)
+}
+
+fn is_replaced_by_a_right_copy(world: &mut World, new: usize) {
+    world.assemble_all().unwrap();
+    world.wait_status("the hand-over", |status| {
+        status.members.iter().all(|member| !member.replacement)
+    });
+    assert_eq!(world.member_state(new), Some(MemberState::InSync));
+    world.verify();
+    assert_eq!(world.check(), 0, "{world}");
+}
+
+/// A write found no space behind a member and came to its replacement. A resync makes the copies alike there, and the
+/// bitmap's bit goes: the replacement's superblock promises that place no more by then.
+#[test]
+fn a_replacement_promises_nothing_that_a_bit_was_kept_for() {
+    let shape = long(Shape { disks: 2, ..shapes::RAID1 });
+    let mut world = World::synced(Setup::new(shape, 9));
+    world.set("sync_max", "2048");
+    let new = begin(&mut world, 0);
+    world.wait_status("a part of a copy", |status| status.sync.completed_sectors >= 2048);
+    world.command(Action::Freeze).unwrap();
+    world.wait_status("a pause", |status| status.sync.action == SyncAction::Frozen);
+    let data = world.disks.data();
+    world.disks.disk(0).write_error = Some(IoErrorKind::NoSpace);
+    world.disks.disk(0).errors_in = Some(data);
+    for (sector, sectors) in [(0, 1024), (1600, 8)] {
+        let bytes = world.random.bytes(sectors * SECTOR);
+        assert_eq!(world.write(sector, bytes), Err(RequestError::NoSpace), "{world}");
+    }
+    world.disks.disk(0).write_error = None;
+    world.learn();
+    world.set("sync_max", "1536");
+    world.command(Action::Idle).unwrap();
+    world.sleep_ms(30_000);
+    let (header, map) = world.disks.bitmap(1).expect("a bitmap");
+    let is_marked = |sector| map.ranges().any(|bits| header.sectors_of(bits).contains(&sector));
+    assert!(!is_marked(0) && is_marked(1600), "{world}");
+    world.power_cut(0..=new);
+    is_replaced_by_a_right_copy(&mut world, new);
+}

@@ -199,7 +199,8 @@ impl Controller {
 
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.
     /// First all that was written there is flushed on every member: after a power cut nothing else
-    /// than the bits would tell that one of them lost it. Then the header, and then the bits.
+    /// than the bits would tell that one of them lost it. Nor that a replacement lacks something. Then the header,
+    /// and then the bits.
     pub(super) async fn clear_bits(&mut self, chunks: Chunks) {
         if chunks.is_empty() {
             return;
@@ -210,6 +211,7 @@ impl Controller {
         }
         let prepared = flushed
             && self.may_clear_bits()
+            && self.take_back_promises().await
             && self.record_clearing().await
             && self.may_clear_bits();
         if !prepared {

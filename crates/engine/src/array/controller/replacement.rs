@@ -211,10 +211,11 @@ impl Controller {
 
     /// Writes every live member's superblock. That of a member that takes a slot over comes first: only when it
     /// is durable is it said that the old one is out. Else a crash between the superblocks of one update, or a
-    /// new member that fails in it, could leave an array that counts on neither.
+    /// new member that fails in it, could leave an array that counts on neither. Those of members that are being
+    /// filled come next: one may promise less than before, and would be believed where another says that all is clean.
     pub(super) async fn write_all_superblocks(&mut self) -> Vec<(MemberId, IoError)> {
-        let first = self.array.rules.keep(Rule::ReplacementsAreRecordedFirst);
-        let new = self.hand_over.as_ref().map(|by| by.new).filter(|_| first);
+        let ordered = self.array.rules.keep(Rule::ReplacementsAreRecordedFirst);
+        let new = self.hand_over.as_ref().map(|by| by.new).filter(|_| ordered);
         let mut failed = self.write_superblocks(&|member| Some(member.id) == new).await;
         if !failed.is_empty() {
             if self.is_reserved.get() {
@@ -226,8 +227,19 @@ impl Controller {
             self.stamp(self.events);
         }
         self.hand_over = None;
-        failed.extend(self.write_superblocks(&|member| Some(member.id) != new).await);
+        let is_filled = |member: &Member| ordered && member.filled_to().is_some();
+        for filled in [true, false] {
+            let is_next = |member: &Member| Some(member.id) != new && is_filled(member) == filled;
+            failed.extend(self.write_superblocks(&is_next).await);
+        }
         failed
+    }
+
+    /// Has superblocks promise no more than members have that are being filled. What else they lack was told by
+    /// what is about to go.
+    pub(super) async fn take_back_promises(&mut self) -> bool {
+        let any_filled = self.members.iter().any(|member| member.filled_to().is_some());
+        !any_filled || self.update_superblocks().await
     }
 
     /// An update that was to hand a slot over has failed before the new member's superblock said so: the old
