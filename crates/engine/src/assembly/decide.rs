@@ -26,7 +26,7 @@ use crate::neighbours::Neighbours;
 
 use super::read::Candidate;
 use belonging::{
-    freshest, leave_out_spares, newest, of_one_array, refuse_copies, refuse_disagreement,
+    freshest, leave_out_unserved, newest, of_one_array, refuse_copies, refuse_disagreement,
     refuse_if_it_went_on, refuse_unhandled,
 };
 use roles::{in_sync_at, refuse_crowding, refuse_surprise, sort_out};
@@ -90,7 +90,11 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         refuse_unhandled(member)?;
         refuse_disagreement(member, &model, &freshest)
     };
-    leave_out_spares(&mut members, &mut left_out, refuse);
+    let of_all = bitmap(&members, &model);
+    leave_out_unserved(&mut members, &mut left_out, |member| {
+        refuse(member)?;
+        refuse_tight_bitmap(of_all.as_ref(), member)
+    });
     members.iter().try_for_each(refuse)?;
     let mut members = replacement::pair_up(members, &model, &mut left_out)?;
     refuse_crowding(&members)?;
@@ -110,9 +114,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     }
     let bitmap = bitmap(&members, &model);
     refuse_short_bitmap(bitmap.as_ref(), &geometry)?;
-    let refuse = |member: &Candidate| refuse_tight_bitmap(bitmap.as_ref(), member);
-    leave_out_spares(&mut members, &mut left_out, refuse);
-    members.iter().try_for_each(refuse)?;
+    members.iter().try_for_each(|member| refuse_tight_bitmap(bitmap.as_ref(), member))?;
     let mut unsynced = unsynced(&model, &geometry, bitmap.as_ref());
     if !clean {
         replacement::distrust(&mut members, &geometry, &unsynced);

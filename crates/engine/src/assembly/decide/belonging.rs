@@ -5,6 +5,7 @@ use mdspace_format::{Role, Superblock};
 
 use super::super::read::{Candidate, FoundBitmap};
 use super::lineage::Lineage;
+use super::roles::{is_in_sync, replaces};
 use super::{LeftOut, Options, Reason, Refusal, shape, sized_by_members};
 use crate::geometry::Geometry;
 
@@ -72,25 +73,38 @@ pub(super) fn refuse_unhandled(candidate: &Candidate) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The member with the most events among those with a slot of their own.
+/// The member with the most events among those with a slot of their own. It tells what the others are, so that
+/// one of these counts that can be served.
 pub(super) fn newest(candidates: &[Candidate]) -> Result<usize, Refusal> {
     let slots = (0..candidates.len()).filter(|&index| has_slot(&candidates[index]));
-    slots.max_by_key(|&index| candidates[index].superblock.events).ok_or(Refusal::NoMembers)
+    let rank = |index: &usize| {
+        let candidate = &candidates[*index];
+        (candidate.superblock.events, refuse_unhandled(candidate).is_ok())
+    };
+    slots.max_by_key(rank).ok_or(Refusal::NoMembers)
 }
 
-/// The array has no need of a spare: one that would be refused keeps nothing from starting.
-pub(super) fn leave_out_spares(
+/// The array has no need of a spare, nor of a replacement whose slot is held by a member in sync: one that
+/// cannot be served keeps nothing from starting.
+pub(super) fn leave_out_unserved(
     members: &mut Vec<Candidate>,
     left_out: &mut Vec<LeftOut>,
-    refuse: impl Fn(&Candidate) -> Result<(), Refusal>,
+    serves: impl Fn(&Candidate) -> Result<(), Refusal>,
 ) {
-    members.retain(|member| match refuse(member) {
-        Err(refusal) if member.superblock.own_role() == Role::Spare => {
+    let held: Vec<Role> = members
+        .iter()
+        .filter(|member| !replaces(member) && is_in_sync(member) && serves(member).is_ok())
+        .map(|member| member.superblock.own_role())
+        .collect();
+    members.retain(|member| {
+        let role = member.superblock.own_role();
+        let is_needed = role != Role::Spare && !(replaces(member) && held.contains(&role));
+        let Err(refusal) = serves(member) else { return true };
+        if !is_needed {
             let reason = Reason::Unreadable(refusal.to_string());
             left_out.push(LeftOut { member: member.info.name.clone(), reason });
-            false
         }
-        _ => true,
+        is_needed
     });
 }
 
@@ -139,12 +153,15 @@ pub(super) fn freshest(
     let geometry = Geometry::new(&shape(model, Vec::new())?)?;
     let lineage = Lineage { candidates, geometry: &geometry };
     let as_new = |index: &usize| {
-        has_slot(&candidates[*index]) && candidates[*index].superblock.events == model.events
+        let candidate = &candidates[*index];
+        has_slot(candidate)
+            && candidate.superblock.events == model.events
+            && refuse_unhandled(candidate).is_ok()
     };
-    let apart: Vec<_> = (0..candidates.len())
-        .filter(as_new)
-        .map(|index| (index, lineage.apart_from(index)))
-        .collect();
+    let mut new: Vec<usize> = (0..candidates.len()).filter(as_new).collect();
+    // A replacement may be done without, and the others not.
+    new.sort_by_key(|index| replaces(&candidates[*index]));
+    let apart: Vec<_> = new.into_iter().map(|index| (index, lineage.apart_from(index))).collect();
     if let Some((index, _)) = apart.iter().find(|(_, other)| other.is_none()) {
         return Ok(*index);
     }

@@ -123,8 +123,12 @@ pub(super) fn replaces(member: &Candidate) -> bool {
 }
 
 pub(super) fn in_sync_at(member: &Candidate, slot: Slot) -> bool {
-    member.superblock.own_role() == Role::Slot(slot.0)
-        && member.superblock.recovery_offset_sectors.is_none()
+    member.superblock.own_role() == Role::Slot(slot.0) && is_in_sync(member)
+}
+
+/// Whether it has all that belongs in its slot.
+pub(super) fn is_in_sync(member: &Candidate) -> bool {
+    member.superblock.recovery_offset_sectors.is_none()
 }
 
 /// An array that is more degraded than it knows starts only when told to: the missing member may

@@ -1,5 +1,6 @@
 //! Superblocks of a replacement half done.
 
+use mdspace_format::bitmap::BitmapError;
 use mdspace_format::{Features, Role, Superblock, Timestamp, Uuid};
 
 use super::super::super::read::{Candidate, FoundBitmap};
@@ -92,6 +93,43 @@ fn after_a_crash_a_replacement_is_believed_up_to_the_first_write_under_way() {
         assert!(still_replaces(&assembly));
         // Chunks of 4 KiB.
         assert_eq!(recovery_offset(&assembly, "disk3"), Some(first * 8));
+    }
+}
+
+/// The member that it replaces has all: the array has no need of it, in whatever order they are found.
+#[test]
+fn a_replacement_that_cannot_be_served_is_left_out() {
+    let unserved: [fn(&mut Candidate); 6] = [
+        |candidate| candidate.superblock.features |= Features::from_bits(1 << 20),
+        |candidate| candidate.superblock.features |= Features::PPL,
+        |candidate| candidate.bad_blocks = Err("no".into()),
+        |candidate| {
+            let error = BitmapError::Version { version: 5, name: "clustered" };
+            candidate.bitmap = FoundBitmap::Refused(error);
+        },
+        |candidate| candidate.superblock.chunk_sectors *= 2,
+        // Its bitmap begins in the middle of a block.
+        |candidate| candidate.info.logical_block_bytes = 1 << 16,
+    ];
+    for (change, done) in
+        unserved.into_iter().flat_map(|change| [(change, Some(80)), (change, None)])
+    {
+        for first in [false, true] {
+            let mut candidates = replacing(done);
+            change(&mut candidates[3]);
+            if first {
+                candidates.rotate_right(1);
+            }
+            let assembly = decide(candidates.clone(), &Options::default()).unwrap();
+            assert_eq!((assembly.degraded, assembly.start.members.len()), (0, 3));
+            let [LeftOut { member, reason: Reason::Unreadable(_) }] = &assembly.left_out[..] else {
+                panic!("{:?}", assembly.left_out);
+            };
+            assert_eq!(member, "disk3");
+            // Without the member it is all that there is of the slot.
+            candidates.retain(|candidate| candidate.info.name != "disk1");
+            assert!(assemble(candidates).is_err());
+        }
     }
 }
 
