@@ -26,6 +26,7 @@ mod mailbox;
 mod member_writes;
 mod mirror;
 mod news;
+pub mod outliers;
 pub mod plan;
 mod points;
 mod read;

@@ -44,6 +44,7 @@ use super::command::{Action, Command, CommandError, Reply};
 use super::ended::Asked;
 use super::mailbox::Mail;
 use super::news::NewsCount;
+use super::outliers::Outliers;
 use super::points::Point;
 use super::rules::Rule;
 use super::start::Start;
@@ -98,6 +99,8 @@ pub(super) struct Controller {
     doubted: Ranges,
     /// The part of that which the user has not accepted; see [`ArrayView::unaccepted`].
     unaccepted: Ranges,
+    /// Where it is known which members lack something, and the others are of one time.
+    outliers: Outliers,
     departed: Vec<Departed>,
     /// What the update of the superblocks that is under way hands over.
     hand_over: Option<HandOver>,
@@ -241,6 +244,7 @@ impl Controller {
             read_only: start.read_only,
             doubted: Ranges::clone(&view.doubted),
             unaccepted: Ranges::clone(&view.unaccepted),
+            outliers: Outliers::default(),
             unsynced: start.unsynced,
             unresolved: Ranges::default(),
             without_room: Ranges::default(),
@@ -571,6 +575,7 @@ impl Controller {
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
             unaccepted: Arc::new(self.unaccepted.clone()),
+            outliers: Arc::new(self.outliers.clone()),
             unresolved: Arc::new(self.unresolved.clone()),
             heard: self.heard,
             intent_epoch: self.intent_epoch,

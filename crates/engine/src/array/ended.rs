@@ -22,6 +22,7 @@ use crate::signal::Signal;
 use crate::sync::Mutex;
 
 use super::claims::Columns;
+use super::outliers::Outliers;
 use super::plan::Place;
 use super::verdict::Outcome;
 use super::view::{ArrayView, MemberView};
@@ -99,6 +100,8 @@ pub(crate) struct Judged {
     pub(crate) lack: Vec<(MemberId, Range<u64>)>,
     /// Columns whose write is an error, and that are to be in doubt.
     pub(crate) doubt: Ranges,
+    /// Of rows among them: the slots that lack it. All others are of one time.
+    pub(crate) outliers: Outliers,
     /// Columns that parity alone holds, and whose doubt is to end before the answer.
     pub(crate) end_doubt: Ranges,
     /// Columns in which every slot that stays believed is right.
@@ -136,6 +139,11 @@ impl Ended {
     /// Whether it fills members: who has no space is to get it later.
     pub(crate) fn fills_members(&self) -> bool {
         matches!(self.target, Target::Fills)
+    }
+
+    /// Whether it is what users wrote.
+    pub(crate) fn is_of_users(&self) -> bool {
+        matches!(self.target, Target::Copies(_) | Target::Row { .. })
     }
 
     /// The sectors that it is about, as resync counts.

@@ -275,6 +275,15 @@ pub fn compared_reads(row: &RowState, wanted: &Places) -> Option<Places> {
     two_ways.then_some(reads)
 }
 
+/// The places to read so that all data of a row can be known, the lost ones computed without its
+/// `outliers`: without them the row is of one time, whatever left it in doubt. What of `wanted` can be read is
+/// read.
+pub fn reads_around(row: &RowState, wanted: &Places, outliers: &Places) -> Option<Places> {
+    let readable = row.readable.without(outliers);
+    let reads = recover_reads(&RowState { readable, parity_usable: true, ..*row })?;
+    Some(reads.with(&wanted.without(&wanted.without(&row.readable))))
+}
+
 /// The places to read so that all of `wanted` can be computed; none of them is read.
 pub fn rebuild_reads(row: &RowState, wanted: &Places) -> Option<Places> {
     recover_reads(&RowState { readable: row.readable.without(wanted), ..*row })

@@ -61,6 +61,13 @@ impl ClaimedRow<'_> {
         slot_of(self.row, usize::from(self.map.data_disks()), place)
     }
 
+    /// The outliers of a row in doubt, where they are known.
+    pub(super) fn outliers(&self, view: &ArrayView, columns: &Columns) -> Option<Places> {
+        let slots = view.outliers.of(&self.sectors(columns), &view.doubted)?;
+        let places = 0..usize::from(self.map.data_disks()) + usize::from(self.map.parity_disks());
+        Some(places.filter(|place| slots.contains(&self.slot(*place))).collect())
+    }
+
     fn state(&self, view: &ArrayView, columns: &Columns, unread: &Unread) -> RowState {
         row_state(view, self.map, self.row, columns, unread)
     }
@@ -211,9 +218,15 @@ impl ArrayLane {
             }
             let state = at.state(&view, columns, unread);
             let lost = wanted.without(&state.readable);
+            // An outlier that cannot be read just now has something else than the others give for it.
+            let hides =
+                |all: &Places| wanted.iter().any(|at| all.has(at) && unread.is_unreadable(at));
+            let outliers = at.outliers(&view, columns);
+            let outliers = outliers.filter(|all| !lost.is_empty() && !hides(all));
+            let around = outliers.as_ref().and_then(|all| plan::reads_around(&state, wanted, all));
             let reads = match lost.is_empty() {
                 true => Some(*wanted),
-                false => plan::rebuild_reads(&state, &lost),
+                false => around.or_else(|| plan::rebuild_reads(&state, &lost)),
             };
             // In doubt two parities that agree may be newer than the block of a member that is only late: users
             // were answered from that one, and the row would still not agree with it.
@@ -244,6 +257,10 @@ impl ArrayLane {
             let mut blocks = Blocks::default();
             if !self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
                 continue;
+            }
+            if let Some(outliers) = outliers.filter(|_| around.is_some()) {
+                self.solve_around(row, &state, columns, &outliers, wanted, &mut blocks);
+                return Ok((state, blocks));
             }
             if compared.is_none() {
                 return Ok((state, blocks));
@@ -357,6 +374,27 @@ impl ArrayLane {
     ) {
         let lost = Places::first(state.data_count).without(&blocks.places());
         self.solve(row, state, columns, columns, &lost, blocks);
+    }
+
+    /// Computes every data block that was not read, and the parity of `wanted`, without the row's outliers. What
+    /// was read of these stays: users were answered from it.
+    pub(super) fn solve_around(
+        &self,
+        row: &Row,
+        state: &RowState,
+        columns: &Columns,
+        outliers: &Places,
+        wanted: &Places,
+        blocks: &mut Blocks,
+    ) {
+        let own: SmallVec<[(Place, Buffer); 2]> =
+            outliers.iter().filter_map(|place| Some((place, blocks.take(place)?))).collect();
+        self.compute_wanted(row, state, columns, wanted, blocks);
+        self.solve_all(row, state, columns, blocks);
+        for (place, block) in own {
+            self.recycle(blocks.take(place));
+            blocks.put(place, block);
+        }
     }
 
     /// Computes the `part` of `lost` data blocks. The blocks in memory are as long as `columns`.

@@ -164,6 +164,7 @@ fn first_view(start: &Start) -> ArrayView {
         unsynced: Arc::new(start.unsynced.clone()),
         doubted: Arc::new(doubted),
         unaccepted: Arc::new(unaccepted),
+        outliers: Arc::default(),
         unresolved: Arc::default(),
         heard: NewsCount::default(),
         block_sectors,

@@ -22,6 +22,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::news::NewsCount;
+use super::outliers::Outliers;
 use super::rules::{Rule, keep};
 
 /// An array at one moment, as far as requests need it.
@@ -51,6 +52,8 @@ pub struct ArrayView {
     /// The part of that which the user has not accepted. Elsewhere the block that one member lacks is
     /// computed from parity as it is; two blocks are not, for the acceptance was of one.
     pub unaccepted: Arc<Ranges>,
+    /// Where it is known whose blocks put rows in doubt.
+    pub outliers: Arc<Outliers>,
     /// What of it a resync has left undone. It is tried again where a write was, for that may be what it lacked.
     pub unresolved: Arc<Ranges>,
     /// How many pieces of news about blocks it knows.

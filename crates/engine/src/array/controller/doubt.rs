@@ -15,15 +15,21 @@ impl Controller {
     /// Ends the doubt of ranges in which P and Q agree on a missing block: those rows are of one time.
     pub(super) async fn doubt_resolved(&mut self, ranges: &Ranges) {
         for range in ranges.iter() {
-            self.unsynced.remove(&range);
-            self.doubted.remove(&range);
-            self.unaccepted.remove(&range);
+            self.is_synced(&range);
             self.unresolved.remove(&range);
         }
         if self.doubted.is_empty() {
             self.happened(Event::Change);
         }
         self.tell_all_of_doubt().await;
+    }
+
+    /// Nothing is in doubt in a range any more.
+    pub(super) fn is_synced(&mut self, range: &Range<u64>) {
+        self.unsynced.remove(range);
+        self.doubted.remove(range);
+        self.unaccepted.remove(range);
+        self.outliers.forget(range);
     }
 
     /// Ends the doubt of ranges that writes have made whole since: parity was made anew there, or every copy
@@ -70,7 +76,7 @@ impl Controller {
     /// that could disagree; else the rows stay in doubt until resync has made the rest agree.
     async fn believe_parity(&mut self) {
         if self.degraded() >= usize::from(self.geometry.max_failures()) {
-            self.doubted = Ranges::default();
+            (self.doubted, self.outliers) = Default::default();
             self.trust_initial_parity();
         }
         self.unaccepted = Ranges::default();

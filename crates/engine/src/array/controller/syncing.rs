@@ -17,6 +17,7 @@ use crate::time::Time;
 
 use super::super::command::Undecided;
 use super::super::mirror::{copies, regions};
+use super::super::outliers::Outliers;
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::super::sync::{SyncKind, SyncTask};
@@ -472,11 +473,7 @@ impl Controller {
                 let mut synced = Ranges::of(0..done);
                 let left = self.sync.task.iter().flat_map(|run| run.left.iter());
                 task.skipped().iter().chain(left).for_each(|left| synced.remove(&left));
-                for range in synced.iter() {
-                    self.unsynced.remove(&range);
-                    self.doubted.remove(&range);
-                    self.unaccepted.remove(&range);
-                }
+                synced.iter().for_each(|range| self.is_synced(&range));
             }
             SyncKind::Recover(_) | SyncKind::Replace(_) => {
                 let (copied, skipped) = (task.take_copied(), task.skipped());
@@ -630,8 +627,8 @@ impl Controller {
     }
 
     /// Adds ranges whose redundancy a failed write left in doubt. The write holds its claim until no
-    /// lane trusts them.
-    pub(super) async fn distrust(&mut self, ranges: &Ranges) {
+    /// lane trusts them. `outliers`: what is known of who lacks something there.
+    pub(super) async fn distrust(&mut self, ranges: &Ranges, outliers: &Outliers) {
         if !self.is_redundant() || !self.array.rules.keep(Rule::FailedWritesLeaveDoubt) {
             return;
         }
@@ -641,7 +638,11 @@ impl Controller {
             }
             self.doubted.insert(range.clone());
             self.unaccepted.insert(range.clone());
+            self.outliers.forget(&range);
             self.unsynced.insert(range);
+        }
+        for (range, slots) in outliers.iter() {
+            self.outliers.insert(range.clone(), slots.clone());
         }
         self.distrust_filled(ranges).await;
         let epoch = self.publish();

@@ -14,6 +14,7 @@ use crate::request::RequestError;
 use super::super::ended::{Asked, Ended, Failed, Judged, Lists};
 use super::super::mailbox::{BlockNews, Failure};
 use super::super::news::News;
+use super::super::outliers::Outliers;
 use super::super::rules::Rule;
 use super::super::verdict::Outcome;
 use super::super::view::ArrayView;
@@ -27,6 +28,7 @@ struct Records {
     unlist: BTreeMap<MemberId, Ranges>,
     lack: BTreeMap<MemberId, Ranges>,
     doubt: Ranges,
+    outliers: Outliers,
     end_doubt: Ranges,
 }
 
@@ -42,13 +44,14 @@ impl Controller {
             if let Some(error) = self.refuses_writes() {
                 // Some members have the new bytes and some the old: nothing is computed from that.
                 let begun = writes.iter().map(|write| write.ended.range()).collect();
-                self.distrust(&begun).await;
+                self.distrust(&begun, &Outliers::default()).await;
                 return self.asking.drain(..).for_each(|write| write.fail(error));
             }
             let now = self.view_now(&self.array.views.current());
             let lists = Lists { get_shorter, full: &full };
             let judged: Vec<Judged> =
                 writes.iter().map(|write| write.ended.judge(&now, lists)).collect();
+            self.forget_outliers(&writes);
             let records = Records::of(&judged);
             full.extend(self.record(records).await);
             self.end_doubt_of_answered(&writes, &judged).await;
@@ -102,6 +105,15 @@ impl Controller {
         self.doubt_made_whole(&whole).await;
     }
 
+    /// A resync or a mend that wrote one block of a row and not another: those that agreed may do so no more.
+    fn forget_outliers(&mut self, writes: &[Arc<Asked>]) {
+        for ended in writes.iter().map(|write| &write.ended).filter(|ended| !ended.is_of_users()) {
+            let refused = ended.refused.iter().flat_map(|(_, ranges)| ranges.iter());
+            let lacking = refused.chain(ended.no_space.iter().map(|(_, range)| range.clone()));
+            lacking.for_each(|range| self.outliers.forget(&range));
+        }
+    }
+
     /// Why a write cannot be answered, whatever became of it: what it needs is not recorded any more.
     fn refuses_writes(&self) -> Option<RequestError> {
         match self.mode {
@@ -114,13 +126,13 @@ impl Controller {
 
     /// Gives the members that could not list what they lack, and that are not given up for it.
     async fn record(&mut self, records: Records) -> Vec<MemberId> {
-        let Records { list, unlist, lack, doubt, end_doubt } = records;
+        let Records { list, unlist, lack, doubt, outliers, end_doubt } = records;
         if !end_doubt.is_empty() {
             self.doubt_resolved(&end_doubt).await;
         }
         // Before a list is changed: nothing is computed from a row of which a part was refused.
         if !doubt.is_empty() {
-            self.distrust(&doubt).await;
+            self.distrust(&doubt, &outliers).await;
         }
         let mut full = Vec::new();
         if unlist.is_empty() && lack.is_empty() && list.is_empty() {
@@ -192,11 +204,14 @@ impl Controller {
 impl Records {
     fn of(judged: &[Judged]) -> Self {
         let mut records = Self::default();
-        for Judged { list, unlist, lack, doubt, end_doubt, .. } in judged {
+        for Judged { list, unlist, lack, doubt, outliers, end_doubt, .. } in judged {
             add(&mut records.list, list);
             add(&mut records.unlist, unlist);
             add(&mut records.lack, lack);
             doubt.iter().for_each(|range| records.doubt.insert(range));
+            for (range, slots) in outliers.iter() {
+                records.outliers.insert(range.clone(), slots.clone());
+            }
             end_doubt.iter().for_each(|range| records.end_doubt.insert(range));
         }
         records

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::geometry::{Geometry, Slot};
 
 use super::super::held;
+use super::super::outliers::Slots;
 use super::super::plan::Places;
 use super::super::verdict::{Column, Outcome, SlotEnd, Verdict};
 use super::super::view::{ArrayView, MemberView};
@@ -68,6 +69,10 @@ impl Judging<'_> {
         self.judged.only_no_space &= !found.lacks_list && !fails(with_room.outcome);
         self.judged.outcome = self.judged.outcome.max(outcome);
         self.tell_of_doubt(segment, &verdict, outcome);
+        if outcome == Outcome::Error && segment.data_count.is_some() {
+            let outliers = self.outliers(segment);
+            self.judged.outliers.insert(segment.range.clone(), outliers);
+        }
         if self.lists.get_shorter {
             self.take_off_lists_of_filled(segment);
         }
@@ -139,6 +144,17 @@ impl Judging<'_> {
         let (row, view) = (map.row(*row), &self.ended.view);
         let kept = (0..data_count).filter(|place| !segment.written.has(*place));
         kept.filter(|&place| held::in_row(view, map, &row, place, &segment.range)).collect()
+    }
+
+    /// The slots of a row whose members are there and lack what they were sent. Parity was sent to fit what all
+    /// others have: in doubt it is made of their blocks, else it did before.
+    fn outliers(&self, segment: &Segment) -> Slots {
+        let slots = segment.slots.iter().enumerate().filter(|(place, (slot, sectors))| {
+            let member = self.now.member(*slot);
+            segment.is_sent(*place)
+                && member.is_some_and(|member| !self.ended.lacks_nothing(member, sectors))
+        });
+        slots.map(|(_, (slot, _))| *slot).collect()
     }
 
     fn tell_of_doubt(&mut self, segment: &Segment, verdict: &Verdict, outcome: Outcome) {

@@ -358,11 +358,16 @@ async fn read_whole(
             readable.map(|place| Span { place, columns: columns.clone() }).collect();
         let lost_data = (0..state.data_count).filter(|&place| !state.readable.has(place)).count();
         let parity = spans.len() - (state.data_count - lost_data);
-        let compared = match lost_data > 0 && !state.parity_usable {
-            true => plan::compared_reads(&state, &Places::default()),
+        let none = Places::default();
+        let outliers = port.with_view(|view| at.outliers(view, columns));
+        let around = outliers
+            .filter(|all| lost_data > 0 && plan::reads_around(&state, &none, all).is_some());
+        let in_doubt = lost_data > 0 && !state.parity_usable && around.is_none();
+        let compared = match in_doubt {
+            true => plan::compared_reads(&state, &none),
             false => None,
         };
-        if lost_data > parity || (lost_data > 0 && !state.parity_usable && compared.is_none()) {
+        if lost_data > parity || (in_doubt && compared.is_none()) {
             let listed = |view: &ArrayView| view.lists_as_bad(&range);
             return Err(match unread.any_unreadable() || port.with_view(listed) {
                 true => WindowError::Unreadable,
@@ -371,7 +376,9 @@ async fn read_whole(
         }
         let mut blocks = Blocks::default();
         if port.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
-            if compared.is_none() {
+            if let Some(outliers) = around {
+                port.solve_around(row, &state, columns, &outliers, &none, &mut blocks);
+            } else if compared.is_none() {
                 port.solve_all(row, &state, columns, &mut blocks);
             } else if !port.both_ways_agree(row, &state, columns, &mut blocks) {
                 port.recycle_all(blocks);

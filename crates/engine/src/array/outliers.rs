@@ -1,0 +1,74 @@
+//! Rows in doubt of which it is known whose blocks put them there.
+//!
+//! A write that failed because members had no room lacks just what these did not take. They are the row's
+//! *outliers*: without them the row is of one time, since what all others have agrees with its parity. That
+//! stands until something else ends half-way there. No disk says so: after a crash nothing is known.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::geometry::Slot;
+use crate::ranges::Ranges;
+
+/// Slots of one row.
+pub type Slots = SmallVec<[Slot; 2]>;
+
+/// Most ranges of which this is known.
+const RANGES_MAX: usize = 1 << 10;
+
+/// Ranges of member sectors, and the slots whose blocks are not of one time there with all others.
+#[derive(Clone, Debug, Default)]
+pub struct Outliers(Vec<(Range<u64>, Slots)>);
+
+impl Outliers {
+    /// Takes note of a range. What was known of it before counts no more.
+    pub fn insert(&mut self, range: Range<u64>, slots: Slots) {
+        self.forget(&range);
+        if self.0.len() < RANGES_MAX {
+            self.0.push((range, slots));
+        }
+    }
+
+    /// Nothing is known of a range any more.
+    pub fn forget(&mut self, range: &Range<u64>) {
+        let parts = std::mem::take(&mut self.0).into_iter().flat_map(|(known, slots)| {
+            let before = known.start..known.end.min(range.start);
+            let after = known.start.max(range.end)..known.end;
+            [(before, slots.clone()), (after, slots)]
+        });
+        self.0.extend(parts.filter(|(part, _)| !part.is_empty()).take(RANGES_MAX));
+    }
+
+    /// The slots to do without in a range, if that is known of all of it that is in doubt.
+    pub fn of(&self, range: &Range<u64>, doubted: &Ranges) -> Option<Slots> {
+        if self.is_empty() {
+            return None;
+        }
+        let (mut known, mut slots) = (0, Slots::new());
+        for (part, of_part) in &self.0 {
+            let both = part.start.max(range.start)..part.end.min(range.end);
+            if !both.is_empty() {
+                known += both.end - both.start;
+                let new = of_part.iter().filter(|slot| !slots.contains(slot));
+                slots.extend(new.copied().collect::<Slots>());
+            }
+        }
+        let mut sure = Ranges::of(range.clone());
+        doubted.iter().for_each(|doubt| sure.remove(&doubt));
+        (known + sure.sectors() == range.end - range.start).then_some(slots)
+    }
+
+    /// What is known, range by range.
+    pub fn iter(&self) -> impl Iterator<Item = &(Range<u64>, Slots)> {
+        self.0.iter()
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

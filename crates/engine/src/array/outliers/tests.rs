@@ -1,0 +1,49 @@
+use super::*;
+
+fn slots<const N: usize>(numbers: [u16; N]) -> Slots {
+    numbers.into_iter().map(Slot).collect()
+}
+
+fn of(outliers: &Outliers, range: Range<u64>) -> Option<Slots> {
+    outliers.of(&range, &Ranges::of(0..u64::MAX))
+}
+
+#[test]
+fn a_range_is_known_only_where_all_of_it_that_is_in_doubt_is() {
+    let mut outliers = Outliers::default();
+    outliers.insert(8..16, slots([3]));
+    outliers.insert(16..24, slots([1, 3]));
+    assert_eq!(of(&outliers, 9..16), Some(slots([3])));
+    assert_eq!(of(&outliers, 9..17), Some(slots([3, 1])));
+    assert_eq!([7..9, 23..25, 24..32].map(|range| of(&outliers, range)), [None, None, None]);
+    let doubted = Ranges::of(8..25);
+    assert_eq!(outliers.of(&(0..16), &doubted), Some(slots([3])));
+    assert_eq!(outliers.of(&(0..32), &doubted), None);
+}
+
+#[test]
+fn what_is_known_last_of_a_range_counts() {
+    let mut outliers = Outliers::default();
+    outliers.insert(0..24, slots([3]));
+    outliers.insert(8..16, slots([1]));
+    assert_eq!(of(&outliers, 8..16), Some(slots([1])));
+    assert_eq!(of(&outliers, 0..8), Some(slots([3])));
+    outliers.forget(&(4..20));
+    assert_eq!(of(&outliers, 4..20), None);
+    assert_eq!(of(&outliers, 3..5), None);
+    assert_eq!([0..4, 20..24].map(|range| of(&outliers, range).is_some()), [true, true]);
+    outliers.forget(&(0..24));
+    assert!(outliers.is_empty());
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_known() {
+    let mut outliers = Outliers::default();
+    let ranges = || (0..RANGES_MAX as u64 + 10).map(|range| range * 16..range * 16 + 8);
+    ranges().for_each(|range| outliers.insert(range, slots([2])));
+    let known = ranges().filter(|range| of(&outliers, range.clone()).is_some()).count();
+    assert_eq!(known, RANGES_MAX);
+    // One in the middle makes two.
+    outliers.forget(&(2..4));
+    assert_eq!(outliers.0.len(), RANGES_MAX);
+}
