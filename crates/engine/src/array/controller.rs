@@ -125,6 +125,10 @@ pub(super) struct Controller {
     held_since: Option<Time>,
     /// Writes that wait for their verdict. Nothing is on record yet of what members lack of them.
     asking: Vec<Arc<Asked>>,
+    /// Those of them that a member keeps from an answer which can be given up when what is behind has landed.
+    landing: Vec<Arc<Asked>>,
+    /// Something that was behind has landed since.
+    has_landed: bool,
     /// Whoever waits for something to happen, and whether anything may have since one was told.
     watcher: Option<Command>,
     news: bool,
@@ -260,6 +264,8 @@ impl Controller {
             until_read_only: Vec::new(),
             held_since: None,
             asking: Vec::new(),
+            landing: Vec::new(),
+            has_landed: false,
             watcher: None,
             news: false,
             stop: None,
@@ -274,7 +280,9 @@ impl Controller {
     pub(super) async fn run(mut self) {
         self.announce_bitmap();
         loop {
-            self.array.behind.let_go();
+            if self.landing.is_empty() {
+                self.array.behind.let_go();
+            }
             self.maintain().await;
             if self.stop.is_some() && self.try_stop().await {
                 return;
@@ -312,6 +320,7 @@ impl Controller {
         self.members_late(&mail.late);
         self.members_without_space(&mail.no_space);
         self.members_answered(&mail.answered);
+        self.has_landed |= mail.landed;
         if mail.sync_moved {
             self.sync_moved().await;
         }
@@ -385,6 +394,7 @@ impl Controller {
 
     /// Does what the state asks for and nobody has to order.
     async fn maintain(&mut self) {
+        self.judge_what_landed().await;
         self.finish_read_only().await;
         self.close_when_quiet().await;
         self.clear_idle_bits().await;

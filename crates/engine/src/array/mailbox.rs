@@ -88,6 +88,8 @@ pub(crate) struct Mail {
     pub(crate) commands: VecDeque<Command>,
     /// The sync task has news.
     pub(crate) sync_moved: bool,
+    /// A write behind has landed while none began.
+    pub(crate) landed: bool,
 }
 
 impl Mail {
@@ -112,6 +114,7 @@ impl Mail {
         !self.want_open
             && !self.want_intent
             && !self.sync_moved
+            && !self.landed
             && self.admissions.is_empty()
             && self.failures.is_empty()
             && self.refused.is_empty()
@@ -153,6 +156,11 @@ impl Mailbox {
 
     pub(crate) fn sync_moved(&self) {
         self.post(|inside| inside.mail.sync_moved = true);
+    }
+
+    /// A write behind has landed that the controller may wait for.
+    pub(crate) fn landed(&self) {
+        self.post(|inside| inside.mail.landed = true);
     }
 
     pub(crate) fn member_failed(&self, member: MemberId, error: IoError) {

@@ -144,3 +144,70 @@ fn no_member_is_failed_by_order_that_alone_holds_what_is_behind() {
         assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
     }
 }
+
+/// A mirror whose first member has no list, refuses a sector and is ahead of the other one.
+fn ahead_without_a_list(seed: u64) -> World {
+    let shape = Shape { write_behind: 8, write_mostly: 0b10, member_sectors: 4096, ..MIRROR };
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.stop();
+    world.disks.change_superblock(0, |superblock| superblock.bad_block_log = None);
+    world.assemble_all().unwrap();
+    world.wait_clean();
+    world.disks.disk(1).hangs_in = Some(DATA_OFFSET + 3200..DATA_OFFSET + 3208);
+    let new = world.random.bytes(8 * SECTOR);
+    world.remember(3200, &new);
+    world.serve(0, Request::Write { sector: 3200, from: Rc::new(new), fua: true }).unwrap();
+    refuse(&world, 0, 3000..3001);
+    world
+}
+
+/// It has no list for what it refused, and alone holds what is behind. What it does not take the other one has: the
+/// level bears its loss once that one has all.
+#[test]
+fn a_member_without_a_list_is_given_up_when_what_it_is_ahead_with_has_landed() {
+    for seed in 50..58 {
+        let mut world = ahead_without_a_list(seed);
+        world.set("write_deadline", "0");
+        let write = start_write(&mut world, 3000);
+        // No more is left behind meanwhile, or it would not come to an end.
+        let other = start_write(&mut world, 3204);
+        world.turns(2000);
+        assert!(!write.pending.has_ended() && !other.pending.has_ended(), "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+        world.disks.disk(1).hangs_in = None;
+        for Write { sector, new, pending } in [write, other] {
+            world.end(&pending).unwrap();
+            world.remember(sector, &new);
+        }
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        world.verify();
+        world.crash();
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
+/// The other one is failed instead, for it takes nothing: now nobody has what was refused.
+#[test]
+fn a_member_that_is_ahead_stays_when_what_is_behind_never_lands() {
+    for seed in 60..68 {
+        let mut world = ahead_without_a_list(seed);
+        let write = start_write(&mut world, 3000);
+        assert_eq!(world.end(&write.pending), Err(RequestError::Lost), "{world}");
+        let states = [0, 1].map(|disk| world.member_state(disk));
+        assert_eq!(states, [MemberState::InSync, MemberState::Faulty].map(Some), "{world}");
+        world.verify();
+    }
+}
+
+/// Whatever becomes of the write, a stop by force is not kept waiting.
+#[test]
+fn a_stop_by_force_ends_a_write_that_waits_for_what_is_behind() {
+    let mut world = ahead_without_a_list(70);
+    world.set("write_deadline", "0");
+    let write = start_write(&mut world, 3000);
+    world.turns(2000);
+    assert!(!write.pending.has_ended(), "{world}");
+    world.command(Action::StopByForce).unwrap();
+    assert_eq!(world.end(&write.pending), Err(RequestError::Stopped), "{world}");
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::request::RequestError;
 use crate::time::Time;
 
 use super::{Command, CommandError, Controller, Reply, WriteMode};
@@ -88,6 +89,7 @@ impl Controller {
         }
         let reply = self.last_reply(manner).await;
         self.array.views.close();
+        self.landing.drain(..).for_each(|write| write.fail(RequestError::Stopped));
         for order in self.until_read_only.drain(..) {
             (order.reply)(Ok(Reply::Done));
         }

@@ -49,8 +49,13 @@ impl Controller {
             }
             let now = self.view_now(&self.array.views.current());
             let lists = Lists { get_shorter, full: &full };
-            let judged: Vec<Judged> =
-                writes.iter().map(|write| write.ended.judge(&now, lists)).collect();
+            let judge = |write: &Arc<Asked>| write.ended.judge(&now, lists);
+            let (landing, judged): (Vec<_>, Vec<_>) = writes
+                .into_iter()
+                .map(|write| (judge(&write), write))
+                .partition(|(judged, write)| self.waits_for_landing(write, judged, &now, &full));
+            self.landing.extend(landing.into_iter().map(|(_, write)| write));
+            let (judged, writes): (Vec<Judged>, Vec<_>) = judged.into_iter().unzip();
             self.forget_outliers(&writes);
             let records = Records::of(&judged);
             full.extend(self.record(records).await);
@@ -79,7 +84,7 @@ impl Controller {
     pub(super) fn doubt_of_asking(&self, view: &ArrayView) -> Ranges {
         let mut doubts = Vec::new();
         let mut judge = |ended: &Ended| doubts.push(ended.judge(view, Lists::ANYTHING).doubt);
-        self.asking.iter().for_each(|write| judge(&write.ended));
+        self.asking.iter().chain(&self.landing).for_each(|write| judge(&write.ended));
         self.array.mailbox.each_not_judged(judge);
         doubts.iter().flat_map(Ranges::iter).collect()
     }
@@ -103,6 +108,37 @@ impl Controller {
             judged.may_resync.iter().for_each(|range| self.unresolved.remove(&range));
         }
         self.doubt_made_whole(&whole).await;
+    }
+
+    /// Asks again about writes that wait for what is behind: something of it has landed, or they are not kept
+    /// waiting by a member any more, or can be answered no more.
+    pub(super) async fn judge_what_landed(&mut self) {
+        let is_there = |id| self.members.iter().any(|member| member.id == id && member.is_live());
+        let is_free = |write: &Arc<Asked>| write.ended.refused.iter().any(|(id, _)| !is_there(*id));
+        let asks = std::mem::take(&mut self.has_landed)
+            || self.refuses_writes().is_some()
+            || self.landing.iter().any(is_free);
+        if asks && !self.landing.is_empty() {
+            self.asking.append(&mut self.landing);
+            self.judge_writes().await;
+        }
+    }
+
+    /// Whether a write is an error only because a member cannot list what it refused, and is not given up as long
+    /// as it alone has what is behind. That lands, or fails the members that it is behind on: it is asked again then.
+    fn waits_for_landing(
+        &self,
+        write: &Asked,
+        judged: &Judged,
+        now: &ArrayView,
+        full: &[MemberId],
+    ) -> bool {
+        let is_ahead = |(id, _): &(MemberId, Ranges)| {
+            full.contains(id) && matches!(self.loss_of(&[*id]), Loss::Behind(_))
+        };
+        judged.outcome == Outcome::Error
+            && write.ended.refused.iter().any(is_ahead)
+            && write.ended.judge(now, Lists::ANYTHING).outcome < Outcome::Error
     }
 
     /// A resync or a mend that wrote one block of a row and not another: those that agreed may do so no more.

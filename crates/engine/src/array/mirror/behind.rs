@@ -91,6 +91,15 @@ impl Behind {
 /// One write behind, counted until it drops.
 struct UnderWay<'a>(&'a Behind);
 
+impl UnderWay<'_> {
+    /// It has landed. Says whether none begins meanwhile: then the controller may wait for that.
+    fn end(self) -> bool {
+        let before = self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+        std::mem::forget(self);
+        before & HELD != 0
+    }
+}
+
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::AcqRel);
@@ -177,7 +186,7 @@ impl ArrayLane {
             true => self.array.behind.begin(),
             false => None,
         };
-        let Some(_counted) = counted else {
+        let Some(counted) = counted else {
             return answer.give(self.write_copies(&all, &from, region.first, range, fua).await);
         };
         let _gauged = self.count_writes(&all);
@@ -219,12 +228,25 @@ impl ArrayLane {
                 slots.flat_map(|slot| view.writers(slot)).map(|member| member.id).collect();
             rest.make_durable(&members).await;
         }
+        let landed = |counted: UnderWay<'_>| {
+            if counted.end() {
+                self.array.mailbox.landed();
+            }
+        };
+        // One that was not answered is no reason for its own verdict to keep a member.
+        let counted = if early {
+            Some(counted)
+        } else {
+            landed(counted);
+            None
+        };
         rest.join(first);
         let ended = rest.finish(|| target, |_, buffer| self.recycle(Some(buffer)));
         let ended = ended.await.map(|_| ()).map_err(|failed| failed.error);
         if !early {
             answer.give(ended);
         }
+        counted.into_iter().for_each(landed);
     }
 
     fn copy_of(&self, from: &Rc<dyn Source>, region: &Region) -> Buffer {
@@ -260,9 +282,10 @@ mod tests {
         let one = behind.begin().expect("the first");
         assert_eq!(behind.hold(), 1);
         assert!(behind.begin().is_none());
-        drop(one);
+        assert!(one.end(), "it is waited for");
         assert_eq!((behind.under_way(), behind.hold()), (0, 0));
         behind.let_go();
+        assert!(!behind.begin().expect("none is held").end());
         assert!(behind.begin().is_some());
     }
 }
