@@ -285,12 +285,16 @@ impl<'a> Remains<'a> {
         (place.sector, self.holders[place.slot].iter().any(Holder::is_filled))
     }
 
-    /// Disks and sectors that hold a sector of the array: those of members in sync, whatever they list.
+    /// Disks and sectors that hold a sector of the array: those of members in sync, whatever they list. Only where a
+    /// crash left parity in doubt a list counts: a member takes a block off it a moment after it has written the
+    /// block, and until then nothing that is believed gives it.
     pub fn copies(&self, sector: u64) -> Vec<(DiskIndex, u64)> {
         let places = self.shape.places(sector);
         let held = places.iter().flat_map(|place| {
-            let holders = self.holders[place.slot].iter().filter(|holder| holder.is_filled());
-            holders.map(move |holder| (holder.disk, holder.start + place.sector))
+            let in_doubt = self.shape.has_parity() && !self.marks.agrees(place.sector);
+            let is_filled = self.holders[place.slot].iter().filter(|holder| holder.is_filled());
+            let counts = is_filled.filter(move |holder| !in_doubt || holder.holds(place.sector));
+            counts.map(move |holder| (holder.disk, holder.start + place.sector))
         });
         held.collect()
     }
