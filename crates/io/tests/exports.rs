@@ -230,6 +230,24 @@ fn exports_that_may_have_a_cache_for_each_connection_are_paths_by_the_operators_
     open(&[&one], Cache::OfEachPath).unwrap();
 }
 
+/// A server tells an error of a flush once: it is for those who have written, or take over from them.
+#[test]
+fn who_only_looks_at_a_device_flushes_none_of_its_paths() {
+    for (mode, flushes) in [(OpenMode::LOOK, false), (OpenMode::RUN, true)] {
+        // It hangs up when it is asked for a flush.
+        let flags = export_flag::CAN_MULTI_CONN | export_flag::SEND_FLUSH;
+        let (_folder, uri) = serve_with(flags, vec![disk(1)]);
+        let lanes = Lanes::start(LanesConfig::default()).unwrap();
+        let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
+        let spec = MultipathSpec::new(table.parse().unwrap(), Policy::default());
+        let (member, paths) = lanes.members().open_multipath("paths", &spec, mode).unwrap();
+        let _ = read_on(&lanes, 0, member);
+        until(&paths, |states| states != ["joining"]);
+        let has_failed = paths.events_after(0).iter().any(|event| event.event == "PathFailed");
+        assert_eq!(has_failed, flushes, "{mode:?}: {:?}", paths.events_after(0));
+    }
+}
+
 #[test]
 fn of_a_blank_device_one_path_is_used_until_something_tells_them_apart() {
     let blank = [disk(0), disk(0)];

@@ -93,7 +93,9 @@ impl MultipathSpec {
         let remover = unproved.map(Remover::new);
         let host =
             PathHost { members: Arc::downgrade(members), names, fences, mode, alone, remover };
-        let policy = self.policy.clone();
+        // Who only looks leaves nothing in a cache, and what a first flush is told, once, is for those who write.
+        let cache = if mode.read_only { Cache::Shared } else { self.policy.cache };
+        let policy = Policy { cache, ..self.policy.clone() };
         let paths = Paths::new(name, table, policy, opened.to_vec(), &remote, Box::new(host))
             .map_err(|error| OpenError::Name { name: name.into(), why: error.to_string() })?;
         recalled.into_iter().enumerate().for_each(|(path, ranges)| paths.recall(path, ranges));
