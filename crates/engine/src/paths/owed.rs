@@ -15,6 +15,7 @@ use crate::time::Time;
 
 use super::Paths;
 use super::owner::{Health, Owner};
+use super::path_lane::live_until;
 
 /// What the paths owe.
 #[derive(Debug)]
@@ -162,12 +163,12 @@ impl Paths {
     }
 
     /// Waits until no path gets its first flush: that may be told an error which a later one is not. False: it takes
-    /// longer than `until`.
+    /// longer than `until`, as the lane has lived.
     pub(super) async fn first_flushes_end(&self, lane: &Lane, until: Option<Time>) -> bool {
         let have_ended = || self.owner.lock().owed.first_flushes == 0;
         let end = self.changed.until(|| have_ended().then_some(()));
         match until {
-            Some(until) => first_of(end, lane.sleep_until(until)).await,
+            Some(until) => first_of(end, live_until(lane, until)).await,
             None => end.await,
         }
         have_ended()

@@ -446,6 +446,13 @@ fn lived(lane: &Lane) -> Time {
     backend.now() - backend.stood_still()
 }
 
+/// Waits until the lane has [`lived`] until then.
+pub(super) async fn live_until(lane: &Lane, until: Time) {
+    while lived(lane) < until {
+        lane.sleep_until(until + lane.backend().stood_still()).await;
+    }
+}
+
 fn meaning(error: IoError, kept: &Kept) -> Meaning {
     match error.kind {
         // Somebody has asked for that end.

@@ -31,8 +31,11 @@ const LOOKS: u32 = 3;
 async fn watch(paths: Arc<Paths>, weak: Weak<Lane>) {
     let Some(lane) = weak.upgrade() else { return };
     let mut due: Vec<Time> = vec![lane.backend().now(); paths.group_of.len()];
+    let mut stood_still = lane.backend().stood_still();
     while !paths.is_closed() {
         let now = lane.backend().now();
+        let before = std::mem::replace(&mut stood_still, lane.backend().stood_still());
+        paths.count_no(stood_still.saturating_sub(before), now);
         let mut next = paths.look(now);
         for (path, due) in due.iter_mut().enumerate() {
             if !paths.is_active(path) {
@@ -217,6 +220,14 @@ impl Paths {
     fn begin_to_wait(&self, now: Time) {
         let mut owner = self.owner.lock();
         owner.no_path_since = owner.no_path_since.map(|_| now);
+    }
+
+    /// A lane has stood still for so long: no path could come back meanwhile.
+    fn count_no(&self, span: Duration, now: Time) {
+        if !span.is_zero() {
+            let mut owner = self.owner.lock();
+            owner.no_path_since = owner.no_path_since.map(|since| (since + span).min(now));
+        }
     }
 
     /// Does what time alone brings. Gives when to look again.

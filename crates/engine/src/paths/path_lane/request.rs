@@ -12,7 +12,7 @@ use crate::time::Time;
 
 use super::super::kept::Kept;
 use super::super::late::LateId;
-use super::{Chosen, ENODEV, PathLane, lived};
+use super::{Chosen, ENODEV, PathLane, live_until, lived};
 
 /// Errno of a request that took too long.
 const ETIMEDOUT: i32 = 110;
@@ -190,10 +190,7 @@ impl PathLane {
             (moved || self.cancelled.borrow().contains(&request.ticket)).then_some(())
         });
         match ends {
-            Some(ends) => {
-                let ends = ends + lane.backend().stood_still();
-                first_of(news, lane.sleep_until(ends)).await;
-            }
+            Some(ends) => first_of(news, live_until(lane, ends)).await,
             None => news.await,
         }
         true

@@ -299,6 +299,20 @@ fn a_connection_that_takes_long_to_come_is_asked_for_once() {
     assert_eq!(reopens.count(), 3);
 }
 
+/// No path could come back in that time.
+#[test]
+fn time_in_which_its_lane_stood_still_is_no_time_without_a_path() {
+    let (lane, wires, paths, _) = with_a_lost_path();
+    paths.message(&["queue_if_no_path"], wires.now.get()).expect("a message");
+    paths.fail(1, None, "it is cut", true, wires.now.get());
+    let gives_up = || paths.events_after(0).iter().any(|event| event.event == "QueueingDisabled");
+    wires.stood_still.set(seconds(600));
+    wires.pass(&lane, seconds(601));
+    assert!(!gives_up(), "it has been without a path for a second");
+    wires.pass(&lane, seconds(61));
+    assert!(gives_up());
+}
+
 /// A device of two paths, and a flush of it whose end is kept.
 struct Flushing {
     lane: Rc<Lane>,
@@ -321,11 +335,11 @@ impl Flushing {
         Self { lane, wires, paths }
     }
 
-    fn start(&self) -> Ended {
+    fn start(&self, patience: Patience) -> Ended {
         let (lane, ended) = (self.lane.clone(), Ended::default());
         let end = ended.clone();
         self.lane.spawn(async move {
-            let io = MemberIo { member: DEVICE, op: IoOp::Flush, patience: Patience::FOREVER };
+            let io = MemberIo { member: DEVICE, op: IoOp::Flush, patience };
             end.set(Some(lane.io(io).await.result.map_err(|error| error.kind)));
         });
         self.lane.turn();
@@ -344,9 +358,19 @@ impl Flushing {
         true
     }
 
+    /// Answers the youngest flush of the first path: it goes well.
+    fn answer_the_youngest(&self) {
+        let is_it =
+            |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Flush) && io.member.index == 0;
+        let at = self.wires.ios.borrow().iter().rposition(is_it).expect("it is under way");
+        let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
+        self.lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
+        self.lane.turn();
+    }
+
     /// What a flush of the device says, if each path can do its part.
     fn flush(&self) -> Option<Result<(), IoErrorKind>> {
-        let ended = self.start();
+        let ended = self.start(Patience::FOREVER);
         while self.answer(0, Ok(())) || self.answer(1, Ok(())) {}
         ended.take()
     }
@@ -390,13 +414,27 @@ fn what_a_path_cannot_make_durable_at_its_first_flush_the_next_flush_tells_once(
 fn a_flush_is_not_believed_before_the_first_flush_of_each_path_has_ended() {
     let device = Flushing::new(true);
     assert!(device.answer(1, Ok(())));
-    let ended = device.start();
-    // Its own part over the first path is the younger one, and goes well.
-    let youngest = device.wires.ios.borrow_mut().pop().expect("it goes over the first path");
-    assert!(matches!(youngest.1.op, IoOp::Flush) && youngest.1.member.index == 0);
-    device.lane.complete(youngest.0, IoDone { result: Ok(()), buffer: None });
-    device.lane.turn();
+    let ended = device.start(Patience::FOREVER);
+    device.answer_the_youngest();
     assert_eq!(ended.take(), None, "the first flush is under way");
     assert!(device.answer(0, Err(IoErrorKind::Flush)));
     assert_eq!(ended.take(), Some(Err(IoErrorKind::Flush)));
+}
+
+/// The process was stopped for a minute, long before the flush.
+#[test]
+fn a_flush_waits_for_first_flushes_as_long_as_its_lane_lives() {
+    let device = Flushing::new(true);
+    assert!(device.answer(1, Ok(())));
+    device.wires.now.set(Time::ZERO + seconds(63));
+    device.wires.stood_still.set(seconds(60));
+    let ended = device.start(Patience::of(seconds(8)));
+    device.answer_the_youngest();
+    assert_eq!(ended.take(), None, "the first flush is under way");
+    device.wires.now.set(Time::ZERO + seconds(133));
+    device.wires.stood_still.set(seconds(125));
+    device.lane.turn();
+    assert_eq!(ended.take(), None, "it has lived for 5 s of its 8");
+    assert!(device.answer(0, Ok(())));
+    assert_eq!(ended.take(), Some(Ok(())));
 }
