@@ -391,6 +391,28 @@ fn a_connection_that_is_lost_before_its_first_flush_makes_the_next_flush_fail_on
     }
 }
 
+/// Else its loss would fail a flush, though nobody has written over it yet.
+#[test]
+fn a_path_that_is_opened_later_is_flushed_before_it_takes_requests() {
+    let (wires, known) = (Rc::new(Wires::default()), device(TWO_PATHS, Failback::Manual));
+    let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
+    let opened = vec![Err("its server is down".into()), Ok(connection(&known, 1))];
+    let (table, policy) = (known.table.clone(), known.policy.clone());
+    let host = Box::new(Reopens::default());
+    let paths = Paths::new("d", table, policy, opened, &[true; 2], host).expect("a device");
+    assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+    paths.look_after_on(&lane);
+    wires.pass(&lane, Duration::ZERO);
+    let (later, _) = connection(&paths, 5);
+    assert!(paths.opened(0, Ok(connection(&paths, 5))));
+    lane.turn();
+    let first =
+        wires.ios.borrow().iter().any(|(_, io)| matches!(io.op, IoOp::Flush) && io.member == later);
+    assert!(first && health(&paths) != Health::Active);
+    wires.pass(&lane, Duration::ZERO);
+    assert_eq!(health(&paths), Health::Active);
+}
+
 /// It covers what an earlier process has left there: an array that writes nothing for days does not fail a member
 /// then because one of its paths was cut meanwhile.
 #[test]
