@@ -66,8 +66,8 @@ pub(crate) struct Locks {
     pub(crate) below: Vec<File>,
     /// Of an export.
     pub(crate) place: Option<Arc<place::PlaceLock>>,
-    /// Of the file of a loop device, where no name leads to it.
-    pub(crate) _unnamed: Option<place::PlaceLock>,
+    /// Of the files of loop devices, where no names lead to them.
+    pub(crate) _unnamed: Vec<place::PlaceLock>,
 }
 
 /// Where a block device ends now, in bytes; none where it is something else, or does not say.

@@ -58,12 +58,15 @@ fn a_file_is_not_taken_by_another_name_than_the_deleted_one_of_a_loop_device() {
     let Some(device) = Loop::over(&user, "a") else {
         return eprintln!("SKIPPED: no loop device can be attached here");
     };
+    let above = Loop::over(&user, &device.0).expect("another one over it");
     fs::remove_file(user.path("a")).expect("it was there");
-    let (through, by_name) = (format!("{} c", device.0), "b d");
-    for (first, second) in [(&*through, by_name), (by_name, &*through)] {
-        user.expect(0, &format!("create data {MIRROR} --run --force {first}"));
-        user.refused(&format!("create other {MIRROR} --run --force {second}"), &["in use by"]);
-        user.expect(0, "stop data");
+    for device in [&device.0, &above.0] {
+        let (through, by_name) = (format!("{device} c"), "b d");
+        for (first, second) in [(&*through, by_name), (by_name, &*through)] {
+            user.expect(0, &format!("create data {MIRROR} --run --force {first}"));
+            user.refused(&format!("create other {MIRROR} --run --force {second}"), &["in use by"]);
+            user.expect(0, "stop data");
+        }
     }
 }
 
