@@ -141,9 +141,9 @@ impl Ended {
         matches!(self.target, Target::Fills)
     }
 
-    /// Whether it is what users wrote.
-    pub(crate) fn is_of_users(&self) -> bool {
-        matches!(self.target, Target::Copies(_) | Target::Row { .. })
+    /// Whether it wrote again what members hold already, or hold wrong.
+    pub(crate) fn is_rewrite(&self) -> bool {
+        matches!(self.target, Target::Rewrites)
     }
 
     /// The sectors that it is about, as resync counts.

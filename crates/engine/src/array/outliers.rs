@@ -62,6 +62,11 @@ impl Outliers {
         (known + sure.sectors() == range.end - range.start).then_some(slots)
     }
 
+    /// Whether anything is known of some of a range.
+    pub fn knows_of(&self, range: &Range<u64>) -> bool {
+        self.0.iter().any(|(part, _)| part.start < range.end && range.start < part.end)
+    }
+
     /// What is known, range by range.
     pub fn iter(&self) -> impl Iterator<Item = &(Range<u64>, Slots)> {
         self.0.iter()

@@ -177,6 +177,8 @@ impl ArrayLane {
         let new = pieces.iter().map(|piece| (piece.place, piece.columns.clone()));
         let work = Work { map, row, pieces, cover: Cover::new(new, unit) };
         let columns = &work.cover.columns;
+        let start = row.member_sector();
+        let sectors = start + u64::from(columns.start)..start + u64::from(columns.end);
         let mut unread = Unread::default();
         let is_whole = unit == RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
         let worth_keeping = is_whole && self.is_worth_keeping(&work, unit);
@@ -187,6 +189,8 @@ impl ArrayLane {
         let new_blocks = loop {
             let view = self.view();
             let mut state = row_state(&view, map, &row, columns, &unread);
+            // What is lost there is computed around them, and not by parity that the user accepts.
+            state.parity_usable &= state.parity_trusted || !view.outliers.knows_of(&sectors);
             let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
             let taken = std::mem::take(&mut stripes);

@@ -502,6 +502,118 @@ fn a_resync_that_comes_half_way_leaves_no_block_to_be_computed_wrong() {
     assert!(unknown > 0);
 }
 
+/// The same, with the third member out before: reads of its block wait for the resync's claim, and may go on
+/// under the view that was there before it came half-way.
+#[test]
+fn no_lane_computes_by_what_was_known_before_a_resync_came_half_way() {
+    let mut answered = 0;
+    for (seed, shape) in (200..).zip(resynced_at_first().into_iter().cycle()).take(12) {
+        let row = row_sectors(&shape);
+        let disks = 0..usize::from(shape.disks);
+        let pairs = disks.clone().flat_map(|full| disks.clone().map(move |lost| (full, lost)));
+        for (full, lost) in pairs.filter(|(full, lost)| full != lost) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.command(Action::Freeze).unwrap();
+            world.write_random(0, world.sectors());
+            let written = disk_of(&mut world, 0);
+            if lost == written || full == written {
+                continue;
+            }
+            world.disks.disk(written).write_error = Some(IoErrorKind::NoSpace);
+            let failed = world.write(0, vec![9; 8 * SECTOR]);
+            assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+            world.disks.disk(written).write_error = None;
+            let there = world.read(0, 8).unwrap();
+            world.remember(0, &there);
+            world.fail(lost);
+            world.verify();
+            {
+                let data = world.disks.data();
+                let mut disk = world.disks.disk(full);
+                (disk.write_error, disk.errors_in) = (Some(IoErrorKind::NoSpace), Some(data));
+            }
+            world.order(Action::Idle);
+            let mut reads = Vec::new();
+            for turn in 0..60 {
+                for sector in (0..row).step_by(shape.chunk_sectors as usize) {
+                    let into = Rc::new(RefCell::new(vec![0; SECTOR]));
+                    let request = Request::Read { sector, into: into.clone() };
+                    reads.push((sector, into, world.start(turn % 3, request)));
+                }
+                world.turns(1);
+            }
+            for (sector, into, pending) in reads {
+                match world.end(&pending) {
+                    Ok(()) => {
+                        world.compare(sector, &into.take());
+                        answered += 1;
+                    }
+                    Err(error) => assert_eq!(error, RequestError::Lost, "{world}"),
+                }
+            }
+        }
+    }
+    assert!(answered > 0);
+}
+
+/// Where it is known which block a write lacks, accepted parity is not taken for what it says with that one.
+#[test]
+fn a_write_beside_accepted_doubt_computes_around_the_member_that_had_no_room() {
+    for (seed, shape) in (220..).zip(resynced_at_first()) {
+        let row = row_sectors(&shape);
+        for lost in 0..usize::from(shape.disks) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.command(Action::Freeze).unwrap();
+            world.write_random(0, world.sectors());
+            let written = disk_of(&mut world, 0);
+            if lost == written {
+                continue;
+            }
+            world.disks.disk(written).write_error = Some(IoErrorKind::NoSpace);
+            let failed = world.write(0, vec![9; 8 * SECTOR]);
+            assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+            world.disks.disk(written).write_error = None;
+            let there = world.read(0, 8).unwrap();
+            world.remember(0, &there);
+            world.fail(lost);
+            world.command(Action::AcceptDoubt).unwrap();
+            world.verify();
+            for place in 0..row / u64::from(shape.chunk_sectors) {
+                world.write_random(place * u64::from(shape.chunk_sectors), 4);
+                world.verify();
+            }
+        }
+    }
+}
+
+/// What is only being filled has no block that others were computed from.
+#[test]
+fn a_spare_without_room_does_not_hide_what_a_failed_write_lacks() {
+    for (seed, shape) in (260..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, world.sectors());
+        let full = disk_of(&mut world, 0);
+        world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
+        let new = vec![9; 8 * SECTOR];
+        assert_eq!(world.write(0, new.clone()), Err(RequestError::NoSpace), "{world}");
+        world.fail(full);
+        world.remember(0, &new);
+        world.verify();
+        let spare = usize::from(shape.disks);
+        world.add(spare).unwrap();
+        let data = world.disks.data();
+        for disk in (0..=spare).filter(|disk| *disk != full) {
+            let mut disk = world.disks.disk(disk);
+            (disk.write_error, disk.errors_in) = (Some(IoErrorKind::NoSpace), Some(data.clone()));
+        }
+        world.command(Action::Idle).unwrap();
+        world.wait_status("no space", |status| status.sync.last_end == Some(SyncEnd::NoSpace));
+        world.command(Action::Freeze).unwrap();
+        world.verify();
+    }
+}
+
 /// The others have what it had no room for, and parity that fits: with one parity too.
 #[test]
 fn the_block_that_a_member_had_no_room_for_is_computed_when_that_member_fails() {

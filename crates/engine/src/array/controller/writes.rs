@@ -41,8 +41,10 @@ impl Controller {
             let writes = self.asking.clone();
             self.fail_filled(&writes).await;
             self.fail_fast(&writes).await;
+            self.forget_outliers(&writes).await;
             if let Some(error) = self.refuses_writes() {
                 // Some members have the new bytes and some the old: nothing is computed from that.
+                self.outliers = Outliers::default();
                 let begun = writes.iter().map(|write| write.ended.range()).collect();
                 self.distrust(&begun, &Outliers::default()).await;
                 return self.asking.drain(..).for_each(|write| write.fail(error));
@@ -56,7 +58,6 @@ impl Controller {
                 .partition(|(judged, write)| self.waits_for_landing(write, judged, &now, &full));
             self.landing.extend(landing.into_iter().map(|(_, write)| write));
             let (judged, writes): (Vec<Judged>, Vec<_>) = judged.into_iter().unzip();
-            self.forget_outliers(&writes);
             let records = Records::of(&judged);
             full.extend(self.record(records).await);
             self.end_doubt_of_answered(&writes, &judged).await;
@@ -141,13 +142,22 @@ impl Controller {
             && write.ended.judge(now, Lists::ANYTHING).outcome < Outcome::Error
     }
 
-    /// A resync or a mend that wrote one block of a row and not another: those that agreed may do so no more.
-    fn forget_outliers(&mut self, writes: &[Arc<Asked>]) {
-        for ended in writes.iter().map(|write| &write.ended).filter(|ended| !ended.is_of_users()) {
+    /// A resync or a mend that wrote one block of a row and not another: those that agreed may do so no more. Its
+    /// claim goes back only when no lane computes by them. What is being filled is none of those.
+    async fn forget_outliers(&mut self, writes: &[Arc<Asked>]) {
+        let rewrites = writes.iter().map(|write| &write.ended).filter(|ended| ended.is_rewrite());
+        let lacking = rewrites.flat_map(|ended| {
             let refused = ended.refused.iter().flat_map(|(_, ranges)| ranges.iter());
-            let lacking = refused.chain(ended.no_space.iter().map(|(_, range)| range.clone()));
-            lacking.for_each(|range| self.outliers.forget(&range));
+            refused.chain(ended.no_space.iter().map(|(_, range)| range.clone()))
+        });
+        let known: Vec<_> = lacking.filter(|range| self.outliers.knows_of(range)).collect();
+        if known.is_empty() {
+            return;
         }
+        known.iter().for_each(|range| self.outliers.forget(range));
+        let epoch = self.publish();
+        self.array.views.adopted(epoch).await;
+        self.array.views.settle();
     }
 
     /// Why a write cannot be answered, whatever became of it: what it needs is not recorded any more.
