@@ -176,10 +176,7 @@ impl ArrayLane {
         let mut blocks = self.read_for_rebuild(at, columns, &wanted, &mut unread).await?;
         let block = blocks.take(place).expect("just read or computed");
         self.recycle_all(blocks);
-        // Before the first resync parity is right only where something was written since: it answers for
-        // a block that is lost, but what was there before the array must not be written over with it.
-        let trusted = || at.state(&self.view(), columns, &unread).parity_trusted;
-        if unread.is_unreadable(place) && trusted() {
+        if unread.is_unreadable(place) {
             self.mend(at, columns, place, &block, mended).await;
         }
         Ok(block)
@@ -266,7 +263,8 @@ impl ArrayLane {
                 return Ok((state, blocks));
             }
             if self.both_ways_agree(row, &state, columns, &mut blocks) {
-                if !state.parity_usable {
+                // What cannot be read just now may be read again, as it was: it is written first.
+                if !state.parity_usable && !lost.iter().any(|place| unread.is_unreadable(place)) {
                     self.end_doubt(row, columns).await;
                 }
                 return Ok((state, blocks));
@@ -462,25 +460,42 @@ impl ArrayLane {
         (p, Some(q))
     }
 
-    /// Writes a computed block over the unreadable one, where members are to be written at all.
-    async fn mend(
+    /// Writes a computed block over the unreadable one, where members are to be written at all. False where
+    /// something else may be read there some day: the row is in doubt, and it was not written.
+    ///
+    /// Before the first resync parity is right only where something was written since: it answers for a block that
+    /// is lost, but what was there before the array must not be written over with it. In doubt both parities have
+    /// said the same of it.
+    pub(super) async fn mend(
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
         place: Place,
         block: &Buffer,
         mended: &mut Mended,
-    ) {
+    ) -> bool {
         let sectors = at.sectors(columns);
-        if !self.both_parities_say_the_same(at, columns, place).await {
-            return;
+        let view = self.view();
+        let in_doubt = view.in_doubt(&sectors, true);
+        let others = at.outliers(&view, columns);
+        let is_the_same = !in_doubt || others.is_some_and(|outliers| !outliers.has(place));
+        let is_right = in_doubt || at.state(&view, columns, &Unread::default()).parity_trusted;
+        if !is_right || !self.both_parities_say_the_same(at, columns, place).await {
+            return is_the_same;
         }
-        let Ok(permit) = self.permit(sectors.clone()).await else { return };
+        let Ok(permit) = self.permit(sectors.clone()).await else { return is_the_same };
         let view = self.view();
         if let Some(member) = view.member(at.slot(place)) {
             let held = (at.claim, &permit);
-            mended.add(self.rewrite(held, member, sectors.start, block).await.unwrap_or(None));
+            match self.rewrite(held, member, sectors.start, block).await {
+                Ok(member) => mended.add(member),
+                Err(NotRewritten(_)) => return is_the_same,
+            }
         }
+        if in_doubt {
+            self.end_doubt(at.row, columns).await;
+        }
+        true
     }
 
     /// Whether P and Q give the same for a block that cannot be read, where both are there. If not, one of

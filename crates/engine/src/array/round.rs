@@ -33,7 +33,7 @@ use super::member_writes::{Landed, MemberWrites, whole_buffer};
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::points::Point;
 use super::reconstruct::{
-    ClaimedRow, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
+    ClaimedRow, Mended, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
 };
 use super::rules::Rule;
 use super::stripes::Taken;
@@ -236,6 +236,11 @@ impl ArrayLane {
                 stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
                 return None;
             };
+            if !self.mend_unread(at, &part, &read, &unread).await {
+                self.recycle_all(read);
+                stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
+                return None;
+            }
             for (place, whole) in &mut stripe {
                 let known = read.get(*place).expect("just read or computed");
                 self.copy(&mut whole[within(columns, &part)], known);
@@ -243,6 +248,26 @@ impl ArrayLane {
             self.recycle_all(read);
         }
         Some(stripe)
+    }
+
+    /// Writes again what could not be read. False where the row is in doubt and it may be read as it was: new parity
+    /// would not fit it.
+    async fn mend_unread(
+        &self,
+        at: &ClaimedRow<'_>,
+        columns: &Columns,
+        read: &Blocks,
+        unread: &Unread,
+    ) -> bool {
+        let (mut mended, mut fits) = (Mended::default(), true);
+        if !self.with_view(|view| view.in_doubt(&at.sectors(columns), true)) {
+            return fits;
+        }
+        for (place, block) in read.iter().filter(|(place, _)| unread.is_unreadable(*place)) {
+            fits &= self.mend(at, columns, place, block, &mut mended).await;
+        }
+        self.count_mended(mended);
+        fits
     }
 
     /// Whether the same members take writes, with the same trust, as in the view that was planned for.

@@ -586,6 +586,48 @@ fn a_write_beside_accepted_doubt_computes_around_the_member_that_had_no_room() {
     }
 }
 
+/// A block that cannot be read just now may be read again, as it was: that two parities say the same of it ends
+/// no doubt before it is written again.
+#[test]
+fn doubt_of_a_block_that_may_be_read_again_does_not_end_before_it_is_written() {
+    for (seed, shape) in (240..).zip(resynced_at_first()) {
+        let disks = 0..usize::from(shape.disks);
+        let cases = disks.flat_map(|lost| [(lost, false), (lost, true)]);
+        for (lost, writes_beside) in cases {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.command(Action::Freeze).unwrap();
+            world.write_random(0, world.sectors());
+            let written = disk_of(&mut world, 0);
+            if lost == written {
+                continue;
+            }
+            world.disks.disk(written).write_error = Some(IoErrorKind::NoSpace);
+            let failed = world.write(0, vec![9; 8 * SECTOR]);
+            assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+            let data = world.disks.data();
+            world.disks.disk(written).unreadable.extend(data.start..data.start + 8);
+            if writes_beside {
+                // New parity would fit one of the two that may be read there, and nothing tells which.
+                let result = world.write(u64::from(shape.chunk_sectors), vec![7; 4 * SECTOR]);
+                assert_eq!(result, Err(RequestError::Lost), "{world}");
+            } else {
+                world.read(0, 8).unwrap();
+            }
+            world.disks.disk(written).unreadable.clear();
+            world.disks.disk(written).write_error = None;
+            let there = world.read(0, 8).unwrap();
+            world.remember(0, &there);
+            world.fail(lost);
+            for sector in 0..world.sectors() {
+                match world.read(sector, 1) {
+                    Ok(read) => world.compare(sector, &read),
+                    Err(error) => assert_eq!(error, RequestError::Lost, "{world}"),
+                }
+            }
+        }
+    }
+}
+
 /// What is only being filled has no block that others were computed from.
 #[test]
 fn a_spare_without_room_does_not_hide_what_a_failed_write_lacks() {
