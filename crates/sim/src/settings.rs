@@ -514,13 +514,13 @@ impl Settings {
         let uneven = matches!(self.level, -1 | 0) && random.coin();
         let like = draw_disk(random);
         let records_take = self.draw_time_of_records(wishes);
+        let patient = !self.tuning.contains(&("write_deadline", "4"));
         for index in 0..self.slots + self.spares {
             let smaller = if uneven { random.below(self.member_sectors / 2) } else { 0 };
             let mut own = if random.one_in(4) { draw_disk(random) } else { like.clone() };
             let is_far_spare = wishes.behind_first && index >= self.slots;
             let is_far = self.write_behind > 0 && (self.is_write_mostly(index) || is_far_spare);
             if is_far {
-                let patient = !self.tuning.contains(&("write_deadline", "4"));
                 own.instant_one_in = 0;
                 own.latency = draw_far_latency(self.seed, self.paths, patient, wishes.trickle);
             }
@@ -536,7 +536,10 @@ impl Settings {
                 own.instant_one_in = 0;
             }
             let sectors = self.data_offset + self.member_sectors - smaller + TAIL_SECTORS;
-            let slow_start = (self.data_offset, if is_far { 1 } else { records_take });
+            // No record of a disk that is well passes its deadline.
+            let is_late = !patient && own.latency.most() * records_take > Duration::from_secs(3);
+            let takes = if is_far || is_late { 1 } else { records_take };
+            let slow_start = (self.data_offset, takes);
             self.disks.push(DiskSpec { sectors: sectors & !7, slow_start, ..own });
         }
     }
