@@ -211,14 +211,15 @@ impl Simulation {
         Ok(())
     }
 
-    /// A spare gets a slot that has no member as soon as nothing runs.
+    /// A spare gets a slot that has no member as soon as nothing runs, if the array goes on.
     fn judge_spares(&mut self, asked: Time, status: &ArrayStatus) -> Result<(), Failure> {
         let holds = |member: &&MemberStatus| member.slot.is_some() && !member.replacement;
         let is_vacant =
             status.members.iter().filter(holds).count() < usize::from(self.settings.slots);
         let mut spares = with_state(status, MemberState::Spare).into_iter();
-        let is_idle =
-            is_vacant && !status.sync.action.runs() && spares.any(|disk| self.atlas.is_well(disk));
+        let stops = self.operator.orders.iter().any(|order| order.what == What::Stop);
+        let may_begin = is_vacant && !stops && !status.sync.action.runs();
+        let is_idle = may_begin && spares.any(|disk| self.atlas.is_well(disk));
         let since = self.operator.spare_idle.filter(|_| is_idle);
         self.operator.spare_idle = since.or(is_idle.then_some(asked));
         match since {
