@@ -444,7 +444,7 @@ pub trait Backend {
     fn now(&self) -> Time;
 
     /// For how long, in all, this lane has noticed that it stood still: its process was stopped, or its machine
-    /// paused. Nobody was late in that time.
+    /// paused. No member was late in that time.
     fn stood_still(&self) -> Duration {
         Duration::ZERO
     }

@@ -181,7 +181,7 @@ impl Flushes {
 
 impl DurableWrite<'_> {
     /// Its end. Where the member could not make it durable, what was written before may be lost too, and no
-    /// later flush tells. Where it has not answered, or has gone, it may have met that error and told nobody.
+    /// later flush tells. A member that has not answered, or has gone, may have met that error without telling it.
     pub(super) fn end(self, result: Result<(), IoError>) {
         // A write that is refused, or finds no space, has come to no flush.
         let came_to_none =

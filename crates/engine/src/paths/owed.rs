@@ -6,7 +6,7 @@
 //! that each path has answered. A flush goes over every path that owes one, and covers what was answered
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
 //! once, as a disk does that has lost its cache. Each path gets its first flush when it is opened, so that the loss
-//! of one that nobody has written to since fails nothing.
+//! of one that has taken no writes since fails nothing.
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoOp, MemberId, MemberIo, Patience};

@@ -107,7 +107,7 @@ impl Check {
         });
         first_of(answered, lane.sleep_until(lane.backend().now() + REOPEN)).await;
         if let Some((member, info)) = paths.take_reopened(self.path) {
-            // Before it takes requests: else its loss fails a flush, though nobody has written over it.
+            // Before it takes requests: else its loss fails a flush, though no write went over it.
             paths.flush_first(lane, self.path).await;
             self.prove(paths, lane, member, &info).await;
         }

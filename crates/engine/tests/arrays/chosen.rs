@@ -187,7 +187,7 @@ fn a_member_without_a_list_is_given_up_when_what_it_is_ahead_with_has_landed() {
     }
 }
 
-/// The other one is failed instead, for it takes nothing: now nobody has what was refused.
+/// The other one is failed instead, for it takes nothing: now no member has what was refused.
 #[test]
 fn a_member_that_is_ahead_stays_when_what_is_behind_never_lands() {
     for seed in 60..68 {

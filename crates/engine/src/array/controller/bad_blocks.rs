@@ -171,10 +171,7 @@ impl Controller {
             let bytes = step.encode(log.size_sectors);
             if self.array.rules.keep(Rule::ListsAreDurable) {
                 let member = &self.members[index];
-                let written = match stays {
-                    true => self.try_metadata(member, place.start, bytes).await,
-                    false => self.write_metadata(member, place.start, bytes).await,
-                };
+                let written = self.write_durably(member, place.start, bytes, stays).await;
                 written.map_err(|(_, error)| NotRecorded::Failed(error))?;
             }
             self.members[index].log = step;

@@ -12,7 +12,7 @@ use crate::backend::{
 use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
-use super::super::flushes::{DurableWrite, Flush};
+use super::super::flushes::Flush;
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::progress::FlushReceipt;
@@ -202,35 +202,26 @@ impl Controller {
         sector: u64,
         bytes: Vec<u8>,
     ) -> Result<(), (MemberId, IoError)> {
-        let (durable, written) = self.send_metadata(member, sector, bytes).await;
-        durable.end(written.map_err(|(_, error)| error));
-        written
+        self.write_durably(member, sector, bytes, false).await
     }
 
-    /// As [`write_metadata`](Self::write_metadata), for a member that stays also where it takes too long for
-    /// that: it may be the last one that gives some blocks.
-    pub(super) async fn try_metadata(
+    /// As [`write_metadata`](Self::write_metadata). `stays`: so does the member where that takes too long, for it
+    /// may be the last one that gives some blocks.
+    pub(super) async fn write_durably(
         &self,
         member: &Member,
         sector: u64,
         bytes: Vec<u8>,
+        stays: bool,
     ) -> Result<(), (MemberId, IoError)> {
-        let (durable, written) = self.send_metadata(member, sector, bytes).await;
-        let is_late = |error: &IoError| error.kind.scope() == Scope::Time;
-        let told = written.map_err(|(_, error)| error);
-        durable.end(if told.is_err_and(|error| is_late(&error)) { Ok(()) } else { told });
-        written
-    }
-
-    async fn send_metadata(
-        &self,
-        member: &Member,
-        sector: u64,
-        bytes: Vec<u8>,
-    ) -> (DurableWrite<'_>, Result<(), (MemberId, IoError)>) {
         let op = metadata_write(&member.info, sector, &bytes);
         let durable = self.array.flushes.begin_write(member.id, false);
-        (durable, self.ask(member, op).await)
+        let written = self.ask(member, op).await;
+        durable.end(match written {
+            Err((_, error)) if stays && error.kind.scope() == Scope::Time => Ok(()),
+            _ => written.map_err(|(_, error)| error),
+        });
+        written
     }
 
     /// Asks a member for something that it is failed over if it takes too long. A lane that has waited

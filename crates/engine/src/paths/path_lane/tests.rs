@@ -391,7 +391,7 @@ fn a_connection_that_is_lost_before_its_first_flush_makes_the_next_flush_fail_on
     }
 }
 
-/// Else its loss would fail a flush, though nobody has written over it yet.
+/// Else its loss would fail a flush, though no write has gone over it yet.
 #[test]
 fn a_path_that_is_opened_later_is_flushed_before_it_takes_requests() {
     let (wires, known) = (Rc::new(Wires::default()), device(TWO_PATHS, Failback::Manual));
