@@ -33,6 +33,11 @@ pub(super) struct Operator {
 }
 
 impl Operator {
+    /// Whether this was ordered and is still to be done.
+    fn waits_for(&self, what: What) -> bool {
+        self.orders.iter().any(|order| order.what == what)
+    }
+
     /// Whether nothing that was ordered is still to be done.
     pub(super) fn is_done(&self) -> bool {
         self.orders.iter().all(|order| order.what == What::Status)
@@ -79,8 +84,7 @@ impl Simulation {
 
     /// Looks at the array now and then, as a monitor does.
     pub(super) fn look(&mut self) {
-        let waiting = self.operator.orders.iter().any(|order| order.what == What::Status);
-        if self.process.is_some() && !waiting {
+        if self.process.is_some() && !self.operator.waits_for(What::Status) {
             self.order(What::Status, Action::Status);
         }
         self.set_status_alarm();
@@ -217,7 +221,7 @@ impl Simulation {
         let is_vacant =
             status.members.iter().filter(holds).count() < usize::from(self.settings.slots);
         let mut spares = with_state(status, MemberState::Spare).into_iter();
-        let stops = self.operator.orders.iter().any(|order| order.what == What::Stop);
+        let stops = self.operator.waits_for(What::Stop);
         let may_begin = is_vacant && !stops && !status.sync.action.runs();
         let is_idle = may_begin && spares.any(|disk| self.atlas.is_well(disk));
         let since = self.operator.spare_idle.filter(|_| is_idle);
@@ -278,10 +282,8 @@ impl Simulation {
         let Some(status) = self.operator.status.clone().filter(|_| self.knows_members()) else {
             return;
         };
-        let orders = &self.operator.orders;
-        let busy = |disk| {
-            orders.iter().any(|order| [What::Remove(disk), What::Add(disk)].contains(&order.what))
-        };
+        let orders = &self.operator;
+        let busy = |disk| orders.waits_for(What::Remove(disk)) || orders.waits_for(What::Add(disk));
         let all = self.disks.iter().chain(self.plugs.away());
         let idle: Vec<DiskIndex> = all.copied().filter(|&disk| !busy(disk)).collect();
         for disk in idle {
@@ -385,9 +387,7 @@ impl Simulation {
         for _ in 0..CHECKS_MAX {
             self.idle_status()?;
             self.check();
-            let ordered =
-                |this: &mut Self| this.operator.orders.iter().any(|o| o.what == What::Check);
-            self.step_until("the order to check", |this| !ordered(this))?;
+            self.step_until("the order to check", |this| !this.operator.waits_for(What::Check))?;
             self.step_until("the check", |this| this.operator.checking.is_none())?;
             let checked = |status: &ArrayStatus| status.sync.last_action == SyncAction::Check;
             if !self.operator.expects_none || self.operator.status.as_ref().is_some_and(checked) {
@@ -416,8 +416,7 @@ impl Simulation {
         self.forgive_check();
         self.process().check_from_the_start();
         self.order(what, action);
-        let ordered = |this: &mut Self| this.operator.orders.iter().any(|o| o.what == what);
-        self.step_until("the order to scrub", |this| !ordered(this))?;
+        self.step_until("the order to scrub", |this| !this.operator.waits_for(what))?;
         let status = self.idle_status()?;
         let ended = (status.sync.last_action, status.sync.last_end);
         Ok(Some(status).filter(|_| ended == (word, Some(SyncEnd::Complete))))
@@ -457,9 +456,7 @@ impl Simulation {
     /// Stops the array and waits until it is stopped.
     pub(super) fn stop(&mut self) -> Result<(), Failure> {
         self.order(What::Stop, Action::Stop);
-        self.step_until("the stop", |this| {
-            !this.operator.orders.iter().any(|order| order.what == What::Stop)
-        })
+        self.step_until("the stop", |this| !this.operator.waits_for(What::Stop))
     }
 
     /// The process is gone, and with it whoever would answer.
