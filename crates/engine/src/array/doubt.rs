@@ -38,8 +38,7 @@ impl ArrayLane {
     /// Tells the controller that these columns are of one time, and waits until no lane doubts them.
     /// Called under a claim: a write behind it that fails half-way must not be taken for resolved.
     pub(super) async fn end_doubt(&self, row: &Row, columns: &Columns) {
-        let start = row.member_sector();
-        let range = start + u64::from(columns.start)..start + u64::from(columns.end);
+        let range = row.member_sectors(columns);
         self.array.mailbox.resolved(range.clone());
         self.array.views.settled_resolved(&range).await;
     }

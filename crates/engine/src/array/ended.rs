@@ -151,8 +151,7 @@ impl Ended {
         match (&self.target, &*self.view.geometry) {
             (Target::Copies(range), _) => range.clone(),
             (Target::Row { row, columns, .. }, Geometry::Parity(map)) => {
-                let start = map.row(*row).member_sector();
-                start + u64::from(columns.start)..start + u64::from(columns.end)
+                map.row(*row).member_sectors(columns)
             }
             (Target::Row { .. } | Target::Rewrites | Target::Fills, _) => 0..0,
         }

@@ -53,8 +53,7 @@ pub(super) struct ClaimedRow<'a> {
 impl ClaimedRow<'_> {
     /// The sectors of some columns, on every member.
     pub(super) fn sectors(&self, columns: &Columns) -> Range<u64> {
-        let start = self.row.member_sector();
-        start + u64::from(columns.start)..start + u64::from(columns.end)
+        self.row.member_sectors(columns)
     }
 
     pub(super) fn slot(&self, place: Place) -> Slot {

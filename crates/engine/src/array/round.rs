@@ -177,8 +177,7 @@ impl ArrayLane {
         let new = pieces.iter().map(|piece| (piece.place, piece.columns.clone()));
         let work = Work { map, row, pieces, cover: Cover::new(new, unit) };
         let columns = &work.cover.columns;
-        let start = row.member_sector();
-        let sectors = start + u64::from(columns.start)..start + u64::from(columns.end);
+        let sectors = row.member_sectors(columns);
         let mut unread = Unread::default();
         let is_whole = unit == RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
         let worth_keeping = is_whole && self.is_worth_keeping(&work, unit);

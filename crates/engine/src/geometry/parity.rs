@@ -1,5 +1,7 @@
 //! RAID4, RAID5 and RAID6: rows of chunks with parity (`raid5.c`).
 
+use std::ops::Range;
+
 use super::{
     Divisor, GeometryError, Level, Piece, Shape, Slot, array_size, check_disks_at_least,
     check_page_chunk,
@@ -225,6 +227,13 @@ impl Row {
     #[inline]
     pub fn member_sector(&self) -> u64 {
         self.member_sector
+    }
+
+    /// The sectors of some columns of the row, counted from its first, on every member.
+    #[inline]
+    pub fn member_sectors(&self, columns: &Range<u32>) -> Range<u64> {
+        let at = |column: u32| self.member_sector + u64::from(column);
+        at(columns.start)..at(columns.end)
     }
 
     /// The member that holds P.

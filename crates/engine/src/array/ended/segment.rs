@@ -61,9 +61,7 @@ impl Ended {
         let places = data_count + usize::from(map.parity_disks());
         let slots: SmallVec<[Slot; 8]> =
             (0..places).map(|place| slot_of(row, data_count, place)).collect();
-        let start = row.member_sector();
-        let on_member =
-            |columns: &Columns| start + u64::from(columns.start)..start + u64::from(columns.end);
+        let on_member = |columns: &Columns| row.member_sectors(columns);
         let mut borders = Borders::of(on_member(columns));
         borders.add_ranges(&now.doubted, 0);
         written.iter().for_each(|(_, part)| borders.add(&on_member(part)));

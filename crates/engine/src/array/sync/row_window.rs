@@ -121,8 +121,7 @@ fn why_not(port: &ArrayLane, row: &Row, columns: &Columns, unread: &Unread) -> W
     if unread.any_late() || port.with_view(ArrayView::any_late) {
         return WindowError::Late;
     }
-    let start = row.member_sector();
-    let range = start + u64::from(columns.start)..start + u64::from(columns.end);
+    let range = row.member_sectors(columns);
     let listed = |view: &ArrayView| view.lists_as_bad(&range);
     match () {
         () if port.with_view(|view| view.doubted.overlaps(&range)) => WindowError::Doubted,
