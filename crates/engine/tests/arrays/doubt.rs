@@ -473,12 +473,7 @@ fn a_resync_that_comes_half_way_leaves_no_block_to_be_computed_wrong() {
             if lost == written {
                 continue;
             }
-            world.disks.disk(written).write_error = Some(IoErrorKind::NoSpace);
-            let failed = world.write(0, vec![9; 8 * SECTOR]);
-            assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
-            world.disks.disk(written).write_error = None;
-            let there = world.read(0, 8).unwrap();
-            world.remember(0, &there);
+            fail_for_want_of_space(&mut world, written);
             {
                 let data = world.disks.data();
                 let mut disk = world.disks.disk(full);
@@ -519,12 +514,7 @@ fn no_lane_computes_by_what_was_known_before_a_resync_came_half_way() {
             if lost == written || full == written {
                 continue;
             }
-            world.disks.disk(written).write_error = Some(IoErrorKind::NoSpace);
-            let failed = world.write(0, vec![9; 8 * SECTOR]);
-            assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
-            world.disks.disk(written).write_error = None;
-            let there = world.read(0, 8).unwrap();
-            world.remember(0, &there);
+            fail_for_want_of_space(&mut world, written);
             world.fail(lost);
             world.verify();
             {
@@ -569,12 +559,7 @@ fn a_write_beside_accepted_doubt_computes_around_the_member_that_had_no_room() {
             if lost == written {
                 continue;
             }
-            world.disks.disk(written).write_error = Some(IoErrorKind::NoSpace);
-            let failed = world.write(0, vec![9; 8 * SECTOR]);
-            assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
-            world.disks.disk(written).write_error = None;
-            let there = world.read(0, 8).unwrap();
-            world.remember(0, &there);
+            fail_for_want_of_space(&mut world, written);
             world.fail(lost);
             world.command(Action::AcceptDoubt).unwrap();
             world.verify();
@@ -679,4 +664,14 @@ fn the_block_that_a_member_had_no_room_for_is_computed_when_that_member_fails() 
         world.verify();
         assert_eq!((world.status().doubted.sectors, world.check()), (0, 0), "{world}");
     }
+}
+
+/// Has a write of the first block fail, for its disk has no room, and believes what is read there then.
+fn fail_for_want_of_space(world: &mut World, disk: usize) {
+    world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+    let failed = world.write(0, vec![9; 8 * SECTOR]);
+    assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+    world.disks.disk(disk).write_error = None;
+    let there = world.read(0, 8).unwrap();
+    world.remember(0, &there);
 }
