@@ -149,6 +149,45 @@ fn what_nobody_can_read_does_not_end_a_replacement() {
     assert_eq!(listed.unwrap().bad_ranges, 1, "{world}");
 }
 
+/// A degraded mirror whose last copy is being replaced, and cannot read a block by itself.
+fn with_an_unreadable_last_copy(seed: u64) -> (World, usize) {
+    let mut world = World::synced(Setup::shuffled(long(shapes::RAID1), seed));
+    let copies = usize::from(world.shape().disks);
+    (1..copies).for_each(|disk| world.fail(disk));
+    let sectors = world.sectors();
+    world.write_random(0, sectors);
+    world.command(Action::Freeze).unwrap();
+    let new = begin(&mut world, 0);
+    let start = world.disks.data().start;
+    world.disks.disk(0).unreadable.insert(start + 700);
+    world.command(Action::Idle).unwrap();
+    (world, new)
+}
+
+/// Else it would be lost when the member that could give it again is given up.
+#[test]
+fn a_block_of_the_last_copy_that_cannot_be_read_for_a_moment_comes_to_its_replacement() {
+    let (mut world, new) = with_an_unreadable_last_copy(85);
+    let block = world.disks.data().start + 700;
+    world.until("a read of the block", |world| {
+        world.disks.disk(0).reads.iter().any(|read| *read == (block..block + 1))
+    });
+    world.disks.disk(0).unreadable.clear();
+    finish(&mut world);
+    assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+    world.verify();
+}
+
+/// What is lost is known before the member is given up, as it is on every other way.
+#[test]
+fn a_block_that_nobody_can_read_is_listed_on_the_member_as_on_its_replacement() {
+    let (mut world, _) = with_an_unreadable_last_copy(86);
+    finish(&mut world);
+    let bad: Vec<u32> = world.status().members.iter().map(|member| member.bad_ranges).collect();
+    assert_eq!((bad.first(), bad.last()), (Some(&1), Some(&1)), "{world}");
+    assert_eq!(world.read(700, 1), Err(RequestError::Lost), "{world}");
+}
+
 #[test]
 fn a_member_that_fails_leaves_its_replacement_what_it_has() {
     for (seed, shape) in some_of_every_level() {

@@ -71,16 +71,11 @@ async fn copy_mirrored(
         Some(block) => Ok(block),
         // What the member can read of it is copied from there.
         None if !is_block => Err(WindowError::Unreadable),
+        // Of all copies, this member's too: what no second read gives is listed there as on its replacement.
         None => {
-            let others = believed(&port.view(), sector, sectors);
-            let others = others.into_iter().filter(|piece| piece.slot != slot);
+            let copies = believed(&port.view(), sector, sectors).into_iter();
             let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
-            let found = mirror_window::first_readable(port, &claim, others, trusted).await;
-            found.map_err(|error| match error {
-                // What is left has no more to say than this member, which could not be read.
-                WindowError::Failed => WindowError::Unreadable,
-                error => error,
-            })
+            mirror_window::first_readable(port, &claim, copies, trusted).await
         }
     };
     give(port, &claim, slot, window, block).await
