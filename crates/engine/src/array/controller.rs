@@ -13,6 +13,7 @@ mod bitmap;
 mod delay;
 mod doubt;
 mod late;
+mod late_list;
 mod lost;
 mod membership;
 mod metadata;
@@ -54,6 +55,7 @@ use super::view::{ArrayView, MemberView, WriteMode};
 pub(in crate::array) use admission::Admission;
 use bad_blocks::ReadErrors;
 use bitmap::Bitmap;
+use late_list::LateList;
 use membership::Departed;
 use progress::{Durable, Readable};
 use replacement::HandOver;
@@ -150,6 +152,8 @@ struct Member {
     bad: Arc<Ranges>,
     /// The bad-block log as it stands on the device.
     log: BadBlockLog,
+    /// The write of that log which has not ended yet, where it was not over in time.
+    late_list: Option<LateList>,
     /// While it is filled: what of it is not what belongs there, wherever that lies. Whatever puts a
     /// range in doubt adds to it; only a window that was copied since takes away.
     holes: Arc<Ranges>,
@@ -231,6 +235,7 @@ impl Controller {
             recorded_sectors: promised_sectors(&member.superblock),
             superblock: member.superblock,
             log: member.log,
+            late_list: None,
             holes: Arc::default(),
             is_late: false,
             without_space: None,

@@ -90,10 +90,10 @@ fn no_block_of_a_new_member_is_called_bad_that_a_write_behind_the_news_made_good
         world.disks.disk(0).hangs_in = Some(log);
         let spare = usize::from(shape.disks);
         world.add(spare).unwrap();
-        world.rounds(3000);
+        world.turns(3000);
         let row = row_sectors(&shape);
         let write = start_write(&mut world, 1, 0, row);
-        world.rounds(3000);
+        world.turns(3000);
         world.disks.disk(0).hangs_in = None;
         world.end(&write).unwrap_or_else(|error| panic!("{error} ({world})"));
         world.wait_idle();
@@ -373,5 +373,74 @@ fn what_a_write_passed_over_is_in_doubt_when_the_array_breaks_before_it_is_on_re
         world.assemble_all().unwrap();
         let again = world.read(0, 8).unwrap();
         assert!(read.is_none_or(|read| read == again), "it was read new and is old ({world})");
+    }
+}
+
+/// A degraded mirror in use whose last copy cannot read a sector, and does not write that on its list in time.
+fn with_a_list_that_is_late(seed: u64) -> World {
+    let mut world = World::synced(Setup::shuffled(MIRROR, seed));
+    world.fail(1);
+    world.write_random(0, world.sectors());
+    world.set("write_deadline", "1");
+    {
+        let log = world.disks.superblock(0).unwrap().bad_block_log_range().unwrap();
+        let start = world.disks.data().start;
+        let mut disk = world.disks.disk(0);
+        (disk.fua_flushes, disk.hangs_in) = (true, Some(log));
+        disk.unreadable.insert(start + 5);
+    }
+    world.start_read(5, 1);
+    world.sleep_ms(1500);
+    world
+}
+
+/// The list is durable, so its write may be told what the device has lost, and the next flush is not.
+#[test]
+fn no_flush_is_answered_past_a_list_that_was_not_written_in_time() {
+    for fails in [false, true] {
+        let mut world = with_a_list_that_is_late(100);
+        let flush = world.start(1, Request::Flush);
+        world.turns(500);
+        let was_answered = flush.has_ended();
+        {
+            let mut disk = world.disks.disk(0);
+            disk.next_flush_fails = fails.then_some(IoErrorKind::Other);
+            disk.hangs_in = None;
+        }
+        world.turns(500);
+        assert!(!was_answered, "{:?} {world}", flush.result());
+        let told = if fails { Err(RequestError::Lost) } else { Ok(()) };
+        assert_eq!(world.end(&flush), told, "{world}");
+        let is_broken = world.status().state == ArrayState::Broken;
+        assert_eq!(is_broken, fails, "{world}");
+        world.stop();
+        assert!(fails || listed(&world, 0).iter().any(|bad| bad.contains(&5)), "{world}");
+    }
+}
+
+/// What never ends may have been told it as well.
+#[test]
+fn a_list_that_is_never_written_is_waited_for_as_long_as_two_writes() {
+    let mut world = with_a_list_that_is_late(101);
+    let began = world.now_ms();
+    assert_eq!(world.serve(1, Request::Flush), Err(RequestError::Lost), "{world}");
+    assert!(world.now_ms() - began <= 1000, "{world}");
+}
+
+/// Landing late it would take off what a newer list names.
+#[test]
+fn no_list_lands_after_a_newer_one() {
+    for seed in 110..130 {
+        let mut world = with_a_list_that_is_late(seed);
+        let start = world.disks.data().start;
+        world.disks.disk(0).unreadable.insert(start + 25);
+        let read = world.start_read(25, 1);
+        world.turns(500);
+        world.disks.disk(0).hangs_in = None;
+        assert_eq!(world.end(&read), Err(RequestError::Lost), "{world}");
+        world.turns(500);
+        world.stop();
+        let names = |at: u64| listed(&world, 0).iter().any(|bad| bad.contains(&at));
+        assert!(names(5) && names(25), "{world}");
     }
 }

@@ -247,6 +247,7 @@ impl Controller {
             recorded_sectors: 0,
             bad: Arc::default(),
             log,
+            late_list: None,
             holes: Arc::default(),
             is_late: false,
             without_space: None,

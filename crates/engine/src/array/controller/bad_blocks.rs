@@ -159,6 +159,7 @@ impl Controller {
         bad: &Ranges,
         stays: bool,
     ) -> Result<(), NotRecorded> {
+        self.late_list_ends(index).await.map_err(|(_, error)| NotRecorded::Failed(error))?;
         let member = &self.members[index];
         let log = member.superblock.bad_block_log.ok_or(NotRecorded::NoRoom)?;
         let place = member.superblock.bad_block_log_range().ok_or(NotRecorded::NoRoom)?;
@@ -166,13 +167,17 @@ impl Controller {
         let data = member.superblock.data_offset_sectors;
         let mut blocks = BadBlocks::new();
         bad.iter().for_each(|range| blocks.add(data + range.start..data + range.end));
+        let not_written = |(_, error)| NotRecorded::Failed(error);
         let steps = member.log.steps_to(&blocks, log.size_sectors);
         for step in steps.map_err(|_| NotRecorded::NoRoom)? {
             let bytes = step.encode(log.size_sectors);
-            if self.array.rules.keep(Rule::ListsAreDurable) {
+            let is_written = self.array.rules.keep(Rule::ListsAreDurable);
+            if is_written && stays {
+                let list = (step.clone(), bytes);
+                self.write_list_of_needed(index, place.start, list).await.map_err(not_written)?;
+            } else if is_written {
                 let member = &self.members[index];
-                let written = self.write_durably(member, place.start, bytes, stays).await;
-                written.map_err(|(_, error)| NotRecorded::Failed(error))?;
+                self.write_metadata(member, place.start, bytes).await.map_err(not_written)?;
             }
             self.members[index].log = step;
         }

@@ -1,5 +1,6 @@
 //! Superblock updates.
 
+use std::future::Future;
 use std::time::Duration;
 
 use mdspace_format::superblock::RESYNC_NONE;
@@ -11,6 +12,7 @@ use crate::backend::{
 };
 use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
+use crate::time::Time;
 
 use super::super::flushes::Flush;
 use super::super::points::Point;
@@ -123,6 +125,7 @@ impl Controller {
             })
             .collect();
         for member in self.members.iter_mut().filter(|member| member.is_live()) {
+            member.take_late_list();
             let replaces = member.replaces();
             let superblock = &mut member.superblock;
             superblock.events = events;
@@ -202,39 +205,45 @@ impl Controller {
         sector: u64,
         bytes: Vec<u8>,
     ) -> Result<(), (MemberId, IoError)> {
-        self.write_durably(member, sector, bytes, false).await
-    }
-
-    /// As [`write_metadata`](Self::write_metadata). `stays`: so does the member where that takes too long, for it
-    /// may be the last one that gives some blocks.
-    pub(super) async fn write_durably(
-        &self,
-        member: &Member,
-        sector: u64,
-        bytes: Vec<u8>,
-        stays: bool,
-    ) -> Result<(), (MemberId, IoError)> {
         let op = metadata_write(&member.info, sector, &bytes);
         let durable = self.array.flushes.begin_write(member.id, false);
         let written = self.ask(member, op).await;
-        durable.end(match written {
-            Err((_, error)) if stays && error.kind.scope() == Scope::Time => Ok(()),
-            _ => written.map_err(|(_, error)| error),
-        });
+        durable.end(written.map_err(|(_, error)| error));
         written
     }
 
-    /// Asks a member for something that it is failed over if it takes too long. A lane that has waited
-    /// for it as long already has the last word: its write is not to wait twice.
+    /// Asks a member for something that it is failed over if it takes too long.
     async fn ask(&self, member: &Member, op: IoOp) -> Result<(), (MemberId, IoError)> {
-        let io = MemberIo { member: member.id, op, patience: self.patience() };
-        let asked = async { self.lane.io(io).await.result };
+        let io = MemberIo { member: member.id, op, patience: Patience::of(self.patience_span()) };
+        self.answer_of(member, async { self.lane.io(io).await.result }).await
+    }
+
+    /// Waits for what a member answers. A lane that has waited for it as long already has the last word: its
+    /// write is not to wait twice.
+    async fn answer_of(
+        &self,
+        member: &Member,
+        answer: impl Future<Output = Result<(), IoError>>,
+    ) -> Result<(), (MemberId, IoError)> {
         let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
-        let asked = first_of(asked, told).await;
+        let answer = first_of(answer, told).await;
         // Whatever it was for: no member is failed for it, and no more metadata are written.
         let reserved = |error: &IoError| error.kind.scope() == Scope::Array;
-        self.is_reserved.set(self.is_reserved.get() || asked.is_err_and(|error| reserved(&error)));
-        asked.map_err(|error| (member.id, error))
+        self.is_reserved.set(self.is_reserved.get() || answer.is_err_and(|error| reserved(&error)));
+        answer.map_err(|error| (member.id, error))
+    }
+
+    /// The same for what may go on when its time is over.
+    pub(super) async fn answer_in_time(
+        &self,
+        member: &Member,
+        answer: impl Future<Output = Result<(), IoError>>,
+    ) -> Result<(), (MemberId, IoError)> {
+        let late = async {
+            self.lane.sleep_until(self.lane.backend().now() + self.patience_span()).await;
+            Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
+        };
+        self.answer_of(member, first_of(answer, late)).await
     }
 
     /// Makes durable what one member was given.
@@ -244,7 +253,8 @@ impl Controller {
 
     async fn flush(&self, member: &Member) -> Result<(), (MemberId, IoError)> {
         let flushed = async {
-            Flush::new(&self.array, &self.lane, member.id, self.patience()).await?;
+            let patience = Patience::of(self.patience_span());
+            Flush::new(&self.array, &self.lane, member.id, patience).await?;
             self.array.flushes.what_is_behind(member.id).await
         };
         let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
@@ -264,11 +274,10 @@ impl Controller {
 
     /// How long a member may take for what the controller asks. While it waits nothing else is decided, so
     /// that has an end also where the user's writes have none.
-    fn patience(&self) -> Patience {
-        match self.array.settings.write_patience() {
-            Patience::FOREVER => Patience::of(PATIENCE_WITHOUT_DEADLINE),
-            patience => patience,
-        }
+    pub(super) fn patience_span(&self) -> Duration {
+        let now = Time::ZERO;
+        let deadline = self.array.settings.write_patience().deadline(now);
+        deadline.map_or(PATIENCE_WITHOUT_DEADLINE, |deadline| deadline.since(now))
     }
 
     /// Makes durable what all members were given, and how far they are filled and resynced by that. A
