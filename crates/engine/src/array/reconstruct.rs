@@ -176,7 +176,7 @@ impl ArrayLane {
         let block = blocks.take(place).expect("just read or computed");
         self.recycle_all(blocks);
         if unread.is_unreadable(place) {
-            self.mend(at, columns, place, &block, mended).await;
+            self.mend(at, columns, (place, &block), false, mended).await;
         }
         Ok(block)
     }
@@ -460,26 +460,33 @@ impl ArrayLane {
     }
 
     /// Writes a computed block over the unreadable one, where members are to be written at all. False where
-    /// something else may be read there some day: the row is in doubt, and it was not written.
+    /// something else may be read there some day, which parity does not fit: it was not written.
     ///
     /// Before the first resync parity is right only where something was written since: it answers for a block that
-    /// is lost, but what was there before the array must not be written over with it. In doubt both parities have
-    /// said the same of it.
+    /// is lost, but what was there before the array must not be written over with it. A write beside it makes
+    /// parity that `fits` it from now on. In doubt what is computed is right, and the doubt ends where both parities say
+    /// the same.
     pub(super) async fn mend(
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
-        place: Place,
-        block: &Buffer,
+        (place, block): (Place, &Buffer),
+        fits: bool,
         mended: &mut Mended,
     ) -> bool {
         let sectors = at.sectors(columns);
         let view = self.view();
         let in_doubt = view.in_doubt(&sectors, true);
+        let is_trusted = at.state(&view, columns, &Unread::default()).parity_trusted;
         let others = at.outliers(&view, columns);
-        let is_the_same = !in_doubt || others.is_some_and(|outliers| !outliers.has(place));
-        let is_right = in_doubt || at.state(&view, columns, &Unread::default()).parity_trusted;
-        if !is_right || !self.both_parities_say_the_same(at, columns, place).await {
+        let is_the_same = is_trusted || in_doubt && others.is_some_and(|all| !all.has(place));
+        let is_made_anew = fits && !is_trusted && !in_doubt;
+        let parities = match is_made_anew {
+            true => None,
+            false => self.parities_say_the_same(at, columns, place).await,
+        };
+        let is_right = in_doubt || is_trusted || is_made_anew;
+        if !is_right || parities == Some(false) {
             return is_the_same;
         }
         let Ok(permit) = self.permit(sectors.clone()).await else { return is_the_same };
@@ -491,31 +498,31 @@ impl ArrayLane {
                 Err(NotRewritten(_)) => return is_the_same,
             }
         }
-        if in_doubt {
+        if in_doubt && parities.is_some() {
             self.end_doubt(at.row, columns).await;
         }
         true
     }
 
-    /// Whether P and Q give the same for a block that cannot be read, where both are there. If not, one of
-    /// the others lies, and a block made of it would be its witness.
-    async fn both_parities_say_the_same(
+    /// Whether P and Q give the same for a block that cannot be read. If not, one of the others lies, and a
+    /// block made of it would be its witness. `None`: not all of it can be read just now.
+    async fn parities_say_the_same(
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
         place: Place,
-    ) -> bool {
+    ) -> Option<bool> {
         let view = self.view();
         let mut unread = Unread::default();
         let member = view.member(at.slot(place));
         member.inspect(|member| unread.insert(place, member.id, Cause::Unreadable));
         let state = at.state(&view, columns, &unread);
-        let Some(reads) = plan::compared_reads(&state, &Places::of(place)) else { return true };
+        let reads = plan::compared_reads(&state, &Places::of(place))?;
         let span = |place| plan::Span { place, columns: columns.clone() };
         let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
         let mut blocks = Blocks::default();
         let read = self.read_spans(at.row, &state, columns, &spans, &mut blocks, &mut unread).await;
-        let same = !read || self.both_ways_agree(at.row, &state, columns, &mut blocks);
+        let same = read.then(|| self.both_ways_agree(at.row, &state, columns, &mut blocks));
         self.recycle_all(blocks);
         same
     }

@@ -188,8 +188,10 @@ impl ArrayLane {
         let new_blocks = loop {
             let view = self.view();
             let mut state = row_state(&view, map, &row, columns, &unread);
-            // What is lost there is computed around them, and not by parity that the user accepts.
-            state.parity_usable &= state.parity_trusted || !view.outliers.knows_of(&sectors);
+            // What is lost there is computed around outliers, and not by parity that the user accepts. What cannot be
+            // read just now is written again before new parity fits it.
+            state.parity_usable &= state.parity_trusted
+                || !view.outliers.knows_of(&sectors) && !unread.any_unreadable();
             let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
             let taken = std::mem::take(&mut stripes);
@@ -249,8 +251,8 @@ impl ArrayLane {
         Some(stripe)
     }
 
-    /// Writes again what could not be read. False where the row is in doubt and it may be read as it was: new parity
-    /// would not fit it.
+    /// Writes again what could not be read, where it may differ from what was computed. False where that did not go
+    /// well, and it may be read as it was: new parity would not fit it.
     async fn mend_unread(
         &self,
         at: &ClaimedRow<'_>,
@@ -259,11 +261,11 @@ impl ArrayLane {
         unread: &Unread,
     ) -> bool {
         let (mut mended, mut fits) = (Mended::default(), true);
-        if !self.with_view(|view| view.in_doubt(&at.sectors(columns), true)) {
+        if self.with_view(|view| view.trusted(&at.sectors(columns))) {
             return fits;
         }
         for (place, block) in read.iter().filter(|(place, _)| unread.is_unreadable(*place)) {
-            fits &= self.mend(at, columns, place, block, &mut mended).await;
+            fits &= self.mend(at, columns, (place, block), true, &mut mended).await;
         }
         self.count_mended(mended);
         fits

@@ -613,6 +613,102 @@ fn doubt_of_a_block_that_may_be_read_again_does_not_end_before_it_is_written() {
     }
 }
 
+/// Every sector is what was there, or an error that says so.
+fn verify_or_lost(world: &mut World) {
+    for sector in 0..world.sectors() {
+        match world.read(sector, 1) {
+            Ok(read) => world.compare(sector, &read),
+            Err(error) => assert_eq!(error, RequestError::Lost, "{world}"),
+        }
+    }
+}
+
+/// A block was computed around the one that lacks a write, and is written again. That compares no parities: what the
+/// late member has still does not fit.
+#[test]
+fn a_mend_ends_no_doubt_where_it_could_not_compare_both_parities() {
+    for (seed, shape) in (280..).zip(resynced_at_first()) {
+        let disks = 0..usize::from(shape.disks);
+        let pairs = disks.clone().flat_map(|full| disks.clone().map(move |bad| (full, bad)));
+        for (full, bad) in pairs.filter(|(full, bad)| full != bad) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.command(Action::Freeze).unwrap();
+            world.write_random(0, world.sectors());
+            world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
+            let failed = world.write(0, vec![9; 8 * SECTOR]);
+            world.disks.disk(full).write_error = None;
+            if failed.is_ok() {
+                continue;
+            }
+            let there = world.read(0, 8).unwrap();
+            world.remember(0, &there);
+            let data = world.disks.data();
+            world.disks.disk(bad).unreadable.extend(data.start..data.start + 8);
+            world.disks.disk(full).hangs_in = Some(data.clone());
+            world.set("read_deadline", "1");
+            let row = row_sectors(&shape);
+            let reads: Vec<_> = (0..row).step_by(8).map(|at| world.start_read(at, 8)).collect();
+            world.sleep_ms(5000);
+            world.disks.disk(full).hangs_in = None;
+            world.disks.disk(bad).unreadable.clear();
+            reads.iter().for_each(|read| drop(world.end(read)));
+            let others = disks.clone().filter(|disk| ![full, bad].contains(disk));
+            world.fail(others.last().unwrap());
+            verify_or_lost(&mut world);
+        }
+    }
+}
+
+/// New parity that fits what old parity says of a block would not fit what is read there later.
+#[test]
+fn a_write_before_the_first_resync_writes_a_block_again_that_it_could_not_read() {
+    for (seed, shape) in (290..).zip(resynced_at_first()) {
+        for bad in 0..usize::from(shape.disks) {
+            let mut world = unsynced(shape, seed);
+            let data = world.disks.data();
+            world.disks.disk(bad).unreadable.extend(data.start..data.start + 8);
+            let row = row_sectors(&shape);
+            world.write_random(row - 4, 4);
+            world.write_random(0, 4);
+            world.disks.disk(bad).unreadable.clear();
+            let written = disk_of(&mut world, 0);
+            world.fail(written);
+            let read = world.read(0, 4).unwrap();
+            world.compare(0, &read);
+        }
+    }
+}
+
+/// The same where a crash left the row in doubt, and the user accepts parity there.
+#[test]
+fn a_write_in_accepted_doubt_writes_a_block_again_that_it_could_not_read() {
+    for (seed, shape) in (300..).zip([shapes::RAID5, shapes::RAID6]) {
+        for bad in 0..usize::from(shape.disks) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.command(Action::Freeze).unwrap();
+            world.write_random(0, world.sectors());
+            let full = disk_of(&mut world, u64::from(shape.chunk_sectors));
+            world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
+            let at = u64::from(shape.chunk_sectors);
+            assert!(world.write(at, vec![9; 8 * SECTOR]).is_err(), "{world}");
+            world.disks.disk(full).write_error = None;
+            world.command(Action::AcceptDoubt).unwrap();
+            let data = world.disks.data();
+            world.disks.disk(bad).unreadable.extend(data.start..data.start + 8);
+            let written = world.write(0, vec![7; 4 * SECTOR]);
+            world.disks.disk(bad).unreadable.clear();
+            if written.is_err() {
+                continue;
+            }
+            let own = disk_of(&mut world, 0);
+            world.fail(own);
+            if let Ok(read) = world.read(0, 4) {
+                assert!(read.iter().all(|byte| *byte == 7), "disk {bad} ({world})");
+            }
+        }
+    }
+}
+
 /// What is only being filled has no block that others were computed from.
 #[test]
 fn a_spare_without_room_does_not_hide_what_a_failed_write_lacks() {
