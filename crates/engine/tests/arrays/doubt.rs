@@ -709,6 +709,38 @@ fn a_write_in_accepted_doubt_writes_a_block_again_that_it_could_not_read() {
     }
 }
 
+/// Below the place to which a spare is filled both parities are there. What is known of a row stays known when the
+/// user accepts its parity.
+#[test]
+fn accepted_doubt_is_computed_as_before_where_a_spare_is_filled() {
+    for (seed, shape) in (310..).zip(resynced_at_first()) {
+        let disks = 0..usize::from(shape.disks);
+        let pairs = disks.clone().flat_map(|old| disks.clone().map(move |lost| (old, lost)));
+        for (old, lost) in pairs.filter(|(old, lost)| old != lost) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.command(Action::Freeze).unwrap();
+            world.write_random(0, world.sectors());
+            let written = disk_of(&mut world, 0);
+            if [old, lost].contains(&written) {
+                continue;
+            }
+            world.set("sync_max", "128");
+            world.fail(old);
+            world.add(usize::from(shape.disks)).unwrap();
+            world.command(Action::Idle).unwrap();
+            world.wait_status("half of a recovery", |status| status.sync.completed_sectors >= 128);
+            fail_for_want_of_space(&mut world, written);
+            world.fail(lost);
+            let row = row_sectors(&shape);
+            let before = world.read(0, row).unwrap_or_else(|error| panic!("{error} ({world})"));
+            world.compare(0, &before);
+            world.command(Action::AcceptDoubt).unwrap();
+            let after = world.read(0, row).unwrap();
+            world.compare(0, &after);
+        }
+    }
+}
+
 /// What is only being filled has no block that others were computed from.
 #[test]
 fn a_spare_without_room_does_not_hide_what_a_failed_write_lacks() {
@@ -764,9 +796,12 @@ fn the_block_that_a_member_had_no_room_for_is_computed_when_that_member_fails() 
 
 /// Has a write of the first block fail, for its disk has no room, and believes what is read there then.
 fn fail_for_want_of_space(world: &mut World, disk: usize) {
+    let data = world.disks.data();
+    world.disks.disk(disk).errors_in = Some(data);
     world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
     let failed = world.write(0, vec![9; 8 * SECTOR]);
     assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+    world.disks.disk(disk).errors_in = None;
     world.disks.disk(disk).write_error = None;
     let there = world.read(0, 8).unwrap();
     world.remember(0, &there);

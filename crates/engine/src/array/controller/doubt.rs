@@ -72,13 +72,13 @@ impl Controller {
         }
     }
 
-    /// Takes parity in doubt as it is. With as many members missing as there are parities nothing is left
+    /// Takes parity in doubt as it is. Where as many members lack their blocks as there are parities nothing is left
     /// that could disagree; else the rows stay in doubt until resync has made the rest agree.
     async fn believe_parity(&mut self) {
-        if self.degraded() >= usize::from(self.geometry.max_failures()) {
-            (self.doubted, self.outliers) = Default::default();
-            self.trust_initial_parity();
-        }
+        let nothing_disagrees = self.comparable_to()..u64::MAX;
+        self.doubted.remove(&nothing_disagrees);
+        self.outliers.forget(&nothing_disagrees);
+        self.trust_initial_parity();
         self.unaccepted = Ranges::default();
         self.happened(Event::Change);
         self.tell_all_of_doubt().await;

@@ -122,15 +122,22 @@ impl Controller {
     /// members lack their block as there are parities, nothing is left that could disagree. With one
     /// parity more than that, the two may still disagree where nothing was written: resync goes on.
     pub(super) fn trust_initial_parity(&mut self) {
-        if let Geometry::Parity(map) = &*self.geometry {
-            let comparable_to = map.comparable_to(|slot| self.filled_to(slot));
-            self.unsynced.remove(&(comparable_to..u64::MAX));
+        if matches!(*self.geometry, Geometry::Parity(_)) {
+            self.unsynced.remove(&(self.comparable_to()..u64::MAX));
             if self.array.rules.keep(Rule::DoubtOutlivesFailures) {
                 self.doubted.iter().for_each(|range| self.unsynced.insert(range));
             } else {
                 self.doubted = Ranges::default();
                 self.unaccepted = Ranges::default();
             }
+        }
+    }
+
+    /// Up to where, in member sectors, there are blocks that may disagree with parity. Of copies it is all.
+    pub(super) fn comparable_to(&self) -> u64 {
+        match &*self.geometry {
+            Geometry::Parity(map) => map.comparable_to(|slot| self.filled_to(slot)),
+            _ => u64::MAX,
         }
     }
 
