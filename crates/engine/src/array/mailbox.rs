@@ -19,6 +19,7 @@ use crate::time::Time;
 use super::command::{Action, Command, CommandError};
 use super::controller::Admission;
 use super::ended::{Asked, Ended};
+use super::mirror::Counted;
 use super::news::{News, NewsCount};
 
 /// Ranges that lie in the mailbox before the controller is woken for them.
@@ -230,12 +231,16 @@ impl Mailbox {
         self.post(|inside| inside.mail.resolved.insert(range));
     }
 
-    /// Has the end of a write judged. Once the array has ended nobody does, and it is an error.
-    pub(crate) fn ended(&self, asked: Arc<Asked>) {
+    /// Has the end of a write judged. Once the array has ended nobody does, and it is an error. One that is `counted`
+    /// as behind is so no more, in one step: it is not to be a reason of its own verdict.
+    pub(crate) fn ended(&self, asked: Arc<Asked>, counted: Option<Counted<'_>>) {
         let mut refused = None;
-        self.post(|inside| match inside.closed {
-            true => refused = Some(asked),
-            false => inside.mail.ended.push(asked),
+        self.post(|inside| {
+            match inside.closed {
+                true => refused = Some(asked),
+                false => inside.mail.ended.push(asked),
+            }
+            inside.mail.landed |= counted.is_some_and(Counted::end);
         });
         refused.into_iter().for_each(|asked| asked.fail(RequestError::Stopped));
     }

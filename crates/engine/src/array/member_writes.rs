@@ -20,6 +20,7 @@ use super::array_lane::{ArrayLane, LaneView, SECTOR_BYTES};
 use super::ended::{Asked, Ended, Failed, Judged, Lists, Target};
 use super::flushes::{self, DurableWrite, Flush};
 use super::mailbox::TriedAgain;
+use super::mirror::Counted;
 use super::plan::Place;
 use super::points::Point;
 use super::refused::Refused;
@@ -46,8 +47,9 @@ pub(super) struct MemberWrites<'a> {
     trouble: Option<Box<Trouble>>,
     /// Whether what went well can be written, and not just given up.
     heals: bool,
-    /// Whether its client was told already that it went well.
-    answered: bool,
+    /// Where its client was told already that it went well: that it counts as behind, until the controller can
+    /// see what came of it.
+    answered: Option<Counted<'a>>,
     any: bool,
 }
 
@@ -142,8 +144,8 @@ impl Drop for InFlight<'_> {
 impl<'a> MemberWrites<'a> {
     /// None yet, under the lane's view of now.
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
-        let (returned, trouble) = Default::default();
-        let (behind, heals, answered, any) = (false, true, false, false);
+        let (returned, trouble, answered) = Default::default();
+        let (behind, heals, any) = (false, true, false);
         let under_way = InFlight { lane, writes: Vec::new() };
         let view = lane.view();
         Self { lane, view, fua, behind, under_way, returned, trouble, heals, answered, any }
@@ -304,8 +306,8 @@ impl<'a> MemberWrites<'a> {
 
     /// Its client was told that it went well: what a member does not take now, for whatever reason, its
     /// list must name.
-    pub(super) fn was_answered(&mut self) {
-        self.answered = true;
+    pub(super) fn was_answered(&mut self, counted: Counted<'a>) {
+        self.answered = Some(counted);
     }
 
     /// Waits for all of them, gives `keep` the buffers that come back, and says what they come to. `Ok`:
@@ -325,6 +327,7 @@ impl<'a> MemberWrites<'a> {
         self.lane.array.points.reach(Point::MembersAnswered);
         let is_plain = self.went_well_everywhere() && self.view.plain && self.view_stands();
         if is_plain && self.lane.is_told_of(&self.view).await {
+            self.answered.into_iter().for_each(|counted| self.lane.landed(counted));
             return Ok(Landed::Whole);
         }
         // Boxed, for it is rare, and the task of a round is moved.
@@ -453,13 +456,13 @@ impl<'a> MemberWrites<'a> {
                 no_space: trouble.no_space.clone(),
                 healed: Vec::new(),
                 heals: false,
-                answered: self.answered,
+                answered: self.answered.is_some(),
             })
         });
         let mut refused = std::mem::take(&mut trouble.replacements);
         for mut one in std::mem::take(&mut trouble.refused) {
             // A flush that was answered meanwhile did not wait for it.
-            one.fua |= self.answered;
+            one.fua |= self.answered.is_some();
             let member = one.member;
             match self.lane.write_in_pieces(one).await {
                 Ok(bad) if bad.is_empty() => {}
@@ -488,9 +491,9 @@ impl<'a> MemberWrites<'a> {
             refused,
             no_space: trouble.no_space,
             heals: self.heals,
-            answered: self.answered,
+            answered: self.answered.is_some(),
         };
-        self.lane.settle_write(ended, tried_again).await.map(|()| landed)
+        self.lane.settle_write(ended, tried_again, self.answered).await.map(|()| landed)
     }
 }
 
@@ -525,6 +528,7 @@ impl ArrayLane {
         &self,
         ended: Ended,
         tried_again: Option<TriedAgain<'_>>,
+        counted: Option<Counted<'_>>,
     ) -> Result<(), Failed> {
         if ended.went_well() {
             let view = self.view();
@@ -533,6 +537,7 @@ impl ArrayLane {
                 self.array.mailbox.made_whole(&judged.made_whole);
                 self.array.mailbox.may_resync(&judged.may_resync);
                 if self.is_told_of(&view).await {
+                    counted.into_iter().for_each(|counted| self.landed(counted));
                     return Ok(());
                 }
                 // The array broke: who was passed over is believed after a restart. It is in doubt.
@@ -543,7 +548,7 @@ impl ArrayLane {
             self.array.mailbox.member_failed(member, error);
         }
         let asked = Arc::new(Asked::new(ended));
-        self.array.mailbox.ended(asked.clone());
+        self.array.mailbox.ended(asked.clone(), counted);
         drop(tried_again);
         asked.answer().await
     }

@@ -26,7 +26,7 @@ use super::member_writes::MemberWrites;
 use super::rules::Rule;
 use super::view::ArrayView;
 
-pub(crate) use behind::Behind;
+pub(crate) use behind::{Behind, Counted};
 pub(super) use choice::device;
 
 /// What one RAID1 claim can cover: 1 MiB, so that most requests lie in one region.

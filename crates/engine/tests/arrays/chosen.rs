@@ -211,3 +211,48 @@ fn a_stop_by_force_ends_a_write_that_waits_for_what_is_behind() {
     world.command(Action::StopByForce).unwrap();
     assert_eq!(world.end(&write.pending), Err(RequestError::Stopped), "{world}");
 }
+
+/// Three mirrors, of which the first alone is not write-mostly and the second has no list. A write that was answered
+/// by the first alone is held up at the others, and the first fails.
+fn answered_by_one_that_fails(seed: u64, error: IoErrorKind) -> (World, Vec<u8>) {
+    let shape = Shape { disks: 3, write_behind: 8, write_mostly: 0b110, ..MIRROR };
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.stop();
+    world.disks.change_superblock(1, |superblock| superblock.bad_block_log = None);
+    world.assemble_all().unwrap();
+    world.write_random(0, world.sectors());
+    world.set("write_deadline", "0");
+    let place = DATA_OFFSET + 64..DATA_OFFSET + 72;
+    (1..3).for_each(|disk| world.disks.disk(disk).hangs_in = Some(place.clone()));
+    let new = world.random.bytes(8 * SECTOR);
+    world.serve(0, Request::Write { sector: 64, from: Rc::new(new.clone()), fua: false }).unwrap();
+    {
+        let mut disk = world.disks.disk(1);
+        (disk.write_error, disk.errors_in) = (Some(error), Some(place));
+    }
+    world.disks.disk(0).unplug();
+    world.write_random(128, 8);
+    assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+    (world, new)
+}
+
+/// The third has what the second does not take, so the level bears the loss of that one. The write is not behind any
+/// more when it is judged, and does not wait for itself.
+#[test]
+fn a_write_behind_is_no_reason_to_keep_a_member_that_does_not_take_it() {
+    for error in [IoErrorKind::Medium, IoErrorKind::NoSpace] {
+        for seed in 80..90 {
+            let (mut world, new) = answered_by_one_that_fails(seed, error);
+            (1..3).for_each(|disk| world.disks.disk(disk).hangs_in = None);
+            world.wait_status("the write behind", |status| {
+                status.write_behind.is_none_or(|behind| behind.under_way == 0)
+            });
+            world.remember(64, &new);
+            let states = [0, 1, 2].map(|disk| world.member_state(disk));
+            let found = world.read(64, 8).map(|found| found == new);
+            assert_eq!(found, Ok(true), "{error:?} {states:?} {world}");
+            world.write_random(60, 16);
+            world.verify();
+        }
+    }
+}

@@ -644,7 +644,7 @@ fn a_mend_ends_no_doubt_where_it_could_not_compare_both_parities() {
             world.remember(0, &there);
             let data = world.disks.data();
             world.disks.disk(bad).unreadable.extend(data.start..data.start + 8);
-            world.disks.disk(full).hangs_in = Some(data.clone());
+            world.disks.disk(full).hangs_in = Some(data);
             world.set("read_deadline", "1");
             let row = row_sectors(&shape);
             let reads: Vec<_> = (0..row).step_by(8).map(|at| world.start_read(at, 8)).collect();

@@ -101,22 +101,24 @@ impl Controller {
                     failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
                     continue;
                 }
-                Err(NotRecorded::NoRoom) if why != News::Unreadable => {
-                    self.members[index].bad = before;
-                    full.push(*member);
-                }
+                Err(NotRecorded::NoRoom) if why != News::Unreadable => full.push((*member, before)),
                 Ok(()) | Err(_) => {}
             }
             // It does its work, and another is to take it over as soon as there is one.
             self.members[index].wants_replacement |= why == News::Refused;
         }
-        // Once the other lists say what they can: what they name, a member without room may alone give.
+        // Once the other lists say what they can: what they name, a member without room may alone give. What it
+        // lacks itself is no reason to keep it.
         let mut needed = Vec::new();
-        for member in full {
+        for (member, before) in full {
             let with_it: Vec<MemberId> = failed.iter().map(|(id, _)| *id).chain([member]).collect();
-            match self.loses_nothing_without(&with_it) {
-                true => failed.push((member, IoError { kind: IoErrorKind::Medium, errno: 0 })),
-                false => needed.push(member),
+            if self.loses_nothing_without(&with_it) {
+                failed.push((member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
+                continue;
+            }
+            needed.push(member);
+            if let Some(index) = self.index_of(member) {
+                self.members[index].bad = before;
             }
         }
         if !failed.is_empty() {

@@ -79,10 +79,12 @@ impl Controller {
         }
         let mut lost = self.lost_in(&after, &suspects, Doubt::Loses);
         self.lost_in(&before, &suspects, Doubt::Loses).iter().for_each(|range| lost.remove(&range));
+        // First: one that is behind no more is being judged.
+        let behind = self.behind_in(&after);
         // No list says yet what members lack of the writes that are being judged.
         let fails = self.added_doubt(&before, &after);
         let elsewhere = read_elsewhere(&before, &after);
-        match (lost.sectors() + fails.sectors(), self.behind_in(&after), elsewhere.sectors()) {
+        match (lost.sectors() + fails.sectors(), behind, elsewhere.sectors()) {
             (0, 0, 0) => Loss::Nothing,
             (0, 0, sectors) => Loss::Copy(sectors),
             (0, writes, _) => Loss::Behind(writes),

@@ -81,26 +81,26 @@ impl Behind {
     }
 
     /// One more, if the limit allows it and none is held.
-    fn begin(&self) -> Option<UnderWay<'_>> {
+    fn begin(&self) -> Option<Counted<'_>> {
         let more = |count: u32| (count < self.limit).then(|| count + 1);
         let began = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        began.is_ok().then(|| UnderWay(self))
+        began.is_ok().then(|| Counted(self))
     }
 }
 
 /// One write behind, counted until it drops.
-struct UnderWay<'a>(&'a Behind);
+pub(crate) struct Counted<'a>(&'a Behind);
 
-impl UnderWay<'_> {
+impl Counted<'_> {
     /// It has landed. Says whether none begins meanwhile: then the controller may wait for that.
-    fn end(self) -> bool {
+    pub(in super::super) fn end(self) -> bool {
         let before = self.0.under_way.fetch_sub(1, Ordering::AcqRel);
         std::mem::forget(self);
         before & HELD != 0
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::AcqRel);
     }
@@ -216,7 +216,6 @@ impl ArrayLane {
         let early = rest.meanwhile(ahead_of_it).await;
         if early {
             answer.give(Ok(()));
-            rest.was_answered();
             self.array.points.reach(Point::AnsweredBehind);
         }
         // The intent stays until all has landed: a crash may keep it from some of them.
@@ -228,25 +227,24 @@ impl ArrayLane {
                 slots.flat_map(|slot| view.writers(slot)).map(|member| member.id).collect();
             rest.make_durable(&members).await;
         }
-        let landed = |counted: UnderWay<'_>| {
-            if counted.end() {
-                self.array.mailbox.landed();
-            }
-        };
-        // One that was not answered is no reason for its own verdict to keep a member.
-        let counted = if early {
-            Some(counted)
-        } else {
-            landed(counted);
-            None
-        };
+        match early {
+            true => rest.was_answered(counted),
+            // One that was not answered is no reason to keep a member.
+            false => self.landed(counted),
+        }
         rest.join(first);
         let ended = rest.finish(|| target, |_, buffer| self.recycle(Some(buffer)));
         let ended = ended.await.map(|_| ()).map_err(|failed| failed.error);
         if !early {
             answer.give(ended);
         }
-        counted.into_iter().for_each(landed);
+    }
+
+    /// A write that was behind has landed, and all is well with it or known to be otherwise.
+    pub(in super::super) fn landed(&self, counted: Counted<'_>) {
+        if counted.end() {
+            self.array.mailbox.landed();
+        }
     }
 
     fn copy_of(&self, from: &Rc<dyn Source>, region: &Region) -> Buffer {
