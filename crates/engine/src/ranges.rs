@@ -50,6 +50,19 @@ impl Ranges {
         self.0.get(at).map(|known| known.start.max(sector)..known.end)
     }
 
+    /// What is in both sets.
+    pub fn both(&self, other: &Self) -> Self {
+        let mut both = Self::default();
+        for range in &other.0 {
+            let mut sector = range.start;
+            while let Some(known) = self.next_from(sector).filter(|known| known.start < range.end) {
+                sector = known.end.min(range.end);
+                both.insert(known.start..sector);
+            }
+        }
+        both
+    }
+
     /// Adds `range`.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {

@@ -651,9 +651,11 @@ fn a_mend_ends_no_doubt_where_it_could_not_compare_both_parities() {
             world.sleep_ms(5000);
             world.disks.disk(full).hangs_in = None;
             world.disks.disk(bad).unreadable.clear();
-            reads.iter().for_each(|read| drop(world.end(read)));
-            let others = disks.clone().filter(|disk| ![full, bad].contains(disk));
-            world.fail(others.last().unwrap());
+            for read in &reads {
+                let _ = world.end(read);
+            }
+            let mut others = disks.clone().filter(|disk| ![full, bad].contains(disk));
+            world.fail(others.next_back().unwrap());
             verify_or_lost(&mut world);
         }
     }

@@ -75,9 +75,10 @@ impl Controller {
     /// Takes parity in doubt as it is. Where as many members lack their blocks as there are parities nothing is left
     /// that could disagree; else the rows stay in doubt until resync has made the rest agree.
     async fn believe_parity(&mut self) {
-        let nothing_disagrees = self.comparable_to()..u64::MAX;
-        self.doubted.remove(&nothing_disagrees);
-        self.outliers.forget(&nothing_disagrees);
+        for range in self.nothing_disagrees().iter() {
+            self.doubted.remove(&range);
+            self.outliers.forget(&range);
+        }
         self.trust_initial_parity();
         self.unaccepted = Ranges::default();
         self.happened(Event::Change);

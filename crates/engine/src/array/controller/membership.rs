@@ -122,8 +122,9 @@ impl Controller {
     /// members lack their block as there are parities, nothing is left that could disagree. With one
     /// parity more than that, the two may still disagree where nothing was written: resync goes on.
     pub(super) fn trust_initial_parity(&mut self) {
-        if matches!(*self.geometry, Geometry::Parity(_)) {
-            self.unsynced.remove(&(self.comparable_to()..u64::MAX));
+        if let Geometry::Parity(map) = &*self.geometry {
+            let comparable_to = map.comparable_to(|slot| self.filled_to(slot));
+            self.unsynced.remove(&(comparable_to..u64::MAX));
             if self.array.rules.keep(Rule::DoubtOutlivesFailures) {
                 self.doubted.iter().for_each(|range| self.unsynced.insert(range));
             } else {
@@ -133,12 +134,25 @@ impl Controller {
         }
     }
 
-    /// Up to where, in member sectors, there are blocks that may disagree with parity. Of copies it is all.
-    pub(super) fn comparable_to(&self) -> u64 {
-        match &*self.geometry {
-            Geometry::Parity(map) => map.comparable_to(|slot| self.filled_to(slot)),
-            _ => u64::MAX,
+    /// Where, in member sectors, as many members lack their blocks as a row has parities. Of copies it is nowhere.
+    pub(super) fn nothing_disagrees(&self) -> Ranges {
+        let Geometry::Parity(map) = &*self.geometry else { return Ranges::default() };
+        let mut lacked = vec![Ranges::default(); usize::from(map.parity_disks())];
+        for slot in (0..map.raid_disks()).map(Slot) {
+            let mut lacks = Ranges::of(self.filled_to(slot)..u64::MAX);
+            let holder = self.members.iter().find(|member| member.slot() == Some(slot));
+            holder
+                .iter()
+                .flat_map(|member| member.holes.iter())
+                .for_each(|hole| lacks.insert(hole));
+            // What was lacked once is lacked twice where this member lacks it too.
+            for times in (1..lacked.len()).rev() {
+                let both = lacked[times - 1].both(&lacks);
+                both.iter().for_each(|range| lacked[times].insert(range));
+            }
+            lacks.iter().for_each(|range| lacked[0].insert(range));
         }
+        lacked.pop().unwrap_or_default()
     }
 
     /// Up to where, in member sectors, the member of a slot has its blocks. What a recovery has begun counts:
