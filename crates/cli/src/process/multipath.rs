@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
 
 /// Events that whoever starts the device is told at once.
-const NOTED: [&str; 3] = ["PathUnproved", "PathTwice", "LateWritesRecalled"];
+const NOTED: [&str; 4] = ["PathUnproved", "PathTwice", "LateWritesRecalled", "PathNotFlushed"];
 
 /// One device, served.
 struct MultipathProcess {

@@ -5,17 +5,18 @@
 //! earlier process may have left writes in its cache. Lanes count the writes
 //! that each path has answered. A flush goes over every path that owes one, and covers what was answered
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
-//! once, as a disk does that has lost its cache. Each path gets its first flush when it is opened, so that the loss
-//! of one that has taken no writes since fails nothing.
+//! once, as a disk does that has lost its cache. Each path gets its first flush before it takes requests, when it is
+//! proved to lead to the device, so that the loss of one that has taken no writes since fails nothing.
 
 use crate::array::rules::{Rule, keep};
-use crate::backend::{IoOp, MemberId, MemberIo, Patience};
+use crate::backend::{IoErrorKind, IoOp, MemberId, MemberIo, Patience};
 use crate::lane::{Lane, first_of};
 use crate::time::Time;
 
 use super::Paths;
-use super::owner::{Health, Owner};
-use super::path_lane::live_until;
+use super::kept::Kept;
+use super::owner::{Health, OwnedPath, Owner};
+use super::path_lane::{Meaning, live_until, meaning};
 
 /// What the paths owe.
 #[derive(Debug)]
@@ -130,8 +131,12 @@ impl Paths {
         let (answered, own) = (self.answered_over(path), &owner.paths[path]);
         let owes = match owner.owed.covered[path] {
             Some(covered) => covered != answered,
-            // One that was never open cannot be asked, and nothing says that there is something to lose.
-            None => own.member.is_some() && own.health != Health::Refused || answered > 0,
+            // One that was never open cannot be asked, and nothing says that there is something to lose. One that
+            // joins gets its first flush by itself.
+            None => {
+                let is_open_for_long = !matches!(own.health, Health::Refused | Health::Joining);
+                own.member.is_some() && is_open_for_long || answered > 0
+            }
         };
         owes.then_some(answered)
     }
@@ -142,30 +147,56 @@ impl Paths {
         Some(PathFlush { path, member: *member, remote: own.remote, answered })
     }
 
+    /// Whether a path that was opened has not got its first flush.
+    pub(super) fn wants_first_flush(&self, path: usize) -> bool {
+        self.has_own_caches && self.owner.lock().owed.covered[path].is_none()
+    }
+
     /// Flushes what an earlier process may have left in the cache of a path that was opened. What it cannot make
-    /// durable the device's next flush tells.
-    pub(super) async fn flush_first(&self, lane: &Lane, path: usize) {
-        let Some(mut first) = self.begin_first_flush(path) else { return };
+    /// durable the device's next flush tells. False: the path does not do what it is asked.
+    pub(super) async fn flush_first(&self, lane: &Lane, path: usize) -> bool {
+        let Some(mut first) = self.begin_first_flush(path) else { return false };
+        let member = first.part.member;
         let patience = Patience::of(self.policy.write_deadline);
-        let io = MemberIo { member: first.part.member, op: IoOp::Flush, patience };
-        first.is_good = lane.io(io).await.result.is_ok();
+        let flushed = lane.io(MemberIo { member, op: IoOp::Flush, patience }).await.result;
+        first.is_good = flushed.is_ok();
+        drop(first);
+        let Err(error) = flushed else { return true };
+        if matches!(meaning(error, &Kept::Flush), Meaning::OfThePath) {
+            let (lost, now) = (error.kind == IoErrorKind::Gone, lane.backend().now());
+            self.fail(path, Some(member), &error.to_string(), lost, now);
+            return false;
+        }
+        true
     }
 
     fn begin_first_flush(&self, path: usize) -> Option<FirstFlush<'_>> {
         let mut owner = self.owner.lock();
-        if !self.has_own_caches || owner.owed.covered[path].is_some() {
-            return None;
-        }
-        let answered = self.owed_over(&owner, path)?;
+        let answered = self.answered_over(path);
         let part = self.flush_over(&owner, path, answered)?;
         owner.owed.first_flushes += 1;
         Some(FirstFlush { paths: self, part, is_good: false })
     }
 
+    /// Whether the device's user has written over a path.
+    pub(super) fn has_written_over(&self, path: usize) -> bool {
+        self.answered_over(path) > 0
+    }
+
+    /// Whether a path gets its first flush, or is to get it as soon as it is proved.
+    pub(super) fn any_first_flush(&self) -> bool {
+        let owner = self.owner.lock();
+        let joins = |(path, covered): (&OwnedPath, &Option<u64>)| {
+            path.health == Health::Joining && covered.is_none()
+        };
+        let mut both = owner.paths.iter().zip(&owner.owed.covered);
+        self.has_own_caches && (owner.owed.first_flushes > 0 || both.any(joins))
+    }
+
     /// Waits until no path gets its first flush: that may be told an error which a later one is not. False: it takes
     /// longer than `until`, as the lane has lived.
     pub(super) async fn first_flushes_end(&self, lane: &Lane, until: Option<Time>) -> bool {
-        let have_ended = || self.owner.lock().owed.first_flushes == 0;
+        let have_ended = || !self.any_first_flush();
         let end = self.changed.until(|| have_ended().then_some(()));
         match until {
             Some(until) => first_of(end, live_until(lane, until)).await,
@@ -199,13 +230,21 @@ impl Paths {
 
 impl Drop for FirstFlush<'_> {
     fn drop(&mut self) {
-        let owed = &mut self.paths.owner.lock().owed;
+        let mut owner = self.paths.owner.lock();
         let (path, answered) = (self.part.path, self.part.answered);
         match self.is_good {
-            true => owed.covered[path] = Some(answered).max(owed.covered[path]),
-            false => owed.lose_first(path, answered),
+            true => {
+                let covered = &mut owner.owed.covered[path];
+                *covered = Some(answered).max(*covered);
+            }
+            false => {
+                owner.owed.lose_first(path, answered);
+                let note = "what was written before and not flushed may be lost".to_owned();
+                self.paths.tell(&mut owner, "PathNotFlushed", Some(path), note);
+            }
         }
-        owed.first_flushes -= 1;
+        owner.owed.first_flushes -= 1;
+        drop(owner);
         self.paths.changed.notify();
     }
 }

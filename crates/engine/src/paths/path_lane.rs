@@ -91,7 +91,7 @@ impl Chosen {
 }
 
 /// What an error says.
-enum Meaning {
+pub(super) enum Meaning {
     /// The device answered: another path would say the same.
     OfTheDevice,
     /// The device answered, or the path's server did.
@@ -453,7 +453,7 @@ pub(super) async fn live_until(lane: &Lane, until: Time) {
     }
 }
 
-fn meaning(error: IoError, kept: &Kept) -> Meaning {
+pub(super) fn meaning(error: IoError, kept: &Kept) -> Meaning {
     match error.kind {
         // Somebody has asked for that end.
         IoErrorKind::Cancelled => Meaning::OfTheDevice,

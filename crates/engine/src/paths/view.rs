@@ -8,7 +8,7 @@ use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
 use super::late::LateId;
-use super::owner::Owner;
+use super::owner::{Health, Owner};
 use super::table::Selector;
 use super::{Paths, flag};
 
@@ -79,9 +79,11 @@ impl Paths {
             usable: usable(owner.current),
             others,
             late: owner.late.iter().map(|late| (late.id, late.range.clone())).collect(),
-            waits: self.has(flag::QUEUE_IF_NO_PATH)
-                && self.policy.no_path_retry.is_some()
-                && !owner.gave_up,
+            // One that is not known yet may be there in a moment.
+            waits: owner.paths.iter().any(|path| path.health == Health::Joining)
+                || self.has(flag::QUEUE_IF_NO_PATH)
+                    && self.policy.no_path_retry.is_some()
+                    && !owner.gave_up,
             closed: self.is_closed(),
         });
         // After the view is there: whoever sees the number finds the view.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::array::rules::{Rule, keep};
-use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo, Patience};
+use crate::backend::{IoErrorKind, MemberId, MemberInfo, Patience};
 use crate::lane::{Lane, LaneId, first_of};
 use crate::sync::atomic::Ordering;
 use crate::time::Time;
@@ -80,20 +80,22 @@ struct Check {
 
 impl Check {
     async fn run(&self, paths: &Arc<Paths>, lane: &Rc<Lane>) {
+        let member = self.member.as_ref().filter(|_| !self.lost);
+        // What it was asked before and does not answer would only grow.
+        let hangs = |member| self.health != Health::Active && lane.backend().in_flight(member) > 0;
+        let member = member.filter(|(member, _)| !self.awaited && !hangs(*member));
         // Before a fence ends the connection.
-        paths.flush_first(lane, self.path).await;
+        let is_flushed = match member {
+            Some((member, info)) => self.flush_first(paths, lane, *member, info).await,
+            None => false,
+        };
         // Once more, where one has failed or did not cover all.
         paths.begin_fence(self.path, lane.backend().now());
-        if self.lost {
-            return self.connect(paths, lane).await;
+        match member {
+            _ if self.lost => self.connect(paths, lane).await,
+            Some((member, info)) if is_flushed => self.admit(paths, lane, *member, info).await,
+            _ => {}
         }
-        let Some((member, info)) = &self.member else { return };
-        // What it was asked before and does not answer would only grow.
-        let hangs = self.health != Health::Active && lane.backend().in_flight(*member) > 0;
-        if hangs || self.awaited {
-            return;
-        }
-        self.prove(paths, lane, *member, info).await;
     }
 
     /// Gets a new connection, and proves that it leads to the device.
@@ -106,59 +108,95 @@ impl Check {
                 .then_some(())
         });
         first_of(answered, lane.sleep_until(lane.backend().now() + REOPEN)).await;
-        if let Some((member, info)) = paths.take_reopened(self.path) {
-            // Before it takes requests: else its loss fails a flush, though no write went over it.
-            paths.flush_first(lane, self.path).await;
-            self.prove(paths, lane, member, &info).await;
+        // Before it takes requests: else its loss fails a flush, though no write went over it.
+        if let Some((member, info)) = paths.take_reopened(self.path)
+            && self.flush_first(paths, lane, member, &info).await
+        {
+            self.admit(paths, lane, member, &info).await;
         }
     }
 
-    async fn prove(
+    /// Gives a path its first flush, unless it has had that, once it is proved to lead to the device: a server may
+    /// tell an error once, and then it is for those who have written there. False: it has not come to that.
+    async fn flush_first(
+        &self,
+        paths: &Arc<Paths>,
+        lane: &Rc<Lane>,
+        member: MemberId,
+        info: &MemberInfo,
+    ) -> bool {
+        if !paths.wants_first_flush(self.path) {
+            return true;
+        }
+        if keep(Rule::PathsAreProved) {
+            let Some((own, _)) = self.prove(paths, lane, member, info).await else { return false };
+            if let Some(why) = paths.cannot_tell(self.path, &own) {
+                paths.leave_unproved(self.path, why, lane.backend().now());
+                return false;
+            }
+        }
+        paths.flush_first(lane, self.path).await
+    }
+
+    /// Takes a path into use that is proved to lead to the device.
+    async fn admit(
         &self,
         paths: &Arc<Paths>,
         lane: &Rc<Lane>,
         member: MemberId,
         info: &MemberInfo,
     ) {
+        if !keep(Rule::PathsAreProved) {
+            paths.join(self.path, member, lane.backend().now());
+        } else if let Some(proof) = self.prove(paths, lane, member, info).await {
+            self.accept(paths, proof, member, lane.backend().now());
+        }
+    }
+
+    /// What a path says of its device, and how many superblocks that had got before. None: nothing proves that it is
+    /// the device, or it is another one.
+    async fn prove(
+        &self,
+        paths: &Arc<Paths>,
+        lane: &Rc<Lane>,
+        member: MemberId,
+        info: &MemberInfo,
+    ) -> Option<(Identity, u64)> {
         let patience = Patience::of(paths.policy.read_deadline);
         let since = paths.owner.lock().superblocks;
-        if !keep(Rule::PathsAreProved) && paths.join(self.path, member, lane.backend().now()) {
-            return;
-        }
         let read =
             async |member, info: &MemberInfo| Identity::read(lane, member, info, patience).await;
-        let failed = |error: IoError| {
-            let lost = error.kind == IoErrorKind::Gone;
-            paths.fail(self.path, Some(member), &error.to_string(), lost, lane.backend().now());
+        let own = async || match read(member, info).await {
+            Ok(own) => Some(own),
+            Err(error) => {
+                let (lost, now) = (error.kind == IoErrorKind::Gone, lane.backend().now());
+                paths.fail(self.path, Some(member), &error.to_string(), lost, now);
+                None
+            }
         };
         if paths.active_other_than(self.path).is_none() {
-            let own = match read(member, info).await {
-                Ok(own) => own,
-                Err(error) => return failed(error),
-            };
+            let own = own().await?;
             if paths.active_other_than(self.path).is_none() {
-                return self.prove_by_last(paths, (own, since), member, lane.backend().now());
+                return self
+                    .prove_by_last(paths, own, lane.backend().now())
+                    .map(|own| (own, since));
             }
         }
-        let Some(other) = paths.active_other_than(self.path) else { return };
-        // Of copies the newest is the device, as long as none of them serves.
-        let joins = self.health == Health::Joining;
+        let other = paths.active_other_than(self.path)?;
+        // Of copies the newest is the device, as long as nothing was written to another one.
+        let joins = self.health == Health::Joining && !paths.has_written_over(other.path);
         let mut compared = Compared::Unclear;
         for _ in 0..LOOKS {
-            let Ok(before) = read(other.member, &other.info).await else { return };
-            let own = match read(member, info).await {
-                Ok(own) => own,
-                Err(error) => return failed(error),
-            };
-            let Ok(after) = read(other.member, &other.info).await else { return };
+            let before = read(other.member, &other.info).await.ok()?;
+            let own = own().await?;
+            let after = read(other.member, &other.info).await.ok()?;
             compared = own.compare(&before, &after);
-            let now = lane.backend().now();
             match compared {
-                Compared::Same => return self.accept(paths, (own, since), member, now),
+                Compared::Same => return Some((own, since)),
                 Compared::Other(_) if joins && after.is_older_than(&own) => {
                     let why = "its superblock is older than that of another path".to_owned();
-                    paths.refuse(other.path, why, now);
-                    return self.accept(paths, (own, since), member, now);
+                    paths.refuse(other.path, why, lane.backend().now());
+                    return Some((own, since));
                 }
                 _ => {}
             }
@@ -170,16 +208,17 @@ impl Check {
             // The next check finds a quiet moment.
             Compared::Same | Compared::Unclear => {}
         }
+        None
     }
 
     /// Without another path the device is what it was last, or what its user has made it since.
-    fn prove_by_last(&self, paths: &Arc<Paths>, own: (Identity, u64), member: MemberId, now: Time) {
-        if self.health == Health::Active {
-            return paths.remember(self.path, own);
-        }
-        match paths.contradicts_last(&own.0) {
-            Some(why) => paths.refuse(self.path, why, now),
-            None => self.accept(paths, own, member, now),
+    fn prove_by_last(&self, paths: &Arc<Paths>, own: Identity, now: Time) -> Option<Identity> {
+        match paths.contradicts_last(&own).filter(|_| self.health != Health::Active) {
+            Some(why) => {
+                paths.refuse(self.path, why, now);
+                None
+            }
+            None => Some(own),
         }
     }
 

@@ -27,7 +27,7 @@ impl PathLane {
         };
         let (this, on_lane) = (self.clone(), lane.clone());
         let deadline = patience.deadline(lived(lane));
-        if flush.parts.is_empty() {
+        if flush.parts.is_empty() && !self.paths.any_first_flush() {
             // Only an earlier process may have written something: one path is asked.
             let request = Request::new(ticket, deadline, Kept::Flush, None);
             lane.spawn(async move { this.serve(request).await });

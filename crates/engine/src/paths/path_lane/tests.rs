@@ -40,8 +40,8 @@ impl Backend for Wires {
         Submitted::Pending
     }
     fn cancel(&self, _: Ticket) {}
-    fn in_flight(&self, _: MemberId) -> usize {
-        self.ios.borrow().len()
+    fn in_flight(&self, member: MemberId) -> usize {
+        self.ios.borrow().iter().filter(|(_, io)| io.member == member).count()
     }
     fn unanswered(&self, _: MemberId) -> usize {
         1
@@ -68,8 +68,21 @@ impl Wires {
     /// Lets time pass, and has everything answered that comes of it: each read with the same bytes.
     fn pass(&self, lane: &Rc<Lane>, time: Duration) {
         self.now.set(self.now.get() + time);
+        self.answer(lane, |_| true);
+    }
+
+    /// Has all reads answered, and what comes of them.
+    fn answer_reads(&self, lane: &Rc<Lane>) {
+        self.answer(lane, |op| matches!(op, IoOp::Read { .. }));
+    }
+
+    fn answer(&self, lane: &Rc<Lane>, is_it: impl Fn(&IoOp) -> bool) {
         lane.turn();
-        let next = || self.ios.borrow_mut().pop();
+        let next = || {
+            let mut ios = self.ios.borrow_mut();
+            let at = ios.iter().rposition(|(_, io)| is_it(&io.op))?;
+            Some(ios.remove(at))
+        };
         while let Some((ticket, io)) = next() {
             if let IoOp::Flush = io.op {
                 lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
@@ -330,7 +343,7 @@ impl Flushing {
         assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
         if is_watched {
             paths.look_after_on(&lane);
-            lane.turn();
+            wires.answer_reads(&lane);
         }
         Self { lane, wires, paths }
     }
@@ -354,7 +367,7 @@ impl Flushing {
         let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
         let result = result.map_err(|kind| IoError { kind, errno: 5 });
         self.lane.complete(ticket, IoDone { result, buffer: None });
-        self.lane.turn();
+        self.wires.answer_reads(&self.lane);
         true
     }
 
@@ -405,7 +418,7 @@ fn a_path_that_is_opened_later_is_flushed_before_it_takes_requests() {
     wires.pass(&lane, Duration::ZERO);
     let (later, _) = connection(&paths, 5);
     assert!(paths.opened(0, Ok(connection(&paths, 5))));
-    lane.turn();
+    wires.answer_reads(&lane);
     let first =
         wires.ios.borrow().iter().any(|(_, io)| matches!(io.op, IoOp::Flush) && io.member == later);
     assert!(first && health(&paths) != Health::Active);
@@ -429,6 +442,59 @@ fn what_a_path_cannot_make_durable_at_its_first_flush_the_next_flush_tells_once(
     assert!(device.answer(0, Err(IoErrorKind::Flush)) && device.answer(1, Ok(())));
     assert_eq!(device.flush(), Some(Err(IoErrorKind::Flush)));
     assert_eq!(device.flush(), Some(Ok(())));
+}
+
+/// The server tells an error once, and that is for those who have written there.
+#[test]
+fn no_path_is_flushed_before_it_is_proved() {
+    let device = Flushing::new(false);
+    device.paths.look_after_on(&device.lane);
+    device.lane.turn();
+    let flushes = || {
+        let ios = device.wires.ios.borrow();
+        ios.iter().filter(|(_, io)| matches!(io.op, IoOp::Flush)).count()
+    };
+    assert_eq!(flushes(), 0);
+    device.wires.answer_reads(&device.lane);
+    assert_eq!(flushes(), 2);
+}
+
+/// Whoever wants no wait without a path does not want an error before the first is there.
+#[test]
+fn a_request_waits_for_paths_that_are_not_known_yet() {
+    let (wires, known) = (Rc::new(Wires::default()), device(TWO_PATHS, Failback::Manual));
+    let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
+    let opened = vec![Ok(connection(&known, 0)), Ok(connection(&known, 1))];
+    let (table, policy, host) =
+        (known.table.clone(), known.policy.clone(), Box::new(Reopens::default()));
+    let paths = Paths::new("d", table, policy, opened, &[true; 2], host).expect("a device");
+    assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+    paths.message(&["fail_if_no_path"], Time::ZERO).expect("a message");
+    paths.look_after_on(&lane);
+    let device = Flushing { lane, wires, paths };
+    device.wires.answer_reads(&device.lane);
+    let (lane, ended) = (device.lane.clone(), Rc::new(Cell::new(None)));
+    let end = ended.clone();
+    device.lane.spawn(async move {
+        let into = ReadInto::Buffer(Buffer::zeroed(512), 0..512);
+        let op = IoOp::Read { sector: 0, into };
+        let io = MemberIo { member: DEVICE, op, patience: Patience::FOREVER };
+        end.set(Some(lane.io(io).await.result));
+    });
+    device.wires.answer_reads(&device.lane);
+    assert_eq!(ended.get(), None);
+    assert!(device.answer(0, Ok(())));
+    assert_eq!(ended.get(), Some(Ok(())));
+}
+
+/// It is no path to wait for.
+#[test]
+fn a_path_whose_first_flush_gets_no_answer_has_failed() {
+    let device = Flushing::new(true);
+    assert!(device.answer(0, Err(IoErrorKind::Deadline)));
+    assert_eq!(health(&device.paths), Health::Failed);
+    assert!(device.answer(1, Ok(())));
+    assert_eq!(device.flush(), Some(Err(IoErrorKind::Flush)), "it may have been told an error");
 }
 
 /// Of two flushes that a server does at once one is told of the error.
