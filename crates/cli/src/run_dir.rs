@@ -15,8 +15,10 @@ use crate::failure::Failure;
 use crate::own_dir;
 
 mod name_lock;
+mod restart_turn;
 
 pub(crate) use name_lock::NameLock;
+pub(crate) use restart_turn::{RestartTurn, Taken};
 
 /// Bytes of `sun_path` in a socket address, without the final zero (`<linux/un.h>`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -77,6 +79,11 @@ impl RunDir {
     /// Takes the lock of an array for as long as the value lives; none if it runs already.
     pub(crate) fn try_lock(&self, name: &ArrayName) -> io::Result<Option<NameLock>> {
         NameLock::take(self, name)
+    }
+
+    /// Takes the turn to restart an array, for as long as the value lives; else says who has it.
+    pub(crate) fn take_restart(&self, name: &ArrayName) -> io::Result<Result<RestartTurn, Taken>> {
+        RestartTurn::take(self, name)
     }
 
     fn try_lock_file(&self, name: &ArrayName) -> io::Result<Option<File>> {

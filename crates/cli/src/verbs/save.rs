@@ -12,7 +12,7 @@ use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::launch;
-use crate::run_dir::RunDir;
+use crate::run_dir::{RestartTurn, RunDir, Taken};
 
 /// Writes the configuration of an array as it is now.
 pub(crate) fn run(args: &SaveArgs) -> Outcome {
@@ -38,10 +38,28 @@ fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<(Config, bool), Failure> {
     }
 }
 
+/// No other `restart` of this array is at work as long as the value lives.
+fn turn(run_dir: &RunDir, name: &ArrayName) -> Result<RestartTurn, Failure> {
+    let what = format!("cannot restart {name}");
+    match run_dir.take_restart(name) {
+        Ok(Ok(turn)) => Ok(turn),
+        Ok(Err(Taken(holder))) => {
+            let cure = "wait until that has ended; this command has changed nothing";
+            Err(Failure::new(what, format!("{holder} restarts it already"), cure))
+        }
+        Err(error) => {
+            let folder = run_dir.path().display();
+            let cure = format!("see to it that files can be written in {folder}");
+            Err(Failure::new(what, error, cure))
+        }
+    }
+}
+
 /// Stops an array and starts it again, with a new process: the same members, fronts and settings.
 pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     let name = &args.name;
     let run_dir = RunDir::open()?;
+    let _turn = turn(&run_dir, name)?;
     let (config, foreground) = ask(&run_dir, name)?;
     if foreground {
         let why = "its process stays in the foreground, and who started it would miss it";

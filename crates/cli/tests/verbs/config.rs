@@ -245,3 +245,44 @@ fn a_restart_asks_as_assemble_does_before_it_goes_on_with_fewer_members() {
     assert_eq!(user.expect(0, "get data degraded").trim(), "1");
     user.expect(0, "stop data");
 }
+
+/// They would share the file that says how the array was.
+#[test]
+fn of_restarts_at_once_one_is_done_and_the_others_say_so() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "set data max_read_errors=7");
+    for _ in 0..3 {
+        let restarts: Vec<_> = std::thread::scope(|scope| {
+            let begun: Vec<_> = (0..3).map(|_| scope.spawn(|| user.run("restart data"))).collect();
+            begun.into_iter().map(|restart| restart.join().expect("it ends")).collect()
+        });
+        assert!(restarts.iter().any(|restart| restart.status == 0), "{restarts:#?}");
+        let others = restarts.iter().filter(|restart| restart.status != 0);
+        for other in others {
+            assert!(other.err.contains("restarts it already"), "{other:#?}");
+        }
+        assert_eq!(user.expect(0, "get data max_read_errors"), "7\n");
+    }
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_restart_changes_nothing_while_another_one_is_at_work_and_follows_one_that_was_killed() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    let before = pid(&user);
+    let place = user.run_dir().join("data.restarting");
+    std::fs::write(&place, "4711\n").expect("room");
+    let other = std::fs::File::open(&place).expect("it is there");
+    other.lock().expect("a lock");
+    user.refused("restart data", &["process 4711 restarts it already", "wait"]);
+    assert_eq!(pid(&user), before);
+    assert!(!user.run_dir().join("data.restart.toml").exists(), "it wrote nothing");
+    // Killed, it leaves its file.
+    drop(other);
+    user.expect(0, "restart data");
+    assert_ne!(pid(&user), before);
+    assert!(!place.exists(), "it is over");
+    user.expect(0, "stop data");
+}
