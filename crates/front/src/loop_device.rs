@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::ioctl::{self, Setter};
-use zerocopy::{Immutable, IntoBytes};
+use rustix::ioctl::{self, Getter, Setter};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::fuse::mount;
 use crate::peer::describe_process;
@@ -54,7 +54,7 @@ pub enum LoopError {
 }
 
 /// `loop_info64`: 232 bytes, integers in the machine's byte order.
-#[derive(IntoBytes, Immutable)]
+#[derive(FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 struct Info {
     device: u64,
@@ -186,7 +186,7 @@ impl LoopDevice {
 }
 
 impl Info {
-    /// The name is for people, in `losetup --list`; the kernel tells the file by itself.
+    /// The name is for people, in `losetup --list`, and for [`left_at`]; the kernel tells the file by itself.
     fn of(file: &Path) -> Info {
         let mut file_name = [0; 64];
         let name = file.as_os_str().as_encoded_bytes();
@@ -220,6 +220,31 @@ pub fn let_go(device: impl AsFd) -> io::Result<()> {
     let info = Info { flags: AUTOCLEAR, ..Info::of(Path::new("")) };
     // SAFETY: the kernel reads a `loop_info64` through the pointer; its size was compared above.
     unsafe { ioctl::ioctl(device, Setter::<SET_STATUS, Info>::new(info)) }.map_err(io::Error::from)
+}
+
+/// Devices over a file of this place whose server is gone. Whoever asks has the place for itself: they were left by a
+/// crash, be it before they had a name.
+pub fn left_at(file: &Path) -> Vec<PathBuf> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let devices = devices.map(|device| Path::new("/dev").join(device.file_name()));
+    let is_left = |device: &PathBuf| {
+        name_behind(device).as_deref() == file.file_name()
+            && was_attached_as(file, device)
+            && is_abandoned(device)
+    };
+    devices.filter(is_left).collect()
+}
+
+/// Whether the device was attached under this path, as far as a device keeps one. The kernel's own path of a file
+/// that was unmounted has lost its beginning.
+fn was_attached_as(file: &Path, device: &Path) -> bool {
+    /// `LOOP_GET_STATUS64`.
+    const GET_STATUS: ioctl::Opcode = 0x4c05;
+    let Ok(device) = File::open(device) else { return false };
+    // SAFETY: the kernel fills a `loop_info64` through the pointer; its size was compared above, and it is plain
+    // numbers.
+    let info = unsafe { ioctl::ioctl(device, Getter::<GET_STATUS, Info>::new()) };
+    info.is_ok_and(|info| info.file_name == Info::of(file).file_name)
 }
 
 /// The name of the file that is attached to a device.

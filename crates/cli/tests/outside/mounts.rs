@@ -372,6 +372,49 @@ fn a_name_that_a_crash_left_leads_to_no_file_of_another_program() {
     mounted.finish();
 }
 
+/// A crash may come when the device is attached and has no name yet.
+#[test]
+fn a_device_that_a_crash_left_without_a_name_is_taken_away_by_the_next_start() {
+    let Some(mounted) = Mounted::start("nameless", "block") else { return };
+    let device = fs::read_link(mounted.device()).expect("a link");
+    kill_both(&mounted);
+    fs::remove_file(mounted.device()).expect("a link");
+    // What another program has attached under the same name, and unmounted, stays.
+    let foreign = Foreign::attach(&mounted);
+    mounted.assemble("block");
+    let named = fs::read_link(mounted.device()).expect("a link");
+    until("the old device is detached", || named == device || file_behind(&device).is_none());
+    assert!(file_behind(&foreign.device).is_some(), "it is another program's");
+    drop(foreign);
+    mounted.mdspace.settle(&mounted.name);
+    mounted.finish();
+}
+
+/// Another program's loop device over a file of the array's name, on a file system that is unmounted.
+struct Foreign {
+    device: PathBuf,
+}
+
+impl Foreign {
+    fn attach(mounted: &Mounted) -> Self {
+        let place = mounted.images.folder().join("foreign");
+        fs::create_dir(&place).expect("an empty folder");
+        succeed("mount", &["-t", "tmpfs", "foreign", path_text(&place)]);
+        let file = place.join(&mounted.name);
+        File::create(&file).and_then(|file| file.set_len(MIB)).expect("room");
+        let device = succeed("losetup", &["--find", "--show", path_text(&file)]);
+        succeed("umount", &["--lazy", path_text(&place)]);
+        Self { device: device.trim().into() }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").arg("--detach").arg(&self.device).status();
+        assert!(detached.is_ok_and(|status| status.success()), "{} stays", self.device.display());
+    }
+}
+
 /// Kills the array's process and the one that keeps its device, neither of which sees the other one's end.
 fn kill_both(mounted: &Mounted) {
     let keeper = keeper_of(mounted);

@@ -44,6 +44,10 @@ impl BlockDevice {
         block_bytes: u32,
         read_only: bool,
     ) -> Result<(Self, File), LoopError> {
+        for left in loop_device::left_at(file) {
+            tracing::warn!("{} was left by a crash, and is detached", left.display());
+            let_go(File::open(&left).ok());
+        }
         let (device, kept) = LoopDevice::attach(file, block_bytes, read_only)?;
         let path = Path::new(NAMES).join(name.to_string());
         let link = match Link::make(&path, device.path()) {
