@@ -171,7 +171,7 @@ impl Mount {
         refuse_full(directory)?;
         match rustix::process::geteuid().is_root() {
             true => Mount::by_root(directory),
-            false => Mount::by_helper(directory),
+            false => Mount::by_helper(directory, Path::new(FUSERMOUNT)),
         }
     }
 
@@ -189,11 +189,11 @@ impl Mount {
     }
 
     /// The helper mounts, and hands the device over through a socket.
-    fn by_helper(directory: &Path) -> Result<Mount, MountError> {
+    fn by_helper(directory: &Path, helper: &Path) -> Result<Mount, MountError> {
         let failed = |source| MountError::System { directory: directory.to_owned(), source };
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(|e| failed(e.into()))?;
-        let ended = Command::new(FUSERMOUNT)
+        let ended = Command::new(helper)
             .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
             .args(["-o", &format!("fsname={SOURCE},subtype=mdspace,default_permissions"), "--"])
             .arg(directory)
@@ -202,18 +202,31 @@ impl Mount {
             .map_err(MountError::NoHelper)?;
         drop(theirs);
         let words = || String::from_utf8_lossy(&ended.stderr).trim().escape_default().to_string();
-        match receive_descriptor(&ours) {
-            Ok(Some(device)) if ended.status.success() => {
-                non_blocking(&device).map_err(|error| system(directory, error))?;
-                Mount::found(directory, device, false)
+        let received = receive_descriptor(&ours).and_then(|device| {
+            let device = device.ok_or_else(|| {
+                io::Error::other(format!("{FUSERMOUNT} did not hand it over: see `ulimit -n`"))
+            })?;
+            non_blocking(&device)?;
+            Ok(device)
+        });
+        match (ended.status.success(), received) {
+            (true, Ok(device)) => Mount::found(directory, device, false),
+            (true, Err(error)) => {
+                // It is mounted, and nobody can serve it.
+                unmount_by_helper(directory, helper);
+                Err(failed(error))
             }
-            _ => Err(MountError::Refused { directory: directory.to_owned(), words: words() }),
+            (false, _) => {
+                Err(MountError::Refused { directory: directory.to_owned(), words: words() })
+            }
         }
     }
 
     fn found(directory: &Path, device: OwnedFd, by_root: bool) -> Result<Mount, MountError> {
-        let failed = |source| MountError::System { directory: directory.to_owned(), source };
-        let id = id_of(directory).map_err(failed)?;
+        let id = id_of(directory).map_err(|source| {
+            unmount(directory);
+            MountError::System { directory: directory.to_owned(), source }
+        })?;
         Ok(Mount { directory: directory.to_owned(), id, device: Some(device), by_root })
     }
 
@@ -255,7 +268,7 @@ impl Mount {
         }
         match self.by_root {
             true => unmount(&self.directory),
-            false => unmount_by_helper(&self.directory),
+            false => unmount_by_helper(&self.directory, Path::new(FUSERMOUNT)),
         }
     }
 }
@@ -271,7 +284,7 @@ impl Drop for Mount {
 
 fn unmount(directory: &Path) {
     if !rustix::process::geteuid().is_root() {
-        return unmount_by_helper(directory);
+        return unmount_by_helper(directory, Path::new(FUSERMOUNT));
     }
     let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     match rustix::mount::unmount(directory, flags) {
@@ -281,8 +294,8 @@ fn unmount(directory: &Path) {
     }
 }
 
-fn unmount_by_helper(directory: &Path) {
-    let mut command = Command::new(FUSERMOUNT);
+fn unmount_by_helper(directory: &Path, helper: &Path) {
+    let mut command = Command::new(helper);
     command.args(["-u", "-z", "-q", "--"]).arg(directory);
     let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if let Err(error) = ended {
@@ -318,3 +331,6 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 fn system(directory: &Path, error: Errno) -> MountError {
     MountError::System { directory: directory.to_owned(), source: error.into() }
 }
+
+#[cfg(test)]
+mod tests;
