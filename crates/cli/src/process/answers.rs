@@ -459,6 +459,9 @@ pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::ReadOnly | CommandError::NoSyncReadOnly => {
             "allow writes with `mdspace readwrite`"
         }
+        CommandError::MayLand(_) => {
+            "use it for nothing else before it answers again or was reset: what is written there may be overwritten"
+        }
         CommandError::Unanswered => "wait until the device answers again, or give another one",
         CommandError::Metadata(_) | CommandError::Stopped => "look at the log of its process",
     };

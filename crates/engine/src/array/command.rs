@@ -178,6 +178,9 @@ pub enum CommandError {
          could land over what it is given now"
     )]
     Unanswered,
+    /// What was sent to a device that was to be taken in is still under way.
+    #[error("the device has not taken what was written to it ({0}), and may do so later")]
+    MayLand(String),
     /// Sync tasks write.
     #[error(
         "the array is read-only, and sync tasks write: a check too writes again what it cannot read \

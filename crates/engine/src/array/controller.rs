@@ -131,6 +131,8 @@ pub(super) struct Controller {
     landing: Vec<Arc<Asked>>,
     /// Something that was behind has landed since.
     has_landed: bool,
+    /// Devices on their way in that are written to now, beside the controller.
+    preparing: usize,
     /// Whoever waits for something to happen, and whether anything may have since one was told.
     watcher: Option<Command>,
     news: bool,
@@ -271,6 +273,7 @@ impl Controller {
             asking: Vec::new(),
             landing: Vec::new(),
             has_landed: false,
+            preparing: 0,
             watcher: None,
             news: false,
             stop: None,

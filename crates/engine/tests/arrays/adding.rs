@@ -32,7 +32,7 @@ fn begin_to_add(world: &World, disk: usize) -> Answer {
 #[test]
 fn a_device_that_hangs_while_it_is_added_holds_up_nobody_else() {
     for (seed, shape) in (1..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
-        for hangs_in in [0..u64::MAX, 16..24] {
+        for (hangs_in, is_written) in [(0..u64::MAX, false), (16..24, true)] {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.write_many(2);
             let spare = usize::from(shape.disks);
@@ -49,7 +49,11 @@ fn a_device_that_hangs_while_it_is_added_holds_up_nobody_else() {
             assert!(took < 2000, "{took} ms ({world})");
             world.until("an answer", |_| answer.lock().unwrap().is_some());
             let refused = answer.lock().unwrap().take().unwrap().unwrap_err();
-            assert!(matches!(refused, CommandError::Metadata(_)), "{refused} ({world})");
+            let is_right = match is_written {
+                false => matches!(refused, CommandError::Metadata(_)),
+                true => matches!(refused, CommandError::MayLand(_)),
+            };
+            assert!(is_right, "{refused} ({world})");
             assert!(world.now_ms() - before <= 25_000, "{world}");
             world.disks.disk(spare).hangs_in = None;
             world.rounds(50);
@@ -71,6 +75,42 @@ fn an_array_is_stopped_while_a_device_hangs_that_is_added() {
     world.sleep_ms(30_000);
     let refused = answer.lock().unwrap().take().unwrap().unwrap_err();
     assert_eq!(refused, CommandError::Stopped, "{world}");
+}
+
+/// What was written to the device would land over what its owner writes there next: a stop waits for that, and if it
+/// waits in vain, whoever adds the device hears of it.
+#[test]
+fn a_stop_waits_until_nothing_lands_on_a_device_that_is_added_or_it_is_said() {
+    for (seed, shape) in (25..).zip([shapes::RAID1, shapes::RAID5]) {
+        for (stop, answers) in [
+            (Action::Stop, true),
+            (Action::Stop, false),
+            (Action::StopByForce, true),
+            (Action::StopByForce, false),
+        ] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            let spare = usize::from(shape.disks);
+            world.disks.disk(spare).hangs_in = Some(16..24);
+            let added = begin_to_add(&world, spare);
+            world.sleep_ms(100);
+            let stopped = Answer::default();
+            let told = stopped.clone();
+            world.order_with(stop, move |result| *told.lock().unwrap() = Some(result));
+            world.sleep_ms(5000);
+            let has_come = |answer: &Answer| answer.lock().unwrap().is_some();
+            assert!(!has_come(&added) && !has_come(&stopped), "what is written may land ({world})");
+            if answers {
+                world.disks.disk(spare).hangs_in = None;
+            }
+            world.until("an answer", |_| has_come(&stopped));
+            assert!(matches!(stopped.lock().unwrap().take(), Some(Ok(_))), "{world}");
+            let refused =
+                added.lock().unwrap().take().expect("the stop comes after it").unwrap_err();
+            let is_said = matches!(refused, CommandError::MayLand(_));
+            assert_eq!(is_said, !answers, "{refused} ({world})");
+            assert!(answers == (refused == CommandError::Stopped), "{refused} ({world})");
+        }
+    }
 }
 
 /// A disk hangs in the middle of a write, is failed for it, and is to come back under another handle.
@@ -113,7 +153,7 @@ fn a_device_that_was_refused_with_a_write_under_way_is_not_taken_under_another_h
         world.write_many(2);
         world.disks.disk(3).hangs_in = Some(16..24);
         let refused = world.add(3).unwrap_err();
-        assert!(matches!(refused, CommandError::Metadata(_)), "{refused} ({world})");
+        assert!(matches!(refused, CommandError::MayLand(_)), "{refused} ({world})");
         for only_back in [false, true] {
             let refused = world.add_as(3, only_back).unwrap_err();
             assert_eq!(refused, CommandError::Unanswered, "{world}");

@@ -47,7 +47,7 @@ enum Step {
     Prepared(Box<Newcomer>),
     NotRead(CommandError),
     /// What was written to it may still land.
-    NotPrepared(Box<Newcomer>, CommandError),
+    NotPrepared(Box<Newcomer>, String),
 }
 
 /// What a device is to be.
@@ -62,7 +62,11 @@ struct Newcomer {
 impl Admission {
     /// Answers whoever ordered it: nobody takes the device in any more.
     pub(in crate::array) fn refuse(self) {
-        (self.order.command.reply)(Err(CommandError::Stopped));
+        let error = match self.step {
+            Step::NotPrepared(_, why) => CommandError::MayLand(why),
+            _ => CommandError::Stopped,
+        };
+        self.order.answer(Err(error));
     }
 }
 
@@ -90,7 +94,7 @@ impl Controller {
             let reading = assembly::read_superblock(&lane, order.id, &order.info);
             match within(&lane, reading).await {
                 Ok(found) => Step::Probed(found.ok().flatten().map(Box::new)),
-                Err(error) => Step::NotRead(error),
+                Err(why) => Step::NotRead(CommandError::Metadata(why)),
             }
         });
     }
@@ -98,13 +102,17 @@ impl Controller {
     /// Decides on a device by what the last step showed.
     pub(super) async fn go_on_with(&mut self, admission: Admission) {
         let Admission { order, step } = admission;
+        if matches!(step, Step::Prepared(_) | Step::NotPrepared(..)) {
+            self.preparing -= 1;
+        }
         let done = match step {
             Step::NotRead(error) => Err(error),
-            Step::NotPrepared(newcomer, error) => {
+            Step::NotPrepared(newcomer, why) => {
                 // By what it bears: a new superblock has not been written.
                 let borne = newcomer.found.as_deref().unwrap_or(&newcomer.superblock);
                 self.remember(order.id, &order.info, borne).await;
-                Err(error)
+                let owes = self.departed.iter().any(|gone| gone.id == order.id);
+                Err(if owes { CommandError::MayLand(why) } else { CommandError::Metadata(why) })
             }
             Step::Probed(found) => match self.newcomer(&order, found).await {
                 Ok(newcomer) => return self.prepare(order, newcomer).await,
@@ -185,6 +193,7 @@ impl Controller {
         let (place, is_new) = (newcomer.superblock.place, newcomer.back_to.is_none());
         let writes = self.before_the_superblock(&order.info, &newcomer);
         let lane = self.lane.clone();
+        self.preparing += 1;
         self.beside(order, async move |order| {
             let (id, info) = (order.id, &order.info);
             let prepared = within(&lane, async {
@@ -199,10 +208,7 @@ impl Controller {
             });
             match prepared.await {
                 Ok(Ok(())) => Step::Prepared(Box::new(newcomer)),
-                Ok(Err(NotPrepared(reason))) => {
-                    Step::NotPrepared(Box::new(newcomer), CommandError::Metadata(reason))
-                }
-                Err(error) => Step::NotPrepared(Box::new(newcomer), error),
+                Ok(Err(NotPrepared(why))) | Err(why) => Step::NotPrepared(Box::new(newcomer), why),
             }
         });
     }
@@ -320,10 +326,10 @@ impl From<crate::backend::IoError> for NotPrepared {
 }
 
 /// Waits for a step of a device, and not for ever.
-async fn within<T>(lane: &Lane, step: impl Future<Output = T>) -> Result<T, CommandError> {
+async fn within<T>(lane: &Lane, step: impl Future<Output = T>) -> Result<T, String> {
     let too_long = async {
         lane.sleep_until(lane.backend().now() + STEP_PATIENCE).await;
-        Err(CommandError::Metadata(format!("no answer in {} s", STEP_PATIENCE.as_secs())))
+        Err(format!("no answer in {} s", STEP_PATIENCE.as_secs()))
     };
     first_of(async { Ok(step.await) }, too_long).await
 }

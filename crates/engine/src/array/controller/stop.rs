@@ -66,6 +66,10 @@ impl Controller {
     pub(super) async fn try_stop(&mut self) -> bool {
         let Some(stopping) = &self.stop else { return false };
         let manner = stopping.manner(self.lane.backend().now());
+        if self.preparing > 0 && manner != Manner::Over {
+            // Each has an end. Who has ordered it would take the device elsewhere, and an old write land there.
+            return false;
+        }
         match manner {
             Manner::Orderly if !self.come_to_rest().await => return false,
             Manner::Orderly => {}
