@@ -79,17 +79,31 @@ fn find(device: u64, level: usize, files: &mut Vec<Id>) -> io::Result<()> {
 
 /// Whether someone has locked a file, as far as the kernel tells.
 fn is_locked(file: Id) -> bool {
-    fs::read_to_string("/proc/locks").unwrap_or_default().lines().any(|line| locks(line, file))
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    is_in(&text("/proc/locks"), &text("/proc/self/mountinfo"), file)
 }
 
-/// Whether a line of `/proc/locks` is of this file.
-fn locks(line: &str, (device, inode): Id) -> bool {
-    let place = line.split_whitespace().find(|word| word.matches(':').count() == 2);
-    let mut numbers = place.unwrap_or_default().split(':');
+/// Whether a file is among the locks that `/proc/locks` tells of, with these mounts.
+///
+/// The device there is the file system's. Some file systems tell another one for their files, as btrfs does for each
+/// subvolume, and nothing leads from that to the first. Then the inode number counts on any file system without a
+/// disk's number: a file that is refused though nobody has it is less bad than two who write to it.
+fn is_in(locks: &str, mounts: &str, (device, inode): Id) -> bool {
+    let is_mounted = mounts
+        .lines()
+        .any(|line| line.split(' ').nth(2).and_then(holder::device_number) == Some(device));
+    let is_its_own = !is_mounted && libc::major(device) == 0;
+    let may_be = |place: u64| place == device || is_its_own && libc::major(place) == 0;
+    locks.lines().filter_map(locked).any(|(place, locked)| locked == inode && may_be(place))
+}
+
+/// The file of a line of `/proc/locks`, by the device of its file system.
+fn locked(line: &str) -> Option<Id> {
+    let place = line.split_whitespace().find(|word| word.matches(':').count() == 2)?;
+    let mut numbers = place.split(':');
     let mut hexadecimal = || u32::from_str_radix(numbers.next()?, 16).ok();
-    let (Some(major), Some(minor)) = (hexadecimal(), hexadecimal()) else { return false };
-    let found = numbers.next().and_then(|number| number.parse::<u64>().ok());
-    libc::makedev(major, minor) == device && found == Some(inode)
+    let device = libc::makedev(hexadecimal()?, hexadecimal()?);
+    Some((device, numbers.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
