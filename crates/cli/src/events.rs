@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use mdspace_engine::paths::PathEvent;
-use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus, SyncAction, SyncEnd};
+use mdspace_engine::status::{
+    ArrayState, ArrayStatus, MemberState, MemberStatus, SyncAction, SyncEnd,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::report::{ArrayReport, MismatchReport, SkippedReport};
@@ -177,9 +179,19 @@ pub(crate) fn between(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened
     if before.degraded() == 0 && after.degraded() > 0 {
         happened.push(Happened::to_array("DegradedArray"));
     }
+    if before.state != ArrayState::Broken && after.state == ArrayState::Broken {
+        happened.push(broken(after));
+    }
     happened.extend(doubt_events(before, after));
     happened.extend(sync_events(before, after));
     happened
+}
+
+/// More members are lost than the level bears; mdadm has no word for that.
+fn broken(status: &ArrayStatus) -> Happened {
+    let left = status.raid_disks - status.degraded();
+    let note = format!("only {left} of {} members are left", status.raid_disks);
+    Happened { note: Some(note), ..Happened::to_array("BrokenArray") }
 }
 
 /// Missing blocks turned into errors, for their parity is in doubt, or are computed again; mdadm has no

@@ -34,6 +34,18 @@ fn a_rebuild_is_told_every_twenty_percent_and_at_its_end() {
 }
 
 #[test]
+fn an_array_that_breaks_is_told_with_what_is_left_of_it() {
+    let mut broken = clean_status();
+    broken.state = ArrayState::Broken;
+    let slots = broken.raid_disks;
+    broken.members[0].state = MemberState::Faulty;
+    assert_eq!(words(&clean_status(), &broken), ["Fail", "DegradedArray", "BrokenArray"]);
+    let note = between(&clean_status(), &broken)[2].note.clone();
+    assert_eq!(note, Some(format!("only {} of {slots} members are left", slots - 1)));
+    assert!(words(&broken, &broken).is_empty());
+}
+
+#[test]
 fn redundancy_in_doubt_is_told_when_a_member_is_missing_and_when_it_ends() {
     let mut whole = clean_status();
     whole.doubted = (&Ranges::of(0..4096)).into();

@@ -456,6 +456,9 @@ pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::Busy(_) => {
             "wait for it with `mdspace wait`, or end it: `mdspace action NAME idle`"
         }
+        CommandError::Broken { .. } => {
+            "`mdspace stop` it, then ask `mdspace explain MEMBER...`; docs/recovery.md helps"
+        }
         CommandError::ReadOnly | CommandError::NoSyncReadOnly => {
             "allow writes with `mdspace readwrite`"
         }

@@ -294,3 +294,26 @@ fn a_member_that_works_hands_over_to_another() {
     user.expect(0, "stop data");
     assert!(user.expect(0, "examine t").contains("Device Role : Active device 1"));
 }
+
+/// No order helps it, and each says so and what does.
+#[test]
+fn what_a_broken_array_is_ordered_says_that_it_is_broken_and_what_helps() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, "create data --level=5 --raid-devices=3 --assume-clean a b c");
+    user.expect(0, "fail data a");
+    user.expect(0, "fail data --force b");
+    let orders = [
+        "readwrite data",
+        "readonly data",
+        "add data d",
+        "re-add data a",
+        "replace data c --with=d",
+    ];
+    for order in orders.into_iter().chain(["action data check", "action data resync"]) {
+        user.refused(order, &["only 1 of 3 members are left", "stop", "explain", "recovery.md"]);
+    }
+    assert!(user.expect(0, "events data").contains("BrokenArray"));
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data a b c");
+    user.expect(0, "stop data");
+}

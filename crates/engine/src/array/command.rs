@@ -169,9 +169,17 @@ pub enum CommandError {
     /// Another sync task runs.
     #[error("{0} is under way")]
     Busy(&'static str),
-    /// Read-only, or too many members lost.
+    /// The user has said so.
     #[error("the array takes no writes")]
     ReadOnly,
+    /// More members are lost than the level bears.
+    #[error("too many members are lost: only {left} of {slots} members are left")]
+    Broken {
+        /// Members in sync that are left.
+        left: usize,
+        /// Slots of the array.
+        slots: usize,
+    },
     /// Something that was sent to the device is still under way.
     #[error(
         "the device has not answered everything that it was asked when it was a member: an old write \

@@ -373,7 +373,7 @@ impl Controller {
                 return self.begin_to_add(member, info, only_back, command).await;
             }
             Action::Replace { member, with } => self.replace(member, with).await,
-            Action::ReadOnly if self.mode == WriteMode::Broken => Err(CommandError::ReadOnly),
+            Action::ReadOnly if self.mode == WriteMode::Broken => Err(self.broken()),
             Action::ReadOnly => {
                 self.read_only = true;
                 // It would not run, and who waits for it would be told of an older one.
@@ -496,8 +496,9 @@ impl Controller {
             self.publish();
             self.array.views.settle();
         }
+        let done = if broken { Err(self.broken()) } else { Ok(Reply::Done) };
         for order in self.until_read_only.drain(..) {
-            (order.reply)(if broken { Err(CommandError::ReadOnly) } else { Ok(Reply::Done) });
+            (order.reply)(done.clone());
         }
     }
 
@@ -522,9 +523,24 @@ impl Controller {
         self.array.mailbox.sync_moved();
     }
 
+    /// Why a broken array does nothing.
+    fn broken(&self) -> CommandError {
+        let slots = usize::from(self.geometry.raid_disks());
+        CommandError::Broken { left: slots - self.degraded(), slots }
+    }
+
+    /// Refuses what a broken array, or one that takes no writes, cannot do.
+    fn takes_writes(&self) -> Result<(), CommandError> {
+        match self.mode {
+            WriteMode::Broken => Err(self.broken()),
+            _ if self.read_only => Err(CommandError::ReadOnly),
+            _ => Ok(()),
+        }
+    }
+
     fn go_read_write(&mut self) -> Result<Reply, CommandError> {
         if self.mode == WriteMode::Broken {
-            return Err(CommandError::ReadOnly);
+            return Err(self.broken());
         }
         self.read_only = false;
         self.happened(Event::Change);

@@ -144,7 +144,7 @@ impl Simulation {
     fn judge_refusal(&mut self, what: What, error: CommandError) -> Result<(), Failure> {
         let races = matches!(
             (what, &error),
-            (What::Check | What::Repair, CommandError::Busy(_) | CommandError::ReadOnly)
+            (What::Check | What::Repair, CommandError::Busy(_) | CommandError::Broken { .. })
                 | (What::Remove(_), CommandError::Active | CommandError::NotAMember)
                 | (
                     What::Fail(_),
@@ -159,6 +159,7 @@ impl Simulation {
                     CommandError::NotAMember
                         | CommandError::NotReplaceable(_)
                         | CommandError::ReadOnly
+                        | CommandError::Broken { .. }
                 )
                 | (_, CommandError::Stopped)
         );

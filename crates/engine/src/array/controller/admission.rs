@@ -20,7 +20,7 @@ use super::super::rules::Rule;
 use super::bitmap::Part;
 use super::metadata::metadata_write;
 use super::progress::{Durable, Readable};
-use super::{Command, CommandError, Controller, Member, MemberState, Reply, WriteMode};
+use super::{Command, CommandError, Controller, Member, MemberState, Reply};
 
 /// How long a device may take for each step.
 const STEP_PATIENCE: Duration = Duration::from_secs(10);
@@ -140,9 +140,7 @@ impl Controller {
         if self.stop.is_some() {
             return Err(CommandError::Stopped);
         }
-        if self.read_only || self.mode == WriteMode::Broken {
-            return Err(CommandError::ReadOnly);
-        }
+        self.takes_writes()?;
         let at_work = |member: &Member| {
             let same = |old: &Superblock| member.superblock.device_uuid == old.device_uuid;
             member.is_live() && (member.id == order.id || found.is_some_and(same))
@@ -187,7 +185,7 @@ impl Controller {
             // Its bad-block log is cleared next. Before that the others say that it is out: after a crash
             // it would be believed without its list.
             if !self.update_superblocks().await {
-                return order.answer(Err(CommandError::ReadOnly));
+                return order.answer(Err(self.broken()));
             }
         }
         let (place, is_new) = (newcomer.superblock.place, newcomer.back_to.is_none());

@@ -55,7 +55,7 @@ impl Controller {
     /// and what waited for that goes on.
     pub(super) async fn accept_doubt(&mut self) -> Result<Reply, CommandError> {
         if self.mode == WriteMode::Broken {
-            return Err(CommandError::ReadOnly);
+            return Err(self.broken());
         }
         if self.in_doubt().is_empty() {
             return Err(CommandError::NothingInDoubt);

@@ -44,9 +44,7 @@ impl Controller {
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
-        if self.read_only || self.mode == WriteMode::Broken {
-            return Err(CommandError::ReadOnly);
-        }
+        self.takes_writes()?;
         let MemberState::InSync(slot) = self.members[index].state else {
             return Err(CommandError::NotReplaceable("it does not hold all data of a slot"));
         };

@@ -713,7 +713,7 @@ impl Controller {
     /// Refuses an order to sync where it would not run: a check too writes what it cannot read.
     fn may_begin(&self) -> Result<(), CommandError> {
         if self.mode == WriteMode::Broken {
-            return Err(CommandError::ReadOnly);
+            return Err(self.broken());
         }
         if self.read_only {
             return Err(CommandError::NoSyncReadOnly);
