@@ -335,6 +335,15 @@ impl ServingProcess {
     }
 
     fn allow_writes(&self, allowed: bool) -> Result<Reply, Failure> {
+        if allowed && self.array.members().are_read_only() {
+            let why = "its members are open for reading alone: it was assembled with --readonly";
+            let cure = format!(
+                "`mdspace stop {name}`, then assemble it without --readonly, and without `readonly = true` in its \
+                 configuration",
+                name = self.name
+            );
+            return Err(Failure::new(format!("cannot allow writes on {}", self.name), why, cure));
+        }
         let reply = match allowed {
             true => self.simple("cannot allow writes", Action::ReadWrite),
             false => self.simple("cannot stop writes", Action::ReadOnly),

@@ -42,6 +42,8 @@ pub(super) struct OpenMembers {
     places: Places,
     /// The operator's word holds that nothing sent to members earlier can be done any more.
     fenced: AtomicBool,
+    /// Some were opened to be read only.
+    read_only: AtomicBool,
 }
 
 /// A member that is a regular file, as it was when it was opened.
@@ -55,12 +57,17 @@ impl OpenMembers {
     pub(super) fn new(fenced: bool) -> Self {
         let table = MemberTable::new();
         table.keep_unproved(state_dir::unproved());
-        let (open, files, places) = Default::default();
-        Self { table, open, files, places, fenced: AtomicBool::new(fenced) }
+        let (open, files, places, read_only) = Default::default();
+        Self { table, open, files, places, fenced: AtomicBool::new(fenced), read_only }
     }
 
     pub(super) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Relaxed)
+    }
+
+    /// Whether some of them cannot be written to, whatever the array takes.
+    pub(super) fn are_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Relaxed)
     }
 
     /// Members that are opened from now on are not known to be fenced.
@@ -108,6 +115,7 @@ impl OpenMembers {
             return Err(failure);
         }
         self.places.note(name, place);
+        self.read_only.fetch_or(mode.read_only, Ordering::Relaxed);
         self.list().push((name.to_owned(), id));
         let facts = self.table.facts(id);
         self.files().extend(facts.map(|facts| OpenFile { id, bytes: facts.bytes }));

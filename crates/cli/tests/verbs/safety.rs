@@ -83,8 +83,16 @@ fn a_readonly_assembly_writes_nothing() {
     let before = (user.bytes("a"), user.bytes("b"));
     user.expect(0, "assemble data --readonly a b");
     assert_eq!(user.expect(0, "get data array_state"), "readonly\n");
+    // The first write would find no member that takes it, and break the array.
+    for order in ["readwrite data", "set data array_state=active"] {
+        user.refused(order, &["open for reading alone", "stop data", "without --readonly"]);
+    }
+    assert_eq!(user.expect(0, "get data array_state"), "readonly\n");
     user.expect(0, "stop data");
     assert!(before == (user.bytes("a"), user.bytes("b")), "a member has changed");
+    user.expect(0, "create new --level=1 --raid-devices=2 --assume-clean --run --readonly a b");
+    user.expect(0, "readwrite new");
+    user.expect(0, "stop new");
 }
 
 #[test]
