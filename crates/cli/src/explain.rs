@@ -304,20 +304,27 @@ impl Verdict {
         names: &[String],
     ) -> (Self, Vec<LeftOut>) {
         let short = model.set_name.short().to_string();
-        let words = [&["mdspace assemble".to_owned(), text::array_name(&short)][..]].concat();
-        let command = |more: &[&str]| {
-            let options = options.iter().chain(more).map(|option| (*option).to_owned());
+        let words = ["mdspace assemble".to_owned(), text::array_name(&short)];
+        let command = |options: &[&str]| {
+            let options = options.iter().map(|option| (*option).to_owned());
             let all: Vec<String> = words.iter().cloned().chain(options).collect();
             let members = names.iter().map(|name| text::shell_word(name));
             all.into_iter().chain(members).collect::<Vec<_>>().join(" ")
         };
+        // What is only read starts without `--run`.
+        let leave = options.iter().filter(|option| **option != "--run");
+        let front = text::shell_word(&format!("--serve=nbd:unix:/tmp/{}.nbd?ro", words[1]));
+        let look: Vec<String> = leave
+            .map(|option| (*option).to_owned())
+            .chain(["--readonly".to_owned(), front])
+            .collect();
         let verdict = Self {
             starts: true,
             options: options.to_vec(),
             why: text::how_it_starts(&assembly, model, refusal.as_ref()),
             cure: refusal.as_ref().map(cure_of),
-            look: Some(command(&["--readonly"])),
-            assemble: Some(command(&[])),
+            look: Some(command(&look.iter().map(|word| &**word).collect::<Vec<_>>())),
+            assemble: Some(command(options)),
         };
         (verdict, assembly.left_out)
     }

@@ -106,7 +106,8 @@ impl ServedArray {
         };
         members.have_started();
         let array = Self { running: RwLock::new(Some(running)), members, ended: Mutex::default() };
-        notes.push(format!("{}: {}", task.name(), started(&array.status()?)));
+        let is_new = matches!(task, Task::Create(_));
+        notes.push(format!("{}: {}", task.name(), started(&array.status()?, is_new)));
         let with_paths = array.members().paths();
         notes.extend(with_paths.iter().flat_map(|(_, paths)| told_at_once(paths)));
         Ok((array, notes))
@@ -274,16 +275,32 @@ pub(super) fn end_lanes(lanes: Arc<Lanes>) {
     }
 }
 
-/// As mdadm: how many of how many, and who waits.
-fn started(status: &ArrayStatus) -> String {
-    let slots = status.raid_disks;
-    let present = slots - status.degraded();
+/// As mdadm: how many of how many, and who waits; which slots nobody is there for, and what a new array builds.
+fn started(status: &ArrayStatus, is_new: bool) -> String {
+    let (slots, lacks) = (status.raid_disks, status.degraded());
     let spare = |member: &&MemberStatus| {
         matches!(member.state, MemberState::Spare | MemberState::Recovering)
     };
-    match status.members.iter().filter(spare).count() {
-        0 => format!("started with {present} of {slots} members"),
-        spares => format!("started with {present} of {slots} members, and {spares} spare"),
+    let spares: Vec<&MemberStatus> = status.members.iter().filter(spare).collect();
+    let said = format!("started with {} of {slots} members", slots - lacks);
+    match &spares[..] {
+        [one] if is_new && lacks == 1 => {
+            format!("{said}; {} is built from them, and until then no other may fail", one.name)
+        }
+        [] => said + &empty_slots(status),
+        [_] => format!("{said}, and 1 spare"),
+        more => format!("{said}, and {} spares", more.len()),
+    }
+}
+
+fn empty_slots(status: &ArrayStatus) -> String {
+    let held = |slot: &u32| status.members.iter().any(|member| member.slot == Some(*slot));
+    let empty: Vec<String> =
+        (0..status.raid_disks).filter(|slot| !held(slot)).map(|slot| slot.to_string()).collect();
+    match &empty[..] {
+        [] => String::new(),
+        [slot] => format!("; slot {slot} is empty"),
+        slots => format!("; slots {} are empty", slots.join(" and ")),
     }
 }
 
@@ -350,7 +367,8 @@ fn options(task: &Task) -> Result<Options, Failure> {
         // What was just made may start, whatever slots are empty.
         Task::Create(_) => Options { run: true, ..common },
         Task::Assemble(args) => Options {
-            run: args.run,
+            // What is only read keeps no member from coming later.
+            run: args.run || serving.readonly,
             force: args.force,
             uuid: args.uuid,
             prefer: args.prefer.as_ref().map(MemberSpec::absolute).transpose()?,

@@ -155,7 +155,7 @@ pub enum Refusal {
         needed: usize,
     },
     /// Members are missing that were there when the array was last seen.
-    #[error("{missing} members are missing that were there when the array last ran")]
+    #[error("{} there when the array last ran", missing_words(*missing))]
     Missing {
         /// How many.
         missing: usize,
@@ -174,6 +174,13 @@ pub enum Refusal {
         "the array is dirty and degraded: data of missing members may be wrong where writes were under way"
     )]
     DirtyDegraded,
+}
+
+fn missing_words(missing: usize) -> String {
+    match missing {
+        1 => "1 member is missing that was".to_owned(),
+        more => format!("{more} members are missing that were"),
+    }
 }
 
 impl Refusal {
