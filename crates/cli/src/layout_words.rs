@@ -49,6 +49,23 @@ pub(crate) fn layout_number(level: Level, word: &str) -> Option<u32> {
     }
 }
 
+/// What there is to choose from, for people.
+pub(crate) fn list(level: Level) -> &'static str {
+    match level {
+        Level::Raid0 => "it has original and alternate",
+        Level::Raid5 => {
+            "it has left-symmetric (the default), right-symmetric, left-asymmetric, right-asymmetric, parity-first \
+             and parity-last"
+        }
+        Level::Raid6 => {
+            "it has left-symmetric (the default), right-symmetric, left-asymmetric, right-asymmetric, parity-first, \
+             parity-last, ddf-zero-restart, ddf-N-restart, ddf-N-continue, and the first five with -6 behind them"
+        }
+        Level::Raid10 => "it has nN, fN and oN, N copies near, far or at an offset: n2, f2, o2",
+        Level::Linear | Level::Raid1 | Level::Raid4 => "leave --layout out: it has but one",
+    }
+}
+
 /// mdadm's word for a layout; none where the level has no layouts or not this one.
 pub(crate) fn layout_word(level: Level, layout: u32) -> Option<String> {
     match level {

@@ -43,6 +43,7 @@ mod unproved;
 
 use array::ServedArray;
 pub(crate) use array::{cure_of, words_of_doubt};
+pub(crate) use created::check as check_words;
 use descriptors::Needs;
 use ending::{Ending, Served};
 use fronts::{Fronts, Prepared};

@@ -35,3 +35,16 @@ fn a_layout_of_raid6_is_none_of_raid5() {
     assert_eq!(layout_number(Level::Raid5, "ls"), Some(2));
     assert_eq!(layout_number(Level::Raid1, "ls"), None);
 }
+
+#[test]
+fn the_list_of_layouts_has_every_word_of_a_level() {
+    for level in [Level::Raid0, Level::Raid5, Level::Raid6] {
+        let words = (0..=20).filter_map(|layout| layout_word(level, layout));
+        for word in words.filter(|word| !word.ends_with("-6")) {
+            assert!(list(level).contains(&word), "{level}: {word}");
+        }
+    }
+    for word in ["n2", "f2", "o2"] {
+        assert!(list(Level::Raid10).contains(word) && layout_number(Level::Raid10, word).is_some());
+    }
+}

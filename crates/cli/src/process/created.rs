@@ -1,19 +1,26 @@
 //! `create`: from the words of the command line to superblocks on the members.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
 use mdspace_engine::create::{self, CreateError, Creation, NewDevice};
+use mdspace_engine::geometry::{Geometry, GeometryError, Shape};
 use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Level, Uuid};
-use mdspace_io::{Lanes, OpenMode};
+use mdspace_front::address::{Address, Endpoint, Socket};
+use mdspace_io::{Lanes, OpenMode, name_of_path};
 
 use super::array::{Devices, open_all};
 use super::members::OpenMembers;
 use crate::args::create::{Bitmap, CreateArgs, Policy, SizeOrMax};
 use crate::args::member::{MemberOrMissing, MemberSpec};
-use crate::args::size::Size;
+use crate::args::size::{Size, short};
 use crate::failure::Failure;
 use crate::layout_words;
+use crate::member_probe::{asked_of, is_same_place};
 use crate::output::printable;
 
 /// Chunk where the user names none, as mdadm: 512 KiB.
@@ -37,17 +44,13 @@ pub(super) fn write(
         .collect::<Result<_, _>>()?;
     let given: Vec<String> = names.iter().flatten().cloned().collect();
     let opened = open_all(&given, OpenMode::RUN, members, &args.probed, what)?;
-    let named = |members: &[MemberSpec]| {
-        members.iter().map(MemberSpec::absolute).collect::<Result<Vec<String>, Failure>>()
-    };
-    let (write_mostly, failfast) = (named(&args.write_mostly)?, named(&args.failfast)?);
-    let mut devices = opened.iter().map(|(id, info)| NewDevice {
-        id: *id,
-        info: info.clone(),
-        flags: flags(&info.name, &write_mostly, &failfast),
+    let mut devices = opened.iter();
+    let places = args.members.iter().map(|place| {
+        let member = place.member()?;
+        let (id, info) = devices.next()?;
+        Some(NewDevice { id: *id, info: info.clone(), flags: flags(member, args) })
     });
-    let places: Vec<Option<NewDevice>> =
-        names.iter().map(|name| name.as_ref().and_then(|_| devices.next())).collect();
+    let places: Vec<Option<NewDevice>> = places.collect();
     lanes
         .call(LaneId(0), async move |lane, _| make(&lane, creation, places).await)
         .map_err(|error| Failure::new(what, &error, cure(&error)))?;
@@ -74,13 +77,144 @@ fn random_uuid(lane: &Lane) -> Uuid {
     Uuid(bytes)
 }
 
-fn flags(name: &str, write_mostly: &[String], failfast: &[String]) -> MemberFlags {
-    let flag = |members: &[String], bit| {
-        if members.iter().any(|member| member == name) { bit } else { 0 }
+fn flags(member: &MemberSpec, args: &CreateArgs) -> MemberFlags {
+    let flag = |named: &[MemberSpec], bit| {
+        if named.iter().any(|named| is_same(named, member)) { bit } else { 0 }
     };
     MemberFlags(
-        flag(write_mostly, MemberFlags::WRITE_MOSTLY) | flag(failfast, MemberFlags::FAIL_FAST),
+        flag(&args.write_mostly, MemberFlags::WRITE_MOSTLY)
+            | flag(&args.failfast, MemberFlags::FAIL_FAST),
     )
+}
+
+/// Whether two words mean one member: links lead to it too.
+fn is_same(one: &MemberSpec, other: &MemberSpec) -> bool {
+    match (one, other) {
+        (MemberSpec::Path(one), MemberSpec::Path(other)) => is_same_place(one, other),
+        _ => one == other,
+    }
+}
+
+/// Refuses words that no members could make right, options that would do nothing, and fronts that have no place.
+pub(crate) fn check(args: &CreateArgs, what: &str) -> Result<(), Failure> {
+    let creation = creation(args, what)?;
+    args.serving.serve.iter().try_for_each(has_place)?;
+    let useless = useless_option(args).or_else(|| named_twice(args));
+    match useless.or_else(|| impossible_shape(&creation)) {
+        Some((why, cure)) => Err(Failure::new(what, why, cure).with_exit_code(2)),
+        None => Ok(()),
+    }
+}
+
+/// Bytes of the path of a Unix socket (`sun_path` in `linux/un.h`, without the final zero).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Whether the folder of a socket, or that for a file, is there.
+fn has_place(front: &Address) -> Result<(), Failure> {
+    let is_folder = |path: &Path| asked_of(path, Path::is_dir).unwrap_or(true);
+    let wrong =
+        |why: String, cure: &str| Err(Failure::new(format!("cannot serve at {front}"), why, cure));
+    match &front.endpoint {
+        Endpoint::Nbd(Socket::Unix(path)) if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX => {
+            let bytes = path.as_os_str().len();
+            let why = format!(
+                "a socket's path has {SOCKET_PATH_BYTES_MAX} bytes at most, and this one {bytes}"
+            );
+            wrong(why, "choose a shorter path")
+        }
+        Endpoint::Nbd(Socket::Unix(path)) => match path.parent() {
+            Some(folder) if !is_folder(folder) => {
+                let why = format!("{} is no directory", folder.display());
+                wrong(why, "make it with `mkdir -p`, or choose another address")
+            }
+            _ => Ok(()),
+        },
+        Endpoint::Fuse(directory) if !is_folder(directory) => {
+            let why = format!("{} is no directory", directory.display());
+            wrong(why, "make it with `mkdir -p`, or name another one")
+        }
+        Endpoint::Nbd(Socket::Tcp { .. })
+        | Endpoint::Fuse(_)
+        | Endpoint::Loop
+        | Endpoint::Block => Ok(()),
+    }
+}
+
+/// Why, and what to do about it.
+type Wrong = (String, &'static str);
+
+fn useless_option(args: &CreateArgs) -> Option<Wrong> {
+    let (level, is_mirror) = (args.level, matches!(args.level, Level::Raid1 | Level::Raid10));
+    for (option, named) in [("--write-mostly", &args.write_mostly), ("--failfast", &args.failfast)]
+    {
+        if !named.is_empty() && !is_mirror {
+            return Some((
+                format!("{option} is for mirrors, and {level} has none"),
+                "leave it out",
+            ));
+        }
+        let members = || args.members.iter().filter_map(MemberOrMissing::member);
+        if let Some(other) =
+            named.iter().find(|named| !members().any(|member| is_same(named, member)))
+        {
+            return Some((format!("{option}={other} is no member"), "name one of the members"));
+        }
+    }
+    if level.is_redundant() {
+        return None;
+    }
+    let without = |option: &str| {
+        Some((format!("{option}: {level} has no redundancy to keep right"), "leave it out"))
+    };
+    match (args.bitmap, args.consistency_policy) {
+        (Some(Bitmap::Internal), _) => without("--bitmap=internal"),
+        (_, Some(_)) => without("--consistency-policy"),
+        _ if args.bitmap_chunk.is_some() => without("--bitmap-chunk"),
+        _ => None,
+    }
+}
+
+fn named_twice(args: &CreateArgs) -> Option<Wrong> {
+    let paths = args.members.iter().filter_map(|place| match place.member() {
+        Some(MemberSpec::Path(path)) => Some(path),
+        _ => None,
+    });
+    let mut known = BTreeSet::new();
+    // Each is asked once.
+    let place = |path: &Path| asked_of(path, |path| fs::canonicalize(path).ok()).flatten();
+    let twice = paths.into_iter().find(|path| {
+        let place = place(path).unwrap_or_else(|| (*path).clone());
+        !known.insert(place)
+    })?;
+    Some((format!("{} is named twice", name_of_path(twice)), "name every member once"))
+}
+
+/// What is wrong whatever size the members have.
+fn impossible_shape(creation: &Creation) -> Option<Wrong> {
+    let sectors = u64::from(creation.chunk_sectors.max(1)) << 10;
+    let shape = Shape {
+        level: creation.level,
+        layout: creation.layout,
+        raid_disks: creation.raid_disks,
+        chunk_sectors: creation.chunk_sectors,
+        member_sectors: sectors,
+        member_sizes: vec![sectors; creation.raid_disks.into()],
+    };
+    match Geometry::new(&shape).err()? {
+        GeometryError::Chunk { level, chunk_sectors, .. } => {
+            let chunk = short(u64::from(chunk_sectors) * 512);
+            Some((
+                format!("{level} has no chunks of {chunk}"),
+                "give a power of two of at least 4K",
+            ))
+        }
+        error @ (GeometryError::TooFewDisks { .. }
+        | GeometryError::TooManyDisks { .. }
+        | GeometryError::UnknownLayout { .. }) => {
+            Some((error.to_string(), "give another --level, --layout or --raid-devices"))
+        }
+        _ => None,
+    }
 }
 
 fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
@@ -98,7 +232,9 @@ fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
         version: args.metadata,
         level: args.level,
         layout: layout(args).ok_or_else(|| {
-            invalid("the level has no such layout", "see `mdspace help create` for the layouts")
+            let word = args.layout.as_deref().unwrap_or_default();
+            let why = format!("{} has no layout {word:?}", args.level);
+            invalid(&why, layout_words::list(args.level))
         })?,
         chunk_sectors,
         raid_disks: args.raid_devices,

@@ -18,6 +18,9 @@ use crate::{config, member_probe, member_search, output};
 
 /// Makes an array, after a look at what its members hold.
 pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
+    let what = format!("cannot create {}", args.name);
+    // What no answer makes right is refused before a question is asked.
+    process::check_words(&args, &what)?;
     let members = args.members.iter().filter_map(|place| match place {
         MemberOrMissing::Member(MemberSpec::Path(path)) => Some(path.as_path()),
         _ => None,
@@ -30,7 +33,6 @@ pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
         _ => None,
     });
     let remote: Vec<String> = remote.collect::<Result<_, _>>()?;
-    let what = format!("cannot create {}", args.name);
     let probed = member_probe::check(&members, &RunDir::open()?, args.run, &what)?;
     member_probe::check_remote(remote.iter().map(String::as_str), args.run, &what)?;
     args.probed = probed;

@@ -48,9 +48,9 @@ fn a_taken_front_costs_no_member() {
 fn an_impossible_array_costs_no_member() {
     let user = User::with_members(&["a", "b"]);
     let before = user.bytes("a");
+    user.expect(2, "create data --level=6 --raid-devices=2 a b");
+    user.expect(2, "create data --level=5 --raid-devices=2 --chunk=3K a b");
     for words in [
-        "create data --level=6 --raid-devices=2 a b",
-        "create data --level=5 --raid-devices=2 --chunk=3K a b",
         "create data --level=1 --raid-devices=2 --size=1G a b",
         "create data --level=0 --raid-devices=2 a missing",
     ] {
@@ -71,7 +71,7 @@ fn a_member_in_use_is_refused_with_its_user_and_the_cure() {
     user.refused("create other --level=1 --raid-devices=2 --run a c", &cure);
     user.refused("assemble other a b", &cure);
     user.refused("zero-superblock --run a", &cure);
-    user.refused("create other --level=1 --raid-devices=2 --run c c", &["c is in use"]);
+    user.expect(2, "create other --level=1 --raid-devices=2 --run c c");
     user.expect(0, "stop data");
 }
 
@@ -244,4 +244,49 @@ fn an_array_with_the_largest_chunks_is_served() {
     user.expect(0, &format!("create data --level=0 --raid-devices=2 --chunk=4G {serve} a b"));
     assert_eq!(Client::connect(&user.path("s")).write(0, &[7; 4096]), Ok(()));
     user.expect(0, "stop data --force");
+}
+
+/// Else people learn to answer yes.
+#[test]
+fn what_is_wrong_on_the_command_line_is_told_before_anything_is_asked() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create old --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "stop old");
+    std::os::unix::fs::symlink(user.path("a"), user.path("link")).expect("a link");
+    let before = user.bytes("a");
+    for (words, why) in [
+        ("--level=6 --raid-devices=3 a b c", "at least 4 members"),
+        ("--level=5 --raid-devices=3 --chunk=100 a b c", "no chunks of 100K"),
+        ("--level=5 --raid-devices=3 --layout=n2 a b c", "left-symmetric (the default)"),
+        ("--level=1 --raid-devices=2 --layout=n2 a b", "leave --layout out"),
+        ("--level=1 --raid-devices=2 a a", "a is named twice"),
+        ("--level=1 --raid-devices=2 a link", "link is named twice"),
+        ("--level=1 --raid-devices=3 a b", "2 members for 3 slots"),
+        ("--level=1 --raid-devices=2 --write-mostly=c a b", "--write-mostly=c is no member"),
+        ("--level=1 --raid-devices=2 --failfast=nothing a b", "--failfast=nothing is no member"),
+        ("--level=5 --raid-devices=3 --failfast=a a b c", "--failfast is for mirrors"),
+        ("--level=0 --raid-devices=2 --bitmap=internal a b", "--bitmap=internal: raid0 has no"),
+        ("--level=0 --raid-devices=2 --bitmap-chunk=4M a b", "--bitmap-chunk: raid0 has no"),
+        ("--level=0 --raid-devices=2 --consistency-policy=resync a b", "raid0 has no redundancy"),
+    ] {
+        for run in ["", "--run "] {
+            let done = user.run(&format!("create data {run}{words}"));
+            assert_eq!(done.status, 2, "{words}: {done:#?}");
+            assert!(done.err.contains(why) && !done.err.contains("a holds"), "{words}: {done:#?}");
+        }
+    }
+    let long = format!("nbd:unix:/{}", "x".repeat(120));
+    for (front, why) in [
+        ("nbd:unix:/no/such/folder/socket", "/no/such/folder is no directory"),
+        ("fuse:/no/such/folder", "/no/such/folder is no directory"),
+        (&*long, "107 bytes at most"),
+    ] {
+        let words = format!("create data --level=1 --raid-devices=2 --serve={front} a b");
+        user.refused(&words, &["cannot serve at", why]);
+    }
+    assert!(before == user.bytes("a") && user.processes().is_empty());
+    user.expect(0, "create data --level=1 --raid-devices=2 --run --write-mostly=link a b");
+    let member = &user.detail("data")["array"]["members"][0];
+    assert_eq!(member["state"][1], "write_mostly", "a link leads to the member: {member}");
+    user.expect(0, "stop data");
 }
