@@ -280,8 +280,7 @@ pub(crate) fn refused(error: OpenError, what: &str) -> Failure {
             Failure::new(what, format!("{name} is in use by {holder}"), cure)
         }
         OpenError::System { name, source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            let cure = "check the name; an empty member file is made by: truncate -s 1G FILE";
-            Failure::new(what, format!("{name}: {source}"), cure)
+            Failure::new(what, format!("{name}: {source}"), cure_of_missing(&name, what))
         }
         OpenError::OneConnection(OneConnection { name }) => Failure::new(
             what,
@@ -290,6 +289,20 @@ pub(crate) fn refused(error: OpenError, what: &str) -> Failure {
              (qemu-nbd --shared=0)",
         ),
         other => Failure::new(what, other, "check the member's name and rights"),
+    }
+}
+
+/// What to do about a member that is not there. Below /dev a file would be kept in memory, and only who makes an
+/// array or makes it larger wants an empty one.
+fn cure_of_missing(name: &str, what: &str) -> String {
+    let path = path_of_name(name);
+    let wants_new = ["cannot create", "cannot add"].iter().any(|begin| what.starts_with(begin));
+    match (path.starts_with("/dev"), wants_new) {
+        (true, _) => "see `lsblk` for the devices that this host has".to_owned(),
+        (false, true) => {
+            "check the name; an empty member file is made by: truncate -s 1G FILE".to_owned()
+        }
+        (false, false) => "check the name: files and devices that exist are members".to_owned(),
     }
 }
 

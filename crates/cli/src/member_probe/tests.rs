@@ -44,6 +44,7 @@ fn what_is_in_use_is_refused_whatever_the_answer() {
     assert!(failure.why.contains("in use"), "{failure}");
     assert!(check(&[temp.path()], &run_dir, true, "x").is_err(), "a directory is no member");
     let nothing = temp.path().join("nothing");
-    let failure = check(&[&nothing], &run_dir, true, "x").expect_err("nothing is there");
+    let failure =
+        check(&[&nothing], &run_dir, true, "cannot create").expect_err("nothing is there");
     assert!(failure.cure.contains("truncate"), "{failure}");
 }

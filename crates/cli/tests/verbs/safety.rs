@@ -290,3 +290,28 @@ fn what_is_wrong_on_the_command_line_is_told_before_anything_is_asked() {
     assert_eq!(member["state"][1], "write_mostly", "a link leads to the member: {member}");
     user.expect(0, "stop data");
 }
+
+#[test]
+fn what_is_not_there_has_a_cure_that_fits_the_verb_and_the_place() {
+    let user = User::with_members(&["a", "b"]);
+    let makes = "truncate -s 1G";
+    let shape = "--level=1 --raid-devices=2";
+    user.refused(&format!("create data {shape} a nothing"), &["nothing", makes]);
+    user.expect(0, &format!("create data {shape} --assume-clean a b"));
+    user.refused("add data nothing", &["nothing", makes]);
+    for words in [
+        "assemble other a nothing",
+        "zero-superblock nothing",
+        "replace data a --with=nothing",
+        "examine nothing",
+        &format!("create other {shape} /dev/mdspace-no-device b"),
+        "add data /dev/mdspace-no-device",
+        "zero-superblock /dev/mdspace-no-device",
+    ] {
+        let done = user.run(words);
+        assert!(done.status == 1 && !done.err.contains(makes), "{words}: {done:#?}");
+        let is_device = words.contains("/dev/");
+        assert_eq!(is_device, done.err.contains("lsblk"), "{words}: {done:#?}");
+    }
+    user.expect(0, "stop data");
+}
