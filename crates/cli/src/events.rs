@@ -32,6 +32,24 @@ pub(crate) struct Event {
     pub(crate) note: Option<String>,
 }
 
+impl Event {
+    /// Whether redundancy or data may be less than they were.
+    pub(crate) fn is_bad(&self) -> bool {
+        let bad = [
+            "Fail",
+            "FailSpare",
+            "DegradedArray",
+            "BrokenArray",
+            "InDoubt",
+            "NoSpace",
+            "Hanging",
+            "Limping",
+            "Mismatch",
+        ];
+        bad.contains(&self.event.as_str())
+    }
+}
+
 /// The last events of one array.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {

@@ -48,7 +48,12 @@ pub(super) fn reply(result: Result<Reply, Failure>) -> Reply {
 
 impl ServingProcess {
     fn act(&self, request: Request) -> Result<Reply, Failure> {
-        tracing::debug!("{request:?}");
+        match request {
+            Request::Detail | Request::Get { .. } | Request::Configuration => {
+                tracing::debug!("{request:?}");
+            }
+            _ => tracing::info!("ordered: {request:?}"),
+        }
         match request {
             Request::Detail => Ok(Reply::Detail { report: Box::new(self.report()?) }),
             Request::Add { members, probed } => self.add(&members, false, &probed),

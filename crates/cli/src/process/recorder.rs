@@ -123,10 +123,12 @@ impl Recorder {
         let Inside { log, journal, .. } = &mut *inside;
         let first = log.last_sequence();
         log.record(time, happened);
+        let new = log.after(first);
         if let Some(journal) = journal {
-            log.after(first).iter().for_each(|event| journal.write(event));
+            new.iter().for_each(|event| journal.write(event));
         }
         drop(inside);
+        new.iter().for_each(to_log);
         self.news.notify_all();
     }
 
@@ -212,6 +214,17 @@ impl Recorder {
         let open = |inside: &mut Inside| !inside.closed;
         let waited = self.news.wait_timeout_while(self.inside(), time, open);
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+}
+
+/// Tells the log: who reads that alone hears of a lost disk too.
+fn to_log(event: &Event) {
+    let words = [Some(&event.event), event.member.as_ref(), event.note.as_ref()];
+    let words: Vec<&str> = words.into_iter().flatten().map(String::as_str).collect();
+    let words = words.join(" ");
+    match event.is_bad() {
+        true => tracing::warn!("{words}"),
+        false => tracing::info!("{words}"),
     }
 }
 

@@ -655,3 +655,33 @@ fn a_front_whose_socket_is_deleted_is_found_again() {
     assert!(!socket.exists());
     assert_eq!(fs::read(&other).ok(), Some(b"precious".to_vec()));
 }
+
+/// A server's journal has it, and nobody else looks.
+#[test]
+fn the_log_tells_of_failures_rebuilds_and_orders() {
+    let user = User::with_members(&["a", "b", "s"]);
+    user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
+    user.expect(0, "set data max_read_errors=7");
+    user.expect(0, "fail data a");
+    user.expect(0, "add data s");
+    user.run("wait data");
+    user.expect(0, "readonly data");
+    user.expect(0, "stop data");
+    let log = fs::read_to_string(user.run_dir().join("data.log")).expect("a log");
+    let is_told = |level: &str, words: &str| {
+        log.lines().any(|line| line.contains(level) && line.contains(words))
+    };
+    for (level, words) in [
+        ("INFO", "max_read_errors"),
+        ("INFO", "ordered: Fail"),
+        ("WARN", "/a"),
+        ("WARN", "DegradedArray"),
+        ("INFO", "ordered: Add"),
+        ("INFO", "RebuildStarted"),
+        ("INFO", "SpareActive"),
+        ("INFO", "ordered: Readonly"),
+    ] {
+        assert!(is_told(level, words), "without {level} {words}:\n{log}");
+    }
+    assert!(!log.contains("Detail"), "looks are no news:\n{log}");
+}
