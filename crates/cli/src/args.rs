@@ -83,8 +83,8 @@ pub(crate) enum Verb {
     /// Compute missing blocks from parity that a crash left in doubt: what was being written in that
     /// moment may come out as bytes that were never written. Nothing else changes.
     AcceptDoubt(NameArgs),
-    /// Wait until resync, recovery or check are done; exit 1 when there is nothing to wait for, 2
-    /// when something could not be done.
+    /// Wait until resync, recovery or check are done; exit 2 when something could not be done, 4 when
+    /// there is no such array.
     Wait(NameArgs),
     /// Start or stop a check or repair, or freeze all sync work.
     Action(ActionArgs),
