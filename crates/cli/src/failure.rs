@@ -17,6 +17,9 @@ pub(crate) struct Failure {
     pub(crate) cure: String,
     /// The exit code of the command.
     pub(crate) exit_code: u8,
+    /// No array of this name runs.
+    #[serde(skip)]
+    pub(crate) is_of_absence: bool,
 }
 
 /// Exit code of a verb whose array does not answer.
@@ -29,7 +32,13 @@ impl Failure {
         why: impl ToString,
         cure: impl Into<String>,
     ) -> Self {
-        Self { what: what.into(), why: why.to_string(), cure: cure.into(), exit_code: 1 }
+        let (what, why, cure) = (what.into(), why.to_string(), cure.into());
+        Self { what, why, cure, exit_code: 1, is_of_absence: false }
+    }
+
+    /// The same failure, for there is no array of this name.
+    pub(crate) fn for_none_of_that_name(self) -> Self {
+        Self { is_of_absence: true, ..self }
     }
 
     /// The process of an array does not answer.

@@ -189,7 +189,13 @@ pub(crate) fn check_free(
 fn refuse_running(member: &Path, run_dir: &RunDir, what: &str) -> Result<(), Failure> {
     let Some(array) = array_of(member, run_dir) else { return Ok(()) };
     let why = format!("{} is in use by mdspace array {array}", name_of_path(member));
-    Err(Failure::new(what, why, format!("mdspace stop {array}")))
+    let cure = match what.starts_with("cannot assemble ") {
+        true => format!("it runs already: see `mdspace detail {array}`"),
+        false => {
+            format!("choose another member; `mdspace detail {array}` says what this one is to it")
+        }
+    };
+    Err(Failure::new(what, why, cure))
 }
 
 /// Opens and locks a member that no other process uses. It is read through the page cache, so that reads need

@@ -23,7 +23,13 @@ pub(crate) fn run(args: &StopArgs) -> Outcome {
 pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
     let (run_dir, name) = (RunDir::open()?, &args.name);
     let client = Client::connect_within(&run_dir, name, STOPS_WITHIN);
-    let mut client = client.map_err(|failure| by_kill(failure, args))?;
+    let mut client = client.map_err(|failure| match failure.is_of_absence {
+        // To start it is what nobody wants who stops it.
+        true => {
+            Failure { cure: "nothing is to be stopped: see `mdspace mdstat`".into(), ..failure }
+        }
+        false => by_kill(failure, args),
+    })?;
     let reply = match client.ask(&Request::Stop { force: args.force }) {
         // Another order to stop came first, unless its socket says that it was killed.
         Err(_) if client.is_cut_off() && ends(&run_dir, name, client.pid()) => Reply::done(),

@@ -108,3 +108,19 @@ fn members_whose_path_is_no_text_are_named_in_every_verb() {
     user.expect(0, "stop data");
     run(0, "zero-superblock --run", &held);
 }
+
+#[test]
+fn a_name_that_no_array_has_leads_to_the_one_that_is_meant_and_stop_starts_nothing() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    for mistyped in ["dat", "data2", "daat", "dtaa", "dats"] {
+        user.refused(&format!("detail {mistyped}"), &["these do: data", "if you mean data"]);
+    }
+    for other in ["vault", "d", "da"] {
+        let done = user.run(&format!("detail {other}"));
+        assert!(done.status == 1 && !done.err.contains("if you mean"), "{done:#?}");
+    }
+    let done = user.run("stop other");
+    assert!(done.err.contains("mdspace mdstat") && !done.err.contains("assemble"), "{done:#?}");
+    user.expect(0, "stop data");
+}

@@ -67,10 +67,11 @@ fn an_impossible_array_costs_no_member() {
 fn a_member_in_use_is_refused_with_its_user_and_the_cure() {
     let user = User::with_members(&["a", "b", "c"]);
     user.expect(0, "create data --level=1 --raid-devices=2 a b");
-    let cure = ["mdspace array data", "mdspace stop data"];
+    // Never to stop what runs: the name was mistyped.
+    let cure = ["mdspace array data", "choose another member", "mdspace detail data"];
     user.refused("create other --level=1 --raid-devices=2 --run a c", &cure);
-    user.refused("assemble other a b", &cure);
     user.refused("zero-superblock --run a", &cure);
+    user.refused("assemble other a b", &["mdspace array data", "it runs already"]);
     user.expect(2, "create other --level=1 --raid-devices=2 --run c c");
     user.expect(0, "stop data");
 }
