@@ -49,6 +49,8 @@ impl Explanation {
 struct Other {
     member: String,
     why: String,
+    /// Its bytes were seen: else nobody can tell what it belongs to.
+    read: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,7 +116,7 @@ pub(crate) fn explain(names: &[String]) -> Result<Explanation, Failure> {
     for (name, found) in names.iter().zip(found) {
         match found {
             Ok(candidate) => candidates.push(candidate),
-            Err(why) => others.push(Other { member: name.clone(), why }),
+            Err((read, why)) => others.push(Other { member: name.clone(), why, read }),
         }
     }
     if let Err(error) = lanes.stop(LANES_END) {
@@ -124,20 +126,26 @@ pub(crate) fn explain(names: &[String]) -> Result<Explanation, Failure> {
     Ok(Explanation { schema: SCHEMA, arrays, others })
 }
 
-fn read(lanes: &Lanes, members: &Arc<MemberTable>, name: &str) -> Result<Candidate, String> {
+/// An error says whether it was read, and why it tells nothing.
+fn read(
+    lanes: &Lanes,
+    members: &Arc<MemberTable>,
+    name: &str,
+) -> Result<Candidate, (bool, String)> {
     let looking = Look::start(name, {
         let (members, name) = (members.clone(), name.to_owned());
         move |_| Opened::new(&members, &name, OpenMode::LOOK)
     });
-    let opened = looking.and_then(Look::end).map_err(|error| format!("{name}: {error}"))?;
-    let opened = opened.map_err(|error| error.to_string())?;
+    let silent = |error| (false, format!("{name}: {error}"));
+    let opened = looking.and_then(Look::end).map_err(silent)?;
+    let opened = opened.map_err(|error| (false, error.to_string()))?;
     let (id, info) = opened.take().expect("it was opened for us");
     let found = lanes.call(LaneId(0), async move |lane, _| assembly::read(&lane, id, info).await);
     members.close(id);
     match found {
         Ok(Some(candidate)) => Ok(candidate),
-        Ok(None) => Err(format!("{name}: has no md superblock 1.0, 1.1 or 1.2")),
-        Err(error) => Err(error.to_string()),
+        Ok(None) => Err((true, format!("{name}: has no md superblock 1.0, 1.1 or 1.2"))),
+        Err(error) => Err((true, error.to_string())),
     }
 }
 

@@ -24,11 +24,14 @@ fn write_all(out: &mut String, explanation: &Explanation) -> fmt::Result {
         write_array(out, array)?;
         writeln!(out)?;
     }
-    if !explanation.others.is_empty() {
-        writeln!(out, "Members of no array that mdspace knows:")?;
-    }
-    for other in &explanation.others {
-        writeln!(out, "    {}", printable(&other.why))?;
+    let of = |read| explanation.others.iter().filter(move |other| other.read == read);
+    let kinds =
+        [(false, "Could not be looked at:"), (true, "Members of no array that mdspace knows:")];
+    for (read, heading) in kinds {
+        if of(read).next().is_some() {
+            writeln!(out, "{heading}")?;
+        }
+        of(read).try_for_each(|other| writeln!(out, "    {}", printable(&other.why)))?;
     }
     Ok(())
 }

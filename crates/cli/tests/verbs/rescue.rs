@@ -34,12 +34,14 @@ fn members_are_explained_and_nothing_is_written() {
         "left out: it is marked as failed",
         "It starts: degraded, with one slot empty",
         "mdspace assemble data --readonly '--serve=nbd:unix:/tmp/data.nbd?ro' a b c d",
-        "e: has no md superblock",
+        "Members of no array that mdspace knows:\n    e: has no md superblock",
     ] {
         assert!(text.contains(words), "without {words:?}:\n{text}");
     }
     let after: Vec<_> = ["a", "b", "c", "d", "e"].map(|member| user.bytes(member)).into();
     assert!(before == after, "a member has changed");
+    let text = user.expect(1, "explain nothing");
+    assert!(text.contains("Could not be looked at:\n    nothing") && !text.contains("no array"));
 }
 
 #[test]
