@@ -32,11 +32,11 @@ pub(crate) fn bytes_of(text: &str, bare_unit: u64) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "" => bare_unit,
-        "K" | "k" => 1 << 10,
-        "M" | "m" => 1 << 20,
-        "G" | "g" => 1 << 30,
-        "T" | "t" => 1 << 40,
-        other => return Err(format!("unknown unit {other:?}; one of K, M, G, T")),
+        "K" | "k" | "KiB" => 1 << 10,
+        "M" | "m" | "MiB" => 1 << 20,
+        "G" | "g" | "GiB" => 1 << 30,
+        "T" | "t" | "TiB" => 1 << 40,
+        other => return Err(format!("unknown unit {other:?}; K, M, G or T, which are binary")),
     };
     let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a size"))?;
     number

@@ -5,10 +5,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mdspace_engine::array::settings::SettingError;
 use mdspace_engine::array::{Action, CommandError, Reply as Done, Undecided};
 use mdspace_engine::paths::Paths;
 use mdspace_front::Address;
-use mdspace_io::{OpenError, OpenMode, RunningArray};
+use mdspace_io::{OpenError, OpenMode, RunningArray, SetError};
 
 use super::array::OrderError;
 use super::ending::Served;
@@ -122,6 +123,11 @@ impl ServingProcess {
         match found[..] {
             [(_, paths)] => message(paths, words).map(|()| Reply::done()),
             _ => {
+                if all.is_empty() {
+                    let why = format!("{} has no member with several paths", self.name);
+                    let cure = "messages are for multipath devices and members: see `mdspace help multipath`";
+                    return Err(Failure::new("no member to tell it", why, cure));
+                }
                 let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
                 let why = format!("{} has these multipath members: {}", self.name, names.join(" "));
                 Err(Failure::new("no member to tell it", why, "name one with --member=MEMBER"))
@@ -411,20 +417,30 @@ impl ServingProcess {
     /// Sets one of the keys that the engine keeps.
     fn set_kept(&self, key: &str, value: &str) -> Result<Reply, Failure> {
         let set = self.array.with_running(|running| running.set(key, value));
-        let refused = match set {
+        let (refused, cure) = match set {
             Some(Ok(())) => {
                 self.saved.note(key, value);
                 return Ok(Reply::done());
             }
-            Some(Err(error)) => error.to_string(),
-            None => CommandError::Stopped.to_string(),
-        };
-        let cure = match key {
-            "stripe_size" => "assemble the array with --stripe-size",
-            "stripe_hash_locks" => "assemble the array with --stripe-hash-locks",
-            _ => "`mdspace get NAME` lists the keys; sync_action and array_state can be set too",
+            Some(Err(error)) => (error.to_string(), cure_of_setting(key, &error)),
+            None => (CommandError::Stopped.to_string(), "assemble it again"),
         };
         Err(Failure::new(format!("cannot set {key} to {value}"), refused, cure))
+    }
+}
+
+fn cure_of_setting(key: &str, error: &SetError) -> &'static str {
+    use SettingError::{Fixed, ReadOnly, Unknown};
+    match (key, error) {
+        ("stripe_size", SetError::Refused(Fixed { .. })) => "assemble the array with --stripe-size",
+        ("stripe_hash_locks", SetError::Refused(Fixed { .. })) => {
+            "assemble the array with --stripe-hash-locks"
+        }
+        (_, SetError::Start(_)) => "see `mdspace doctor`",
+        (_, SetError::Refused(Unknown { .. } | ReadOnly { .. })) => {
+            "`mdspace get NAME` lists the keys; sync_action and array_state can be set too"
+        }
+        _ => "give a value that the key takes",
     }
 }
 

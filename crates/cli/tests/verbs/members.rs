@@ -319,3 +319,16 @@ fn what_a_broken_array_is_ordered_says_that_it_is_broken_and_what_helps() {
     user.expect(0, "assemble data a b c");
     user.expect(0, "stop data");
 }
+
+#[test]
+fn what_cannot_be_set_or_told_has_a_cure_of_its_own() {
+    let user = User::with_members(&["a", "b"]);
+    mirror(&user);
+    user.refused(
+        "set data max_read_errors=many",
+        &["takes a number", "a value that the key takes"],
+    );
+    user.refused("set data colour=red", &["no key colour", "mdspace get NAME"]);
+    user.refused("message data fail_path x", &["no member with several paths", "help multipath"]);
+    user.expect(0, "stop data");
+}

@@ -11,6 +11,8 @@ fn a_bare_number_is_kib_and_units_are_binary() {
     assert_eq!(size("1M"), Ok(1 << 20));
     assert_eq!(size("2g"), Ok(2 << 30));
     assert_eq!(size("3T"), Ok(3 << 40));
+    assert_eq!(size("64KiB"), Ok(64 << 10));
+    assert_eq!(size("2TiB"), Ok(2 << 40));
 }
 
 #[test]
