@@ -33,8 +33,15 @@ pub(crate) fn run(args: &HelpArgs) -> Outcome {
 
 /// Prints the completions of a shell.
 pub(crate) fn completions(shell: Shell) -> Outcome {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut CommandLine::command(), "mdspace", &mut script);
+    let (all, mut script) = (CommandLine::command(), Vec::new());
+    // What only mdspace itself starts is nothing to type.
+    let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    let mut seen = Command::new("mdspace")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .args(all.get_arguments().cloned())
+        .subcommands(verbs);
+    clap_complete::generate(shell, &mut seen, "mdspace", &mut script);
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

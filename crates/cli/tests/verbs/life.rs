@@ -292,7 +292,12 @@ fn help_completions_and_the_manual_are_there() {
     assert!(user.expect(0, "help").contains("assemble"));
     assert!(user.expect(0, "help create").contains("--raid-devices"));
     assert!(user.expect(0, "help --json").contains("\"zero-superblock\""));
-    assert!(user.expect(0, "completions bash").contains("_mdspace"));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = user.expect(0, &format!("completions {shell}"));
+        assert!(script.contains("mdspace") && script.contains("zero-superblock"), "{script}");
+        let hidden = ["__serve'", "__serve:", "__serve ", "\"__serve\"", "__unmount-after"];
+        assert!(!hidden.iter().any(|verb| script.contains(verb)), "{script}");
+    }
     assert!(user.expect(0, "man").contains(".TH"));
     user.expect(2, "help fly");
     user.expect(2, "fly");
