@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `MDSPACE_IO=auto|uring|preadv` chooses the queue. `MDSPACE_TEST_NO_FLUSH=1` turns flushes and FUA
-//! into nothing: the negative control of tests that cut the power.
+//! into nothing, not in releases: the negative control of tests that cut the power.
 
 mod clock;
 mod driver;
