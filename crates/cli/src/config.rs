@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mdspace_io::read_text;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
@@ -33,7 +33,24 @@ pub(crate) struct Config {
     pub(crate) stripe_size: Option<u64>,
     pub(crate) stripe_hash_locks: Option<u32>,
     /// Keys of `set`, with the values that they were set to.
+    #[serde(deserialize_with = "numbers_too")]
     pub(crate) settings: BTreeMap<String, String>,
+}
+
+/// Values as the array takes them, words; people write numbers as numbers.
+fn numbers_too<'de, D: Deserializer<'de>>(reader: D) -> Result<BTreeMap<String, String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a word or a number")]
+    enum Value {
+        Word(String),
+        Number(i64),
+    }
+    let values = BTreeMap::<String, Value>::deserialize(reader)?;
+    let word = |value| match value {
+        Value::Word(word) => word,
+        Value::Number(number) => number.to_string(),
+    };
+    Ok(values.into_iter().map(|(key, value)| (key, word(value))).collect())
 }
 
 impl Config {
@@ -43,7 +60,14 @@ impl Config {
             let what = format!("cannot use the configuration {}", path.display());
             Failure::new(what, why, "mend it, or write it anew with `mdspace save NAME`")
         };
-        let text = read_text(path).map_err(|error| failed(error.to_string()))?;
+        let text = read_text(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let what = format!("there is no configuration {}", path.display());
+                let cure = "check the name; `mdspace save NAME --config=FILE` writes one";
+                Failure::new(what, error, cure)
+            }
+            _ => failed(error.to_string()),
+        })?;
         toml::from_str(&text).map_err(|error| failed(error.to_string()))
     }
 

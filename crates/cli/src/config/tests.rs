@@ -47,3 +47,21 @@ fn what_is_no_file_is_not_replaced_by_a_configuration() {
     assert!(failure.why.contains("no regular file"), "{failure}");
     assert!(fs::metadata(&path).expect("it is there").file_type().is_socket());
 }
+
+#[test]
+fn settings_may_be_written_as_numbers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("data.toml");
+    fs::write(&path, "[settings]\nmax_read_errors = 7\nsync_speed_max = \"200\"\n").expect("room");
+    let settings = Config::read(&path).expect("both ways are right").settings;
+    let expect = [("max_read_errors", "7"), ("sync_speed_max", "200")];
+    assert_eq!(settings, expect.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    fs::write(&path, "[settings]\nmax_read_errors = [7]\n").expect("room");
+    assert!(Config::read(&path).is_err());
+}
+
+#[test]
+fn a_configuration_that_is_not_there_is_called_so() {
+    let failure = Config::read(Path::new("/nowhere/data.toml")).expect_err("it is not there");
+    assert!(failure.what.contains("there is no configuration /nowhere/data.toml"), "{failure}");
+}
