@@ -136,6 +136,13 @@ pub(crate) fn new_path(name: &ArrayName) -> Result<PathBuf, Failure> {
     Ok(folder.join(file_name(name)))
 }
 
+/// The configuration that a new array of this name finds, in words: it is of an older one.
+pub(crate) fn of_an_older_one(name: &ArrayName) -> Option<String> {
+    let path = kept_path(name).ok()??;
+    let path = path.display();
+    Some(format!("{name}: {path} is of an older array: `mdspace save {name}` writes it anew"))
+}
+
 /// Where it is, if it is there.
 fn kept_path(name: &ArrayName) -> Result<Option<PathBuf>, Failure> {
     let path = folder()?.map(|folder| folder.join(file_name(name)));

@@ -396,6 +396,10 @@ pub(crate) fn cure_of(refusal: &Refusal) -> &'static str {
         Refusal::DirtyDegraded => "find the missing members; or take that risk: --force",
         Refusal::SplitBrain { .. } => "choose the half to go on with: --prefer=MEMBER",
         Refusal::Duplicate { .. } => "leave one of them out",
+        Refusal::NoneOfIt { .. } => {
+            "name members of that array; where it was made anew, its configuration is of the old one: say \
+             `mdspace assemble NAME MEMBER... --save`"
+        }
         Refusal::DifferentArrays { .. } => "leave one array's members out, or say --uuid=UUID",
         Refusal::Unsupported { .. } => "use the program that made the array",
         _ => "look at the members with `mdspace examine`; docs/recovery.md helps",

@@ -86,9 +86,13 @@ fn serve(task: Task) -> Outcome {
     let launched = launch::launch_with(task.name(), &RunDir::open()?, words_of(&task))?;
     let mut notes = Vec::new();
     let served = launched.tell(&mut notes);
-    let kept = served.and_then(|()| match task.serving().save {
-        true => keep(&task, &mut notes),
-        false => Ok(()),
+    let kept = served.and_then(|()| match (&task, task.serving().save) {
+        (_, true) => keep(&task, &mut notes),
+        (Task::Create(_), false) => {
+            notes.extend(config::of_an_older_one(task.name()));
+            Ok(())
+        }
+        (Task::Assemble(_), false) => Ok(()),
     });
     output::end(&notes, kept)
 }

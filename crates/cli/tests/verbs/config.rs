@@ -286,3 +286,19 @@ fn a_restart_changes_nothing_while_another_one_is_at_work_and_follows_one_that_w
     assert!(!place.exists(), "it is over");
     user.expect(0, "stop data");
 }
+
+#[test]
+fn a_configuration_of_an_array_that_was_made_anew_says_whose_members_it_found() {
+    let (user, _) = served();
+    let old = user.detail("data")["array"]["uuid"].as_str().expect("a UUID").to_owned();
+    user.expect(0, "stop data");
+    let said = user.expect(0, "create data --level=5 --raid-devices=3 --assume-clean --run a b c");
+    assert!(said.contains("etc/data.toml is of an older array") && said.contains("save"), "{said}");
+    let new = user.detail("data")["array"]["uuid"].as_str().expect("a UUID").to_owned();
+    user.expect(0, "stop data");
+    user.refused("assemble data", &[&old, &new, "made anew", "--save"]);
+    user.expect(0, "assemble data a b c --save");
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data");
+    user.expect(0, "stop data");
+}

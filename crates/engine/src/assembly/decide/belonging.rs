@@ -29,6 +29,7 @@ pub(super) fn of_one_array(
             other_uuid: other.superblock.set_uuid,
         });
     }
+    let stranger = stranger.map(|other| (other.info.name.clone(), other.superblock.set_uuid));
     let (ours, others): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|member| member.superblock.set_uuid == wanted);
     left_out.extend(
@@ -36,7 +37,10 @@ pub(super) fn of_one_array(
             .into_iter()
             .map(|member| LeftOut { member: member.info.name, reason: Reason::OtherArray }),
     );
-    if ours.is_empty() { Err(Refusal::NoMembers) } else { Ok(ours) }
+    match (ours.is_empty(), stranger) {
+        (true, Some((member, found))) => Err(Refusal::NoneOfIt { wanted, member, found }),
+        _ => Ok(ours),
+    }
 }
 
 /// A number alone is no proof of a copy: that of a member that was removed may go to another.

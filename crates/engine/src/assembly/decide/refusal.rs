@@ -47,6 +47,16 @@ pub enum Refusal {
     /// No device with a superblock.
     #[error("no member of an array was given")]
     NoMembers,
+    /// All that was given belongs to others.
+    #[error("nothing that was given belongs to array {wanted}: {member} belongs to {found}")]
+    NoneOfIt {
+        /// The array that was asked for.
+        wanted: Uuid,
+        /// One of those that were given.
+        member: String,
+        /// Its array.
+        found: Uuid,
+    },
     /// Several arrays.
     #[error(
         "the members belong to different arrays: {first} to {first_uuid}, {other} to {other_uuid}"
