@@ -202,7 +202,21 @@ fn refuse_running(member: &Path, run_dir: &RunDir, what: &str) -> Result<(), Fai
 /// not be whole blocks.
 fn hold_free(member: &Path, run_dir: &RunDir, what: &str) -> Result<Held, Failure> {
     refuse_running(member, run_dir, what)?;
-    hold(member, OpenMode { buffered: true, ..OpenMode::RUN }, what)
+    let held = hold(member, OpenMode { buffered: true, ..OpenMode::RUN }, what)?;
+    refuse_file_of_dev(&held, what)?;
+    Ok(held)
+}
+
+/// Below /dev a regular file was made by a mistyped name. It lies in memory, and is gone at the next boot.
+fn refuse_file_of_dev(held: &Held, what: &str) -> Result<(), Failure> {
+    let unreadable = |error| unreadable(&held.path, error, what);
+    let is_file = held.file.metadata().map_err(unreadable)?.is_file();
+    let path = std::path::absolute(&held.path).map_err(unreadable)?;
+    if !is_file || !path.starts_with("/dev") || path.starts_with("/dev/shm") {
+        return Ok(());
+    }
+    let why = format!("{} is a regular file among the devices, in memory", path.display());
+    Err(Failure::new(what, why, "remove it, and see `lsblk` for the device that you mean"))
 }
 
 fn hold(member: &Path, mode: OpenMode, what: &str) -> Result<Held, Failure> {

@@ -316,3 +316,19 @@ fn what_is_not_there_has_a_cure_that_fits_the_verb_and_the_place() {
     }
     user.expect(0, "stop data");
 }
+
+/// Whoever mistypes a device's name in a copy makes one.
+#[test]
+fn a_regular_file_among_the_devices_is_no_member() {
+    let user = User::with_members(&["a", "b"]);
+    let place = std::path::PathBuf::from(format!("/dev/mdspace-test-{}", std::process::id()));
+    let Ok(file) = fs::File::create(&place) else {
+        println!("SKIPPED: this needs root");
+        return;
+    };
+    file.set_len(8 << 20).expect("room in memory");
+    let words = format!("create data --level=1 --raid-devices=2 --run a {}", place.display());
+    let done = user.run(&words);
+    fs::remove_file(&place).expect("it is there");
+    assert!(done.status == 1 && done.err.contains("among the devices"), "{done:#?}");
+}
