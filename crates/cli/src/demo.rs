@@ -170,7 +170,7 @@ fn summary(measured: &Measured, took: Duration) -> String {
     rebuild        {:>8.1} s for a member of {MEMBER_MIB} MiB, under load
     mismatch_cnt          0
 
-Next: `cargo install --path crates/cli`, then `mdspace help`. docs/admin.md shows a first array of your
+Next: `cargo install --locked --path crates/cli`, then `mdspace help`. docs/admin.md shows a first array of your
 own; read docs/recovery.md before you need it.",
         took.as_secs_f64(),
         mib_s(IMAGE_MIB, measured.copy_in),

@@ -16,7 +16,7 @@ use crate::harness::{Mdspace, Tools, project};
 /// Stand-ins for what needs the network, root or half an hour.
 const PRELUDE: &str = r#"
 set -euo pipefail
-cargo() { [ "$*" = "install --path crates/cli" ] && [ -f "$PROJECT/crates/cli/Cargo.toml" ]; }
+cargo() { [ "$*" = "install --locked --path crates/cli" ] && [ -f "$PROJECT/crates/cli/Cargo.toml" ]; }
 make() { command make --silent --directory "$PROJECT" PROFILE=dev "$@"; }
 sudo() { "$@"; }
 for letter in b c d e f g h; do truncate -s 1G "sd$letter"; done
