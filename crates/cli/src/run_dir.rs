@@ -102,7 +102,13 @@ impl RunDir {
 
     /// Whether a process holds the lock of an array.
     pub(crate) fn is_running(&self, name: &ArrayName) -> io::Result<bool> {
-        match self.open_lock(name)?.try_lock_shared() {
+        // Who only looks leaves no file of a mistyped name.
+        let opened = File::options().read(true).open(self.lock_path(name));
+        let file = match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened?,
+        };
+        match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),
