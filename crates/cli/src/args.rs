@@ -96,8 +96,8 @@ pub(crate) enum Verb {
     Events(EventsArgs),
     /// Serve a running array at one more front.
     Serve(ServeArgs),
-    /// Close one front of a running array.
-    Unserve(FrontArgs),
+    /// Close one front of a running array; exit 1 while clients are connected to it.
+    Unserve(UnserveArgs),
     /// Serve one device behind several paths, as dm-multipath.
     #[command(after_long_help = member::help())]
     Multipath(Box<MultipathArgs>),
@@ -361,6 +361,15 @@ pub(crate) struct ServeArgs {
     /// overwrite the array.
     #[arg(long)]
     pub(crate) insecure: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UnserveArgs {
+    #[command(flatten)]
+    pub(crate) at: FrontArgs,
+    /// Disconnect the clients.
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
 }
 
 #[derive(Args, Debug)]

@@ -92,6 +92,9 @@ pub(crate) enum Request {
     },
     Unserve {
         front: String,
+        /// Also while clients are connected. Not said unless it is so: older processes do not know it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     /// dm's message to a multipath device; `member` where an array has several.
     Message {

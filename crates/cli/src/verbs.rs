@@ -64,7 +64,10 @@ pub(crate) fn run(verb: Verb) -> Outcome {
             let front = allowed(&args.at.front, args.insecure).to_string();
             ask(&args.at.name, &Request::Serve { front })
         }
-        Verb::Unserve(args) => ask(&args.name, &Request::Unserve { front: args.front.to_string() }),
+        Verb::Unserve(args) => {
+            let (front, force) = (args.at.front.to_string(), args.force);
+            ask(&args.at.name, &Request::Unserve { front, force })
+        }
         Verb::Multipath(args) => create::multipath(&args),
         Verb::Message(args) => message::run(&args),
         Verb::Bench(args) => bench::run(&args),

@@ -86,8 +86,8 @@ impl ServingProcess {
                 let note = self.fronts.open(front, &self.name, &self.array)?;
                 Ok(Reply::Done { notes: vec![note] })
             }
-            Request::Unserve { front } => {
-                self.fronts.close(&address(&front)?, &self.name).map(|()| Reply::done())
+            Request::Unserve { front, force } => {
+                self.fronts.close(&address(&front)?, &self.name, force).map(|()| Reply::done())
             }
             Request::Message { member, words } => self.message(member.as_deref(), &words),
             Request::Stop { .. } | Request::Events { .. } | Request::GiveSpare { .. } => {

@@ -99,8 +99,13 @@ impl Fronts {
         self.list().iter().any(|front| front.bears(device))
     }
 
-    /// Closes a front, disconnecting its clients.
-    pub(super) fn close(&self, address: &Address, name: &ArrayName) -> Result<(), Failure> {
+    /// Closes a front; with `force` also while clients are connected to it.
+    pub(super) fn close(
+        &self,
+        address: &Address,
+        name: &ArrayName,
+        force: bool,
+    ) -> Result<(), Failure> {
         let what = format!("cannot close {address}");
         let mut list = self.list();
         let is_it = |front: &Front| front.address() == address;
@@ -109,6 +114,10 @@ impl Fronts {
             let cure = format!("see `mdspace detail {name}` for its fronts");
             return Err(Failure::new(what, why, cure));
         };
+        let clients = if force { Vec::new() } else { list[at].clients_that_stay(LEAVING) };
+        if !clients.is_empty() {
+            return Err(connected(what, &clients));
+        }
         let closing = self.closings.begin();
         let front = list.remove(at);
         drop(list);
@@ -126,11 +135,7 @@ impl Fronts {
         let clients: Vec<String> =
             if force { Vec::new() } else { list.iter().flat_map(stay).collect() };
         if !clients.is_empty() {
-            return Err(Failure::new(
-                format!("cannot stop {name}"),
-                format!("these clients are connected:\n{}", clients.join("\n")),
-                "disconnect them first; --force disconnects them now",
-            ));
+            return Err(connected(format!("cannot stop {name}"), &clients));
         }
         let closing = self.closings.begin();
         self.closings.begin_stop();
@@ -169,6 +174,11 @@ impl Fronts {
     fn list(&self) -> MutexGuard<'_, Vec<Front>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn connected(what: String, clients: &[String]) -> Failure {
+    let why = format!("these clients are connected:\n{}", clients.join("\n"));
+    Failure::new(what, why, "disconnect them first; --force disconnects them now")
 }
 
 fn stopping(name: &ArrayName) -> Failure {

@@ -274,9 +274,10 @@ impl MultipathProcess {
                 let front = Prepared::new(&answers::address(&front)?, &self.name, &run_dir)?;
                 Ok(Reply::Done { notes: vec![self.open_front(front)?] })
             }
-            Request::Unserve { front } => {
-                self.fronts.close(&answers::address(&front)?, &self.name).map(|()| Reply::done())
-            }
+            Request::Unserve { front, force } => self
+                .fronts
+                .close(&answers::address(&front)?, &self.name, force)
+                .map(|()| Reply::done()),
             _ => Err(Failure::new(
                 format!("{} cannot do that", self.name),
                 "it is a multipath device and no array",

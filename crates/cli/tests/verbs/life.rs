@@ -237,8 +237,19 @@ fn fronts_come_and_go_while_the_array_runs() {
     user.expect(0, "serve data nbd:tcp:0?ro");
     let fronts = user.detail("data")["fronts"].as_array().map(Vec::len);
     assert_eq!(fronts, Some(2));
+    let client = user.client("s");
+    let own_pid = std::process::id().to_string();
+    user.refused(
+        &format!("unserve data {front}"),
+        &["cannot close", "connected", &own_pid, "--force"],
+    );
+    assert!(user.path("s").exists(), "it is served still");
+    drop(client);
     user.expect(0, &format!("unserve data {front}"));
     assert!(!user.path("s").exists());
+    user.expect(0, &format!("serve data {front}"));
+    let _client = user.client("s");
+    user.expect(0, &format!("unserve data {front} --force"));
     user.refused(&format!("unserve data {front}"), &["not served there"]);
     user.expect(0, "stop data --force");
 }

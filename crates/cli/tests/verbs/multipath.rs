@@ -211,7 +211,7 @@ fn under_load_paths_that_go_offline_one_after_the_other_are_not_noticed() {
         let (name, other) = [("p0", "p1"), ("p1", "p0")][round % 2];
         let socket = paths.user.path(&format!("{name}.sock"));
         let front = format!("nbd:unix:{}", socket.display());
-        paths.user.expect(0, &format!("unserve {name} {front}"));
+        paths.user.expect(0, &format!("unserve {name} {front} --force"));
         load.goes_on(20);
         paths.user.expect(0, &format!("serve {name} {front}"));
         paths.wait_for(&format!("{name} is back beside {other}"), || {
