@@ -131,6 +131,11 @@ impl Client {
     pub(crate) fn report(&mut self) -> Result<Report, Failure> {
         match self.ask(&Request::Detail)? {
             Reply::Detail { report } => Ok(*report),
+            Reply::Device { .. } => Err(Failure::new(
+                format!("cannot do that with {}", self.name),
+                "it is a multipath device and no array",
+                format!("see `mdspace detail {}`, and `mdspace help message`", self.name),
+            )),
             other => Err(self.lost(format!("it answered {other:?} to detail"))),
         }
     }

@@ -490,3 +490,14 @@ fn lanes_have_connections_of_their_own_and_lose_a_path_together() {
     }
     paths.ends_well(load);
 }
+
+#[test]
+fn a_verb_for_arrays_says_of_a_multipath_device_what_it_is() {
+    let paths = Paths::new(0);
+    for words in ["wait base", "add base disk", "replace base disk --with=disk", "save base"] {
+        let done = paths.user.run(words);
+        let is_told = done.err.contains("it is a multipath device and no array");
+        assert!(done.status == 1 && is_told && !done.err.contains("Device"), "{words}: {done:#?}");
+    }
+    paths.user.expect(0, "stop base");
+}
