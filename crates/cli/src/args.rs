@@ -33,7 +33,7 @@ use span::Span;
 #[command(name = "mdspace", version, disable_help_subcommand = true)]
 #[command(
     after_help = "Start with `mdspace doctor`, then `mdspace demo`. MEMBER is a file, a block \
-    device, ram:SIZE or null:SIZE; FRONT is block, loop, fuse:/dir, nbd:unix:/path.sock or \
+    device, or what `mdspace help member` lists; FRONT is block, loop, fuse:/dir, nbd:unix:/path.sock or \
     nbd:tcp:[host:]port, with ?ro for read-only."
 )]
 pub(crate) struct CommandLine {
@@ -41,14 +41,36 @@ pub(crate) struct CommandLine {
     pub(crate) verb: Verb,
 }
 
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  mdspace create data -l5 -n3 --serve=block /dev/sdb /dev/sdc /dev/sdd
+  mdspace create data -l1 -n2 -x1 --save /dev/sdb /dev/sdc /dev/sdd
+  mdspace create data -l6 -n4 --serve=nbd:unix:$PWD/data.sock a b c d
+
+`mdspace help member` says what a MEMBER may be.";
+
+const ASSEMBLE_EXAMPLES: &str = "\
+Examples:
+  mdspace assemble data --serve=block
+  mdspace assemble data --run /dev/sdb /dev/sdc
+  mdspace assemble data --readonly '--serve=nbd:unix:/tmp/data.sock?ro' b.img c.img
+
+`mdspace help member` says what a MEMBER may be.";
+
+const MULTIPATH_EXAMPLES: &str = "\
+Example:
+  mdspace multipath mp --file=mp.toml --serve=block
+
+docs/admin.md has the keys of the file. `mdspace help member` says what a MEMBER may be.";
+
 /// What mdspace can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Make a new array of members, start it and serve it.
-    #[command(after_long_help = member::help())]
+    #[command(after_long_help = CREATE_EXAMPLES)]
     Create(Box<CreateArgs>),
     /// Start an array from its members and serve it.
-    #[command(after_long_help = member::help())]
+    #[command(after_long_help = ASSEMBLE_EXAMPLES)]
     Assemble(Box<AssembleArgs>),
     /// Stop an array cleanly; exit 1 while clients are connected.
     Stop(StopArgs),
@@ -99,7 +121,7 @@ pub(crate) enum Verb {
     /// Close one front of a running array; exit 1 while clients are connected to it.
     Unserve(UnserveArgs),
     /// Serve one device behind several paths, as dm-multipath.
-    #[command(after_long_help = member::help())]
+    #[command(after_long_help = MULTIPATH_EXAMPLES)]
     Multipath(Box<MultipathArgs>),
     /// Send a message of dm-multipath to a multipath device, or to a multipath member.
     Message(MessageArgs),
@@ -394,7 +416,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct HelpArgs {
-    /// The verb to explain.
+    /// The verb to explain; or the word member: what a MEMBER may be.
     pub(crate) verb: Option<String>,
     /// Print every verb and option as one JSON object.
     #[arg(long)]

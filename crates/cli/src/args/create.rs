@@ -33,10 +33,13 @@ pub(crate) struct CreateArgs {
     /// Members that wait for another to fail.
     #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
     pub(crate) spare_devices: u32,
-    /// Chunk size; a bare number is KiB.
+    /// Chunk size; a bare number is KiB. Default 512K.
     #[arg(long, short = 'c', value_name = "SIZE")]
     pub(crate) chunk: Option<Size>,
-    /// Layout: left-symmetric and its kin for RAID5 and 6; n2, f2, o2 for RAID10.
+    /// Layout. RAID5 and 6: left-symmetric (default), right-symmetric, left-asymmetric,
+    /// right-asymmetric, parity-first, parity-last; RAID6 also ddf-zero-restart, ddf-N-restart,
+    /// ddf-N-continue, and the first five with -6 behind them. RAID10: n2 (default), f2, o2 and more copies.
+    /// RAID0: original (default), alternate.
     #[arg(long, short = 'p')]
     pub(crate) layout: Option<String>,
     /// Version of the superblock.
@@ -45,13 +48,13 @@ pub(crate) struct CreateArgs {
     /// The write-intent bitmap; default internal on every level with redundancy.
     #[arg(long, short = 'b')]
     pub(crate) bitmap: Option<Bitmap>,
-    /// Bytes that one bit of the bitmap stands for; a bare number is KiB.
+    /// Bytes that one bit of the bitmap stands for; a bare number is KiB. Default 64M.
     #[arg(long, value_name = "SIZE")]
     pub(crate) bitmap_chunk: Option<Size>,
     /// Part of each member to use; a bare number is KiB, max is all.
     #[arg(long, short = 'z', value_parser = size_or_max)]
     pub(crate) size: Option<SizeOrMax>,
-    /// Where data start on each member; a bare number is KiB.
+    /// Where data start on each member; a bare number is KiB. Default as mdadm chooses.
     #[arg(long, value_name = "SIZE")]
     pub(crate) data_offset: Option<Size>,
     /// Name on disk; default NAME.

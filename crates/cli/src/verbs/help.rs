@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::Outcome;
-use crate::args::{CommandLine, HelpArgs};
+use crate::args::{CommandLine, HelpArgs, member};
 use crate::failure::Failure;
 use crate::help_json::Help;
 use crate::output;
@@ -18,6 +18,10 @@ pub(crate) fn run(args: &HelpArgs) -> Outcome {
     command.build();
     if args.json {
         output::print_json(&Help::of(&command))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.verb.as_deref() == Some("member") {
+        output::print(&format!("{}\n", member::help()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let help = match &args.verb {

@@ -301,7 +301,13 @@ fn a_relative_run_directory_is_the_one_of_the_user() {
 fn help_completions_and_the_manual_are_there() {
     let user = User::new();
     assert!(user.expect(0, "help").contains("assemble"));
-    assert!(user.expect(0, "help create").contains("--raid-devices"));
+    let create = user.expect(0, "help create");
+    for words in ["--raid-devices", "Examples:", "512K", "parity-first", "help member"] {
+        assert!(create.contains(words), "without {words}:\n{create}");
+    }
+    // How a disk is modelled is for benchmarks.
+    assert!(!create.contains("null:SIZE"), "{create}");
+    assert!(user.expect(0, "help member").contains("null:SIZE"));
     assert!(user.expect(0, "help --json").contains("\"zero-superblock\""));
     for shell in ["bash", "zsh", "fish"] {
         let script = user.expect(0, &format!("completions {shell}"));
