@@ -62,14 +62,31 @@ fn start(writer: impl Write + Send + 'static) -> Log {
     let queue = NonBlockingBuilder::default().buffered_lines_limit(LINES_WAITING);
     let (lines, thread) = queue.thread_name("log").finish(counted);
     dropped.get_or_init(|| lines.error_counter());
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(false);
+    let wanted = std::env::var("MDSPACE_LOG").ok().filter(|words| !words.is_empty());
+    let filter = wanted.as_deref().and_then(filter);
+    let is_nonsense = wanted.is_some() && filter.is_none();
+    let filter = filter.unwrap_or_else(|| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     subscriber.with_writer(lines).init();
+    if let Some(words) = wanted.filter(|_| is_nonsense) {
+        tracing::warn!(
+            "MDSPACE_LOG={words:?} is no level, as debug, and no list of them: it counts as info"
+        );
+    }
     Log { _thread: thread }
 }
 
-/// `$MDSPACE_LOG`, else what an administrator should read.
-fn filter() -> EnvFilter {
-    EnvFilter::try_from_env("MDSPACE_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
+/// What `MDSPACE_LOG` asks for, in the words of `env_logger`. A word that is no level is a part of the program there:
+/// one that does not exist would leave an empty log.
+fn filter(words: &str) -> Option<EnvFilter> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_known = |word: &str| {
+        levels.iter().any(|level| word.eq_ignore_ascii_case(level))
+            || word.contains(['=', '['])
+            || word.starts_with("mdspace")
+    };
+    let is_right = words.split(',').all(|word| is_known(word.trim()));
+    words.parse().ok().filter(|_| is_right)
 }
 
 /// A log that says how many lines it lacks.
@@ -102,3 +119,6 @@ impl<W: Write> Write for Counted<W> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
