@@ -31,7 +31,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1920))]
     pub(crate) raid_devices: u16,
     /// Members that wait for another to fail.
-    #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
+    #[arg(long, short = 'x', alias = "spares", value_name = "N", default_value_t = 0)]
     pub(crate) spare_devices: u32,
     /// Chunk size; a bare number is KiB. Default 512K.
     #[arg(long, short = 'c', value_name = "SIZE")]

@@ -43,3 +43,13 @@ fn what_no_verb_can_mean_is_refused() {
         assert!(parse(line).is_err(), "{line}");
     }
 }
+
+/// The parser's own guess was --save, which is something else.
+#[test]
+fn spares_may_be_called_so() {
+    let words = "mdspace create data -l1 -n2 --spares=1 a b c";
+    let Verb::Create(args) = CommandLine::parse_from(words.split(' ')).verb else {
+        panic!("another verb");
+    };
+    assert_eq!(args.spare_devices, 1);
+}
