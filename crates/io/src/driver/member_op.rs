@@ -209,7 +209,8 @@ impl MemberOp {
     fn absorb_errno(&mut self, errno: i32, driver: &Driver) -> Step {
         match (errno, &self.work) {
             // One that was answered at its deadline must not begin now: a newer write may be done.
-            (libc::EINTR | libc::EAGAIN, _) if self.is_awaited() => {}
+            (libc::EINTR, _) if self.is_awaited() => {}
+            (libc::EAGAIN, _) if !self.call_flushes() && self.is_awaited() => {}
             (libc::ENOMEM | libc::ENOBUFS, _) if self.may_wait_for_memory() => {}
             (libc::EOPNOTSUPP, &Work::Zero(extent) | &Work::Discard(extent)) => {
                 let Extent { offset, len } = extent;
@@ -231,13 +232,14 @@ impl MemberOp {
         self.ticket.is_some() && !self.cancelled
     }
 
-    /// Whether the latest call makes durable what was written before.
+    /// Whether the latest call makes durable what was written before. What it says may be the error of an earlier
+    /// write, whatever its number, and is said once; an interrupted call alone has said nothing.
     fn call_flushes(&self) -> bool {
         matches!(self.work, Work::Flush) || self.durable == Durable::Flushing
     }
 
     /// The host that has no memory is no fault of the member's: the call is made again until its deadline.
-    /// Not one that makes something durable: what it says may be of an earlier write, and is said once.
+    /// Not one that makes something durable.
     fn may_wait_for_memory(&self) -> bool {
         !self.call_flushes() && self.is_awaited() && !self.device.is_inline()
     }

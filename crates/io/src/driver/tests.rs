@@ -515,6 +515,31 @@ fn a_call_that_finds_no_memory_is_made_again_unless_it_flushes() {
     }
 }
 
+/// A file system tells once what its write-back met, whatever the number: the next flush would say that all is well.
+#[test]
+fn a_call_that_is_to_be_made_again_is_unless_its_flush_may_have_told_an_error() {
+    let bench = Bench::new();
+    let write = || bench.write(true);
+    for (op, is_flushing) in [
+        (bench.read(), false),
+        (write(), false),
+        (write(), true),
+        (IoOp::WriteZeroes { sector: 0, sectors: 1, fua: true }, true),
+        (IoOp::Flush, true),
+    ] {
+        let what = format!("{op:?}, flushing: {is_flushing}");
+        let is_flush = matches!(op, IoOp::Flush);
+        let mut op = bench.begin(op);
+        if is_flushing && !is_flush {
+            assert_eq!(bench.ends(&mut op, 512), None, "the flush is to come");
+        }
+        assert_eq!(bench.ends(&mut op, -libc::EINTR), None, "{what}");
+        let ended = bench.ends(&mut op, -libc::EAGAIN);
+        assert_eq!(ended, is_flushing.then_some(Err(IoErrorKind::Flush)), "{what}");
+        bench.end(op);
+    }
+}
+
 /// A sector that refuses a write is listed, and a full file system is no reason to fail its member. What
 /// fails to make durable is, for a second flush would say that all is well.
 #[test]
