@@ -319,15 +319,23 @@ pub struct IoError {
 }
 
 impl IoError {
-    /// Errno of an I/O that was never sent to its device: it cannot be done late.
+    /// Errno of an I/O that was never sent to its device: it cannot be done late. Others may use the number too, so
+    /// ask [`was_not_sent`](Self::was_not_sent).
     pub const NOT_SENT: i32 = 107;
     /// Errno of an I/O whose connection was lost before its answer: the device may still do it.
     pub const UNANSWERED: i32 = 104;
 
+    /// Whether it never reached its device. A device or server that uses the number for an error of its own says
+    /// another kind: only of what had no answer does a backend say these.
+    pub fn was_not_sent(&self) -> bool {
+        self.errno == Self::NOT_SENT
+            && matches!(self.kind, IoErrorKind::Gone | IoErrorKind::Deadline)
+    }
+
     /// Whether the device may still do what it was asked, although nobody waits for its answer.
     pub fn may_still_be_done(&self) -> bool {
         match self.kind {
-            IoErrorKind::Deadline => self.errno != Self::NOT_SENT,
+            IoErrorKind::Deadline => !self.was_not_sent(),
             IoErrorKind::Gone => self.errno == Self::UNANSWERED,
             _ => false,
         }

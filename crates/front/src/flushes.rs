@@ -75,7 +75,7 @@ impl DurableWrite {
         self.is_harmless = match result {
             Ok(()) => true,
             // It was not tried, or its own sectors are at fault.
-            Err(error) if error.errno == IoError::NOT_SENT => true,
+            Err(error) if error.was_not_sent() => true,
             Err(error) => matches!(
                 error.kind,
                 IoErrorKind::Medium

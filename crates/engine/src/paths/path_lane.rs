@@ -372,7 +372,7 @@ impl PathLane {
                 self.paths.fail(chosen.path, Some(chosen.member), &error.to_string(), lost, now);
                 // The server may have met an error and told no client: over another path all would be well.
                 // Only the bytes of a durable write go there, so that it is known what the device holds.
-                if request.kept.makes_durable() && error.errno != IoError::NOT_SENT {
+                if request.kept.makes_durable() && !error.was_not_sent() {
                     let failed = IoError { kind: IoErrorKind::Flush, errno: error.errno };
                     match request.kept {
                         Kept::Flush if keep(Rule::DurableWritesFailOnce) => return Err(failed),

@@ -97,8 +97,11 @@ impl Two {
 
     /// The device answers what a lane has sent first.
     fn answer(&self, lane: usize, result: Result<(), IoErrorKind>) {
+        self.answer_with(lane, result.map_err(|kind| IoError { kind, errno: 5 }));
+    }
+
+    fn answer_with(&self, lane: usize, result: Result<(), IoError>) {
         let ticket = self.backends[lane].0.borrow_mut().remove(0);
-        let result = result.map_err(|kind| IoError { kind, errno: 5 });
         self.lanes[lane].complete(ticket, IoDone { result, buffer: None });
         self.turn();
     }
@@ -186,5 +189,23 @@ fn a_durable_write_that_ends_well_or_that_its_sectors_refuse_fails_no_flush() {
         two.flush(1, 2);
         two.answer(1, Ok(()));
         assert_eq!(two.ended(1), Some((2, Ok(()))), "{result:?}");
+    }
+}
+
+/// A file system of a program, or a server, may say the number of an I/O that was never sent.
+#[test]
+fn a_durable_write_that_was_not_sent_fails_no_flush_and_one_that_failed_with_that_number_does() {
+    for (kind, flushed) in [
+        (IoErrorKind::Gone, Ok(())),
+        (IoErrorKind::Deadline, Ok(())),
+        (IoErrorKind::Other, Err(RequestError::Lost)),
+        (IoErrorKind::Flush, Err(RequestError::Lost)),
+    ] {
+        let two = Two::new();
+        two.write(0, 1);
+        two.answer_with(0, Err(IoError { kind, errno: IoError::NOT_SENT }));
+        two.flush(1, 2);
+        two.answer(1, Ok(()));
+        assert_eq!(two.ended(1), Some((2, flushed)), "{kind:?}");
     }
 }

@@ -255,6 +255,21 @@ fn a_durable_write_that_a_path_lost_has_failed_as_a_flush_whatever_the_next_path
     assert_eq!(writing.error(), Some(IoErrorKind::Flush));
 }
 
+/// A file system of a program, or a server, may say the number of an I/O that was never sent.
+#[test]
+fn a_durable_write_has_failed_as_a_flush_unless_the_path_was_never_sent_it() {
+    for (kind, failed) in [
+        (IoErrorKind::Other, IoErrorKind::Flush),
+        (IoErrorKind::Gone, IoErrorKind::Medium),
+        (IoErrorKind::Deadline, IoErrorKind::Medium),
+    ] {
+        let writing = Writing::new(TWO_PATHS, true, Patience::FOREVER);
+        writing.fails(kind, IoError::NOT_SENT);
+        writing.fails(IoErrorKind::Medium, 5);
+        assert_eq!(writing.error(), Some(failed), "{kind:?}");
+    }
+}
+
 /// A device whose first path has lost its connection, and what that path waits for.
 fn with_a_lost_path() -> (Rc<Lane>, Rc<Wires>, Arc<Paths>, Reopens) {
     let (wires, reopens) = (Rc::new(Wires::default()), Reopens::default());
