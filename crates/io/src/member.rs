@@ -4,6 +4,7 @@ mod below;
 mod holder;
 mod lineage;
 mod lock;
+mod loop_device;
 mod member_file;
 mod multipath;
 mod named;

@@ -3,19 +3,22 @@
 //! The kernel keeps two users of one block device apart, but not the user of a loop device and the
 //! user of its file, nor two loop devices over one file. A member on a loop device therefore locks
 //! its bytes in the file, as a member that is the file itself does. So does one on mappings over a loop device,
-//! which the kernel gives to several mappings at once.
+//! which the kernel gives to several mappings at once. A file that has no name for us cannot be locked: it is claimed
+//! by its numbers.
 
 mod mapping;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::holder::{self, Holder};
 use super::lock::{self, Bytes};
-use super::named::Identity;
+use super::loop_device::{Backing, Behind, FileId};
+use super::place::PlaceLock;
 use super::probe::sysfs;
+use super::unnamed;
 use mapping::Part;
 
 /// Where the kernel shows its devices.
@@ -39,20 +42,34 @@ impl From<io::Error> for Refused {
     }
 }
 
-/// Locks the bytes below a block device for as long as the files live; shared if only read.
-pub(super) fn claim(device: u64, shared: bool) -> Result<Vec<File>, Refused> {
-    claim_in(Path::new(SYSFS), &mapping::parts, device, shared)
+/// What keeps others from the bytes below a device, as long as it lives.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    /// Files and devices.
+    pub(super) files: Vec<File>,
+    /// Of files without a name.
+    pub(super) unnamed: Vec<PlaceLock>,
 }
 
-fn claim_in(
-    sysfs: &Path,
-    parts: &dyn Fn(u64) -> Option<Vec<Part>>,
-    device: u64,
-    shared: bool,
-) -> Result<Vec<File>, Refused> {
-    let mut claim = Claim { sysfs, parts, held: Vec::new() };
-    claim.device(device, Bytes::ALL, shared, 0)?;
-    Ok(claim.held.into_iter().map(|held| held.file).collect())
+/// Locks the bytes below an open block device; shared if only read.
+pub(super) fn claim(device: &File, shared: bool) -> Result<Claimed, Refused> {
+    let number = device.metadata()?.rdev();
+    let behind = |_, place: &Path| Behind::of_place(place);
+    claim_in(
+        &System { sysfs: Path::new(SYSFS), parts: &mapping::parts, behind: &behind },
+        number,
+        shared,
+    )
+}
+
+fn claim_in(system: &System<'_>, device: u64, shared: bool) -> Result<Claimed, Refused> {
+    let mut claim = Claim { system, held: Vec::new(), unnamed: Vec::new() };
+    let way = Way { bytes: Bytes::ALL, shared, level: 0, is_kept_apart: true };
+    claim.device(device, way)?;
+    Ok(Claimed {
+        files: claim.held.into_iter().map(|held| held.file).collect(),
+        unnamed: claim.unnamed.into_iter().flat_map(|unnamed| unnamed.locks).collect(),
+    })
 }
 
 /// Whether a block device is another one or lies on it: as a partition of it, or as a mapping over it.
@@ -70,56 +87,84 @@ fn lies_on_within(device: u64, other: u64, level: usize) -> bool {
         .any(|below| lies_on_within(below, other, level + 1))
 }
 
-struct Claim<'a> {
+/// Who is asked.
+struct System<'a> {
     sysfs: &'a Path,
     /// What a mapping is made of, where that can be known.
     parts: &'a dyn Fn(u64) -> Option<Vec<Part>>,
+    /// What a loop device has, by its number and its place in sysfs.
+    behind: &'a dyn Fn(u64, &Path) -> io::Result<Behind>,
+}
+
+struct Claim<'a> {
+    system: &'a System<'a>,
     held: Vec<Held>,
+    unnamed: Vec<Unnamed>,
 }
 
 /// A file of which bytes are locked, or a device that is opened exclusively. Once, whatever a mapping has of
 /// it.
 struct Held {
-    identity: Identity,
+    behind: Behind,
     shared: bool,
     file: File,
 }
 
+/// A file that has no name for us. Once, as above.
+struct Unnamed {
+    file: FileId,
+    through: u64,
+    locks: Vec<PlaceLock>,
+}
+
+/// What is asked for of a device, and how it was come to.
+#[derive(Clone, Copy)]
+struct Way {
+    bytes: Bytes,
+    shared: bool,
+    level: usize,
+    /// The kernel keeps out who else would have these bytes of this device.
+    is_kept_apart: bool,
+}
+
+impl Way {
+    fn below(self, bytes: Bytes) -> Self {
+        Self { bytes, level: self.level + 1, ..self }
+    }
+}
+
 impl Claim<'_> {
     /// Locks what lies below these bytes of a device that is claimed itself.
-    fn device(
-        &mut self,
-        device: u64,
-        bytes: Bytes,
-        shared: bool,
-        level: usize,
-    ) -> Result<(), Refused> {
-        let Some(place) = self.place(device).filter(|_| level < LEVELS_MAX) else { return Ok(()) };
+    fn device(&mut self, device: u64, way: Way) -> Result<(), Refused> {
+        let place = self.place(device).filter(|_| way.level < LEVELS_MAX);
+        let Some(place) = place else { return Ok(()) };
         if place.join("partition").exists() {
             let (Some(disk), Some(part)) = (place.parent(), partition(&place)) else {
                 return Ok(());
             };
             let Some(disk) = holder::number_of(disk) else { return Ok(()) };
-            return self.device(disk, bytes.within(part), shared, level + 1);
+            return self.device(disk, way.below(way.bytes.within(part)));
         }
         if let Some(backing) = Backing::of(&place) {
-            let shared = shared || number(&place.join("ro")) == Some(1);
-            return self.backing(device, &backing, bytes, shared, level);
+            let bytes = way.bytes.within(backing.bytes);
+            let shared = way.shared || holder::count_in(&place.join("ro")) == Some(1);
+            return self.backing(device, &place, &backing.path, Way { bytes, shared, ..way });
         }
+        let way = Way { is_kept_apart: false, ..way };
         let is_mapping = place.join("dm").exists();
-        if let Some(parts) = is_mapping.then(|| (self.parts)(device)).flatten() {
-            let below = |part: &Part| Some((part.device, part.below(bytes)?));
+        if let Some(parts) = is_mapping.then(|| (self.system.parts)(device)).flatten() {
+            let below = |part: &Part| Some((part.device, way.below(part.below(way.bytes)?)));
             return parts
                 .iter()
                 .filter_map(below)
-                .try_for_each(|(device, bytes)| self.device(device, bytes, shared, level + 1));
+                .try_for_each(|(device, way)| self.device(device, way));
         }
         // Which bytes it uses is not known: it shares them with others of its kind, and excludes who
         // uses the file itself.
         for slave in holder::entries(&place.join("slaves")) {
             let slave = fs::canonicalize(slave).ok().and_then(|slave| holder::number_of(&slave));
             if let Some(slave) = slave {
-                self.device(slave, Bytes::ALL, true, level + 1)?;
+                self.device(slave, Way { shared: true, ..way.below(Bytes::ALL) })?;
             }
         }
         Ok(())
@@ -127,59 +172,94 @@ impl Claim<'_> {
 
     fn place(&self, device: u64) -> Option<PathBuf> {
         let (major, minor) = (libc::major(device), libc::minor(device));
-        fs::canonicalize(self.sysfs.join(format!("dev/block/{major}:{minor}"))).ok()
+        fs::canonicalize(self.system.sysfs.join(format!("dev/block/{major}:{minor}"))).ok()
     }
 
     /// Locks what a loop device keeps its bytes in.
-    fn backing(
-        &mut self,
-        device: u64,
-        backing: &Backing,
-        bytes: Bytes,
-        shared: bool,
-        level: usize,
-    ) -> Result<(), Refused> {
-        let metadata = match fs::metadata(&backing.path) {
-            Ok(metadata) => metadata,
-            // A file without a name can be opened by nobody else.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let bytes = bytes.within(backing.bytes);
-        let is_block = metadata.file_type().is_block_device();
-        let held = (Identity::of_metadata(&metadata), shared || is_block);
-        let at = match self.held.iter().position(|known| (known.identity, known.shared) == held) {
-            Some(known) => known,
-            None => {
-                let file =
-                    open(&backing.path, is_block).map_err(|error| match error.raw_os_error() {
-                        Some(libc::EBUSY) => Refused::InUse(holder::of_device(metadata.rdev())),
-                        _ => Refused::System(error),
-                    })?;
-                self.held.push(Held { identity: held.0, shared: held.1, file });
-                self.held.len() - 1
+    fn backing(&mut self, device: u64, place: &Path, path: &Path, way: Way) -> Result<(), Refused> {
+        match (self.system.behind)(device, place)? {
+            behind @ Behind::Device(below) => {
+                // Other loop devices over it are kept out by this alone.
+                let is_held = self.hold(path, behind, true)?.is_some();
+                let is_kept_apart = way.is_kept_apart && is_held;
+                self.device(below, Way { is_kept_apart, ..way.below(way.bytes) })
             }
-        };
-        if is_block {
-            return self.device(metadata.rdev(), bytes, shared, level + 1);
-        }
-        let id = (metadata.dev(), metadata.ino());
-        if !lock::bytes(&self.held[at].file, bytes, shared)? {
-            return Err(Refused::InUse(holder::of_locked_file(id)));
-        }
-        match self.mounted_twin(device, id, bytes) {
-            Some(holder) => Err(Refused::InUse(Some(holder))),
-            None => Ok(()),
+            Behind::File(file) => {
+                match self.hold(path, Behind::File(file), way.shared)? {
+                    Some(at) => self.lock(at, file, way)?,
+                    None => self.claim_unnamed(file, device, way)?,
+                }
+                match self.mounted_twin(device, file, way.bytes) {
+                    Some(holder) => Err(Refused::InUse(Some(holder))),
+                    None => Ok(()),
+                }
+            }
         }
     }
 
+    /// Opens it by this name, once; none if the name does not lead there.
+    fn hold(
+        &mut self,
+        path: &Path,
+        behind: Behind,
+        shared: bool,
+    ) -> Result<Option<usize>, Refused> {
+        let known = |held: &Held| (held.behind, held.shared) == (behind, shared);
+        if let Some(at) = self.held.iter().position(known) {
+            return Ok(Some(at));
+        }
+        match Behind::of_name(path) {
+            Ok(found) if found == behind => {}
+            Ok(_) => return Ok(None),
+            Err(error) if is_nowhere(&error) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let file = open(path, behind).map_err(|error| match (error.raw_os_error(), behind) {
+            (Some(libc::EBUSY), Behind::Device(device)) => {
+                Refused::InUse(holder::of_device(device))
+            }
+            _ => Refused::System(error),
+        })?;
+        // By now the name may lead elsewhere.
+        if Behind::of_metadata(&file.metadata()?) != behind {
+            return Ok(None);
+        }
+        self.held.push(Held { behind, shared, file });
+        Ok(Some(self.held.len() - 1))
+    }
+
+    fn lock(&self, at: usize, file: FileId, way: Way) -> Result<(), Refused> {
+        if !lock::bytes(&self.held[at].file, way.bytes, way.shared)? {
+            return Err(Refused::InUse(holder::of_locked_file(file)));
+        }
+        match unnamed::is_claimed(file)? {
+            true => Err(Refused::InUse(None)),
+            false => Ok(()),
+        }
+    }
+
+    fn claim_unnamed(&mut self, file: FileId, through: u64, way: Way) -> Result<(), Refused> {
+        let known = |known: &Unnamed| (known.file, known.through) == (file, through);
+        if self.unnamed.iter().any(known) {
+            return Ok(());
+        }
+        let loops = holder::entries(&self.system.sysfs.join("block"));
+        let loops = loops.into_iter().filter(|place| place.join("loop").exists());
+        let others = loops.filter_map(|place| holder::number_of(&place));
+        let locks = unnamed::claim(file, through, !way.is_kept_apart, others)?;
+        let locks = locks.ok_or(Refused::InUse(None))?;
+        self.unnamed.push(Unnamed { file, through, locks });
+        Ok(())
+    }
+
     /// Who uses, in the kernel, another loop device over these bytes of a file, or a partition of one.
-    fn mounted_twin(&self, device: u64, file: (u64, u64), bytes: Bytes) -> Option<Holder> {
-        holder::entries(&self.sysfs.join("block")).into_iter().find_map(|place| {
+    fn mounted_twin(&self, device: u64, file: FileId, bytes: Bytes) -> Option<Holder> {
+        holder::entries(&self.system.sysfs.join("block")).into_iter().find_map(|place| {
             let twin = Backing::of(&place).filter(|twin| twin.bytes.meets(bytes))?;
-            let found = fs::metadata(&twin.path).ok()?;
             let number = holder::number_of(&place).filter(|number| *number != device)?;
-            if (found.dev(), found.ino()) != file {
+            let behind = (self.system.behind)(number, &place);
+            let behind = behind.or_else(|_| Behind::of_name(&twin.path)).ok();
+            if behind != Some(Behind::File(file)) {
                 return None;
             }
             let on_partition = |part: PathBuf| {
@@ -193,27 +273,17 @@ impl Claim<'_> {
     }
 }
 
+/// The name leads nowhere: whoever had it may have been deleted.
+fn is_nowhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 /// Opened to be locked only: for writing where that is allowed, since only such a file takes an
 /// exclusive lock.
-fn open(path: &Path, is_block: bool) -> io::Result<File> {
+fn open(path: &Path, behind: Behind) -> io::Result<File> {
+    let is_block = matches!(behind, Behind::Device(_));
     let flags = if is_block { libc::O_NONBLOCK | libc::O_EXCL } else { libc::O_NONBLOCK };
     OpenOptions::new().read(true).write(!is_block).custom_flags(flags).open(path)
-}
-
-/// The file or device of a loop device, and its part of it.
-struct Backing {
-    path: PathBuf,
-    bytes: Bytes,
-}
-
-impl Backing {
-    fn of(place: &Path) -> Option<Self> {
-        let path = fs::read_to_string(place.join("loop/backing_file")).ok()?;
-        let start = number(&place.join("loop/offset")).unwrap_or(0);
-        let limit = number(&place.join("loop/sizelimit")).unwrap_or(0);
-        let path = PathBuf::from(path.strip_suffix('\n').unwrap_or(&path));
-        Some(Self { path, bytes: Bytes::new(start, limit) })
-    }
 }
 
 /// The bytes of its disk that a partition is.
@@ -223,11 +293,7 @@ fn partition(place: &Path) -> Option<Bytes> {
 }
 
 fn sectors(place: &Path, key: &str) -> Option<u64> {
-    number(&place.join(key))?.checked_mul(512)
-}
-
-fn number(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+    holder::count_in(&place.join(key))?.checked_mul(512)
 }
 
 #[cfg(test)]

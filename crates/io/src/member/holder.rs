@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::loop_device::{Backing, Behind, FileId, node};
 use super::probe::sysfs;
 
 /// A user of a member, and what would end the use.
@@ -50,7 +51,9 @@ pub(super) fn of_device(device: u64) -> Option<Holder> {
     stacked
         .or_else(|| mounted(|source| devices.contains(&source)))
         .or_else(|| swap(|metadata| devices.contains(&metadata.rdev())))
-        .or_else(|| loop_over(|metadata| devices.contains(&metadata.rdev())))
+        .or_else(|| {
+            loop_over(|behind| devices.iter().any(|device| behind == Behind::Device(*device)))
+        })
         .or_else(|| process(|metadata| devices.contains(&metadata.rdev()), |_| true))
 }
 
@@ -62,16 +65,16 @@ pub(super) fn in_kernel(place: &Path, device: u64) -> Option<Holder> {
 }
 
 /// Who uses the file of this device and inode number without a lock.
-pub(super) fn of_file((dev, ino): (u64, u64)) -> Option<Holder> {
-    let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == (dev, ino);
-    loop_over(same).or_else(|| swap(same))
+pub(super) fn of_file(file: FileId) -> Option<Holder> {
+    let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == file;
+    loop_over(|behind| behind == Behind::File(file)).or_else(|| swap(same))
 }
 
 /// Who holds a lock on the file of this device and inode number.
-pub(super) fn of_locked_file((dev, ino): (u64, u64)) -> Option<Holder> {
-    let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == (dev, ino);
+pub(super) fn of_locked_file(file: FileId) -> Option<Holder> {
+    let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == file;
     let locked = |info: &str| info.lines().any(|line| line.starts_with("lock:"));
-    process(same, locked).or_else(|| loop_over(same))
+    process(same, locked).or_else(|| loop_over(|behind| behind == Behind::File(file)))
 }
 
 fn partitions(disk: &Path) -> Vec<u64> {
@@ -85,6 +88,11 @@ fn partitions(disk: &Path) -> Vec<u64> {
 /// The number of the block device that sysfs shows there.
 pub(super) fn number_of(place: &Path) -> Option<u64> {
     device_number(fs::read_to_string(place.join("dev")).ok()?.trim())
+}
+
+/// The one number in a file of sysfs.
+pub(super) fn count_in(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// Reads `MAJOR:MINOR`.
@@ -153,11 +161,12 @@ fn swap(is_it: impl Fn(&fs::Metadata) -> bool) -> Option<Holder> {
     })
 }
 
-fn loop_over(is_it: impl Fn(&fs::Metadata) -> bool) -> Option<Holder> {
+/// By what it has and not by a name: that may have gone, or lead elsewhere by now.
+fn loop_over(is_it: impl Fn(Behind) -> bool) -> Option<Holder> {
     entries(Path::new("/sys/block")).into_iter().find_map(|disk| {
-        let backing = fs::read_to_string(disk.join("loop/backing_file")).ok()?;
-        is_it(&fs::metadata(backing.trim_end_matches('\n')).ok()?).then_some(())?;
-        let device = format!("/dev/{}", disk.file_name()?.to_string_lossy());
+        let behind = Behind::as_seen(&disk, &Backing::of(&disk)?)?;
+        is_it(behind).then_some(())?;
+        let device = node(&disk).display().to_string();
         let cure = format!("detach it: losetup -d {device}");
         Some(Holder::new(format!("the loop device {device}"), cure))
     })

@@ -381,14 +381,11 @@ impl Opening<'_> {
     /// Locks the bytes of a block device where it keeps them, and refuses one that has another user
     /// there.
     fn lock_below(&self, file: &File) -> Result<Locks, OpenError> {
-        let metadata = file.metadata().map_err(self.system("look at it"))?;
-        let below = below::claim(metadata.rdev(), self.mode.read_only);
-        let below = below.map_err(|refused| match refused {
+        let claimed = below::claim(file, self.mode.read_only).map_err(|refused| match refused {
             below::Refused::InUse(holder) => in_use(self.name, holder),
             below::Refused::System(source) => self.system("lock what lies below it")(source),
         })?;
-        let unnamed = unnamed::claim(file).map_err(self.system("lock what lies below it"))?;
-        let _unnamed = unnamed.map_err(|()| in_use(self.name, None))?;
+        let below::Claimed { files: below, unnamed: _unnamed } = claimed;
         Ok(Locks { below, _unnamed, ..Locks::default() })
     }
 

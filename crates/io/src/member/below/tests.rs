@@ -12,12 +12,14 @@ struct Tree {
     folder: tempfile::TempDir,
     /// What mappings are made of, by their minor numbers.
     tables: BTreeMap<u32, Vec<Part>>,
+    /// What loop devices say that they have, by their minor numbers, where that is not what their names lead to.
+    behind: BTreeMap<u32, Behind>,
 }
 
 impl Tree {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let tree = Self { folder, tables: BTreeMap::new() };
+        let tree = Self { folder, tables: BTreeMap::new(), behind: BTreeMap::new() };
         for folder in ["dev/block", "block"] {
             fs::create_dir_all(tree.path(folder)).expect("a folder");
         }
@@ -77,9 +79,25 @@ impl Tree {
         }
     }
 
-    fn claim(&self, (major, minor): (u32, u32)) -> Result<Vec<File>, Refused> {
+    /// Attaches another name of the file.
+    fn attach(&self, name: &str, loop_device: &str) {
+        fs::hard_link(self.file(), self.path(name)).expect("another name");
+        let told = format!("{}\n", self.path(name).display());
+        self.write(&format!("block/{loop_device}/loop/backing_file"), &told);
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.path(name)).expect("it was there");
+    }
+
+    fn claim(&self, (major, minor): (u32, u32)) -> Result<Claimed, Refused> {
         let parts = |mapping| self.tables.get(&libc::minor(mapping)).cloned();
-        claim_in(self.folder.path(), &parts, libc::makedev(major, minor), false)
+        let behind = |device, place: &Path| match self.behind.get(&libc::minor(device)) {
+            Some(told) => Ok(*told),
+            None => Behind::of_name(&Backing::of(place).expect("a loop device").path),
+        };
+        let system = System { sysfs: self.folder.path(), parts: &parts, behind: &behind };
+        claim_in(&system, libc::makedev(major, minor), false)
     }
 
     /// A mapping of which the device mapper says what it is made of.
@@ -91,14 +109,28 @@ impl Tree {
 
     /// Whether these sectors of the file can be had by one who uses the file itself.
     fn are_free(&self, start: u64, sectors: u64) -> bool {
-        let file = open(&self.file(), false).expect("the file");
+        let file = open_to_lock(&self.file());
         let bytes = Bytes::new(start * SECTOR, sectors * SECTOR);
         lock::bytes(&file, bytes, false).expect("a file that can be locked")
     }
 }
 
-fn is_in_use(claimed: Result<Vec<File>, Refused>) -> bool {
+fn open_to_lock(path: &Path) -> File {
+    open(path, Behind::of_name(path).expect("a file")).expect("the file")
+}
+
+fn is_in_use(claimed: Result<Claimed, Refused>) -> bool {
     matches!(claimed, Err(Refused::InUse(_)))
+}
+
+/// A tree with `loop8` over another name of the file that `loop7` is over. Both know what they have.
+fn twins() -> Tree {
+    let mut tree = Tree::new();
+    tree.add_loop("loop8", 8);
+    tree.attach("other", "loop8");
+    let behind = Behind::of_name(&tree.file()).expect("a file");
+    tree.behind = [(7, behind), (8, behind)].into();
+    tree
 }
 
 #[test]
@@ -126,7 +158,7 @@ fn a_mapping_keeps_who_uses_the_file_itself_out() {
     assert!(!tree.are_free(8, 16), "the bytes of the partition, two mappings above");
     assert!(tree.are_free(0, 8) && tree.are_free(24, 8), "its disk has others");
     drop(held);
-    let file = open(&tree.file(), false).expect("the file");
+    let file = open_to_lock(&tree.file());
     assert!(lock::bytes(&file, Bytes::ALL, false).expect("a file that can be locked"));
     assert!(is_in_use(tree.claim((253, 1))), "the file is a member itself");
 }
@@ -146,7 +178,7 @@ fn mappings_over_one_loop_device_have_the_bytes_that_their_tables_say() {
     tree.add_table("dm-5", 5, "block/loop7", pieces.collect());
     let many = tree.claim((253, 5)).expect("a free mapping");
     assert!(!tree.are_free(40, 1) && tree.are_free(41, 1) && !tree.are_free(54, 1));
-    assert_eq!(many.len(), 1, "one descriptor for all pieces");
+    assert_eq!(many.files.len(), 1, "one descriptor for all pieces");
     let held = tree.claim((253, 0)).expect("a free mapping");
     assert!(!tree.are_free(8, 1) && !tree.are_free(23, 1));
     assert!(tree.are_free(0, 8) && tree.are_free(24, 8));
@@ -171,6 +203,71 @@ fn another_loop_device_whose_partition_the_kernel_uses_is_a_user_of_those_bytes(
     assert!(is_in_use(tree.claim((7, 7))));
     assert!(is_in_use(tree.claim((259, 2))), "a part of those bytes");
     assert!(tree.claim((259, 3)).is_ok(), "other bytes");
+}
+
+#[test]
+fn of_loop_devices_over_one_file_one_is_claimed_whatever_names_the_file_has() {
+    let tree = twins();
+    // As the kernel does: no other file gets its number.
+    let _kept = open_to_lock(&tree.file());
+    for name in ["file", "other"] {
+        tree.remove(name);
+        for (first, second) in [(7, 8), (8, 7)] {
+            let held = tree.claim((7, first)).expect("a free device");
+            assert!(is_in_use(tree.claim((7, second))), "{second} beside {first}, without {name}");
+            drop(held);
+        }
+    }
+    // Another file has the name by now.
+    fs::write(tree.file(), [0; 4096]).expect("a file");
+    let _held = tree.claim((7, 7)).expect("a free device");
+    assert!(tree.are_free(0, 8), "it is not its file");
+    assert!(is_in_use(tree.claim((7, 8))));
+}
+
+/// The kernel keeps partitions apart, and not mappings.
+#[test]
+fn a_file_without_a_name_is_shared_by_partitions_of_one_loop_device_and_by_no_mappings() {
+    let mut tree = twins();
+    let disk = libc::makedev(7, 7);
+    tree.add_partition("block/loop7/loop7p1", 1, 8, 16);
+    tree.add_partition("block/loop7/loop7p2", 2, 24, 16);
+    tree.add_table(
+        "dm-0",
+        0,
+        "block/loop7",
+        (0..8).map(|at| Part::linear(at, 1, disk, at)).collect(),
+    );
+    tree.add_table("dm-1", 1, "block/loop7", vec![Part::linear(0, 8, disk, 0)]);
+    tree.remove("file");
+    let partitions = [1, 2].map(|minor| tree.claim((259, minor)).expect("a free partition"));
+    assert!(is_in_use(tree.claim((253, 0))) && is_in_use(tree.claim((7, 8))));
+    drop(partitions);
+    let _mapping = tree.claim((253, 0)).expect("a free mapping");
+    assert!(is_in_use(tree.claim((253, 1))) && is_in_use(tree.claim((259, 2))));
+}
+
+#[test]
+fn a_loop_device_that_the_kernel_uses_is_found_by_its_file_under_whatever_name() {
+    for (claimed, used) in [(7, "block/loop8"), (8, "block/loop7")] {
+        let tree = twins();
+        tree.remove("file");
+        drop(tree.claim((7, claimed)).expect("nobody uses it"));
+        tree.add_mapping("dm-0", 0, used);
+        assert!(is_in_use(tree.claim((7, claimed))), "{claimed} beside {used}");
+    }
+}
+
+/// Its device has no name here, and is not opened: what lies below it is locked all the same.
+#[test]
+fn below_a_loop_device_over_one_without_a_name_the_file_is_locked() {
+    let mut tree = Tree::new();
+    tree.add_loop("loop8", 8);
+    tree.write("block/loop8/loop/backing_file", "/nowhere/loop7\n");
+    tree.behind.insert(8, Behind::Device(libc::makedev(7, 7)));
+    let _held = tree.claim((7, 8)).expect("a free device");
+    assert!(!tree.are_free(0, 8));
+    assert!(is_in_use(tree.claim((7, 7))));
 }
 
 #[test]

@@ -1,6 +1,26 @@
 use super::*;
 
 #[test]
+fn those_who_have_a_file_through_one_loop_device_share_it_and_no_others_do() {
+    let file = (u64::from(std::process::id()), u64::MAX);
+    let claim = |through, alone| claim(file, through, alone, [7, 8, 9]).expect("sockets");
+    let first = claim(7, false);
+    let second = claim(7, false);
+    assert!(first.is_some() && second.is_some());
+    assert!(claim(8, false).is_none() && claim(7, true).is_none() && claim(8, true).is_none());
+    assert!(is_claimed(file).expect("a socket"));
+    drop(first);
+    assert!(claim(8, false).is_none());
+    drop(second);
+    assert!(!is_claimed(file).expect("a socket"));
+    let alone = claim(8, true);
+    assert!(alone.is_some() && is_claimed(file).expect("a socket"));
+    assert!(claim(8, false).is_none() && claim(8, true).is_none() && claim(7, false).is_none());
+    drop(alone);
+    assert!(claim(8, false).is_some());
+}
+
+#[test]
 fn a_lock_is_told_by_the_device_and_the_inode_number_of_its_file() {
     let line = "12: OFDLCK ADVISORY  WRITE -1 fe:0a:5400036 0 EOF";
     let locks = |file| is_in(line, "", file);
