@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::holder::{self, Holder};
 use super::lock::{self, Bytes};
-use super::loop_device::{Backing, Behind, FileId};
+use super::loop_device::{self, Backing, Behind, FileId};
 use super::place::PlaceLock;
 use super::probe::sysfs;
 use super::unnamed;
@@ -32,6 +32,8 @@ const LEVELS_MAX: usize = 16;
 pub(super) enum Refused {
     /// Someone uses them; the holder, where it can be seen.
     InUse(Option<Holder>),
+    /// A loop device has a file without a name, and does not say which.
+    Hidden { device: PathBuf, source: io::Error },
     /// The system refused.
     System(io::Error),
 }
@@ -54,7 +56,12 @@ pub(super) struct Claimed {
 /// Locks the bytes below an open block device; shared if only read.
 pub(super) fn claim(device: &File, shared: bool) -> Result<Claimed, Refused> {
     let number = device.metadata()?.rdev();
-    let behind = |_, place: &Path| Behind::of_place(place);
+    let disk = sysfs(number).and_then(|place| holder::number_of(disk_of(&place)?));
+    // What is open is asked itself: there may be no other node of it here.
+    let behind = |loop_device: u64, place: &Path| match Some(loop_device) == disk {
+        true => Behind::of_open(device),
+        false => Behind::of_place(place),
+    };
     claim_in(
         &System { sysfs: Path::new(SYSFS), parts: &mapping::parts, behind: &behind },
         number,
@@ -70,6 +77,11 @@ fn claim_in(system: &System<'_>, device: u64, shared: bool) -> Result<Claimed, R
         files: claim.held.into_iter().map(|held| held.file).collect(),
         unnamed: claim.unnamed.into_iter().flat_map(|unnamed| unnamed.locks).collect(),
     })
+}
+
+/// The disk that sysfs shows at `place`, or that has the partition.
+fn disk_of(place: &Path) -> Option<&Path> {
+    if place.join("partition").exists() { place.parent() } else { Some(place) }
 }
 
 /// Whether a block device is another one or lies on it: as a partition of it, or as a mapping over it.
@@ -177,7 +189,7 @@ impl Claim<'_> {
 
     /// Locks what a loop device keeps its bytes in.
     fn backing(&mut self, device: u64, place: &Path, path: &Path, way: Way) -> Result<(), Refused> {
-        match (self.system.behind)(device, place)? {
+        match self.behind(device, place, path)? {
             behind @ Behind::Device(below) => {
                 // Other loop devices over it are kept out by this alone.
                 let is_held = self.hold(path, behind, true)?.is_some();
@@ -195,6 +207,16 @@ impl Claim<'_> {
                 }
             }
         }
+    }
+
+    /// What a loop device has. Where it cannot be asked, a name that leads somewhere is believed.
+    fn behind(&self, device: u64, place: &Path, path: &Path) -> Result<Behind, Refused> {
+        (self.system.behind)(device, place).or_else(|source| match Behind::of_name(path) {
+            Err(error) if is_nowhere(&error) => {
+                Err(Refused::Hidden { device: loop_device::node(place), source })
+            }
+            named => Ok(named?),
+        })
     }
 
     /// Opens it by this name, once; none if the name does not lead there.

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,6 +81,16 @@ pub enum OpenError {
         /// Who does not say it, and why.
         why: String,
     },
+    /// Which file it keeps its bytes in is not known, so that others cannot be kept from that.
+    #[error("{name}: {}; {}", hidden(.device, .source), HIDDEN_CURE)]
+    Hidden {
+        /// The member as the user named it.
+        name: String,
+        /// A loop device that it is, or that lies below it.
+        device: PathBuf,
+        /// Why that is not asked.
+        source: io::Error,
+    },
     /// The device's blocks are larger than md can serve.
     #[error("{name}: its logical blocks of {bytes} bytes are larger than 4096")]
     Blocks {
@@ -125,13 +135,26 @@ const UNCLEAR: &str = "whether it leads back to the array itself cannot be told"
 const UNCLEAR_CURE: &str =
     "have that server answer, or remove it from the array that has it as a member, and try again";
 
+const HIDDEN_CURE: &str =
+    "let this user read that loop device, or attach the file again by a name that it has";
+
+fn hidden(device: &Path, source: &io::Error) -> String {
+    format!(
+        "the file of {} has lost its name, and which one it is cannot be asked: {source}",
+        device.display()
+    )
+}
+
 impl OpenError {
-    /// What is wrong and what to do, of a member for which it is asked whether it leads back to the array.
+    /// What is wrong and what to do, where what lies behind the member is the trouble.
     pub fn why_and_cure(&self) -> Option<(String, &'static str)> {
         match self {
             Self::LeadsBack { name } => Some((format!("{name}: {LEADS_BACK}"), LEADS_BACK_CURE)),
             Self::Unclear { name, why } => {
                 Some((format!("{name}: {UNCLEAR}: {why}"), UNCLEAR_CURE))
+            }
+            Self::Hidden { name, device, source } => {
+                Some((format!("{name}: {}", hidden(device, source)), HIDDEN_CURE))
             }
             _ => None,
         }
@@ -383,6 +406,9 @@ impl Opening<'_> {
     fn lock_below(&self, file: &File) -> Result<Locks, OpenError> {
         let claimed = below::claim(file, self.mode.read_only).map_err(|refused| match refused {
             below::Refused::InUse(holder) => in_use(self.name, holder),
+            below::Refused::Hidden { device, source } => {
+                OpenError::Hidden { name: self.name.into(), device, source }
+            }
             below::Refused::System(source) => self.system("lock what lies below it")(source),
         })?;
         let below::Claimed { files: below, unnamed: _unnamed } = claimed;

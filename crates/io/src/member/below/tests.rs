@@ -12,8 +12,9 @@ struct Tree {
     folder: tempfile::TempDir,
     /// What mappings are made of, by their minor numbers.
     tables: BTreeMap<u32, Vec<Part>>,
-    /// What loop devices say that they have, by their minor numbers, where that is not what their names lead to.
-    behind: BTreeMap<u32, Behind>,
+    /// What loop devices say that they have, by their minor numbers, where that is not what their names lead to; none
+    /// where they cannot be asked.
+    behind: BTreeMap<u32, Option<Behind>>,
 }
 
 impl Tree {
@@ -93,7 +94,7 @@ impl Tree {
     fn claim(&self, (major, minor): (u32, u32)) -> Result<Claimed, Refused> {
         let parts = |mapping| self.tables.get(&libc::minor(mapping)).cloned();
         let behind = |device, place: &Path| match self.behind.get(&libc::minor(device)) {
-            Some(told) => Ok(*told),
+            Some(told) => told.ok_or_else(|| io::ErrorKind::PermissionDenied.into()),
             None => Behind::of_name(&Backing::of(place).expect("a loop device").path),
         };
         let system = System { sysfs: self.folder.path(), parts: &parts, behind: &behind };
@@ -129,7 +130,7 @@ fn twins() -> Tree {
     tree.add_loop("loop8", 8);
     tree.attach("other", "loop8");
     let behind = Behind::of_name(&tree.file()).expect("a file");
-    tree.behind = [(7, behind), (8, behind)].into();
+    tree.behind = [(7, Some(behind)), (8, Some(behind))].into();
     tree
 }
 
@@ -248,6 +249,18 @@ fn a_file_without_a_name_is_shared_by_partitions_of_one_loop_device_and_by_no_ma
 }
 
 #[test]
+fn a_loop_device_that_cannot_be_asked_is_believed_by_its_name_and_refused_without_one() {
+    let mut tree = Tree::new();
+    tree.behind.insert(7, None);
+    let held = tree.claim((7, 7)).expect("a free device");
+    assert!(!tree.are_free(0, 8));
+    drop(held);
+    tree.remove("file");
+    let Err(Refused::Hidden { device, .. }) = tree.claim((7, 7)) else { panic!("it is claimed") };
+    assert_eq!(device, Path::new("/dev/loop7"));
+}
+
+#[test]
 fn a_loop_device_that_the_kernel_uses_is_found_by_its_file_under_whatever_name() {
     for (claimed, used) in [(7, "block/loop8"), (8, "block/loop7")] {
         let tree = twins();
@@ -264,7 +277,7 @@ fn below_a_loop_device_over_one_without_a_name_the_file_is_locked() {
     let mut tree = Tree::new();
     tree.add_loop("loop8", 8);
     tree.write("block/loop8/loop/backing_file", "/nowhere/loop7\n");
-    tree.behind.insert(8, Behind::Device(libc::makedev(7, 7)));
+    tree.behind.insert(8, Some(Behind::Device(libc::makedev(7, 7))));
     let _held = tree.claim((7, 8)).expect("a free device");
     assert!(!tree.are_free(0, 8));
     assert!(is_in_use(tree.claim((7, 7))));
