@@ -27,7 +27,10 @@ pub(crate) struct Config {
     pub(crate) members: Vec<String>,
     /// Fronts.
     pub(crate) serve: Vec<String>,
+    /// Its members are opened to be read only.
     pub(crate) readonly: bool,
+    /// It takes no writes until `readwrite`, though its members may be written to.
+    pub(crate) refuse_writes: bool,
     pub(crate) lanes: Option<u16>,
     /// Bytes.
     pub(crate) stripe_size: Option<u64>,
@@ -187,6 +190,7 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
         serving.serve = fronts.map_err(|error| failed(error.to_string()))?;
     }
     serving.readonly |= config.readonly;
+    serving.refuse_writes |= config.refuse_writes;
     serving.take(&config).map_err(failed)?;
     serving.settings = config.settings;
     Ok(())

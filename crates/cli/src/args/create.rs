@@ -166,6 +166,9 @@ pub(crate) struct ServingArgs {
     /// The configuration's file; default NAME.toml in the folder of configurations.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Takes no writes until `readwrite`, as the configuration says; members are opened to be written to.
+    #[arg(skip)]
+    pub(crate) refuse_writes: bool,
     /// What the configuration sets.
     #[arg(skip)]
     pub(crate) settings: BTreeMap<String, String>,

@@ -6,6 +6,7 @@ fn full() -> Config {
         members: vec!["/dev/disk/by-id/a \"b\"".to_owned(), "ram:8M".to_owned()],
         serve: vec!["nbd:unix:/run/data.sock?ro".to_owned()],
         readonly: false,
+        refuse_writes: true,
         lanes: Some(4),
         stripe_size: Some(16384),
         stripe_hash_locks: None,

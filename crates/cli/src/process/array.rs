@@ -359,7 +359,7 @@ fn assemble(
 fn options(task: &Task) -> Result<Options, Failure> {
     let serving = task.serving();
     let common = Options {
-        read_only: serving.readonly,
+        read_only: serving.readonly || serving.refuse_writes,
         settings: serving.start_settings(),
         ..Options::default()
     };

@@ -51,11 +51,14 @@ impl ServingProcess {
         let report = self.report()?;
         let members = report.array.members.iter().filter(|member| !member.is("faulty"));
         let settings = self.saved.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let readonly = self.array.members().are_read_only();
         Ok(Config {
             uuid: Some(report.array.uuid.clone()),
             members: members.map(|member| self.lasting_name(&member.member)).collect(),
             serve: report.fronts.into_iter().map(|front| front.address).collect(),
-            readonly: report.array.array_state == "readonly",
+            readonly,
+            // Told to: it may be told otherwise, which its members then have to take.
+            refuse_writes: !readonly && report.array.array_state == "readonly",
             lanes: Some(self.saved.lanes),
             stripe_size: Some(self.saved.stripe_size),
             stripe_hash_locks: Some(self.saved.stripe_hash_locks),

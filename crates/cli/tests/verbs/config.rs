@@ -109,6 +109,34 @@ fn a_restart_keeps_data_fronts_and_settings() {
     user.refused("restart data", &["no array runs"]);
 }
 
+/// Its members are open to be written to; those that are not stay so.
+#[test]
+fn an_array_that_was_told_to_take_no_writes_takes_them_again_after_a_restart_when_told_to() {
+    let user = User::with_members(&["a", "b"]);
+    let socket = user.path("data.nbd");
+    let serve = format!("--serve=nbd:unix:{}", socket.display());
+    user.expect(0, &format!("create data --level=1 --raid-devices=2 --assume-clean {serve} a b"));
+    let takes_writes_when_told_to = || {
+        assert_eq!(user.expect(0, "get data array_state"), "readonly\n");
+        user.expect(0, "readwrite data");
+        assert_eq!(Client::connect(&socket).write(4096, &[0x5a; 8192]), Ok(()));
+    };
+    user.expect(0, "readonly data");
+    user.expect(0, "restart data");
+    takes_writes_when_told_to();
+    user.expect(0, "readonly data");
+    user.expect(0, "save data");
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data");
+    takes_writes_when_told_to();
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data --readonly a b");
+    user.expect(0, "restart data");
+    assert_eq!(user.expect(0, "get data array_state"), "readonly\n");
+    user.refused("readwrite data", &["open for reading alone"]);
+    user.expect(0, "stop data");
+}
+
 /// The smallest speed is 1 000 KiB/s before one is set, and the largest is not below it.
 #[test]
 fn settings_that_bound_each_other_come_back_whatever_their_names() {
