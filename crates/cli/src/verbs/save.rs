@@ -75,11 +75,17 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
         Failure { cure, ..failure }
     })?;
     let stopped = stop::stop(&StopArgs { name: name.clone(), force: args.force });
-    let mut notes = stopped.inspect_err(|failure| {
-        // What does not answer may end yet.
-        if !failure.is_of_silence() {
+    let mut notes = stopped.map_err(|failure| {
+        // What says how it is runs on. What does not may have been killed, or may end yet.
+        if ask(&run_dir, name).is_ok() {
             drop(fs::remove_file(&file));
+            return failure;
         }
+        let cure = format!(
+            "once it does not run, `mdspace assemble {name} --config={}` starts it as it was",
+            file.display()
+        );
+        Failure { cure: format!("{}; {cure}", failure.cure), ..failure }
     })?;
     let mut words: Vec<OsString> = ["assemble", name.as_str()].map(OsString::from).into();
     words.extend(args.run.then(|| "--run".into()));

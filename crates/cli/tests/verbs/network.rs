@@ -112,6 +112,40 @@ fn a_stop_by_force_waits_for_no_client_and_says_who_has_not_answered() {
     user.expect(0, "stop a --force");
 }
 
+/// Nothing runs then that could say how it was.
+#[test]
+fn a_restart_whose_array_is_killed_while_it_stops_leaves_what_says_how_it_was() {
+    let user = User::with_members(&["a"]);
+    let one = serve(&user, "a");
+    let socket = user.path("top.sock");
+    let words = "--level=linear --raid-devices=1 --force --assume-clean";
+    user.expect(0, &format!("create top {words} --serve=nbd:unix:{} {one}", socket.display()));
+    user.expect(0, "set top spare_group=shelf");
+    let (server, array) = (pid_of(&user, "a"), pid_of(&user, "top"));
+    let mut client = Client::connect(&socket);
+    user.halt(server);
+    // The stop waits for it.
+    client.send_write(0, &[2; 4096]);
+    let file = user.run_dir().join("top.restart.toml");
+    let said = std::thread::scope(|scope| {
+        let restart = scope.spawn(|| user.run("restart top --force"));
+        while !file.exists() {
+            assert!(!restart.is_finished(), "it has not begun");
+            std::thread::yield_now();
+        }
+        user.signal(Signal::KILL, array);
+        restart.join().expect("it ends")
+    });
+    assert_ne!(said.status, 0, "{said:?}");
+    let cure = format!("assemble top --config={}", file.display());
+    assert!(said.err.contains(&cure), "{said:?}");
+    user.signal(Signal::CONT, server);
+    user.expect(0, &format!("{cure} --fenced"));
+    assert_eq!(user.expect(0, "get top spare_group"), "shelf\n");
+    user.expect(0, "stop top");
+    user.expect(0, "stop a");
+}
+
 #[test]
 fn what_is_no_export_is_refused_with_the_reason() {
     let user = User::with_members(&["a"]);
