@@ -8,7 +8,7 @@ use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
-use mdspace_format::superblock::{MemberFlags, Superblock};
+use mdspace_format::superblock::{MemberFlags, RESYNC_NONE, Superblock};
 use mdspace_format::{Features, Role};
 
 use crate::shapes::{self, Shape};
@@ -652,6 +652,102 @@ fn a_replacement_promises_no_more_than_it_has_when_the_others_say_clean() {
         world.power_cut(0..=new);
         world.disks.disk(new).hangs_in = None;
         is_replaced_by_a_right_copy(&mut world, new);
+    }
+}
+
+/// As above, but it is its own write that fails, and power fails before the next update says that it is out.
+#[test]
+fn a_replacement_that_fails_in_the_update_that_says_clean_is_copied_anew() {
+    for (seed, shape) in (20..).zip([Shape { disks: 2, ..shapes::RAID1 }, shapes::RAID5]) {
+        let (mut world, new) = torn_from_its_replacement(shape, seed);
+        let found = world.disks.superblock(0).expect("it is a member");
+        let place = world.disks.superblock(new).expect("it is a member").place.sector;
+        world.disks.disk(new).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(new).errors_in = Some(place..place + 8);
+        (0..new)
+            .for_each(|disk| world.disks.disk(disk).cut_in_update = Some((found.events + 2, 0)));
+        world.sleep_ms(2000);
+        let last = world.disks.superblock(0).expect("it is a member");
+        assert_eq!((last.events, last.resync_offset_sectors), (found.events + 1, RESYNC_NONE));
+        world.power_cut(0..=new);
+        world.disks.disk(new).plug();
+        is_replaced_by_a_right_copy(&mut world, new);
+    }
+}
+
+/// A member that was filled is the first to say that all agrees: with force nothing was left to resync. Power fails
+/// before a replacement has taken back what it lacks since the crash before.
+#[test]
+fn a_replacement_promises_no_more_than_it_has_when_a_filled_member_says_clean() {
+    let shape = Shape { member_sectors: 1024, ..shapes::RAID5 };
+    let mut world = World::synced(Setup::new(shape, 30));
+    let (new, filled) = (4, 5);
+    world.set("sync_max", "1008");
+    begin(&mut world, 0);
+    part_is_recorded(&mut world, new, 1008);
+    world.sleep_ms(30_000);
+    world.fail(1);
+    // So near to its end that nothing is recorded before.
+    world.set("sync_max", "992");
+    world.add(filled).unwrap();
+    world.command(Action::Idle).unwrap();
+    part_is_recorded(&mut world, filled, 992);
+    let at = world.disks.data().start + 992;
+    // In the last row of which the replacement has its part, and the other one not.
+    let sectors: Vec<u64> = (62 * 48..63 * 48).step_by(16).collect();
+    for sector in sectors {
+        world.disks.disk(new).writes.clear();
+        world.write_random(sector, 8);
+        if world.disks.disk(new).sectors_written(at..at + 8) > 0 {
+            break;
+        }
+    }
+    let old = world.random.bytes(8 * SECTOR);
+    world.disks.disk(new).bytes[at as usize * SECTOR..][..old.len()].copy_from_slice(&old);
+    world.crash();
+    world.assemble_with_force().unwrap();
+    let place = world.disks.superblock(new).expect("it is a member").place.sector;
+    world.disks.disk(new).hangs_in = Some(place..place + 8);
+    world.sleep_ms(2000);
+    world.power_cut(0..=filled);
+    world.disks.disk(new).hangs_in = None;
+    let force = Options { run: true, force: true, ..Options::default() };
+    world.assemble(&[filled, 0, 2, 3, new], &force).unwrap();
+    world.wait_status("the hand-over", |status| {
+        status.members.iter().all(|member| !member.replacement)
+    });
+    assert_eq!(world.member_state(new), Some(MemberState::InSync));
+    world.verify();
+    world.wait_idle();
+    assert_eq!(world.check(), 0, "{world}");
+}
+
+/// Waits until a disk has so many of its sectors, and says so when nothing is copied.
+fn part_is_recorded(world: &mut World, disk: usize, sectors: u64) {
+    world.wait_status("a part of a copy", |status| {
+        status.sync.action.runs() && status.sync.completed_sectors >= sectors
+    });
+    world.command(Action::Freeze).unwrap();
+    world.wait_status("a pause", |status| status.sync.action == SyncAction::Frozen);
+    let promised = world.disks.superblock(disk).expect("it is a member").recovery_offset_sectors;
+    assert_eq!(promised, Some(sectors), "{world}");
+}
+
+/// Another host has it, and it is the first to get an update.
+#[test]
+fn a_replacement_that_meets_a_reservation_is_the_last_to_get_an_update() {
+    for (seed, shape) in some_of_every_level() {
+        let mut world = World::synced(Setup::shuffled(shape, 560 + seed));
+        let new = begin_frozen(&mut world);
+        world.wait_clean();
+        let place = world.disks.superblock(new).unwrap().place.sector;
+        let before = world.disks.superblock_bytes(1);
+        world.disks.disk(new).write_error = Some(IoErrorKind::Reserved);
+        world.disks.disk(new).errors_in = Some(place..place + 8);
+        let ended = world.write(0, vec![1; 8 * SECTOR]);
+        assert_eq!(ended, Err(RequestError::Lost), "{world}");
+        assert_eq!(world.status().state, ArrayState::Broken, "{world}");
+        assert_eq!(world.disks.superblock_bytes(1), before, "{world}");
     }
 }
 

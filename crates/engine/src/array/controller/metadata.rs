@@ -86,7 +86,12 @@ impl Controller {
         }
         // Of the last update: what the other superblocks say of them is right as it stands.
         self.stamp(self.events);
-        let failed = self.write_superblocks(&|member| members.contains(&member.id)).await;
+        // They may be the first to say that all agrees. As in an update, those go before that may promise less by now.
+        let still_filled = |member: &Member| member.filled_to().is_some();
+        let mut failed = self.write_superblocks(&still_filled).await;
+        if failed.is_empty() {
+            failed = self.write_superblocks(&|member| members.contains(&member.id)).await;
+        }
         if !failed.is_empty() {
             self.take_out(&failed).await;
         }

@@ -229,6 +229,10 @@ impl Controller {
         for filled in [true, false] {
             let is_next = |member: &Member| Some(member.id) != new && is_filled(member) == filled;
             failed.extend(self.write_superblocks(&is_next).await);
+            // One that is filled and failed is copied anew where it is found behind the others.
+            if !failed.is_empty() && self.is_reserved.get() {
+                return failed;
+            }
         }
         failed
     }

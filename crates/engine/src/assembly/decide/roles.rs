@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mdspace_format::{Features, Role, Superblock};
+use mdspace_format::{Features, Level, Role, Superblock};
 
 use super::super::read::Candidate;
 use super::lineage::is_stranger;
@@ -83,10 +83,13 @@ fn newest_by_number(candidates: &[Candidate], most: u64) -> BTreeMap<u32, u64> {
 
 /// Gives a member the role that the freshest superblock knows, and what else that says of the array. A
 /// spare whose superblock does not say yet that it got a slot holds nothing of it: the crash came
-/// between the superblocks of one update.
+/// between the superblocks of one update. Nor does a copy whose promise may have been taken back.
 fn take_role(superblock: &mut Superblock, model: &Superblock, role: Role) {
     let at_home = superblock.own_role() == role;
     if role.slot().is_some() && !at_home && keep(Rule::NewcomersHoldNothing) {
+        superblock.recovery_offset_sectors = Some(0);
+    }
+    if may_promise_too_much(superblock, model) {
         superblock.recovery_offset_sectors = Some(0);
     }
     // All ones is no progress that anybody made.
@@ -102,6 +105,15 @@ fn take_role(superblock: &mut Superblock, model: &Superblock, role: Role) {
     superblock.roles.clone_from(&model.roles);
     superblock.utime = model.utime;
     superblock.resync_offset_sectors = model.resync_offset_sectors;
+}
+
+/// Whether a member is filled with copies and has missed an update. Superblocks of such members are written first, so
+/// that its own write failed or was cut off; and it may have been to promise less, for what is older where a crash or a
+/// failed write left copies that differ. The others may say by now that all agrees.
+fn may_promise_too_much(own: &Superblock, model: &Superblock) -> bool {
+    let half_a_mirror = matches!(model.level, Level::Raid1 | Level::Raid10)
+        && own.recovery_offset_sectors.is_some();
+    own.events < model.events && (own.features.contains(Features::REPLACEMENT) || half_a_mirror)
 }
 
 /// A slot has one member, and perhaps one that replaces it.

@@ -1,10 +1,10 @@
 //! Superblocks of a replacement half done.
 
 use mdspace_format::bitmap::BitmapError;
-use mdspace_format::{Features, Role, Superblock, Timestamp, Uuid};
+use mdspace_format::{Features, Level, Role, Superblock, Timestamp, Uuid};
 
 use super::super::super::read::{Candidate, FoundBitmap};
-use super::super::tests::{assemble, raid5, recovery_offset};
+use super::super::tests::{array, assemble, raid5, recovery_offset};
 use super::super::{Assembly, LeftOut, Options, Reason, Refusal, decide};
 
 /// A RAID5 of three whose slot 1 is being replaced by number 3, which has so much of it.
@@ -130,6 +130,43 @@ fn a_replacement_that_cannot_be_served_is_left_out() {
             candidates.retain(|candidate| candidate.info.name != "disk1");
             assert!(assemble(candidates).is_err());
         }
+    }
+}
+
+/// Its own superblock is written before the others': where it has missed an update, that may have taken back what the
+/// one that it has promises.
+#[test]
+fn a_replacement_that_missed_an_update_is_copied_anew() {
+    let size = raid5(0, 1)[0].superblock.size_sectors;
+    for done in [Some(80), Some(size), None] {
+        let mut candidates = replacing(done);
+        candidates.iter_mut().take(3).for_each(|other| other.superblock.events = 11);
+        let assembly = assemble(candidates).unwrap();
+        assert_eq!((assembly.degraded, assembly.left_out.len()), (0, 0), "{done:?}");
+        assert!(still_replaces(&assembly), "{done:?}");
+        assert_eq!(recovery_offset(&assembly, "disk3"), Some(0), "{done:?}");
+        // Nor does it promise more once it has caught up.
+        let member = assembly.start.members.iter().find(|member| member.info.name == "disk3");
+        let others_have = member.and_then(|member| member.behind.as_ref()).expect("it is behind");
+        assert_eq!((others_have.events, others_have.recovery_offset_sectors), (11, Some(0)));
+    }
+}
+
+/// A member of a mirror is filled with copies, as a replacement is. One of a row of parity keeps what it has: a block
+/// may be there alone.
+#[test]
+fn a_copy_half_filled_that_missed_an_update_is_copied_anew() {
+    let raid5 = ((Level::Raid5, 2, 16), Some(80));
+    for (level, kept) in
+        [((Level::Raid1, 0, 0), Some(0)), ((Level::Raid10, 0x102, 16), Some(0)), raid5]
+    {
+        let mut candidates = array(level, 3, 0, 10);
+        candidates[2].superblock.recovery_offset_sectors = Some(80);
+        let assembly = assemble(candidates.clone()).unwrap();
+        assert_eq!(recovery_offset(&assembly, "disk2"), Some(80), "{level:?}");
+        candidates.iter_mut().take(2).for_each(|other| other.superblock.events = 11);
+        let assembly = assemble(candidates).unwrap();
+        assert_eq!(recovery_offset(&assembly, "disk2"), kept, "{level:?}");
     }
 }
 
