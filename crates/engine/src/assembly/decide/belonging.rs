@@ -144,7 +144,8 @@ fn has_slot(candidate: &Candidate) -> bool {
 
 /// The member that knows best: one with the most events whose history is that of all. Where several
 /// have as many, one may be of an update that a crash kept from the others, which then went on
-/// without it.
+/// without it. One that is being filled may have got its slot in that update: it tells something where none of the
+/// others has as many.
 pub(super) fn freshest(
     candidates: &[Candidate],
     newest: usize,
@@ -163,6 +164,9 @@ pub(super) fn freshest(
             && refuse_unhandled(candidate).is_ok()
     };
     let mut new: Vec<usize> = (0..candidates.len()).filter(as_new).collect();
+    if new.iter().any(|&index| is_in_sync(&candidates[index])) {
+        new.retain(|&index| is_in_sync(&candidates[index]));
+    }
     // A replacement may be done without, and the others not.
     new.sort_by_key(|index| replaces(&candidates[*index]));
     let apart: Vec<_> = new.into_iter().map(|index| (index, lineage.apart_from(index))).collect();

@@ -117,6 +117,37 @@ fn an_update_that_one_member_got_alone_is_not_that_of_those_who_went_on_without_
     assert_eq!(start(mirror(3, &says)), Ok(vec![0, 1, 2]));
 }
 
+/// Power failed when 3, which is new in slot 2, had update 21 alone; the others went on without it, and a crash tore a
+/// write of theirs. It came in by an update that says clean.
+#[test]
+fn a_newcomer_does_not_say_what_became_of_those_who_went_on_without_it() {
+    let (with, without): (&[_], &[_]) = (&[(0, 0), (1, 1), (3, 2)], &[(0, 0), (1, 1)]);
+    let (raid5, mirror) = ((Level::Raid5, 2, 16), (Level::Raid1, 0, 0));
+    let new = (3, 21, with);
+    let begin = |level, others: &[Says<'_>]| {
+        let says: Vec<Says<'_>> = std::iter::once(new).chain(others.iter().copied()).collect();
+        let mut candidates = members_of(array(level, 3, 1, 10), &says);
+        candidates[0].superblock.recovery_offset_sectors = Some(0);
+        for other in &mut candidates[1..] {
+            other.superblock.resync_offset_sectors = 0;
+        }
+        candidates
+    };
+    let went_on = [(0, 21, without), (1, 21, without)];
+    let force = Options { force: true, ..Options::default() };
+    assert_eq!(start(begin(raid5, &went_on)), Err(Refusal::DirtyDegraded));
+    assert_eq!(decide(begin(raid5, &went_on), &force).map(|start| serving(&start)), Ok(vec![1, 2]));
+    // Those of the others that call each other faulty are halves, whoever else knows both.
+    let halves = [(0, 21, &with[..1]), (1, 21, &without[1..])];
+    assert!(is_split(begin(mirror, &halves)));
+    // Or they did not go on yet: it alone has heard of its slot.
+    let mut candidates = begin(raid5, &[(0, 20, without), (1, 20, without)]);
+    for other in &mut candidates {
+        other.superblock.resync_offset_sectors = mdspace_format::superblock::RESYNC_NONE;
+    }
+    assert_eq!(start(candidates), Ok(vec![0, 1, 2]));
+}
+
 /// 3 was to take slot 0 over from 0, and its superblock said so when it had been given up for it. Slot 2 is missing.
 #[test]
 fn a_hand_over_that_came_to_nothing_makes_no_halves() {
