@@ -208,6 +208,11 @@ impl Member {
         matches!(self.state, MemberState::Replacing(..))
     }
 
+    /// Whether it has all of a slot, and its superblock is yet to say so.
+    fn is_yet_to_be_in_sync(&self) -> bool {
+        matches!(self.state, MemberState::InSync(_)) && self.recorded_sectors < u64::MAX
+    }
+
     /// Whether its superblock is kept up to date.
     fn is_live(&self) -> bool {
         !matches!(self.state, MemberState::Faulty | MemberState::Lost(_))

@@ -99,10 +99,16 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
     let mut members = replacement::pair_up(members, &model, &mut left_out)?;
     refuse_crowding(&members)?;
     let geometry = geometry(&model, &members)?;
+    let are_enough = |members: &[Candidate]| {
+        geometry.enough(&|slot| members.iter().any(|member| in_sync_at(member, slot)))
+    };
+    if options.force && !are_enough(&members) {
+        replacement::stand_in(&mut members, &model);
+    }
     let in_sync = |slot: Slot| members.iter().any(|member| in_sync_at(member, slot));
     let needed = usize::from(geometry.raid_disks());
     let present = (0..geometry.raid_disks()).filter(|slot| in_sync(Slot(*slot))).count();
-    if !geometry.enough(&in_sync) {
+    if !are_enough(&members) {
         return Err(Refusal::TooFew { present, needed });
     }
     refuse_surprise(&model, &members, options)?;

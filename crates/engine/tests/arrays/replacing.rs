@@ -11,7 +11,7 @@ use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
 use mdspace_format::superblock::{MemberFlags, RESYNC_NONE, Superblock};
 use mdspace_format::{Features, Role};
 
-use crate::shapes::{self, Shape};
+use crate::shapes::{self, MEMBER_SECTORS, Shape};
 use crate::world::{Pending, SECTOR, Setup, World};
 
 /// Large enough to be caught half-way. Windows of RAID1 are larger.
@@ -748,6 +748,105 @@ fn a_replacement_that_meets_a_reservation_is_the_last_to_get_an_update() {
         assert_eq!(ended, Err(RequestError::Lost), "{world}");
         assert_eq!(world.status().state, ArrayState::Broken, "{world}");
         assert_eq!(world.disks.superblock_bytes(1), before, "{world}");
+    }
+}
+
+/// A full copy of disk 0 that has not taken its slot over yet, where no other member is to be missed.
+fn degraded_and_copied(seed: u64) -> (World, usize) {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+    world.fail(3);
+    let new = begin_frozen(&mut world);
+    world.write_many(2);
+    world.serve(0, Request::Flush).unwrap();
+    world.order(Action::Idle);
+    (world, new)
+}
+
+fn is_copied(world: &World, new: usize) -> bool {
+    let superblock = world.disks.superblock(new).expect("it is a member");
+    superblock.recovery_offset_sectors == Some(superblock.size_sectors)
+}
+
+/// Its own superblock says that it has all, and those of the others are yet to.
+#[test]
+fn a_full_copy_is_the_member_when_the_old_one_fails() {
+    for seed in 600..620 {
+        let (mut world, new) = degraded_and_copied(seed);
+        world.until("a full copy", |world| is_copied(world, new));
+        assert!(!has_given_up(&world, 1), "{world}");
+        world.disks.disk(0).unplug();
+        world.rounds(2000);
+        assert_ne!(world.status().state, ArrayState::Broken, "{world}");
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        world.write_many(3);
+        world.verify();
+        world.stop();
+        world.assemble(&[1, 2, new], &Options::default()).unwrap();
+        world.verify();
+    }
+}
+
+/// The flush that makes the copy durable is that in which the old member fails.
+#[test]
+fn a_copy_that_is_flushed_when_the_old_member_fails_that_flush_is_the_member() {
+    let mut seen = 0;
+    for seed in 620..660 {
+        let (mut world, new) = degraded_and_copied(seed);
+        world.disks.reset_counts();
+        let data = world.disks.data();
+        world.until("the last of a copy", |world| {
+            world.disks.disk(new).sectors_written(data.clone()) >= MEMBER_SECTORS
+        });
+        assert!(!is_copied(&world, new), "{world}");
+        world.disks.disk(0).flush_error = Some(IoErrorKind::Other);
+        world.rounds(2000);
+        // That may have been a flush of less.
+        if world.status().state == ArrayState::Broken {
+            continue;
+        }
+        seen += 1;
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        world.write_many(3);
+        world.verify();
+    }
+    assert!(seen > 10, "only {seen}");
+}
+
+/// Power fails at any moment after that, and the old member is gone for good.
+#[test]
+fn a_full_copy_is_the_member_after_a_power_cut_too() {
+    for rounds in 0..80 {
+        let (mut world, new) = degraded_and_copied(640 + rounds);
+        world.until("a full copy", |world| is_copied(world, new));
+        world.disks.disk(0).unplug();
+        world.rounds(rounds as usize);
+        world.power_cut(0..world.disks.count());
+        let force = Options { run: true, force: true, ..Options::default() };
+        let started = world.assemble(&[1, 2, new], &force);
+        started.unwrap_or_else(|why| panic!("{why} ({rounds} rounds, {world})"));
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        world.verify();
+    }
+}
+
+/// It fails in its first superblock as a member: nobody has heard that the old one is out, which comes back.
+#[test]
+fn a_full_copy_that_fails_with_the_old_member_leaves_that_on_record() {
+    for seed in 720..740 {
+        let (mut world, new) = degraded_and_copied(seed);
+        world.until("a full copy", |world| is_copied(world, new));
+        let place = world.disks.superblock(new).unwrap().place.sector;
+        world.disks.disk(new).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(new).errors_in = Some(place..place + 8);
+        world.disks.disk(0).unplug();
+        world.rounds(2000);
+        assert_eq!(world.status().state, ArrayState::Broken, "{world}");
+        world.crash();
+        (0..=new).for_each(|disk| world.disks.disk(disk).plug());
+        world.assemble_with_force().unwrap();
+        world.verify();
     }
 }
 

@@ -54,11 +54,16 @@ impl Controller {
         self.take_out(&failed).await;
     }
 
-    /// Whether what is left without these members is enough of them, as the level counts.
+    /// Whether what is left without these members is enough of them, as the level counts. A replacement counts that
+    /// has all of its slot.
     pub(super) fn bears_loss_of(&self, lost: &[MemberId]) -> bool {
         let left = |slot: Slot| {
-            let holds = |member: &Member| member.state == MemberState::InSync(slot);
-            self.members.iter().any(|member| holds(member) && !lost.contains(&member.id))
+            let holds = |member: &Member| match member.state {
+                MemberState::InSync(held) => held == slot && !lost.contains(&member.id),
+                MemberState::Replacing(held, _) => held == slot && self.is_heir(member.id, lost),
+                _ => false,
+            };
+            self.members.iter().any(holds)
         };
         self.is_redundant() && self.geometry.enough(&left)
     }
@@ -89,7 +94,11 @@ impl Controller {
             self.end_sync();
             return false;
         }
-        let enough = self.bears_loss_of(&failed.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+        let lost: Vec<MemberId> = failed.iter().map(|(id, _)| *id).collect();
+        let enough = self.bears_loss_of(&lost);
+        if enough {
+            self.promote_filled(&lost);
+        }
         for (id, error) in failed {
             let Some(index) = self.index_of(*id) else { continue };
             let member = &mut self.members[index];

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mdspace_format::superblock::RESYNC_NONE;
 
-use crate::backend::MemberId;
+use crate::backend::{IoError, MemberId};
 use crate::ranges::Ranges;
 
 use super::super::rules::{Rule, keep};
@@ -60,12 +60,17 @@ impl Durable {
     }
 }
 
-/// That all members were flushed, and those that failed it are out.
+/// That members were flushed, and that went well.
 pub(super) struct FlushReceipt(());
 
 impl FlushReceipt {
-    /// For whoever flushes all members.
+    /// For whoever flushes all members: those that failed it are out.
     pub(super) fn of_all_members() -> Self {
+        Self(())
+    }
+
+    /// For what is of one member alone.
+    fn of_that_member() -> Self {
         Self(())
     }
 }
@@ -85,14 +90,21 @@ impl Controller {
         Reached { resync: self.resync_readable(), members: members.collect() }
     }
 
-    /// Takes note that all of that is durable.
-    pub(super) fn is_durable(&mut self, reached: &Reached, receipt: &FlushReceipt) {
-        self.resynced = Durable::after(reached.resync, receipt);
+    /// Takes note of how far members are filled for good, by a flush that none but these failed. Before those are
+    /// taken out: what was flushed is there whatever becomes of others, and a replacement may have all by that.
+    pub(super) fn is_durable_but_on(&mut self, failed: &[(MemberId, IoError)], reached: &Reached) {
         for (id, readable) in &reached.members {
-            if let Some(index) = self.index_of(*id) {
-                self.members[index].durable = Durable::after(*readable, receipt);
+            let has_failed = failed.iter().any(|(failed, _)| failed == id);
+            if let Some(index) = self.index_of(*id).filter(|_| !has_failed) {
+                let receipt = FlushReceipt::of_that_member();
+                self.members[index].durable = Durable::after(*readable, &receipt);
             }
         }
+    }
+
+    /// Takes note of how far redundancy is right for good.
+    pub(super) fn resync_is_durable(&mut self, reached: &Reached, receipt: &FlushReceipt) {
+        self.resynced = Durable::after(reached.resync, receipt);
     }
 
     /// Redundancy can be trusted up to here. Nothing is until the doubts of a crash are resolved: any
@@ -149,8 +161,12 @@ impl Member {
         self.holes = Arc::default();
     }
 
-    /// What it holds there is not what belongs there: it is written and not read, until it was copied anew.
+    /// What it holds there is not what belongs there: it is written and not read, until it was copied anew. What is
+    /// copied then is not there for good before the next flush.
     pub(super) fn distrust(&mut self, ranges: &Ranges) {
+        if let Some(first) = ranges.iter().next() {
+            self.durable = self.durable.min(Durable(first.start));
+        }
         let mut holes = Ranges::clone(&self.holes);
         ranges.iter().for_each(|range| holes.insert(range));
         self.holes = Arc::new(holes);

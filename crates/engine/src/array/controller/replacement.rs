@@ -124,6 +124,30 @@ impl Controller {
         self.start(SyncKind::Replace(slots), members, todo);
     }
 
+    /// Where members are lost whose replacements have all of their slots, those are the members. Writes that are not
+    /// judged yet are judged by that.
+    pub(super) fn promote_filled(&mut self, lost: &[MemberId]) {
+        for (id, slot, _) in self.replacing() {
+            let is_lost = |member: &Member| {
+                member.state == MemberState::InSync(slot) && lost.contains(&member.id)
+            };
+            if self.is_heir(id, lost)
+                && self.members.iter().any(is_lost)
+                && let Some(index) = self.index_of(id)
+            {
+                self.members[index].state = MemberState::InSync(slot);
+            }
+        }
+    }
+
+    /// Whether a member has all of a slot for good that it is to take over, and is not among these.
+    pub(super) fn is_heir(&self, id: MemberId, lost: &[MemberId]) -> bool {
+        let end = self.member_sectors();
+        let is_full = |member: &Member| member.replaces() && member.is_filled(end);
+        let mut members = self.members.iter();
+        !lost.contains(&id) && members.any(|member| member.id == id && is_full(member))
+    }
+
     /// Where a member is lost that was being replaced, its replacement is a member that lacks some data.
     pub(super) fn promote_replacements(&mut self) {
         for (id, slot, done) in self.replacing() {
@@ -147,7 +171,9 @@ impl Controller {
         let may: Vec<MemberId> = self.may_replace().into_iter().map(|(id, ..)| id).collect();
         let waits = |member: &Member| member.replaces() && !may.contains(&member.id);
         let filled = |member: &&Member| {
-            members.contains(&member.id) && !waits(member) && member.is_filled(end)
+            // One whose member has failed meanwhile has taken over.
+            let is_full = member.filled_to().is_some() && member.is_filled(end);
+            members.contains(&member.id) && !waits(member) && is_full
         };
         let filled: Vec<MemberId> =
             self.members.iter().filter(filled).map(|member| member.id).collect();

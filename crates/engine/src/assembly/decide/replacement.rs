@@ -14,8 +14,8 @@ use crate::ranges::Ranges;
 /// | in the slot besides | the replacement | what becomes of it |
 /// |---|---|---|
 /// | nothing, and the array counts on no other | any | it is the member |
-/// | nothing, and the array counts on another | has all | it is the member |
-/// | nothing, and the array counts on another | lacks some | the array starts only when told to; it is a member that lacks some |
+/// | nothing, and the array counts on another | has all, and no writes were under way | it is the member |
+/// | nothing, and the array counts on another | lacks some, or writes were under way | the array starts only when told to; it is a member that lacks some, or see [`stand_in`] |
 /// | a member | lacks some, or writes were under way | it replaces the member |
 /// | a member | has all | it is the member, and the other is left out |
 pub(super) fn pair_up(
@@ -37,8 +37,7 @@ pub(super) fn pair_up(
         let role = members[index].superblock.own_role();
         let superblock = &mut members[index].superblock;
         // Recorded so before the old member is given up. After a crash the two may differ.
-        let has_all =
-            superblock.recovery_offset_sectors.is_none_or(|done| done >= model.size_sectors);
+        let has_all = has_all(superblock, model);
         let listed = model.roles.iter().filter(|other| **other == role).count();
         let may_take_over = clean || !keep(Rule::CrashedReplacementsWait);
         if listed > 1 && !(has_all && may_take_over) {
@@ -62,15 +61,34 @@ pub(super) fn pair_up(
     Ok(members)
 }
 
+/// By force: replacements that have all are the members of slots whose own are missing. What was being written when the
+/// array crashed may not be on them.
+pub(super) fn stand_in(members: &mut [Candidate], model: &Superblock) {
+    for index in 0..members.len() {
+        let superblock = &members[index].superblock;
+        if replaces(&members[index]) && has_all(superblock, model) && !is_held(members, superblock)
+        {
+            let superblock = &mut members[index].superblock;
+            superblock.features = superblock.features.with(Features::REPLACEMENT, false);
+            superblock.recovery_offset_sectors = None;
+        }
+    }
+}
+
+fn has_all(superblock: &Superblock, model: &Superblock) -> bool {
+    superblock.recovery_offset_sectors.is_none_or(|done| done >= model.size_sectors)
+}
+
+/// Whether the slot of a replacement has a member.
+fn is_held(members: &[Candidate], replacement: &Superblock) -> bool {
+    let role = replacement.own_role();
+    members.iter().any(|other| other.superblock.own_role() == role && !replaces(other))
+}
+
 /// Replacements of members that are missing are members that lack data.
 pub(super) fn fill_slots(members: &mut [Candidate]) {
-    let held = |members: &[Candidate], role| {
-        let holds = |other: &Candidate| other.superblock.own_role() == role && !replaces(other);
-        members.iter().any(holds)
-    };
     for index in 0..members.len() {
-        let role = members[index].superblock.own_role();
-        if replaces(&members[index]) && !held(members, role) {
+        if replaces(&members[index]) && !is_held(members, &members[index].superblock) {
             let superblock = &mut members[index].superblock;
             superblock.features = superblock.features.with(Features::REPLACEMENT, false);
         }

@@ -133,6 +133,42 @@ fn a_replacement_that_cannot_be_served_is_left_out() {
     }
 }
 
+/// It has all of its slot, whose member is gone, and no other member is to be missed. What was being written may be
+/// on one of the two only: the user accepts that.
+#[test]
+fn by_force_a_full_replacement_is_the_member_where_the_array_would_not_start_without_it() {
+    let size = raid5(0, 1)[0].superblock.size_sectors;
+    let begin = |done, gone: &[&str]| {
+        let mut candidates = replacing(done);
+        for candidate in &mut candidates {
+            candidate.superblock.resync_offset_sectors = 0;
+            let FoundBitmap::Good(_, map) = &mut candidate.bitmap else { panic!("a bitmap") };
+            map.set(2);
+        }
+        candidates.retain(|candidate| !gone.contains(&candidate.info.name.as_str()));
+        candidates
+    };
+    let force = Options { force: true, ..Options::default() };
+    for done in [Some(size), Some(size + 8), None] {
+        let missing = ["disk1", "disk2"];
+        let assembly = decide(begin(done, &missing), &force).unwrap();
+        assert_eq!((assembly.degraded, recovery_offset(&assembly, "disk3")), (1, None));
+        assert!(!still_replaces(&assembly));
+        assert!(assembly.start.accepts_doubt && assembly.accepted_sectors == 8);
+        let too_few = Refusal::TooFew { present: 1, needed: 3 };
+        assert_eq!(assemble(begin(done, &missing)).unwrap_err(), too_few);
+        // With enough others it is copied again from the first such place on.
+        let assembly = decide(begin(done, &missing[..1]), &force).unwrap();
+        assert_eq!((assembly.degraded, recovery_offset(&assembly, "disk3")), (1, Some(16)));
+        // It lacks what an update of its own has taken back.
+        let mut candidates = begin(done, &missing);
+        candidates[0].superblock.events = 11;
+        assert_eq!(decide(candidates, &force).unwrap_err(), too_few);
+    }
+    let too_few = Refusal::TooFew { present: 1, needed: 3 };
+    assert_eq!(decide(begin(Some(80), &["disk1", "disk2"]), &force).unwrap_err(), too_few);
+}
+
 /// Its own superblock is written before the others': where it has missed an update, that may have taken back what the
 /// one that it has promises.
 #[test]
