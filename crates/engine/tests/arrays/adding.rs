@@ -10,7 +10,7 @@ use mdspace_engine::geometry::Level;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::MemberState;
 
-use crate::listed::list_and_spoil;
+use crate::listed::{list_and_spoil, with_a_list};
 use crate::shapes::{self, Shape};
 use crate::world::{SECTOR, Setup, World};
 
@@ -244,4 +244,36 @@ fn a_list_of_bad_blocks_is_not_cleared_when_the_others_could_not_say_that_its_me
     world.disks.disk(0).plug();
     assert_eq!(world.assemble_all().unwrap(), []);
     assert_eq!(world.status().members[1].bad_ranges, 3, "{world}");
+}
+
+/// It could not be read when the array started without it, nor when it was added. Power fails when its list of bad
+/// blocks is cleared: it can be read again then, and lists nothing.
+#[test]
+fn a_member_that_could_not_be_read_is_out_before_its_list_is_cleared() {
+    for (seed, shape) in (80..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID10]) {
+        let mut world = with_a_list(shape, seed);
+        world.stop();
+        let superblock = world.disks.superblock(0).unwrap();
+        let list = superblock.bad_block_log_range().expect("every member has a log");
+        {
+            let mut disk = world.disks.disk(0);
+            disk.unreadable.insert(superblock.place.sector);
+            disk.unreadable_for_good = true;
+            disk.hangs_in = superblock.bitmap_room();
+        }
+        assert_eq!(world.assemble_all().unwrap().len(), 1, "{world}");
+        world.disks.reset_counts();
+        begin_to_add(&world, 0);
+        world.until("a clear list", |world| world.disks.disk(0).sectors_written(list.clone()) > 0);
+        world.power_cut(0..world.disks.count());
+        {
+            let mut disk = world.disks.disk(0);
+            (disk.unreadable_for_good, disk.hangs_in) = (false, None);
+            disk.unreadable.clear();
+        }
+        let left_out = world.assemble_all().unwrap();
+        let named: Vec<_> = left_out.iter().map(|out| out.member.as_str()).collect();
+        assert_eq!(named, ["disk0"], "{world}");
+        world.verify();
+    }
 }

@@ -178,12 +178,11 @@ impl Controller {
 
     /// Writes what a superblock points to before any superblock does.
     async fn prepare(&mut self, order: Order, newcomer: Newcomer) {
-        let set_uuid = self.model().superblock.set_uuid;
-        let was_ours = newcomer.found.as_ref().is_some_and(|old| old.set_uuid == set_uuid);
         let says_so = self.array.rules.keep(Rule::OutBeforeItsListGoes);
-        if was_ours && newcomer.back_to.is_none() && says_so {
+        if newcomer.back_to.is_none() && says_so {
             // Its bad-block log is cleared next. Before that the others say that it is out: after a crash
-            // it would be believed without its list.
+            // it would be believed without its list. Whatever could be read of it by now: it may be a member that
+            // could not be read when the array started, and can be after the crash.
             if !self.update_superblocks().await {
                 return order.answer(Err(self.broken()));
             }
