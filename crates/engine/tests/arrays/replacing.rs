@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mdspace_engine::array::{Action, CommandError};
+use mdspace_engine::array::{Action, CommandError, Reply};
 use mdspace_engine::assembly::{LeftOut, Options, Reason};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
@@ -918,4 +918,25 @@ fn a_replacement_promises_nothing_that_a_bit_was_kept_for() {
     assert!(!is_marked(0) && is_marked(1600), "{world}");
     world.power_cut(0..=new);
     is_replaced_by_a_right_copy(&mut world, new);
+}
+
+/// A member fails in the update that a pass over the bitmap makes before it clears bits. None are: it comes back by
+/// those that there are.
+#[test]
+fn the_bitmap_says_nothing_of_a_clearing_that_a_failed_member_kept_from_coming() {
+    let mut world = World::synced(Setup::shuffled(long(shapes::RAID5), 750));
+    begin_frozen(&mut world);
+    world.write_random(0, 8);
+    world.wait_clean();
+    let before = world.disks.bitmap(0).expect("a bitmap").0.events_cleared;
+    let place = world.disks.superblock(2).unwrap().place.sector;
+    world.disks.disk(2).write_error = Some(IoErrorKind::Medium);
+    world.disks.disk(2).errors_in = Some(place..place + 8);
+    world.sleep_ms(30_000);
+    assert_eq!(world.member_state(2), Some(MemberState::Faulty), "{world}");
+    assert_eq!(world.disks.bitmap(0).expect("a bitmap").0.events_cleared, before, "{world}");
+    world.disks.disk(2).plug();
+    world.remove(2);
+    let added = world.add(2).unwrap();
+    assert!(matches!(added, Reply::Added { by_bitmap: true }), "{world}");
 }

@@ -212,6 +212,7 @@ impl Controller {
         let prepared = flushed
             && self.may_clear_bits()
             && self.take_back_promises().await
+            && self.may_clear_bits()
             && self.record_clearing().await
             && self.may_clear_bits();
         if !prepared {
