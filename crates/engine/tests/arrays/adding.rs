@@ -277,3 +277,35 @@ fn a_member_that_could_not_be_read_is_out_before_its_list_is_cleared() {
         world.verify();
     }
 }
+
+#[test]
+fn a_device_that_fails_in_its_first_update_was_not_added() {
+    for (seed, shape) in (90..).zip([shapes::RAID1, shapes::RAID5]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let spare = usize::from(shape.disks);
+        let place = world.disks.superblock(0).unwrap().place.sector;
+        world.disks.disk(spare).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(spare).errors_in = Some(place..place + 8);
+        let refused = world.add(spare).unwrap_err();
+        assert!(matches!(refused, CommandError::Metadata(_)), "{refused} ({world})");
+        assert_eq!(world.member_state(spare), None, "{world}");
+        world.write_many(2);
+        world.disks.disk(spare).plug();
+        world.add(spare).unwrap();
+    }
+}
+
+#[test]
+fn nothing_was_added_to_an_array_that_broke_over_it() {
+    for seed in 95..100 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        let room = world.disks.superblock(0).unwrap().bitmap_room().expect("a bitmap");
+        let answer = begin_to_add(&world, 4);
+        world.until("a bitmap", |world| world.disks.disk(4).sectors_written(room.clone()) > 0);
+        [0, 1].into_iter().for_each(|disk| world.disks.disk(disk).unplug());
+        world.until("an answer", |_| answer.lock().unwrap().is_some());
+        let refused = answer.lock().unwrap().take().unwrap().unwrap_err();
+        assert_eq!(refused, CommandError::ReadOnly, "{world}");
+        assert_eq!(world.member_state(4), None, "{world}");
+    }
+}

@@ -268,8 +268,21 @@ impl Controller {
             self.array.views.settle();
         }
         self.array.points.reach(Point::MemberIsIn);
-        self.update_superblocks().await;
-        Ok(Reply::Added { by_bitmap })
+        let goes_on = self.update_superblocks().await;
+        let is_in = |member: &Member| member.id == order.id && member.is_live();
+        if goes_on && self.members.iter().any(is_in) {
+            return Ok(Reply::Added { by_bitmap });
+        }
+        // Whoever ordered it closes the device, as any that was refused.
+        if let Some(index) = self.index_of(order.id) {
+            let gone = self.members.remove(index);
+            self.array.flushes.forget(order.id);
+            self.remember(order.id, &gone.info, &gone.superblock).await;
+        }
+        match goes_on {
+            true => Err(CommandError::Metadata("it failed in its first update".to_owned())),
+            false => Err(CommandError::ReadOnly),
+        }
     }
 
     /// Does a step beside the controller, and has it posted when it is done.
