@@ -78,12 +78,15 @@ pub(super) fn refuse_unhandled(candidate: &Candidate) -> Result<(), Refusal> {
 }
 
 /// The member with the most events among those with a slot of their own. It tells what the others are, so that
-/// one of these counts that can be served.
+/// one of these counts that can be served. A replacement that cannot be is done without, and so is an update that it
+/// alone has seen, where all are here that it counts on.
 pub(super) fn newest(candidates: &[Candidate]) -> Result<usize, Refusal> {
     let slots = (0..candidates.len()).filter(|&index| has_slot(&candidates[index]));
     let rank = |index: &usize| {
         let candidate = &candidates[*index];
-        (candidate.superblock.events, refuse_unhandled(candidate).is_ok())
+        let is_served = refuse_unhandled(candidate).is_ok();
+        let is_needed = is_served || !replaces(candidate);
+        (is_needed, candidate.superblock.events, is_served)
     };
     slots.max_by_key(rank).ok_or(Refusal::NoMembers)
 }
@@ -112,9 +115,9 @@ pub(super) fn leave_out_unserved(
     });
 }
 
-/// An update that only spares have seen either never ended, and then all members that it counts on are here;
-/// or it is on a member that is missing, which went on alone. A spare that it gave a slot may not have
-/// heard of it.
+/// An update that only spares have seen, or a replacement that cannot be served, either never ended, and then all
+/// members that it counts on are here; or it is on a member that is missing, which went on alone. A spare that it
+/// gave a slot may not have heard of it.
 pub(super) fn refuse_if_it_went_on(
     candidates: &[Candidate],
     newest: usize,

@@ -169,6 +169,25 @@ fn by_force_a_full_replacement_is_the_member_where_the_array_would_not_start_wit
     assert_eq!(decide(begin(Some(80), &["disk1", "disk2"]), &force).unwrap_err(), too_few);
 }
 
+/// Its superblock is written before the others', and power failed then.
+#[test]
+fn a_replacement_that_cannot_be_served_keeps_nothing_from_starting_with_an_update_of_its_own() {
+    for first in [false, true] {
+        let mut candidates = replacing(Some(80));
+        candidates[3].superblock.events = 11;
+        candidates[3].bad_blocks = Err("no".into());
+        if first {
+            candidates.rotate_right(1);
+        }
+        let assembly = decide(candidates.clone(), &Options::default()).unwrap();
+        assert_eq!((assembly.degraded, assembly.start.members.len()), (0, 3));
+        assert_eq!(assembly.start.events, 10);
+        // Whoever is missing may have gone on with it.
+        candidates.retain(|candidate| candidate.info.name != "disk0");
+        assert!(assemble(candidates).is_err());
+    }
+}
+
 /// Its own superblock is written before the others': where it has missed an update, that may have taken back what the
 /// one that it has promises.
 #[test]
