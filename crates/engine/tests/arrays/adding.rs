@@ -309,3 +309,31 @@ fn nothing_was_added_to_an_array_that_broke_over_it() {
         assert_eq!(world.member_state(4), None, "{world}");
     }
 }
+
+/// It was on its way back by the bitmap when it failed, and what it bears is gone when it is added again under the
+/// same handle.
+#[test]
+fn a_device_that_comes_in_as_new_under_a_handle_that_was_on_its_way_back_gets_everything() {
+    for (seed, shape) in (100..).zip([shapes::RAID1, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.wait_status("a clear bitmap", |status| {
+            status.bitmap.is_none_or(|bitmap| bitmap.dirty_bits == 0)
+        });
+        world.fail(1);
+        world.remove(1);
+        world.write_random(0, 8);
+        world.command(Action::Freeze).unwrap();
+        let added = world.add(1).unwrap();
+        assert!(matches!(added, Reply::Added { by_bitmap: true }), "{world}");
+        world.fail(1);
+        world.remove(1);
+        world.disks.disk(1).bytes.fill(0);
+        let (member, info) = (world.disks.id(1), world.disks.info(1));
+        let added = world.command(Action::Add { member, info, only_back: false }).unwrap();
+        assert!(matches!(added, Reply::Added { by_bitmap: false }), "{world}");
+        world.command(Action::Idle).unwrap();
+        world.wait_idle();
+        assert_eq!(world.member_state(1), Some(MemberState::InSync), "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+    }
+}

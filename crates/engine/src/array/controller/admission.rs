@@ -261,6 +261,8 @@ impl Controller {
             // Bits may have been set since its copy was written.
             bitmap.copies_differ = true;
         }
+        // Under the same handle it may have been on its way back before.
+        self.sync.by_bitmap.remove(&order.id);
         if by_bitmap {
             self.sync.by_bitmap.insert(order.id);
             let epoch = self.publish();
