@@ -277,3 +277,73 @@ fn a_member_that_is_late_in_a_block_has_only_that_block_tried_again() {
         assert_eq!(world.check(), 0, "{world}");
     }
 }
+
+/// Two members are filled in one run, one of them from further on. What the other one cannot take is no hole in
+/// that one, which has it: a third member may not give it.
+#[test]
+fn what_one_new_member_cannot_take_another_one_keeps() {
+    for (seed, shape) in (210..).zip([shapes::RAID1, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let (first, second) = (usize::from(shape.disks), usize::from(shape.disks) + 1);
+        let data = world.disks.data();
+        fill_up_to(&mut world, 1, first, 128);
+        world.add(second).unwrap();
+        world.fail(0);
+        {
+            let mut other = world.disks.disk(2);
+            (other.unreadable, other.unreadable_for_good) = ([data.start + 64].into(), true);
+        }
+        {
+            let mut disk = world.disks.disk(second);
+            disk.write_error = Some(IoErrorKind::Gone);
+            disk.errors_in = Some(data.start + 64..data.start + 65);
+        }
+        let name = world.disks.info(second).name;
+        world.wait_status("its end", |status| {
+            let is_it = |state, found: &str| state == MemberState::Faulty && found == name;
+            status.members.iter().any(|member| is_it(member.state, &member.name))
+        });
+        world.verify();
+    }
+}
+
+/// The same where the window of both is gone round: its row is in doubt. The user accepts that.
+#[test]
+fn a_row_in_doubt_stays_with_the_member_that_was_filled_there_before() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID6, 220));
+    let data = world.disks.data();
+    fill_up_to(&mut world, 1, 5, 128);
+    // The row's parity is on the disks 2 and 3.
+    let (row, block) = (2 * 48, 2 * 48 + 32);
+    for disk in [2, 4] {
+        world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+        world.disks.disk(disk).errors_in = Some(data.start + 32..data.start + 48);
+    }
+    let written = world.write(row, vec![9; 48 * 512]);
+    assert_eq!(written, Err(RequestError::NoSpace), "{world}");
+    let before = world.read(block, 16).unwrap();
+    world.add(6).unwrap();
+    world.fail(0);
+    world.wait_status("a run of both", |status| {
+        status.sync.skipped.sectors > 0 && status.sync.completed_sectors >= 128
+    });
+    assert!(world.read(block, 16) == Ok(before.clone()), "{world}");
+    world.set("sync_max", "max");
+    world.wait_status("its end", |status| status.sync.last_end == Some(SyncEnd::Incomplete));
+    world.command(Action::AcceptDoubt).unwrap();
+    world.wait_status("all in sync", |status| status.degraded() == 0);
+    assert!(world.read(block, 16) == Ok(before), "{world}");
+}
+
+/// Has `new` take the place of `old`, and lets it be filled up to a sector.
+fn fill_up_to(world: &mut World, old: usize, new: usize, sector: u64) {
+    world.set("sync_max", &sector.to_string());
+    world.fail(old);
+    world.remove(old);
+    world.add(new).unwrap();
+    let offset =
+        |world: &World| world.disks.superblock(new).and_then(|found| found.recovery_offset_sectors);
+    world.until("its front", |world| offset(world).is_some());
+    world.wait_status("its front", |status| status.sync.completed_sectors >= sector);
+    world.sleep_ms(1000);
+}

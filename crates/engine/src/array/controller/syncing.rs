@@ -484,10 +484,13 @@ impl Controller {
                         &mut member.state
                         && run.is_some_and(|run| run.members.contains(&member.id))
                     {
+                        // What it had before stays, whatever another member lacks. So do its own holes there.
+                        let mut lacks = skipped.clone();
+                        lacks.remove(&(0..known.sector()));
                         *known = Readable::up_to(done).max(*known);
                         member.was_copied(&copied);
                         if self.array.rules.keep(Rule::SkippedIsAHole) {
-                            member.distrust(&skipped);
+                            member.distrust(&lacks);
                         }
                     }
                 }
