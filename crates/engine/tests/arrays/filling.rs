@@ -347,3 +347,20 @@ fn fill_up_to(world: &mut World, old: usize, new: usize, sector: u64) {
     world.wait_status("its front", |status| status.sync.completed_sectors >= sector);
     world.sleep_ms(1000);
 }
+
+/// A write fails in one chunk. The members beside those that have it hold other chunks in the same place.
+#[test]
+fn a_failed_write_leaves_no_hole_in_another_chunk_of_the_same_row() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID10, 230));
+    let data = world.disks.data();
+    fill_up_to(&mut world, 2, 4, 128);
+    {
+        let mut other = world.disks.disk(3);
+        (other.unreadable, other.unreadable_for_good) = ([data.start + 2].into(), true);
+    }
+    world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+    world.disks.disk(1).errors_in = Some(data);
+    assert_eq!(world.write(0, vec![9; 8 * 512]), Err(RequestError::NoSpace), "{world}");
+    let found = world.read(16, 16).unwrap();
+    world.compare(16, &found);
+}

@@ -658,17 +658,22 @@ impl Controller {
     /// is copied again. A member that holds blocks of its own keeps them: nobody could compute them.
     async fn distrust_filled(&mut self, ranges: &Ranges) {
         let copies = !matches!(*self.geometry, Geometry::Parity(_));
-        let is_copy = |state| match state {
-            MemberState::Replacing(..) => true,
-            MemberState::Recovering(..) => copies,
-            _ => false,
+        let is_copy = |member: &Member| match member.state {
+            MemberState::Replacing(slot, _) => Some((member.id, slot)),
+            MemberState::Recovering(slot, _) => copies.then_some((member.id, slot)),
+            _ => None,
         };
-        let any_is_copy = self.members.iter().any(|member| is_copy(member.state));
-        if !any_is_copy || !self.array.rules.keep(Rule::DoubtMakesHoles) {
+        if !self.array.rules.keep(Rule::DoubtMakesHoles) {
             return;
         }
-        let slots: Vec<Slot> = (0..self.geometry.raid_disks()).map(Slot).collect();
-        let holes = self.on_members(ranges.clone(), &slots).await;
+        // Where each has a copy: beside that it holds other blocks.
+        let mut holes = Vec::new();
+        for (id, slot) in self.members.iter().filter_map(is_copy).collect::<Vec<_>>() {
+            holes.push((id, self.on_members(ranges.clone(), &[slot]).await));
+        }
+        if holes.is_empty() {
+            return;
+        }
         // What was copied until now was copied before the write: no hole of this is filled by it. What is
         // being copied may have read before the write came, and counts for nothing there.
         if let Some(task) = self.sync.task.as_ref().map(|run| run.task.clone()) {
@@ -679,10 +684,12 @@ impl Controller {
                     member.was_copied(&copied);
                 }
             }
-            task.distrust(&holes);
+            holes.iter().for_each(|(_, holes)| task.distrust(holes));
         }
-        for member in self.members.iter_mut().filter(|member| is_copy(member.state)) {
-            member.distrust(&holes);
+        for (id, holes) in &holes {
+            if let Some(index) = self.index_of(*id) {
+                self.members[index].distrust(holes);
+            }
         }
     }
 
