@@ -5,6 +5,7 @@ use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction, SyncEnd};
+use std::rc::Rc;
 
 use crate::shapes::{self, Shape};
 use crate::world::{Setup, World};
@@ -363,4 +364,49 @@ fn a_failed_write_leaves_no_hole_in_another_chunk_of_the_same_row() {
     assert_eq!(world.write(0, vec![9; 8 * 512]), Err(RequestError::NoSpace), "{world}");
     let found = world.read(16, 16).unwrap();
     world.compare(16, &found);
+}
+
+/// A write fails as a window of two new members begins, of which one was filled there before. It has the new bytes,
+/// and the only other one the old: which of them is read must not change when all is filled.
+#[test]
+fn a_window_that_began_before_a_write_failed_does_not_make_its_member_believed() {
+    let shape = Shape { member_sectors: 2048, ..shapes::RAID1 };
+    for seed in 0..100 {
+        let mut world = World::synced(Setup::shuffled(shape, 1000 + seed));
+        let start = world.disks.data().start;
+        fill_up_to(&mut world, 0, 3, 1024);
+        world.add(4).unwrap();
+        world.set("sync_io_depth", "1");
+        world.set("read_deadline", "0");
+        world.set("write_deadline", "0");
+        // The window before that waits for what it writes, and the write for the member without room.
+        world.disks.disk(4).hangs_in = Some(start + 256..start + 512);
+        world.fail(1);
+        world.wait_status("a run of both", |status| status.sync.completed_sectors == 256);
+        world.turns(20);
+        {
+            let data = world.disks.data();
+            let mut disk = world.disks.disk(2);
+            (disk.write_error, disk.errors_in) = (Some(IoErrorKind::NoSpace), Some(data));
+            disk.hangs_in = Some(start + 512..start + 528);
+        }
+        let from = Rc::new(world.random.bytes(16 * 512));
+        let write = world.start(0, Request::Write { sector: 512, from, fua: false });
+        world.turns(60);
+        assert!(!write.has_ended(), "{world}");
+        let turns = world.random.below(20) as usize;
+        for disk in if seed % 2 == 0 { [2, 4] } else { [4, 2] } {
+            world.disks.disk(disk).hangs_in = None;
+            world.turns(turns);
+        }
+        assert_eq!(world.end(&write), Err(RequestError::NoSpace), "{world}");
+        (world.disks.disk(2).write_error, world.disks.disk(2).errors_in) = (None, None);
+        let found = world.read(512, 16).unwrap();
+        world.remember(512, &found);
+        world.set("sync_max", "max");
+        world.wait_status("all in sync", |status| {
+            status.sync.action == SyncAction::Idle && status.degraded() == 0
+        });
+        world.verify();
+    }
 }

@@ -30,7 +30,7 @@ pub(super) async fn run(
     let SyncKind::Recover(slots) = kind else {
         return compare(port, geometry, window, kind).await;
     };
-    for (sector, slots) in by_content(port, geometry, slots, window) {
+    for (sector, slots) in by_content(geometry, slots, window) {
         recover(port, geometry, sector, &slots, window).await?;
     }
     Ok(Found::default())
@@ -39,30 +39,32 @@ pub(super) async fn run(
 /// Slots that hold the same range of the array.
 type Alike = SmallVec<[Slot; 2]>;
 
-/// What members in `slots` lack of a range of theirs, by the array's sector. Recovery counts member
+/// What members in `slots` hold in a range of theirs, by the array's sector. Recovery counts member
 /// sectors: one range of all members may be one of the array, or as many as there are members; what the
 /// array does not use there needs nothing.
 fn by_content(
-    port: &ArrayLane,
     geometry: &Geometry,
     slots: &[Slot],
     window: &Range<u64>,
 ) -> SmallVec<[(u64, Alike); 2]> {
-    let view = port.view();
-    let sectors = window.end - window.start;
     let mut contents: SmallVec<[(u64, Alike); 2]> = SmallVec::new();
     for slot in slots {
-        let lacks = |member: &MemberView| !member.can_read(window.start, sectors);
         let Some(sector) = geometry.inverse(*slot, window.start) else { continue };
-        if !view.member(*slot).is_some_and(lacks) {
-            continue;
-        }
         match contents.iter_mut().find(|(known, _)| *known == sector) {
             Some((_, alike)) => alike.push(*slot),
             None => contents.push((sector, Alike::from_slice(&[*slot]))),
         }
     }
     contents
+}
+
+/// Those of them whose members lack that. Asked under the claim: a write before it may have failed, and has left
+/// doubt where a member had all.
+fn lacking(port: &ArrayLane, alike: &[Slot], window: &Range<u64>) -> Alike {
+    let sectors = window.end - window.start;
+    let lacks = |member: &MemberView| !member.can_read(window.start, sectors);
+    let view = port.view();
+    alike.iter().copied().filter(|slot| view.member(*slot).is_some_and(lacks)).collect()
 }
 
 /// Claims the array range in its region.
@@ -78,20 +80,24 @@ pub(super) async fn claim<'a>(
     row_window::acquire(port, sector / size, start..start + sectors as u32, mode).await
 }
 
-/// Copies a range from the first copy that can be read to all members that lack it.
+/// Copies a range from the first copy that can be read to all members of these slots that lack it.
 async fn recover(
     port: &ArrayLane,
     geometry: &Geometry,
     sector: u64,
-    slots: &[Slot],
+    alike: &[Slot],
     window: &Range<u64>,
 ) -> Result<(), WindowError> {
     let sectors = window.end - window.start;
     let claim = claim(port, geometry, sector, sectors, Mode::Exclusive).await;
+    let slots = lacking(port, alike, window);
+    if slots.is_empty() {
+        return Ok(());
+    }
     let others = believed(&port.view(), sector, sectors);
     let others = others.into_iter().filter(|piece| !slots.contains(&piece.slot));
     let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
-    let block = match (first_readable(port, &claim, others, trusted).await, slots) {
+    let block = match (first_readable(port, &claim, others, trusted).await, &slots[..]) {
         (Ok(block), _) => Rc::new(block),
         (Err(why), [slot]) => {
             let filled = port.with_view(|view| view.member(*slot).map(|member| member.id));
