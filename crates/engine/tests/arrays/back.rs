@@ -5,6 +5,7 @@ use mdspace_engine::assembly::Options;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::{ArrayStatus, MemberState};
+use mdspace_format::DirtyMap;
 use mdspace_format::superblock::RESYNC_NONE;
 
 use crate::listed::with_a_list;
@@ -83,6 +84,34 @@ fn a_member_that_left_half_filled_gets_everything() {
 
 fn no_bits(status: &ArrayStatus) -> bool {
     status.bitmap.is_none_or(|bitmap| bitmap.dirty_bits == 0)
+}
+
+/// Bits may stand for more than there is: another program made the bitmap.
+#[test]
+fn a_member_comes_back_by_a_bitmap_that_is_longer_than_the_array() {
+    for (seed, shape) in (150..).zip([shapes::RAID10, shapes::RAID1, shapes::RAID5]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.wait_status("a clear bitmap", no_bits);
+        world.stop();
+        for disk in 0..usize::from(shape.disks) {
+            let (mut header, _) = world.disks.bitmap(disk).unwrap();
+            header.sync_size_sectors *= 4;
+            let mut map = DirtyMap::new(header.chunks());
+            map.set(header.chunks() - 1);
+            world.disks.put_bitmap(disk, &(header, map));
+        }
+        world.assemble_all().unwrap();
+        world.fail(0);
+        world.remove(0);
+        world.write_many(5);
+        let added = world.add_as(0, true).unwrap();
+        assert!(matches!(added, Reply::Added { by_bitmap: true }), "{world}");
+        world.wait_status("a whole array", |status| status.degraded() == 0);
+        world.wait_idle();
+        world.verify();
+        (1..=shape.can_lose()).for_each(|disk| world.fail(disk));
+        world.verify();
+    }
 }
 
 #[test]

@@ -367,7 +367,12 @@ impl Controller {
         let by_bitmap = recovering.iter().all(|(id, ..)| self.sync.by_bitmap.contains(id));
         let slots: Vec<Slot> = recovering.iter().map(|(_, slot, _)| *slot).collect();
         let all = match &self.bitmap {
-            Some(bitmap) if by_bitmap => self.on_members(bitmap.dirty(), &slots).await,
+            Some(bitmap) if by_bitmap => {
+                // It may be longer than what there is.
+                let mut marked = bitmap.dirty();
+                marked.remove(&(self.sync_sectors()..u64::MAX));
+                self.on_members(marked, &slots).await
+            }
             _ => Ranges::of(0..self.member_sectors()),
         };
         let members: Vec<MemberId> = recovering.iter().map(|(id, ..)| *id).collect();
