@@ -117,6 +117,11 @@ impl Flushes {
         result
     }
 
+    /// Whether a flush or a durable write of a member failed: what it was given may be lost.
+    pub(super) fn has_failed(&self, member: MemberId) -> bool {
+        self.with(member, |flushes| flushes.failed.is_some())
+    }
+
     /// Durable writes of a member that began by now have lower numbers than this.
     fn durable_writes_begun(&self, member: MemberId) -> u64 {
         self.with(member, |flushes| flushes.writes.begun)

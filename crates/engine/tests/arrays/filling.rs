@@ -410,3 +410,33 @@ fn a_window_that_began_before_a_write_failed_does_not_make_its_member_believed()
         world.verify();
     }
 }
+
+/// A drive resets: what it was not told to flush is old again. Until a flush says so it gives that to whoever fills
+/// another member; then it is out. Nothing that was copied from it since the last flush counts.
+#[test]
+fn what_was_filled_from_a_member_whose_flush_failed_is_filled_again() {
+    for (seed, shape) in (260..).zip([shapes::RAID1, shapes::RAID6]) {
+        let shape = Shape { member_sectors: 2048, ..shape };
+        let new = usize::from(shape.disks);
+        for (replaces, pause) in [(true, 1024), (true, 1984), (false, 1024), (false, 1984)] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            if replaces {
+                world.set("sync_max", &pause.to_string());
+                world.add(new).unwrap();
+                let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
+                world.command(Action::Replace { member, with }).unwrap();
+                world.wait_status("its front", |status| status.sync.completed_sectors >= pause);
+            } else {
+                fill_up_to(&mut world, 1, new, pause);
+            }
+            world.serve(0, Request::Flush).unwrap();
+            world.write_random(0, world.sectors());
+            world.disks.disk(0).reset();
+            world.set("sync_max", "max");
+            world.wait_status("a flush", |status| status.degraded() > u32::from(!replaces));
+            world.verify();
+            world.wait_idle();
+            world.verify();
+        }
+    }
+}

@@ -94,6 +94,7 @@ impl Controller {
             self.end_sync();
             return false;
         }
+        self.take_back_what_was_filled(failed);
         let lost: Vec<MemberId> = failed.iter().map(|(id, _)| *id).collect();
         let enough = self.bears_loss_of(&lost);
         if enough {

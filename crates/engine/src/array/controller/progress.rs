@@ -55,6 +55,11 @@ impl Durable {
         self.0.min(readable.0)
     }
 
+    /// No more of it than what is below a sector.
+    fn up_to(self, sector: u64) -> Self {
+        Self(self.0.min(sector))
+    }
+
     pub(super) fn covers(self, sector: u64) -> bool {
         self.0 >= sector
     }
@@ -91,13 +96,20 @@ impl Controller {
     }
 
     /// Takes note of how far members are filled for good, by a flush that none but these failed. Before those are
-    /// taken out: what was flushed is there whatever becomes of others, and a replacement may have all by that.
+    /// taken out: what was flushed is there whatever becomes of others, and a replacement may have all by that. But
+    /// not where one of those was read.
     pub(super) fn is_durable_but_on(&mut self, failed: &[(MemberId, IoError)], reached: &Reached) {
+        if self.were_read_and_not_flushed(failed) {
+            return;
+        }
+        let end = self.member_sectors();
         for (id, readable) in &reached.members {
             let has_failed = failed.iter().any(|(failed, _)| failed == id);
             if let Some(index) = self.index_of(*id).filter(|_| !has_failed) {
-                let receipt = FlushReceipt::of_that_member();
-                self.members[index].durable = Durable::after(*readable, &receipt);
+                let member = &mut self.members[index];
+                // But for what was taken back meanwhile.
+                let still = member.promise(end).min(*readable);
+                member.durable = Durable::after(still, &FlushReceipt::of_that_member());
             }
         }
     }
@@ -105,6 +117,30 @@ impl Controller {
     /// Takes note of how far redundancy is right for good.
     pub(super) fn resync_is_durable(&mut self, reached: &Reached, receipt: &FlushReceipt) {
         self.resynced = Durable::after(reached.resync, receipt);
+    }
+
+    /// Takes back what members were filled with since the last flush that went well, where a member that is read
+    /// fails a flush or a durable write. A drive that resets has lost what it was not told to flush, and gives
+    /// the old blocks until then.
+    pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) {
+        if self.were_read_and_not_flushed(failed) {
+            self.members.iter_mut().for_each(Member::fall_back);
+            // Nor does what windows that are under way copy.
+            self.sync.forget_members();
+        }
+    }
+
+    fn were_read_and_not_flushed(&self, failed: &[(MemberId, IoError)]) -> bool {
+        let has_failed = |member: &Member| {
+            failed.iter().any(|(id, _)| *id == member.id)
+                && self.array.flushes.has_failed(member.id)
+        };
+        let was_read = |member: &Member| match member.state {
+            MemberState::InSync(_) => true,
+            MemberState::Recovering(_, done) => done > Readable::NOTHING,
+            _ => false,
+        };
+        self.members.iter().any(|member| was_read(member) && has_failed(member))
     }
 
     /// Redundancy can be trusted up to here. Nothing is until the doubts of a crash are resolved: any
@@ -154,6 +190,15 @@ impl Member {
         self.holes.is_empty() && self.durable.covers(end)
     }
 
+    /// It holds no more than what is there for good.
+    fn fall_back(&mut self) {
+        let durable = self.durable;
+        if let MemberState::Recovering(_, done) | MemberState::Replacing(_, done) = &mut self.state
+        {
+            *done = Readable(durable.but_no_more_than(*done));
+        }
+    }
+
     /// It is to be filled from the start.
     pub(super) fn has_nothing(&mut self) {
         self.durable = Durable::NOTHING;
@@ -170,6 +215,12 @@ impl Member {
         let mut holes = Ranges::clone(&self.holes);
         ranges.iter().for_each(|range| holes.insert(range));
         self.holes = Arc::new(holes);
+        if let Some(first) = ranges.iter().next()
+            && keep(Rule::HolesLowerThePromise)
+        {
+            // What fills them is not flushed yet.
+            self.durable = self.durable.up_to(first.start);
+        }
     }
 
     /// What was copied is no hole any more.

@@ -95,6 +95,13 @@ impl Syncing {
         self.task.is_some()
     }
 
+    /// Whatever the task that is under way copies from now on is not taken for filled.
+    pub(super) fn forget_members(&mut self) {
+        if let Some(run) = &mut self.task {
+            run.members.clear();
+        }
+    }
+
     /// What runs, for status: action, sectors done, sectors in all.
     pub(super) fn progress(&self) -> (SyncAction, u64, u64) {
         match (&self.task, self.delay) {

@@ -376,6 +376,12 @@ impl Disk {
         self.flush().expect_err("it was told to fail");
     }
 
+    /// The drive resets: what it was not told to flush is as it was before, and its next flush says so.
+    pub(crate) fn reset(&mut self) {
+        self.lose_cache();
+        self.next_flush_fails = Some(IoErrorKind::Other);
+    }
+
     fn cut_off(&self, end: u64) -> Option<IoErrorKind> {
         self.ends_at.is_some_and(|last| end > last).then_some(IoErrorKind::Gone)
     }
