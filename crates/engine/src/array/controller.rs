@@ -12,6 +12,7 @@ mod bad_blocks;
 mod bitmap;
 mod delay;
 mod doubt;
+mod giving_way;
 mod late;
 mod late_list;
 mod lost;
@@ -421,7 +422,8 @@ impl Controller {
         let now = self.lane.backend().now();
         let stop = self.stop.as_ref().and_then(|stopping| stopping.next_alarm(now));
         let delay = self.sync.delay.map(|delay| delay.again);
-        [quiet, self.next_clearing, self.sync.why_idle.next_alarm(), delay, stop]
+        let gives_way = self.gives_way_at();
+        [quiet, self.next_clearing, self.sync.why_idle.next_alarm(), delay, gives_way, stop]
             .into_iter()
             .flatten()
             .min()

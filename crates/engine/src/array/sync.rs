@@ -70,6 +70,17 @@ enum Next {
     End,
 }
 
+/// What a check or repair has found.
+#[derive(Default)]
+pub(super) struct FoundSoFar {
+    /// Sectors of redundancy that were wrong.
+    pub(super) mismatch_sectors: u64,
+    /// Where they are, and who lies.
+    pub(super) mismatches: Mismatches,
+    /// What could not be done.
+    skipped: Ranges,
+}
+
 /// One run over a set of ranges.
 pub(super) struct SyncTask {
     kind: SyncKind,
@@ -98,8 +109,15 @@ pub(super) struct SyncTask {
 }
 
 impl SyncTask {
-    /// Starts a task over `todo`, on the lane of `port`. `end` is where the whole space ends.
-    pub(super) fn start(port: &Rc<ArrayLane>, kind: SyncKind, todo: Ranges, end: u64) -> Rc<Self> {
+    /// Starts a task over `todo`, on the lane of `port`. `end` is where the whole space ends; `found` is what it
+    /// found before it was interrupted.
+    pub(super) fn start(
+        port: &Rc<ArrayLane>,
+        kind: SyncKind,
+        todo: Ranges,
+        end: u64,
+        found: FoundSoFar,
+    ) -> Rc<Self> {
         let task = Rc::new(Self {
             kind,
             cursor: Cell::new(0),
@@ -114,10 +132,10 @@ impl SyncTask {
             cancelled: Cell::new(false),
             told: Signal::default(),
             failed: Cell::new(false),
-            skipped: RefCell::default(),
+            skipped: RefCell::new(found.skipped),
             no_space: Cell::new(false),
-            mismatch_sectors: Cell::new(0),
-            mismatches: RefCell::default(),
+            mismatch_sectors: Cell::new(found.mismatch_sectors),
+            mismatches: RefCell::new(found.mismatches),
         });
         port.set_sync_doublings(0);
         task.hire(port);
@@ -186,14 +204,13 @@ impl SyncTask {
         }
     }
 
-    /// Sectors of redundancy found wrong so far.
-    pub(super) fn mismatch_sectors(&self) -> u64 {
-        self.mismatch_sectors.get()
-    }
-
-    /// Where they are, and who lies.
-    pub(super) fn mismatches(&self) -> Mismatches {
-        self.mismatches.borrow().clone()
+    /// What it has found so far.
+    pub(super) fn found(&self) -> FoundSoFar {
+        FoundSoFar {
+            mismatch_sectors: self.mismatch_sectors.get(),
+            mismatches: self.mismatches.borrow().clone(),
+            skipped: self.skipped(),
+        }
     }
 
     /// Speed over the last half a minute, in KiB/s of a member.
@@ -207,7 +224,8 @@ impl SyncTask {
         self.told.notify();
     }
 
-    fn is_told_to_end(&self) -> bool {
+    /// Whether somebody has asked it to.
+    pub(super) fn is_told_to_end(&self) -> bool {
         self.cancelled.get()
     }
 

@@ -2,9 +2,10 @@
 
 use mdspace_engine::array::{Action, CommandError, Undecided};
 use mdspace_engine::assembly::Options;
+use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::{Geometry, Level};
-use mdspace_engine::request::Request;
-use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
+use mdspace_engine::request::{Request, RequestError};
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
 use mdspace_format::superblock::RESYNC_NONE;
 use std::rc::Rc;
 use std::time::Duration;
@@ -578,4 +579,131 @@ fn a_stop_waits_for_a_block_and_not_for_a_window_that_is_done_block_by_block() {
         world.wait_idle();
         assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
     }
+}
+
+/// A write of a row fails for lack of space on one disk, which has some right after that.
+fn leave_doubt(world: &mut World, disk: usize, row: u64) {
+    let (sector, sectors) = (row * 48, 48);
+    let data = world.disks.data();
+    world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+    world.disks.disk(disk).errors_in = Some(data);
+    let bytes = world.random.bytes(sectors as usize * SECTOR);
+    let failed = world.write(sector, bytes);
+    world.disks.disk(disk).write_error = None;
+    assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+    let found = world.read(sector, sectors).unwrap();
+    world.remember(sector, &found);
+}
+
+/// A check waits at `sync_max` for ever. Doubt that a write leaves meanwhile does not; the check goes on where it was,
+/// and knows what it found before.
+#[test]
+fn a_check_gives_way_to_doubt_and_goes_on_where_it_was() {
+    for (seed, shape) in (1500..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let data = world.disks.data();
+        world.write_many(5);
+        let (disk, byte) = redundant_byte(&world);
+        world.disks.disk(disk).bytes[byte] ^= 0x10;
+        world.set("sync_max", "128");
+        world.command(Action::Check).unwrap();
+        let waits = |status: &ArrayStatus| {
+            let sync = &status.sync;
+            (sync.action, sync.completed_sectors) == (SyncAction::Check, 128)
+        };
+        world.wait_status("a pause", waits);
+        leave_doubt(&mut world, 1, 3);
+        assert!(world.status().doubted.sectors > 0, "{world}");
+        world.wait_status("a check without doubt", |status| {
+            assert!(status.sync.action.runs(), "{status:?}");
+            waits(status) && status.doubted.sectors == 0
+        });
+        world.sleep_ms(1000);
+        assert!(waits(&world.status()), "the bound is still there ({world})");
+        world.disks.reset_counts();
+        world.set("sync_max", "max");
+        world.wait_status("the end", |status| status.sync.action == SyncAction::Idle);
+        let sync = world.status().sync;
+        assert_eq!(sync.last_action, SyncAction::Check, "{world}");
+        assert_eq!(world.status().mismatch_sectors, 8, "{world}");
+        let before = data.start..data.start + 128;
+        assert_eq!(world.disks.disk(2).sectors_read_in(before), 0, "{world}");
+        assert!(world.disks.disk(2).sectors_read() > 0, "{world}");
+        world.repair_by(Undecided::ByData);
+        assert_eq!(world.check(), 0, "{world}");
+        world.verify();
+    }
+}
+
+/// The same of a rebuild, where another member may be lost.
+#[test]
+fn a_rebuild_gives_way_to_doubt_and_goes_on_where_it_was() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID6, 1510));
+    let data = world.disks.data();
+    world.set("sync_max", "128");
+    world.fail(0);
+    world.add(5).unwrap();
+    world.wait_status("a pause", |status| status.sync.completed_sectors == 128);
+    leave_doubt(&mut world, 1, 1);
+    world.wait_status("no doubt", |status| status.doubted.sectors == 0);
+    world.fail(2);
+    world.verify();
+    world.disks.reset_counts();
+    world.set("sync_max", "max");
+    world.wait_status("a rebuild", |status| status.degraded() == 1);
+    let before = data.start + 32..data.start + 128;
+    assert_eq!(world.disks.disk(5).sectors_written(before), 0, "{world}");
+    world.fail(1);
+    world.verify();
+}
+
+/// A resync that finds no space does not end a check over and over.
+#[test]
+fn doubt_without_space_ends_a_check_once() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID5, 1520));
+    let data = world.disks.data();
+    world.set("sync_max", "128");
+    world.command(Action::Check).unwrap();
+    world.wait_status("a pause", |status| status.sync.completed_sectors == 128);
+    leave_doubt(&mut world, 1, 0);
+    for disk in 0..4 {
+        world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+        let range = data.start..data.start + 16;
+        world.disks.disk(disk).errors_in = Some(range);
+    }
+    world.wait_status("a check again", |status| {
+        status.sync.last_action == SyncAction::Resync && status.sync.action == SyncAction::Check
+    });
+    world.disks.reset_counts();
+    world.sleep_ms(300_000);
+    assert_eq!(world.status().sync.action, SyncAction::Check, "{world}");
+    assert_eq!(world.disks.disk(2).sectors_read(), 0, "{world}");
+    // Where there is some it is tried when the check is over.
+    (0..4).for_each(|disk| world.disks.disk(disk).write_error = None);
+    world.set("sync_max", "max");
+    world.wait_status("no doubt", |status| status.doubted.sectors == 0);
+}
+
+/// A write that fails over and over keeps no rebuild from its end.
+#[test]
+fn doubt_that_comes_again_and_again_starves_no_rebuild() {
+    let shape = Shape { member_sectors: 16_384, ..shapes::RAID6 };
+    let mut world = World::synced(Setup::shuffled(shape, 1530));
+    world.set("sync_max", "2048");
+    world.fail(0);
+    world.add(5).unwrap();
+    world.wait_status("a pause", |status| status.sync.completed_sectors == 2048);
+    world.set("sync_speed_min", "1");
+    world.set("sync_speed_max", "20");
+    world.set("sync_max", "max");
+    let (began, mut resyncs) = (world.now_ms(), 0);
+    while world.status().degraded() > 0 {
+        assert!(world.now_ms() - began < 900_000, "{world}");
+        resyncs += u32::from(world.status().doubted.sectors == 0);
+        leave_doubt(&mut world, 1, 1);
+        world.sleep_ms(1000);
+    }
+    // Once the resync itself may have found no space: then no more before the end.
+    assert!((2..20).contains(&resyncs), "{resyncs} in {} ms ({world})", world.now_ms() - began);
+    world.verify();
 }

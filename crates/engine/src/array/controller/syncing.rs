@@ -20,21 +20,23 @@ use super::super::mirror::{copies, regions};
 use super::super::outliers::Outliers;
 use super::super::points::Point;
 use super::super::rules::Rule;
-use super::super::sync::{SyncKind, SyncTask};
+use super::super::sync::{FoundSoFar, SyncKind, SyncTask};
 use super::delay::Delay;
+use super::giving_way::{GivingWay, PutOff};
 use super::progress::Readable;
 use super::why_idle::{Event, Reason, WhyIdle, Work};
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 /// The sync task and what surrounds it.
 pub(super) struct Syncing {
-    task: Option<Running>,
+    pub(super) task: Option<Running>,
     /// What keeps what is needed from running.
     pub(super) why_idle: WhyIdle,
     /// The members and what they were to the array when something was last started.
     membership: Vec<KnownMember>,
     /// A check or repair that a user asked for.
     pub(super) requested: Option<SyncKind>,
+    pub(super) giving_way: GivingWay,
     /// Whom to ask before anything starts.
     pub(super) neighbours: Option<Arc<dyn Neighbours>>,
     /// What waits for them.
@@ -53,15 +55,15 @@ pub(super) struct Syncing {
 /// A member, what it is, where, and whether it wants to be replaced; not how far it is filled.
 type KnownMember = (MemberId, Discriminant<MemberState>, Role, bool);
 
-struct Running {
-    task: Rc<SyncTask>,
+pub(super) struct Running {
+    pub(super) task: Rc<SyncTask>,
     members: Vec<MemberId>,
     total_sectors: u64,
     /// Progress at the last checkpoint on the members.
     recorded: u64,
     /// Unsynced all the same when it is done: what it leaves alone, and what failed writes put in doubt
     /// since it began, for it may have been there before them.
-    left: Ranges,
+    pub(super) left: Ranges,
 }
 
 /// How long after it found no space behind a member a sync task is tried again.
@@ -82,6 +84,7 @@ impl Syncing {
             why_idle: WhyIdle::default(),
             membership: Vec::new(),
             requested: None,
+            giving_way: GivingWay::default(),
             by_bitmap: by_bitmap.into_iter().collect(),
             last_action: SyncAction::Idle,
             last_end: None,
@@ -108,8 +111,18 @@ impl Syncing {
             (Some(run), _) => (action_of(run.task.kind()), run.task.done(), run.total_sectors),
             (None, Some(delay)) => (delay.action, 0, 0),
             (None, None) if self.why_idle.is_frozen() => (SyncAction::Frozen, 0, 0),
+            // It has not ended: it is about to go on.
+            (None, None) if let Some((kind, put_off)) = self.put_off() => {
+                (action_of(kind), put_off.at, put_off.total_sectors)
+            }
             (None, None) => (SyncAction::Idle, 0, 0),
         }
+    }
+
+    /// A check or repair that gave way to doubt and goes on afterwards.
+    fn put_off(&self) -> Option<(&SyncKind, &PutOff)> {
+        let goes_on = !self.why_idle.keeps_all();
+        self.requested.as_ref().zip(self.giving_way.put_off.as_ref()).filter(|_| goes_on)
     }
 
     /// Speed of what runs, in KiB/s of a member.
@@ -121,9 +134,10 @@ impl Syncing {
     pub(super) fn mismatches(&self) -> Mismatches {
         let counts =
             |run: &&Running| matches!(run.task.kind(), SyncKind::Check | SyncKind::Repair(_));
-        match self.task.as_ref().filter(counts) {
-            Some(run) => run.task.mismatches(),
-            None => self.last_mismatches.clone(),
+        match (self.task.as_ref().filter(counts), self.put_off()) {
+            (Some(run), _) => run.task.found().mismatches,
+            (None, Some((_, put_off))) => put_off.found.mismatches.clone(),
+            (None, None) => self.last_mismatches.clone(),
         }
     }
 
@@ -180,6 +194,7 @@ impl Controller {
     /// where redundancy is not to be trusted, a check that was asked for.
     pub(super) async fn start_needed_sync(&mut self) {
         self.look_what_changed();
+        self.give_way_to_doubt();
         if self.sync.is_running() || self.sync.why_idle.keeps_all() || !self.is_redundant() {
             self.sync.delay = None;
             return;
@@ -210,7 +225,8 @@ impl Controller {
         }
         self.happened(Event::Clock(self.lane.backend().now()));
         if !self.sync.why_idle.keeps(Work::Resync) {
-            self.without_room = Ranges::default();
+            let tried = std::mem::take(&mut self.without_room);
+            self.sync.giving_way.had_no_room(tried);
         }
         let why_idle = &mut self.sync.why_idle;
         why_idle.holds(Reason::ReadOnly, self.read_only);
@@ -229,7 +245,8 @@ impl Controller {
     pub(super) fn happened(&mut self, event: Event) {
         self.sync.why_idle.happened(event);
         if matches!(event, Event::Change | Event::GoOn | Event::Freeze) {
-            self.unresolved = Ranges::default();
+            (self.unresolved, self.without_room) = Default::default();
+            self.sync.giving_way.something_changed();
         }
     }
 
@@ -264,8 +281,10 @@ impl Controller {
             Needed::Requested(kind) => {
                 self.sync.requested = None;
                 self.sync.mismatch_sectors = 0;
-                let all = self.array.sync_span.min()..self.sync_sectors();
-                self.start(kind, Vec::new(), Ranges::of(all));
+                let put_off = self.sync.giving_way.put_off.take();
+                let (at, found) = put_off.map(|put_off| (put_off.at, put_off.found)).unzip();
+                let all = at.unwrap_or(self.array.sync_span.min())..self.sync_sectors();
+                self.start_with(kind, Vec::new(), Ranges::of(all), found.unwrap_or_default());
             }
         }
     }
@@ -426,6 +445,17 @@ impl Controller {
     }
 
     pub(super) fn start(&mut self, kind: SyncKind, members: Vec<MemberId>, todo: Ranges) {
+        self.start_with(kind, members, todo, FoundSoFar::default());
+    }
+
+    /// Starts a task that has found something before.
+    fn start_with(
+        &mut self,
+        kind: SyncKind,
+        members: Vec<MemberId>,
+        todo: Ranges,
+        found: FoundSoFar,
+    ) {
         let total_sectors = match kind {
             SyncKind::Recover(_) | SyncKind::Replace(_) => self.member_sectors(),
             _ => self.sync_sectors(),
@@ -437,7 +467,9 @@ impl Controller {
             todo.iter().for_each(|range| left.remove(&range));
         }
         self.array.users.watch(true);
-        let task = SyncTask::start(&self.port, kind, todo, total_sectors);
+        let resolves_doubt = kind == SyncKind::Resync && self.resolves_doubt(&todo);
+        self.sync.giving_way.begins(resolves_doubt, self.lane.backend().now());
+        let task = SyncTask::start(&self.port, kind, todo, total_sectors, found);
         self.sync.task = Some(Running { task, members, total_sectors, recorded, left });
     }
 
@@ -486,6 +518,7 @@ impl Controller {
                 let left = self.sync.task.iter().flat_map(|run| run.left.iter());
                 task.skipped().iter().chain(left).for_each(|left| synced.remove(&left));
                 synced.iter().for_each(|range| self.is_synced(&range));
+                self.sync.giving_way.made_right(&synced);
             }
             SyncKind::Recover(_) | SyncKind::Replace(_) => {
                 let (copied, skipped) = (task.take_copied(), task.skipped());
@@ -553,13 +586,15 @@ impl Controller {
         self.sync.last_end = Some(ended);
         self.sync.last_skipped = task.skipped();
         self.keep_span(task, ended);
+        self.gave_way(task, ended, run.total_sectors);
         match (task.kind(), ended) {
             (SyncKind::Recover(_), SyncEnd::Complete) => self.recovered(&run.members).await,
             (SyncKind::Replace(_), SyncEnd::Complete) => self.replaced(&run.members).await,
             (SyncKind::Resync, SyncEnd::Complete) => self.resynced().await,
             (SyncKind::Check | SyncKind::Repair(_), _) => {
-                self.sync.mismatch_sectors = task.mismatch_sectors();
-                self.sync.last_mismatches = task.mismatches();
+                let found = task.found();
+                self.sync.mismatch_sectors = found.mismatch_sectors;
+                self.sync.last_mismatches = found.mismatches;
             }
             (_, SyncEnd::Interrupted) => {}
             (SyncKind::Resync, SyncEnd::Incomplete) => {
@@ -589,10 +624,10 @@ impl Controller {
     }
 
     /// As md: what ran to its end needs no bounds any more, and a check or repair that was told to end
-    /// goes on there the next time.
+    /// goes on there the next time. Those of a task that gave way to this one stay.
     fn keep_span(&self, task: &SyncTask, ended: SyncEnd) {
         let (span, interrupted) = (&self.array.sync_span, ended == SyncEnd::Interrupted);
-        if !interrupted {
+        if !interrupted && !self.sync.giving_way.has_given_way() {
             span.forget_max();
         }
         if matches!(task.kind(), SyncKind::Check | SyncKind::Repair(_)) {
@@ -718,6 +753,7 @@ impl Controller {
         }
         self.may_begin()?;
         self.happened(Event::Request);
+        self.sync.giving_way.forget_what_was_put_off();
         self.sync.requested = Some(kind);
         Ok(Reply::Done)
     }
@@ -749,6 +785,7 @@ impl Controller {
     pub(super) fn idle(&mut self, freeze: bool) -> Result<Reply, CommandError> {
         self.happened(if freeze { Event::Freeze } else { Event::GoOn });
         self.sync.requested = None;
+        self.sync.giving_way.forget_what_was_put_off();
         self.end_sync();
         Ok(Reply::Done)
     }
