@@ -291,6 +291,9 @@ const DATA_OFFSET: u64 = 64;
 /// Room behind the data: metadata 1.0 keeps everything there.
 const TAIL_SECTORS: u64 = 64;
 
+/// A disk that gets slower takes so many times as long, or much longer where nothing comes of it.
+pub const SLOWER: u32 = 3;
+
 /// Requests between two happenings where only the story is to make trouble, and disks that failed are tended.
 const CALM_REQUESTS: u64 = 100;
 
@@ -536,8 +539,9 @@ impl Settings {
                 own.instant_one_in = 0;
             }
             let sectors = self.data_offset + self.member_sectors - smaller + TAIL_SECTORS;
-            // No record of a disk that is well passes its deadline.
-            let is_late = !patient && own.latency.most() * records_take > Duration::from_secs(3);
+            // No record of a disk that is well passes its deadline, though the disk gets slower.
+            let most = own.latency.most() * records_take * SLOWER;
+            let is_late = self.write_deadline().is_some_and(|deadline| most > deadline * 3 / 4);
             let takes = if is_far || is_late { 1 } else { records_take };
             let slow_start = (self.data_offset, takes);
             self.disks.push(DiskSpec { sectors: sectors & !7, slow_start, ..own });
@@ -679,6 +683,13 @@ impl Settings {
     /// another one still owes its answer.
     pub fn failed_writes_may_land(&self) -> bool {
         self.flushes_may_fail() && self.happenings[Happening::Fill as usize] > 0
+    }
+
+    /// How long a write of a member may take before the member is given up, where the run sets that.
+    fn write_deadline(&self) -> Option<Duration> {
+        let set = self.tuning.iter().find(|(key, _)| *key == "write_deadline");
+        let seconds: u64 = set?.1.parse().expect("deadlines of writes are drawn in seconds");
+        (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
     /// Whether a write may take seconds without a fault.

@@ -29,7 +29,7 @@ use crate::model::{Model, Violation};
 use crate::oracle::{NotWhole, Remains};
 use crate::process::{Process, StartError, create};
 use crate::random::Random;
-use crate::settings::{Happening, Settings, Trouble};
+use crate::settings::{Happening, SLOWER, Settings, Trouble};
 use crate::trace::Trace;
 use crate::workload::{Ask, Grain, Workload};
 use crate::world::{PATHS_GIVE_UP, Step, World};
@@ -477,7 +477,7 @@ impl Simulation {
             }
             true if self.settings.tuning.iter().any(for_ever) => PATIENCE,
             // So many writes may be behind, and no more.
-            true if self.settings.stalls_by(troubles::SLOWER) => PATIENCE,
+            true if self.settings.stalls_by(SLOWER) => PATIENCE,
             // Before the first resync a late member may be the only one that knows the old block.
             true if self.settings.paths > 0 => PATIENCE_WITH_DEADLINES + PATHS_GIVE_UP,
             true => PATIENCE_WITH_DEADLINES,

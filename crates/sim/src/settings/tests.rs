@@ -39,3 +39,17 @@ fn no_drawn_array_is_too_small_for_its_bitmap() {
         assert!(drawn.all(|run| run.bitmap_chunk_bytes.is_none() || run.member_sectors >= 128));
     }
 }
+
+/// A member that is well is never given up for a deadline.
+#[test]
+fn no_record_of_a_disk_that_gets_slower_passes_its_deadline() {
+    for seed in (0..20_000).chain([10_037_984]) {
+        let run = Settings::draw(seed, None, Trouble::Bearable);
+        // Where writes take seconds anyway no disk gets slower.
+        let times = if run.stalls() { 1 } else { SLOWER };
+        let mut longest =
+            run.disks.iter().map(|disk| disk.latency.most() * disk.slow_start.1 * times);
+        let deadline = run.write_deadline().unwrap_or(Duration::MAX);
+        assert!(longest.all(|time| time < deadline), "seed {seed}");
+    }
+}

@@ -6,7 +6,7 @@ use mdspace_engine::status::MemberState;
 use mdspace_engine::time::Time;
 
 use crate::disk::{Disk, DiskIndex, Hang, Healing, Persistence};
-use crate::settings::Happening;
+use crate::settings::{Happening, SLOWER};
 
 use super::atlas::with_state;
 use super::operator::{ALARM_STATUS, STATUS_EVERY};
@@ -16,9 +16,6 @@ use super::{ALARM_WAKE, Failure, Simulation};
 
 /// A quiet time in which bits may be cleared.
 const LONG_REST_MS: u64 = 20_000;
-
-/// A disk that gets slower takes so many times as long, or much longer where nothing comes of it.
-pub(super) const SLOWER: u32 = 3;
 
 /// Alarms from here on mend the disk of that number.
 const ALARM_MEND: u64 = 1000;
