@@ -67,6 +67,12 @@ impl Outliers {
         self.0.iter().any(|(part, _)| part.start < range.end && range.start < part.end)
     }
 
+    /// Whether a slot is to be done without wherever something is known of a range.
+    pub fn names(&self, slot: Slot, range: &Range<u64>) -> bool {
+        let is_here = |part: &Range<u64>| part.start < range.end && range.start < part.end;
+        self.0.iter().filter(|(part, _)| is_here(part)).all(|(_, slots)| slots.contains(&slot))
+    }
+
     /// What is known, range by range.
     pub fn iter(&self) -> impl Iterator<Item = &(Range<u64>, Slots)> {
         self.0.iter()

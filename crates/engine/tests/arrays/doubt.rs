@@ -546,6 +546,42 @@ fn no_lane_computes_by_what_was_known_before_a_resync_came_half_way() {
     assert!(answered > 0);
 }
 
+/// A resync tries in vain to write the parity that the failed write lacks: nothing else changed, and the others give
+/// the block of a member that fails.
+#[test]
+fn a_resync_that_found_no_room_again_leaves_known_which_parity_the_write_lacks() {
+    for (seed, shape) in (280..).zip(resynced_at_first()) {
+        let disks = 0..usize::from(shape.disks);
+        let pairs = disks.clone().flat_map(|full| disks.clone().map(move |lost| (full, lost)));
+        let mut tried = 0;
+        for (full, lost) in pairs.filter(|(full, lost)| full != lost) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.command(Action::Freeze).unwrap();
+            world.write_random(0, world.sectors());
+            let written = disk_of(&mut world, 0);
+            {
+                let data = world.disks.data();
+                let mut disk = world.disks.disk(full);
+                (disk.write_error, disk.errors_in) = (Some(IoErrorKind::NoSpace), Some(data));
+            }
+            let result = world.write(0, vec![9; 8 * SECTOR]);
+            if lost == written || full == written || result.is_ok() {
+                continue;
+            }
+            assert_eq!(result, Err(RequestError::NoSpace), "{world}");
+            let there = world.read(0, 8).unwrap();
+            world.remember(0, &there);
+            world.command(Action::Idle).unwrap();
+            world.wait_status("no space", |status| status.sync.last_end == Some(SyncEnd::NoSpace));
+            world.command(Action::Freeze).unwrap();
+            world.fail(lost);
+            world.verify();
+            tried += 1;
+        }
+        assert!(tried > 0);
+    }
+}
+
 /// Where it is known which block a write lacks, accepted parity is not taken for what it says with that one.
 #[test]
 fn a_write_beside_accepted_doubt_computes_around_the_member_that_had_no_room() {

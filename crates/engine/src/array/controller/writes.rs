@@ -143,14 +143,20 @@ impl Controller {
     }
 
     /// A resync or a mend that wrote one block of a row and not another: those that agreed may do so no more. Its
-    /// claim goes back only when no lane computes by them. What is being filled is none of those.
+    /// claim goes back only when no lane computes by them. What is being filled is none of those. Where only an
+    /// outlier lacks it again, all others still agree.
     async fn forget_outliers(&mut self, writes: &[Arc<Asked>]) {
         let rewrites = writes.iter().map(|write| &write.ended).filter(|ended| ended.is_rewrite());
         let lacking = rewrites.flat_map(|ended| {
-            let refused = ended.refused.iter().flat_map(|(_, ranges)| ranges.iter());
-            refused.chain(ended.no_space.iter().map(|(_, range)| range.clone()))
+            let refused = ended.refused.iter().flat_map(|(id, all)| all.iter().map(|at| (*id, at)));
+            refused.chain(ended.no_space.iter().cloned())
         });
-        let known: Vec<_> = lacking.filter(|range| self.outliers.knows_of(range)).collect();
+        let changes = |(id, range): &(MemberId, Range<u64>)| {
+            let slot = self.members.iter().find(|member| member.id == *id).and_then(Member::slot);
+            let lacks_again = slot.is_some_and(|slot| self.outliers.names(slot, range));
+            self.outliers.knows_of(range) && !lacks_again
+        };
+        let known: Vec<_> = lacking.filter(changes).map(|(_, range)| range).collect();
         if known.is_empty() {
             return;
         }

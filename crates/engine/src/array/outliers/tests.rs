@@ -37,6 +37,15 @@ fn what_is_known_last_of_a_range_counts() {
 }
 
 #[test]
+fn a_slot_is_named_for_a_range_if_every_part_names_it_of_which_something_is_known() {
+    let mut outliers = Outliers::default();
+    outliers.insert(0..8, slots([1, 3]));
+    outliers.insert(8..16, slots([3]));
+    assert_eq!([0..24, 4..12].map(|range| outliers.names(Slot(3), &range)), [true, true]);
+    assert_eq!([0..8, 0..9].map(|range| outliers.names(Slot(1), &range)), [true, false]);
+}
+
+#[test]
 fn what_there_is_no_room_for_is_not_known() {
     let mut outliers = Outliers::default();
     let ranges = || (0..RANGES_MAX as u64 + 10).map(|range| range * 16..range * 16 + 8);
