@@ -470,6 +470,34 @@ fn a_write_that_is_refused_where_only_memory_lists_it_fails_the_member() {
     }
 }
 
+/// The log of a member cannot say which of its blocks is lost. A write of that block finds no room there, beside a
+/// member that is out.
+#[test]
+fn a_write_without_room_where_only_memory_lists_it_fails_the_member() {
+    let shape = Shape { block_bytes: 4096, ..Shape::new(Level::Raid6, 2, 5, 8) };
+    for (seed, out) in (510..).zip(1..5) {
+        let mut world = World::synced(Setup::new(shape, seed));
+        world.write_random(0, world.sectors());
+        world.stop();
+        without_a_log(&world, 0);
+        world.assemble_all().unwrap();
+        world.fail(out);
+        let block = world.disks.data().start..world.disks.data().start + 8;
+        let spoilt = [0, 5 - out.max(2)];
+        for disk in spoilt {
+            world.disks.disk(disk).unreadable.extend(block.clone());
+        }
+        let blocks = [0, 8, 16].map(|sector| world.read(sector, 8));
+        assert!(blocks.contains(&Err(RequestError::Lost)), "{world}");
+        spoilt.into_iter().for_each(|disk| world.disks.disk(disk).unreadable.clear());
+        world.disks.disk(0).write_error = Some(IoErrorKind::NoSpace);
+        world.disks.disk(0).errors_in = Some(block);
+        world.write_random(0, 24);
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        world.verify();
+    }
+}
+
 /// Takes the bad-block log off a stopped array's member.
 fn without_a_log(world: &World, disk: usize) {
     let mut superblock = world.disks.superblock(disk).unwrap();

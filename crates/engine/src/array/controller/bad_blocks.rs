@@ -86,8 +86,14 @@ impl Controller {
             }
             let mut bad = Ranges::clone(&self.members[index].bad);
             ranges.iter().for_each(|range| bad.insert(range));
-            // What is listed and yet refused may not have found room in the log the first time.
-            if bad == *self.members[index].bad && why != News::Refused {
+            // What is listed and yet was to be written may not have found room in the log the first time.
+            let in_memory = || self.members[index].bad_in_memory();
+            let is_on_record = match why {
+                News::Refused => false,
+                News::Unfilled => ranges.iter().all(|range| !in_memory().overlaps(&range)),
+                News::Unreadable => true,
+            };
+            if bad == *self.members[index].bad && is_on_record {
                 continue;
             }
             let before = std::mem::replace(&mut self.members[index].bad, Arc::new(bad));
