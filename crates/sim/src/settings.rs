@@ -138,11 +138,13 @@ pub enum Happening {
     Pause,
     /// Users wait for all answers and read everything, and once more seconds later.
     ReadTwice,
+    /// A member cannot read its data for a while.
+    Flicker,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -176,6 +178,7 @@ impl Happening {
         Self::Mislead,
         Self::Pause,
         Self::ReadTwice,
+        Self::Flicker,
     ];
 
     /// Whether it is bad for a member.
@@ -189,6 +192,7 @@ impl Happening {
                 | Self::Hang
                 | Self::FailMember
                 | Self::StartWithout
+                | Self::Flicker
         )
     }
 

@@ -215,8 +215,10 @@ impl ArrayLane {
             let state = at.state(&view, columns, unread);
             let lost = wanted.without(&state.readable);
             // An outlier that cannot be read just now has something else than the others give for it.
-            let hides =
-                |all: &Places| wanted.iter().any(|at| all.has(at) && unread.is_unreadable(at));
+            let stays = self.array.rules.keep(Rule::OutliersStayAsTheyAre);
+            let hides = |all: &Places| {
+                stays && wanted.iter().any(|at| all.has(at) && unread.is_unreadable(at))
+            };
             let outliers = at.outliers(&view, columns);
             let outliers = outliers.filter(|all| !lost.is_empty() && !hides(all));
             let around = outliers.as_ref().and_then(|all| plan::reads_around(&state, wanted, all));
@@ -263,7 +265,9 @@ impl ArrayLane {
             }
             if self.both_ways_agree(row, &state, columns, &mut blocks) {
                 // What cannot be read just now may be read again, as it was: it is written first.
-                if !state.parity_usable && !lost.iter().any(|place| unread.is_unreadable(place)) {
+                let waits = self.array.rules.keep(Rule::UnreadMayBeReadAgain)
+                    && lost.iter().any(|place| unread.is_unreadable(place));
+                if !state.parity_usable && !waits {
                     self.end_doubt(row, columns).await;
                 }
                 return Ok((state, blocks));
@@ -389,8 +393,14 @@ impl ArrayLane {
         self.compute_wanted(row, state, columns, wanted, blocks);
         self.solve_all(row, state, columns, blocks);
         for (place, block) in own {
-            self.recycle(blocks.take(place));
-            blocks.put(place, block);
+            let (kept, other) = match blocks.take(place) {
+                Some(computed) if !self.array.rules.keep(Rule::OutliersStayAsTheyAre) => {
+                    (computed, Some(block))
+                }
+                computed => (block, computed),
+            };
+            self.recycle(other);
+            blocks.put(place, kept);
         }
     }
 

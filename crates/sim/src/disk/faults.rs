@@ -38,6 +38,8 @@ pub enum Hang {
 pub enum Healing {
     /// A write to it.
     Rewrite,
+    /// That, or time.
+    InTime,
     /// Nothing.
     Never,
 }
@@ -88,6 +90,11 @@ impl Faults {
         self.mishaps.push_back(mishap);
     }
 
+    /// Time has passed.
+    pub fn heal_in_time(&mut self) {
+        self.unreadable.retain(|_, healing| *healing != Healing::InTime);
+    }
+
     /// Sectors that it cannot read.
     pub fn unreadable(&self) -> impl Iterator<Item = u64> {
         self.unreadable.keys().copied()
@@ -131,7 +138,7 @@ impl Faults {
         }
         let healed: Vec<u64> = self.unreadable.range(range.clone()).map(|(&at, _)| at).collect();
         for sector in healed {
-            if self.unreadable[&sector] == Healing::Rewrite {
+            if self.unreadable[&sector] != Healing::Never {
                 self.unreadable.remove(&sector);
             }
         }

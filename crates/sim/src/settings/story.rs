@@ -4,6 +4,7 @@
 //! of twelve have one.
 
 mod apart;
+mod outliers;
 mod plots;
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! What happens to the array besides requests, within the atlas or beyond it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use mdspace_engine::status::MemberState;
@@ -150,6 +151,7 @@ impl Simulation {
             Happening::ForgetBitmaps => self.plugs.forget_bitmaps = true,
             Happening::Pause => return self.wait_for_seconds(),
             Happening::ReadTwice => return self.read_twice(),
+            Happening::Flicker => self.hurt(Self::flicker),
         }
         Ok(())
     }
@@ -313,6 +315,21 @@ impl Simulation {
         self.world.change_disk(disk, |disk| disk.faults.spoil(range, healing));
     }
 
+    fn flicker(&mut self, disk: DiskIndex) {
+        // Most of a run lies behind it.
+        let most_us = *self.random.pick(&[3_000, 10_000, 50_000]);
+        let until = self.world.now() + Duration::from_micros(self.random.within(1..most_us));
+        self.world.note(format_args!("-- {disk} cannot read until {until:?}"));
+        let data = self.data();
+        self.world.change_disk(disk, |disk| disk.faults.spoil(data, Healing::InTime));
+        self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
+    }
+
+    /// Where members have data.
+    fn data(&self) -> Range<u64> {
+        self.settings.data_offset..self.settings.data_offset + self.settings.member_sectors
+    }
+
     fn refuse_writes(&mut self, disk: DiskIndex) {
         let range = self.some_sectors(disk);
         // Some refuse long enough to be listed, and then take it.
@@ -372,8 +389,7 @@ impl Simulation {
         let disk = self.aimed_disk().unwrap_or_else(|| *self.random.pick(&self.disks));
         self.world.note(format_args!("-- {disk} is full"));
         // Where it was copied meanwhile, as by a snapshot, what is written again needs space again.
-        let data =
-            self.settings.data_offset..self.settings.data_offset + self.settings.member_sectors;
+        let data = self.data();
         let is_copied = self.aimed_at.is_some() || self.random.coin();
         self.world.change_disk(disk, |disk| {
             disk.faults.full = true;
@@ -413,7 +429,7 @@ impl Simulation {
     }
 
     /// Sectors of a disk, more likely of its data than of its metadata.
-    fn some_sectors(&mut self, disk: DiskIndex) -> std::ops::Range<u64> {
+    fn some_sectors(&mut self, disk: DiskIndex) -> Range<u64> {
         let (sectors, block) = self.world.disk(disk, |d| (d.spec.sectors, d.spec.block_sectors()));
         let first = if self.random.one_in(8) { 0 } else { self.settings.data_offset };
         let anywhere = self.random.within(first..sectors);
@@ -442,6 +458,7 @@ impl Simulation {
                 let now = self.world.now();
                 self.world.change_disk(disk, |disk| {
                     disk.faults.full = false;
+                    disk.faults.heal_in_time();
                     // It may have begun to hang again since.
                     let hangs_on =
                         |hang: &Hang| !matches!(hang, Hang::Until(until) if *until <= now);

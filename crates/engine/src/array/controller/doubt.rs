@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
+use super::super::rules::Rule;
 use super::why_idle::Event;
 use super::{CommandError, Controller, Reply, WriteMode};
 
@@ -29,7 +30,9 @@ impl Controller {
         self.unsynced.remove(range);
         self.doubted.remove(range);
         self.unaccepted.remove(range);
-        self.outliers.forget(range);
+        if self.array.rules.keep(Rule::WhatIsKnownEndsWithDoubt) {
+            self.outliers.forget(range);
+        }
     }
 
     /// Ends the doubt of ranges that writes have made whole since: parity was made anew there, or every copy

@@ -157,10 +157,13 @@ impl Controller {
             self.outliers.knows_of(range) && !lacks_again
         };
         let known: Vec<_> = lacking.filter(changes).map(|(_, range)| range).collect();
-        if known.is_empty() {
+        if known.is_empty() || !self.array.rules.keep(Rule::HalfDoneIsNotKnown) {
             return;
         }
         known.iter().for_each(|range| self.outliers.forget(range));
+        if !self.array.rules.keep(Rule::AllForgetWhatIsHalfDone) {
+            return;
+        }
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
         self.array.views.settle();

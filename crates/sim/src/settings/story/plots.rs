@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mdspace_engine::array::Point;
 
-use super::{Teller, Wishes};
+use super::{Teller, Wishes, outliers};
 use crate::random::{Random, splitmix64};
 use crate::settings::{Aim, Happening, Tending, Trouble};
 
@@ -66,6 +66,9 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("back-half-filled", [4, 2], back_half_filled),
     Plot("replaced-in-crash", [3, 2], replaced_in_crash),
     Plot("differing-copies", [2, 1], differing_copies),
+    Plot("half-done", [0, 12], outliers::half_done),
+    Plot("unreadable-for-a-while", [0, 12], outliers::unreadable_for_a_while),
+    Plot("lost-without-room", [0, 4], outliers::lost_without_room),
 ];
 
 /// Draws one, and tells it. Each draws as many tickets as its weight, from a stream of its own, and the least of all

@@ -1,0 +1,125 @@
+//! Stories of rows in doubt of which it is known whose blocks put them there: a write found no room on one member, and
+//! then something else comes between.
+
+use std::time::Duration;
+
+use mdspace_engine::array::Point;
+
+use super::{Teller, Wishes};
+use crate::settings::{Aim, Happening, Tending};
+
+/// The disk that has no room first.
+const FULL: u16 = 0;
+
+/// A small array of which much is read, and whose disks are reached directly.
+fn short_of_room() -> Wishes {
+    Wishes {
+        levels: &[6],
+        few: true,
+        no_spare: true,
+        paths: Some(0),
+        hot: true,
+        kinds: [70, 30, 0],
+        sync_seconds: Wishes::SOON,
+        tending: Tending::Never,
+        ..Wishes::default()
+    }
+}
+
+impl Teller {
+    /// As [`to`](Self::to), and not later.
+    fn at_once(&self, disk: u16, point: Point, happening: Happening, one_in: u64) -> Aim {
+        Aim { late_by: Duration::ZERO, ..self.to(disk, point, happening, one_in) }
+    }
+
+    /// A member has no room, and a write fails for that.
+    fn no_room(&self) -> Aim {
+        self.to(FULL, Point::MembersAnswered, Happening::Fill, 5)
+    }
+
+    /// A member goes at once, or as soon as it is asked for something.
+    fn loss(&mut self) -> Happening {
+        self.pick(&[Happening::FailMember, Happening::Vanish])
+    }
+
+    /// Everything is read.
+    fn read(&self) -> Aim {
+        Aim { late_by: Duration::ZERO, ..self.at(Point::MembersAnswered, Happening::ReadAll, 1) }
+    }
+}
+
+/// A resync makes one parity right and finds no room for the other. Then a third member is lost, or was before.
+pub(super) fn half_done(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let [other, third] = tell.pick(&[[1, 2], [1, 3], [2, 1], [2, 3], [3, 1], [3, 2]]);
+    let (loss, lane, soon) = (tell.loss(), tell.pick(&[0, 1, 2]), tell.pick(&[1, 1, 3]));
+    let comes_after = tell.pick(&[true, true, true, false]);
+    let end = tell.pick(&[Point::WindowIsDone, Point::ResyncIsRecorded]);
+    let aims = match comes_after {
+        true => vec![
+            tell.no_room(),
+            tell.at_once(other, Point::RowsAreInDoubt, Happening::Fill, 1),
+            tell.at_once(third, end, loss, 1),
+            tell.read(),
+            tell.read(),
+        ],
+        false => vec![
+            tell.no_room(),
+            tell.at_once(third, Point::RowsAreInDoubt, loss, soon),
+            tell.at_once(other, Point::MemberIsOut, Happening::Fill, 1),
+            tell.at(Point::SuperblocksAreWritten, Happening::ReadAll, 1),
+            tell.at_once(lane, Point::WindowIsDone, Happening::Doze, 2),
+            tell.at(Point::WindowIsDone, Happening::ReadAll, 1),
+            tell.read(),
+        ],
+    };
+    let sync_seconds = if comes_after { Wishes::AT_ONCE } else { Wishes::SOON };
+    (aims, Wishes { many_lanes: true, sync_seconds, ..short_of_room() })
+}
+
+/// What the member without room has cannot be read for a while. Then others are lost.
+pub(super) fn unreadable_for_a_while(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let ([third, fourth], loss) = (tell.pick(&[[1, 2], [2, 3], [3, 1]]), tell.loss());
+    let aims = vec![
+        tell.no_room(),
+        tell.at_once(FULL, Point::RowsAreInDoubt, Happening::Flicker, 1),
+        tell.read(),
+        tell.after(Point::MembersAnswered, 5 * tell.often),
+        tell.to(third, Point::MembersAnswered, loss, 3),
+        tell.read(),
+        tell.to(fourth, Point::MembersAnswered, loss, 3),
+        tell.read(),
+    ];
+    (aims, Wishes { kinds: [50, 50, 0], ..short_of_room() })
+}
+
+/// The member without room is lost, or another one, and a spare is filled or a member replaced. In the middle of that
+/// another is lost, or the array stops, or the power goes.
+pub(super) fn lost_without_room(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let (one, other) = tell.pick(&[(0, 1), (0, 2), (1, 2), (1, 3), (2, 1), (3, 1)]);
+    let first = tell.pick(&[Happening::FailMember, Happening::Vanish, Happening::Replace]);
+    let middle = tell.pick(&[Point::WindowIsDone, Point::WindowIsDone, Point::ResyncIsRecorded]);
+    let second = tell.pick(&[
+        Happening::FailMember,
+        Happening::Vanish,
+        Happening::Fill,
+        Happening::Restart,
+        tell.crash,
+    ]);
+    let aims = vec![
+        tell.no_room(),
+        tell.at_once(one, Point::RowsAreInDoubt, first, 1),
+        tell.read(),
+        tell.to(other, middle, second, tell.often),
+        tell.read(),
+        tell.read(),
+    ];
+    let wishes = Wishes {
+        levels: &[5, 6, 6, 6],
+        no_spare: false,
+        spare: true,
+        volatile_cache: true,
+        sync_seconds: tell.pick(&[Wishes::AT_ONCE, 1, 3]),
+        ..short_of_room()
+    };
+    (aims, wishes)
+}
