@@ -111,18 +111,33 @@ impl Simulation {
             return true;
         }
         let others: Vec<DiskIndex> = self.disks.iter().copied().filter(|&d| d != disk).collect();
-        // An update that only it has seen has begun, and nothing was written under it.
+        // Of what only it has on record it may be the only one: the others are out.
         let is_newest = self.newest_events() > self.newest_events_of(&others);
+        let is_ahead_alone = is_newest && !self.counts_on(disk, &others);
         let agree = |disk: &DiskIndex| {
             self.superblock(*disk).is_none_or(|superblock| superblock.agrees_to == u64::MAX)
         };
         let is_replaced = match before {
             // A stop does not end the doubt of a crash, or of a write that failed.
             Before::Stop => others.iter().all(agree),
-            // What was read of one copy in doubt may be another one's without it.
-            Before::Crash => !self.is_dense() && !self.atlas.crashed_in_doubt(),
+            // What was read of one copy in doubt may be another one's without it. Of one that is being filled nothing
+            // is read there.
+            Before::Crash => {
+                let was_read = self.atlas.crashed_in_doubt() && self.atlas.is_in_sync(disk);
+                !self.is_dense() && !was_read
+            }
         };
-        !is_newest && is_replaced && self.atlas.bears_to_start_without(disk)
+        !is_ahead_alone && is_replaced && self.atlas.bears_to_start_without(disk)
+    }
+
+    /// Whether a disk that alone got an update has all others in their slots: it has only begun, and nothing was written
+    /// under it.
+    pub(super) fn counts_on(&self, disk: DiskIndex, others: &[DiskIndex]) -> bool {
+        let Some(own) = self.superblock(disk) else { return false };
+        let mut others = others.iter().filter_map(|&other| self.superblock(other));
+        others.all(|other| {
+            other.events < own.events && own.role_of(other.dev_number) == other.own_role()
+        })
     }
 
     fn leave(&mut self, disk: DiskIndex) {

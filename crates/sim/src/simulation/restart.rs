@@ -175,9 +175,11 @@ impl Simulation {
         self.newest_events_of(&self.disks)
     }
 
-    /// As [`Self::newest_events`], and of those that left the machine.
+    /// As [`Self::newest_events`], and of those that left the machine, but for an update that only began on one of them.
     fn newest_known(&self) -> u64 {
-        let gone: Vec<DiskIndex> = self.shelf.iter().map(|shelved| shelved.disk).collect();
+        let gone = self.shelf.iter().map(|shelved| shelved.disk);
+        let gone: Vec<DiskIndex> =
+            gone.filter(|&disk| !self.counts_on(disk, &self.disks)).collect();
         self.newest_events().max(self.newest_events_of(&gone))
     }
 

@@ -14,13 +14,14 @@ use crate::world::Servers;
 pub(super) const PLOTS: &[Plot] = &[
     Plot("stale-number", [1, 1], stale_number),
     Plot("seesaw", [1, 1], seesaw),
-    Plot("twins", [2, 1], twins),
-    Plot("newcomer", [3, 1], newcomer),
+    Plot("two-behind", [7, 0], two_behind),
+    Plot("twins", [5, 1], twins),
+    Plot("newcomer", [4, 1], newcomer),
     Plot("halves", [2, 0], halves),
     Plot("forgotten-bitmaps", [2, 1], forgotten_bitmaps),
     Plot("replaced-while-busy", [2, 2], replaced_while_busy),
     Plot("handed-over", [1, 0], handed_over),
-    Plot("overlapping-late", [5, 0], overlapping_late),
+    Plot("overlapping-late", [6, 0], overlapping_late),
     Plot("slow-fences", [0, 5], slow_fences),
     Plot("secret-flush", [0, 2], secret_flush),
     Plot("secret-fua", [0, 8], secret_fua),
@@ -101,6 +102,33 @@ fn seesaw(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         no_spare: true,
         hot: true,
         sync_seconds: 1,
+        kinds: [20, 80, 0],
+        tending: Tending::Returns,
+        ..direct()
+    };
+    (aims, wishes)
+}
+
+/// A member leaves that alone got the update with which writes began. Its number and its slot go to the next one, in
+/// three updates of the one that stayed; then it is back in the place of that.
+fn two_behind(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let at_once = |aim| Aim { late_by: Duration::ZERO, ..aim };
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::Rest, 10),
+        tell.to(0, Point::ArrayIsClean, Happening::Unplug, 1),
+        Aim { late_by: RECORDS_TAKE, ..tell.at(Point::LaggardsCaughtUp, Happening::Kill, 1) },
+        at_once(tell.at(Point::SlotIsGiven, Happening::PlugBack, 1)),
+        at_once(tell.at(Point::SuperblocksAreWritten, Happening::Kill, 1)),
+    ];
+    let wishes = Wishes {
+        levels: MIRRORS,
+        few: true,
+        bitmap: Some(false),
+        reused_numbers: true,
+        no_spare: true,
+        paced: true,
+        calm: true,
+        sync_seconds: Wishes::AT_ONCE,
         kinds: [20, 80, 0],
         tending: Tending::Returns,
         ..direct()
