@@ -161,21 +161,27 @@ fn twins(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// The power goes with the superblocks that give a spare its slot: some know it, the spare may not.
+/// The power goes with the superblocks that give a spare its slot: the others know it, the spare may not.
 fn newcomer(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let at_once = |aim| Aim { late_by: Duration::ZERO, ..aim };
     let aims = vec![
         tell.fail(),
         tell.at(Point::SuperblocksAreWritten, Happening::Rest, 1),
         tell.at(Point::ArrayIsClean, Happening::AddSpare, 1),
-        Aim { late_by: RECORDS_TAKE, ..tell.at(Point::SlotIsGiven, Happening::PowerCut, 1) },
+        // Its own superblock comes first, and is not durable. The others give it the slot all the same.
+        at_once(tell.to(2, Point::SlotIsGiven, Happening::FailFlush, 1)),
+        at_once(tell.at(Point::MemberIsOut, Happening::PowerCut, 1)),
         // It is filled: another one may leave.
         tell.at(Point::MembersAnswered, Happening::Pause, 1),
         tell.at(Point::MembersAnswered, Happening::Pause, 1),
     ];
     let wishes = Wishes {
         levels: MIRRORS,
+        few: true,
         bitmap: Some(false),
         no_spare: true,
+        volatile_cache: true,
+        fua_flushes: true,
         paced: true,
         sync_seconds: Wishes::AT_ONCE,
         kinds: [50, 50, 0],
