@@ -26,6 +26,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("secret-flush", [0, 2], secret_flush),
     Plot("secret-fua", [0, 8], secret_fua),
     Plot("fua-flush-fails", [0, 1], fua_flush_fails),
+    Plot("flush-beside-fua", [0, 9], flush_beside_fua),
     Plot("own-caches", [0, 2], own_caches),
     Plot("lost-caches", [0, 3], lost_caches),
     Plot("misled", [2, 2], misled),
@@ -345,6 +346,23 @@ fn fua_flush_fails(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let wishes =
         Wishes { fua_flushes: true, durable_one_in: Some(5), kinds: [10, 90, 6], ..direct() };
     (aims, wishes.lossy())
+}
+
+/// The same, and a flush beside that write goes well over what it lost. The power goes before its end is on record.
+fn flush_beside_fua(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::FailFlush, 10),
+        Aim { late_by: Duration::ZERO, ..tell.at(Point::MemberIsOut, Happening::PowerCut, 1) },
+    ];
+    let wishes = Wishes {
+        fua_flushes: true,
+        durable_one_in: Some(10),
+        uneven: true,
+        spaced: true,
+        kinds: [0, 80, 10],
+        ..direct()
+    };
+    (aims, Wishes { levels: &[5], few: true, ..wishes.lossy() })
 }
 
 /// Servers have caches of their own. Users flush, and the power goes.
