@@ -42,8 +42,10 @@ pub(super) struct Atlas {
     agrees: bool,
     /// The first resync is through, or the array was made without one.
     resynced: bool,
-    /// When the engine was asked last no write was behind, and all members in sync were well.
+    /// When the engine was asked last no write was behind that had a reason to be, and all members in sync were well.
     none_behind: bool,
+    /// A member in sync was there then that is not write-mostly.
+    any_ahead: bool,
     full: BTreeSet<DiskIndex>,
     last_drained: Time,
 }
@@ -64,6 +66,7 @@ impl Atlas {
             agrees: !settings.noisy_disks,
             resynced: settings.assume_clean,
             none_behind: false,
+            any_ahead: true,
             full: BTreeSet::new(),
             last_drained: Time::ZERO,
         }
@@ -128,6 +131,7 @@ impl Atlas {
         self.hurt.insert(disk, None);
         self.set_aside.remove(&disk);
         self.blamed.insert(disk);
+        self.none_behind = false;
     }
 
     /// The operator takes `disk` out, with nothing wrong about it. A crash leaves it out or in, and it works.
@@ -232,7 +236,13 @@ impl Atlas {
             asked < over_since + AFTERMATH
         });
         let is_behind = status.write_behind.is_some_and(|behind| behind.under_way > 0);
-        self.none_behind = !is_behind && self.in_sync.iter().all(|disk| self.is_well(*disk));
+        let is_ahead =
+            |member: &MemberStatus| member.state == MemberState::InSync && !member.write_mostly;
+        let was_ahead = std::mem::replace(&mut self.any_ahead, status.members.iter().any(is_ahead));
+        // Where every member in sync is write-mostly, no write may be answered early: none came to be behind since.
+        let stays_so = self.none_behind && !was_ahead && !self.any_ahead;
+        let all_are_well = self.in_sync.iter().all(|disk| self.is_well(*disk));
+        self.none_behind = all_are_well && (stays_so || !is_behind);
         self.set_aside.retain(|disk| self.hurt.contains_key(disk));
         let resynced = !status.sync.action.runs();
         self.crashed = self.crashed.filter(|at| asked < *at + AFTERMATH || !resynced);

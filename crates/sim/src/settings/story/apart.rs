@@ -30,7 +30,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("own-caches", [0, 2], own_caches),
     Plot("lost-caches", [0, 3], lost_caches),
     Plot("misled", [2, 2], misled),
-    Plot("behind-the-filled", [3, 0], behind_the_filled),
+    Plot("behind-the-filled", [6, 0], behind_the_filled),
     Plot("behind-the-replaced", [3, 0], behind_the_replaced),
 ];
 
@@ -392,39 +392,59 @@ fn misled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// Mirrors of which the second is written behind, and a spare.
+/// Mirrors of two of which one is written behind, and a spare. All that users write is to be durable when it is answered.
 fn behind_with_a_spare() -> Wishes {
     Wishes {
         levels: &[1],
         behind: true,
         spare: true,
         volatile_cache: true,
-        slow_records: true,
+        durable_one_in: Some(1),
         hot: true,
-        sync_seconds: 1,
-        kinds: [10, 90, 0],
         tending: Tending::Never,
         ..direct()
     }
 }
 
-/// The only member that is not written behind is filled while users write, and the power goes.
+/// The only member that is not written behind is filled while users write. The power goes soon after a write was answered
+/// that the other one may lack: by then the filled one is on record as in sync.
 fn behind_the_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
         tell.to(0, Point::MembersAnswered, Happening::Vanish, 20),
         tell.after(Point::SlotIsGiven, 1),
-        tell.after(if tell.coin { Point::MemberIsFilled } else { Point::WindowIsDone }, 1),
-        Aim { late_by: RECORDS_TAKE, ..tell.at(Point::MembersAnswered, Happening::PowerCut, 1) },
+        tell.after(Point::WindowIsDone, 1),
+        Aim {
+            late_by: Duration::from_millis(20),
+            ..tell.at(Point::AnsweredBehind, Happening::PowerCut, 1)
+        },
     ];
-    (aims, behind_with_a_spare())
+    let wishes = Wishes {
+        in_front: true,
+        long: true,
+        slow_records: true,
+        spaced: true,
+        sync_seconds: 3,
+        kinds: [50, 50, 0],
+        ..behind_with_a_spare()
+    };
+    (aims, wishes)
 }
 
-/// A member that is written behind is replaced while users write, and the power goes.
+/// A member that is written behind is replaced by one that is not. What is behind is under way when that takes over, and
+/// the power goes. Users are slow: few writes wait for others.
 fn behind_the_replaced(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
-        tell.to(0, Point::MembersAnswered, Happening::Replace, 20),
+        tell.to(0, Point::MembersAnswered, Happening::Replace, 10),
         tell.after(Point::MemberIsFilled, 1),
         tell.at(Point::SuperblocksAreWritten, Happening::PowerCut, 1),
     ];
-    (aims, Wishes { behind_first: true, durable: true, ..behind_with_a_spare() })
+    let wishes = Wishes {
+        behind_first: true,
+        trickle: true,
+        calm: true,
+        sync_seconds: Wishes::AT_ONCE,
+        kinds: [30, 70, 0],
+        ..behind_with_a_spare()
+    };
+    (aims, wishes)
 }
