@@ -41,6 +41,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("lists", [2, 2], lists),
     Plot("off-the-list", [0, 14], off_the_list),
     Plot("behind", [5, 0], behind),
+    Plot("behind-and-read", [12, 0], behind_and_read),
     Plot("behind-in-quiet", [5, 0], behind_in_quiet),
     Plot("behind-off-record", [14, 0], behind_off_record),
     Plot("cleared-without", [3, 3], cleared_without),
@@ -312,6 +313,34 @@ fn behind(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         levels: &[1],
         behind: true,
         kinds: [80, 20, 0],
+        hot: true,
+        sync_seconds: Wishes::AT_ONCE,
+        tending: Tending::Returns,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// The last of the copies that are not written behind vanishes, and what is behind on the other one is read there. Some
+/// of that takes seconds. Users come so slowly that the reads are not kept waiting by other writes.
+fn behind_and_read(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(0, Point::AnsweredBehind, Happening::FailMember, 1),
+        tell.after(Point::SuperblocksAreWritten, 1),
+        Aim {
+            late_by: Duration::from_secs(2),
+            ..tell.to(1, Point::AnsweredBehind, Happening::Vanish, 1)
+        },
+        tell.at(Point::MembersAnswered, Happening::Tend, 8),
+    ];
+    let wishes = Wishes {
+        levels: &[1],
+        behind: true,
+        three: true,
+        paths: Some(0),
+        kinds: [50, 50, 0],
+        trickle: true,
+        calm: true,
         hot: true,
         sync_seconds: Wishes::AT_ONCE,
         tending: Tending::Returns,
