@@ -62,6 +62,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("waits-for-space", [4, 0], waits_for_space),
     Plot("breaks", [0, 12], breaks),
     Plot("lost-before-resync", [3, 2], lost_before_resync),
+    Plot("doubt-across-a-stop", [0, 5], doubt_across_a_stop),
     Plot("back-with-a-list", [18, 0], back_with_a_list),
     Plot("listed-and-left-out", [10, 0], listed_and_left_out),
     Plot("back-half-filled", [4, 2], back_half_filled),
@@ -725,6 +726,32 @@ fn lost_before_resync(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         sync_seconds: 15,
         hot: true,
         kinds: [60, 40, 0],
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// The power goes, and the array is stopped before resync has been everywhere. A member is lost after that: parity that
+/// the crash left half-written does not give its blocks.
+fn doubt_across_a_stop(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.at(Point::MembersAnswered, Happening::PowerCut, 50),
+        tell.at(Point::WindowIsDone, Happening::Restart, tell.often),
+        tell.at(Point::MembersAnswered, Happening::Vanish, 2),
+        tell.at(Point::MembersAnswered, Happening::Leave, 2),
+    ];
+    let wishes = Wishes {
+        levels: &[4, 5, 5],
+        few: true,
+        no_spare: true,
+        bitmap: Some(false),
+        volatile_cache: true,
+        small_chunks: true,
+        long: true,
+        paths: Some(0),
+        kinds: [30, 70, 0],
+        sync_seconds: Wishes::SOON,
+        tending: Tending::Never,
         ..Wishes::default()
     };
     (aims, wishes)
