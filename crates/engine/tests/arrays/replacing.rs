@@ -799,7 +799,7 @@ fn a_copy_that_is_flushed_when_the_old_member_fails_that_flush_is_the_member() {
             world.disks.disk(new).sectors_written(data.clone()) >= MEMBER_SECTORS
         });
         assert!(!is_copied(&world, new), "{world}");
-        world.disks.disk(0).flush_error = Some(IoErrorKind::Other);
+        world.disks.disk(0).flush_error = Some(IoErrorKind::Gone);
         world.rounds(2000);
         // That may have been a flush of less.
         if world.status().state == ArrayState::Broken {

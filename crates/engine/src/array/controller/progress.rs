@@ -99,7 +99,7 @@ impl Controller {
     /// taken out: what was flushed is there whatever becomes of others, and a replacement may have all by that. But
     /// not where one of those was read.
     pub(super) fn is_durable_but_on(&mut self, failed: &[(MemberId, IoError)], reached: &Reached) {
-        if self.were_read_and_not_flushed(failed) {
+        if self.were_read_after_a_reset(failed) {
             return;
         }
         let end = self.member_sectors();
@@ -123,24 +123,24 @@ impl Controller {
     /// fails a flush or a durable write. A drive that resets has lost what it was not told to flush, and gives
     /// the old blocks until then.
     pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) {
-        if self.were_read_and_not_flushed(failed) {
+        if self.were_read_after_a_reset(failed) {
             self.members.iter_mut().for_each(Member::fall_back);
             // Nor does what windows that are under way copy.
             self.sync.forget_members();
         }
     }
 
-    fn were_read_and_not_flushed(&self, failed: &[(MemberId, IoError)]) -> bool {
-        let has_failed = |member: &Member| {
+    fn were_read_after_a_reset(&self, failed: &[(MemberId, IoError)]) -> bool {
+        let may_have_reset = |member: &Member| {
             failed.iter().any(|(id, _)| *id == member.id)
-                && self.array.flushes.has_failed(member.id)
+                && self.array.flushes.may_have_reset(member.id)
         };
         let was_read = |member: &Member| match member.state {
             MemberState::InSync(_) => true,
             MemberState::Recovering(_, done) => done > Readable::NOTHING,
             _ => false,
         };
-        self.members.iter().any(|member| was_read(member) && has_failed(member))
+        self.members.iter().any(|member| was_read(member) && may_have_reset(member))
     }
 
     /// Redundancy can be trusted up to here. Nothing is until the doubts of a crash are resolved: any
