@@ -109,9 +109,13 @@ impl Paths {
     }
 
     /// A path's flush did not end well, which the flush of the device tells. What the path still has in its
-    /// cache it still owes; what went with its connection is told with this flush.
+    /// cache it still owes; what went with its connection, or was there before this process, is told with this flush.
     pub(super) fn not_flushed(&self, part: &PathFlush) {
-        if self.owner.lock().paths[part.path].lost {
+        let is_told = {
+            let owner = self.owner.lock();
+            owner.paths[part.path].lost || owner.owed.covered[part.path].is_none()
+        };
+        if is_told {
             self.flushed(part);
         }
     }
@@ -180,7 +184,7 @@ impl Paths {
 
     /// Whether the device's user has written over a path.
     pub(super) fn has_written_over(&self, path: usize) -> bool {
-        self.answered_over(path) > 0
+        self.counters.lock().iter().any(|lane| lane.paths[path].all_written.get() > 0)
     }
 
     /// Whether a path gets its first flush, or is to get it as soon as it is proved.
@@ -196,7 +200,7 @@ impl Paths {
     /// Waits until no path gets its first flush: that may be told an error which a later one is not. False: it takes
     /// longer than `until`, as the lane has lived.
     pub(super) async fn first_flushes_end(&self, lane: &Lane, until: Option<Time>) -> bool {
-        let have_ended = || !self.any_first_flush();
+        let have_ended = || self.is_closed() || !self.any_first_flush();
         let end = self.changed.until(|| have_ended().then_some(()));
         match until {
             Some(until) => first_of(end, live_until(lane, until)).await,

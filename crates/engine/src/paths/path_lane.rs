@@ -329,13 +329,17 @@ impl PathLane {
     /// Notes a write that a path has answered, and may have in a cache of its own, or has made durable.
     #[inline]
     fn note_answered(&self, kept: &Kept, came: Option<&Buffer>, chosen: &Chosen) {
+        let (writes, own) = (kept.written().is_some(), &self.counters.paths[chosen.path]);
+        if writes {
+            own.all_written.add(1);
+        }
         if kept.makes_durable() {
             return self.paths.note_durable(kept, came);
         }
-        if !self.paths.has_own_caches || kept.written().is_none() {
+        if !self.paths.has_own_caches || !writes {
             return;
         }
-        self.counters.paths[chosen.path].written.add(1);
+        own.written.add(1);
         if self.paths.generation.load(Ordering::Acquire) != chosen.generation {
             self.paths.answered_late(chosen.path, chosen.member);
         }

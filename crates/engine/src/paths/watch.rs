@@ -82,7 +82,8 @@ impl Check {
     async fn run(&self, paths: &Arc<Paths>, lane: &Rc<Lane>) {
         let member = self.member.as_ref().filter(|_| !self.lost);
         // What it was asked before and does not answer would only grow.
-        let hangs = |member| self.health != Health::Active && lane.backend().in_flight(member) > 0;
+        let may_hang = !matches!(self.health, Health::Active | Health::Joining);
+        let hangs = |member| may_hang && lane.backend().in_flight(member) > 0;
         let member = member.filter(|(member, _)| !self.awaited && !hangs(*member));
         // Before a fence ends the connection.
         let is_flushed = match member {
@@ -184,7 +185,7 @@ impl Check {
         }
         let other = paths.active_other_than(self.path)?;
         // Of copies the newest is the device, as long as nothing was written to another one.
-        let joins = self.health == Health::Joining && !paths.has_written_over(other.path);
+        let joins = self.health == Health::Joining;
         let mut compared = Compared::Unclear;
         for _ in 0..LOOKS {
             let before = read(other.member, &other.info).await.ok()?;
@@ -193,7 +194,11 @@ impl Check {
             compared = own.compare(&before, &after);
             match compared {
                 Compared::Same => return Some((own, since)),
-                Compared::Other(_) if joins && after.is_older_than(&own) => {
+                Compared::Other(_)
+                    if joins
+                        && after.is_older_than(&own)
+                        && !paths.has_written_over(other.path) =>
+                {
                     let why = "its superblock is older than that of another path".to_owned();
                     paths.refuse(other.path, why, lane.backend().now());
                     return Some((own, since));

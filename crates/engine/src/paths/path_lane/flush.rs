@@ -4,14 +4,15 @@ use std::rc::Rc;
 
 use crate::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberIo, Patience, Submitted, Ticket};
 use crate::lane::Lane;
+use crate::time::Time;
 
 use super::super::kept::Kept;
 use super::super::owed::{DeviceFlush, PathFlush};
 use super::request::Request;
 use super::{Meaning, PathLane, lived, meaning};
 
-/// Errno of a flush that failed since a cache was lost.
-const EIO: i32 = 5;
+/// A flush that failed since a cache was lost: EIO.
+const LOST: IoError = IoError { kind: IoErrorKind::Flush, errno: 5 };
 
 impl PathLane {
     /// Starts a flush of the device.
@@ -21,28 +22,49 @@ impl PathLane {
         ticket: Ticket,
         patience: Patience,
     ) -> Submitted {
-        let lost = IoError { kind: IoErrorKind::Flush, errno: EIO };
-        let Some(flush) = self.paths.begin_flush() else {
-            return Submitted::Done(self.answer(Err(lost), None));
-        };
-        let (this, on_lane) = (self.clone(), lane.clone());
         let deadline = patience.deadline(lived(lane));
-        if flush.parts.is_empty() && !self.paths.any_first_flush() {
-            // Only an earlier process may have written something: one path is asked.
-            let request = Request::new(ticket, deadline, Kept::Flush, None);
-            lane.spawn(async move { this.serve(request).await });
-            return Submitted::Pending;
-        }
-        lane.spawn(async move {
-            let mut result = this.flush_all(&on_lane, &flush, patience).await;
-            let no_other = this.paths.first_flushes_end(&on_lane, deadline).await;
-            if !(this.paths.end_flush(&flush) && no_other) && result.is_ok() {
-                result = Err(lost);
-            }
+        let begun = match self.paths.any_first_flush() {
+            // What comes of those is known before it is decided what else is to be flushed.
+            true => None,
+            false => match self.paths.begin_flush() {
+                Some(flush) => Some(flush),
+                None => return Submitted::Done(self.answer(Err(LOST), None)),
+            },
+        };
+        let (this, lane) = (self.clone(), lane.clone());
+        lane.clone().spawn(async move {
+            let flush = match begun {
+                Some(flush) => Some(flush),
+                None if this.paths.first_flushes_end(&lane, deadline).await => {
+                    this.paths.begin_flush()
+                }
+                None => None,
+            };
+            let result = match flush {
+                // Only an earlier process may have written something: one path is asked.
+                Some(flush) if flush.parts.is_empty() => {
+                    let request = Request::new(ticket, deadline, Kept::Flush, None);
+                    return this.serve(request).await;
+                }
+                Some(flush) => this.finish_flush(&lane, &flush, (patience, deadline)).await,
+                None => Err(LOST),
+            };
             let done: IoDone = this.answer(result, None);
-            on_lane.complete(ticket, done);
+            lane.complete(ticket, done);
         });
         Submitted::Pending
+    }
+
+    async fn finish_flush(
+        &self,
+        lane: &Rc<Lane>,
+        flush: &DeviceFlush,
+        (patience, deadline): (Patience, Option<Time>),
+    ) -> Result<(), IoError> {
+        let result = self.flush_all(lane, flush, patience).await;
+        let no_other = self.paths.first_flushes_end(lane, deadline).await;
+        let kept_all = self.paths.end_flush(flush) && no_other;
+        result.and(if kept_all { Ok(()) } else { Err(LOST) })
     }
 
     /// Flushes every path that owes it, all at once. What did not end well has failed: over another path
