@@ -45,6 +45,13 @@ impl Event {
             "Hanging",
             "Limping",
             "Mismatch",
+            "PathFailed",
+            "PathRefused",
+            "PathNotFlushed",
+            "AllPathsLost",
+            "LateWritesRecalled",
+            "FenceFailed",
+            "QueueingDisabled",
         ];
         bad.contains(&self.event.as_str())
     }

@@ -229,8 +229,9 @@ pub fn left_at(file: &Path) -> Vec<PathBuf> {
     let devices = devices.map(|device| Path::new("/dev").join(device.file_name()));
     let is_left = |device: &PathBuf| {
         name_behind(device).as_deref() == file.file_name()
-            && was_attached_as(file, device)
+            // First: it is asked with patience. The other asks a file system that may not answer.
             && is_abandoned(device)
+            && was_attached_as(file, device)
     };
     devices.filter(is_left).collect()
 }

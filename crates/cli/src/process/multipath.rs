@@ -262,6 +262,9 @@ impl MultipathProcess {
     }
 
     fn act(&self, request: Request) -> Result<Reply, Failure> {
+        if !matches!(request, Request::Detail) {
+            tracing::info!("ordered: {request:?}");
+        }
         match request {
             Request::Detail => Ok(Reply::Device { report: Box::new(self.report()) }),
             Request::Message { words, .. } => {

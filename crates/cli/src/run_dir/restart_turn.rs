@@ -16,7 +16,7 @@ use crate::args::ArrayName;
 #[derive(Debug)]
 pub(crate) struct RestartTurn {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 /// Another process has it: its number, in words.
@@ -43,7 +43,7 @@ impl RestartTurn {
             if is_at(&file, &path)? {
                 file.set_len(0)?;
                 writeln!(file, "{}", std::process::id())?;
-                return Ok(Ok(Self { path, _file: file }));
+                return Ok(Ok(Self { path, file }));
             }
         }
     }
@@ -61,8 +61,12 @@ fn holder(mut file: File) -> String {
 
 impl Drop for RestartTurn {
     fn drop(&mut self) {
-        // While it is locked: else it may be another one's.
-        if let Err(error) = fs::remove_file(&self.path) {
+        // While it is locked, and where it is still this one: else it may be another one's.
+        let removed = is_at(&self.file, &self.path).and_then(|is_own| match is_own {
+            true => fs::remove_file(&self.path),
+            false => Ok(()),
+        });
+        if let Err(error) = removed {
             tracing::debug!(%error, "{} stays", self.path.display());
         }
     }

@@ -237,7 +237,9 @@ fn fronts_come_and_go_while_the_array_runs() {
     user.expect(0, "serve data nbd:tcp:0?ro");
     let fronts = user.detail("data")["fronts"].as_array().map(Vec::len);
     assert_eq!(fronts, Some(2));
-    let client = user.client("s");
+    let mut client = user.client("s");
+    // It is connected, and not only asking to be.
+    client.read_exact(&mut [0; 8]).expect("NBD speaks first");
     let own_pid = std::process::id().to_string();
     user.refused(
         &format!("unserve data {front}"),
