@@ -278,6 +278,12 @@ impl Mailbox {
         }
     }
 
+    /// Whether writes have made all of a range whole, and the controller has not heard of it. No later write of it
+    /// has been judged since.
+    pub(crate) fn was_made_whole(&self, range: &Range<u64>) -> bool {
+        self.0.lock().mail.made_whole.contains(range)
+    }
+
     /// Says that a write went well where a resync could not do its work.
     pub(crate) fn may_resync(&self, ranges: &Ranges) {
         if !ranges.is_empty() {

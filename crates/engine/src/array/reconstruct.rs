@@ -206,13 +206,16 @@ impl ArrayLane {
         unread: &mut Unread,
     ) -> Result<(RowState, Blocks), RequestError> {
         let row = at.row;
+        let mut is_whole = false;
         loop {
             let view = self.view();
             let is_block = columns.end - columns.start <= view.block_sectors;
             if !is_block && wanted.iter().any(|place| unread.is_unreadable(place)) {
                 return Err(RequestError::Lost);
             }
-            let state = at.state(&view, columns, unread);
+            let mut state = at.state(&view, columns, unread);
+            state.parity_trusted |= is_whole;
+            state.parity_usable |= is_whole;
             let lost = wanted.without(&state.readable);
             // An outlier that cannot be read just now has something else than the others give for it.
             let stays = self.array.rules.keep(Rule::OutliersStayAsTheyAre);
@@ -220,7 +223,7 @@ impl ArrayLane {
                 stays && wanted.iter().any(|at| all.has(at) && unread.is_unreadable(at))
             };
             let outliers = at.outliers(&view, columns);
-            let outliers = outliers.filter(|all| !lost.is_empty() && !hides(all));
+            let outliers = outliers.filter(|all| !lost.is_empty() && !hides(all) && !is_whole);
             let around = outliers.as_ref().and_then(|all| plan::reads_around(&state, wanted, all));
             let reads = match lost.is_empty() {
                 true => Some(*wanted),
@@ -241,6 +244,11 @@ impl ArrayLane {
                 // Since this view was made a write may have made a block readable, and been answered.
                 if self.newer_view(&view).await {
                     unread.ask_again();
+                    continue;
+                }
+                // Or it made the row whole, and no view says so yet.
+                if !is_whole && self.array.mailbox.was_made_whole(&at.sectors(columns)) {
+                    is_whole = true;
                     continue;
                 }
                 // A stopped array waits for nobody, and what it does not wait for is not lost.

@@ -832,6 +832,55 @@ fn the_block_that_a_member_had_no_room_for_is_computed_when_that_member_fails() 
     }
 }
 
+/// The controller hears with its next mail that a write has made a row whole.
+#[test]
+fn a_block_of_a_row_that_was_just_made_whole_is_computed() {
+    for (seed, shape) in (320..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, world.sectors());
+        let full = disk_of(&mut world, 0);
+        let others = (0..usize::from(shape.disks)).filter(|disk| *disk != full);
+        let lost: Vec<usize> = others.take(shape.can_lose() - 1).collect();
+        fail_for_want_of_space(&mut world, full);
+        lost.into_iter().for_each(|disk| world.fail(disk));
+        let row = row_sectors(&shape);
+        let new = world.random.bytes(row as usize * SECTOR);
+        world.remember(0, &new);
+        world.serve(1, Request::Write { sector: 0, from: Rc::new(new), fua: false }).unwrap();
+        let start = world.disks.data().start;
+        world.disks.disk(full).unreadable.insert(start + 3);
+        let found = world.read(0, 8).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.compare(0, &found);
+        let bad: u32 = world.status().members.iter().map(|member| member.bad_ranges).sum();
+        assert_eq!(bad, 0, "{world}");
+    }
+}
+
+/// The rebuild has left a row out already, and would end without it.
+#[test]
+fn doubt_that_is_accepted_during_a_rebuild_keeps_no_row_from_being_filled() {
+    let shape = shapes::RAID6;
+    let row = row_sectors(&shape);
+    let mut world = World::synced(Setup::shuffled(shape, 330));
+    world.command(Action::Freeze).unwrap();
+    world.write_random(row, row);
+    world.disks.disk(2).write_error = Some(IoErrorKind::NoSpace);
+    let failed = world.write(row, vec![9; row as usize * SECTOR]);
+    assert_eq!(failed, Err(RequestError::NoSpace), "{world}");
+    world.disks.disk(2).plug();
+    for disk in [0, 1] {
+        world.fail(disk);
+        world.add(usize::from(shape.disks) + disk).unwrap();
+    }
+    world.set("sync_max", "128");
+    world.command(Action::Idle).unwrap();
+    world.wait_status("half of a rebuild", |status| status.sync.completed_sectors >= 128);
+    world.command(Action::AcceptDoubt).unwrap();
+    world.set("sync_max", "max");
+    world.wait_status("all in sync", |status| status.degraded() == 0);
+}
+
 /// Has a write of the first block fail, for its disk has no room, and believes what is read there then.
 fn fail_for_want_of_space(world: &mut World, disk: usize) {
     let data = world.disks.data();

@@ -86,6 +86,10 @@ impl Controller {
         self.unaccepted = Ranges::default();
         self.happened(Event::Change);
         self.tell_all_of_doubt().await;
+        // What a rebuild has left out because of it is filled by the next one, which goes on where this one is.
+        if self.sync.fills_members() {
+            self.end_sync();
+        }
     }
 
     /// Where a block that is missing or listed as bad cannot be computed, for its parity is in doubt.

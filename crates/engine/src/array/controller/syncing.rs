@@ -98,6 +98,11 @@ impl Syncing {
         self.task.is_some()
     }
 
+    /// Whether members are being filled.
+    pub(super) fn fills_members(&self) -> bool {
+        self.task.as_ref().is_some_and(|run| run.task.kind().fills_members())
+    }
+
     /// Whatever the task that is under way copies from now on is not taken for filled.
     pub(super) fn forget_members(&mut self) {
         if let Some(run) = &mut self.task {

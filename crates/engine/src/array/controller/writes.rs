@@ -35,7 +35,8 @@ struct Records {
 impl Controller {
     /// Judges the writes that have asked and records what that takes, until each is answered.
     pub(super) async fn judge_writes(&mut self) {
-        let (mut get_shorter, mut full) = (true, Vec::new());
+        let (mut get_shorter, mut full) = (true, Vec::<MemberId>::new());
+        let mut looks_again = true;
         let listing = self.array.rules.keep(Rule::RefusedBlocksAreListed);
         while !self.asking.is_empty() {
             let writes = self.asking.clone();
@@ -48,6 +49,12 @@ impl Controller {
                 let begun = writes.iter().map(|write| write.ended.range()).collect();
                 self.distrust(&begun, &Outliers::default()).await;
                 return self.asking.drain(..).for_each(|write| write.fail(error));
+            }
+            // What is behind may have landed since one of them was needed for it.
+            let before = full.len();
+            if looks_again {
+                full.retain(|id| !self.loses_nothing_without(&[*id]));
+                looks_again = full.len() == before;
             }
             let now = self.view_now(&self.array.views.current());
             let lists = Lists { get_shorter, full: &full };

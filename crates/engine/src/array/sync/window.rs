@@ -35,7 +35,7 @@ pub(in crate::array) enum SyncKind {
 
 impl SyncKind {
     /// Whether it is members that it makes whole, from their front to their end.
-    pub(super) fn fills_members(&self) -> bool {
+    pub(in crate::array) fn fills_members(&self) -> bool {
         matches!(self, Self::Recover(_) | Self::Replace(_))
     }
 
