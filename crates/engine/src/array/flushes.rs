@@ -117,13 +117,6 @@ impl Flushes {
         result
     }
 
-    /// Whether a member that is still there failed a flush or a durable write. What it was given may be lost, and what
-    /// it has given since may be older. One that is gone gives nothing.
-    pub(super) fn may_have_reset(&self, member: MemberId) -> bool {
-        let is_there = |error: IoError| error.kind != IoErrorKind::Gone;
-        self.with(member, |flushes| flushes.failed.is_some_and(is_there))
-    }
-
     /// Durable writes of a member that began by now have lower numbers than this.
     fn durable_writes_begun(&self, member: MemberId) -> u64 {
         self.with(member, |flushes| flushes.writes.begun)

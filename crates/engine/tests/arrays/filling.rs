@@ -440,3 +440,57 @@ fn what_was_filled_from_a_member_whose_flush_failed_is_filled_again() {
         }
     }
 }
+
+/// It goes by order, before a flush tells that it has reset.
+#[test]
+fn what_was_filled_from_a_member_that_goes_is_filled_again() {
+    for (seed, shape) in (270..).zip([shapes::RAID1, shapes::RAID6]) {
+        let shape = Shape { member_sectors: 2048, ..shape };
+        let new = usize::from(shape.disks);
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("sync_max", "1024");
+        world.add(new).unwrap();
+        let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
+        world.command(Action::Replace { member, with }).unwrap();
+        world.wait_status("its front", |status| status.sync.completed_sectors >= 1024);
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, world.sectors());
+        world.disks.disk(0).reset();
+        world.set("sync_max", "1120");
+        world.wait_status("more of it", |status| status.sync.completed_sectors >= 1120);
+        world.fail(0);
+        world.set("sync_max", "max");
+        world.verify();
+        world.wait_idle();
+        world.verify();
+    }
+}
+
+/// Another member is to be replaced too, and the next run begins at its front. What the first replacement has is
+/// not copied again, for the member may give something older by now.
+#[test]
+fn what_a_replacement_has_is_not_copied_again_for_another_one() {
+    for (seed, shape) in (280..).zip([Shape { disks: 3, ..shapes::RAID1 }, shapes::RAID6]) {
+        let shape = Shape { member_sectors: 2048, ..shape };
+        let new = usize::from(shape.disks);
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("sync_max", "1024");
+        for (old, spare, front) in [(0, new, 1024), (1, new + 1, 0)] {
+            world.add(spare).unwrap();
+            let (member, with) = (world.disks.id(old), Some(world.disks.id(spare)));
+            world.command(Action::Replace { member, with }).unwrap();
+            world.wait_status("its front", |status| status.sync.completed_sectors >= front);
+        }
+        world.command(Action::Freeze).unwrap();
+        world.wait_status("a rest", |status| status.sync.action == SyncAction::Frozen);
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, world.sectors());
+        world.disks.disk(0).reset();
+        world.set("sync_max", "max");
+        world.command(Action::Idle).unwrap();
+        world.wait_status("a flush", |status| status.degraded() > 0 || !status.sync.action.runs());
+        world.verify();
+        world.wait_idle();
+        world.verify();
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mdspace_format::superblock::RESYNC_NONE;
 
-use crate::backend::{IoError, MemberId};
+use crate::backend::{IoError, IoErrorKind, MemberId};
 use crate::ranges::Ranges;
 
 use super::super::rules::{Rule, keep};
@@ -120,8 +120,8 @@ impl Controller {
     }
 
     /// Takes back what members were filled with since the last flush that went well, where a member that is read
-    /// fails a flush or a durable write. A drive that resets has lost what it was not told to flush, and gives
-    /// the old blocks until then.
+    /// goes. A drive that resets has lost what it was not told to flush, and gives the old blocks until then. One that
+    /// is not there any more gives nothing.
     pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) {
         if self.were_read_after_a_reset(failed) {
             self.members.iter_mut().for_each(Member::fall_back);
@@ -132,8 +132,10 @@ impl Controller {
 
     fn were_read_after_a_reset(&self, failed: &[(MemberId, IoError)]) -> bool {
         let may_have_reset = |member: &Member| {
-            failed.iter().any(|(id, _)| *id == member.id)
-                && self.array.flushes.may_have_reset(member.id)
+            let went = |(id, error): &(MemberId, IoError)| {
+                *id == member.id && error.kind != IoErrorKind::Gone
+            };
+            failed.iter().any(went)
         };
         let was_read = |member: &Member| match member.state {
             MemberState::InSync(_) => true,
@@ -209,9 +211,6 @@ impl Member {
     /// What it holds there is not what belongs there: it is written and not read, until it was copied anew. What is
     /// copied then is not there for good before the next flush.
     pub(super) fn distrust(&mut self, ranges: &Ranges) {
-        if let Some(first) = ranges.iter().next() {
-            self.durable = self.durable.min(Durable(first.start));
-        }
         let mut holes = Ranges::clone(&self.holes);
         ranges.iter().for_each(|range| holes.insert(range));
         self.holes = Arc::new(holes);

@@ -34,6 +34,13 @@ pub(super) async fn run(
     Ok(Found::default())
 }
 
+/// Whether the replacement in a slot has all of a window. It is not copied again: what the member gives by now may be
+/// older, for it may have lost what it was not told to flush.
+fn is_there(port: &ArrayLane, slot: Slot, window: &Range<u64>) -> bool {
+    let has = |member: &MemberView| member.can_read(window.start, window.end - window.start);
+    port.with_view(|view| view.replacement(slot).is_some_and(has))
+}
+
 async fn copy_row(
     port: &ArrayLane,
     map: &ParityGeometry,
@@ -42,6 +49,9 @@ async fn copy_row(
 ) -> Result<(), WindowError> {
     let (row, columns) = row_window::place(map, window);
     let claim = row_window::acquire(port, row.index(), columns.clone(), Mode::Exclusive).await;
+    if is_there(port, slot, window) {
+        return Ok(());
+    }
     let block = match read(port, slot, window).await? {
         Some(block) => Ok(block),
         None => {
@@ -66,6 +76,9 @@ async fn copy_mirrored(
     let Some(sector) = geometry.inverse(slot, window.start) else { return Ok(()) };
     let sectors = window.end - window.start;
     let claim = mirror_window::claim(port, geometry, sector, sectors, Mode::Exclusive).await;
+    if is_there(port, slot, window) {
+        return Ok(());
+    }
     let is_block = sectors <= port.with_view(|view| view.block_sectors.into());
     let block = match read(port, slot, window).await? {
         Some(block) => Ok(block),
