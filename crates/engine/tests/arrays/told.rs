@@ -444,3 +444,39 @@ fn no_list_lands_after_a_newer_one() {
         assert!(names(5) && names(25), "{world}");
     }
 }
+
+/// The superblock says that there is a list before a write is answered for what is on it, also where the first list
+/// was late.
+#[test]
+fn a_list_that_follows_a_late_one_counts_after_a_crash() {
+    for seed in 140..150 {
+        let mut world = World::synced(Setup::shuffled(MIRROR, seed));
+        world.write_random(0, world.sectors());
+        world.set("write_deadline", "1");
+        let start = world.disks.data().start;
+        for disk in 0..2 {
+            world.disks.disk(disk).unreadable.insert(start + 5);
+        }
+        let log = world.disks.superblock(0).unwrap().bad_block_log_range().unwrap();
+        world.disks.disk(0).hangs_in = Some(log);
+        world.start_read(5, 1);
+        world.sleep_ms(1500);
+        {
+            let mut disk = world.disks.disk(0);
+            disk.write_error = Some(IoErrorKind::Medium);
+            disk.errors_in = Some(start + 25..start + 26);
+        }
+        let write = start_write(&mut world, 1, 25, 1);
+        world.turns(500);
+        world.disks.disk(0).hangs_in = None;
+        world.end(&write).unwrap_or_else(|error| panic!("{error} ({world})"));
+        let new = world.read(25, 1).unwrap();
+        world.compare(25, &new);
+        world.crash();
+        world.disks.disk(0).write_error = None;
+        world.assemble_all().unwrap();
+        world.set("read_policy", "first");
+        let found = world.read(25, 1).unwrap();
+        world.compare(25, &found);
+    }
+}

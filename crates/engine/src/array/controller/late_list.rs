@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use mdspace_format::{BadBlockLog, Features};
+use mdspace_format::BadBlockLog;
 
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberIo, Patience};
 use crate::lane::first_of;
@@ -89,16 +89,16 @@ impl Controller {
 }
 
 impl Member {
-    /// Takes note of the end of a list that was not written in time, if it has come.
-    pub(super) fn take_late_list(&mut self) {
+    /// Takes note of the end of a list that was not written in time, if it has come. Whether it is on the device now:
+    /// then the superblock is to say that there is one.
+    pub(super) fn take_late_list(&mut self) -> bool {
         let result = self.late_list.as_ref().and_then(|late| late.end.result.get());
-        let Some(result) = result.filter(|result| *result != Err(NEVER)) else { return };
+        let Some(result) = result.filter(|result| *result != Err(NEVER)) else { return false };
         let late = self.late_list.take().expect("it has ended");
         if result.is_ok() {
-            // Such a list got longer.
-            self.superblock.features = self.superblock.features.with(Features::BAD_BLOCKS, true);
             self.log = late.list;
         }
+        result.is_ok()
     }
 }
 

@@ -150,9 +150,12 @@ impl Controller {
             })
             .collect();
         for member in self.members.iter_mut().filter(|member| member.is_live()) {
-            member.take_late_list();
+            let got_longer = member.take_late_list();
             let replaces = member.replaces();
             let superblock = &mut member.superblock;
+            if got_longer {
+                superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);
+            }
             superblock.events = events;
             superblock.utime = now;
             superblock.resync_offset_sectors = resync;
