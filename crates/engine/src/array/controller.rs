@@ -240,7 +240,10 @@ impl Controller {
             state: first_state(&member.superblock),
             durable: Durable::found(member.superblock.recovery_offset_sectors.unwrap_or(0)),
             behind: member.behind,
-            recorded_sectors: promised_sectors(&member.superblock),
+            recorded_sectors: match member.is_on_record {
+                true => promised_sectors(&member.superblock),
+                false => 0,
+            },
             superblock: member.superblock,
             log: member.log,
             late_list: None,

@@ -66,6 +66,9 @@ pub struct StartMember {
     pub info: MemberInfo,
     /// Its superblock, with the role that the freshest superblock gives it.
     pub superblock: Superblock,
+    /// Whether its superblock, as it stands on the device, says that it is in sync if it is. Not that of a
+    /// replacement which assembly has taken for the member.
+    pub is_on_record: bool,
     /// Where the freshest superblock is of a later update: what its own is to say of that one.
     pub behind: Option<Superblock>,
     /// Its bad-block log, as it stands on the device.
@@ -193,7 +196,7 @@ fn first_member_view(member: &StartMember) -> MemberView {
         data_offset: member.superblock.data_offset_sectors,
         readable_sectors: filled_sectors,
         filled_sectors,
-        recorded_sectors: filled_sectors,
+        recorded_sectors: if member.is_on_record { filled_sectors } else { 0 },
         bad: Arc::new(member.listed()),
         bad_in_memory: Arc::default(),
         holes: Arc::default(),

@@ -29,7 +29,7 @@ use belonging::{
     freshest, leave_out_unserved, newest, of_one_array, refuse_copies, refuse_disagreement,
     refuse_if_it_went_on, refuse_unhandled,
 };
-use roles::{in_sync_at, refuse_crowding, refuse_surprise, sort_out};
+use roles::{in_sync_at, is_in_sync, refuse_crowding, refuse_surprise, sort_out};
 use unsynced::{
     bitmap, by_bitmap, copies_differ, refuse_short_bitmap, refuse_tight_bitmap, unsynced,
 };
@@ -96,6 +96,8 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         refuse_tight_bitmap(of_all.as_ref(), member)
     });
     members.iter().try_for_each(refuse)?;
+    let replacements: Vec<MemberId> =
+        members.iter().filter(|member| roles::replaces(member)).map(|member| member.id).collect();
     let mut members = replacement::pair_up(members, &model, &mut left_out)?;
     refuse_crowding(&members)?;
     let geometry = geometry(&model, &members)?;
@@ -137,6 +139,11 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         // where a rebuild has been, the rest of parity is made right.
         unsynced.remove(&(map.comparable_to(|slot| filled_to(&members, slot))..u64::MAX));
     }
+    let started = |member: Candidate| {
+        // That it is in sync was decided here, and its superblock is yet to say so.
+        let is_on_record = !replacements.contains(&member.id) || !is_in_sync(&member);
+        start_member(member, &behind, is_on_record)
+    };
     let start = Start {
         events: model.events,
         read_only: options.read_only,
@@ -148,7 +155,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
         bitmap,
         settings: options.settings,
         neighbours: options.neighbours.clone(),
-        members: members.into_iter().map(|member| start_member(member, &behind)).collect(),
+        members: members.into_iter().map(started).collect(),
         geometry,
     };
     Ok(Assembly { start, left_out, degraded, accepted_sectors })
@@ -218,8 +225,13 @@ fn behind(members: &[Candidate], model: &Superblock) -> BTreeMap<MemberId, Super
     behind.map(|member| (member.id, Superblock { events, ..member.superblock.clone() })).collect()
 }
 
-fn start_member(member: Candidate, behind: &BTreeMap<MemberId, Superblock>) -> StartMember {
+fn start_member(
+    member: Candidate,
+    behind: &BTreeMap<MemberId, Superblock>,
+    is_on_record: bool,
+) -> StartMember {
     StartMember {
+        is_on_record,
         behind: behind.get(&member.id).cloned(),
         id: member.id,
         info: member.info,

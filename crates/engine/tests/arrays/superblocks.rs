@@ -321,3 +321,38 @@ fn a_replacement_that_catches_up_is_still_one() {
         world.verify();
     }
 }
+
+/// Assembly has taken a full copy for the member. Power fails in the first update after that, before the copy's own
+/// superblock says that it is in sync.
+#[test]
+fn a_copy_that_was_taken_for_the_member_still_is_after_the_next_power_cut() {
+    for (seed, shape) in (1..).zip([shapes::RAID5, Shape { disks: 2, ..shapes::RAID1 }]) {
+        let mut world = World::synced(Setup::new(shape, seed));
+        let new = usize::from(shape.disks);
+        world.write_random(0, world.sectors());
+        world.set("sync_max", "128");
+        world.add(new).unwrap();
+        let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
+        world.command(Action::Replace { member, with }).unwrap();
+        world.wait_status("half of a copy", |status| status.sync.completed_sectors >= 128);
+        world.stop();
+        let range = world.disks.data();
+        let range = range.start as usize * SECTOR..range.end as usize * SECTOR;
+        let copy = world.disks.disk(0).bytes[range.clone()].to_vec();
+        world.disks.disk(new).bytes[range].copy_from_slice(&copy);
+        world.disks.change_superblock(new, |superblock| {
+            superblock.recovery_offset_sectors = Some(superblock.size_sectors);
+        });
+        let events = world.disks.superblock(new).expect("a member").events;
+        world.assemble_all().unwrap();
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+        for disk in 0..=new {
+            let lands = if disk == new { 0 } else { 0xff };
+            world.disks.disk(disk).cut_in_update = Some((events + 1, lands));
+        }
+        world.write_random(0, 8);
+        world.power_cut(0..world.disks.count());
+        world.assemble_all().unwrap_or_else(|why| panic!("{why} ({world})"));
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
+    }
+}
