@@ -212,7 +212,7 @@ fn refuse_file_of_dev(held: &Held, what: &str) -> Result<(), Failure> {
     let unreadable = |error| unreadable(&held.path, error, what);
     let is_file = held.file.metadata().map_err(unreadable)?.is_file();
     // Where it leads: a link below /dev, as /dev/stdin, may lead to a file anywhere.
-    let path = std::fs::canonicalize(&held.path).map_err(unreadable)?;
+    let path = fs::canonicalize(&held.path).map_err(unreadable)?;
     if !is_file || !path.starts_with("/dev") || path.starts_with("/dev/shm") {
         return Ok(());
     }
