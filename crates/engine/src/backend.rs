@@ -132,8 +132,13 @@ impl Patience {
     /// The same by a clock, which is read only if there is a deadline.
     #[inline]
     pub(crate) fn deadline_by(self, clock: impl FnOnce() -> Time) -> Option<Time> {
-        let span = Duration::from_micros(self.micros.into());
-        (self != Self::FOREVER).then(|| clock() + span)
+        self.span().map(|span| clock() + span)
+    }
+
+    /// How long it is; `None` without an end.
+    #[inline]
+    pub(crate) fn span(self) -> Option<Duration> {
+        (self != Self::FOREVER).then(|| Duration::from_micros(self.micros.into()))
     }
 }
 

@@ -12,7 +12,6 @@ use crate::backend::{
 };
 use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
-use crate::time::Time;
 
 use super::super::flushes::Flush;
 use super::super::points::Point;
@@ -303,9 +302,7 @@ impl Controller {
     /// How long a member may take for what the controller asks. While it waits nothing else is decided, so
     /// that has an end also where the user's writes have none.
     pub(super) fn patience_span(&self) -> Duration {
-        let now = Time::ZERO;
-        let deadline = self.array.settings.write_patience().deadline(now);
-        deadline.map_or(PATIENCE_WITHOUT_DEADLINE, |deadline| deadline.since(now))
+        self.array.settings.write_patience().span().unwrap_or(PATIENCE_WITHOUT_DEADLINE)
     }
 
     /// Makes durable what all members were given, and how far they are filled and resynced by that. A
