@@ -1,7 +1,7 @@
 //! How a path is: what takes it out of use, and what brings it back.
 
 use crate::array::rules::{Rule, keep};
-use crate::backend::{MemberId, MemberInfo};
+use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
 use crate::time::Time;
 
 use super::Paths;
@@ -49,6 +49,12 @@ impl Paths {
         }
         own.lost |= lost && own.remote;
         self.fail_in(&mut owner, path, why, now);
+    }
+
+    /// The same, by what it was told instead.
+    pub(super) fn fail_with(&self, path: usize, member: MemberId, error: IoError, now: Time) {
+        let lost = error.kind == IoErrorKind::Gone;
+        self.fail(path, Some(member), &error.to_string(), lost, now);
     }
 
     fn fail_in(&self, owner: &mut Owner, path: usize, why: &str, now: Time) {

@@ -9,7 +9,7 @@
 //! proved to lead to the device, so that the loss of one that has taken no writes since fails nothing.
 
 use crate::array::rules::{Rule, keep};
-use crate::backend::{IoErrorKind, IoOp, MemberId, MemberIo, Patience};
+use crate::backend::{IoOp, MemberId, MemberIo, Patience};
 use crate::lane::{Lane, first_of};
 use crate::time::Time;
 
@@ -167,8 +167,7 @@ impl Paths {
         drop(first);
         let Err(error) = flushed else { return true };
         if matches!(meaning(error, &Kept::Flush), Meaning::OfThePath) {
-            let (lost, now) = (error.kind == IoErrorKind::Gone, lane.backend().now());
-            self.fail(path, Some(member), &error.to_string(), lost, now);
+            self.fail_with(path, member, error, lane.backend().now());
             return false;
         }
         true

@@ -373,7 +373,7 @@ impl PathLane {
                     request.own.push(id);
                     self.settle_late_writes(lane);
                 }
-                self.paths.fail(chosen.path, Some(chosen.member), &error.to_string(), lost, now);
+                self.paths.fail_with(chosen.path, chosen.member, error, now);
                 // The server may have met an error and told no client: over another path all would be well.
                 // Only the bytes of a durable write go there, so that it is known what the device holds.
                 if request.kept.makes_durable() && !error.was_not_sent() {

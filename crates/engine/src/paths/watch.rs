@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::array::rules::{Rule, keep};
-use crate::backend::{IoErrorKind, MemberId, MemberInfo, Patience};
+use crate::backend::{MemberId, MemberInfo, Patience};
 use crate::lane::{Lane, LaneId, first_of};
 use crate::sync::atomic::Ordering;
 use crate::time::Time;
@@ -170,8 +170,7 @@ impl Check {
         let own = async || match read(member, info).await {
             Ok(own) => Some(own),
             Err(error) => {
-                let (lost, now) = (error.kind == IoErrorKind::Gone, lane.backend().now());
-                paths.fail(self.path, Some(member), &error.to_string(), lost, now);
+                paths.fail_with(self.path, member, error, lane.backend().now());
                 None
             }
         };

@@ -93,9 +93,7 @@ impl PathLane {
     /// Learns from the error of a path's flush. Gives what the device's flush says.
     fn flush_failed(&self, lane: &Lane, part: &PathFlush, error: IoError) -> IoError {
         if matches!(meaning(error, &Kept::Flush), Meaning::OfThePath) {
-            let lost = matches!(error.kind, IoErrorKind::Gone);
-            let (why, now) = (error.to_string(), lane.backend().now());
-            self.paths.fail(part.path, Some(part.member), &why, lost, now);
+            self.paths.fail_with(part.path, part.member, error, lane.backend().now());
         }
         self.paths.not_flushed(part);
         match error.kind {
