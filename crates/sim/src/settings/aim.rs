@@ -26,6 +26,14 @@ pub struct Aim {
     pub late_by: Duration,
 }
 
+impl Aim {
+    /// The same, and not later.
+    #[must_use]
+    pub fn at_once(self) -> Self {
+        Self { late_by: Duration::ZERO, ..self }
+    }
+}
+
 impl fmt::Display for Aim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { point, happening, disk, one_in, late_by } = self;

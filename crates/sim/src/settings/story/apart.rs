@@ -113,13 +113,12 @@ fn seesaw(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 /// A member leaves that alone got the update with which writes began. Its number and its slot go to the next one, in
 /// three updates of the one that stayed; then it is back in the place of that.
 fn two_behind(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let at_once = |aim| Aim { late_by: Duration::ZERO, ..aim };
     let aims = vec![
         tell.at(Point::MembersAnswered, Happening::Rest, 10),
         tell.to(0, Point::ArrayIsClean, Happening::Unplug, 1),
         Aim { late_by: RECORDS_TAKE, ..tell.at(Point::LaggardsCaughtUp, Happening::Kill, 1) },
-        at_once(tell.at(Point::SlotIsGiven, Happening::PlugBack, 1)),
-        at_once(tell.at(Point::SuperblocksAreWritten, Happening::Kill, 1)),
+        tell.at(Point::SlotIsGiven, Happening::PlugBack, 1).at_once(),
+        tell.at(Point::SuperblocksAreWritten, Happening::Kill, 1).at_once(),
     ];
     let wishes = Wishes {
         levels: MIRRORS,
@@ -164,14 +163,13 @@ fn twins(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 
 /// The power goes with the superblocks that give a spare its slot: the others know it, the spare may not.
 fn newcomer(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let at_once = |aim| Aim { late_by: Duration::ZERO, ..aim };
     let aims = vec![
         tell.fail(),
         tell.at(Point::SuperblocksAreWritten, Happening::Rest, 1),
         tell.at(Point::ArrayIsClean, Happening::AddSpare, 1),
         // Its own superblock comes first, and is not durable. The others give it the slot all the same.
-        at_once(tell.to(2, Point::SlotIsGiven, Happening::FailFlush, 1)),
-        at_once(tell.at(Point::MemberIsOut, Happening::PowerCut, 1)),
+        tell.to(2, Point::SlotIsGiven, Happening::FailFlush, 1).at_once(),
+        tell.at(Point::MemberIsOut, Happening::PowerCut, 1).at_once(),
         // It is filled: another one may leave.
         tell.at(Point::MembersAnswered, Happening::Pause, 1),
         tell.at(Point::MembersAnswered, Happening::Pause, 1),
@@ -352,7 +350,7 @@ fn fua_flush_fails(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 fn flush_beside_fua(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
         tell.at(Point::MembersAnswered, Happening::FailFlush, 10),
-        Aim { late_by: Duration::ZERO, ..tell.at(Point::MemberIsOut, Happening::PowerCut, 1) },
+        tell.at(Point::MemberIsOut, Happening::PowerCut, 1).at_once(),
     ];
     let wishes = Wishes {
         fua_flushes: true,

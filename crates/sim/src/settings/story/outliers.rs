@@ -1,8 +1,6 @@
 //! Stories of rows in doubt of which it is known whose blocks put them there: a write found no room on one member, and
 //! then something else comes between.
 
-use std::time::Duration;
-
 use mdspace_engine::array::Point;
 
 use super::{Teller, Wishes};
@@ -27,11 +25,6 @@ fn short_of_room() -> Wishes {
 }
 
 impl Teller {
-    /// As [`to`](Self::to), and not later.
-    fn at_once(&self, disk: u16, point: Point, happening: Happening, one_in: u64) -> Aim {
-        Aim { late_by: Duration::ZERO, ..self.to(disk, point, happening, one_in) }
-    }
-
     /// A member has no room, and a write fails for that.
     fn no_room(&self) -> Aim {
         self.to(FULL, Point::MembersAnswered, Happening::Fill, 5)
@@ -44,7 +37,7 @@ impl Teller {
 
     /// Everything is read.
     fn read(&self) -> Aim {
-        Aim { late_by: Duration::ZERO, ..self.at(Point::MembersAnswered, Happening::ReadAll, 1) }
+        self.at(Point::MembersAnswered, Happening::ReadAll, 1).at_once()
     }
 }
 
@@ -57,17 +50,17 @@ pub(super) fn half_done(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = match comes_after {
         true => vec![
             tell.no_room(),
-            tell.at_once(other, Point::RowsAreInDoubt, Happening::Fill, 1),
-            tell.at_once(third, end, loss, 1),
+            tell.to(other, Point::RowsAreInDoubt, Happening::Fill, 1).at_once(),
+            tell.to(third, end, loss, 1).at_once(),
             tell.read(),
             tell.read(),
         ],
         false => vec![
             tell.no_room(),
-            tell.at_once(third, Point::RowsAreInDoubt, loss, soon),
-            tell.at_once(other, Point::MemberIsOut, Happening::Fill, 1),
+            tell.to(third, Point::RowsAreInDoubt, loss, soon).at_once(),
+            tell.to(other, Point::MemberIsOut, Happening::Fill, 1).at_once(),
             tell.at(Point::SuperblocksAreWritten, Happening::ReadAll, 1),
-            tell.at_once(lane, Point::WindowIsDone, Happening::Doze, 2),
+            tell.to(lane, Point::WindowIsDone, Happening::Doze, 2).at_once(),
             tell.at(Point::WindowIsDone, Happening::ReadAll, 1),
             tell.read(),
         ],
@@ -81,7 +74,7 @@ pub(super) fn unreadable_for_a_while(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let ([third, fourth], loss) = (tell.pick(&[[1, 2], [2, 3], [3, 1]]), tell.loss());
     let aims = vec![
         tell.no_room(),
-        tell.at_once(FULL, Point::RowsAreInDoubt, Happening::Flicker, 1),
+        tell.to(FULL, Point::RowsAreInDoubt, Happening::Flicker, 1).at_once(),
         tell.read(),
         tell.after(Point::MembersAnswered, 5 * tell.often),
         tell.to(third, Point::MembersAnswered, loss, 3),
@@ -107,7 +100,7 @@ pub(super) fn lost_without_room(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     ]);
     let aims = vec![
         tell.no_room(),
-        tell.at_once(one, Point::RowsAreInDoubt, first, 1),
+        tell.to(one, Point::RowsAreInDoubt, first, 1).at_once(),
         tell.read(),
         tell.to(other, middle, second, tell.often),
         tell.read(),

@@ -283,7 +283,7 @@ fn off_the_list(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
         tell.to(1, Point::MembersAnswered, Happening::RefuseWrites, 3),
         tell.after(Point::ListIsLonger, 1),
-        Aim { late_by: Duration::ZERO, ..tell.at(Point::ListIsShorter, Happening::PowerCut, 1) },
+        tell.at(Point::ListIsShorter, Happening::PowerCut, 1).at_once(),
     ];
     let wishes = Wishes {
         volatile_cache: true,
@@ -476,8 +476,7 @@ fn filled_from_spoilt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 /// The only copy cannot be read. It is written while the lane that lists it gets no turn.
 fn only_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let spoil = tell.to(1, Point::MembersAnswered, Happening::SpoilSectors, 1);
-    let doze =
-        Aim { late_by: Duration::ZERO, ..tell.to(0, Point::MembersAnswered, Happening::Doze, 2) };
+    let doze = tell.to(0, Point::MembersAnswered, Happening::Doze, 2).at_once();
     let aims = vec![
         tell.to(0, Point::MembersAnswered, Happening::FailMember, 3),
         tell.after(Point::SuperblocksAreWritten, 1),
@@ -527,8 +526,7 @@ fn differing_copies(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 
 /// A lane hears late that a member is out, and is read on.
 fn late_lane(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let doze =
-        |point, one_in| Aim { late_by: Duration::ZERO, ..tell.at(point, Happening::Doze, one_in) };
+    let doze = |point, one_in| tell.at(point, Happening::Doze, one_in).at_once();
     let aims = vec![
         tell.at(Point::MembersAnswered, Happening::FailMember, 10),
         doze(Point::MemberIsOut, 1),
@@ -791,7 +789,7 @@ fn listed_and_left_out(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         refuse,
         refuse,
         tell.to(0, Point::ListIsLonger, Happening::StartWithout, 1),
-        Aim { late_by: Duration::ZERO, ..tell.at(Point::MemberIsIn, tell.crash, 1) },
+        tell.at(Point::MemberIsIn, tell.crash, 1).at_once(),
     ];
     let wishes = Wishes {
         // With parity no crash is borne while a member is out.
