@@ -315,13 +315,7 @@ fn nothing_was_added_to_an_array_that_broke_over_it() {
 #[test]
 fn a_device_that_comes_in_as_new_under_a_handle_that_was_on_its_way_back_gets_everything() {
     for (seed, shape) in (100..).zip([shapes::RAID1, shapes::RAID6]) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.wait_status("a clear bitmap", |status| {
-            status.bitmap.is_none_or(|bitmap| bitmap.dirty_bits == 0)
-        });
-        world.fail(1);
-        world.remove(1);
-        world.write_random(0, 8);
+        let mut world = crate::back::without_a_write(shape, seed);
         world.command(Action::Freeze).unwrap();
         let added = world.add(1).unwrap();
         assert!(matches!(added, Reply::Added { by_bitmap: true }), "{world}");

@@ -123,17 +123,23 @@ fn a_member_at_work_is_not_added_again() {
     assert_eq!(world.check(), 0);
 }
 
+/// A member is out, and has missed a write that the bitmap knows of.
+pub(crate) fn without_a_write(shape: Shape, seed: u64) -> World {
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.wait_status("a clear bitmap", |status| {
+        status.bitmap.is_none_or(|bitmap| bitmap.dirty_bits == 0)
+    });
+    world.fail(1);
+    world.remove(1);
+    world.write_random(0, 8);
+    world
+}
+
 /// A way back that a crash interrupts is still the way back of the bitmap.
 #[test]
 fn a_return_by_the_bitmap_is_gone_on_with_after_a_crash() {
     for (seed, shape) in (10..).zip([shapes::RAID1, shapes::RAID6]) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.wait_status("a clear bitmap", |status| {
-            status.bitmap.is_none_or(|bitmap| bitmap.dirty_bits == 0)
-        });
-        world.fail(1);
-        world.remove(1);
-        world.write_random(0, 8);
+        let mut world = without_a_write(shape, seed);
         world.wait_clean();
         world.command(Action::Freeze).unwrap();
         let added = world.add(1).unwrap();

@@ -281,6 +281,29 @@ fn an_update_that_gives_a_member_up_for_one_that_replaced_another_leaves_an_arra
     }
 }
 
+/// Stops an array whose first member is half replaced, by the disk that it gives.
+fn stop_half_replaced(world: &mut World) -> usize {
+    let new = usize::from(world.shape().disks);
+    world.set("sync_max", "128");
+    world.add(new).unwrap();
+    let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
+    world.command(Action::Replace { member, with }).unwrap();
+    world.wait_status("half of a copy", |status| status.sync.completed_sectors >= 128);
+    world.stop();
+    new
+}
+
+/// The replacement of a stopped array's first member has all, and its superblock says so.
+fn complete_the_copy(world: &World, new: usize) {
+    let range = world.disks.data();
+    let range = range.start as usize * SECTOR..range.end as usize * SECTOR;
+    let copy = world.disks.disk(0).bytes[range.clone()].to_vec();
+    world.disks.disk(new).bytes[range].copy_from_slice(&copy);
+    world.disks.change_superblock(new, |superblock| {
+        superblock.recovery_offset_sectors = Some(superblock.size_sectors);
+    });
+}
+
 /// A replacement missed an update. Started with it in the slot, it catches up, and power fails before the update that
 /// says who has the slot: the member that it was to replace still counts, and is not taken for another holder.
 #[test]
@@ -289,27 +312,13 @@ fn a_replacement_that_catches_up_is_still_one() {
     let cases = shapes.into_iter().flat_map(|shape| [true, false].map(|has_all| (shape, has_all)));
     for (seed, (shape, has_all)) in (1..).zip(cases) {
         let mut world = World::synced(Setup::new(shape, seed));
-        let new = usize::from(shape.disks);
-        world.set("sync_max", "128");
-        world.add(new).unwrap();
-        let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
-        world.command(Action::Replace { member, with }).unwrap();
-        world.wait_status("half of a copy", |status| status.sync.completed_sectors >= 128);
-        world.stop();
+        let new = stop_half_replaced(&mut world);
         world.crash();
         if has_all {
-            let range = world.disks.data();
-            let range = range.start as usize * SECTOR..range.end as usize * SECTOR;
-            let copy = world.disks.disk(0).bytes[range.clone()].to_vec();
-            world.disks.disk(new).bytes[range].copy_from_slice(&copy);
+            complete_the_copy(&world, new);
         }
         let events = world.disks.superblock(0).expect("a member").events;
-        world.disks.change_superblock(new, |superblock| {
-            superblock.events -= 1;
-            if has_all {
-                superblock.recovery_offset_sectors = Some(superblock.size_sectors);
-            }
-        });
+        world.disks.change_superblock(new, |superblock| superblock.events -= 1);
         let there: Vec<usize> = (usize::from(!has_all)..=new).collect();
         world.assemble(&there, &Options { run: true, ..Options::default() }).unwrap();
         for disk in 0..=new {
@@ -328,21 +337,9 @@ fn a_replacement_that_catches_up_is_still_one() {
 fn a_copy_that_was_taken_for_the_member_still_is_after_the_next_power_cut() {
     for (seed, shape) in (1..).zip([shapes::RAID5, Shape { disks: 2, ..shapes::RAID1 }]) {
         let mut world = World::synced(Setup::new(shape, seed));
-        let new = usize::from(shape.disks);
         world.write_random(0, world.sectors());
-        world.set("sync_max", "128");
-        world.add(new).unwrap();
-        let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
-        world.command(Action::Replace { member, with }).unwrap();
-        world.wait_status("half of a copy", |status| status.sync.completed_sectors >= 128);
-        world.stop();
-        let range = world.disks.data();
-        let range = range.start as usize * SECTOR..range.end as usize * SECTOR;
-        let copy = world.disks.disk(0).bytes[range.clone()].to_vec();
-        world.disks.disk(new).bytes[range].copy_from_slice(&copy);
-        world.disks.change_superblock(new, |superblock| {
-            superblock.recovery_offset_sectors = Some(superblock.size_sectors);
-        });
+        let new = stop_half_replaced(&mut world);
+        complete_the_copy(&world, new);
         let events = world.disks.superblock(new).expect("a member").events;
         world.assemble_all().unwrap();
         assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
