@@ -49,7 +49,7 @@ impl Explanation {
 struct Other {
     member: String,
     why: String,
-    /// Its bytes were seen: else nobody can tell what it belongs to.
+    /// Whether it could be read. If not, its array is unknown.
     read: bool,
 }
 

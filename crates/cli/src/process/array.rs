@@ -275,7 +275,8 @@ pub(super) fn end_lanes(lanes: Arc<Lanes>) {
     }
 }
 
-/// As mdadm: how many of how many, and who waits; which slots nobody is there for, and what a new array builds.
+/// As mdadm: how many members of how many slots, and the spares. Also which slots are empty, and what a new array
+/// rebuilds.
 fn started(status: &ArrayStatus, is_new: bool) -> String {
     let (slots, lacks) = (status.raid_disks, status.degraded());
     let spare = |member: &&MemberStatus| {

@@ -24,7 +24,7 @@ pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
     let (run_dir, name) = (RunDir::open()?, &args.name);
     let client = Client::connect_within(&run_dir, name, STOPS_WITHIN);
     let mut client = client.map_err(|failure| match failure.is_of_absence {
-        // To start it is what nobody wants who stops it.
+        // The usual advice is to start it.
         true => {
             Failure { cure: "nothing is to be stopped: see `mdspace mdstat`".into(), ..failure }
         }

@@ -30,7 +30,7 @@ pub(crate) fn run(name: &ArrayName) -> Outcome {
     let unknown = |failure: Failure| failure.with_exit_code(EXIT_UNKNOWN);
     let mut client = Client::connect(&RunDir::open()?, name).map_err(unknown)?;
     let waited = until_idle(&mut client)?;
-    // A check that ended long ago is nobody's news.
+    // The user did not wait for a check that ended before.
     if waited || matches!(&*client.report()?.array.sync.last_action, "resync" | "recover") {
         expect_done(&mut client, &["incomplete", "no-space"])?;
     }

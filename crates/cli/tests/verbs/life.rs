@@ -680,7 +680,7 @@ fn a_front_whose_socket_is_deleted_is_found_again() {
     assert_eq!(fs::read(&other).ok(), Some(b"precious".to_vec()));
 }
 
-/// A server's journal has it, and nobody else looks.
+/// Some administrators read the log and nothing else.
 #[test]
 fn the_log_tells_of_failures_rebuilds_and_orders() {
     let user = User::with_members(&["a", "b", "s"]);
