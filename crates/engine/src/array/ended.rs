@@ -100,6 +100,8 @@ pub(crate) struct Judged {
     pub(crate) lack: Vec<(MemberId, Range<u64>)>,
     /// Columns whose write is an error, and that are to be in doubt.
     pub(crate) doubt: Ranges,
+    /// Of rows among them: the blocks that were sent. All others are as they were.
+    pub(crate) sent: Vec<(Slot, Range<u64>)>,
     /// Of rows among them: the slots that lack it. All others are of one time.
     pub(crate) outliers: Outliers,
     /// Columns that parity alone holds, and whose doubt is to end before the answer.

@@ -366,6 +366,34 @@ fn a_failed_write_leaves_no_hole_in_another_chunk_of_the_same_row() {
     world.compare(16, &found);
 }
 
+/// Half of a replacement is there. In a row of that half a write fails, and none of it was for its slot.
+#[test]
+fn a_replacement_keeps_a_block_beside_which_a_write_failed() {
+    let shape = shapes::RAID5;
+    let new = usize::from(shape.disks);
+    let mut world = World::synced(Setup::shuffled(shape, 60));
+    world.set("sync_max", "128");
+    world.add(new).unwrap();
+    let (member, with) = (world.disks.id(0), Some(world.disks.id(new)));
+    world.command(Action::Replace { member, with }).unwrap();
+    world.wait_status("its front", |status| status.sync.completed_sectors >= 128);
+    world.command(Action::Freeze).unwrap();
+    world.wait_status("a rest", |status| !status.sync.action.runs());
+    // The first data block of the first row is on the first disk, the second one on the second.
+    let chunk = u64::from(shape.chunk_sectors);
+    let data = world.disks.data();
+    {
+        let mut disk = world.disks.disk(1);
+        (disk.write_error, disk.errors_in) = (Some(IoErrorKind::NoSpace), Some(data));
+    }
+    let from = Rc::new(vec![9; 8 * 512]);
+    world.serve(0, Request::Write { sector: chunk, from, fua: false }).unwrap_err();
+    world.disks.disk(1).plug();
+    world.fail(0);
+    let found = world.read(0, 8).unwrap_or_else(|error| panic!("{error} ({world})"));
+    world.compare(0, &found);
+}
+
 /// A write fails as a window of two new members begins, of which one was filled there before. It has the new bytes,
 /// and the only other one the old: which of them is read must not change when all is filled.
 #[test]

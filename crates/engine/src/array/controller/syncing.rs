@@ -17,7 +17,6 @@ use crate::time::Time;
 
 use super::super::command::Undecided;
 use super::super::mirror::{copies, regions};
-use super::super::outliers::Outliers;
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::super::sync::{FoundSoFar, SyncKind, SyncTask};
@@ -25,6 +24,7 @@ use super::delay::Delay;
 use super::giving_way::{GivingWay, PutOff};
 use super::progress::Readable;
 use super::why_idle::{Event, Reason, WhyIdle, Work};
+use super::writes::Torn;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
 /// The sync task and what surrounds it.
@@ -682,12 +682,12 @@ impl Controller {
     }
 
     /// Adds ranges whose redundancy a failed write left in doubt. The write holds its claim until no
-    /// lane trusts them. `outliers`: what is known of who lacks something there.
-    pub(super) async fn distrust(&mut self, ranges: &Ranges, outliers: &Outliers) {
+    /// lane trusts them.
+    pub(super) async fn distrust(&mut self, torn: &Torn) {
         if !self.is_redundant() || !self.array.rules.keep(Rule::FailedWritesLeaveDoubt) {
             return;
         }
-        for range in ranges.iter() {
+        for range in torn.doubt.iter() {
             if let Some(run) = &mut self.sync.task {
                 run.left.insert(range.clone());
             }
@@ -696,10 +696,10 @@ impl Controller {
             self.outliers.forget(&range);
             self.unsynced.insert(range);
         }
-        for (range, slots) in outliers.iter() {
+        for (range, slots) in torn.outliers.iter() {
             self.outliers.insert(range.clone(), slots.clone());
         }
-        self.distrust_filled(ranges).await;
+        self.distrust_filled(torn).await;
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
         self.array.views.settle();
@@ -707,8 +707,9 @@ impl Controller {
     }
 
     /// A write may have come to a member and not to the one that is filled with a copy of it: what is there
-    /// is copied again. A member that holds blocks of its own keeps them: nobody could compute them.
-    async fn distrust_filled(&mut self, ranges: &Ranges) {
+    /// is copied again. A member that holds blocks of its own keeps them: nobody could compute them. So does a
+    /// replacement whose block was not among those that were sent.
+    async fn distrust_filled(&mut self, torn: &Torn) {
         let copies = !matches!(*self.geometry, Geometry::Parity(_));
         let is_copy = |member: &Member| match member.state {
             MemberState::Replacing(slot, _) => Some((member.id, slot)),
@@ -721,8 +722,13 @@ impl Controller {
         // Where each has a copy: beside that it holds other blocks.
         let mut holes = Vec::new();
         for (id, slot) in self.members.iter().filter_map(is_copy).collect::<Vec<_>>() {
-            holes.push((id, self.on_members(ranges.clone(), &[slot]).await));
+            let ranges = match &torn.sent {
+                Some(sent) if !copies => sent.get(&slot).cloned().unwrap_or_default(),
+                _ => torn.doubt.clone(),
+            };
+            holes.push((id, self.on_members(ranges, &[slot]).await));
         }
+        holes.retain(|(_, holes)| !holes.is_empty());
         if holes.is_empty() {
             return;
         }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backend::{IoError, IoErrorKind, MemberId};
+use crate::geometry::Slot;
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
@@ -27,9 +28,19 @@ struct Records {
     list: BTreeMap<MemberId, Ranges>,
     unlist: BTreeMap<MemberId, Ranges>,
     lack: BTreeMap<MemberId, Ranges>,
-    doubt: Ranges,
-    outliers: Outliers,
+    torn: Torn,
     end_doubt: Ranges,
+}
+
+/// What failed writes leave half-written.
+#[derive(Default)]
+pub(super) struct Torn {
+    /// In sectors as resync counts them.
+    pub(super) doubt: Ranges,
+    /// What is known of who lacks something there.
+    pub(super) outliers: Outliers,
+    /// Of parity rows: what was sent to each slot. None where that is not known.
+    pub(super) sent: Option<BTreeMap<Slot, Ranges>>,
 }
 
 impl Controller {
@@ -46,8 +57,8 @@ impl Controller {
             if let Some(error) = self.refuses_writes() {
                 // Some members have the new bytes and some the old: nothing is computed from that.
                 self.outliers = Outliers::default();
-                let begun = writes.iter().map(|write| write.ended.range()).collect();
-                self.distrust(&begun, &Outliers::default()).await;
+                let doubt = writes.iter().map(|write| write.ended.range()).collect();
+                self.distrust(&Torn { doubt, ..Torn::default() }).await;
                 return self.asking.drain(..).for_each(|write| write.fail(error));
             }
             // What is behind may have landed since one of them was needed for it.
@@ -188,13 +199,13 @@ impl Controller {
 
     /// Gives the members that could not list what they lack, and that are not given up for it.
     async fn record(&mut self, records: Records) -> Vec<MemberId> {
-        let Records { list, unlist, lack, doubt, outliers, end_doubt } = records;
+        let Records { list, unlist, lack, torn, end_doubt } = records;
         if !end_doubt.is_empty() {
             self.doubt_resolved(&end_doubt).await;
         }
         // Before a list is changed: nothing is computed from a row of which a part was refused.
-        if !doubt.is_empty() {
-            self.distrust(&doubt, &outliers).await;
+        if !torn.doubt.is_empty() {
+            self.distrust(&torn).await;
         }
         let mut full = Vec::new();
         if unlist.is_empty() && lack.is_empty() && list.is_empty() {
@@ -266,13 +277,14 @@ impl Controller {
 impl Records {
     fn of(judged: &[Judged]) -> Self {
         let mut records = Self::default();
-        for Judged { list, unlist, lack, doubt, outliers, end_doubt, .. } in judged {
+        for Judged { list, unlist, lack, doubt, sent, outliers, end_doubt, .. } in judged {
             add(&mut records.list, list);
             add(&mut records.unlist, unlist);
             add(&mut records.lack, lack);
-            doubt.iter().for_each(|range| records.doubt.insert(range));
+            doubt.iter().for_each(|range| records.torn.doubt.insert(range));
+            add(records.torn.sent.get_or_insert_default(), sent);
             for (range, slots) in outliers.iter() {
-                records.outliers.insert(range.clone(), slots.clone());
+                records.torn.outliers.insert(range.clone(), slots.clone());
             }
             end_doubt.iter().for_each(|range| records.end_doubt.insert(range));
         }
@@ -280,9 +292,9 @@ impl Records {
     }
 }
 
-fn add(all: &mut BTreeMap<MemberId, Ranges>, news: &[(MemberId, Range<u64>)]) {
-    for (member, range) in news {
-        all.entry(*member).or_default().insert(range.clone());
+fn add<K: Copy + Ord>(all: &mut BTreeMap<K, Ranges>, news: &[(K, Range<u64>)]) {
+    for (key, range) in news {
+        all.entry(*key).or_default().insert(range.clone());
     }
 }
 

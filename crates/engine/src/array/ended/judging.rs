@@ -69,6 +69,11 @@ impl Judging<'_> {
         self.judged.only_no_space &= !found.lacks_list && !fails(with_room.outcome);
         self.judged.outcome = self.judged.outcome.max(outcome);
         self.tell_of_doubt(segment, &verdict, outcome);
+        if fails(outcome) && segment.data_count.is_some() {
+            let places = segment.slots.iter().enumerate();
+            let sent = places.filter(|(place, _)| segment.is_sent(*place));
+            self.judged.sent.extend(sent.map(|(_, block)| block.clone()));
+        }
         if outcome == Outcome::Error && segment.data_count.is_some() {
             let outliers = self.outliers(segment);
             self.judged.outliers.insert(segment.range.clone(), outliers);
