@@ -121,7 +121,7 @@ impl Controller {
 
     /// Takes back what members were filled with since the last flush that went well, where a member that is read
     /// goes. A drive that resets has lost what it was not told to flush, and gives the old blocks until then. One that
-    /// is not there any more gives nothing.
+    /// drops off may have reset before. Where the level does not bear that, nobody has anything better.
     pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) {
         if self.were_read_after_a_reset(failed) {
             self.members.iter_mut().for_each(Member::fall_back);
@@ -131,9 +131,11 @@ impl Controller {
     }
 
     fn were_read_after_a_reset(&self, failed: &[(MemberId, IoError)]) -> bool {
+        let lost: Vec<MemberId> = failed.iter().map(|(id, _)| *id).collect();
+        let is_borne = self.bears_loss_of(&lost);
         let may_have_reset = |member: &Member| {
             let went = |(id, error): &(MemberId, IoError)| {
-                *id == member.id && error.kind != IoErrorKind::Gone
+                *id == member.id && (is_borne || error.kind != IoErrorKind::Gone)
             };
             failed.iter().any(went)
         };
