@@ -35,6 +35,7 @@ mod refused;
 mod round;
 pub(crate) mod rules;
 pub mod settings;
+mod sources;
 mod start;
 mod striped;
 mod stripes;

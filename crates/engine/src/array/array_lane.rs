@@ -529,7 +529,7 @@ impl Drop for Permit<'_> {
 pub(super) struct UnderWay<'a>(&'a ArrayLane);
 
 impl<'a> UnderWay<'a> {
-    fn begin(lane: &'a ArrayLane) -> Self {
+    pub(super) fn begin(lane: &'a ArrayLane) -> Self {
         lane.writes_in_flight.set(lane.writes_in_flight.get() + 1);
         Self(lane)
     }

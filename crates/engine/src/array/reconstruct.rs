@@ -20,6 +20,7 @@ use super::news::News;
 use super::plan::{self, Place, Places, RowState};
 use super::refused::halves;
 use super::rules::{Rule, keep};
+use super::sources::{Lasting, Sources};
 use super::unread::{Cause, Unread};
 use super::view::{ArrayView, MemberView, WriteMode};
 
@@ -65,6 +66,28 @@ impl ClaimedRow<'_> {
         let slots = view.outliers.of(&self.sectors(columns), &view.doubted)?;
         let places = 0..usize::from(self.map.data_disks()) + usize::from(self.map.parity_disks());
         Some(places.filter(|place| slots.contains(&self.slot(*place))).collect())
+    }
+
+    /// Whoever may have given something for a place, by the view before it was read and the one of now.
+    fn sources(
+        &self,
+        before: &ArrayView,
+        now: &ArrayView,
+        columns: &Columns,
+        place: Place,
+    ) -> Sources {
+        let (slot, start) = (self.slot(place), self.sectors(columns).start);
+        let gives = |member: &MemberView| {
+            member.can_wait_for(start, u64::from(columns.end - columns.start))
+        };
+        let mut sources = Sources::new();
+        let others = before.present().chain(now.present()).filter(|(other, _)| *other != slot);
+        for (_, member) in others.filter(|(_, member)| gives(member)) {
+            if !sources.contains(&member.id) {
+                sources.push(member.id);
+            }
+        }
+        sources
     }
 
     fn state(&self, view: &ArrayView, columns: &Columns, unread: &Unread) -> RowState {
@@ -171,12 +194,12 @@ impl ArrayLane {
         mended: &mut Mended,
     ) -> Result<Buffer, RequestError> {
         let mut unread = Unread::default();
-        let wanted = Places::of(place);
+        let (before, wanted) = (self.view(), Places::of(place));
         let mut blocks = self.read_for_rebuild(at, columns, &wanted, &mut unread).await?;
         let block = blocks.take(place).expect("just read or computed");
         self.recycle_all(blocks);
         if unread.is_unreadable(place) {
-            self.mend(at, columns, (place, &block), false, mended).await;
+            self.mend(at, columns, (place, &block, &before), false, mended).await;
         }
         Ok(block)
     }
@@ -483,12 +506,12 @@ impl ArrayLane {
     /// Before the first resync parity is right only where something was written since: it answers for a block that
     /// is lost, but what was there before the array must not be written over with it. A write beside it makes
     /// parity that `fits` it from now on. In doubt what is computed is right, and the doubt ends where both parities say
-    /// the same.
+    /// the same. `before`: the view when it was not read yet.
     pub(super) async fn mend(
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
-        (place, block): (Place, &Buffer),
+        (place, block, before): (Place, &Buffer, &ArrayView),
         fits: bool,
         mended: &mut Mended,
     ) -> bool {
@@ -508,9 +531,11 @@ impl ArrayLane {
             return is_the_same;
         }
         let Ok(permit) = self.permit(sectors.clone()).await else { return is_the_same };
+        let sources = at.sources(before, &self.view(), columns, place);
+        let Some(lasting) = self.make_last(&sources).await else { return is_the_same };
         let view = self.view();
         if let Some(member) = view.member(at.slot(place)) {
-            let held = (at.claim, &permit);
+            let held = (at.claim, &permit, &lasting);
             match self.rewrite(held, member, sectors.start, block).await {
                 Ok(member) => mended.add(member),
                 Err(NotRewritten(_)) => return is_the_same,
@@ -550,7 +575,7 @@ impl ArrayLane {
     /// it: who is out meanwhile must not come back without it. Gives the member, if any of it is mended.
     pub(super) async fn rewrite(
         &self,
-        (claim, _permit): (&Claim<'_>, &Permit<'_>),
+        (claim, _permit, _lasting): (&Claim<'_>, &Permit<'_>, &Lasting),
         member: &MemberView,
         sector: u64,
         block: &[u8],

@@ -38,6 +38,7 @@ use super::reconstruct::{
 use super::rules::Rule;
 use super::stripes::Taken;
 use super::unread::Unread;
+use super::view::ArrayView;
 
 pub(super) use hedge::LoneReads;
 
@@ -231,13 +232,13 @@ impl ArrayLane {
         let block = self.with_view(|view| view.block_sectors);
         for start in columns.clone().step_by(block as usize) {
             let part = start..(start + block).min(columns.end);
-            let mut unread = Unread::default();
+            let (before, mut unread) = (self.view(), Unread::default());
             let read = self.read_for_rebuild(at, &part, &wanted, &mut unread).await;
             let Ok(read) = read else {
                 stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
                 return None;
             };
-            if !self.mend_unread(at, &part, &read, &unread).await {
+            if !self.mend_unread(at, &part, (&read, &before), &unread).await {
                 self.recycle_all(read);
                 stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
                 return None;
@@ -257,7 +258,7 @@ impl ArrayLane {
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
-        read: &Blocks,
+        (read, before): (&Blocks, &ArrayView),
         unread: &Unread,
     ) -> bool {
         let (mut mended, mut fits) = (Mended::default(), true);
@@ -265,7 +266,7 @@ impl ArrayLane {
             return fits;
         }
         for (place, block) in read.iter().filter(|(place, _)| unread.is_unreadable(*place)) {
-            fits &= self.mend(at, columns, (place, block), true, &mut mended).await;
+            fits &= self.mend(at, columns, (place, block, before), true, &mut mended).await;
         }
         self.count_mended(mended);
         fits

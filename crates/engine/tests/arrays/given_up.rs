@@ -113,6 +113,8 @@ fn no_member_is_failed_by_order_while_another_is_asked_for_pieces() {
         world.until("a refusal", |world| world.disks.disk(holder).write_error.is_none());
         refuse(&world);
         world.disks.disk(holder).hangs_in = Some(start..start + 8);
+        // Its lane hears of that.
+        world.turns(20);
         let failed = fail(&mut world, other, false);
         world.disks.disk(holder).hangs_in = None;
         if world.end(&write).is_ok() {

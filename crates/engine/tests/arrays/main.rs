@@ -33,6 +33,7 @@ mod power;
 mod prefetched;
 mod refused;
 mod replacing;
+mod resets;
 mod rough;
 mod rounds;
 mod shapes;

@@ -282,7 +282,7 @@ impl Controller {
         match needed {
             Needed::Recovery(recovering) => self.start_recovery(&recovering).await,
             Needed::Replacement(replacing) => self.start_replacement(&replacing),
-            Needed::Resync(todo) => self.start(SyncKind::Resync, Vec::new(), todo),
+            Needed::Resync(_) => self.start_resync().await,
             Needed::Requested(kind) => {
                 self.sync.requested = None;
                 self.sync.mismatch_sectors = 0;
@@ -392,6 +392,22 @@ impl Controller {
             bitmap.copies_differ = true;
         }
         self.update_superblocks().await;
+    }
+
+    /// What an earlier process wrote is flushed first. A member that has lost some of it must not decide what others
+    /// are to hold.
+    async fn start_resync(&mut self) {
+        let flushed = self.mode != WriteMode::Clean || self.flush_members().await;
+        match self.needed_sync() {
+            Some(Needed::Resync(todo)) if flushed => {
+                self.start(SyncKind::Resync, Vec::new(), todo);
+            }
+            // A member has failed in that. What is needed now begins at the next look.
+            _ => {
+                self.sync.neighbours.iter().for_each(|neighbours| neighbours.end());
+                self.array.mailbox.sync_moved();
+            }
+        }
     }
 
     async fn start_recovery(&mut self, recovering: &[(MemberId, Slot, Readable)]) {

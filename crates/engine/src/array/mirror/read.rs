@@ -17,6 +17,7 @@ use super::super::claims::{Claim, Mode};
 use super::super::news::News;
 use super::super::read::Part;
 use super::super::reconstruct::Mended;
+use super::super::sources::Sources;
 use super::super::unread::Cause;
 use super::super::view::{ArrayView, MemberView, WriteMode};
 use super::choice::longest_readable;
@@ -213,9 +214,10 @@ impl ArrayLane {
                 if unreadable.iter().any(|(known, _)| *known == piece) {
                     continue;
                 }
+                let source = self.with_view(|view| view.member(piece.slot).map(|member| member.id));
                 match self.try_copy(region, piece, *waits).await {
                     Tried::Read(block) => {
-                        found = Some((piece, block));
+                        found = Some((piece, block, source));
                         break 'copies;
                     }
                     Tried::Unreadable(member) => unreadable.push((piece, member)),
@@ -231,17 +233,18 @@ impl ArrayLane {
                 }
             }
         }
-        let Some((piece, block)) = found else { return Err(unreadable) };
+        let Some((piece, block, source)) = found else { return Err(unreadable) };
+        let sources = source.into_iter().collect();
         self.put(into, out, &block);
         if mode == Mode::Exclusive && !unreadable.is_empty() {
             let agree = !trusted || self.others_agree(region, piece, &block).await;
             for (piece, _) in unreadable.iter().filter(|_| agree) {
-                mended.add(self.mend_copy(claim, &range, piece, &block).await);
+                mended.add(self.mend_copy(claim, &range, piece, (&block, &sources)).await);
             }
             // What was filled from a copy that is not read any more may come to be read first.
             for other in self.readable_copies(region).iter().filter(|_| !trusted) {
                 if *other != piece && unreadable.iter().all(|(bad, _)| bad != other) {
-                    self.mend_copy(claim, &range, other, &block).await;
+                    self.mend_copy(claim, &range, other, (&block, &sources)).await;
                 }
             }
         }
@@ -365,17 +368,20 @@ impl ArrayLane {
         copies
     }
 
-    /// Writes a copy of `range` again that could not be read, where members are to be written at all.
+    /// Writes a copy of `range` again that could not be read, where members are to be written at all, and the one that
+    /// could has lost nothing.
     async fn mend_copy(
         &self,
         claim: &Claim<'_>,
         range: &Range<u64>,
         piece: &Piece,
-        block: &[u8],
+        (block, sources): (&[u8], &Sources),
     ) -> Option<MemberId> {
         let permit = self.permit(range.clone()).await.ok()?;
+        let lasting = self.make_last(sources).await?;
         let view = self.view();
         let member = view.member(piece.slot)?;
-        self.rewrite((claim, &permit), member, piece.member_sector, block).await.unwrap_or(None)
+        let held = (claim, &permit, &lasting);
+        self.rewrite(held, member, piece.member_sector, block).await.unwrap_or(None)
     }
 }

@@ -11,10 +11,10 @@ use crate::status::Mismatch;
 use super::super::array_lane::{ArrayLane, Permit, SECTOR_BYTES};
 use super::super::claims::{Claim, Mode};
 use super::super::command::Undecided;
-use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::believed;
 use super::super::reconstruct::{Mended, NotRewritten};
+use super::super::sources::{Lasting, Sources};
 use super::mirror_window::{Copied, claim, read};
 use super::suspect::{Suspicion, Votes};
 use super::window::{Found, SyncKind, WindowError};
@@ -40,21 +40,32 @@ pub(super) async fn compare(
     let judges = *kind != SyncKind::Resync
         && port.with_view(|view| view.trusted(&(sector..sector + sectors)));
     let verdict = if judges { judge(port, sector, kind, &copies) } else { Verdict::default() };
-    let Copied::Block(first, mut model) = copies.swap_remove(first) else {
+    let sources: Sources = copies.iter().filter_map(Copied::source).collect();
+    let Copied::Block(first, _, mut model) = copies.swap_remove(first) else {
         unreachable!("just found")
     };
     // Resync makes right what the bitmap marks already; everything else that is written is to be marked.
     let is_unreadable = |copy: &Copied| matches!(copy, Copied::Unreadable(..));
     let rewrites = mends && verdict.left.is_empty() && copies.iter().any(is_unreadable);
-    let is_other = |copy: &Copied| matches!(copy, Copied::Block(_, block) if **block != *model);
+    let is_other = |copy: &Copied| matches!(copy, Copied::Block(_, _, block) if **block != *model);
     let is_wrong = !verdict.places.is_empty() || copies.iter().any(is_other);
     let permit = match mends && (rewrites || is_wrong && *kind != SyncKind::Resync) {
         true => Some(port.permit(range).await.map_err(|_| WindowError::Failed)?),
         false => None,
     };
-    let mut writes = WindowWrites::default();
-    if verdict.correct(&mut model) && mends {
-        write_copy(port, &mut writes, &first, copy_of(port, &model));
+    let lasting = match mends && (rewrites || is_wrong) {
+        true if *kind == SyncKind::Resync => port.make_last_for_resync(&sources).await,
+        true => port.make_last(&sources).await,
+        false => None,
+    };
+    if lasting.is_none() && mends && (rewrites || is_wrong) {
+        return Err(WindowError::Failed);
+    }
+    let mut writes = lasting.as_ref().map(WindowWrites::that_make_right);
+    if verdict.correct(&mut model)
+        && let Some(writes) = &mut writes
+    {
+        write_copy(port, writes, &first, copy_of(port, &model));
     }
     let (mut mended, mut undone) = (Mended::default(), Ok(()));
     let mut differs = !verdict.places.is_empty();
@@ -62,20 +73,21 @@ pub(super) async fn compare(
         match copy {
             // Where nobody can tell which copy is right none of them is to get a witness.
             Copied::Unreadable(piece, _) if rewrites => {
-                let permit = permit.as_ref().expect("asked for, for what is rewritten");
-                match rewrite(port, (&claim, permit), &piece, &model).await {
+                let held = permit.as_ref().zip(lasting.as_ref());
+                let (permit, lasting) = held.expect("asked for, for what is rewritten");
+                match rewrite(port, (&claim, permit, lasting), &piece, &model).await {
                     Ok(member) => mended.add(member),
                     Err(why) => undone = Err(why),
                 }
             }
-            Copied::Block(piece, block) => {
+            Copied::Block(piece, _, block) => {
                 let is_other = *block != *model;
                 differs |= is_other;
-                if is_other && mends {
+                if is_other && let Some(writes) = &mut writes {
                     let wanted = verdict.wanted(port, &model, &block);
                     match *wanted == *block {
                         true => port.recycle(Some(wanted)),
-                        false => write_copy(port, &mut writes, &piece, wanted),
+                        false => write_copy(port, writes, &piece, wanted),
                     }
                 }
                 port.recycle(Some(block));
@@ -84,7 +96,9 @@ pub(super) async fn compare(
         }
     }
     port.recycle(Some(model));
-    writes.finish(port, Target::Rewrites).await?;
+    if let Some(writes) = writes {
+        writes.finish(port).await?;
+    }
     undone?;
     let sectors = if differs { sectors } else { 0 };
     Ok(Found { sectors, places: verdict.places, mended, ..Found::default() })
@@ -113,7 +127,7 @@ async fn read_all(port: &ArrayLane, sector: u64, sectors: u64) -> Result<Vec<Cop
 
 async fn rewrite(
     port: &ArrayLane,
-    held: (&Claim<'_>, &Permit<'_>),
+    held: (&Claim<'_>, &Permit<'_>, &Lasting),
     piece: &Piece,
     model: &Buffer,
 ) -> Result<Option<MemberId>, NotRewritten> {
@@ -168,7 +182,7 @@ impl Verdict {
 /// Where copies contradict each other, and what is right where that can be told.
 fn judge(port: &ArrayLane, sector: u64, kind: &SyncKind, found: &[Copied]) -> Verdict {
     let copies = found.iter().filter_map(|copy| match copy {
-        Copied::Block(piece, block) => Some((piece, &**block)),
+        Copied::Block(piece, _, block) => Some((piece, &**block)),
         _ => None,
     });
     let copies: Vec<(&Piece, &[u8])> = copies.collect();

@@ -11,7 +11,6 @@ use crate::memory::Buffer;
 
 use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::claims::{Claim, Mode};
-use super::super::ended::Target;
 use super::super::mirror::{believed, region_sectors};
 use super::super::unread::Cause;
 use super::super::view::MemberView;
@@ -106,12 +105,12 @@ async fn recover(
         (Err(why), _) => return Err(why),
     };
     let view = port.view();
-    let mut writes = WindowWrites::default();
+    let mut writes = WindowWrites::that_fill();
     for member in slots.iter().filter_map(|slot| view.member(*slot)) {
         let from = WriteFrom::Shared(block.clone(), 0..block.len());
         writes.start(port, member, window.start, from);
     }
-    let done = writes.finish(port, Target::Fills).await;
+    let done = writes.finish(port).await;
     port.recycle(Rc::into_inner(block));
     done
 }
@@ -125,7 +124,7 @@ pub(super) enum Copied {
     /// Its sectors cannot be read.
     Unreadable(Piece, MemberId),
     /// Its bytes.
-    Block(Piece, Buffer),
+    Block(Piece, MemberId, Buffer),
 }
 
 impl Copied {
@@ -138,8 +137,16 @@ impl Copied {
         })
     }
 
+    /// The member that gave it.
+    pub(super) fn source(&self) -> Option<MemberId> {
+        match self {
+            Self::Block(_, member, _) => Some(*member),
+            Self::None | Self::Late | Self::Unreadable(..) => None,
+        }
+    }
+
     pub(super) fn recycle(self, port: &ArrayLane) {
-        if let Self::Block(_, block) = self {
+        if let Self::Block(_, _, block) = self {
             port.recycle(Some(block));
         }
     }
@@ -158,7 +165,7 @@ pub(super) async fn first_readable(
     let mut unreadable = Vec::new();
     for piece in pieces {
         match read(port, &piece).await {
-            Copied::Block(_, block) => return Ok(block),
+            Copied::Block(_, _, block) => return Ok(block),
             Copied::Late if trusted => why = WindowError::Late,
             // Users were answered from this copy, and others may differ.
             Copied::Late => return Err(WindowError::Late),
@@ -194,7 +201,8 @@ pub(super) async fn read(port: &ArrayLane, piece: &Piece) -> Copied {
     let into = ReadInto::Buffer(buffer, bytes);
     let done = port.read_member_for_sync(member, piece.member_sector, into).await;
     let Err(error) = done.result else {
-        return Copied::Block(*piece, done.buffer.expect("a finished read returns its buffer"));
+        let block = done.buffer.expect("a finished read returns its buffer");
+        return Copied::Block(*piece, member.id, block);
     };
     port.recycle(done.buffer);
     match port.report_read(member.id, error) {

@@ -8,7 +8,6 @@ use crate::memory::Buffer;
 
 use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::claims::{Claim, Mode};
-use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::mirror::believed;
 use super::super::reconstruct::ClaimedRow;
@@ -153,7 +152,7 @@ async fn write(
         port.recycle(Some(block));
         return Err(WindowError::Failed);
     };
-    let mut writes = WindowWrites::default();
+    let mut writes = WindowWrites::that_fill();
     writes.start(port, member, window.start, whole_buffer(block));
-    writes.finish(port, Target::Fills).await
+    writes.finish(port).await
 }

@@ -10,12 +10,12 @@ use super::super::array_lane::{ArrayLane, LaneView, Permit, SECTOR_BYTES};
 use super::super::blocks::Blocks;
 use super::super::claims::Columns;
 use super::super::command::Undecided;
-use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{self, Place, Places, RowState, Span};
 use super::super::reconstruct::{
     ClaimedRow, Mended, NotRewritten, by_exponent, columns_bytes, row_state,
 };
+use super::super::sources::{Lasting, Sources};
 use super::super::unread::Unread;
 use super::super::view::{ArrayView, MemberView};
 use super::suspect::{Suspicion, TwoParities, Votes};
@@ -36,6 +36,7 @@ pub(super) async fn compare(
     if !comparison.agrees() {
         comparison.leave_what_none_can_judge();
         comparison.ask_for_permit().await?;
+        comparison.ask_the_sources().await?;
         if comparison.judges() {
             comparison.judge();
         }
@@ -54,6 +55,8 @@ struct Comparison<'a> {
     kind: &'a SyncKind,
     view: LaneView,
     state: RowState,
+    /// Whoever gave what was read.
+    sources: Sources,
     unread: Unread,
     blocks: Blocks,
     /// P and Q as all data make them; as they shall be, once it is judged who lies.
@@ -69,7 +72,9 @@ struct Comparison<'a> {
     /// Pages of the window in which something is wrong.
     wrong: Vec<bool>,
     places: Vec<Mismatch>,
-    writes: WindowWrites<'a>,
+    /// That what was read will last, where something is to be written by it, and those writes.
+    lasting: Option<Lasting>,
+    writes: Option<WindowWrites<'a>>,
 }
 
 impl<'a> Comparison<'a> {
@@ -82,7 +87,7 @@ impl<'a> Comparison<'a> {
         let row = at.row;
         let mut unread = Unread::of_sync();
         // It is judged by what was read, whoever is late or lost by now.
-        let (blocks, state) = read_whole(port, at, columns, &mut unread).await?;
+        let (blocks, state, sources) = read_whole(port, at, columns, &mut unread).await?;
         let view = port.view();
         let length = columns_bytes(columns);
         let (p, q) = port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length);
@@ -98,12 +103,14 @@ impl<'a> Comparison<'a> {
             permit: None,
             view,
             state,
+            sources,
             unread,
             blocks,
             fresh: [Some(p), q],
             wrong: vec![false; length.div_ceil(PAGE_BYTES)],
             places: Vec::new(),
-            writes: WindowWrites::default(),
+            lasting: None,
+            writes: None,
         })
     }
 
@@ -147,13 +154,27 @@ impl<'a> Comparison<'a> {
     /// Resync makes right what the bitmap marks already. Everything else that is written is to be marked:
     /// who is out meanwhile must not come back without it.
     async fn ask_for_permit(&mut self) -> Result<(), WindowError> {
-        let all = 0..self.state.data_count + self.state.parity_count;
-        let rewrites = all.into_iter().any(|place| self.is_bad(place));
-        if self.mends() && (rewrites || *self.kind != SyncKind::Resync) {
+        if self.mends() && (self.any_is_bad() || *self.kind != SyncKind::Resync) {
             let permit = self.port.permit(self.at.sectors(self.columns)).await;
             self.permit = Some(permit.map_err(|_| WindowError::Failed)?);
             self.view = self.port.view();
         }
+        Ok(())
+    }
+
+    /// Nothing is written by blocks of a member that has lost newer ones.
+    async fn ask_the_sources(&mut self) -> Result<(), WindowError> {
+        let writes = self.mends() && (self.any_is_bad() || self.contradicts_itself());
+        if !writes {
+            return Ok(());
+        }
+        let lasting = match *self.kind == SyncKind::Resync {
+            true => self.port.make_last_for_resync(&self.sources).await,
+            false => self.port.make_last(&self.sources).await,
+        };
+        let lasting = lasting.ok_or(WindowError::Failed)?;
+        self.writes = Some(WindowWrites::that_make_right(&lasting));
+        self.lasting = Some(lasting);
         Ok(())
     }
 
@@ -181,6 +202,11 @@ impl<'a> Comparison<'a> {
         let listed = |member: &MemberView| member.bad.overlaps(&range);
         let lists = |view: &ArrayView| view.member(self.slot(place)).is_some_and(listed);
         self.unread.is_unreadable(place) || self.port.with_view(lists)
+    }
+
+    fn any_is_bad(&self) -> bool {
+        let all = 0..self.state.data_count + self.state.parity_count;
+        all.into_iter().any(|place| self.is_bad(place))
     }
 
     /// Tells where members of a whole row contradict each other, and who lies.
@@ -221,13 +247,18 @@ impl<'a> Comparison<'a> {
                 fresh[at.clone()].copy_from_slice(&known[at.clone()]);
             }
         }
-        let (Some(liar), Some(fresh_p)) = (liar.filter(|_| self.mends()), fresh_p) else { return };
-        let Some(member) = self.view.member(self.slot(liar)) else { return };
+        let (Some(liar), Some(fresh_p)) = (liar, fresh_p) else { return };
+        let Some(member) = self.view.member(self.slot(liar)).filter(|_| self.writes.is_some())
+        else {
+            return;
+        };
         let mut right = self.port.lane.backend().allocate(at.len());
         let old = &self.blocks.get(liar).expect("the row is whole")[at.clone()];
         mdspace_parity::kernels().xor(&[old, &fresh_p, &self.known(0)[at.clone()]], &mut right);
         let sector = self.start() + (at.start / SECTOR_BYTES) as u64;
-        self.writes.start(self.port, member, sector, whole_buffer(right));
+        if let Some(writes) = &mut self.writes {
+            writes.start(self.port, member, sector, whole_buffer(right));
+        }
     }
 
     /// Compares each parity with what it shall be.
@@ -264,12 +295,12 @@ impl<'a> Comparison<'a> {
         self.port.recycle(known);
         // Without some of the row nobody can tell.
         let may_write = self.judges() || !self.leaves() || !self.state.parity_trusted;
-        let member = self.view.member(self.slot(place)).filter(|_| self.mends());
-        match member.filter(|_| differs && may_write) {
-            Some(member) => {
-                self.writes.start(self.port, member, self.start(), whole_buffer(fresh));
+        let (member, start) = (self.view.member(self.slot(place)), self.start());
+        match (member.filter(|_| differs && may_write), &mut self.writes) {
+            (Some(member), Some(writes)) => {
+                writes.start(self.port, member, start, whole_buffer(fresh));
             }
-            None => self.port.recycle(Some(fresh)),
+            _ => self.port.recycle(Some(fresh)),
         }
     }
 
@@ -286,10 +317,10 @@ impl<'a> Comparison<'a> {
     }
 
     async fn rewrite(&mut self, place: Place, block: &[u8]) {
-        if let Some(permit) = self.permit.as_ref().filter(|_| self.mends())
+        if let (Some(permit), Some(lasting)) = (&self.permit, &self.lasting)
             && let Some(member) = self.view.member(self.slot(place))
         {
-            let held = (self.at.claim, permit);
+            let held = (self.at.claim, permit, lasting);
             match self.port.rewrite(held, member, self.start(), block).await {
                 Ok(member) => self.mended.add(member),
                 Err(why) => self.undone = Err(why),
@@ -300,7 +331,9 @@ impl<'a> Comparison<'a> {
     async fn end(self) -> Result<Found, WindowError> {
         self.port.recycle_all(self.blocks);
         self.fresh.into_iter().for_each(|left| self.port.recycle(left));
-        self.writes.finish(self.port, Target::Rewrites).await?;
+        if let Some(writes) = self.writes {
+            writes.finish(self.port).await?;
+        }
         self.undone?;
         let pages = self.wrong.iter().filter(|page| **page).count();
         Ok(Found {
@@ -334,7 +367,7 @@ async fn read_whole(
     at: &ClaimedRow<'_>,
     columns: &Columns,
     unread: &mut Unread,
-) -> Result<(Blocks, RowState), WindowError> {
+) -> Result<(Blocks, RowState, Sources), WindowError> {
     let (map, row, range) = (at.map, at.row, at.sectors(columns));
     loop {
         // Blocks that cannot be read stand alone before anything is computed: good sectors beside them are
@@ -351,7 +384,10 @@ async fn read_whole(
         if unread.any_late() || port.with_view(ArrayView::any_late) {
             return Err(WindowError::Late);
         }
-        let state = row_state(&port.view(), map, row, columns, unread);
+        let view = port.view();
+        let state = row_state(&view, map, row, columns, unread);
+        let readers = state.readable.iter().map(|place| view.member(at.slot(place)));
+        let sources = readers.flatten().map(|member| member.id).collect();
         let places = 0..state.data_count + state.parity_count;
         let readable = places.filter(|&place| state.readable.has(place));
         let spans: Vec<_> =
@@ -384,7 +420,7 @@ async fn read_whole(
                 port.recycle_all(blocks);
                 return Err(WindowError::Unreadable);
             }
-            return Ok((blocks, state));
+            return Ok((blocks, state, sources));
         }
     }
 }

@@ -7,7 +7,6 @@ use crate::memory::Buffer;
 
 use super::super::array_lane::ArrayLane;
 use super::super::claims::{Claim, Columns, Mode};
-use super::super::ended::Target;
 use super::super::member_writes::whole_buffer;
 use super::super::plan::{Place, Places};
 use super::super::reconstruct::ClaimedRow;
@@ -89,7 +88,7 @@ async fn recover(
         (Err(_), _) => return Err(why_not(port, at.row, columns, &unread)),
     };
     let view = port.view();
-    let mut writes = WindowWrites::default();
+    let mut writes = WindowWrites::that_fill();
     for place in lacking.iter() {
         let block = blocks.take(place).expect("just rebuilt");
         match view.member(at.slot(place)) {
@@ -98,7 +97,7 @@ async fn recover(
         }
     }
     port.recycle_all(blocks);
-    writes.finish(port, Target::Fills).await
+    writes.finish(port).await
 }
 
 /// Computes what belongs at `place`.

@@ -6,14 +6,28 @@ use crate::request::RequestError;
 use super::super::array_lane::ArrayLane;
 use super::super::ended::{Failed, Target};
 use super::super::member_writes::{Landed, MemberWrites};
+use super::super::sources::Lasting;
 use super::super::view::MemberView;
 use super::window::WindowError;
 
 /// The writes of one window.
-#[derive(Default)]
-pub(super) struct WindowWrites<'a>(Option<MemberWrites<'a>>);
+pub(super) struct WindowWrites<'a> {
+    target: Target,
+    /// None before the first of them.
+    writes: Option<MemberWrites<'a>>,
+}
 
 impl<'a> WindowWrites<'a> {
+    /// Of a window that makes members agree. What it writes comes from members whose blocks will last.
+    pub(super) fn that_make_right(_: &Lasting) -> Self {
+        Self { target: Target::Rewrites, writes: None }
+    }
+
+    /// Of a window that fills members.
+    pub(super) fn that_fill() -> Self {
+        Self { target: Target::Fills, writes: None }
+    }
+
     /// Starts a write to a member, and the same to the one that replaces it.
     pub(super) fn start(
         &mut self,
@@ -22,14 +36,13 @@ impl<'a> WindowWrites<'a> {
         sector: u64,
         from: WriteFrom,
     ) {
-        let writes = self.0.get_or_insert_with(|| MemberWrites::new(port, false));
+        let writes = self.writes.get_or_insert_with(|| MemberWrites::new(port, false));
         writes.start_on_member(member, sector, from);
     }
 
-    /// Waits for all. A member that failed ends this task, as the controller will say. `target` says whether
-    /// members are filled.
-    pub(super) async fn finish(self, port: &ArrayLane, target: Target) -> Result<(), WindowError> {
-        let Some(writes) = self.0 else { return Ok(()) };
+    /// Waits for all. A member that failed ends this task, as the controller will say.
+    pub(super) async fn finish(self, port: &ArrayLane) -> Result<(), WindowError> {
+        let Self { target, writes: Some(writes) } = self else { return Ok(()) };
         let ended = writes.finish(|| target, |_, buffer| port.recycle(Some(buffer)));
         match ended.await {
             Ok(Landed::Whole | Landed::Listed) => Ok(()),
