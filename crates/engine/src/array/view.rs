@@ -220,6 +220,18 @@ impl ArrayView {
         self.member(slot).filter(|member| member.can_read(sector, sectors))
     }
 
+    /// The blocks of a range of whole ones of which a member lacks something: what it is not filled with, its holes, and
+    /// what its list names.
+    pub fn lacking(&self, member: &MemberView, range: &Range<u64>) -> Ranges {
+        let block = u64::from(self.block_sectors);
+        let mut lacking = Ranges::of(member.filled_sectors.max(range.start)..range.end);
+        let here = Ranges::of(range.clone());
+        let others = [&member.bad, &member.holes].map(|ranges| ranges.both(&here));
+        others.iter().flat_map(Ranges::iter).for_each(|part| lacking.insert(part));
+        let whole = |part: Range<u64>| part.start / block * block..part.end.next_multiple_of(block);
+        lacking.iter().map(whole).collect()
+    }
+
     /// Whether some member is late.
     pub fn any_late(&self) -> bool {
         self.present().any(|(_, member)| member.is_late())

@@ -508,24 +508,22 @@ fn what_was_filled_from_a_member_that_goes_is_filled_again() {
 }
 
 /// Another member is to be replaced too, and the next run begins at its front. What the first replacement has is
-/// not copied again, for the member may give something older by now.
+/// not copied again, for the member may give something older by now: nor where it ends in the middle of a window.
 #[test]
 fn what_a_replacement_has_is_not_copied_again_for_another_one() {
-    for (seed, shape) in (280..).zip([Shape { disks: 3, ..shapes::RAID1 }, shapes::RAID6]) {
+    let ways = [(shapes::RAID1, 1024), (shapes::RAID1, 1032), (shapes::RAID6, 1024)];
+    for (seed, (shape, has)) in (280..).zip(ways) {
         let shape = Shape { member_sectors: 2048, ..shape };
         let new = usize::from(shape.disks);
         let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.set("sync_max", "1024");
-        for (old, spare, front) in [(0, new, 1024), (1, new + 1, 0)] {
+        world.set("sync_max", &has.to_string());
+        for (old, spare, front) in [(0, new, has), (1, new + 1, 0)] {
             world.add(spare).unwrap();
             let (member, with) = (world.disks.id(old), Some(world.disks.id(spare)));
             world.command(Action::Replace { member, with }).unwrap();
             world.wait_status("its front", |status| status.sync.completed_sectors >= front);
         }
-        world.command(Action::Freeze).unwrap();
-        world.wait_status("a rest", |status| status.sync.action == SyncAction::Frozen);
-        world.serve(0, Request::Flush).unwrap();
-        world.write_random(0, world.sectors());
+        rest_and_write(&mut world);
         world.disks.disk(0).reset();
         world.set("sync_max", "max");
         world.command(Action::Idle).unwrap();
@@ -534,6 +532,33 @@ fn what_a_replacement_has_is_not_copied_again_for_another_one() {
         world.wait_idle();
         world.verify();
     }
+}
+
+/// The same of two new members, of which one is filled up to the middle of a window.
+#[test]
+fn what_a_new_member_has_is_not_filled_again_for_another_one() {
+    let shape = Shape { disks: 4, member_sectors: 2048, ..shapes::RAID1 };
+    let mut world = World::synced(Setup::shuffled(shape, 290));
+    fill_up_to(&mut world, 1, 4, 136);
+    world.command(Action::Freeze).unwrap();
+    world.fail(2);
+    world.remove(2);
+    world.add(5).unwrap();
+    rest_and_write(&mut world);
+    world.disks.disk(0).reset();
+    world.disks.reset_counts();
+    world.set("sync_max", "256");
+    world.order(Action::Idle);
+    let window = world.disks.data().start..world.disks.data().start + 256;
+    world.until("the window", |world| world.disks.disk(0).reads.contains(&window));
+    // The next run does not begin before the other new member is gone again.
+    world.set("sync_max", "0");
+    world.wait_status("a flush", |status| status.degraded() == 3);
+    world.fail(5);
+    world.set("sync_max", "max");
+    world.wait_status("all filled", |status| status.degraded() == 2);
+    world.fail(3);
+    world.verify();
 }
 
 /// Nothing is copied any more, all is flushed, and then all is written anew.

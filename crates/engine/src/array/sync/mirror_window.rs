@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use crate::backend::{MemberId, ReadInto, WriteFrom};
+use crate::backend::{MemberId, ReadInto};
 use crate::geometry::{Geometry, Piece, Slot};
 use crate::memory::Buffer;
 
@@ -60,9 +60,8 @@ fn by_content(
 /// Those of them whose members lack that. Asked under the claim: a write before it may have failed, and has left
 /// doubt where a member had all.
 fn lacking(port: &ArrayLane, alike: &[Slot], window: &Range<u64>) -> Alike {
-    let sectors = window.end - window.start;
-    let lacks = |member: &MemberView| !member.can_read(window.start, sectors);
     let view = port.view();
+    let lacks = |member: &MemberView| !view.lacking(member, window).is_empty();
     alike.iter().copied().filter(|slot| view.member(*slot).is_some_and(lacks)).collect()
 }
 
@@ -106,9 +105,8 @@ async fn recover(
     };
     let view = port.view();
     let mut writes = WindowWrites::that_fill();
-    for member in slots.iter().filter_map(|slot| view.member(*slot)) {
-        let from = WriteFrom::Shared(block.clone(), 0..block.len());
-        writes.start(port, member, window.start, from);
+    for slot in slots {
+        writes.fill(port, &view, slot, (window, &block));
     }
     let done = writes.finish(port).await;
     port.recycle(Rc::into_inner(block));

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::backend::ReadInto;
 use crate::geometry::{Geometry, ParityGeometry, Slot};
 use crate::memory::Buffer;
+use crate::ranges::Ranges;
 
 use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::claims::{Claim, Mode};
@@ -33,11 +34,14 @@ pub(super) async fn run(
     Ok(Found::default())
 }
 
-/// Whether the replacement in a slot has all of a window. It is not copied again: what the member gives by now may be
-/// older, for it may have lost what it was not told to flush.
-fn is_there(port: &ArrayLane, slot: Slot, window: &Range<u64>) -> bool {
-    let has = |member: &MemberView| member.can_read(window.start, window.end - window.start);
-    port.with_view(|view| view.replacement(slot).is_some_and(has))
+/// What the replacement in a slot lacks of a window. What it has is not copied again: what the member gives by now may
+/// be older, for it may have lost what it was not told to flush.
+fn lacking(port: &ArrayLane, slot: Slot, window: &Range<u64>) -> Ranges {
+    port.with_view(|view| match view.replacement(slot) {
+        Some(member) => view.lacking(member, window),
+        // Whoever writes it finds that out.
+        None => Ranges::of(window.clone()),
+    })
 }
 
 async fn copy_row(
@@ -47,22 +51,31 @@ async fn copy_row(
     window: &Range<u64>,
 ) -> Result<(), WindowError> {
     let (row, columns) = row_window::place(map, window);
-    let claim = row_window::acquire(port, row.index(), columns.clone(), Mode::Exclusive).await;
-    if is_there(port, slot, window) {
-        return Ok(());
+    let claim = row_window::acquire(port, row.index(), columns, Mode::Exclusive).await;
+    let at = ClaimedRow { map, row: &row, claim: &claim };
+    for part in lacking(port, slot, window).iter() {
+        let block = match read(port, slot, &part).await? {
+            Some(block) => Ok(block),
+            None => rebuild(port, &at, slot, &part).await,
+        };
+        give(port, &claim, slot, &part, block).await?;
     }
-    let block = match read(port, slot, window).await? {
-        Some(block) => Ok(block),
-        None => {
-            let place = row_window::place_of(map, &row, slot);
-            let mut unread = Unread::of_sync();
-            let replaced = port.with_view(|view| view.member(slot).map(|member| member.id));
-            replaced.inspect(|member| unread.insert(place, *member, Cause::Unreadable));
-            let at = ClaimedRow { map, row: &row, claim: &claim };
-            row_window::rebuild(port, &at, &columns, place, &mut unread).await
-        }
-    };
-    give(port, &claim, slot, window, block).await
+    Ok(())
+}
+
+/// What the member in `slot` cannot read, as the others give it.
+async fn rebuild(
+    port: &ArrayLane,
+    at: &ClaimedRow<'_>,
+    slot: Slot,
+    part: &Range<u64>,
+) -> Result<Buffer, WindowError> {
+    let place = row_window::place_of(at.map, at.row, slot);
+    let mut unread = Unread::of_sync();
+    let replaced = port.with_view(|view| view.member(slot).map(|member| member.id));
+    replaced.inspect(|member| unread.insert(place, *member, Cause::Unreadable));
+    let (_, columns) = row_window::place(at.map, part);
+    row_window::rebuild(port, at, &columns, place, &mut unread).await
 }
 
 async fn copy_mirrored(
@@ -75,22 +88,24 @@ async fn copy_mirrored(
     let Some(sector) = geometry.inverse(slot, window.start) else { return Ok(()) };
     let sectors = window.end - window.start;
     let claim = mirror_window::claim(port, geometry, sector, sectors, Mode::Exclusive).await;
-    if is_there(port, slot, window) {
-        return Ok(());
+    for part in lacking(port, slot, window).iter() {
+        let sectors = part.end - part.start;
+        let is_block = sectors <= port.with_view(|view| view.block_sectors.into());
+        let block = match read(port, slot, &part).await? {
+            Some(block) => Ok(block),
+            // What the member can read of it is copied from there.
+            None if !is_block => Err(WindowError::Unreadable),
+            // Of all copies, this member's too: what no second read gives is listed there as on its replacement.
+            None => {
+                let sector = sector + (part.start - window.start);
+                let copies = believed(&port.view(), sector, sectors).into_iter();
+                let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
+                mirror_window::first_readable(port, &claim, copies, trusted).await
+            }
+        };
+        give(port, &claim, slot, &part, block).await?;
     }
-    let is_block = sectors <= port.with_view(|view| view.block_sectors.into());
-    let block = match read(port, slot, window).await? {
-        Some(block) => Ok(block),
-        // What the member can read of it is copied from there.
-        None if !is_block => Err(WindowError::Unreadable),
-        // Of all copies, this member's too: what no second read gives is listed there as on its replacement.
-        None => {
-            let copies = believed(&port.view(), sector, sectors).into_iter();
-            let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
-            mirror_window::first_readable(port, &claim, copies, trusted).await
-        }
-    };
-    give(port, &claim, slot, window, block).await
+    Ok(())
 }
 
 /// Writes the block, or lists it where there is none.

@@ -1,13 +1,15 @@
 //! One window of a parity array: some columns of one row.
 
 use std::ops::Range;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
 
 use crate::geometry::{ParityGeometry, Position, Row, Slot};
 use crate::memory::Buffer;
 
 use super::super::array_lane::ArrayLane;
 use super::super::claims::{Claim, Columns, Mode};
-use super::super::member_writes::whole_buffer;
 use super::super::plan::{Place, Places};
 use super::super::reconstruct::ClaimedRow;
 use super::super::rules::Rule;
@@ -67,10 +69,10 @@ async fn recover(
     slots: &[Slot],
 ) -> Result<(), WindowError> {
     let range = at.sectors(columns);
-    let (start, sectors) = (range.start, range.end - range.start);
     let view = port.view();
-    let lacks =
-        |slot: &&Slot| view.member(**slot).is_some_and(|member| !member.can_read(start, sectors));
+    let lacks = |slot: &&Slot| {
+        view.member(**slot).is_some_and(|member| !view.lacking(member, &range).is_empty())
+    };
     let lacking: Places =
         slots.iter().filter(lacks).map(|slot| place_of(at.map, at.row, *slot)).collect();
     if lacking.is_empty() {
@@ -89,15 +91,16 @@ async fn recover(
     };
     let view = port.view();
     let mut writes = WindowWrites::that_fill();
+    let mut filling = SmallVec::<[Rc<Buffer>; 2]>::new();
     for place in lacking.iter() {
-        let block = blocks.take(place).expect("just rebuilt");
-        match view.member(at.slot(place)) {
-            Some(member) => writes.start(port, member, start, whole_buffer(block)),
-            None => port.recycle(Some(block)),
-        }
+        let block = Rc::new(blocks.take(place).expect("just rebuilt"));
+        writes.fill(port, &view, at.slot(place), (&range, &block));
+        filling.push(block);
     }
     port.recycle_all(blocks);
-    writes.finish(port).await
+    let done = writes.finish(port).await;
+    filling.into_iter().for_each(|block| port.recycle(Rc::into_inner(block)));
+    done
 }
 
 /// Computes what belongs at `place`.

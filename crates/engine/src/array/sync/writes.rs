@@ -1,13 +1,18 @@
 //! What a window writes to members.
 
+use std::ops::Range;
+use std::rc::Rc;
+
 use crate::backend::WriteFrom;
+use crate::geometry::Slot;
+use crate::memory::Buffer;
 use crate::request::RequestError;
 
-use super::super::array_lane::ArrayLane;
+use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::ended::{Failed, Target};
 use super::super::member_writes::{Landed, MemberWrites};
 use super::super::sources::Lasting;
-use super::super::view::MemberView;
+use super::super::view::{ArrayView, MemberView};
 use super::window::WindowError;
 
 /// The writes of one window.
@@ -38,6 +43,22 @@ impl<'a> WindowWrites<'a> {
     ) {
         let writes = self.writes.get_or_insert_with(|| MemberWrites::new(port, false));
         writes.start_on_member(member, sector, from);
+    }
+
+    /// Starts to write what the member in a slot lacks of a window. What it has stays: what the others give by now may
+    /// be older, for one of them may have lost what it was not told to flush.
+    pub(super) fn fill(
+        &mut self,
+        port: &'a ArrayLane,
+        view: &ArrayView,
+        slot: Slot,
+        (window, block): (&Range<u64>, &Rc<Buffer>),
+    ) {
+        let Some(member) = view.member(slot) else { return };
+        for part in view.lacking(member, window).iter() {
+            let bytes = byte_range(part.start - window.start, part.end - part.start);
+            self.start(port, member, part.start, WriteFrom::Shared(block.clone(), bytes));
+        }
     }
 
     /// Waits for all. A member that failed ends this task, as the controller will say.
