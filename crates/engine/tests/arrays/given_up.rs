@@ -470,3 +470,61 @@ fn a_member_of_a_raid6_in_doubt_is_failed_only_by_force() {
         world.verify();
     }
 }
+
+/// What was copied and is not durable is taken back when the member goes: until then it is held there alone.
+#[test]
+fn a_member_whose_copy_would_be_taken_back_is_failed_only_by_force() {
+    for seed in 240..244 {
+        let shape = Shape { member_sectors: 2048, ..Shape::new(Level::Raid1, 0, 2, 0) };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("sync_max", "1024");
+        world.add(2).unwrap();
+        let (member, with) = (world.disks.id(0), Some(world.disks.id(2)));
+        world.command(Action::Replace { member, with }).unwrap();
+        world.wait_status("its front", |status| status.sync.completed_sectors >= 1024);
+        world.set("sync_max", "1120");
+        world.wait_status("more of it", |status| status.sync.completed_sectors >= 1120);
+        let start = world.disks.data().start;
+        world.disks.disk(1).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(1).errors_in = Some(start + 1100..start + 1104);
+        world.write_random(1096, 16);
+        assert_ne!(world.status().members[1].bad_ranges, 0, "{world}");
+        let refused = fail(&mut world, 0, false);
+        assert!(matches!(refused, Err(CommandError::HoldsAlone { .. })), "{refused:?} ({world})");
+        world.verify();
+        // Once it is durable the member may go.
+        world.set("sync_max", "max");
+        world.wait_idle();
+        world.verify();
+        assert_eq!(world.member_state(2), Some(MemberState::InSync), "{world}");
+    }
+}
+
+/// RAID6 with one member missing and a row in doubt that reads give without the block which a full disk lacks: they
+/// need both parities for that.
+#[test]
+fn a_member_is_failed_only_by_force_that_gives_a_block_around_one_that_had_no_room() {
+    let shape = shapes::RAID6;
+    for (seed, third) in (250..).zip(0..usize::from(shape.disks)) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, world.sectors());
+        let holders = [0, u64::from(shape.chunk_sectors)].map(|at| disk_of(&mut world, at));
+        if holders.contains(&third) {
+            continue;
+        }
+        let data = world.disks.data();
+        world.disks.disk(holders[0]).errors_in = Some(data);
+        world.disks.disk(holders[0]).write_error = Some(IoErrorKind::NoSpace);
+        assert_eq!(world.write(0, vec![9; 8 * SECTOR]), Err(RequestError::NoSpace), "{world}");
+        world.disks.disk(holders[0]).write_error = None;
+        let there = world.read(0, 8).unwrap();
+        world.remember(0, &there);
+        fail(&mut world, holders[1], true).unwrap();
+        world.verify();
+        let refused = fail(&mut world, third, false);
+        world.verify();
+        let holds = matches!(refused, Err(CommandError::HoldsAlone { .. }));
+        assert!(refused.is_ok() || holds, "{refused:?} ({world})");
+    }
+}

@@ -9,7 +9,8 @@ use crate::ranges::Ranges;
 use super::super::borders::Borders;
 use super::super::mirror::{believed, copies, region_sectors};
 use super::super::view::{ArrayView, MemberView};
-use super::{Controller, WriteMode};
+use super::progress::Readable;
+use super::{Controller, Member, WriteMode};
 
 /// Most pieces of members that are looked at, each within one chunk.
 const PIECES_MAX: usize = 1 << 16;
@@ -32,7 +33,8 @@ pub(super) enum Loss {
 /// What a parity in doubt is worth where a second one is left to compare it with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doubt {
-    /// A block, where the two say the same. Whether they do shows when it is read.
+    /// A block, where the two say the same, or give it without what put the row in doubt. Whether they say the same
+    /// shows when it is read.
     IsCompared,
     /// Nothing: where they differ the block is lost, and no member is given up by choice on the chance.
     Loses,
@@ -71,6 +73,12 @@ impl Controller {
         for slot in slots {
             after.slots[usize::from(slot.0)] = before.replacement(*slot).cloned();
         }
+        // What was copied from them and is not durable is taken back when they go.
+        for view in after.slots.iter_mut().flatten() {
+            let member = self.members.iter().find(|member| member.id == view.id);
+            let durable = member.and_then(Member::falls_back_to).map_or(u64::MAX, Readable::sector);
+            view.filled_sectors = view.filled_sectors.min(durable);
+        }
         // Parity was accepted for what is missing now.
         after.unaccepted = after.doubted.clone();
         let mut suspects = listed(&before);
@@ -78,7 +86,9 @@ impl Controller {
             suspects.extend(before.doubted.iter().map(|range| (Slot(0), range)));
         }
         let mut lost = self.lost_in(&after, &suspects, Doubt::Loses);
-        self.lost_in(&before, &suspects, Doubt::Loses).iter().for_each(|range| lost.remove(&range));
+        // What reads give now is lost with them, whatever they compare for it.
+        let lost_before = self.lost_in(&before, &suspects, Doubt::IsCompared);
+        lost_before.iter().for_each(|range| lost.remove(&range));
         // First: one that is behind no more is being judged.
         let behind = self.behind_in(&after);
         // No list says yet what members lack of the writes that are being judged.
@@ -137,15 +147,33 @@ impl Controller {
             let lacking: Vec<Slot> = slots.filter(|slot| lacks(view, *slot, &part)).collect();
             let parities = usize::from(map.parity_disks());
             // Parity in doubt makes up for nothing, unless a second one says the same.
-            let agrees = doubt == Doubt::IsCompared && !self.unresolved.overlaps(&part);
-            let compares = lacking.len() < parities && agrees;
-            let in_doubt = view.in_doubt(&part, lacking.len() <= 1) && !compares;
+            let compares = lacking.len() < parities && !self.unresolved.overlaps(&part);
+            let is_given = doubt == Doubt::IsCompared
+                && (compares || self.is_given_around_outliers(view, &part, &lacking, parities));
+            let in_doubt = view.in_doubt(&part, lacking.len() <= 1) && !is_given;
             let is_lost = lacking.len() > parities || in_doubt;
             let of_array =
                 lacking.into_iter().filter_map(|slot| of_array(&view.geometry, slot, &part));
             of_array.filter(|_| is_lost).collect::<Vec<_>>()
         };
         borders.cut().flat_map(lost).collect()
+    }
+}
+
+impl Controller {
+    /// Whether blocks of a row in doubt are computed without those that are known to have put it there.
+    fn is_given_around_outliers(
+        &self,
+        view: &ArrayView,
+        part: &Range<u64>,
+        lacking: &[Slot],
+        parities: usize,
+    ) -> bool {
+        let outliers = view.outliers.of(part, &view.doubted);
+        outliers.is_some_and(|outliers| {
+            lacking.iter().all(|slot| !outliers.contains(slot))
+                && lacking.len() + outliers.len() <= parities
+        })
     }
 }
 

@@ -194,12 +194,17 @@ impl Member {
         self.holes.is_empty() && self.durable.covers(end)
     }
 
+    /// While it is being filled: what it holds for good.
+    pub(super) fn falls_back_to(&self) -> Option<Readable> {
+        self.filled_to().map(|done| Readable(self.durable.but_no_more_than(done)))
+    }
+
     /// It holds no more than what is there for good.
     fn fall_back(&mut self) {
-        let durable = self.durable;
+        let durable = self.falls_back_to();
         if let MemberState::Recovering(_, done) | MemberState::Replacing(_, done) = &mut self.state
         {
-            *done = Readable(durable.but_no_more_than(*done));
+            *done = durable.expect("it is being filled");
         }
     }
 
