@@ -155,6 +155,8 @@ struct Member {
     bad: Arc<Ranges>,
     /// The bad-block log as it stands on the device.
     log: BadBlockLog,
+    /// Whether its superblock, as it stands on the device, says that the log lists something.
+    list_is_on_record: bool,
     /// The write of that log which has not ended yet, where it was not over in time.
     late_list: Option<LateList>,
     /// While it is filled: what of it is not what belongs there, wherever that lies. Whatever puts a
@@ -244,6 +246,7 @@ impl Controller {
                 true => promised_sectors(&member.superblock),
                 false => 0,
             },
+            list_is_on_record: member.superblock.features.contains(Features::BAD_BLOCKS),
             superblock: member.superblock,
             log: member.log,
             late_list: None,

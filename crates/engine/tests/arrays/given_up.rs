@@ -528,3 +528,43 @@ fn a_member_is_failed_only_by_force_that_gives_a_block_around_one_that_had_no_ro
         assert!(refused.is_ok() || holds, "{refused:?} ({world})");
     }
 }
+
+/// A sector of the list that cannot be written is no reason to give up blocks that no other member holds.
+#[test]
+fn a_member_whose_list_cannot_be_written_stays_where_it_alone_gives_a_block() {
+    for seed in 260..264 {
+        let shape = Shape::new(Level::Raid1, 0, 2, 0);
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        lists(&mut world, 1);
+        world.disks.disk(1).write_error = None;
+        let log = world.disks.superblock(0).unwrap().bad_block_log_range().unwrap();
+        let refused = world.disks.data().start + 40;
+        world.disks.disk(0).refuses_every = Some((log.start, refused - log.start));
+        let failed = world.write(40, vec![9; SECTOR]);
+        assert_eq!(failed, Err(RequestError::Lost), "{world}");
+        let there = world.read(40, 1).unwrap();
+        world.remember(40, &there);
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+        world.verify();
+    }
+}
+
+/// What cannot be taken off a list stays on it, whatever the reason. The array goes on beside it.
+#[test]
+fn the_last_member_whose_list_cannot_be_written_goes_on() {
+    let mut world = World::synced(Setup::new(Shape::new(Level::Raid1, 0, 2, 0), 270));
+    fail(&mut world, 1, false).unwrap();
+    world.write_random(0, world.sectors());
+    let start = world.disks.data().start;
+    world.disks.disk(0).unreadable.insert(start + 20);
+    assert_eq!(world.read(20, 1), Err(RequestError::Lost), "{world}");
+    assert_ne!(world.status().members[0].bad_ranges, 0, "{world}");
+    let log = world.disks.superblock(0).unwrap().bad_block_log_range().unwrap();
+    world.disks.disk(0).write_error = Some(IoErrorKind::Medium);
+    world.disks.disk(0).errors_in = Some(log);
+    world.disks.disk(0).unreadable.clear();
+    let result = world.write(20, vec![9; SECTOR]);
+    assert_eq!(result, Err(RequestError::Lost), "{world}");
+    world.write_random(0, 20);
+    assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+}

@@ -480,3 +480,46 @@ fn a_list_that_follows_a_late_one_counts_after_a_crash() {
         world.compare(25, &found);
     }
 }
+
+/// The same where what follows the late list is a shorter one. The array is in use all the time, so that nothing else
+/// updates the superblocks.
+#[test]
+fn a_list_that_gets_shorter_after_it_was_late_counts_after_a_crash() {
+    for seed in 150..160 {
+        let mut world = World::synced(Setup::shuffled(MIRROR, seed));
+        world.write_random(0, world.sectors());
+        world.set("write_deadline", "1");
+        let start = world.disks.data().start;
+        for disk in 0..2 {
+            world.disks.disk(disk).unreadable.extend(start + 5..start + 7);
+        }
+        let log = world.disks.superblock(0).unwrap().bad_block_log_range().unwrap();
+        world.disks.disk(0).hangs_in = Some(log);
+        world.start_read(5, 2);
+        for _ in 0..15 {
+            world.sleep_ms(100);
+            start_write(&mut world, 1, 40, 1);
+        }
+        world.disks.disk(0).hangs_in = None;
+        start_write(&mut world, 1, 41, 1);
+        world.turns(50);
+        world.write_random(5, 1);
+        {
+            let mut disk = world.disks.disk(0);
+            disk.write_error = Some(IoErrorKind::Medium);
+            disk.errors_in = Some(start + 6..start + 7);
+        }
+        let write = start_write(&mut world, 1, 6, 1);
+        world.end(&write).unwrap_or_else(|error| panic!("{error} ({world})"));
+        let new = world.read(6, 1).unwrap();
+        world.crash();
+        {
+            let mut disk = world.disks.disk(0);
+            disk.write_error = None;
+            disk.unreadable.clear();
+        }
+        world.assemble_all().unwrap();
+        world.set("read_policy", "first");
+        assert!(world.read(6, 1).unwrap() == new, "what it refused is believed ({world})");
+    }
+}

@@ -26,6 +26,11 @@ impl BadBlockLog {
         Self { entries: Vec::new(), shift: shift.min(SHIFT_MAX) }
     }
 
+    /// Whether it lists nothing.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Reads the log in `bytes`, with units of `1 << shift` sectors.
     pub fn parse(bytes: &[u8], shift: u8) -> Result<Self, BadBlocksError> {
         if shift > SHIFT_MAX {

@@ -250,6 +250,7 @@ impl Controller {
             recorded_sectors: 0,
             bad: Arc::default(),
             log,
+            list_is_on_record: false,
             late_list: None,
             holes: Arc::default(),
             is_late: false,

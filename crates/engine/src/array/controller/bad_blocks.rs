@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use mdspace_format::Features;
 use mdspace_format::bad_blocks::BadBlocks;
 
-use crate::backend::{IoError, IoErrorKind, MemberId};
+use crate::backend::{IoError, IoErrorKind, MemberId, Scope};
 use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
@@ -40,13 +39,7 @@ impl Controller {
                 continue;
             }
             match self.shorten_log(index, &bad).await {
-                Ok(()) => {
-                    // The next update of the superblocks says so; an empty log that counts is as good.
-                    let features = self.members[index].superblock.features;
-                    self.members[index].superblock.features =
-                        features.with(Features::BAD_BLOCKS, !bad.is_empty());
-                    self.members[index].bad = Arc::new(bad);
-                }
+                Ok(()) => self.members[index].bad = Arc::new(bad),
                 Err(NotRecorded::NoRoom) if !self.members[index].replaces() => {}
                 Err(NotRecorded::NoRoom) => {
                     let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
@@ -70,6 +63,7 @@ impl Controller {
         }
         self.write_bad_blocks(index, bad, false).await?;
         self.array.points.reach(Point::ListIsShorter);
+        self.record_list(index).await;
         Ok(())
     }
 
@@ -133,8 +127,7 @@ impl Controller {
         needed
     }
 
-    /// Writes a log that got longer, and the superblock that says that there is one. `stays`: its member does,
-    /// whatever comes of it.
+    /// Writes a log that got longer. `stays`: its member does, whatever comes of it.
     async fn record_bad_blocks(
         &mut self,
         index: usize,
@@ -147,12 +140,16 @@ impl Controller {
         }
         self.write_bad_blocks(index, bad, stays).await?;
         self.array.points.reach(Point::ListIsLonger);
-        let superblock = &mut self.members[index].superblock;
-        if !superblock.features.contains(Features::BAD_BLOCKS) {
-            superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);
+        self.record_list(index).await;
+        Ok(())
+    }
+
+    /// Has the superblock of a member say that its log lists something, before anything rests on that.
+    async fn record_list(&mut self, index: usize) {
+        let member = &self.members[index];
+        if !member.log.is_empty() && !member.list_is_on_record {
             self.update_superblocks().await;
         }
-        Ok(())
     }
 
     /// Whether anything is written to members now.
@@ -175,7 +172,11 @@ impl Controller {
         let data = member.superblock.data_offset_sectors;
         let mut blocks = BadBlocks::new();
         bad.iter().for_each(|range| blocks.add(data + range.start..data + range.end));
-        let not_written = |(_, error)| NotRecorded::Failed(error);
+        // What is wrong with sectors of the log is no reason to give up all others.
+        let not_written = |(_, error): (MemberId, IoError)| match error.kind.scope() {
+            Scope::Sectors | Scope::Space => NotRecorded::NoRoom,
+            Scope::Time | Scope::Member | Scope::Array => NotRecorded::Failed(error),
+        };
         let steps = member.log.steps_to(&blocks, log.size_sectors);
         for step in steps.map_err(|_| NotRecorded::NoRoom)? {
             let bytes = step.encode(log.size_sectors);
@@ -232,18 +233,18 @@ impl Controller {
 }
 
 impl Member {
-    /// The bad sectors that the list on the device does not name.
+    /// The bad sectors that the list on the device does not name, or that of which the superblock says nothing.
     pub(super) fn bad_in_memory(&self) -> Ranges {
         let mut bad = Ranges::clone(&self.bad);
         let on_device = listed_in_data(&self.log, self.superblock.data_offset_sectors);
-        on_device.iter().for_each(|range| bad.remove(&range));
+        on_device.iter().filter(|_| self.list_is_on_record).for_each(|range| bad.remove(&range));
         bad
     }
 }
 
 /// Why a log does not say what it should.
 enum NotRecorded {
-    /// It has no room, or the member has none.
+    /// It has no room or cannot be written, or the member has none.
     NoRoom,
     /// It could not be written.
     Failed(IoError),

@@ -89,16 +89,14 @@ impl Controller {
 }
 
 impl Member {
-    /// Takes note of the end of a list that was not written in time, if it has come. Whether it is on the device now:
-    /// then the superblock is to say that there is one.
-    pub(super) fn take_late_list(&mut self) -> bool {
+    /// Takes note of the end of a list that was not written in time, if it has come.
+    pub(super) fn take_late_list(&mut self) {
         let result = self.late_list.as_ref().and_then(|late| late.end.result.get());
-        let Some(result) = result.filter(|result| *result != Err(NEVER)) else { return false };
+        let Some(result) = result.filter(|result| *result != Err(NEVER)) else { return };
         let late = self.late_list.take().expect("it has ended");
         if result.is_ok() {
             self.log = late.list;
         }
-        result.is_ok()
     }
 }
 

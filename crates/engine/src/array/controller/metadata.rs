@@ -149,12 +149,10 @@ impl Controller {
             })
             .collect();
         for member in self.members.iter_mut().filter(|member| member.is_live()) {
-            let got_longer = member.take_late_list();
-            let replaces = member.replaces();
+            member.take_late_list();
+            let (replaces, lists) = (member.replaces(), !member.log.is_empty());
             let superblock = &mut member.superblock;
-            if got_longer {
-                superblock.features = superblock.features.with(Features::BAD_BLOCKS, true);
-            }
+            superblock.features = superblock.features.with(Features::BAD_BLOCKS, lists);
             superblock.events = events;
             superblock.utime = now;
             superblock.resync_offset_sectors = resync;
@@ -220,6 +218,8 @@ impl Controller {
             if !has_failed(member) {
                 member.behind = None;
                 member.recorded_sectors = promised_sectors(&member.superblock);
+                member.list_is_on_record =
+                    member.superblock.features.contains(Features::BAD_BLOCKS);
             }
         }
         failed
