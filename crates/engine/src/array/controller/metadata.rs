@@ -41,9 +41,6 @@ impl Controller {
         let mut all_along = true;
         loop {
             let mut failed = self.bring_up_laggards().await;
-            if failed.is_empty() && self.hand_over.is_none() {
-                failed = self.record_heirs().await;
-            }
             if failed.is_empty() {
                 self.array.points.reach(Point::LaggardsCaughtUp);
                 let counted = u64::from(self.array.rules.keep(Rule::UpdatesCountEvents));
@@ -78,42 +75,6 @@ impl Controller {
                 return false;
             }
         }
-    }
-
-    /// Has the superblocks of members that hold all data of their slots now say so, before an update gives up
-    /// another one that fails: a crash between those two would leave an array that counts on neither.
-    pub(super) async fn record_as_filled(&mut self, members: &[MemberId]) {
-        if !self.may_write() {
-            return;
-        }
-        let failed = self.record_in_sync(members).await;
-        if !failed.is_empty() {
-            self.take_out(&failed).await;
-        }
-    }
-
-    /// The same for those that have taken over from members that failed. Should one fail in that, none of the others
-    /// has heard that the old member is out.
-    async fn record_heirs(&mut self) -> Vec<(MemberId, IoError)> {
-        let ordered = self.array.rules.keep(Rule::ReplacementsAreRecordedFirst);
-        let heirs = self.members.iter().filter(|member| ordered && member.is_yet_to_be_in_sync());
-        let heirs: Vec<MemberId> = heirs.map(|member| member.id).collect();
-        match heirs.is_empty() {
-            true => Vec::new(),
-            false => self.record_in_sync(&heirs).await,
-        }
-    }
-
-    async fn record_in_sync(&mut self, members: &[MemberId]) -> Vec<(MemberId, IoError)> {
-        // Of the last update: what the other superblocks say of them is right as it stands.
-        self.stamp(self.events);
-        // They may be the first to say that all agrees. As in an update, those go before that may promise less by now.
-        let still_filled = |member: &Member| member.filled_to().is_some();
-        let mut failed = self.write_superblocks(&still_filled).await;
-        if failed.is_empty() {
-            failed = self.write_superblocks(&|member| members.contains(&member.id)).await;
-        }
-        failed
     }
 
     /// Members may be one event behind after a crash in an update. If this update went past them and

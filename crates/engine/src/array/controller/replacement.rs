@@ -185,9 +185,6 @@ impl Controller {
                 continue;
             }
             self.takes_over(id);
-            if self.hand_over.is_none() {
-                self.record_as_filled(&[id]).await;
-            }
             let goes_on = self.update_superblocks().await;
             self.hand_over = None;
             if !goes_on {
@@ -233,27 +230,34 @@ impl Controller {
         self.members[index].state = MemberState::InSync(slot);
     }
 
-    /// Writes every live member's superblock. That of a member that takes a slot over comes first: only when it
-    /// is durable is it said that the old one is out. Else a crash between the superblocks of one update, or a
+    /// Writes every live member's superblock. Those of members that have come to hold all of a slot go first: only
+    /// when they are durable is it said who is out. Else a crash between the superblocks of one update, or a
     /// new member that fails in it, could leave an array that counts on neither. Those of members that are being
     /// filled come next: one may promise less than before, and would be believed where another says that all is clean.
     pub(super) async fn write_all_superblocks(&mut self) -> Vec<(MemberId, IoError)> {
         let ordered = self.array.rules.keep(Rule::ReplacementsAreRecordedFirst);
-        let new = self.hand_over.as_ref().map(|by| by.new).filter(|_| ordered);
-        let mut failed = self.write_superblocks(&|member| Some(member.id) == new).await;
+        let is_new = |member: &&Member| ordered && member.is_yet_to_be_in_sync();
+        let new: Vec<MemberId> =
+            self.members.iter().filter(is_new).map(|member| member.id).collect();
+        let mut failed = self.write_superblocks(&|member| new.contains(&member.id)).await;
         if !failed.is_empty() {
-            if self.is_reserved.get() {
+            let without: Vec<MemberId> = failed.iter().map(|(id, _)| *id).collect();
+            if self.hand_over.as_ref().is_some_and(|by| without.contains(&by.new)) {
+                self.put_off_hand_over();
+            }
+            // Where they are needed no other is to hear that those are out whose slots they have.
+            if self.is_reserved.get() || !self.bears_loss_of(&without) {
                 return failed;
             }
             // The others get this update all the same, with nothing handed over: it is counted, and a crash in
             // the next one must not leave some of them two behind.
-            self.put_off_hand_over();
             self.stamp(self.events);
         }
         self.hand_over = None;
         let is_filled = |member: &Member| ordered && member.filled_to().is_some();
         for filled in [true, false] {
-            let is_next = |member: &Member| Some(member.id) != new && is_filled(member) == filled;
+            let is_next =
+                |member: &Member| !new.contains(&member.id) && is_filled(member) == filled;
             failed.extend(self.write_superblocks(&is_next).await);
             // One that is filled and failed is copied anew where it is found behind the others.
             if !failed.is_empty() && self.is_reserved.get() {

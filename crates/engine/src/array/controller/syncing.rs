@@ -679,7 +679,6 @@ impl Controller {
                 filled.push(member.id);
             }
         }
-        self.record_as_filled(&filled).await;
         // Lanes hear of it once the superblocks say so: until then a crash has them filled again.
         self.update_superblocks().await;
         self.publish();
