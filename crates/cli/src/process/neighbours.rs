@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,8 +24,8 @@ pub(super) struct Disks {
     run_dir: PathBuf,
     /// Of the members: it is a lane that asks, which waits for no file system.
     places: Places,
-    /// The lock files of this array's disks, while it syncs.
-    held: Mutex<Vec<File>>,
+    /// The lock files of this array's disks, by disk, while it syncs.
+    held: Mutex<BTreeMap<String, File>>,
 }
 
 impl Disks {
@@ -33,13 +33,17 @@ impl Disks {
         Self { run_dir: run_dir.to_owned(), places, held: Mutex::default() }
     }
 
-    /// Takes the locks of all these disks, or none. A lock that cannot be asked for keeps nobody waiting.
+    /// Takes the locks of all these disks, or none. What is held already is not let go for a moment. A lock that
+    /// cannot be asked for keeps nobody waiting.
     fn begin_on(&self, disks: &BTreeSet<String>) -> bool {
         let mut held = self.held();
-        held.clear();
+        held.retain(|disk, _| disks.contains(disk));
         for disk in disks {
+            if held.contains_key(disk) {
+                continue;
+            }
             match self.lock(disk) {
-                Ok(file) => held.push(file),
+                Ok(file) => drop(held.insert(disk.clone(), file)),
                 Err(TryLockError::WouldBlock) => {
                     held.clear();
                     return false;
@@ -60,7 +64,7 @@ impl Disks {
         file.try_lock().map(|()| file)
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<File>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, File>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

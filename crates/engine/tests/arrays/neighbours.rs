@@ -8,15 +8,25 @@ use mdspace_engine::assembly::Options;
 use mdspace_engine::neighbours::Neighbours;
 use mdspace_engine::status::{MemberState, SyncAction};
 
-use crate::shapes;
+use crate::shapes::{self, Shape};
+use crate::syncing::leave_doubt;
 use crate::world::{Setup, World};
 
 /// Another array on the same devices.
 #[derive(Debug, Default)]
 struct Other {
     syncs: AtomicBool,
+    /// It waits, and syncs in the moment in which it may.
+    waits: AtomicBool,
     begun: AtomicU32,
     ended: AtomicU32,
+}
+
+impl Other {
+    /// How often this array was let begin, and how often it told of its end.
+    fn counts(&self) -> [u32; 2] {
+        [&self.begun, &self.ended].map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 impl Neighbours for Other {
@@ -29,17 +39,36 @@ impl Neighbours for Other {
 
     fn end(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
+        self.syncs.fetch_or(self.waits.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+}
+
+/// An array that was just made, beside another one.
+fn created_beside(shape: Shape, seed: u64, other: Other) -> (World, Arc<Other>) {
+    let other = Arc::new(other);
+    let mut world = World::new(Setup::shuffled(shape, seed));
+    world.create(|_| true);
+    let neighbours: Option<Arc<dyn Neighbours>> = Some(other.clone());
+    let options = Options { run: true, neighbours, ..Options::default() };
+    let disks: Vec<usize> = (0..usize::from(shape.disks)).collect();
+    world.assemble(&disks, &options).unwrap();
+    (world, other)
 }
 
 /// An array that is to be resynced, beside another that syncs.
 fn beside(seed: u64) -> (World, Arc<Other>) {
-    let other = Arc::new(Other { syncs: AtomicBool::new(true), ..Other::default() });
-    let mut world = World::new(Setup::shuffled(shapes::RAID6, seed));
-    world.create(|_| true);
-    let neighbours: Option<Arc<dyn Neighbours>> = Some(other.clone());
-    let options = Options { run: true, neighbours, ..Options::default() };
-    world.assemble(&[0, 1, 2, 3, 4], &options).unwrap();
+    created_beside(shapes::RAID6, seed, Other { syncs: true.into(), ..Other::default() })
+}
+
+/// An array whose check has come to `sync_max`, beside another that waits for the end of it.
+fn checked_beside(shape: Shape, seed: u64) -> (World, Arc<Other>) {
+    let (mut world, other) = created_beside(shape, seed, Other::default());
+    world.wait_idle();
+    world.learn();
+    world.set("sync_max", "128");
+    world.command(Action::Check).unwrap();
+    world.wait_status("a pause", |status| status.sync.completed_sectors == 128);
+    other.waits.store(true, Ordering::Relaxed);
     (world, other)
 }
 
@@ -59,11 +88,42 @@ fn a_sync_task_waits_until_the_other_array_has_ended_its_own() {
     let before = world.now_ms();
     world.wait_idle();
     assert!(world.now_ms() - before < 2000, "{world}");
-    let counts = || [&other.begun, &other.ended].map(|count| count.load(Ordering::Relaxed));
-    assert_eq!(counts(), [1, 1], "{world}");
+    assert_eq!(other.counts(), [1, 1], "{world}");
     assert_eq!(world.check(), 0, "{world}");
-    assert_eq!(counts(), [2, 2], "{world}");
+    assert_eq!(other.counts(), [2, 2], "{world}");
     world.verify();
+}
+
+/// The other's check may take hours: doubt, and what gave way to it, are not to wait for that.
+#[test]
+fn a_task_that_gives_way_to_doubt_lets_no_other_array_in() {
+    for (seed, shape) in (10..).zip([shapes::RAID5, shapes::RAID6]) {
+        let (mut world, other) = checked_beside(shape, seed);
+        leave_doubt(&mut world, 1, 3);
+        world.wait_status("a check without doubt", |status| {
+            let sync = &status.sync;
+            assert!(!sync.delayed, "{sync:?}");
+            status.doubted.sectors == 0 && sync.completed_sectors == 128
+        });
+        // At first, the check, the resync to which it gave way, and the check again.
+        assert_eq!(other.counts(), [4, 1], "{world}");
+        world.set("sync_max", "max");
+        world.wait_idle();
+        assert_eq!(other.counts(), [4, 2], "{world}");
+        assert!(other.syncs.load(Ordering::Relaxed), "it waits still ({world})");
+    }
+}
+
+#[test]
+fn where_nothing_goes_on_after_a_task_has_given_way_the_other_array_may_sync() {
+    for moment in 0..60 {
+        let (mut world, other) = checked_beside(shapes::RAID5, 20);
+        leave_doubt(&mut world, 1, 3);
+        world.rounds(moment);
+        world.command(Action::Freeze).unwrap();
+        world.wait_status("nothing", |status| status.sync.action == SyncAction::Frozen);
+        assert!(other.syncs.load(Ordering::Relaxed), "it waits still ({world}, {moment})");
+    }
 }
 
 #[test]

@@ -582,7 +582,7 @@ fn a_stop_waits_for_a_block_and_not_for_a_window_that_is_done_block_by_block() {
 }
 
 /// A write of a row fails for lack of space on one disk, which has some right after that.
-fn leave_doubt(world: &mut World, disk: usize, row: u64) {
+pub(crate) fn leave_doubt(world: &mut World, disk: usize, row: u64) {
     let (sector, sectors) = (row * 48, 48);
     let data = world.disks.data();
     world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);

@@ -23,6 +23,23 @@ fn one_array_at_a_time_syncs_on_a_disk() {
 }
 
 #[test]
+fn who_asks_again_keeps_the_locks_that_it_holds() {
+    let run_dir = tempfile::tempdir().expect("a directory");
+    let disks_of_one = Disks::new(run_dir.path(), Places::default());
+    assert!(disks_of_one.begin_on(&disks(&["8:0", "8:16"])));
+    let locks = ["8:0", "8:16"].map(|disk| run_dir.path().join(format!("disk-{disk}.sync")));
+    // Where a lock is taken anew its file is made anew.
+    locks.iter().for_each(|lock| fs::remove_file(lock).expect("a lock file"));
+    assert!(disks_of_one.begin_on(&disks(&["8:16", "8:32"])));
+    assert_eq!(locks.map(|lock| lock.exists()), [false, false]);
+    // What it does not need any more it has let go.
+    let other = Disks::new(run_dir.path(), Places::default());
+    assert!(other.begin_on(&disks(&["8:0"])));
+    assert!(!other.begin_on(&disks(&["8:0", "8:32"])));
+    assert!(disks_of_one.begin_on(&disks(&["8:0"])), "who is refused holds nothing");
+}
+
+#[test]
 fn what_is_no_block_device_is_on_no_disk() {
     let run_dir = tempfile::tempdir().expect("a directory");
     let [one, other] = [0, 1].map(|_| Disks::new(run_dir.path(), Places::default()));

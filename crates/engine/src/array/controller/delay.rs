@@ -31,10 +31,21 @@ impl Controller {
                 let live = self.members.iter().filter(|member| member.is_live());
                 let names: Vec<&str> = live.map(|member| member.info.name.as_str()).collect();
                 // Asked whatever the user wants: the others are to find it there.
-                let goes = neighbours.begin(&names) || self.array.settings.sync_force_parallel();
+                self.sync.keeps_neighbours_waiting = neighbours.begin(&names);
+                let forced = self.array.settings.sync_force_parallel();
+                let goes = self.sync.keeps_neighbours_waiting || forced;
                 (!goes).then_some(Delay { action, again: now + ASK_AGAIN_AFTER })
             }
         };
         self.sync.delay.is_none()
+    }
+
+    /// Nothing runs, and nothing is about to go on.
+    pub(super) fn let_neighbours_sync(&mut self) {
+        if std::mem::take(&mut self.sync.keeps_neighbours_waiting)
+            && let Some(neighbours) = &self.sync.neighbours
+        {
+            neighbours.end();
+        }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Syncing {
     pub(super) giving_way: GivingWay,
     /// Whom to ask before anything starts.
     pub(super) neighbours: Option<Arc<dyn Neighbours>>,
+    /// They were asked, and wait until they are told of the end.
+    pub(super) keeps_neighbours_waiting: bool,
     /// What waits for them.
     pub(super) delay: Option<Delay>,
     /// Members that only need what the bitmap marks.
@@ -80,6 +82,7 @@ impl Syncing {
         Self {
             task: None,
             neighbours,
+            keeps_neighbours_waiting: false,
             delay: None,
             why_idle: WhyIdle::default(),
             membership: Vec::new(),
@@ -200,10 +203,19 @@ impl Controller {
     pub(super) async fn start_needed_sync(&mut self) {
         self.look_what_changed();
         self.give_way_to_doubt();
-        if self.sync.is_running() || self.sync.why_idle.keeps_all() || !self.is_redundant() {
-            self.sync.delay = None;
+        if self.sync.is_running() {
             return;
         }
+        match self.sync.why_idle.keeps_all() || !self.is_redundant() {
+            true => self.sync.delay = None,
+            false => self.start_what_may_run().await,
+        }
+        if !self.sync.is_running() {
+            self.let_neighbours_sync();
+        }
+    }
+
+    async fn start_what_may_run(&mut self) {
         if !self.sync.why_idle.keeps(Work::Recovery) {
             self.give_spares_a_slot().await;
             self.sync.membership = self.membership();
@@ -599,15 +611,15 @@ impl Controller {
 
     async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
         let Some(run) = self.sync.task.take() else { return };
-        if let Some(neighbours) = &self.sync.neighbours {
-            neighbours.end();
-        }
         self.array.users.watch(false);
         self.sync.last_action = action_of(task.kind());
         self.sync.last_end = Some(ended);
         self.sync.last_skipped = task.skipped();
         self.keep_span(task, ended);
         self.gave_way(task, ended, run.total_sectors);
+        if !self.sync.giving_way.has_given_way() {
+            self.let_neighbours_sync();
+        }
         match (task.kind(), ended) {
             (SyncKind::Recover(_), SyncEnd::Complete) => self.recovered(&run.members).await,
             (SyncKind::Replace(_), SyncEnd::Complete) => self.replaced(&run.members).await,
