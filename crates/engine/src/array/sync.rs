@@ -163,6 +163,14 @@ impl SyncTask {
         self.skipped.borrow().clone()
     }
 
+    /// What is not done. Windows end in any order: some behind [`done`](Self::done) may be.
+    pub(super) fn left(&self) -> Ranges {
+        let mut left = self.todo.borrow().clone();
+        left.remove(&(0..self.cursor.get()));
+        self.in_flight.borrow().iter().for_each(|(&start, &end)| left.insert(start..end));
+        left
+    }
+
     /// What members were filled with since this was last asked.
     pub(super) fn take_copied(&self) -> Ranges {
         self.copied.take()
@@ -346,6 +354,8 @@ impl SyncTask {
                 let mut skipped = self.skipped.borrow_mut();
                 found.skipped.into_iter().for_each(|range| skipped.insert(range));
                 self.in_flight.borrow_mut().remove(&window.start);
+                // It stays in flight, as a window that is not done at all.
+                self.in_flight.borrow_mut().extend(found.left.map(|left| (left.start, left.end)));
                 self.mismatch_sectors.set(self.mismatch_sectors.get() + found.sectors);
                 let mut mismatches = self.mismatches.borrow_mut();
                 found.places.into_iter().for_each(|place| mismatches.add(place));

@@ -635,6 +635,65 @@ fn a_check_gives_way_to_doubt_and_goes_on_where_it_was() {
     }
 }
 
+/// Windows end in any order: one behind the place where the check goes on may be done, and is not counted again.
+#[test]
+fn a_check_that_gives_way_counts_each_window_once() {
+    for (seed, shape) in (1540..).zip([shapes::RAID5, shapes::RAID6, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let data = world.disks.data();
+        world.write_many(5);
+        let (disk, byte) = redundant_byte(&world);
+        world.disks.disk(disk).bytes[byte] ^= 0x10;
+        let counted = world.check();
+        assert!(counted > 0, "{world}");
+        world.set("sync_io_depth", "8");
+        // It waits for this one, and goes on elsewhere meanwhile.
+        world.disks.disk(0).hangs_in = Some(data.start..data.start + 8);
+        world.command(Action::Check).unwrap();
+        world.wait_status("a mismatch", |status| status.mismatches.places == 1);
+        assert_eq!(world.status().sync.completed_sectors, 0, "{world}");
+        leave_doubt(&mut world, 1, 4);
+        world.wait_status("a check that has ended", |status| {
+            status.sync.last_action == SyncAction::Check && status.sync.action != SyncAction::Check
+        });
+        world.disks.disk(0).hangs_in = None;
+        world.wait_idle();
+        let status = world.status();
+        assert_eq!(status.sync.last_action, SyncAction::Check, "{world}");
+        assert_eq!(status.doubted.sectors, 0, "{world}");
+        assert_eq!((status.mismatch_sectors, status.mismatches.places), (counted, 1), "{world}");
+    }
+}
+
+/// Half of a window may be mended when the repair is told to end: nothing is wrong there when it goes on.
+#[test]
+fn a_repair_that_gives_way_counts_what_it_mended_in_half_of_a_window() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID6, 1550));
+    let data = world.disks.data();
+    world.write_many(5);
+    world.disks.disk(1).bytes[(data.start as usize + 1) * SECTOR + 7] ^= 0x10;
+    // The window is done in halves, and the first one has the lie.
+    world.disks.disk(3).unreadable.insert(data.start + 15);
+    world.set("sync_io_depth", "1");
+    world.disks.reset_counts();
+    world.command(Action::Repair(Undecided::Leave)).unwrap();
+    let lie = data.start + 1..data.start + 2;
+    world.until("a mended lie", |world| world.disks.disk(1).sectors_written(lie.clone()) > 0);
+    world.disks.disk(2).hangs_in = Some(data.start + 12..data.start + 13);
+    leave_doubt(&mut world, 1, 4);
+    world.wait_status("a repair that has ended", |status| {
+        status.sync.last_action == SyncAction::Repair && status.sync.action != SyncAction::Repair
+    });
+    world.disks.disk(2).hangs_in = None;
+    world.wait_idle();
+    let status = world.status();
+    assert_eq!(status.sync.last_action, SyncAction::Repair, "{world}");
+    assert_eq!((status.mismatch_sectors, status.mismatches.places), (8, 1), "{world}");
+    assert_eq!(status.members[3].corrected_errors, 1, "{world}");
+    assert_eq!(world.check(), 0, "{world}");
+    world.verify();
+}
+
 /// The same of a rebuild, where another member may be lost.
 #[test]
 fn a_rebuild_gives_way_to_doubt_and_goes_on_where_it_was() {

@@ -31,7 +31,10 @@ pub(super) struct GivingWay {
 
 /// A check or repair that goes on later.
 pub(super) struct PutOff {
+    /// How far all was done.
     pub(super) at: u64,
+    /// What was not, and what was found in all the rest.
+    pub(super) left: Ranges,
     pub(super) total_sectors: u64,
     pub(super) found: FoundSoFar,
 }
@@ -118,8 +121,8 @@ impl Controller {
         let is_asked_for = matches!(task.kind(), SyncKind::Check | SyncKind::Repair(_));
         if is_asked_for && !self.read_only && self.stop.is_none() {
             self.sync.requested = Some(task.kind().clone());
-            let (at, found) = (task.done(), task.found());
-            self.sync.giving_way.put_off = Some(PutOff { at, total_sectors, found });
+            let (at, left, found) = (task.done(), task.left(), task.found());
+            self.sync.giving_way.put_off = Some(PutOff { at, left, total_sectors, found });
         }
     }
 }

@@ -298,10 +298,14 @@ impl Controller {
             Needed::Requested(kind) => {
                 self.sync.requested = None;
                 self.sync.mismatch_sectors = 0;
-                let put_off = self.sync.giving_way.put_off.take();
-                let (at, found) = put_off.map(|put_off| (put_off.at, put_off.found)).unzip();
-                let all = at.unwrap_or(self.array.sync_span.min())..self.sync_sectors();
-                self.start_with(kind, Vec::new(), Ranges::of(all), found.unwrap_or_default());
+                let (todo, found) = match self.sync.giving_way.put_off.take() {
+                    Some(PutOff { left, found, .. }) => (left, found),
+                    None => {
+                        let all = self.array.sync_span.min()..self.sync_sectors();
+                        (Ranges::of(all), FoundSoFar::default())
+                    }
+                };
+                self.start_with(kind, Vec::new(), todo, found);
             }
         }
     }

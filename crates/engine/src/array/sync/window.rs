@@ -64,6 +64,8 @@ pub(super) struct Found {
     pub(super) places: Vec<Mismatch>,
     /// What of it could be neither read nor computed.
     pub(super) skipped: Vec<Range<u64>>,
+    /// What of it was not done, for the task was told to end.
+    pub(super) left: Option<Range<u64>>,
     /// Whose unreadable sectors were written again.
     pub(super) mended: Mended,
 }
@@ -159,11 +161,17 @@ async fn run_in_halves(
     let block = port.with_view(|view| u64::from(view.block_sectors));
     let (mut left, mut all) = (vec![window.clone()], Found::default());
     while let Some(range) = left.pop() {
-        if task.is_told_to_end() {
-            return Err(WindowError::Told);
-        }
-        match run_once(port, geometry, (task, task.kind()), &range).await {
+        let ended = match task.is_told_to_end() {
+            true => Err(WindowError::Told),
+            false => run_once(port, geometry, (task, task.kind()), &range).await,
+        };
+        match ended {
             Ok(found) => all.add(found),
+            // What was found before it counts: it may be mended by now.
+            Err(WindowError::Late | WindowError::Told) => {
+                all.left = Some(range.start..window.end);
+                break;
+            }
             Err(WindowError::Unreadable) => {
                 let half = ((range.end - range.start) / 2).next_multiple_of(block);
                 let middle = range.start + half;
