@@ -37,6 +37,9 @@ pub(crate) enum Target {
     Row { row: u64, columns: Columns, written: SmallVec<[(Place, Columns); 2]> },
     /// What members hold already, or hold wrong: nothing is lost if it fails.
     Rewrites,
+    /// The same of all in these columns of a row in doubt that did not agree. They are of one time then without what
+    /// lacks it.
+    Agreement(Range<u64>),
     /// What members lack that a sync task fills: it waits for space behind them.
     Fills,
 }
@@ -53,7 +56,7 @@ pub(crate) struct Ended {
     pub(crate) refused: Vec<(MemberId, Ranges)>,
     /// What found no space behind its member.
     pub(crate) no_space: Vec<(MemberId, Range<u64>)>,
-    /// For [`Target::Rewrites`] and [`Target::Fills`]: what went well and is listed as bad.
+    /// For what is no user's: what went well and is listed as bad.
     pub(crate) healed: Vec<(MemberId, Range<u64>)>,
     /// Whether it proves that the sectors can be written: a discard does not.
     pub(crate) heals: bool,
@@ -145,7 +148,13 @@ impl Ended {
 
     /// Whether it wrote again what members hold already, or hold wrong.
     pub(crate) fn is_rewrite(&self) -> bool {
-        matches!(self.target, Target::Rewrites)
+        matches!(self.target, Target::Rewrites | Target::Agreement(_))
+    }
+
+    /// What members that answer otherwise did not take.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = (MemberId, Range<u64>)> {
+        let refused = self.refused.iter().flat_map(|(id, all)| all.iter().map(|at| (*id, at)));
+        refused.chain(self.no_space.iter().cloned())
     }
 
     /// The sectors that it is about, as resync counts.
@@ -155,14 +164,15 @@ impl Ended {
             (Target::Row { row, columns, .. }, Geometry::Parity(map)) => {
                 map.row(*row).member_sectors(columns)
             }
-            (Target::Row { .. } | Target::Rewrites | Target::Fills, _) => 0..0,
+            (Target::Row { .. }, _) => 0..0,
+            (Target::Rewrites | Target::Agreement(_) | Target::Fills, _) => 0..0,
         }
     }
 
     /// What it comes to in a view.
     pub(crate) fn judge(&self, now: &ArrayView, lists: Lists<'_>) -> Judged {
         let mut judged = Judged { only_no_space: true, ..Judged::default() };
-        if matches!(self.target, Target::Rewrites | Target::Fills) {
+        if self.is_rewrite() || self.fills_members() {
             self.judge_rewrites(now, lists, &mut judged);
             return judged;
         }

@@ -482,7 +482,7 @@ impl<'a> MemberWrites<'a> {
         };
         let ended = Ended {
             healed: match target {
-                Target::Rewrites | Target::Fills => trouble.listed,
+                Target::Rewrites | Target::Agreement(_) | Target::Fills => trouble.listed,
                 Target::Copies(_) | Target::Row { .. } => Vec::new(),
             },
             target,

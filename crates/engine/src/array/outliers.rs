@@ -2,7 +2,8 @@
 //!
 //! A write that failed because members had no room lacks just what these did not take. They are the row's
 //! *outliers*: without them the row is of one time, since what all others have agrees with its parity. That
-//! stands until something else ends half-way there. No disk says so: after a crash nothing is known.
+//! stands until something else ends half-way there. After a resync did the outliers are those that lack what it wrote.
+//! No disk says so: after a crash nothing is known.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ pub type Slots = SmallVec<[Slot; 2]>;
 const RANGES_MAX: usize = 1 << 10;
 
 /// Ranges of member sectors, and the slots whose blocks are not of one time there with all others.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outliers(Vec<(Range<u64>, Slots)>);
 
 impl Outliers {

@@ -46,7 +46,7 @@ named! {
         TwoParitiesAreCompared: "Doubt ends where both parities give the same.",
         UnreadMayBeReadAgain: "Doubt ends no sooner than a block that cannot be read is written again.",
         OutliersStayAsTheyAre: "What a member lacks after a failed write is what is read there, and no parity makes it other.",
-        HalfDoneIsNotKnown: "Where a resync came half-way it is not known any more which blocks a row is right without.",
+        HalfDoneIsNotKnown: "Where a resync came half-way nothing stays known from before of which blocks a row is right without.",
         AllForgetWhatIsHalfDone: "A resync that came half-way keeps its claim until no lane goes by what was known before.",
         WhatIsKnownEndsWithDoubt: "Where doubt ends nothing stays known of which blocks a row is right without.",
         OneCopyInDoubt: "Where copies of a mirror may differ, all reads take the same one.",

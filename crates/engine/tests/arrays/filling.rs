@@ -314,9 +314,9 @@ fn a_row_in_doubt_stays_with_the_member_that_was_filled_there_before() {
     let mut world = World::synced(Setup::shuffled(shapes::RAID6, 220));
     let data = world.disks.data();
     fill_up_to(&mut world, 1, 5, 128);
-    // The row's parity is on the disks 2 and 3.
+    // The row's parity is on the disks 2 and 3: no resync can write it either.
     let (row, block) = (2 * 48, 2 * 48 + 32);
-    for disk in [2, 4] {
+    for disk in [2, 3, 4] {
         world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
         world.disks.disk(disk).errors_in = Some(data.start + 32..data.start + 48);
     }

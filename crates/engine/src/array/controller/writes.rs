@@ -12,7 +12,8 @@ use crate::geometry::Slot;
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::super::ended::{Asked, Ended, Failed, Judged, Lists};
+use super::super::borders::Borders;
+use super::super::ended::{Asked, Ended, Failed, Judged, Lists, Target};
 use super::super::mailbox::{BlockNews, Failure};
 use super::super::news::News;
 use super::super::outliers::Outliers;
@@ -53,7 +54,7 @@ impl Controller {
             let writes = self.asking.clone();
             self.fail_filled(&writes).await;
             self.fail_fast(&writes).await;
-            self.forget_outliers(&writes).await;
+            self.note_half_done(&writes).await;
             if let Some(error) = self.refuses_writes() {
                 // Some members have the new bytes and some the old: nothing is computed from that.
                 self.outliers = Outliers::default();
@@ -161,30 +162,65 @@ impl Controller {
     }
 
     /// A resync or a mend that wrote one block of a row and not another: those that agreed may do so no more. Its
-    /// claim goes back only when no lane computes by them. What is being filled is none of those. Where only an
-    /// outlier lacks it again, all others still agree.
-    async fn forget_outliers(&mut self, writes: &[Arc<Asked>]) {
-        let rewrites = writes.iter().map(|write| &write.ended).filter(|ended| ended.is_rewrite());
-        let lacking = rewrites.flat_map(|ended| {
-            let refused = ended.refused.iter().flat_map(|(id, all)| all.iter().map(|at| (*id, at)));
-            refused.chain(ended.no_space.iter().cloned())
-        });
-        let changes = |(id, range): &(MemberId, Range<u64>)| {
-            let slot = self.members.iter().find(|member| member.id == *id).and_then(Member::slot);
-            let lacks_again = slot.is_some_and(|slot| self.outliers.names(slot, range));
-            self.outliers.knows_of(range) && !lacks_again
-        };
-        let known: Vec<_> = lacking.filter(changes).map(|(_, range)| range).collect();
-        if known.is_empty() || !self.array.rules.keep(Rule::HalfDoneIsNotKnown) {
+    /// claim goes back only when no lane computes by them.
+    async fn note_half_done(&mut self, writes: &[Arc<Asked>]) {
+        let is_half_done = |ended: &&Ended| ended.is_rewrite() && ended.lacking().next().is_some();
+        let mut rewrites = writes.iter().map(|write| &write.ended).filter(is_half_done).peekable();
+        if rewrites.peek().is_none() {
             return;
         }
-        known.iter().for_each(|range| self.outliers.forget(range));
+        let mut outliers = self.outliers.clone();
+        for ended in rewrites {
+            match &ended.target {
+                Target::Agreement(range) => self.know_what_lacks(ended, range, &mut outliers),
+                _ => self.forget_what_lacks(ended, &mut outliers),
+            }
+        }
+        if outliers == self.outliers || !self.array.rules.keep(Rule::HalfDoneIsNotKnown) {
+            return;
+        }
+        self.outliers = outliers;
         if !self.array.rules.keep(Rule::AllForgetWhatIsHalfDone) {
             return;
         }
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
         self.array.views.settle();
+    }
+
+    /// A row was to agree, and these members lack something of that. All others do agree.
+    fn know_what_lacks(&self, ended: &Ended, range: &Range<u64>, outliers: &mut Outliers) {
+        let mut borders = Borders::of(range.clone());
+        ended.lacking().for_each(|(_, lacking)| borders.add(&lacking));
+        borders.add_ranges(&self.doubted, 0);
+        for part in borders.cut() {
+            let here = |range: &Range<u64>| range.start < part.end && part.start < range.end;
+            let lacking = ended.lacking().filter(|(_, range)| here(range));
+            let slots: Vec<Option<Slot>> = lacking.map(|(id, _)| self.slot_of(id)).collect();
+            if slots.is_empty() {
+                continue;
+            }
+            match slots.into_iter().collect() {
+                Some(slots) if self.doubted.overlaps(&part) => outliers.insert(part, slots),
+                _ => outliers.forget(&part),
+            }
+        }
+    }
+
+    /// One block of a row was written, and others may need another one. What is being filled is none of those. Where
+    /// only an outlier lacks it again, all others still agree.
+    fn forget_what_lacks(&self, ended: &Ended, outliers: &mut Outliers) {
+        for (id, range) in ended.lacking() {
+            let lacks_again = self.slot_of(id).is_some_and(|slot| outliers.names(slot, &range));
+            if !lacks_again {
+                outliers.forget(&range);
+            }
+        }
+    }
+
+    /// Where a member is read or written.
+    fn slot_of(&self, id: MemberId) -> Option<Slot> {
+        self.members.iter().find(|member| member.id == id).and_then(Member::slot)
     }
 
     /// Why a write cannot be answered, whatever became of it: what it needs is not recorded any more.

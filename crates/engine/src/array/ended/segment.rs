@@ -43,8 +43,9 @@ impl Ended {
                 let copies = copies(geometry, range.start, range.end - range.start);
                 self.mirror_segments(now, range, &copies)
             }
-            (Target::Row { .. } | Target::Rewrites | Target::Fills, _) => {
-                unreachable!("rows are those of parity levels")
+            (Target::Row { .. }, _) => unreachable!("rows are those of parity levels"),
+            (Target::Rewrites | Target::Agreement(_) | Target::Fills, _) => {
+                unreachable!("they are judged as a whole")
             }
         }
     }

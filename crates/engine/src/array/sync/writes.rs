@@ -61,6 +61,11 @@ impl<'a> WindowWrites<'a> {
         }
     }
 
+    /// What it makes right are all blocks of rows in doubt in these sectors: what lacks some of it is what they lack.
+    pub(super) fn makes_all_agree(&mut self, sectors: Range<u64>) {
+        self.target = Target::Agreement(sectors);
+    }
+
     /// Waits for all. A member that failed ends this task, as the controller will say.
     pub(super) async fn finish(self, port: &ArrayLane) -> Result<(), WindowError> {
         let Self { target, writes: Some(writes) } = self else { return Ok(()) };
