@@ -3,6 +3,7 @@
 //! Every test runs a [`world::World`] on one thread under a seed; a failure prints the seed.
 #![expect(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
 
+mod accepted;
 mod adding;
 mod areas;
 mod back;

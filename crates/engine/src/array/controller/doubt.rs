@@ -78,6 +78,7 @@ impl Controller {
     /// Takes parity in doubt as it is. Where as many members lack their blocks as there are parities nothing is left
     /// that could disagree; else the rows stay in doubt until resync has made the rest agree.
     async fn believe_parity(&mut self) {
+        self.fill_accepted_anew();
         for range in self.nothing_disagrees().iter() {
             self.doubted.remove(&range);
             self.outliers.forget(&range);
@@ -89,6 +90,22 @@ impl Controller {
         // What a rebuild has left out because of it is filled by the next one, which goes on where this one is.
         if self.sync.fills_members() {
             self.end_sync();
+        }
+    }
+
+    /// What a rebuild has begun in rows whose doubt is accepted does not count: it is gone round there, or what it
+    /// computes does not fit the parity that is believed from now on.
+    fn fill_accepted_anew(&mut self) {
+        let accepted = self.in_doubt();
+        let filled = self.members.iter().filter(|member| member.slot().is_some());
+        let begun = filled.map(|member| {
+            let mut begun = member.not_filled();
+            begun.remove(&(self.begun_to(member.id)..u64::MAX));
+            (member.id, accepted.both(&begun))
+        });
+        let begun: Vec<_> = begun.filter(|(_, begun)| !begun.is_empty()).collect();
+        if !begun.is_empty() {
+            self.lack_again(&begun);
         }
     }
 

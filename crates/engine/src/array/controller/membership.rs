@@ -149,12 +149,8 @@ impl Controller {
         let Geometry::Parity(map) = &*self.geometry else { return Ranges::default() };
         let mut lacked = vec![Ranges::default(); usize::from(map.parity_disks())];
         for slot in (0..map.raid_disks()).map(Slot) {
-            let mut lacks = Ranges::of(self.filled_to(slot)..u64::MAX);
             let holder = self.members.iter().find(|member| member.slot() == Some(slot));
-            holder
-                .iter()
-                .flat_map(|member| member.holes.iter())
-                .for_each(|hole| lacks.insert(hole));
+            let lacks = holder.map_or(Ranges::of(0..u64::MAX), Member::not_filled);
             // What was lacked once is lacked twice where this member lacks it too.
             for times in (1..lacked.len()).rev() {
                 let both = lacked[times - 1].both(&lacks);

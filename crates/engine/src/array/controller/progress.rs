@@ -173,6 +173,14 @@ impl Member {
         }
     }
 
+    /// What of its slot has not come to it, wherever that lies.
+    pub(super) fn not_filled(&self) -> Ranges {
+        let filled_to = self.filled_to().map_or(u64::MAX, Readable::sector);
+        let mut lacks = Ranges::clone(&self.holes);
+        lacks.insert(filled_to..u64::MAX);
+        lacks
+    }
+
     /// On disk there is but one offset, and all below it is promised. What the array does not use, from
     /// `end` on, is as good as there.
     pub(super) fn promise(&self, end: u64) -> Readable {

@@ -763,8 +763,13 @@ impl Controller {
         if holes.is_empty() {
             return;
         }
-        // What was copied until now was copied before the write: no hole of this is filled by it. What is
-        // being copied may have read before the write came, and counts for nothing there.
+        self.lack_again(&holes);
+    }
+
+    /// What these members have in these ranges is not what belongs there, or may not be. What was copied until now was
+    /// copied before that: it fills no hole of these. What is being copied may have read before, and counts for nothing
+    /// there.
+    pub(super) fn lack_again(&mut self, holes: &[(MemberId, Ranges)]) {
         if let Some(task) = self.sync.task.as_ref().map(|run| run.task.clone()) {
             let copied = task.take_copied();
             for member in &mut self.members {
@@ -775,7 +780,7 @@ impl Controller {
             }
             holes.iter().for_each(|(_, holes)| task.distrust(holes));
         }
-        for (id, holes) in &holes {
+        for (id, holes) in holes {
             if let Some(index) = self.index_of(*id) {
                 self.members[index].distrust(holes);
             }
