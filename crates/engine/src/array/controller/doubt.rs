@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use crate::backend::{IoError, MemberId};
 use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
 use super::super::rules::Rule;
 use super::why_idle::Event;
-use super::{CommandError, Controller, Reply, WriteMode};
+use super::{CommandError, Controller, Member, Reply, WriteMode};
 
 /// Most pieces of doubt that writes leave behind.
 const PIECES_MAX: usize = 1 << 14;
@@ -109,13 +110,28 @@ impl Controller {
         }
     }
 
-    /// Where a block that is missing or listed as bad cannot be computed, for its parity is in doubt.
-    /// Mirrors are not among it: one copy of theirs is believed.
-    pub(super) fn in_doubt(&self) -> Ranges {
-        match *self.geometry {
-            Geometry::Parity(_) => self.unaccepted.clone(),
-            _ => Ranges::default(),
+    /// The user accepted doubt for what was missing then: not where a member has its blocks that goes now.
+    pub(super) fn accepted_without(&mut self, failed: &[(MemberId, IoError)]) {
+        for (id, _) in failed {
+            let goes = |member: &&Member| member.id == *id && member.slot().is_some();
+            let Some(member) = self.members.iter().find(goes) else { continue };
+            let mut held = self.doubted.clone();
+            member.not_filled().iter().for_each(|range| held.remove(&range));
+            held.iter().for_each(|range| self.unaccepted.insert(range));
         }
+    }
+
+    /// Where a block that is missing or listed as bad cannot be computed, for its parity is in doubt, as
+    /// [`ArrayView::in_doubt`](super::super::view::ArrayView::in_doubt) has it: what was accepted before is parity for
+    /// one block of the row. Mirrors are not among it: one copy of theirs is believed.
+    pub(super) fn in_doubt(&self) -> Ranges {
+        if self.doubted.is_empty() || !matches!(*self.geometry, Geometry::Parity(_)) {
+            return Ranges::default();
+        }
+        let mut in_doubt = self.unaccepted.clone();
+        let of_two = self.doubted.both(&self.lacked_by(2));
+        of_two.iter().for_each(|range| in_doubt.insert(range));
+        in_doubt
     }
 
     /// Whether a resync of `todo` may end doubt.

@@ -94,6 +94,7 @@ impl Controller {
             self.end_sync();
             return false;
         }
+        self.accepted_without(failed);
         self.take_back_what_was_filled(failed);
         let lost: Vec<MemberId> = failed.iter().map(|(id, _)| *id).collect();
         let enough = self.bears_loss_of(&lost);
@@ -103,10 +104,6 @@ impl Controller {
         for (id, error) in failed {
             let Some(index) = self.index_of(*id) else { continue };
             let member = &mut self.members[index];
-            if matches!(member.state, MemberState::InSync(_)) {
-                // The user accepted doubt for what was missing then.
-                self.unaccepted = self.doubted.clone();
-            }
             match member.state {
                 MemberState::InSync(slot) if !enough => {
                     // What it can still read, it may.
@@ -147,10 +144,17 @@ impl Controller {
     /// Where, in member sectors, as many members lack their blocks as a row has parities. Of copies it is nowhere.
     pub(super) fn nothing_disagrees(&self) -> Ranges {
         let Geometry::Parity(map) = &*self.geometry else { return Ranges::default() };
-        let mut lacked = vec![Ranges::default(); usize::from(map.parity_disks())];
-        for slot in (0..map.raid_disks()).map(Slot) {
+        self.lacked_by(map.parity_disks().into())
+    }
+
+    /// Where, in member sectors, so many slots or more have no block that may be read, as lanes count.
+    pub(super) fn lacked_by(&self, count: usize) -> Ranges {
+        let mut lacked = vec![Ranges::default(); count];
+        for slot in (0..self.geometry.raid_disks()).map(Slot) {
             let holder = self.members.iter().find(|member| member.slot() == Some(slot));
-            let lacks = holder.map_or(Ranges::of(0..u64::MAX), Member::not_filled);
+            let mut lacks = holder.map_or(Ranges::of(0..u64::MAX), Member::not_filled);
+            let bad = holder.iter().flat_map(|member| member.bad.iter());
+            bad.for_each(|range| lacks.insert(range));
             // What was lacked once is lacked twice where this member lacks it too.
             for times in (1..lacked.len()).rev() {
                 let both = lacked[times - 1].both(&lacks);
