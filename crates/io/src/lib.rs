@@ -28,7 +28,7 @@ pub use clock::now;
 pub use lane_io::{LaneIo, Message, Socket};
 pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{
-    FileFacts, Identity, KeyHelp, Lineage, LineageAnswer, MemberTable, MultipathSpec,
+    FileFacts, Identity, KeyHelp, Lineage, LineageAnswer, LoopInfo, MemberTable, MultipathSpec,
     OneConnection, OpenError, OpenMode, ServerPlace, UnprovedWrites, abstract_name, check_name,
     is_remote, lies_on, name_of_path, null_keys, null_presets, open_to_look, path_of_name,
     read_text,

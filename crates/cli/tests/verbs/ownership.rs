@@ -1,7 +1,10 @@
 //! Who has a member: through loop devices, over exports, and what is no member at all.
 
 use std::fs;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
 
 use crate::user::User;
 
@@ -94,6 +97,36 @@ fn of_two_loop_devices_over_one_file_one_is_taken_whatever_names_the_file_has() 
             user.expect(0, "stop data");
         }
     }
+}
+
+/// Asks a server for a change, and goes away before it answers: the kernel forgets what it knew of the file.
+fn forget_attributes(file: &Path) {
+    let mut asking = Command::new("chmod");
+    asking.arg("640").arg(file).stdin(Stdio::null());
+    let mut asking = asking.spawn().expect("chmod");
+    while !User::sleeps(asking.id()) {
+        std::thread::yield_now();
+    }
+    asking.kill().expect("it is there");
+    asking.wait().expect("it was killed");
+}
+
+/// A loop device does not say which file it has while the file system of that file does not answer.
+#[test]
+fn a_loop_device_that_hangs_keeps_no_other_file_from_an_array() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    let served = user.run(&format!("create data {MIRROR} --serve=loop a b"));
+    if served.status != 0 {
+        return eprintln!("SKIPPED: no loop device can be attached here");
+    }
+    let process = user.detail("data")["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let process = process.expect("a process number");
+    user.halt(process);
+    forget_attributes(&user.run_dir().join("data.mount/data"));
+    user.expect(0, &format!("create other {MIRROR} c d"));
+    user.signal(Signal::CONT, process);
+    user.expect(0, "stop data");
+    user.expect(0, "stop other");
 }
 
 /// Serves a file as `NAME` at the socket `NAME.sock`; returns the member over it.

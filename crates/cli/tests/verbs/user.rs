@@ -144,6 +144,13 @@ impl User {
         kill_process(process(pid), signal).expect("it is still there");
     }
 
+    /// Whether a process waits for somebody, and has not ended.
+    pub(crate) fn sleeps(pid: u32) -> bool {
+        let state = state(&proc(pid));
+        assert_ne!(state, Some('Z'), "it has not waited");
+        state == Some('S')
+    }
+
     /// Returns when the last of its threads stands: until then any of them may answer.
     pub(crate) fn halt(&self, pid: u32) {
         self.signal(Signal::STOP, pid);

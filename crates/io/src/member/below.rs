@@ -12,17 +12,17 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::holder::{self, Holder};
+use super::holder::{self, Holder, SYSFS, SilentLoop};
 use super::lock::{self, Bytes};
-use super::loop_device::{self, Backing, Behind, FileId};
+use super::loop_device::{
+    self, Ask, Backing, Behind, FileId, LoopDevice, Over, Question, is_silence,
+};
 use super::place::PlaceLock;
 use super::probe::sysfs;
 use super::unnamed;
 use mapping::Part;
-
-/// Where the kernel shows its devices.
-const SYSFS: &str = "/sys";
 
 /// Devices below each other; the kernel itself bears fewer.
 const LEVELS_MAX: usize = 16;
@@ -34,6 +34,10 @@ pub(super) enum Refused {
     InUse(Option<Holder>),
     /// A loop device has a file without a name, and does not say which.
     Hidden { device: PathBuf, source: io::Error },
+    /// A loop device does not say whether it has the same bytes.
+    Silent(SilentLoop),
+    /// A loop device below it does not say where it keeps them.
+    SilentBelow(PathBuf),
     /// The system refused.
     System(io::Error),
 }
@@ -41,6 +45,12 @@ pub(super) enum Refused {
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
         Self::System(error)
+    }
+}
+
+impl From<SilentLoop> for Refused {
+    fn from(silent: SilentLoop) -> Self {
+        Self::Silent(silent)
     }
 }
 
@@ -58,15 +68,17 @@ pub(super) fn claim(device: &File, shared: bool) -> Result<Claimed, Refused> {
     let number = device.metadata()?.rdev();
     let disk = sysfs(number).and_then(|place| holder::number_of(disk_of(&place)?));
     // What is open is asked itself: there may be no other node of it here.
-    let behind = |loop_device: u64, place: &Path| match Some(loop_device) == disk {
-        true => Behind::of_open(device),
-        false => Behind::of_place(place),
+    let ask = |loop_device: u64, place: &Path| {
+        let open = (Some(loop_device) == disk).then(|| device.try_clone().map(Arc::new));
+        match open {
+            Some(Ok(open)) => {
+                Question::ask(&loop_device::node(place), move || Behind::of_open(&open))
+            }
+            Some(Err(error)) => Question::answered(Err(error)),
+            None => loop_device::ask(loop_device, place),
+        }
     };
-    claim_in(
-        &System { sysfs: Path::new(SYSFS), parts: &mapping::parts, behind: &behind },
-        number,
-        shared,
-    )
+    claim_in(&System { sysfs: Path::new(SYSFS), parts: &mapping::parts, ask: &ask }, number, shared)
 }
 
 fn claim_in(system: &System<'_>, device: u64, shared: bool) -> Result<Claimed, Refused> {
@@ -104,8 +116,7 @@ struct System<'a> {
     sysfs: &'a Path,
     /// What a mapping is made of, where that can be known.
     parts: &'a dyn Fn(u64) -> Option<Vec<Part>>,
-    /// What a loop device has, by its number and its place in sysfs.
-    behind: &'a dyn Fn(u64, &Path) -> io::Result<Behind>,
+    ask: &'a Ask<'a>,
 }
 
 struct Claim<'a> {
@@ -201,7 +212,7 @@ impl Claim<'_> {
                     Some(at) => self.lock(at, file, way)?,
                     None => self.claim_unnamed(file, device, way)?,
                 }
-                match self.mounted_twin(device, file, way.bytes) {
+                match self.used_twin(device, file, way.bytes)? {
                     Some(holder) => Err(Refused::InUse(Some(holder))),
                     None => Ok(()),
                 }
@@ -211,12 +222,15 @@ impl Claim<'_> {
 
     /// What a loop device has. Where it cannot be asked, a name that leads somewhere is believed.
     fn behind(&self, device: u64, place: &Path, path: &Path) -> Result<Behind, Refused> {
-        (self.system.behind)(device, place).or_else(|source| match Behind::of_name(path) {
-            Err(error) if is_nowhere(&error) => {
-                Err(Refused::Hidden { device: loop_device::node(place), source })
-            }
-            named => Ok(named?),
-        })
+        match (self.system.ask)(device, place).answer() {
+            Err(error) if is_silence(&error) => Err(Refused::SilentBelow(loop_device::node(place))),
+            told => told.or_else(|source| match Behind::of_name(path) {
+                Err(error) if is_nowhere(&error) => {
+                    Err(Refused::Hidden { device: loop_device::node(place), source })
+                }
+                named => Ok(named?),
+            }),
+        }
     }
 
     /// Opens it by this name, once; none if the name does not lead there.
@@ -275,24 +289,31 @@ impl Claim<'_> {
     }
 
     /// Who uses, in the kernel, another loop device over these bytes of a file, or a partition of one.
-    fn mounted_twin(&self, device: u64, file: FileId, bytes: Bytes) -> Option<Holder> {
-        holder::entries(&self.system.sysfs.join("block")).into_iter().find_map(|place| {
-            let twin = Backing::of(&place).filter(|twin| twin.bytes.meets(bytes))?;
-            let number = holder::number_of(&place).filter(|number| *number != device)?;
-            let behind = (self.system.behind)(number, &place);
-            let behind = behind.or_else(|_| Behind::of_name(&twin.path)).ok();
-            if behind != Some(Behind::File(file)) {
-                return None;
-            }
-            let on_partition = |part: PathBuf| {
-                let its = partition(&part)?.within(twin.bytes);
-                its.meets(bytes).then_some(())?;
-                holder::in_kernel(&part, holder::number_of(&part)?)
-            };
-            let whole = holder::in_kernel(&place, number);
-            whole.or_else(|| holder::entries(&place).into_iter().find_map(on_partition))
-        })
+    fn used_twin(
+        &self,
+        device: u64,
+        file: FileId,
+        bytes: Bytes,
+    ) -> Result<Option<Holder>, SilentLoop> {
+        let twins = LoopDevice::all(self.system.sysfs).into_iter();
+        let twins = twins.filter(|twin| twin.number != device && twin.backing.bytes.meets(bytes));
+        // Only those are asked what they have whom somebody uses: nobody waits for the others.
+        let used = twins.filter(|twin| user_in_kernel(twin, bytes).is_some()).collect();
+        let twin = Over::of(Behind::File(file), used, self.system.ask).found()?;
+        Ok(twin.and_then(|twin| user_in_kernel(&twin, bytes)))
     }
+}
+
+/// Who uses, in the kernel, a loop device or a partition of it that has some of these bytes of its file.
+fn user_in_kernel(device: &LoopDevice, bytes: Bytes) -> Option<Holder> {
+    let LoopDevice { place, number, backing } = device;
+    let on_partition = |part: PathBuf| {
+        let its = partition(&part)?.within(backing.bytes);
+        its.meets(bytes).then_some(())?;
+        holder::in_kernel(&part, holder::number_of(&part)?)
+    };
+    let whole = holder::in_kernel(place, *number);
+    whole.or_else(|| holder::entries(place).into_iter().find_map(on_partition))
 }
 
 /// The name leads nowhere: whoever had it may have been deleted.

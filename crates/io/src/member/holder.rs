@@ -4,12 +4,17 @@
 //! mounts, swap, loop devices, and the open files of processes. Only for messages; another user may
 //! come or go meanwhile.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::loop_device::{Backing, Behind, FileId, node};
+use super::loop_device::{self, Behind, FileId, LoopDevice, Over};
 use super::probe::sysfs;
+use super::seen::Seen;
+
+/// Where the kernel shows its devices.
+pub(super) const SYSFS: &str = "/sys";
 
 /// A user of a member, and what would end the use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,31 +55,35 @@ pub(super) fn of_device(device: u64) -> Option<Holder> {
     let stacked = devices.iter().find_map(|&device| stacked_on(&sysfs(device)?));
     stacked
         .or_else(|| mounted(|source| devices.contains(&source)))
-        .or_else(|| swap(|metadata| devices.contains(&metadata.rdev())))
-        .or_else(|| {
-            loop_over(|behind| devices.iter().any(|device| behind == Behind::Device(*device)))
-        })
-        .or_else(|| process(|metadata| devices.contains(&metadata.rdev()), |_| true))
+        .or_else(|| swap(|seen| devices.contains(&seen.device)))
+        .or_else(|| devices.iter().find_map(|device| loop_over(Behind::Device(*device))))
+        .or_else(|| process(|seen| devices.contains(&seen.device), |_| true))
 }
 
 /// Who uses, inside the kernel, a block device that sysfs shows at `place`.
 pub(super) fn in_kernel(place: &Path, device: u64) -> Option<Holder> {
     stacked_on(place)
         .or_else(|| mounted(|source| source == device))
-        .or_else(|| swap(|metadata| metadata.rdev() == device))
+        .or_else(|| swap(|seen| seen.device == device))
 }
 
+/// A loop device that does not say which file it has, where nothing else tells.
+#[derive(Debug)]
+pub(super) struct SilentLoop(pub(super) PathBuf);
+
 /// Who uses the file of this device and inode number without a lock.
-pub(super) fn of_file(file: FileId) -> Option<Holder> {
-    let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == file;
-    loop_over(|behind| behind == Behind::File(file)).or_else(|| swap(same))
+pub(super) fn of_file(file: FileId) -> Result<Option<Holder>, SilentLoop> {
+    let loops = LoopDevice::all(Path::new(SYSFS));
+    match Over::of(Behind::File(file), loops, &loop_device::ask).found()? {
+        Some(device) => Ok(Some(as_holder(&device))),
+        None => Ok(swap(|seen| seen.file == file)),
+    }
 }
 
 /// Who holds a lock on the file of this device and inode number.
 pub(super) fn of_locked_file(file: FileId) -> Option<Holder> {
-    let same = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino()) == file;
     let locked = |info: &str| info.lines().any(|line| line.starts_with("lock:"));
-    process(same, locked).or_else(|| loop_over(|behind| behind == Behind::File(file)))
+    process(|seen| seen.file == file, locked).or_else(|| loop_over(Behind::File(file)))
 }
 
 fn partitions(disk: &Path) -> Vec<u64> {
@@ -122,7 +131,7 @@ fn mounted(is_source: impl Fn(u64) -> bool) -> Option<Holder> {
     mounts.lines().find_map(|line| {
         let mount = Mount::parse(line)?;
         // Some file systems (btrfs) mount under a number of their own: look at the source too.
-        let source = || Some(fs::metadata(mount.source).ok()?.rdev());
+        let source = || Some(Seen::at(Path::new(mount.source))?.device);
         if !is_source(mount.device)
             && !source().is_some_and(|device| device != 0 && is_source(device))
         {
@@ -135,7 +144,7 @@ fn mounted(is_source: impl Fn(u64) -> bool) -> Option<Holder> {
 
 /// One line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
-struct Mount<'a> {
+pub(super) struct Mount<'a> {
     device: u64,
     point: &'a str,
     source: &'a str,
@@ -150,30 +159,60 @@ impl<'a> Mount<'a> {
         let point = fields.nth(1)?;
         Some(Self { device, point, source: system.split(' ').nth(1)? })
     }
+
+    /// Whether what is on the file system of this number may have this name, with these mounts.
+    pub(super) fn may_hold(mounts: &str, name: &Path, device: u64) -> bool {
+        let mounts: Vec<_> = mounts.lines().filter_map(Mount::parse).collect();
+        let deepest = mounts
+            .iter()
+            .filter(|mount| name.starts_with(unescaped(mount.point)))
+            // The last one of several at one place hides the others.
+            .max_by_key(|mount| unescaped(mount.point).components().count());
+        // Some file systems (btrfs) tell another number for their files: of those nothing is known.
+        let is_known = mounts.iter().any(|mount| mount.device == device);
+        !is_known || deepest.is_none_or(|mount| mount.device == device)
+    }
 }
 
-fn swap(is_it: impl Fn(&fs::Metadata) -> bool) -> Option<Holder> {
+/// A path in which `\NNN` stands for a byte, in octal.
+fn unescaped(path: &str) -> PathBuf {
+    let mut pieces = path.split('\\');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        match piece.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend(&piece.as_bytes()[3..]);
+            }
+            None => bytes.extend([b"\\", piece.as_bytes()].concat()),
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+fn swap(is_it: impl Fn(&Seen) -> bool) -> Option<Holder> {
     let swaps = fs::read_to_string("/proc/swaps").ok()?;
     swaps.lines().skip(1).find_map(|line| {
         let path = line.split_whitespace().next()?;
-        is_it(&fs::metadata(path).ok()?)
+        is_it(&Seen::at(Path::new(path))?)
             .then(|| Holder::new("the system, as swap", format!("take it away: swapoff {path}")))
     })
 }
 
 /// By what it has and not by a name: that may have gone, or lead elsewhere by now.
-fn loop_over(is_it: impl Fn(Behind) -> bool) -> Option<Holder> {
-    entries(Path::new("/sys/block")).into_iter().find_map(|disk| {
-        let behind = Behind::as_seen(&disk, &Backing::of(&disk)?)?;
-        is_it(behind).then_some(())?;
-        let device = node(&disk).display().to_string();
-        let cure = format!("detach it: losetup -d {device}");
-        Some(Holder::new(format!("the loop device {device}"), cure))
-    })
+fn loop_over(behind: Behind) -> Option<Holder> {
+    let loops = LoopDevice::all(Path::new(SYSFS));
+    Over::of(behind, loops, &loop_device::ask).sure.first().map(as_holder)
+}
+
+fn as_holder(device: &LoopDevice) -> Holder {
+    let device = device.node().display().to_string();
+    let cure = format!("detach it: losetup -d {device}");
+    Holder::new(format!("the loop device {device}"), cure)
 }
 
 /// A process that has it open, and whose `fdinfo` has what we look for.
-fn process(is_it: impl Fn(&fs::Metadata) -> bool, info: impl Fn(&str) -> bool) -> Option<Holder> {
+fn process(is_it: impl Fn(&Seen) -> bool, info: impl Fn(&str) -> bool) -> Option<Holder> {
     let has_it = |process: &Path| {
         let has_it = |place: &Path| {
             entries(&place.join("fd")).iter().any(|fd| {
@@ -181,7 +220,7 @@ fn process(is_it: impl Fn(&fs::Metadata) -> bool, info: impl Fn(&str) -> bool) -
                     let name = fd.file_name().unwrap_or_default();
                     fs::read_to_string(place.join("fdinfo").join(name)).unwrap_or_default()
                 };
-                fs::metadata(fd).is_ok_and(|metadata| is_it(&metadata)) && info(&text())
+                Seen::at(fd).is_some_and(|seen| is_it(&seen)) && info(&text())
             })
         };
         // Of one that was killed a thread may be left.

@@ -1,20 +1,20 @@
 //! What a loop device keeps its bytes in: the very file or device, whatever its name leads to by now.
 //!
-//! All may read the name under which it was attached. The numbers are told to whoever may read the device.
+//! All may read the name under which it was attached. The numbers are told to whoever may read the device, as soon as the
+//! file system of its file answers.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::holder;
+use super::holder::{self, Mount, SilentLoop};
 use super::lock::Bytes;
+use super::loop_info::LoopInfo;
 
-/// `LOOP_GET_STATUS64`, of `linux/loop.h`. What it fills has 232 bytes, and begins with the file's device and inode
-/// number, and the number of the device that the file is.
-const GET_STATUS: u32 = 0x4c05;
-const STATUS_WORDS: usize = 29;
+mod question;
+
+pub(super) use question::{Question, is_silence};
 
 /// A file, by its device and inode number.
 pub(super) type FileId = (u64, u64);
@@ -42,26 +42,19 @@ impl Behind {
 
     /// What an open loop device has, or the one that has an open partition.
     pub(super) fn of_open(device: &File) -> io::Result<Self> {
-        let mut status = [0_u64; STATUS_WORDS];
-        // SAFETY: the kernel fills 232 bytes, which are there.
-        let asked =
-            unsafe { libc::ioctl(device.as_raw_fd(), GET_STATUS as _, status.as_mut_ptr()) };
-        match asked {
-            0 => Ok(Self::of_status(status)),
-            _ => Err(io::Error::last_os_error()),
-        }
+        LoopInfo::of(device).map(|info| Self::of_info(&info))
     }
 
-    fn of_status([device, inode, is_device, ..]: [u64; STATUS_WORDS]) -> Self {
+    fn of_info(&LoopInfo { device, inode, device_of_node, .. }: &LoopInfo) -> Self {
         // Of a plain file some kernels say the number of its file system here.
-        match is_device != 0 && is_device != device {
-            true => Self::Device(is_device),
+        match device_of_node != 0 && device_of_node != device {
+            true => Self::Device(device_of_node),
             false => Self::File((device, inode)),
         }
     }
 
     /// What the loop device has that sysfs shows at `place`.
-    pub(super) fn of_place(place: &Path) -> io::Result<Self> {
+    fn of_place(place: &Path) -> io::Result<Self> {
         let number = holder::number_of(place);
         let node = node(place);
         let is_it =
@@ -77,11 +70,6 @@ impl Behind {
             false => Err(another()),
         }
     }
-
-    /// The same as far as this user may know it: where the device cannot be asked, its name has to do.
-    pub(super) fn as_seen(place: &Path, backing: &Backing) -> Option<Self> {
-        Self::of_place(place).or_else(|_| Self::of_name(&backing.path)).ok()
-    }
 }
 
 /// Where a loop device that sysfs shows there is found as a rule.
@@ -90,6 +78,7 @@ pub(super) fn node(place: &Path) -> PathBuf {
 }
 
 /// The name of the file or device of a loop device, and its part of that.
+#[derive(Debug)]
 pub(super) struct Backing {
     pub(super) path: PathBuf,
     pub(super) bytes: Bytes,
@@ -104,6 +93,97 @@ impl Backing {
         let path = PathBuf::from(path.strip_suffix('\n').unwrap_or(&path));
         Some(Self { path, bytes: Bytes::new(start, limit) })
     }
+}
+
+/// A loop device that has something, as sysfs shows it.
+#[derive(Debug)]
+pub(super) struct LoopDevice {
+    pub(super) place: PathBuf,
+    pub(super) number: u64,
+    pub(super) backing: Backing,
+}
+
+impl LoopDevice {
+    /// All that there are. None of them is asked.
+    pub(super) fn all(sysfs: &Path) -> Vec<Self> {
+        let at = |place: PathBuf| {
+            let (backing, number) = (Backing::of(&place)?, holder::number_of(&place)?);
+            Some(Self { place, number, backing })
+        };
+        holder::entries(&sysfs.join("block")).into_iter().filter_map(at).collect()
+    }
+
+    /// Where it is found as a rule.
+    pub(super) fn node(&self) -> PathBuf {
+        node(&self.place)
+    }
+}
+
+/// Whom to ask what a loop device has, by its number and its place in sysfs.
+pub(super) type Ask<'a> = dyn Fn(u64, &Path) -> Question + 'a;
+
+/// Asks the device itself.
+pub(super) fn ask(_number: u64, place: &Path) -> Question {
+    let place = place.to_owned();
+    Question::ask(&node(&place), move || Behind::of_place(&place))
+}
+
+/// The loop devices over something.
+#[derive(Debug, Default)]
+pub(super) struct Over {
+    /// Those that have it. Where a device cannot be asked, its name has to do.
+    pub(super) sure: Vec<LoopDevice>,
+    /// Those that do not answer, and that nothing else acquits.
+    pub(super) silent: Vec<LoopDevice>,
+}
+
+impl Over {
+    /// Asks `devices`, all at once, which of them have it. One that hangs does not answer for the others.
+    pub(super) fn of(behind: Behind, devices: Vec<LoopDevice>, ask: &Ask<'_>) -> Self {
+        let asked = devices.iter().map(|device| ask(device.number, &device.place));
+        let answers = Question::answers(asked.collect());
+        let named = |(device, answer): (&LoopDevice, &io::Result<Behind>)| match answer {
+            Ok(told) => Question::answered(Ok(*told)),
+            Err(_) => ask_name(&device.backing.path),
+        };
+        let named = Question::answers(devices.iter().zip(&answers).map(named).collect());
+        let mut over = Self::default();
+        for ((device, answer), named) in devices.into_iter().zip(answers).zip(named) {
+            let is_silent = answer.is_err_and(|error| is_silence(&error));
+            match named {
+                Ok(told) if told == behind => over.sure.push(device),
+                Ok(_) => {}
+                Err(error) if is_silent && may_be(behind, &device.backing.path, &error) => {
+                    over.silent.push(device);
+                }
+                Err(_) => {}
+            }
+        }
+        over
+    }
+
+    /// One that has it; none if no device has it.
+    pub(super) fn found(self) -> Result<Option<LoopDevice>, SilentLoop> {
+        match (self.sure.into_iter().next(), self.silent.first()) {
+            (Some(sure), _) => Ok(Some(sure)),
+            (None, Some(silent)) => Err(SilentLoop(silent.node())),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// What a name leads to: its file system may not answer.
+fn ask_name(path: &Path) -> Question {
+    let name = path.to_owned();
+    Question::ask(path, move || Behind::of_name(&name))
+}
+
+/// Whether it may be what had this name, which now fails with `error`. What is on another file system than the name, where
+/// that one hangs, is something else.
+fn may_be(behind: Behind, name: &Path, error: &io::Error) -> bool {
+    let Behind::File((device, _)) = behind else { return true };
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    !is_silence(error) || Mount::may_hold(&mounts, name, device)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::thread;
 
 use super::lock;
+use super::seen::Seen;
 
 /// An open file or block device. Its lock ends when it closes.
 #[derive(Debug)]
@@ -38,16 +39,8 @@ impl MemberFile {
 
     /// None for a block device.
     pub(super) fn facts(&self) -> Option<FileFacts> {
-        // SAFETY: all zeroes is an empty answer.
-        let mut answer: libc::statx = unsafe { std::mem::zeroed() };
-        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-        let wanted = libc::STATX_BASIC_STATS;
-        // SAFETY: the path is an empty C string, and `answer` is as large as the system expects.
-        let asked =
-            unsafe { libc::statx(self.file.as_raw_fd(), c"".as_ptr(), flags, wanted, &mut answer) };
-        let is_file = u32::from(answer.stx_mode) & libc::S_IFMT == libc::S_IFREG;
-        (asked == 0 && is_file)
-            .then_some(FileFacts { bytes: answer.stx_size, has_name: answer.stx_nlink > 0 })
+        let seen = Seen::of(&self.file)?;
+        seen.is_file.then_some(FileFacts { bytes: seen.bytes, has_name: seen.names > 0 })
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::MemberInfo;
 
-use super::holder::{self, Holder};
+use super::holder::{self, Holder, SilentLoop};
 use super::lock::{self, Bytes};
 use super::nbd::NotOpened;
 use super::probe::{self, Transfers};
@@ -91,6 +91,16 @@ pub enum OpenError {
         /// Why that is not asked.
         source: io::Error,
     },
+    /// A loop device does not answer: it may be over the member, or have the member's bytes.
+    #[error("{name}: {why}; {cure}")]
+    Silent {
+        /// The member as the user named it.
+        name: String,
+        /// Which device does not answer, and what it has to do with the member.
+        why: String,
+        /// What to do about that device.
+        cure: String,
+    },
     /// The device's blocks are larger than md can serve.
     #[error("{name}: its logical blocks of {bytes} bytes are larger than 4096")]
     Blocks {
@@ -147,7 +157,7 @@ fn hidden(device: &Path, source: &io::Error) -> String {
 
 impl OpenError {
     /// What is wrong and what to do, where what lies behind the member is the trouble.
-    pub fn why_and_cure(&self) -> Option<(String, &'static str)> {
+    pub fn why_and_cure(&self) -> Option<(String, &str)> {
         match self {
             Self::LeadsBack { name } => Some((format!("{name}: {LEADS_BACK}"), LEADS_BACK_CURE)),
             Self::Unclear { name, why } => {
@@ -156,6 +166,7 @@ impl OpenError {
             Self::Hidden { name, device, source } => {
                 Some((format!("{name}: {}", hidden(device, source)), HIDDEN_CURE))
             }
+            Self::Silent { name, why, cure } => Some((format!("{name}: {why}"), cure)),
             _ => None,
         }
     }
@@ -297,6 +308,19 @@ fn in_use(name: &str, holder: Option<Holder>) -> OpenError {
     OpenError::InUse { name: name.into(), holder: holder.who, cure: holder.cure }
 }
 
+/// `device` does not answer; `may_be` says what that has to do with the member.
+fn silent(name: &str, device: &Path, may_be: &str) -> OpenError {
+    let device = device.display();
+    OpenError::Silent {
+        name: name.into(),
+        why: format!("{device} does not answer, and {may_be}"),
+        cure: format!(
+            "find what serves the file of {device}, and let it answer; or detach it: \
+             losetup -d {device}"
+        ),
+    }
+}
+
 /// A file or block device on its way.
 struct Opening<'a> {
     name: &'a str,
@@ -395,9 +419,10 @@ impl Opening<'_> {
         }
         let is_claimed = unnamed::is_claimed(id).map_err(self.system("lock it"))?;
         match holder::of_file(id) {
-            Some(holder) => Err(in_use(self.name, Some(holder))),
-            None if is_claimed => Err(in_use(self.name, None)),
-            None => Ok(()),
+            Ok(Some(holder)) => Err(in_use(self.name, Some(holder))),
+            Ok(None) if is_claimed => Err(in_use(self.name, None)),
+            Ok(None) => Ok(()),
+            Err(SilentLoop(device)) => Err(silent(self.name, &device, "may be over this file")),
         }
     }
 
@@ -408,6 +433,12 @@ impl Opening<'_> {
             below::Refused::InUse(holder) => in_use(self.name, holder),
             below::Refused::Hidden { device, source } => {
                 OpenError::Hidden { name: self.name.into(), device, source }
+            }
+            below::Refused::Silent(SilentLoop(device)) => {
+                silent(self.name, &device, "who uses it may use the same bytes")
+            }
+            below::Refused::SilentBelow(device) => {
+                silent(self.name, &device, "keeps the bytes of this member")
             }
             below::Refused::System(source) => self.system("lock what lies below it")(source),
         })?;

@@ -15,12 +15,15 @@ struct Tree {
     /// What loop devices say that they have, by their minor numbers, where that is not what their names lead to; none
     /// where they cannot be asked.
     behind: BTreeMap<u32, Option<Behind>>,
+    /// Loop devices that do not answer, by their minor numbers.
+    silent: Vec<u32>,
 }
 
 impl Tree {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let tree = Self { folder, tables: BTreeMap::new(), behind: BTreeMap::new() };
+        let (tables, behind, silent) = Default::default();
+        let tree = Self { folder, tables, behind, silent };
         for folder in ["dev/block", "block"] {
             fs::create_dir_all(tree.path(folder)).expect("a folder");
         }
@@ -93,11 +96,16 @@ impl Tree {
 
     fn claim(&self, (major, minor): (u32, u32)) -> Result<Claimed, Refused> {
         let parts = |mapping| self.tables.get(&libc::minor(mapping)).cloned();
-        let behind = |device, place: &Path| match self.behind.get(&libc::minor(device)) {
-            Some(told) => told.ok_or_else(|| io::ErrorKind::PermissionDenied.into()),
-            None => Behind::of_name(&Backing::of(place).expect("a loop device").path),
+        let ask = |device, place: &Path| {
+            Question::answered(match self.behind.get(&libc::minor(device)) {
+                _ if self.silent.contains(&libc::minor(device)) => {
+                    Err(io::ErrorKind::TimedOut.into())
+                }
+                Some(told) => told.ok_or_else(|| io::ErrorKind::PermissionDenied.into()),
+                None => Behind::of_name(&Backing::of(place).expect("a loop device").path),
+            })
         };
-        let system = System { sysfs: self.folder.path(), parts: &parts, behind: &behind };
+        let system = System { sysfs: self.folder.path(), parts: &parts, ask: &ask };
         claim_in(&system, libc::makedev(major, minor), false)
     }
 
@@ -269,6 +277,27 @@ fn a_loop_device_that_the_kernel_uses_is_found_by_its_file_under_whatever_name()
         tree.add_mapping("dm-0", 0, used);
         assert!(is_in_use(tree.claim((7, claimed))), "{claimed} beside {used}");
     }
+}
+
+#[test]
+fn a_silent_loop_device_is_named_where_it_may_have_the_same_bytes_and_somebody_uses_it() {
+    let mut tree = twins();
+    tree.remove("other");
+    tree.silent = vec![8];
+    drop(tree.claim((7, 7)).expect("nobody uses the other one"));
+    tree.add_mapping("dm-0", 0, "block/loop8");
+    let Err(Refused::Silent(SilentLoop(device))) = tree.claim((7, 7)) else { panic!("claimed") };
+    assert_eq!(device, Path::new("/dev/loop8"));
+    fs::write(tree.path("other"), "another file").expect("a file");
+    assert!(tree.claim((7, 7)).is_ok(), "its name tells that it has another one");
+}
+
+#[test]
+fn a_silent_loop_device_below_a_member_is_named() {
+    let mut tree = Tree::new();
+    tree.silent = vec![7];
+    let Err(Refused::SilentBelow(device)) = tree.claim((7, 7)) else { panic!("it is claimed") };
+    assert_eq!(device, Path::new("/dev/loop7"));
 }
 
 /// Its device has no name here, and is not opened: what lies below it is locked all the same.

@@ -1,5 +1,7 @@
 //! What the kernel's own notes say.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 
 #[test]

@@ -1,10 +1,66 @@
 use super::*;
 
-/// The first words of what the kernel says; the others do not matter here.
-fn told(device: u64, inode: u64, is_device: u64) -> Behind {
-    let mut status = [9; STATUS_WORDS];
-    status[..3].copy_from_slice(&[device, inode, is_device]);
-    Behind::of_status(status)
+fn told(device: u64, inode: u64, device_of_node: u64) -> Behind {
+    let mut info = LoopInfo::new(Path::new(""), 0);
+    (info.device, info.inode, info.device_of_node) = (device, inode, device_of_node);
+    Behind::of_info(&info)
+}
+
+/// A tree that looks like sysfs, with a loop device of this minor number over each name.
+fn tree(names: &[(u32, &str)]) -> tempfile::TempDir {
+    let tree = tempfile::tempdir().expect("a temporary folder");
+    for (minor, name) in names {
+        let place = tree.path().join(format!("block/loop{minor}"));
+        fs::create_dir_all(place.join("loop")).expect("a folder");
+        fs::write(place.join("dev"), format!("7:{minor}\n")).expect("a file");
+        fs::write(place.join("loop/backing_file"), format!("{name}\n")).expect("a file");
+    }
+    tree
+}
+
+/// Those over `behind`, and those that are silent, where each device answers so by its minor number.
+fn over(
+    tree: &tempfile::TempDir,
+    behind: Behind,
+    answer: impl Fn(u32) -> Question,
+) -> [Vec<PathBuf>; 2] {
+    let ask = |number, _: &Path| answer(libc::minor(number));
+    let over = Over::of(behind, LoopDevice::all(tree.path()), &ask);
+    [over.sure, over.silent].map(|all| all.iter().map(LoopDevice::node).collect())
+}
+
+#[test]
+fn a_loop_device_that_hangs_answers_for_no_other_one_and_not_against_another_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [mine, other] = ["mine", "other"].map(|name| folder.path().join(name));
+    fs::write(&mine, "mine").expect("a file");
+    fs::write(&other, "other").expect("a file");
+    let [mine, other] = [&mine, &other].map(|path| Behind::of_name(path).expect("a file"));
+    let name = folder.path().join("other").display().to_string();
+    let tree = tree(&[(1, &name), (2, "/gone"), (3, "/gone"), (4, "/gone (deleted)")]);
+    let answer = |minor| match minor {
+        1 | 4 => Question::answered(Err(io::ErrorKind::TimedOut.into())),
+        2 => Question::answered(Ok(mine)),
+        _ => Question::answered(Err(io::ErrorKind::PermissionDenied.into())),
+    };
+    let [second, fourth] = ["/dev/loop2", "/dev/loop4"].map(|node| vec![PathBuf::from(node)]);
+    assert_eq!(over(&tree, mine, answer), [second, fourth.clone()]);
+    assert_eq!(over(&tree, other, answer), [vec!["/dev/loop1".into()], fourth]);
+}
+
+/// Where even the name hangs, its file system is another one than that of a file which answers.
+#[test]
+fn a_name_on_a_file_system_that_hangs_is_no_file_of_another_one() {
+    let mounts = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                  2 1 0:50 / /mnt/a\\040b rw - fuse.x x rw\n\
+                  3 1 0:51 / /srv rw - tmpfs x rw\n\
+                  4 1 0:52 / /srv rw - tmpfs x rw\n";
+    let may_hold = |name, device| Mount::may_hold(mounts, Path::new(name), device);
+    let (root, fuse) = (libc::makedev(8, 1), libc::makedev(0, 50));
+    assert!(may_hold("/mnt/a b/file", fuse) && !may_hold("/mnt/a b/file", root));
+    assert!(may_hold("/mnt/a bc", root) && !may_hold("/mnt/a bc", fuse));
+    let (hidden, unknown) = (libc::makedev(0, 51), libc::makedev(0, 99));
+    assert!(!may_hold("/srv/file", hidden) && may_hold("/srv/file", unknown));
 }
 
 #[test]
