@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::ioctl::{self, Getter, Setter};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use rustix::ioctl::{self, Setter};
+
+use mdspace_io::LoopInfo;
 
 use crate::fuse::mount;
 use crate::peer::describe_process;
@@ -53,36 +54,16 @@ pub enum LoopError {
     },
 }
 
-/// `loop_info64`: 232 bytes, integers in the machine's byte order.
-#[derive(FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct Info {
-    device: u64,
-    inode: u64,
-    device_of_node: u64,
-    offset_bytes: u64,
-    size_limit_bytes: u64,
-    number: u32,
-    encryption: u32,
-    key_bytes: u32,
-    flags: u32,
-    file_name: [u8; 64],
-    encryption_name: [u8; 64],
-    key: [u8; 32],
-    init: [u64; 2],
-}
-
 /// `loop_config`: 304 bytes.
-#[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Config {
     file: u32,
     block_bytes: u32,
-    info: Info,
+    info: LoopInfo,
     reserved: [u64; 8],
 }
 
-const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
+const _: () = assert!(size_of::<Config>() == 304);
 
 impl LoopDevice {
     /// Attaches a file, with direct I/O and blocks of `block_bytes`. Gives the device, and a descriptor of it.
@@ -114,7 +95,7 @@ impl LoopDevice {
             let number = device.metadata().map_err(failed)?.rdev();
             // Who keeps it writes nothing.
             let kept = File::open(&path).map_err(failed)?;
-            let info = Info { flags: DIRECT_IO | read_only, ..Info::of(file) };
+            let info = LoopInfo::new(file, DIRECT_IO | read_only);
             let config = Config {
                 file: backing.as_raw_fd().cast_unsigned(),
                 block_bytes,
@@ -185,31 +166,6 @@ impl LoopDevice {
     }
 }
 
-impl Info {
-    /// The name is for people, in `losetup --list`, and for [`left_at`]; the kernel tells the file by itself.
-    fn of(file: &Path) -> Info {
-        let mut file_name = [0; 64];
-        let name = file.as_os_str().as_encoded_bytes();
-        let length = name.len().min(file_name.len() - 1);
-        file_name[..length].copy_from_slice(&name[..length]);
-        Info {
-            device: 0,
-            inode: 0,
-            device_of_node: 0,
-            offset_bytes: 0,
-            size_limit_bytes: 0,
-            number: 0,
-            encryption: 0,
-            key_bytes: 0,
-            flags: 0,
-            file_name,
-            encryption_name: [0; 64],
-            key: [0; 32],
-            init: [0; 2],
-        }
-    }
-}
-
 /// Has a device detached as soon as its last user is gone, and this descriptor is closed. An error says that it is no
 /// loop device, or that nothing is attached.
 ///
@@ -217,9 +173,10 @@ impl Info {
 pub fn let_go(device: impl AsFd) -> io::Result<()> {
     /// `LOOP_SET_STATUS64`. Of the flags it changes this one alone; offset and size stay nothing.
     const SET_STATUS: ioctl::Opcode = 0x4c04;
-    let info = Info { flags: AUTOCLEAR, ..Info::of(Path::new("")) };
-    // SAFETY: the kernel reads a `loop_info64` through the pointer; its size was compared above.
-    unsafe { ioctl::ioctl(device, Setter::<SET_STATUS, Info>::new(info)) }.map_err(io::Error::from)
+    let info = LoopInfo::new(Path::new(""), AUTOCLEAR);
+    // SAFETY: the kernel reads a `loop_info64` through the pointer, and that is what is there.
+    unsafe { ioctl::ioctl(device, Setter::<SET_STATUS, LoopInfo>::new(info)) }
+        .map_err(io::Error::from)
 }
 
 /// Devices over a file of this place whose server is gone. Whoever asks has the place for itself: they were left by a
@@ -239,13 +196,8 @@ pub fn left_at(file: &Path) -> Vec<PathBuf> {
 /// Whether the device was attached under this path, as far as a device keeps one. The kernel's own path of a file
 /// that was unmounted has lost its beginning.
 fn was_attached_as(file: &Path, device: &Path) -> bool {
-    /// `LOOP_GET_STATUS64`.
-    const GET_STATUS: ioctl::Opcode = 0x4c05;
-    let Ok(device) = File::open(device) else { return false };
-    // SAFETY: the kernel fills a `loop_info64` through the pointer; its size was compared above, and it is plain
-    // numbers.
-    let info = unsafe { ioctl::ioctl(device, Getter::<GET_STATUS, Info>::new()) };
-    info.is_ok_and(|info| info.file_name == Info::of(file).file_name)
+    let told = File::open(device).and_then(|device| LoopInfo::of(&device));
+    told.is_ok_and(|told| told.file_name == LoopInfo::new(file, 0).file_name)
 }
 
 /// The name of the file that is attached to a device.
