@@ -214,9 +214,7 @@ pub(crate) fn between(before: &ArrayStatus, after: &ArrayStatus) -> Vec<Happened
 
 /// More members are lost than the level bears; mdadm has no word for that.
 fn broken(status: &ArrayStatus) -> Happened {
-    let left = status.raid_disks - status.degraded();
-    let note = format!("only {left} of {} members are left", status.raid_disks);
-    Happened { note: Some(note), ..Happened::to_array("BrokenArray") }
+    Happened { note: Some(status.left().to_string()), ..Happened::to_array("BrokenArray") }
 }
 
 /// Missing blocks turned into errors, for their parity is in doubt, or are computed again; mdadm has no

@@ -3,6 +3,7 @@
 //! `mdspace detail` and `/proc/mdstat`'s text are drawn from these values alone. Nothing here decides
 //! anything: the owner of the array fills it in, whoever asks reads it. Sectors are 512 bytes.
 
+use std::fmt;
 use std::ops::Range;
 
 use mdspace_format::{Level, MetadataVersion, Uuid};
@@ -71,10 +72,33 @@ impl ArrayStatus {
         self.raid_disks.saturating_sub(u32::try_from(in_sync).unwrap_or(u32::MAX))
     }
 
+    /// What is left of its members.
+    #[must_use]
+    pub fn left(&self) -> MembersLeft {
+        MembersLeft { left: self.raid_disks - self.degraded(), slots: self.raid_disks }
+    }
+
     /// The member that holds `slot`, if any.
     #[must_use]
     pub fn member_at(&self, slot: u32) -> Option<&MemberStatus> {
         self.members.iter().find(|m| m.slot == Some(slot))
+    }
+}
+
+/// How many members are in sync where too many are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MembersLeft {
+    /// Members in sync.
+    pub left: u32,
+    /// Slots of the array.
+    pub slots: u32,
+}
+
+impl fmt::Display for MembersLeft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { left, slots } = self;
+        let are = if *left == 1 { "is" } else { "are" };
+        write!(f, "only {left} of {slots} members {are} left")
     }
 }
 

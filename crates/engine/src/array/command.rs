@@ -1,7 +1,7 @@
 //! What users ask of the array itself, and what they are told.
 
 use crate::backend::{MemberId, MemberInfo};
-use crate::status::ArrayStatus;
+use crate::status::{ArrayStatus, MembersLeft};
 
 /// An order to the controller, with the way back for its answer.
 pub struct Command {
@@ -173,12 +173,10 @@ pub enum CommandError {
     #[error("the array takes no writes")]
     ReadOnly,
     /// More members are lost than the level bears.
-    #[error("too many members are lost: only {left} of {slots} members are left")]
+    #[error("too many members are lost: {left}")]
     Broken {
-        /// Members in sync that are left.
-        left: usize,
-        /// Slots of the array.
-        slots: usize,
+        /// What is left of them.
+        left: MembersLeft,
     },
     /// Something that was sent to the device is still under way.
     #[error(

@@ -38,6 +38,7 @@ use crate::backend::{MemberId, MemberInfo};
 use crate::geometry::{Geometry, Slot};
 use crate::lane::Lane;
 use crate::ranges::Ranges;
+use crate::status::MembersLeft;
 use crate::time::Time;
 
 use super::Array;
@@ -538,8 +539,9 @@ impl Controller {
 
     /// Why a broken array does nothing.
     fn broken(&self) -> CommandError {
-        let slots = usize::from(self.geometry.raid_disks());
-        CommandError::Broken { left: slots - self.degraded(), slots }
+        let slots = u32::from(self.geometry.raid_disks());
+        let left = slots - u32::try_from(self.degraded()).unwrap_or(slots);
+        CommandError::Broken { left: MembersLeft { left, slots } }
     }
 
     /// Refuses what a broken array, or one that takes no writes, cannot do.
