@@ -16,7 +16,7 @@ use mdspace_io::{
     Identity, MemberTable, OneConnection, OpenError, OpenMode, name_of_path, path_of_name,
 };
 
-use crate::args::ArrayName;
+use crate::args::{ArrayName, MemberSpec};
 use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
 use crate::output::printable;
@@ -25,12 +25,14 @@ use crate::run_dir::RunDir;
 mod contents;
 mod look;
 mod probed;
+mod purpose;
 mod remote;
 
 pub(crate) use contents::{Area, FoundSuperblock, superblocks};
 use look::Headway;
 pub(crate) use look::{Look, asked_of, is_same_place, look};
 pub(crate) use probed::Probed;
+pub(crate) use purpose::Purpose;
 pub(crate) use remote::check_remote;
 
 /// How long a member in use is given to become free.
@@ -66,17 +68,15 @@ impl Held {
 
 /// Refuses members in use, shows what lies on the others, and asks. `run` answers yes. Gives what
 /// was looked at.
-///
-/// `what` is the sentence of the failure: "cannot create data".
 pub(crate) fn check(
     members: &[&Path],
     run_dir: &RunDir,
     run: bool,
-    what: &str,
+    purpose: &Purpose,
 ) -> Result<Probed, Failure> {
     let mut probed = Probed::default();
-    for held in hold_and_ask(members, run_dir, run, what)? {
-        probed.add(held.probed(what)?);
+    for held in hold_and_ask(members, run_dir, run, purpose)? {
+        probed.add(held.probed(purpose.what())?);
     }
     Ok(probed)
 }
@@ -86,15 +86,17 @@ pub(crate) fn hold_and_ask(
     members: &[&Path],
     run_dir: &RunDir,
     run: bool,
-    what: &str,
+    purpose: &Purpose,
 ) -> Result<Vec<Held>, Failure> {
+    let what = purpose.what();
     let (mut found, mut all) = (String::new(), Vec::new());
     for member in members {
         let (held, shown) = look(name_of_path(member), what, {
-            let (member, run_dir, what) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
+            let (member, run_dir) = (member.to_path_buf(), run_dir.clone());
+            let purpose = purpose.clone();
             move |headway| {
-                let held = hold_free(&member, &run_dir, &what)?;
-                let shown = shown(&held, &what, headway)?;
+                let held = hold_free(&member, &run_dir, &purpose)?;
+                let shown = shown(&held, purpose.what(), headway)?;
                 Ok((held, shown))
             }
         })??;
@@ -112,24 +114,24 @@ pub(crate) fn check_unless(
     member: &Path,
     run_dir: &RunDir,
     run: bool,
-    what: &str,
+    purpose: &Purpose,
     known: impl Fn(&Superblock) -> bool + Send + 'static,
 ) -> Result<Probed, Failure> {
-    let (path, run_dir, task) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
-    let hold = move || hold_free(&path, &run_dir, &task);
-    ask_unless(member, run, what, known, hold)
+    let (path, run_dir, theirs) = (member.to_path_buf(), run_dir.clone(), purpose.clone());
+    let hold = move || hold_free(&path, &run_dir, &theirs);
+    ask_unless(member, run, purpose.what(), known, hold)
 }
 
 /// As [`check_unless`], for one that the array itself may still hold: it is not locked meanwhile.
 pub(crate) fn check_held_unless(
     member: &Path,
     run: bool,
-    what: &str,
+    purpose: &Purpose,
     known: impl Fn(&Superblock) -> bool + Send + 'static,
 ) -> Result<Probed, Failure> {
-    let (path, task) = (member.to_path_buf(), what.to_owned());
+    let (path, theirs) = (member.to_path_buf(), purpose.clone());
     let mode = OpenMode { buffered: true, ..OpenMode::LOOK };
-    ask_unless(member, run, what, known, move || hold(&path, mode, &task))
+    ask_unless(member, run, purpose.what(), known, move || hold(&path, mode, &theirs))
 }
 
 fn ask_unless(
@@ -177,33 +179,27 @@ pub(crate) fn check_free(
     member: &Path,
     mode: OpenMode,
     run_dir: &RunDir,
-    what: &str,
+    purpose: &Purpose,
 ) -> Result<(), Failure> {
-    let (path, run_dir, task) = (member.to_path_buf(), run_dir.clone(), what.to_owned());
-    look(name_of_path(member), what, move |_| {
-        refuse_running(&path, &run_dir, &task)?;
-        hold(&path, mode, &task).map(drop)
+    let (path, run_dir, theirs) = (member.to_path_buf(), run_dir.clone(), purpose.clone());
+    look(name_of_path(member), purpose.what(), move |_| {
+        refuse_running(&path, &run_dir, &theirs)?;
+        hold(&path, mode, &theirs).map(drop)
     })?
 }
 
-fn refuse_running(member: &Path, run_dir: &RunDir, what: &str) -> Result<(), Failure> {
+fn refuse_running(member: &Path, run_dir: &RunDir, purpose: &Purpose) -> Result<(), Failure> {
     let Some(array) = array_of(member, run_dir) else { return Ok(()) };
     let why = format!("{} is in use by mdspace array {array}", name_of_path(member));
-    let cure = match what.starts_with("cannot assemble ") {
-        true => format!("it runs already: see `mdspace detail {array}`"),
-        false => {
-            format!("choose another member; `mdspace detail {array}` says what this one is to it")
-        }
-    };
-    Err(Failure::new(what, why, cure))
+    Err(Failure::new(purpose.what(), why, purpose.cure_of_running(&array)))
 }
 
 /// Opens and locks a member that no other process uses. It is read through the page cache, so that reads need
 /// not be whole blocks.
-fn hold_free(member: &Path, run_dir: &RunDir, what: &str) -> Result<Held, Failure> {
-    refuse_running(member, run_dir, what)?;
-    let held = hold(member, OpenMode { buffered: true, ..OpenMode::RUN }, what)?;
-    refuse_file_of_dev(&held, what)?;
+fn hold_free(member: &Path, run_dir: &RunDir, purpose: &Purpose) -> Result<Held, Failure> {
+    refuse_running(member, run_dir, purpose)?;
+    let held = hold(member, OpenMode { buffered: true, ..OpenMode::RUN }, purpose)?;
+    refuse_file_of_dev(&held, purpose.what())?;
     Ok(held)
 }
 
@@ -220,16 +216,16 @@ fn refuse_file_of_dev(held: &Held, what: &str) -> Result<(), Failure> {
     Err(Failure::new(what, why, "remove it, and see `lsblk` for the device that you mean"))
 }
 
-fn hold(member: &Path, mode: OpenMode, what: &str) -> Result<Held, Failure> {
+fn hold(member: &Path, mode: OpenMode, purpose: &Purpose) -> Result<Held, Failure> {
     let table = MemberTable::new();
     let name = name_of_path(member);
-    let (id, _) = open(&table, &name, mode).map_err(|error| refused(error, what))?;
+    let (id, _) = open(&table, &name, mode).map_err(|error| refused(error, purpose))?;
     let held = || {
         let file = table.file(id).ok_or(io::ErrorKind::Unsupported)??;
         let identity = Identity::of(&file)?;
         Ok((file, identity))
     };
-    let (file, identity) = held().map_err(|error| unreadable(member, error, what))?;
+    let (file, identity) = held().map_err(|error| unreadable(member, error, purpose.what()))?;
     Ok(Held { path: member.to_owned(), file, identity, _table: table })
 }
 
@@ -292,38 +288,27 @@ fn array_of(member: &Path, run_dir: &RunDir) -> Option<ArrayName> {
 }
 
 /// Why a member cannot be opened, in three lines.
-pub(crate) fn refused(error: OpenError, what: &str) -> Failure {
+pub(crate) fn refused(error: OpenError, purpose: &Purpose) -> Failure {
+    let failure = |why: String, cure: &str| Failure::new(purpose.what(), why, cure);
     if let Some((why, cure)) = error.why_and_cure() {
-        return Failure::new(what, why, cure);
+        return failure(why, cure);
     }
     match error {
         OpenError::InUse { name, holder, cure } => {
-            Failure::new(what, format!("{name} is in use by {holder}"), cure)
+            failure(format!("{name} is in use by {holder}"), &cure)
         }
         OpenError::System { name, source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            Failure::new(what, format!("{name}: {source}"), cure_of_missing(&name, what))
+            let cure = name
+                .parse()
+                .map_or("check the name", |member: MemberSpec| purpose.cure_of_missing(&member));
+            failure(format!("{name}: {source}"), cure)
         }
-        OpenError::OneConnection(OneConnection { name }) => Failure::new(
-            what,
+        OpenError::OneConnection(OneConnection { name }) => failure(
             format!("{name}: its server bears one connection, and each lane and worker needs one"),
             "use --lanes=1 and group_thread_cnt=0, or let the server share the export \
              (qemu-nbd --shared=0)",
         ),
-        other => Failure::new(what, other, "check the member's name and rights"),
-    }
-}
-
-/// What to do about a member that is not there. Below /dev a file would be kept in memory, and only who makes an
-/// array or makes it larger wants an empty one.
-fn cure_of_missing(name: &str, what: &str) -> String {
-    let path = path_of_name(name);
-    let wants_new = ["cannot create", "cannot add"].iter().any(|begin| what.starts_with(begin));
-    match (path.starts_with("/dev"), wants_new) {
-        (true, _) => "see `lsblk` for the devices that this host has".to_owned(),
-        (false, true) => {
-            "check the name; an empty member file is made by: truncate -s 1G FILE".to_owned()
-        }
-        (false, false) => "check the name: files and devices that exist are members".to_owned(),
+        other => failure(other.to_string(), "check the member's name and rights"),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::args::member::MemberOrMissing;
 use crate::args::{ArrayName, AssembleArgs, CreateArgs, MemberSpec};
 use crate::control::server::Listener;
 use crate::failure::Failure;
+use crate::member_probe::Purpose;
 use crate::output;
 use crate::report::{ArrayReport, Report, SCHEMA};
 use crate::run_dir::{NameLock, RunDir};
@@ -92,11 +93,16 @@ impl Task {
         Ok(Needs::new(serving.lanes, names, serving.fronts().count()))
     }
 
-    /// The first half of a failure's sentence.
+    /// What did not happen where it fails.
     fn what(&self) -> String {
+        self.purpose().what().to_owned()
+    }
+
+    /// What its members are wanted for.
+    fn purpose(&self) -> Purpose {
         match self {
-            Self::Create(args) => format!("cannot create {}", args.name),
-            Self::Assemble(args) => format!("cannot assemble {}", args.name()),
+            Self::Create(args) => Purpose::new_member(format!("cannot create {}", args.name)),
+            Self::Assemble(args) => Purpose::start(format!("cannot assemble {}", args.name())),
         }
     }
 }

@@ -9,7 +9,7 @@ use mdspace_engine::backend::{
 use mdspace_engine::lane::Lane;
 use mdspace_io::{LanesConfig, LocalLane, OpenMode};
 
-use super::{ask, open, refused};
+use super::{Purpose, ask, open, refused};
 use crate::failure::Failure;
 
 /// How much of a member's start is looked at, in bytes.
@@ -22,27 +22,32 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn check_remote<'a>(
     members: impl Iterator<Item = &'a str>,
     run: bool,
-    what: &str,
+    purpose: &Purpose,
 ) -> Result<(), Failure> {
     let mut found = String::new();
     for member in members {
-        if let Some(line) = contents(member, what)? {
+        if let Some(line) = contents(member, purpose)? {
             found.push_str(&format!("{member} holds:\n    {line}\n"));
         }
     }
-    if found.is_empty() || run { Ok(()) } else { ask(&found, what) }
+    if found.is_empty() || run { Ok(()) } else { ask(&found, purpose.what()) }
 }
 
 /// What lies on an export, in a line; nothing if it looks empty.
-fn contents(member: &str, what: &str) -> Result<Option<String>, Failure> {
+fn contents(member: &str, purpose: &Purpose) -> Result<Option<String>, Failure> {
     let config = LanesConfig::default();
-    let system = |error| Failure::new(what, error, "see `mdspace doctor`");
+    let system = |error| Failure::new(purpose.what(), error, "see `mdspace doctor`");
     let local = LocalLane::new(&config).map_err(system)?;
-    let (id, info) = open(&config.members, member, OpenMode::LOOK).map_err(|e| refused(e, what))?;
+    let opened = open(&config.members, member, OpenMode::LOOK);
+    let (id, info) = opened.map_err(|error| refused(error, purpose))?;
     let lane = local.lane().clone();
     let found = local.block_on(async move { look(&lane, id, info).await });
     let unreadable = |error: IoError| {
-        Failure::new(what, format!("{member} cannot be read: {error}"), "look at its server")
+        Failure::new(
+            purpose.what(),
+            format!("{member} cannot be read: {error}"),
+            "look at its server",
+        )
     };
     found.map_err(unreadable)
 }

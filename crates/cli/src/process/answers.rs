@@ -17,7 +17,7 @@ use super::{Prepared, ServingProcess};
 use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
-use crate::member_probe::{self, Probed};
+use crate::member_probe::{self, Probed, Purpose};
 use crate::report::MemberReport;
 use crate::run_dir::RunDir;
 use crate::settings;
@@ -144,21 +144,24 @@ impl ServingProcess {
         let mut notes = Vec::new();
         for word in words {
             let what = format!("cannot add {word} to {}", self.name);
+            let purpose = match only_back {
+                true => Purpose::known(&what),
+                false => Purpose::new_member(&what),
+            };
             self.provide_for(std::slice::from_ref(word), 0, &what)?;
-            self.refuse_spare(word, &what)?;
+            self.refuse_present(word, &what)?;
             self.forget_old_self(word);
             self.array.refuse_owing(word, &what)?;
-            let (member, info) = self.array.members().open(word, OpenMode::RUN, probed, &what)?;
+            let opened = self.array.members().open(word, OpenMode::RUN, probed, &purpose);
+            let (member, info) = opened?;
             // Where a file has holes its file system answers, and no read arrives at a front.
             let identity = self.array.members().table().identity(member).and_then(Result::ok);
             let file_system = identity.and_then(|identity| identity.file_system());
             let is_within = file_system.is_some_and(|device| self.fronts.bear(device));
             if is_within || self.array.leads_back(member, &info) {
                 self.array.members().close(member);
-                return Err(member_probe::refused(
-                    OpenError::LeadsBack { name: word.clone() },
-                    &what,
-                ));
+                let error = OpenError::LeadsBack { name: word.clone() };
+                return Err(member_probe::refused(error, &purpose));
             }
             match self.array.order(Action::Add { member, info, only_back }) {
                 Ok(Done::Added { by_bitmap: true }) => {
@@ -177,17 +180,20 @@ impl ServingProcess {
         Ok(Reply::Done { notes })
     }
 
-    /// One that waits as a spare already would be taken for another one.
-    fn refuse_spare(&self, word: &str, what: &str) -> Result<(), Failure> {
+    /// One that the array has already would be taken for another one.
+    fn refuse_present(&self, word: &str, what: &str) -> Result<(), Failure> {
         let Some(known) = self.array.members().find(word) else { return Ok(()) };
         let report = self.report()?;
-        let is_it = |name: &str| self.array.members().find(name) == Some(known);
-        let spares = report.array.members.iter().filter(|member| member.is_spare());
-        match spares.map(|member| &member.member).any(|name| is_it(name)) {
-            true => {
-                Err(Failure::new(what, "it is a spare of the array already", "give another one"))
+        let is_it = |member: &&MemberReport| {
+            !member.is("faulty") && self.array.members().find(&member.member) == Some(known)
+        };
+        match report.array.members.iter().find(is_it) {
+            None => Ok(()),
+            Some(member) => {
+                let role = if member.is_spare() { "spare" } else { "member" };
+                let why = format!("it is a {role} of the array already");
+                Err(Failure::new(what, why, "give another one"))
             }
-            false => Ok(()),
         }
     }
 

@@ -19,7 +19,7 @@ use super::places::Places;
 use super::{STOP_PATIENCE, Task, answers, created};
 use crate::args::MemberSpec;
 use crate::failure::Failure;
-use crate::member_probe::Probed;
+use crate::member_probe::{Probed, Purpose};
 use crate::report::WorkersReport;
 use crate::run_dir::RunDir;
 
@@ -121,12 +121,12 @@ impl ServedArray {
         notes: &mut Vec<String>,
     ) -> Result<RunningArray, Failure> {
         let devices = match task {
-            Task::Create(args) => created::write(args, members, lanes, &task.what())?,
+            Task::Create(args) => created::write(args, members, lanes, &task.purpose())?,
             Task::Assemble(args) => {
                 let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
                 let names =
                     args.members.iter().map(MemberSpec::absolute).collect::<Result<Vec<_>, _>>()?;
-                open_all(&names, mode, members, &Probed::default(), &task.what())?
+                open_all(&names, mode, members, &Probed::default(), &task.purpose())?
             }
         };
         let places = members.places().clone();
@@ -322,9 +322,9 @@ pub(super) fn open_all(
     mode: OpenMode,
     members: &OpenMembers,
     probed: &Probed,
-    what: &str,
+    purpose: &Purpose,
 ) -> Result<Devices, Failure> {
-    names.iter().map(|name| members.open(name, mode, probed, what)).collect()
+    names.iter().map(|name| members.open(name, mode, probed, purpose)).collect()
 }
 
 /// With `--force` tries first without: what is accepted is named only where it had to be.

@@ -20,7 +20,7 @@ use crate::args::member::{MemberOrMissing, MemberSpec};
 use crate::args::size::{Size, short};
 use crate::failure::Failure;
 use crate::layout_words;
-use crate::member_probe::{asked_of, is_same_place};
+use crate::member_probe::{Purpose, asked_of, is_same_place};
 use crate::output::printable;
 
 /// Chunk where the user names none, as mdadm: 512 KiB.
@@ -31,8 +31,9 @@ pub(super) fn write(
     args: &CreateArgs,
     members: &OpenMembers,
     lanes: &Lanes,
-    what: &str,
+    purpose: &Purpose,
 ) -> Result<Devices, Failure> {
+    let what = purpose.what();
     let creation = creation(args, what)?;
     let names: Vec<Option<String>> = args
         .members
@@ -43,7 +44,7 @@ pub(super) fn write(
         })
         .collect::<Result<_, _>>()?;
     let given: Vec<String> = names.iter().flatten().cloned().collect();
-    let opened = open_all(&given, OpenMode::RUN, members, &args.probed, what)?;
+    let opened = open_all(&given, OpenMode::RUN, members, &args.probed, purpose)?;
     let mut devices = opened.iter();
     let places = args.members.iter().map(|place| {
         let member = place.member()?;

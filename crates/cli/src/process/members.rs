@@ -11,7 +11,7 @@ use mdspace_engine::paths::Paths;
 use mdspace_io::{Identity, MemberTable, OpenError, OpenMode, path_of_name};
 
 use crate::failure::Failure;
-use crate::member_probe::{Look, Opened, Probed, asked_of, refused};
+use crate::member_probe::{Look, Opened, Probed, Purpose, asked_of, refused};
 use crate::report::PathsReport;
 
 use super::places::{Place, Places};
@@ -90,8 +90,9 @@ impl OpenMembers {
         name: &str,
         mode: OpenMode,
         probed: &Probed,
-        what: &str,
+        purpose: &Purpose,
     ) -> Result<(MemberId, MemberInfo), Failure> {
+        let what = purpose.what();
         self.refuse_unproved(name, mode, what)?;
         let looking =
             self.begin_to_open(name, mode).and_then(|looking| looking.end_within(patience(name)));
@@ -99,7 +100,7 @@ impl OpenMembers {
             let cure = "look at it and at the kernel's log; leave it out until it answers";
             Failure::new(what, format!("{name}: {error}"), cure)
         };
-        let opened = looking.map_err(silent)?.map_err(|error| refused(error, what))?;
+        let opened = looking.map_err(silent)?.map_err(|error| refused(error, purpose))?;
         let (opened, place) = opened;
         let (id, info) = opened.take().expect("it was opened for us");
         let is_other =

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use super::Outcome;
 use crate::args::{BenchArgs, BenchRunArgs, BenchVerb, MemberSpec};
+use crate::bench;
 use crate::failure::Failure;
+use crate::member_probe::{self, Purpose};
 use crate::run_dir::RunDir;
-use crate::{bench, member_probe};
 
 pub(super) fn run(args: &BenchArgs) -> Outcome {
     match &args.verb {
@@ -31,5 +32,6 @@ fn look_first(args: &BenchRunArgs) -> Result<(), Failure> {
         _ => None,
     });
     let paths: Vec<&Path> = paths.collect();
-    member_probe::check(&paths, &RunDir::open()?, args.run, "cannot measure").map(drop)
+    let purpose = Purpose::new_member("cannot measure");
+    member_probe::check(&paths, &RunDir::open()?, args.run, &purpose).map(drop)
 }

@@ -11,16 +11,17 @@ use super::{Outcome, save, scan, unit};
 use crate::args::member::MemberOrMissing;
 use crate::args::{AssembleArgs, CommandLine, CreateArgs, MemberSpec, MultipathArgs, Verb};
 use crate::failure::Failure;
+use crate::member_probe::{self, Purpose};
 use crate::process::launch::{self, Readiness};
 use crate::process::{self, Seat, Task};
 use crate::run_dir::RunDir;
-use crate::{config, member_probe, member_search, output};
+use crate::{config, member_search, output};
 
 /// Makes an array, after a look at what its members hold.
 pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
-    let what = format!("cannot create {}", args.name);
+    let purpose = Purpose::new_member(format!("cannot create {}", args.name));
     // What no answer makes right is refused before a question is asked.
-    process::check_words(&args, &what)?;
+    process::check_words(&args, purpose.what())?;
     let members = args.members.iter().filter_map(|place| match place {
         MemberOrMissing::Member(MemberSpec::Path(path)) => Some(path.as_path()),
         _ => None,
@@ -33,8 +34,8 @@ pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
         _ => None,
     });
     let remote: Vec<String> = remote.collect::<Result<_, _>>()?;
-    let probed = member_probe::check(&members, &RunDir::open()?, args.run, &what)?;
-    member_probe::check_remote(remote.iter().map(String::as_str), args.run, &what)?;
+    let probed = member_probe::check(&members, &RunDir::open()?, args.run, &purpose)?;
+    member_probe::check_remote(remote.iter().map(String::as_str), args.run, &purpose)?;
     args.probed = probed;
     serve(Task::Create(args))
 }
@@ -47,11 +48,11 @@ pub(crate) fn assemble(mut args: Box<AssembleArgs>) -> Outcome {
     config::complete(&mut args)?;
     member_search::complete(&mut args)?;
     let run_dir = RunDir::open()?;
-    let what = format!("cannot assemble {}", args.name());
+    let purpose = Purpose::start(format!("cannot assemble {}", args.name()));
     let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
     for member in &args.members {
         if let MemberSpec::Path(path) = member {
-            member_probe::check_free(path, mode, &run_dir, &what)?;
+            member_probe::check_free(path, mode, &run_dir, &purpose)?;
         }
     }
     serve(Task::Assemble(args))

@@ -10,7 +10,7 @@ use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs, Replac
 use crate::control::Request;
 use crate::control::client::Client;
 use crate::failure::Failure;
-use crate::member_probe::{self, Probed, is_same_place};
+use crate::member_probe::{self, Probed, Purpose, is_same_place};
 use crate::report::ArrayReport;
 use crate::run_dir::RunDir;
 
@@ -19,10 +19,10 @@ pub(crate) fn add(args: &AddArgs) -> Outcome {
     let MembersArgs { name, members } = &args.on;
     let run_dir = RunDir::open()?;
     let array = Client::connect(&run_dir, name)?.report()?.array;
-    let what = format!("cannot add to {name}");
+    let purpose = Purpose::new_member(format!("cannot add to {name}"));
     let mut probed = Probed::default();
     for member in members {
-        probed.add(look_at(member, &array, &run_dir, args.run, &what)?);
+        probed.add(look_at(member, &array, &run_dir, args.run, &purpose)?);
     }
     ask(name, &Request::Add { members: absolute(members)?, probed })
 }
@@ -33,13 +33,13 @@ fn look_at(
     array: &ArrayReport,
     run_dir: &RunDir,
     run: bool,
-    what: &str,
+    purpose: &Purpose,
 ) -> Result<Probed, Failure> {
     match member {
         MemberSpec::Nbd(_) | MemberSpec::Multipath(_) => {
             let name = member.absolute()?;
             if !array.members.iter().any(|known| known.member == name) {
-                member_probe::check_remote(std::iter::once(&*name), run, what)?;
+                member_probe::check_remote(std::iter::once(&*name), run, purpose)?;
             }
         }
         MemberSpec::Path(path) => {
@@ -49,8 +49,8 @@ fn look_at(
             let was_here =
                 array.members.iter().any(|known| is_same_place(&path_of_name(&known.member), path));
             return match was_here {
-                true => member_probe::check_held_unless(path, run, what, own),
-                false => member_probe::check_unless(path, run_dir, run, what, own),
+                true => member_probe::check_held_unless(path, run, purpose, own),
+                false => member_probe::check_unless(path, run_dir, run, purpose, own),
             };
         }
         MemberSpec::Ram { .. } | MemberSpec::Null(_) => {}
@@ -64,8 +64,8 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Outcome {
     if let Some(with) = &args.with {
         let run_dir = RunDir::open()?;
         let array = Client::connect(&run_dir, &args.name)?.report()?.array;
-        let what = format!("cannot replace {} in {}", args.member, args.name);
-        probed = look_at(with, &array, &run_dir, args.run, &what)?;
+        let purpose = Purpose::known(format!("cannot replace {} in {}", args.member, args.name));
+        probed = look_at(with, &array, &run_dir, args.run, &purpose)?;
     }
     let with = args.with.as_ref().map(MemberSpec::absolute).transpose()?;
     ask(&args.name, &Request::Replace { member: args.member.absolute()?, with, probed })

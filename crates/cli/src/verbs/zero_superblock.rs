@@ -8,7 +8,7 @@ use super::Outcome;
 use crate::args::ZeroSuperblockArgs;
 use crate::erasure::erase_superblocks;
 use crate::failure::Failure;
-use crate::member_probe::{self, Held, look};
+use crate::member_probe::{self, Held, Purpose, look};
 use crate::output;
 use crate::run_dir::RunDir;
 
@@ -16,7 +16,8 @@ use crate::run_dir::RunDir;
 pub(crate) fn run(args: &ZeroSuperblockArgs) -> Outcome {
     let what = "cannot erase superblocks";
     let members: Vec<&Path> = args.members.iter().map(AsRef::as_ref).collect();
-    let held = member_probe::hold_and_ask(&members, &RunDir::open()?, args.run, what)?;
+    let held =
+        member_probe::hold_and_ask(&members, &RunDir::open()?, args.run, &Purpose::known(what))?;
     let mut notes = Vec::new();
     let ended = held.into_iter().try_for_each(|member| {
         notes.push(erase(member, what)?);

@@ -312,7 +312,7 @@ fn what_a_broken_array_is_ordered_says_that_it_is_broken_and_what_helps() {
         "replace data c --with=d",
     ];
     for order in orders.into_iter().chain(["action data check", "action data resync"]) {
-        user.refused(order, &["only 1 of 3 members are left", "stop", "explain", "recovery.md"]);
+        user.refused(order, &["only 1 of 3 members is left", "stop", "explain", "recovery.md"]);
     }
     assert!(user.expect(0, "events data").contains("BrokenArray"));
     user.expect(0, "stop data");
@@ -331,4 +331,30 @@ fn what_cannot_be_set_or_told_has_a_cure_of_its_own() {
     user.refused("set data colour=red", &["no key colour", "mdspace get NAME"]);
     user.refused("message data fail_path x", &["no member with several paths", "help multipath"]);
     user.expect(0, "stop data");
+}
+
+/// Who may make an empty file is told how; who names what must be there already is not.
+#[test]
+fn what_to_do_about_a_member_that_is_missing_fits_what_it_is_wanted_for() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    let cure = |words: &str| {
+        let done = user.run(words);
+        assert_eq!(done.status, 1, "mdspace {words}: {done:#?}");
+        done.err.lines().last().expect("three lines").trim().to_owned()
+    };
+    let create = "create more --level=1 --raid-devices=1 --force";
+    for words in [&format!("{create} none"), "add data none"] {
+        assert!(cure(words).contains("truncate -s"), "{words}");
+    }
+    for words in ["re-add data none", "assemble data none", "replace data a --with=none"] {
+        assert!(cure(words).starts_with("do: check the name: files"), "{words}");
+    }
+    let export = format!("{create} nbd+unix:///none?socket=/nowhere");
+    assert!(cure(&export).contains("that its server runs"), "{export}");
+    assert!(cure(&format!("{create} multipath:none")).starts_with("do: check the name: files"));
+    assert!(cure(&format!("{create} /dev/none")).contains("lsblk"));
+    assert!(cure(&format!("{create} a")).contains("choose another member"));
+    assert!(cure("assemble other a").contains("it runs already"));
+    user.refused("add data a", &["it is a member of the array already", "give another one"]);
 }
