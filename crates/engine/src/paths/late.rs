@@ -201,8 +201,12 @@ impl Paths {
         id
     }
 
-    /// Asks for a fence of a path over which writes are late, unless one is under way.
+    /// Asks for a fence of a path over which writes are late, unless one is under way. A device that is closed asks for
+    /// none: it would end what the next one does over the same path.
     pub(super) fn begin_fence(self: &Arc<Self>, path: usize, now: Time) {
+        if self.is_closed() {
+            return;
+        }
         {
             let mut owner = self.owner.lock();
             let (newest, late) = (owner.late.newest(), owner.late.is_late(path));

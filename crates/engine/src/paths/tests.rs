@@ -224,6 +224,17 @@ fn a_path_takes_no_requests_while_its_fence_runs() {
     assert_eq!(usable(), [1, 2], "it is to be connected anew");
 }
 
+/// It would end what the next device does over the same path. That one asks for its own.
+#[test]
+fn a_device_that_is_closed_asks_for_no_fence() {
+    let fences = Fencing::default();
+    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(fences.clone()));
+    paths.close();
+    paths.add_late(0, MemberId { index: 0, generation: 0 }, LaneId(0), 0..8, true, NOW);
+    paths.begin_fence(0, NOW);
+    assert_eq!(fences.0.load(Relaxed), 0);
+}
+
 /// Without a host that can fence, nothing changes.
 #[test]
 fn a_path_without_a_fence_serves_on_beside_its_late_writes() {
