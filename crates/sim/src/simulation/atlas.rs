@@ -227,7 +227,8 @@ impl Atlas {
         };
         let any_is_silent = self.hurt.keys().any(is_silent);
         self.hurt.retain(|disk, over_since| {
-            let is_faulty = world.disk(*disk, |disk| disk.faults.any());
+            let is_faulty =
+                world.disk(*disk, |disk| disk.faults.any()) || world.is_to_be_fenced(*disk);
             if any_is_silent || is_faulty || listing.contains(disk) {
                 *over_since = None;
                 return true;

@@ -316,6 +316,10 @@ impl Simulation {
         let disk = if !self.fits(disk) || is_replaced { self.replace(disk) } else { disk };
         self.mend(disk);
         self.atlas.forgive(disk);
+        if self.world.is_to_be_fenced(disk) {
+            // That may end a flush, and its member fails.
+            self.atlas.hurt(disk);
+        }
         self.add(disk);
     }
 

@@ -324,6 +324,21 @@ impl World {
         self.wires_of(disk).iter().any(is_misled)
     }
 
+    /// Whether a fence of one of a disk's servers is to come for which a device asked that is closed by now. It ends
+    /// what another one does there.
+    pub fn is_to_be_fenced(&self, disk: DiskIndex) -> bool {
+        let servers = self.wires_of(disk);
+        let wires = self.wires.borrow();
+        let of_a_closed_one = |wish: &Wish| match wish {
+            Wish::Fence(paths, path) => {
+                paths.is_closed() && servers.contains(&self.wire_of(&paths.path(*path).1))
+            }
+            Wish::Reopen(..) | Wish::Word(..) => false,
+        };
+        let asked = wires.asked.lock().expect("one thread only");
+        asked.iter().chain(wires.waiting.values()).any(of_a_closed_one)
+    }
+
     /// Every server of a disk leads to it from now on.
     pub fn lead_right(&self, disk: DiskIndex) {
         for wire in self.wires_of(disk) {
