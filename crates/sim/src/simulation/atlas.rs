@@ -203,8 +203,9 @@ impl Atlas {
         self.crashed_in_doubt
     }
 
-    /// Takes what the engine said when it was asked at `asked`.
-    pub(super) fn learn(&mut self, world: &World, asked: Time, status: &ArrayStatus) {
+    /// Takes what the engine said when it was asked at `asked`. While it `stops` no sync task runs, though there may be
+    /// work for one.
+    pub(super) fn learn(&mut self, world: &World, asked: Time, stops: bool, status: &ArrayStatus) {
         self.in_sync = with_state(status, MemberState::InSync);
         let wants = status.members.iter().any(|member| member.want_replacement);
         let is_heir = |member: &&MemberStatus| {
@@ -245,7 +246,7 @@ impl Atlas {
         let all_are_well = self.in_sync.iter().all(|disk| self.is_well(*disk));
         self.none_behind = all_are_well && (stays_so || !is_behind);
         self.set_aside.retain(|disk| self.hurt.contains_key(disk));
-        let resynced = !status.sync.action.runs();
+        let resynced = !stops && !status.sync.action.runs();
         self.crashed = self.crashed.filter(|at| asked < *at + AFTERMATH || !resynced);
         let over = resynced && asked > Time::ZERO + AFTERMATH && self.is_whole();
         self.agrees |= over;

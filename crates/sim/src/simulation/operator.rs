@@ -185,7 +185,7 @@ impl Simulation {
                 self.world.change_disk(disk, Disk::disown_all);
             }
         }
-        self.atlas.learn(&self.world, asked, &status);
+        self.atlas.learn(&self.world, asked, self.pending.may_stop, &status);
         if status.state == ArrayState::Broken {
             self.world.note(format_args!("-- the array is broken"));
             self.broken = true;
