@@ -598,6 +598,7 @@ impl Controller {
             |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
         let other_members = ids(&old) != ids(&view);
         let epoch = self.array.views.publish(view);
+        self.array.mailbox.is_in_doubt_only_in(&self.doubted);
         if other_members {
             // Parity of a row that lacks a member, or gets one, is not to be found here.
             self.array.cache.clear();

@@ -136,6 +136,8 @@ struct Inside {
     mail: Mail,
     heard: NewsCount,
     waiting: Option<Waker>,
+    /// Ranges that writes have made whole, as long as a view says that they are in doubt.
+    whole: Ranges,
     /// Writes of which parts were refused that are tried again, as if all of those were.
     tried_again: Vec<Arc<Ended>>,
     /// Nobody collects any more.
@@ -268,6 +270,7 @@ impl Mailbox {
         }
         let mut inside = self.0.lock();
         for range in ranges.iter() {
+            inside.whole.insert(range.clone());
             inside.mail.made_whole.insert(range);
         }
         if inside.mail.made_whole.iter().count() > MADE_WHOLE_MAX {
@@ -278,10 +281,36 @@ impl Mailbox {
         }
     }
 
-    /// Whether writes have made all of a range whole, and the controller has not heard of it. No later write of it
-    /// has been judged since.
+    /// Whether writes have made all of a range whole, and no view that is published says so. No later write of it has
+    /// failed since.
     pub(crate) fn was_made_whole(&self, range: &Range<u64>) -> bool {
-        self.0.lock().mail.made_whole.contains(range)
+        self.0.lock().whole.contains(range)
+    }
+
+    /// All ranges of which that is so.
+    pub(crate) fn whole(&self) -> Ranges {
+        self.0.lock().whole.clone()
+    }
+
+    /// Keeps ranges that are whole, and that views go on to call in doubt. False where that comes to more than `most` pieces.
+    pub(crate) fn stays_whole(&self, ranges: &Ranges, most: usize) -> bool {
+        let mut inside = self.0.lock();
+        ranges.iter().for_each(|range| inside.whole.insert(range));
+        inside.whole.iter().count() <= most
+    }
+
+    /// A write has failed in these ranges.
+    pub(crate) fn is_in_doubt_again(&self, ranges: &Ranges) {
+        let mut inside = self.0.lock();
+        ranges.iter().for_each(|range| inside.whole.remove(&range));
+    }
+
+    /// A view was published that calls these ranges in doubt, and no others.
+    pub(crate) fn is_in_doubt_only_in(&self, doubted: &Ranges) {
+        let mut inside = self.0.lock();
+        if !inside.whole.is_empty() {
+            inside.whole = inside.whole.both(doubted);
+        }
     }
 
     /// Says that a write went well where a resync could not do its work.

@@ -264,14 +264,14 @@ impl ArrayLane {
                 if unread.wait_for_late() {
                     continue;
                 }
-                // Since this view was made a write may have made a block readable, and been answered.
-                if self.newer_view(&view).await {
-                    unread.ask_again();
-                    continue;
-                }
-                // Or it made the row whole, and no view says so yet.
+                // A write may have made the row whole, and no view says so yet.
                 if !is_whole && self.array.mailbox.was_made_whole(&at.sectors(columns)) {
                     is_whole = true;
+                    continue;
+                }
+                // Or one does by now, or says that a block can be read.
+                if self.newer_view(&view).await {
+                    unread.ask_again();
                     continue;
                 }
                 // A stopped array waits for nobody, and what it does not wait for is not lost.

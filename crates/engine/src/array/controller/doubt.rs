@@ -40,12 +40,19 @@ impl Controller {
     /// written, and every member that is believed took it. No lane needs to hear of it at once.
     pub(super) async fn doubt_made_whole(&mut self, ranges: &Ranges) {
         let here = |range: &Range<u64>| self.doubted.overlaps(range);
-        let in_doubt: Vec<Range<u64>> = ranges.iter().filter(here).collect();
-        // Doubt in too many pieces costs more than it brings: resync ends it.
-        if in_doubt.is_empty() || self.doubted.iter().count() > PIECES_MAX {
+        let in_doubt: Ranges = ranges.iter().filter(here).collect();
+        if in_doubt.is_empty() {
             return;
         }
-        self.doubt_resolved(&in_doubt.into_iter().collect()).await;
+        // Doubt in too many pieces costs more than it brings: resync ends it. Who needs such a row asks the mailbox, as
+        // long as there is room.
+        if self.doubted.iter().count() > PIECES_MAX
+            && self.array.mailbox.stays_whole(&in_doubt, PIECES_MAX)
+        {
+            return;
+        }
+        let all = self.array.mailbox.whole();
+        self.doubt_resolved(&all.iter().chain(in_doubt.iter()).collect()).await;
     }
 
     /// What waited for the end of doubt must not meet it again in an old view.

@@ -727,6 +727,7 @@ impl Controller {
             self.outliers.forget(&range);
             self.unsynced.insert(range);
         }
+        self.array.mailbox.is_in_doubt_again(&torn.doubt);
         for (range, slots) in torn.outliers.iter() {
             self.outliers.insert(range.clone(), slots.clone());
         }
