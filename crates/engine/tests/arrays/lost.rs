@@ -6,10 +6,11 @@ use std::rc::Rc;
 use mdspace_engine::array::Action;
 use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_engine::status::ArrayState;
 
-use crate::shapes::{self, DATA_OFFSET};
+use crate::shapes::{self, DATA_OFFSET, Shape};
 use crate::world::{SECTOR, Setup, World};
 
 /// One member fails a write, another the superblock that was to say so.
@@ -155,4 +156,48 @@ fn requests_to_an_array_that_was_stopped_are_told_so() {
             assert_eq!(ended, Some(Err(RequestError::Stopped)), "{world}");
         }
     }
+}
+
+/// The first copy lists a block, and no record says yet that the one that is being filled has it. A write of it fails;
+/// what that copy has is still all that there is.
+#[test]
+fn a_failed_write_takes_no_block_from_the_only_copy_that_gives_it() {
+    let (sector, mut failed) = (40, 0);
+    for seed in 40..52 {
+        let shape = Shape { member_sectors: 4096, ..Shape::new(Level::Raid1, 0, 2, 0) };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, 256);
+        let spare = usize::from(shape.disks);
+        world.fail(1);
+        world.set("sync_max", "96");
+        world.add(spare).unwrap();
+        world.wait_status("its beginning", |status| {
+            status.members.iter().any(|member| member.recovery_offset_sectors > sector)
+        });
+        let bad = world.disks.data().start + sector;
+        {
+            let mut first = world.disks.disk(0);
+            first.unreadable.insert(bad);
+            (first.write_error, first.errors_in) = (Some(IoErrorKind::Medium), Some(bad..bad + 1));
+        }
+        let old = world.read(sector, 1).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.compare(sector, &old);
+        let new = world.random.bytes(SECTOR);
+        match world.write(sector, new.clone()) {
+            // Its superblock says that it has the block.
+            Ok(()) => continue,
+            Err(error) => assert_eq!(error, RequestError::Lost, "{world}"),
+        }
+        failed += 1;
+        let found = world.read(sector, 1).unwrap_or_else(|error| panic!("{error} ({world})"));
+        assert!(found == old || found == new, "{world}");
+        world.remember(sector, &found);
+        world.set("sync_max", "max");
+        world.wait_idle();
+        world.verify();
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        world.restart();
+        world.verify();
+    }
+    assert!(failed > 0);
 }

@@ -102,6 +102,28 @@ impl Controller {
         }
     }
 
+    /// Sectors without those of a mirror that a member of `slot` gives which is being filled, and no copy that is
+    /// believed before it. One that is to take the slot over comes last.
+    pub(super) fn but_what_it_gives_first(
+        &self,
+        id: MemberId,
+        slot: Slot,
+        mut sectors: Ranges,
+    ) -> Ranges {
+        if matches!(*self.geometry, Geometry::Parity(_)) {
+            return sectors;
+        }
+        let view = self.view_now(&self.array.views.current());
+        let is_its = |member: Option<&MemberView>| member.is_some_and(|member| member.id == id);
+        let gives_first = |part: &Range<u64>| match read_from(&view, part) {
+            Some(first) => first == slot && is_its(view.member(slot)),
+            None => is_its(view.replacement(slot)) && replacement_gives(&view, slot, part),
+        };
+        let own: Vec<_> = parts_of(&sectors, &[&view]).filter(gives_first).collect();
+        own.iter().for_each(|part| sectors.remove(part));
+        sectors
+    }
+
     /// Writes that were answered and that no member of a view may have got yet. Before the controller's next
     /// turn there come no more: until then each lane has adopted what is decided by that.
     fn behind_in(&self, view: &ArrayView) -> u32 {
@@ -210,22 +232,27 @@ fn read_elsewhere(before: &ArrayView, after: &ArrayView) -> Ranges {
     if !matches!(geometry, Geometry::Raid1(_) | Geometry::Raid10(_)) {
         return Ranges::default();
     }
-    let in_regions = |range| in_chunks(range, region_sectors(geometry));
-    let pieces = before.doubted.iter().flat_map(in_regions).take(PIECES_MAX);
-    let parts = pieces.flat_map(|piece| {
-        let mut borders = Borders::of(piece.clone());
-        for copy in copies(geometry, piece.start, piece.end - piece.start) {
-            let shift = piece.start.wrapping_sub(copy.member_sector);
-            let members = [before.member(copy.slot), after.member(copy.slot)];
-            members.into_iter().flatten().for_each(|member| borders.add_member(member, shift));
-        }
-        borders.cut().collect::<Vec<_>>()
-    });
     let changes = |part: &Range<u64>| {
         let now = read_from(after, part);
         now.is_some() && now != read_from(before, part)
     };
-    parts.filter(changes).collect()
+    parts_of(&before.doubted, &[before, after]).filter(changes).collect()
+}
+
+/// The parts of a mirror's sectors in which everything is the same that these views say of their copies.
+fn parts_of(sectors: &Ranges, views: &[&ArrayView]) -> impl Iterator<Item = Range<u64>> {
+    let geometry = &*views[0].geometry;
+    let in_regions = |range| in_chunks(range, region_sectors(geometry));
+    let pieces = sectors.iter().flat_map(in_regions).take(PIECES_MAX);
+    pieces.flat_map(move |piece| {
+        let mut borders = Borders::of(piece.clone());
+        for copy in copies(geometry, piece.start, piece.end - piece.start) {
+            let shift = piece.start.wrapping_sub(copy.member_sector);
+            let members = views.iter().flat_map(|view| view.writers(copy.slot));
+            members.for_each(|member| borders.add_member(member, shift));
+        }
+        borders.cut().collect::<Vec<_>>()
+    })
 }
 
 /// The slot from which these sectors of a mirror in doubt are read, which are all alike.
@@ -237,11 +264,22 @@ fn read_from(view: &ArrayView, part: &Range<u64>) -> Option<Slot> {
     copies.into_iter().find(gives).map(|copy| copy.slot)
 }
 
+/// Whether the replacement in a slot has its copy of these sectors of a mirror, which are all alike.
+fn replacement_gives(view: &ArrayView, slot: Slot, part: &Range<u64>) -> bool {
+    let copies = copies(&view.geometry, part.start, part.end - part.start);
+    let copy = copies.iter().find(|copy| copy.slot == slot);
+    let sectors = copy.map(|copy| copy.member_sector..copy.member_sector + copy.sectors);
+    sectors.is_some_and(|sectors| gives(view.replacement(slot), &sectors))
+}
+
 /// Whether the member in a slot cannot give these sectors, which are all alike.
 fn lacks(view: &ArrayView, slot: Slot, sectors: &Range<u64>) -> bool {
-    let gives =
-        |member: &MemberView| member.can_wait_for(sectors.start, sectors.end - sectors.start);
-    !view.member(slot).is_some_and(gives)
+    !gives(view.member(slot), sectors)
+}
+
+fn gives(member: Option<&MemberView>, sectors: &Range<u64>) -> bool {
+    let length = sectors.end - sectors.start;
+    member.is_some_and(|member| member.can_wait_for(sectors.start, length))
 }
 
 /// The data of the array in sectors of a member that lie within one chunk.

@@ -740,7 +740,7 @@ impl Controller {
 
     /// A write may have come to a member and not to the one that is filled with a copy of it: what is there
     /// is copied again. A member that holds blocks of its own keeps them: nobody could compute them. So does a
-    /// replacement whose block was not among those that were sent.
+    /// replacement whose block was not among those that were sent, and the copy of which a mirror is read.
     async fn distrust_filled(&mut self, torn: &Torn) {
         let copies = !matches!(*self.geometry, Geometry::Parity(_));
         let is_copy = |member: &Member| match member.state {
@@ -758,7 +758,8 @@ impl Controller {
                 Some(sent) if !copies => sent.get(&slot).cloned().unwrap_or_default(),
                 _ => torn.doubt.clone(),
             };
-            holes.push((id, self.on_members(ranges, &[slot]).await));
+            let lacks = self.but_what_it_gives_first(id, slot, ranges);
+            holes.push((id, self.on_members(lacks, &[slot]).await));
         }
         holes.retain(|(_, holes)| !holes.is_empty());
         if holes.is_empty() {
