@@ -27,6 +27,7 @@ mod member_writes;
 mod mirror;
 mod news;
 pub mod outliers;
+mod picks;
 pub mod plan;
 mod points;
 mod read;

@@ -251,6 +251,7 @@ impl ArrayLane {
         // A medium error is mended in passing, which writes: nobody else may touch the row.
         let mend = failed.is_some_and(|(_, cause)| cause == Cause::Unreadable);
         let mode = if mend { Mode::Exclusive } else { Mode::Shared };
+        // The view is kept over waits for the geometry alone, which never changes.
         let view = self.view();
         let out = byte_range(part.first, part.sectors).start;
         let (sector, sectors) = (part.array_sector, part.sectors);
@@ -264,8 +265,6 @@ impl ArrayLane {
                         self.array.mailbox.member_failed_fast(member, error);
                         Mode::Shared
                     }
-                    // Copies may differ: one that is not believed any more must not be left as it is.
-                    _ if !view.trusted(&(sector..sector + sectors)) => Mode::Exclusive,
                     _ => mode,
                 };
                 self.read_copy(sector, sectors, into, out, mode, failed).await
@@ -275,11 +274,12 @@ impl ArrayLane {
                 let columns = at.offset_sectors..at.offset_sectors + part.sectors as u32;
                 let row = map.row(at.row);
                 let units = RowShape::new(map, view.unit_sectors).units(&columns);
-                let claim = self.array.claims.acquire(at.row, units, mode).await;
+                let range = row.member_sectors(&columns);
+                let (claim, mode) = self.claim_to_read(at.row, units, mode, &range).await;
                 let claimed = ClaimedRow { map, row: &row, claim: &claim };
                 let place = usize::from(at.data_index);
                 let failed = error.zip(failed).map(|((_, member, _), (_, cause))| (member, cause));
-                self.read_row(&claimed, columns, place, failed, (into, out)).await
+                self.read_row((&claimed, mode), columns, place, failed, (into, out)).await
             }
         }
     }
@@ -289,7 +289,7 @@ impl ArrayLane {
     /// from there, and what cannot be computed as a whole may be in parts.
     async fn read_row(
         &self,
-        row: &ClaimedRow<'_>,
+        (row, mode): (&ClaimedRow<'_>, Mode),
         columns: Columns,
         place: Place,
         failed: Option<(MemberId, Cause)>,
@@ -305,20 +305,20 @@ impl ArrayLane {
             let sectors = row.sectors(&part);
             let has_some = |member: &MemberView| member.has_some_of(&sectors);
             let in_part = |view: &ArrayView| view.member(row.slot(place)).is_some_and(has_some);
-            let read = match failed {
+            let mut unread = Unread::default();
+            // What could not be read is tried again under the claim.
+            let failed = failed.filter(|(_, cause)| *cause != Cause::Unreadable);
+            failed.inspect(|(member, cause)| unread.insert(place, *member, *cause));
+            let read = match mode {
                 _ if has_halves && self.with_view(in_part) => Err(RequestError::Lost),
-                Some((_, Cause::Unreadable)) => {
-                    let block = self.read_and_mend(row, &part, place, &mut mended).await;
+                Mode::Exclusive => {
+                    let block = self.read_and_mend(row, &part, place, unread, &mut mended).await;
                     block.map(|block| {
                         self.put(into, at, &block);
                         self.recycle(Some(block));
                     })
                 }
-                failed => {
-                    let mut unread = Unread::default();
-                    failed.inspect(|(member, cause)| unread.insert(place, *member, *cause));
-                    self.give_block(row, &part, place, &mut unread, (into, at)).await
-                }
+                Mode::Shared => self.give_block(row, &part, place, unread, (into, at)).await,
             };
             match read {
                 Err(RequestError::Lost) if has_halves => {

@@ -90,6 +90,12 @@ impl ClaimedRow<'_> {
         sources
     }
 
+    /// Whether only memory keeps the member of a place from being read.
+    fn is_listed_in_memory(&self, view: &ArrayView, columns: &Columns, place: Place) -> bool {
+        let member = view.member(self.slot(place));
+        member.is_some_and(|member| member.bad_in_memory.overlaps(&self.sectors(columns)))
+    }
+
     fn state(&self, view: &ArrayView, columns: &Columns, unread: &Unread) -> RowState {
         row_state(view, self.map, self.row, columns, unread)
     }
@@ -159,7 +165,7 @@ impl ArrayLane {
         at_row: &ClaimedRow<'_>,
         columns: &Columns,
         place: Place,
-        unread: &mut Unread,
+        mut unread: Unread,
         (into, out): (&Rc<dyn Sink>, usize),
     ) -> Result<(), RequestError> {
         let row = at_row.row;
@@ -169,7 +175,7 @@ impl ArrayLane {
             return Ok(());
         }
         let wanted = Places::of(place);
-        let (state, mut blocks) = self.read_for(at_row, columns, &wanted, unread).await?;
+        let (state, mut blocks) = self.read_for(at_row, columns, &wanted, &mut unread).await?;
         let lost = Places::first(state.data_count).without(&blocks.places());
         let at = 0..columns_bytes(columns);
         if blocks.get(place).is_none() && lost.count() == 1 {
@@ -191,17 +197,52 @@ impl ArrayLane {
         at: &ClaimedRow<'_>,
         columns: &Columns,
         place: Place,
+        mut unread: Unread,
         mended: &mut Mended,
     ) -> Result<Buffer, RequestError> {
-        let mut unread = Unread::default();
         let (before, wanted) = (self.view(), Places::of(place));
         let mut blocks = self.read_for_rebuild(at, columns, &wanted, &mut unread).await?;
         let block = blocks.take(place).expect("just read or computed");
         self.recycle_all(blocks);
-        if unread.is_unreadable(place) {
-            self.mend(at, columns, (place, &block, &before), false, mended).await;
+        let from = (place, &block, &**before);
+        if self.block_becomes_pick(at, columns, from, &unread, mended).await {
+            return Ok(block);
         }
-        Ok(block)
+        self.recycle(Some(block));
+        let is_stopped = self.with_view(|view| view.mode == WriteMode::Stopped);
+        Err(if is_stopped { RequestError::Stopped } else { RequestError::Lost })
+    }
+
+    /// Sees to it that what was computed is what is read from now on, where its member did not give it and may do so
+    /// again: it is written there, or listed. Parity that the user accepts is no reason to list what may be right. False
+    /// where something else may be read there some day.
+    pub(super) async fn block_becomes_pick(
+        &self,
+        at: &ClaimedRow<'_>,
+        columns: &Columns,
+        (place, block, before): (Place, &Buffer, &ArrayView),
+        unread: &Unread,
+        mended: &mut Mended,
+    ) -> bool {
+        let sectors = at.sectors(columns);
+        let view = self.view();
+        let has_picks = view.has_picks(&sectors);
+        let is_listed = has_picks && at.is_listed_in_memory(&view, columns, place);
+        if !unread.is_unreadable(place) && !is_listed {
+            return true;
+        }
+        if self.mend(at, columns, (place, block, before), false, mended).await || !has_picks {
+            return true;
+        }
+        let is_read_only = view.mode == WriteMode::ReadOnly;
+        if !is_read_only {
+            let sources = at.sources(before, &self.view(), columns, place);
+            let is_sure = view.in_doubt(&sectors, true);
+            if !is_sure || self.make_last(&sources).await.is_none() {
+                return false;
+            }
+        }
+        self.gives_up(at.claim, at.slot(place), &sectors).await
     }
 
     /// Reads all of `wanted`, or what it takes to compute it, each block of the row once at most, and
@@ -245,12 +286,19 @@ impl ArrayLane {
             let hides = |all: &Places| {
                 stays && wanted.iter().any(|at| all.has(at) && unread.is_unreadable(at))
             };
-            let outliers = at.outliers(&view, columns);
-            let outliers = outliers.filter(|all| !lost.is_empty() && !hides(all) && !is_whole);
+            let known = at.outliers(&view, columns);
+            let outliers = known.filter(|all| !lost.is_empty() && !hides(all) && !is_whole);
             let around = outliers.as_ref().and_then(|all| plan::reads_around(&state, wanted, all));
+            let rebuild = plan::rebuild_reads(&state, &lost).filter(|_| around.is_none());
+            // Parity that the user accepts says nothing of a block that may be read again, where it is known not to fit.
+            let fits = |reads: Places| known.is_none_or(|all| !reads.iter().any(|at| all.has(at)));
+            let may_be_read = wanted.iter().any(|place| unread.is_unreadable(place));
+            if may_be_read && !lost.is_empty() && !rebuild.is_none_or(fits) {
+                return Err(RequestError::Lost);
+            }
             let reads = match lost.is_empty() {
                 true => Some(*wanted),
-                false => around.or_else(|| plan::rebuild_reads(&state, &lost)),
+                false => around.or(rebuild),
             };
             // In doubt two parities that agree may be newer than the block of a member that is only late: users
             // were answered from that one, and the row would still not agree with it.
@@ -287,6 +335,11 @@ impl ArrayLane {
             if !self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
                 continue;
             }
+            let has_picks = !is_whole && view.has_picks(&at.sectors(columns));
+            if has_picks && !lost.is_empty() && !self.are_out_for_good(&lost, unread).await {
+                self.recycle_all(blocks);
+                return Err(RequestError::Lost);
+            }
             if let Some(outliers) = outliers.filter(|_| around.is_some()) {
                 self.solve_around(row, &state, columns, &outliers, wanted, &mut blocks);
                 return Ok((state, blocks));
@@ -296,8 +349,11 @@ impl ArrayLane {
             }
             if self.both_ways_agree(row, &state, columns, &mut blocks) {
                 // What cannot be read just now may be read again, as it was: it is written first.
+                let may_be_read = |place| {
+                    unread.is_unreadable(place) || at.is_listed_in_memory(&view, columns, place)
+                };
                 let waits = self.array.rules.keep(Rule::UnreadMayBeReadAgain)
-                    && lost.iter().any(|place| unread.is_unreadable(place));
+                    && lost.iter().any(may_be_read);
                 if !state.parity_usable && !waits {
                     self.end_doubt(row, columns).await;
                 }
@@ -309,6 +365,19 @@ impl ArrayLane {
                 return Err(RequestError::Lost);
             }
         }
+    }
+
+    /// Waits until a crash leaves nobody to be believed of those that have failed or are out, and did not give these
+    /// places. False when the array broke before that.
+    async fn are_out_for_good(&self, lost: &Places, unread: &Unread) -> bool {
+        for place in lost.iter() {
+            for member in unread.failed(place) {
+                if !self.is_out_for_good(member).await {
+                    return false;
+                }
+            }
+        }
+        self.pick_is_durable().await
     }
 
     /// Has a block listed on the members that could not read it: the others cannot answer for it, so that
@@ -506,7 +575,7 @@ impl ArrayLane {
     /// Before the first resync parity is right only where something was written since: it answers for a block that
     /// is lost, but what was there before the array must not be written over with it. A write beside it makes
     /// parity that `fits` it from now on. In doubt what is computed is right, and the doubt ends where both parities say
-    /// the same. `before`: the view when it was not read yet.
+    /// the same. What the user accepts there is taken as it is. `before`: the view when it was not read yet.
     pub(super) async fn mend(
         &self,
         at: &ClaimedRow<'_>,
@@ -521,12 +590,13 @@ impl ArrayLane {
         let is_trusted = at.state(&view, columns, &Unread::default()).parity_trusted;
         let others = at.outliers(&view, columns);
         let is_the_same = is_trusted || in_doubt && others.is_some_and(|all| !all.has(place));
-        let is_made_anew = fits && !is_trusted && !in_doubt;
-        let parities = match is_made_anew {
+        let is_accepted = !in_doubt && view.has_picks(&sectors);
+        let is_taken = !is_trusted && !in_doubt && (fits || is_accepted);
+        let parities = match is_taken {
             true => None,
             false => self.parities_say_the_same(at, columns, place).await,
         };
-        let is_right = in_doubt || is_trusted || is_made_anew;
+        let is_right = in_doubt || is_trusted || is_taken;
         if !is_right || parities == Some(false) {
             return is_the_same;
         }
@@ -582,7 +652,8 @@ impl ArrayLane {
     ) -> Result<Option<MemberId>, NotRewritten> {
         let mut copy = self.lane.backend().allocate(block.len());
         self.copy(&mut copy, block);
-        let mut writes = MemberWrites::new(self, false);
+        // A power cut must not bring back what was there: users are answered from this.
+        let mut writes = MemberWrites::new(self, true);
         writes.start_on_member(member, sector, whole_buffer(copy));
         let range = sector..sector + (block.len() / SECTOR_BYTES) as u64;
         let ended = writes.finish(|| Target::Rewrites, |_, buffer| self.recycle(Some(buffer)));
@@ -610,10 +681,10 @@ impl ArrayLane {
 
     /// Whether a member is there, and no list on it names these sectors.
     pub(super) fn is_believed_in(&self, id: MemberId, sectors: &Range<u64>) -> bool {
-        self.with_view(|view| {
-            let member = view.devices().find(|member| member.id == id);
-            member.is_some_and(|member| !member.is_listed_for_good(sectors))
-        })
+        // This lane may not have adopted yet what the last list says.
+        let view = self.array.views.current();
+        let member = view.devices().find(|member| member.id == id);
+        member.is_some_and(|member| !member.is_listed_for_good(sectors))
     }
 
     /// Counts the read errors of one request or window that were mended: one a member, however many blocks.

@@ -75,6 +75,12 @@ impl Unread {
         self.because_of(Cause::Unreadable).any(|missed| missed.place == place)
     }
 
+    /// Members that failed and did not give `place`.
+    pub(super) fn failed(&self, place: Place) -> impl Iterator<Item = MemberId> {
+        let here = self.because_of(Cause::Lost).filter(move |missed| missed.place == place);
+        here.map(|missed| missed.member)
+    }
+
     /// Members with sectors that cannot be read.
     pub(super) fn unreadable(&self) -> impl Iterator<Item = MemberId> {
         self.because_of(Cause::Unreadable).map(|missed| missed.member)

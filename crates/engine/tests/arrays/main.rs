@@ -30,6 +30,7 @@ mod listed;
 mod lost;
 mod members;
 mod neighbours;
+mod picks;
 mod power;
 mod prefetched;
 mod refused;

@@ -116,7 +116,7 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
         if self.one_copy && !view.trusted(&(sector..sector + sectors)) {
             let has = |(piece, member): &Reader<'_>| {
                 let range = piece.member_sector..piece.member_sector + piece.sectors;
-                member.can_wait_for(range.start, piece.sectors) || member.has_some_of(&range)
+                member.may_give_again(&range) || member.has_some_of(&range)
             };
             let mut copies = believed(view, sector, sectors).into_iter();
             let first =

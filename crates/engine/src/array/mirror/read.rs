@@ -29,6 +29,22 @@ type Suspect = Option<(Slot, Cause)>;
 /// Copies that could not be read, and whose they are.
 type Unreadable = SmallVec<[(Piece, MemberId); 1]>;
 
+/// Why a range was not read.
+enum NotRead {
+    /// No copy gives all of it. Those that could not be read.
+    ByAny(Unreadable),
+    /// A copy gives it, but what others have that come before it may be read again.
+    ByPick,
+}
+
+/// Why a copy is not the same as the one that was read, and may be read again.
+pub(in super::super) enum NotSettled {
+    /// It could be neither written again nor listed.
+    Kept,
+    /// Whoever gave the block has failed: it may have lost it.
+    SourceFailed,
+}
+
 /// What came of one copy.
 enum Tried {
     Read(Buffer),
@@ -144,8 +160,9 @@ impl ArrayLane {
         // The view is kept over waits for the geometry alone, which never changes.
         let view = self.view();
         for region in regions(&view.geometry, sector, sectors) {
-            let claims = &self.array.claims;
-            let claim = claims.acquire(region.index, region.columns.clone(), mode).await;
+            let range = region.sector..region.sector + region.sectors();
+            let columns = region.columns.clone();
+            let (claim, mode) = self.claim_to_read(region.index, columns, mode, &range).await;
             let at = out + byte_range(0, region.first).end;
             self.read_region((&claim, mode), region, into, at, suspect).await?;
         }
@@ -168,14 +185,21 @@ impl ArrayLane {
         while let Some((region, out)) = left.pop() {
             let view = self.view();
             let read = self.read_whole((claim, mode), &region, (into, out), suspect, &mut mended);
-            let Err(unreadable) = read.await else { continue };
+            let Err(why) = read.await else { continue };
             if let Some((one, other)) = region.halves(block) {
                 let behind = out + byte_range(0, one.sectors()).end;
                 left.extend([(other, behind), (one, out)]);
-            } else if self.newer_view(&view).await {
+                continue;
+            }
+            let is_stopped = || self.with_view(|view| view.mode == WriteMode::Stopped);
+            let NotRead::ByAny(unreadable) = why else {
+                result = Err(if is_stopped() { RequestError::Stopped } else { RequestError::Lost });
+                break;
+            };
+            if self.newer_view(&view).await {
                 // Since this view was made a write may have made the block readable, and been answered.
                 left.push((region, out));
-            } else if view.mode == WriteMode::Stopped {
+            } else if is_stopped() {
                 result = Err(RequestError::Stopped);
                 break;
             } else {
@@ -197,9 +221,9 @@ impl ArrayLane {
         (into, out): (&Rc<dyn Sink>, usize),
         suspect: Suspect,
         mended: &mut Mended,
-    ) -> Result<(), Unreadable> {
+    ) -> Result<(), NotRead> {
         let mut unreadable = Unreadable::new();
-        let mut found = None;
+        let (mut kept, mut found) = (Copies::new(), None);
         let range = region.sector..region.sector + region.sectors();
         // Members that are late come last, and have all the time that they need; but where copies may
         // differ the one that is believed is waited for at once.
@@ -207,7 +231,7 @@ impl ArrayLane {
         let is_block = region.sectors() <= self.with_view(|view| view.block_sectors.into());
         let by_block = !is_block && (!trusted || mode == Mode::Exclusive);
         if !trusted && !self.pick_is_durable().await {
-            return Err(unreadable);
+            return Err(NotRead::ByPick);
         }
         'copies: for waits in if trusted { &[false, true][..] } else { &[true] } {
             for piece in self.by_preference(region, suspect) {
@@ -220,36 +244,102 @@ impl ArrayLane {
                         found = Some((piece, block, source));
                         break 'copies;
                     }
-                    Tried::Unreadable(member) => unreadable.push((piece, member)),
-                    Tried::InPart if by_block => return Err(unreadable),
+                    Tried::Unreadable(member) => {
+                        unreadable.push((piece, member));
+                        kept.push(piece);
+                    }
+                    Tried::InPart if by_block => return Err(NotRead::ByAny(unreadable)),
                     // Where the array broke over it no record says so: a restart believes it again.
                     Tried::Failed(member) if !trusted && !self.is_out_for_good(member).await => {
-                        return Err(unreadable);
+                        return Err(NotRead::ByPick);
                     }
-                    Tried::InPart | Tried::Failed(_) | Tried::Nothing => {}
+                    Tried::InPart | Tried::Nothing => kept.push(piece),
+                    Tried::Failed(_) => {}
                 }
                 if by_block && !unreadable.is_empty() {
-                    return Err(unreadable);
+                    return Err(NotRead::ByAny(unreadable));
                 }
             }
         }
-        let Some((piece, block, source)) = found else { return Err(unreadable) };
-        let sources = source.into_iter().collect();
-        self.put(into, out, &block);
-        if mode == Mode::Exclusive && !unreadable.is_empty() {
-            let agree = !trusted || self.others_agree(region, piece, &block).await;
-            for (piece, _) in unreadable.iter().filter(|_| agree) {
-                mended.add(self.mend_copy(claim, &range, piece, (&block, &sources)).await);
-            }
-            // What was filled from a copy that is not read any more may come to be read first.
-            for other in self.readable_copies(region).iter().filter(|_| !trusted) {
-                if *other != piece && unreadable.iter().all(|(bad, _)| bad != other) {
-                    self.mend_copy(claim, &range, other, (&block, &sources)).await;
+        let Some((piece, block, source)) = found else { return Err(NotRead::ByAny(unreadable)) };
+        let (held, from) = ((claim, &range), (&*block, &source.into_iter().collect()));
+        let is_read_from_now_on = match trusted {
+            true => {
+                let mends = mode == Mode::Exclusive && !unreadable.is_empty();
+                if mends && self.others_agree(region, piece, &block).await {
+                    for (piece, _) in &unreadable {
+                        mended.add(self.mend_copy(held, piece, from).await.unwrap_or(None));
+                    }
                 }
+                Ok(())
             }
+            false => self.copy_becomes_pick(held, region, (piece, from), &kept, mended).await,
+        };
+        if is_read_from_now_on.is_ok() {
+            self.put(into, out, &block);
         }
         self.recycle(Some(block));
-        Ok(())
+        is_read_from_now_on.map_err(|why| match why {
+            NotSettled::Kept => NotRead::ByPick,
+            NotSettled::SourceFailed => NotRead::ByAny(Unreadable::new()),
+        })
+    }
+
+    /// Where copies may differ: sees to it that the one that was read is read from now on, or that all others have the
+    /// same. `kept`: those that come before it, and did not give it.
+    async fn copy_becomes_pick(
+        &self,
+        held: (&Claim<'_>, &Range<u64>),
+        region: &Region,
+        (piece, from): (Piece, (&[u8], &Sources)),
+        kept: &Copies,
+        mended: &mut Mended,
+    ) -> Result<(), NotSettled> {
+        let mut is_settled = true;
+        let kept: Copies = kept.iter().copied().filter(|copy| self.may_give_again(copy)).collect();
+        for copy in &kept {
+            mended.add(self.settle_copy(held, copy, from).await?);
+            is_settled = false;
+        }
+        // What was filled from a copy that is not read any more may come to be read first.
+        for other in self.readable_copies(region).iter().filter(|_| !is_settled) {
+            if *other == piece || kept.contains(other) {
+                continue;
+            }
+            let is_filled = |member: &MemberView| member.filled_sectors < u64::MAX;
+            let may_be_first =
+                self.with_view(|view| view.member(other.slot).is_some_and(is_filled));
+            match may_be_first {
+                true => drop(self.settle_copy(held, other, from).await?),
+                false => drop(self.mend_copy(held, other, from).await),
+            }
+        }
+        // Others may have gone meanwhile that come before it.
+        self.pick_is_durable().await.then_some(()).ok_or(NotSettled::Kept)
+    }
+
+    /// Writes a copy again that did not give its range, or has lists name it. Gives whose copy was mended, if any was.
+    pub(in super::super) async fn settle_copy(
+        &self,
+        held: (&Claim<'_>, &Range<u64>),
+        copy: &Piece,
+        from: (&[u8], &Sources),
+    ) -> Result<Option<MemberId>, NotSettled> {
+        if !self.may_give_again(copy) {
+            return Ok(None);
+        }
+        match self.mend_copy(held, copy, from).await {
+            Err(NotSettled::Kept) if self.gives_up(held.0, copy.slot, &sectors_of(copy)).await => {
+                Ok(None)
+            }
+            result => result,
+        }
+    }
+
+    /// Whether a copy that was not read may be some day, as it is.
+    fn may_give_again(&self, copy: &Piece) -> bool {
+        let gives_again = |member: &MemberView| member.may_give_again(&sectors_of(copy));
+        self.with_view(|view| view.writers(copy.slot).any(gives_again))
     }
 
     /// The copies of a range that can be read.
@@ -261,24 +351,6 @@ impl ArrayLane {
             };
             all.into_iter().filter(is_there).collect()
         })
-    }
-
-    /// Where copies may differ, the view that says which one is believed must hold after a crash too. False
-    /// when the array broke before it did: a restart may believe another one.
-    async fn pick_is_durable(&self) -> bool {
-        loop {
-            let view = self.view();
-            let holds = self.array.views.settled_up_to(&view).await;
-            if self.with_view(|now| now.epoch == view.epoch) {
-                return holds;
-            }
-        }
-    }
-
-    /// Waits until the array does without a member. False when it broke over it.
-    async fn is_out_for_good(&self, member: MemberId) -> bool {
-        let views = &self.array.views;
-        views.settled_without(&[member]).await || views.current().mode != WriteMode::Broken
     }
 
     /// Whether all other copies that can be read are the same as this one. Where they are not one of them
@@ -372,16 +444,22 @@ impl ArrayLane {
     /// could has lost nothing.
     async fn mend_copy(
         &self,
-        claim: &Claim<'_>,
-        range: &Range<u64>,
+        held: (&Claim<'_>, &Range<u64>),
         piece: &Piece,
-        (block, sources): (&[u8], &Sources),
-    ) -> Option<MemberId> {
-        let permit = self.permit(range.clone()).await.ok()?;
-        let lasting = self.make_last(sources).await?;
+        from: (&[u8], &Sources),
+    ) -> Result<Option<MemberId>, NotSettled> {
+        let (claim, range) = held;
+        let permit = self.permit(range.clone()).await.map_err(|_| NotSettled::Kept)?;
+        let lasting = self.make_last(from.1).await.ok_or(NotSettled::SourceFailed)?;
         let view = self.view();
-        let member = view.member(piece.slot)?;
+        let Some(member) = view.member(piece.slot) else { return Ok(None) };
         let held = (claim, &permit, &lasting);
-        self.rewrite(held, member, piece.member_sector, block).await.unwrap_or(None)
+        let rewritten = self.rewrite(held, member, piece.member_sector, from.0).await;
+        rewritten.map_err(|_| NotSettled::Kept)
     }
+}
+
+/// The sectors of a copy, on its member.
+fn sectors_of(copy: &Piece) -> Range<u64> {
+    copy.member_sector..copy.member_sector + copy.sectors
 }

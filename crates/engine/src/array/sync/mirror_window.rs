@@ -12,6 +12,7 @@ use crate::memory::Buffer;
 use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::claims::{Claim, Mode};
 use super::super::mirror::{believed, region_sectors};
+use super::super::sources::Sources;
 use super::super::unread::Cause;
 use super::super::view::MemberView;
 use super::mirror_compare::compare;
@@ -94,8 +95,8 @@ async fn recover(
     }
     let others = believed(&port.view(), sector, sectors);
     let others = others.into_iter().filter(|piece| !slots.contains(&piece.slot));
-    let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
-    let block = match (first_readable(port, &claim, others, trusted).await, &slots[..]) {
+    let held = (&claim, &(sector..sector + sectors));
+    let block = match (first_readable(port, held, others).await, &slots[..]) {
         (Ok(block), _) => Rc::new(block),
         (Err(why), [slot]) => {
             let filled = port.with_view(|view| view.member(*slot).map(|member| member.id));
@@ -151,19 +152,30 @@ impl Copied {
 }
 
 /// The copy of a range: the first that can be read. Where copies may differ each block has its own: a
-/// range of which the first copy lacks a part is to be asked for block by block.
+/// range of which the first copy lacks a part is to be asked for block by block. What users are answered from stays
+/// the same for whoever is filled: a copy that comes before the one that is taken is written again, or listed.
 pub(super) async fn first_readable(
     port: &ArrayLane,
-    claim: &Claim<'_>,
+    (claim, range): (&Claim<'_>, &Range<u64>),
     pieces: impl Iterator<Item = Piece>,
-    trusted: bool,
 ) -> Result<Buffer, WindowError> {
     let block = port.with_view(|view| u64::from(view.block_sectors));
+    let trusted = port.with_view(|view| view.trusted(range));
     let mut why = WindowError::Failed;
     let mut unreadable = Vec::new();
     for piece in pieces {
         match read(port, &piece).await {
-            Copied::Block(_, _, block) => return Ok(block),
+            Copied::Block(_, source, block) => {
+                let sources = Sources::from_slice(&[source]);
+                for (copy, _) in unreadable.iter().filter(|_| !trusted) {
+                    let from = (&*block, &sources);
+                    if port.settle_copy((claim, range), copy, from).await.is_err() {
+                        port.recycle(Some(block));
+                        return Err(WindowError::Doubted);
+                    }
+                }
+                return Ok(block);
+            }
             Copied::Late if trusted => why = WindowError::Late,
             // Users were answered from this copy, and others may differ.
             Copied::Late => return Err(WindowError::Late),

@@ -99,8 +99,8 @@ async fn copy_mirrored(
             None => {
                 let sector = sector + (part.start - window.start);
                 let copies = believed(&port.view(), sector, sectors).into_iter();
-                let trusted = port.with_view(|view| view.trusted(&(sector..sector + sectors)));
-                mirror_window::first_readable(port, &claim, copies, trusted).await
+                let held = (&claim, &(sector..sector + sectors));
+                mirror_window::first_readable(port, held, copies).await
             }
         };
         give(port, &claim, slot, &part, block).await?;

@@ -11,7 +11,7 @@ use crate::memory::Buffer;
 use super::super::array_lane::ArrayLane;
 use super::super::claims::{Claim, Columns, Mode};
 use super::super::plan::{Place, Places};
-use super::super::reconstruct::ClaimedRow;
+use super::super::reconstruct::{ClaimedRow, Mended};
 use super::super::rules::Rule;
 use super::super::unread::Unread;
 use super::super::view::ArrayView;
@@ -111,11 +111,19 @@ pub(super) async fn rebuild(
     place: Place,
     unread: &mut Unread,
 ) -> Result<Buffer, WindowError> {
-    let wanted = [place].into_iter().collect();
+    let (before, wanted) = (port.view(), Places::of(place));
     let rebuilt = port.read_for_rebuild(at, columns, &wanted, unread).await;
     let mut blocks = rebuilt.map_err(|_| why_not(port, at.row, columns, unread))?;
     let block = blocks.take(place).expect("just rebuilt");
     port.recycle_all(blocks);
+    let mut mended = Mended::default();
+    let has_picks = port.with_view(|view| view.has_picks(&at.sectors(columns)));
+    let from = (place, &block, &**before);
+    if has_picks && !port.block_becomes_pick(at, columns, from, unread, &mut mended).await {
+        port.recycle(Some(block));
+        return Err(WindowError::Doubted);
+    }
+    port.count_mended(mended);
     Ok(block)
 }
 
