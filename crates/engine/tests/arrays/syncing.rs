@@ -766,3 +766,74 @@ fn doubt_that_comes_again_and_again_starves_no_rebuild() {
     assert!((2..20).contains(&resyncs), "{resyncs} in {} ms ({world})", world.now_ms() - began);
     world.verify();
 }
+
+/// Whether a task waits at `sync_max`.
+fn waits_at(status: &ArrayStatus, action: SyncAction, sector: u64) -> bool {
+    (status.sync.action, status.sync.completed_sectors) == (action, sector)
+}
+
+/// Doubt lies below `sync_max` and behind it. A rebuild or a check that gives way waits for the first alone, and one
+/// that is to begin too.
+#[test]
+fn what_gives_way_does_not_wait_for_doubt_behind_sync_max() {
+    let shape = Shape { member_sectors: 1024, ..shapes::RAID6 };
+    let cases = [SyncAction::Recover, SyncAction::Check];
+    for (seed, (action, gives_way)) in
+        (1560..).zip(cases.into_iter().flat_map(|action| [(action, true), (action, false)]))
+    {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        leave_doubt(&mut world, 1, 40);
+        if !gives_way {
+            leave_doubt(&mut world, 1, 2);
+        }
+        world.set("sync_max", "128");
+        match action {
+            SyncAction::Check => drop(world.command(Action::Check).unwrap()),
+            _ => {
+                world.fail(0);
+                world.add(5).unwrap();
+                world.command(Action::Idle).unwrap();
+            }
+        }
+        world.wait_status("a pause", |status| waits_at(status, action, 128));
+        if gives_way {
+            leave_doubt(&mut world, 1, 2);
+        }
+        world.wait_status("a pause without doubt", |status| {
+            waits_at(status, action, 128) && status.doubted.sectors == 16
+        });
+        world.sleep_ms(60_000);
+        world.set("sync_max", "256");
+        world.wait_status("a pause further on", |status| waits_at(status, action, 256));
+        assert_eq!(world.status().doubted.sectors, 16, "{world}");
+        world.set("sync_max", "max");
+        world.wait_idle();
+        let status = world.status();
+        assert_eq!((status.doubted.sectors, status.degraded()), (0, 0), "{world}");
+        assert_eq!(world.check(), 0, "{world}");
+        world.verify();
+    }
+}
+
+/// A resync that waits at `sync_max` keeps no spare waiting.
+#[test]
+fn a_resync_that_waits_at_sync_max_ends_where_a_spare_comes() {
+    let shape = Shape { member_sectors: 1024, ..shapes::RAID6 };
+    let mut world = World::synced(Setup::shuffled(shape, 1570));
+    world.command(Action::Freeze).unwrap();
+    leave_doubt(&mut world, 1, 40);
+    world.fail(0);
+    world.set("sync_max", "128");
+    world.command(Action::Idle).unwrap();
+    world.wait_status("a resync", |status| status.sync.action == SyncAction::Resync);
+    world.sleep_ms(1000);
+    world.add(5).unwrap();
+    world.wait_status("a rebuild", |status| waits_at(status, SyncAction::Recover, 128));
+    world.set("sync_max", "max");
+    world.wait_idle();
+    let status = world.status();
+    assert_eq!((status.doubted.sectors, status.degraded()), (0, 0), "{world}");
+    assert_eq!(world.check(), 0, "{world}");
+    world.verify();
+}

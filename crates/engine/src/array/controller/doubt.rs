@@ -146,9 +146,9 @@ impl Controller {
         todo.iter().any(|range| self.doubted.overlaps(&range))
     }
 
-    /// What resync can make right now, and has not tried in vain. What a crash left in doubt comes before
+    /// What resync can make right now below `end`, and has not tried in vain. What a crash left in doubt comes before
     /// the rest, and before any member is filled: until then a block that is lost besides stays lost.
-    pub(super) fn to_resync(&self) -> Option<Ranges> {
+    pub(super) fn to_resync(&self, end: u64) -> Option<Ranges> {
         let parity = matches!(*self.geometry, Geometry::Parity(_));
         // A lost block comes from parity: it takes one to believe, and another one to make right.
         if parity && self.degraded() >= usize::from(self.geometry.max_failures()) {
@@ -158,7 +158,7 @@ impl Controller {
             true => self.unsynced.clone(),
             false => self.doubted.clone(),
         };
-        let left = || self.unresolved.iter().chain(self.without_room.iter());
+        let left = || self.unresolved.iter().chain(self.without_room.iter()).chain([end..u64::MAX]);
         left().for_each(|range| todo.remove(&range));
         if todo.is_empty() && !self.doubted.is_empty() {
             todo = self.unsynced.clone();

@@ -100,11 +100,11 @@ impl Controller {
         if self.doubted.is_empty() || ends {
             return false;
         }
-        let Some(mut todo) = self.to_resync().filter(|todo| self.resolves_doubt(todo)) else {
+        // Behind `sync_max` a resync would wait too.
+        let todo = self.to_resync(self.array.sync_span.max());
+        let Some(mut todo) = todo.filter(|todo| self.resolves_doubt(todo)) else {
             return false;
         };
-        // A resync would wait there too.
-        todo.remove(&(self.array.sync_span.max()..u64::MAX));
         self.sync.giving_way.had_no_room.iter().for_each(|range| todo.remove(&range));
         // A resync does what was there when it began.
         let resyncs = *run.task.kind() == SyncKind::Resync;

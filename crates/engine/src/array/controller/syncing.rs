@@ -203,6 +203,7 @@ impl Controller {
     pub(super) async fn start_needed_sync(&mut self) {
         self.look_what_changed();
         self.give_way_to_doubt();
+        self.end_resync_that_waits();
         if self.sync.is_running() {
             return;
         }
@@ -269,13 +270,21 @@ impl Controller {
 
     /// What is to run now. What a crash left in doubt comes first: should another member fail before, its
     /// blocks there are lost. A member that is to go may go soon: replacing it comes before the rest of
-    /// resync where it may.
+    /// resync where it may. A resync that others wait for does nothing that would wait at `sync_max`.
     fn needed_sync(&self) -> Option<Needed> {
-        let why_idle = &self.sync.why_idle;
-        let to_resync = self.to_resync();
-        if let Some(todo) = to_resync.clone().filter(|todo| self.resolves_doubt(todo)) {
-            return Some(Needed::Resync(todo));
+        let Some(others) = self.needed_besides_resync() else {
+            return self.to_resync(u64::MAX).map(Needed::Resync);
+        };
+        let is_first =
+            |todo: &Ranges| self.resolves_doubt(todo) || matches!(others, Needed::Requested(_));
+        match self.to_resync(self.array.sync_span.max()).filter(is_first) {
+            Some(todo) => Some(Needed::Resync(todo)),
+            None => Some(others),
         }
+    }
+
+    fn needed_besides_resync(&self) -> Option<Needed> {
+        let why_idle = &self.sync.why_idle;
         let recovering = self.with_space(self.recovering());
         if !recovering.is_empty() && !why_idle.keeps(Work::Recovery) {
             return Some(Needed::Recovery(recovering));
@@ -284,9 +293,21 @@ impl Controller {
         if !replacing.is_empty() && !why_idle.keeps(Work::Replacement) {
             return Some(Needed::Replacement(replacing));
         }
-        match to_resync {
-            Some(todo) => Some(Needed::Resync(todo)),
-            None => self.sync.requested.clone().map(Needed::Requested),
+        self.sync.requested.clone().map(Needed::Requested)
+    }
+
+    /// Ends a resync that waits at `sync_max` where something else is needed.
+    fn end_resync_that_waits(&mut self) {
+        let waits = self.sync.task.as_ref().is_some_and(|run| {
+            *run.task.kind() == SyncKind::Resync && run.task.done() >= self.array.sync_span.max()
+        });
+        let spares_wait = || {
+            let is_spare = |member: &Member| member.state == MemberState::Spare;
+            let wanted = self.vacant_slots().next().is_some() || !self.to_replace().is_empty();
+            wanted && self.members.iter().any(is_spare) && !self.sync.why_idle.keeps(Work::Recovery)
+        };
+        if waits && (self.needed_besides_resync().is_some() || spares_wait()) {
+            self.end_sync();
         }
     }
 
@@ -374,8 +395,7 @@ impl Controller {
     /// Spares take the places of missing members. Every lane writes to them before recovery starts,
     /// or a write between the two would be missing there.
     async fn give_spares_a_slot(&mut self) {
-        let slots = (0..self.geometry.raid_disks()).map(Slot);
-        let vacant: Vec<Slot> = slots.filter(|slot| !self.is_held(*slot)).collect();
+        let vacant: Vec<Slot> = self.vacant_slots().collect();
         let spares = self.members.iter_mut().filter(|member| member.state == MemberState::Spare);
         let mut given = false;
         for (member, slot) in spares.zip(vacant) {
@@ -393,6 +413,10 @@ impl Controller {
         if given {
             self.spares_got_slots().await;
         }
+    }
+
+    fn vacant_slots(&self) -> impl Iterator<Item = Slot> {
+        (0..self.geometry.raid_disks()).map(Slot).filter(|slot| !self.is_held(*slot))
     }
 
     /// Makes every lane write to them before anything is copied, and the superblocks say so.
@@ -661,10 +685,14 @@ impl Controller {
     }
 
     /// As md: what ran to its end needs no bounds any more, and a check or repair that was told to end
-    /// goes on there the next time. Those of a task that gave way to this one stay.
+    /// goes on there the next time. Bounds stay where a resync was not all that they are for.
     fn keep_span(&self, task: &SyncTask, ended: SyncEnd) {
         let (span, interrupted) = (&self.array.sync_span, ended == SyncEnd::Interrupted);
-        if !interrupted && !self.sync.giving_way.has_given_way() {
+        let is_needed = *task.kind() == SyncKind::Resync
+            && (self.sync.giving_way.has_given_way()
+                || self.needed_besides_resync().is_some()
+                || self.unsynced.overlaps(&(span.max()..u64::MAX)));
+        if !interrupted && !is_needed {
             span.forget_max();
         }
         if matches!(task.kind(), SyncKind::Check | SyncKind::Repair(_)) {
