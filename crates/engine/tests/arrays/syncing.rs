@@ -5,7 +5,7 @@ use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::{Geometry, Level};
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction, SyncEnd};
 use mdspace_format::superblock::RESYNC_NONE;
 use std::rc::Rc;
 use std::time::Duration;
@@ -836,4 +836,40 @@ fn a_resync_that_waits_at_sync_max_ends_where_a_spare_comes() {
     assert_eq!((status.doubted.sectors, status.degraded()), (0, 0), "{world}");
     assert_eq!(world.check(), 0, "{world}");
     world.verify();
+}
+
+/// A resync found no room for two rows. A write made one of them whole, and a later one leaves it in doubt again: that
+/// is another doubt.
+#[test]
+fn doubt_that_had_no_room_and_ended_is_as_urgent_as_any_when_it_comes_again() {
+    for is_soon in [false, true] {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, 1580));
+        let data = world.disks.data();
+        world.command(Action::Freeze).unwrap();
+        leave_doubt(&mut world, 1, 0);
+        leave_doubt(&mut world, 1, 2);
+        for disk in 0..4 {
+            world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+            world.disks.disk(disk).errors_in = Some(data.start..data.start + 48);
+        }
+        world.set("sync_max", "128");
+        world.command(Action::Check).unwrap();
+        world.wait_status("a pause", |status| waits_at(status, SyncAction::Check, 128));
+        assert_eq!(world.status().sync.last_end, Some(SyncEnd::NoSpace), "{world}");
+        world.sleep_ms(if is_soon { 10_000 } else { 100_000 });
+        (0..4).for_each(|disk| world.disks.disk(disk).plug());
+        assert_eq!(world.status().doubted.sectors, 32, "{world}");
+        world.write_random(0, 48);
+        assert_eq!(world.status().doubted.sectors, 16, "{world}");
+        leave_doubt(&mut world, 1, 0);
+        world.wait_status("the first row without doubt", |status| {
+            waits_at(status, SyncAction::Check, 128) && status.doubted.sectors < 32
+        });
+        assert_eq!(world.status().sync.last_action, SyncAction::Resync, "{world}");
+        world.sleep_ms(100_000);
+        world.set("sync_max", "max");
+        world.wait_status("no doubt", |status| status.doubted.sectors == 0);
+        world.wait_idle();
+        world.verify();
+    }
 }

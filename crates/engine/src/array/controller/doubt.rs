@@ -18,7 +18,6 @@ impl Controller {
     pub(super) async fn doubt_resolved(&mut self, ranges: &Ranges) {
         for range in ranges.iter() {
             self.is_synced(&range);
-            self.unresolved.remove(&range);
         }
         if self.doubted.is_empty() {
             self.happened(Event::Change);
@@ -26,11 +25,18 @@ impl Controller {
         self.tell_all_of_doubt().await;
     }
 
-    /// Nothing is in doubt in a range any more.
+    /// Nothing is in doubt in a range any more. What became of tries to make it right says nothing of a later doubt.
     pub(super) fn is_synced(&mut self, range: &Range<u64>) {
-        self.unsynced.remove(range);
-        self.doubted.remove(range);
-        self.unaccepted.remove(range);
+        for ranges in [
+            &mut self.unsynced,
+            &mut self.doubted,
+            &mut self.unaccepted,
+            &mut self.unresolved,
+            &mut self.without_room,
+        ] {
+            ranges.remove(range);
+        }
+        self.sync.giving_way.is_right(range);
         if self.array.rules.keep(Rule::WhatIsKnownEndsWithDoubt) {
             self.outliers.forget(range);
         }

@@ -1,6 +1,7 @@
 //! Sync tasks give way to doubt: until a range that a failed write left half-written is resynced, a block of it that
 //! is lost besides stays lost. A rebuild or a check may take hours, and waits for ever at `sync_max`.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::ranges::Ranges;
@@ -50,11 +51,9 @@ impl GivingWay {
         ranges.iter().for_each(|range| self.had_no_room.insert(range));
     }
 
-    /// A resync made these right.
-    pub(super) fn made_right(&mut self, ranges: &Ranges) {
-        if !self.had_no_room.is_empty() {
-            ranges.iter().for_each(|range| self.had_no_room.remove(&range));
-        }
+    /// Nothing is in doubt there any more.
+    pub(super) fn is_right(&mut self, range: &Range<u64>) {
+        self.had_no_room.remove(range);
     }
 
     /// A user has the task end.

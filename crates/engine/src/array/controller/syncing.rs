@@ -579,7 +579,6 @@ impl Controller {
                 let left = self.sync.task.iter().flat_map(|run| run.left.iter());
                 task.skipped().iter().chain(left).for_each(|left| synced.remove(&left));
                 synced.iter().for_each(|range| self.is_synced(&range));
-                self.sync.giving_way.made_right(&synced);
             }
             SyncKind::Recover(_) | SyncKind::Replace(_) => {
                 let (copied, skipped) = (task.take_copied(), task.skipped());
@@ -660,11 +659,13 @@ impl Controller {
             (_, SyncEnd::Interrupted) => {}
             (SyncKind::Resync, SyncEnd::Incomplete) => {
                 // Some of it could not be done; the rest was. What an earlier one left was not among it.
-                task.skipped().iter().for_each(|range| self.unresolved.insert(range));
+                let tried = self.tried_in_vain(task, &run.left);
+                tried.iter().for_each(|range| self.unresolved.insert(range));
                 self.resynced().await;
             }
             (SyncKind::Resync, SyncEnd::NoSpace) => {
-                task.skipped().iter().for_each(|range| self.without_room.insert(range));
+                let tried = self.tried_in_vain(task, &run.left);
+                tried.iter().for_each(|range| self.without_room.insert(range));
                 self.sync.why_idle.add(self.no_space(Work::Resync));
                 self.resynced().await;
             }
@@ -682,6 +683,14 @@ impl Controller {
                 self.sync.why_idle.add(self.no_space(work_of(kind)));
             }
         }
+    }
+
+    /// What a resync could not do, and what is as it was then: writes made some of it right, and left some in doubt
+    /// that was not there before.
+    fn tried_in_vain(&self, task: &SyncTask, left: &Ranges) -> Ranges {
+        let mut tried = task.skipped().both(&self.unsynced);
+        left.iter().for_each(|range| tried.remove(&range));
+        tried
     }
 
     /// As md: what ran to its end needs no bounds any more, and a check or repair that was told to end
