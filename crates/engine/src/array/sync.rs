@@ -369,11 +369,6 @@ impl SyncTask {
                 self.skipped.borrow_mut().insert(window);
                 self.failed.set(true);
             }
-            // It is gone round: what is computed from good parity need not wait for it.
-            Err(WindowError::Doubted) => {
-                self.in_flight.borrow_mut().remove(&window.start);
-                self.skipped.borrow_mut().insert(window);
-            }
             Err(WindowError::NoSpace) => {
                 self.no_space.set(true);
                 // Where there is space it goes on.
@@ -382,7 +377,7 @@ impl SyncTask {
                     self.skipped.borrow_mut().insert(window);
                 }
             }
-            Err(WindowError::Unreadable) => unreachable!("gone round"),
+            Err(WindowError::Unreadable | WindowError::Doubted) => unreachable!("gone round"),
             // It stays in flight, and all ends here: only who was told to end stops waiting.
             Err(WindowError::Late | WindowError::Told) => {}
         }

@@ -271,3 +271,63 @@ fn a_resync_that_could_not_rewrite_a_sector_for_want_of_space_is_not_done() {
         assert_eq!(world.check(), 0, "{world}");
     }
 }
+
+/// A write to disk 2 fails, for neither that nor disk 3, with P, has room for these sectors of the row. Nothing says
+/// what the row is right without when others are lost.
+fn leave_doubt(world: &mut World, row: u64, sectors: std::ops::Range<u64>) {
+    let chunk = u64::from(world.shape().chunk_sectors);
+    let start = world.disks.data().start + row * chunk;
+    for disk in [2, 3] {
+        world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+        world.disks.disk(disk).errors_in = Some(start..start + chunk);
+    }
+    let (at, length) = ((row * 3 + 2) * chunk + sectors.start, sectors.end - sectors.start);
+    let new = vec![9; length as usize * SECTOR];
+    assert_eq!(world.write(at, new), Err(RequestError::NoSpace), "{world}");
+    [2, 3].into_iter().for_each(|disk| world.disks.disk(disk).plug());
+}
+
+/// One block of a row is in doubt, and another one of it cannot be read. The rest of the row is filled.
+#[test]
+fn a_rebuild_goes_round_blocks_in_doubt_and_no_others() {
+    let shape = Shape { chunk_sectors: 64, member_sectors: 512, ..shapes::RAID6 };
+    for (seed, is_unreadable) in [(60, false), (61, true)] {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        leave_doubt(&mut world, 1, 16..24);
+        world.fail(0);
+        world.fail(1);
+        let start = world.disks.data().start;
+        if is_unreadable {
+            world.disks.disk(4).unreadable.insert(start + 64 + 40);
+        }
+        world.add(5).unwrap();
+        world.add(6).unwrap();
+        world.disks.reset_counts();
+        world.command(Action::Idle).unwrap();
+        ended(&mut world, SyncEnd::Incomplete);
+        let left = world.status().sync.skipped;
+        let filled = world.disks.disk(5).sectors_written(start + 64..start + 128);
+        assert_eq!((left.ranges, left.sectors), (1, 8), "{left:?} ({world})");
+        assert_eq!(filled, if is_unreadable { 55 } else { 56 }, "{world}");
+        world.command(Action::AcceptDoubt).unwrap();
+        world.wait_status("all in sync", |status| status.degraded() == 0);
+        world.wait_idle();
+        let bad: u32 = world.status().members.iter().map(|member| member.bad_ranges).sum();
+        assert_eq!(bad, if is_unreadable { 3 } else { 0 }, "{world}");
+    }
+}
+
+/// A check of an array that has nothing left to compare there.
+#[test]
+fn a_check_leaves_blocks_in_doubt_out_and_no_others() {
+    let shape = Shape { chunk_sectors: 64, member_sectors: 512, ..shapes::RAID6 };
+    let mut world = World::synced(Setup::shuffled(shape, 65));
+    world.command(Action::Freeze).unwrap();
+    leave_doubt(&mut world, 1, 16..24);
+    world.fail(0);
+    world.fail(1);
+    world.check();
+    let left = world.status().sync.skipped;
+    assert_eq!((left.ranges, left.sectors), (1, 8), "{left:?} ({world})");
+}

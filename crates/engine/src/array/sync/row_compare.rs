@@ -409,7 +409,7 @@ async fn read_whole(
         };
         if lost_data > parity || (in_doubt && compared.is_none()) {
             let listed = |view: &ArrayView| view.lists_as_bad(&range);
-            return Err(match unread.any_unreadable() || port.with_view(listed) {
+            return Err(match in_doubt || unread.any_unreadable() || port.with_view(listed) {
                 true => WindowError::Unreadable,
                 false => WindowError::Failed,
             });

@@ -139,13 +139,13 @@ pub(super) async fn run(
     task: &SyncTask,
     window: &Range<u64>,
 ) -> Result<Found, WindowError> {
-    let mut found = match run_once(port, geometry, (task, task.kind()), window).await {
-        Err(WindowError::Unreadable) if task.kind().fills_members() => {
-            fill_around(port, geometry, task, window).await.map(|()| Found::default())
-        }
-        Err(WindowError::Unreadable) => run_in_halves(port, geometry, task, window).await,
-        result => result,
-    }?;
+    let mut found = match task.kind().fills_members() {
+        true => fill(port, geometry, task, window).await?,
+        false => match run_once(port, geometry, (task, task.kind()), window).await {
+            Err(WindowError::Unreadable) => run_in_halves(port, geometry, task, window).await?,
+            result => result?,
+        },
+    };
     port.count_mended(std::mem::take(&mut found.mended));
     Ok(found)
 }
@@ -172,29 +172,61 @@ async fn run_in_halves(
                 all.left = Some(range.start..window.end);
                 break;
             }
-            Err(WindowError::Unreadable) => {
-                let half = ((range.end - range.start) / 2).next_multiple_of(block);
-                let middle = range.start + half;
-                match half > 0 && middle < range.end {
-                    true => left.extend([middle..range.end, range.start..middle]),
-                    false => all.skipped.push(range),
-                }
-            }
+            Err(WindowError::Unreadable) => match halves(&range, block) {
+                Some(halves) => left.extend(halves),
+                None => all.skipped.push(range),
+            },
             Err(error) => return Err(error),
         }
     }
     Ok(all)
 }
 
+/// The halves of a range of several blocks, the second one first.
+fn halves(range: &Range<u64>, block: u64) -> Option<[Range<u64>; 2]> {
+    let half = ((range.end - range.start) / 2).next_multiple_of(block);
+    let middle = range.start + half;
+    (half > 0 && middle < range.end).then(|| [middle..range.end, range.start..middle])
+}
+
+/// Fills a window, and goes round what of it is in doubt, block by block: the rest need not wait for that.
+async fn fill(
+    port: &ArrayLane,
+    geometry: &Geometry,
+    task: &SyncTask,
+    window: &Range<u64>,
+) -> Result<Found, WindowError> {
+    let block = port.with_view(|view| u64::from(view.block_sectors));
+    let (mut left, mut all) = (vec![window.clone()], Found::default());
+    while let Some(range) = left.pop() {
+        match run_once(port, geometry, (task, task.kind()), &range).await {
+            Ok(found) => all.add(found),
+            Err(WindowError::Unreadable) => {
+                all.add(fill_around(port, geometry, task, &range).await?);
+            }
+            Err(WindowError::Doubted) => match halves(&range, block) {
+                Some(halves) => left.extend(halves),
+                None => all.add(fill_around(port, geometry, task, &range).await?),
+            },
+            Err(error) => return Err(error),
+        }
+        if !left.is_empty() && task.is_told_to_end() {
+            return Err(WindowError::Told);
+        }
+    }
+    Ok(all)
+}
+
 /// Fills a window block by block and slot by slot. A block that cannot be read is listed as bad on the
-/// member that should have got it, under the claim that found out; everything else is there.
+/// member that should have got it, under the claim that found out. One in doubt is left out. Everything else is there.
 async fn fill_around(
     port: &ArrayLane,
     geometry: &Geometry,
     task: &SyncTask,
     window: &Range<u64>,
-) -> Result<(), WindowError> {
+) -> Result<Found, WindowError> {
     let block = port.with_view(|view| view.block_sectors) as usize;
+    let mut all = Found::default();
     for start in window.clone().step_by(block) {
         let part = start..(start + block as u64).min(window.end);
         for slot in task.kind().slots() {
@@ -202,10 +234,14 @@ async fn fill_around(
                 return Err(WindowError::Told);
             }
             let kind = task.kind().of_slot(*slot);
-            run_once(port, geometry, (task, &kind), &part).await?;
+            match run_once(port, geometry, (task, &kind), &part).await {
+                Ok(found) => all.add(found),
+                Err(WindowError::Doubted) => all.skipped.push(part.clone()),
+                Err(error) => return Err(error),
+            }
         }
     }
-    Ok(())
+    Ok(all)
 }
 
 /// Does a range under one claim, and again when a member was late in it: what was done before it stays done.
