@@ -331,3 +331,27 @@ fn a_check_leaves_blocks_in_doubt_out_and_no_others() {
     let left = world.status().sync.skipped;
     assert_eq!((left.ranges, left.sectors), (1, 8), "{left:?} ({world})");
 }
+
+/// Two rows are in doubt. A write of one of them ends its doubt, and that row is filled although the other is not.
+#[test]
+fn a_row_whose_doubt_has_ended_is_filled_while_others_stay_in_doubt() {
+    let shape = shapes::RAID6;
+    let mut world = World::synced(Setup::shuffled(shape, 70));
+    world.command(Action::Freeze).unwrap();
+    leave_doubt(&mut world, 1, 0..16);
+    leave_doubt(&mut world, 6, 0..16);
+    for disk in [0, 1] {
+        world.fail(disk);
+        world.add(5 + disk).unwrap();
+    }
+    world.command(Action::Idle).unwrap();
+    ended(&mut world, SyncEnd::Incomplete);
+    assert_eq!(world.status().sync.skipped.sectors, 32, "{world}");
+    world.write_random(48, 48);
+    world.wait_status("a row more", |status| status.sync.skipped.sectors == 16);
+    world.disks.reset_counts();
+    world.sleep_ms(100_000);
+    assert_eq!(world.disks.disk(2).sectors_read(), 0, "what stays in doubt is not tried ({world})");
+    world.write_random(6 * 48, 48);
+    world.wait_status("all in sync", |status| status.degraded() == 0);
+}

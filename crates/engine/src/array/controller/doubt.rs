@@ -16,13 +16,22 @@ const PIECES_MAX: usize = 1 << 14;
 impl Controller {
     /// Ends the doubt of ranges in which P and Q agree on a missing block: those rows are of one time.
     pub(super) async fn doubt_resolved(&mut self, ranges: &Ranges) {
+        let is_lacked = self.lacked_by_filled(ranges);
         for range in ranges.iter() {
             self.is_synced(&range);
         }
         if self.doubted.is_empty() {
             self.happened(Event::Change);
+        } else if is_lacked {
+            self.happened(Event::Resynced);
         }
         self.tell_all_of_doubt().await;
+    }
+
+    /// Whether some of it has not come to a member that is filled, perhaps because it was in doubt.
+    fn lacked_by_filled(&self, ranges: &Ranges) -> bool {
+        let lacks = |member: &Member| !member.not_filled().both(ranges).is_empty();
+        self.members.iter().any(|member| member.filled_to().is_some() && lacks(member))
     }
 
     /// Nothing is in doubt in a range any more. What became of tries to make it right says nothing of a later doubt.

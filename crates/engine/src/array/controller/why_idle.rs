@@ -49,7 +49,7 @@ pub(super) enum Event {
     Freeze,
     /// A user asks for a check or repair.
     Request,
-    /// A resync made redundancy right.
+    /// A resync made redundancy right, or a write did where a member that is filled lacks something.
     Resynced,
     /// It is so late now.
     Clock(Time),
