@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use mdspace_format::Uuid;
 use mdspace_io::read_text;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -17,6 +18,10 @@ use crate::member_probe::asked_of;
 use crate::member_search;
 use crate::own_dir;
 
+mod known;
+
+pub(crate) use known::KnownMembers;
+
 /// What the file says. A word that is not known is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +30,9 @@ pub(crate) struct Config {
     pub(crate) uuid: Option<String>,
     /// In the words of the command line, paths from the root.
     pub(crate) members: Vec<String>,
+    /// Members that are not there, until they are removed. What has such a name by now is looked at first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing: Vec<String>,
     /// Fronts.
     pub(crate) serve: Vec<String>,
     /// Its members are opened to be read only.
@@ -38,6 +46,8 @@ pub(crate) struct Config {
     /// Keys of `set`, with the values that they were set to.
     #[serde(deserialize_with = "numbers_too")]
     pub(crate) settings: BTreeMap<String, String>,
+    /// What members are by their superblocks, whatever their names lead to by now.
+    pub(crate) device_uuids: BTreeMap<String, String>,
 }
 
 /// Values as the array takes them, words; people write numbers as numbers.
@@ -72,6 +82,26 @@ impl Config {
             _ => failed(error.to_string()),
         })?;
         toml::from_str(&text).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Members that are there, and those that are not.
+    fn known(&self) -> KnownMembers {
+        let names = self.members.iter().chain(&self.missing);
+        KnownMembers::new(self.uuid.clone(), names, &self.device_uuids)
+    }
+
+    /// Missing members that are back: what has such a name by now may be something else.
+    fn back(&self, array: Option<Uuid>) -> impl Iterator<Item = MemberSpec> + '_ {
+        let is_it = move |name: &String, path: &Path| {
+            let superblock = asked_of(path, member_search::read_superblock)?.ok()??;
+            let known = self.device_uuids.get(name);
+            let is_device = known.is_none_or(|known| *known == superblock.device_uuid.to_string());
+            Some(is_device && array.is_none_or(|array| superblock.set_uuid == array))
+        };
+        self.missing.iter().filter_map(move |name| match name.parse().ok()? {
+            MemberSpec::Path(path) => is_it(name, &path)?.then_some(MemberSpec::Path(path)),
+            _ => None,
+        })
     }
 
     /// Writes a file: there is the old one or the new one, whatever happens.
@@ -166,9 +196,16 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
             Some(path) => path,
             None => return Ok(()),
         },
-        None => return Ok(()),
+        None => {
+            // Who is missing is known all the same.
+            let path = kept_path(args.name()).ok().flatten();
+            let config = path.and_then(|path| Config::read(&path).ok());
+            args.serving.known = config.map(|config| config.known()).unwrap_or_default();
+            return Ok(());
+        }
     };
     let config = Config::read(&path)?;
+    args.serving.known = config.known();
     let failed = |why: String| {
         Failure::new(format!("cannot use the configuration {}", path.display()), why, "mend it")
     };
@@ -179,6 +216,7 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
         let members = config.members.iter().map(|word| word.parse::<MemberSpec>());
         let members: Vec<_> = members.collect::<Result<_, _>>().map_err(failed)?;
         args.members = members.into_iter().filter(is_there).collect();
+        args.members.extend(config.back(args.uuid));
         if let Some(uuid) = args.uuid {
             member_search::follow(&mut args.members, uuid);
         }

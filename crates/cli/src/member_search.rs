@@ -122,7 +122,8 @@ fn superblock(device: &Path) -> io::Result<Option<Superblock>> {
     superblocks_of(vec![device.to_path_buf()]).remove(0).1
 }
 
-fn read_superblock(device: &Path) -> io::Result<Option<Superblock>> {
+/// The superblock that counts on a device, which may never answer.
+pub(crate) fn read_superblock(device: &Path) -> io::Result<Option<Superblock>> {
     let found = member_probe::superblocks(&open_to_look(device)?)?;
     Ok(of_device(found.into_iter().filter_map(|found| found.superblock)))
 }

@@ -229,6 +229,7 @@ impl ServingProcess {
         let new = matches!(task, Task::Create(_));
         let (recorder, note) = Recorder::open(task.name(), run_dir, new);
         notes.extend(note);
+        let left_out = array.left_out();
         let process = Self {
             name: task.name().clone(),
             recorder,
@@ -239,6 +240,8 @@ impl ServingProcess {
             saved: Saved::new(task.serving()),
             scrub: Scrub::new(log::path(task.name(), run_dir).with_extension("scrub")),
         };
+        process.note_left_out(&left_out);
+        notes.extend(process.missing_line(&left_out));
         Ok((Arc::new(process), notes))
     }
 

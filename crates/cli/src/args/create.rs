@@ -11,7 +11,7 @@ use mdspace_front::Address;
 use super::member::{MemberOrMissing, MemberSpec};
 use super::name::ArrayName;
 use super::size::Size;
-use crate::config::Config;
+use crate::config::{Config, KnownMembers};
 use crate::member_probe::Probed;
 
 #[derive(Args, Debug)]
@@ -172,6 +172,9 @@ pub(crate) struct ServingArgs {
     /// What the configuration sets.
     #[arg(skip)]
     pub(crate) settings: BTreeMap<String, String>,
+    /// Members that the configuration knows of.
+    #[arg(skip)]
+    pub(crate) known: KnownMembers,
 }
 
 impl ServingArgs {

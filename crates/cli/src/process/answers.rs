@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mdspace_engine::array::settings::SettingError;
 use mdspace_engine::array::{Action, CommandError, Reply as Done, Undecided};
+use mdspace_engine::backend::MemberId;
 use mdspace_engine::paths::Paths;
 use mdspace_front::Address;
 use mdspace_io::{OpenError, OpenMode, RunningArray, SetError};
@@ -208,15 +209,37 @@ impl ServingProcess {
     }
 
     fn remove(&self, words: &[String]) -> Result<Reply, Failure> {
+        let mut notes = Vec::new();
         for word in self.with_failed(words)? {
             let what = format!("cannot remove {word} from {}", self.name);
-            let Some(member) = self.array.members().find(&word) else {
-                return Err(refused(&what, &CommandError::NotAMember));
-            };
-            self.array.order(Action::Remove { member }).map_err(|error| error.failure(&what))?;
-            self.array.members().close(member);
+            let found = self.array.members().find(&word);
+            let uuid = found.map(|found| self.device_uuid(found)).transpose()?.flatten();
+            if let Some(member) = found {
+                self.array
+                    .order(Action::Remove { member })
+                    .map_err(|error| error.failure(&what))?;
+                self.array.members().close(member);
+            }
+            // By that name it may have been known before it came in, or be missing.
+            let is_forgotten = self.forget(&word, uuid.as_deref());
+            match (found, is_forgotten) {
+                (Some(_), _) => {}
+                (None, true) => notes.push(format!(
+                    "{word}: forgotten; `mdspace save {}` writes that down",
+                    self.name
+                )),
+                (None, false) => return Err(refused(&what, &CommandError::NotAMember)),
+            }
         }
-        Ok(Reply::done())
+        Ok(Reply::Done { notes })
+    }
+
+    /// What a member is by its superblock.
+    fn device_uuid(&self, member: MemberId) -> Result<Option<String>, Failure> {
+        let is_it =
+            |known: &&MemberReport| self.array.members().find(&known.member) == Some(member);
+        let report = self.report()?;
+        Ok(report.array.members.iter().find(is_it).map(|known| known.device_uuid.clone()))
     }
 
     /// The words, with `failed` as the members that failed.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError, Reply};
-use mdspace_engine::assembly::{LeftOut, Options, Refusal};
+use mdspace_engine::assembly::{LeftOut, Options, Reason, Refusal};
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::neighbours::Neighbours;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
@@ -220,6 +220,18 @@ impl ServedArray {
                 Ok(_) => {}
             }
         }
+    }
+
+    /// Members of the array that it did not start with.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        let is_of_it = |reason: &Reason| {
+            !matches!(reason, Reason::NoSuperblock | Reason::OtherArray | Reason::Replaced(_))
+        };
+        let names = |running: &RunningArray| {
+            let left_out = running.left_out().iter().filter(|left_out| is_of_it(&left_out.reason));
+            left_out.map(|left_out| left_out.member.clone()).collect()
+        };
+        self.with_running(names).unwrap_or_default()
     }
 
     pub(super) fn status(&self) -> Result<ArrayStatus, Failure> {

@@ -27,6 +27,24 @@ pub(super) fn write(name: &ArrayName, path: Option<&Path>) -> Result<String, Fai
     Ok(format!("{name}: saved to {}", path.display()))
 }
 
+/// Writes what was set to the configuration, and leaves the rest of that as it is. Where there is none, all is written.
+/// Gives a line for the user.
+pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
+    let path = config::new_path(name)?;
+    if !path.exists() {
+        return write(name, None);
+    }
+    let (now, _) = ask(&RunDir::open()?, name)?;
+    let old = Config::read(&path)?;
+    if let Some(other) = old.uuid.as_ref().filter(|uuid| Some(*uuid) != now.uuid.as_ref()) {
+        let what = format!("it was set, and not saved to {}", path.display());
+        let why = format!("that is of array {other}");
+        return Err(Failure::new(what, why, format!("write it anew: `mdspace save {name}`")));
+    }
+    Config { settings: now.settings, ..old }.write(&path)?;
+    Ok(format!("{name}: saved to {}", path.display()))
+}
+
 fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<(Config, bool), Failure> {
     match Client::connect(run_dir, name)?.ask(&Request::Configuration)? {
         Reply::Configuration { config, foreground } => Ok((*config, foreground)),

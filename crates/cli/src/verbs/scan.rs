@@ -45,9 +45,8 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
                 continue;
             }
         };
-        places.extend(
-            config.members.iter().map(|name| path_of_name(name)).filter(|path| path.is_absolute()),
-        );
+        let names = config.members.iter().chain(&config.missing);
+        places.extend(names.map(|name| path_of_name(name)).filter(|path| path.is_absolute()));
         if let Some(uuid) = config.uuid.and_then(|uuid| uuid.parse().ok()) {
             let configured = Found { name: Some(name), config: Some(file), members: Vec::new() };
             found.insert(uuid, configured);

@@ -56,6 +56,105 @@ fn without_a_member_of_its_configuration_an_array_starts_only_when_told_to() {
     user.expect(0, "stop data");
 }
 
+fn text(user: &User) -> String {
+    std::fs::read_to_string(user.path("etc/data.toml")).expect("a configuration")
+}
+
+/// As when a cable comes loose, and the array is saved before it is back.
+#[test]
+fn a_member_that_is_missing_stays_in_the_configuration_until_it_is_removed() {
+    let (user, _) = served();
+    user.run("wait data");
+    user.expect(0, "stop data");
+    let (b, elsewhere) = (user.path("b"), user.path("elsewhere"));
+    std::fs::rename(&b, &elsewhere).expect("it moves");
+    let name = b.display().to_string();
+    let said = user.expect(0, "assemble data --run");
+    assert!(said.contains("slot 1 is empty") && said.contains(&name), "{said}");
+    user.expect(0, "save data");
+    user.expect(0, "set data stripe_cache_size=300 --save");
+    user.expect(0, "restart data");
+    user.expect(0, "save data");
+    user.expect(0, "stop data");
+    std::fs::rename(&elsewhere, &b).expect("it comes back");
+    let said = user.expect(0, "assemble data");
+    assert!(said.contains(&format!("{name} is out of date")), "{said}");
+    user.expect(0, "save data");
+    assert!(text(&user).contains(&name));
+    user.expect(0, "re-add data b");
+    user.expect(0, "wait data");
+    user.expect(0, "save data");
+    assert!(!text(&user).contains("missing = [\"/"), "{}", text(&user));
+    // One that fails is as good as missing.
+    user.expect(0, "fail data b");
+    user.expect(0, "save data");
+    assert!(text(&user).contains(&format!("missing = [\"{name}\"]")), "{}", text(&user));
+    user.expect(0, "remove data b");
+    user.expect(0, "save data");
+    assert!(!text(&user).contains(&name), "{}", text(&user));
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_missing_member_is_forgotten_by_remove_and_told_by_what_it_is() {
+    let (user, _) = served();
+    user.run("wait data");
+    user.expect(0, "stop data");
+    std::fs::rename(user.path("b"), user.path("moved")).expect("it moves");
+    user.expect(0, "assemble data --run a c");
+    // Its configuration was not read, and tells all the same who is missing.
+    user.expect(0, "save data");
+    let name = user.path("b").display().to_string();
+    assert!(text(&user).contains(&name), "{}", text(&user));
+    // By another name it is the same member.
+    user.expect(0, "re-add data moved");
+    user.expect(0, "save data");
+    assert!(!text(&user).contains(&name), "{}", text(&user));
+    user.expect(0, "stop data");
+    std::fs::rename(user.path("moved"), user.path("b")).expect("it moves");
+    user.expect(0, "assemble data --run a c");
+    user.expect(0, "save data");
+    let moved = user.path("moved").display().to_string();
+    assert!(text(&user).contains(&moved), "{}", text(&user));
+    let said = user.expect(0, "remove data moved");
+    assert!(said.contains("mdspace save data"), "{said}");
+    user.refused("remove data moved", &["not a member"]);
+    user.expect(0, "save data");
+    assert!(!text(&user).contains(&moved), "{}", text(&user));
+    // What has the name of a missing member by now is another array's, and stops nothing.
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data a c --save");
+    user.expect(0, "re-add data b");
+    user.expect(0, "fail data b");
+    user.expect(0, "save data");
+    user.expect(0, "stop data");
+    user.expect(0, "zero-superblock --run b");
+    let said = user.expect(0, "assemble data");
+    assert!(said.contains("started with 2 of 3 members; slot 1 is empty"), "{said}");
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn set_with_save_changes_the_settings_of_a_configuration_and_nothing_else() {
+    let (user, socket) = served();
+    let before = text(&user);
+    user.run("wait data");
+    user.expect(0, &format!("unserve data nbd:unix:{socket}?ro"));
+    user.expect(0, "fail data b");
+    user.expect(0, "remove data b");
+    user.expect(0, "set data max_read_errors=7 --save");
+    let said = text(&user);
+    assert!(said.contains("max_read_errors = \"7\""), "{said}");
+    let rest = |text: &str| text.replace("max_read_errors = \"7\"\n", "");
+    assert_eq!(rest(&said), rest(&before));
+    // It is of another array.
+    std::fs::write(user.path("etc/data.toml"), "uuid = \"1:2:3:4\"\n").expect("room");
+    user.refused("set data max_read_errors=8 --save", &["1:2:3:4", "mdspace save data"]);
+    assert_eq!(text(&user), "uuid = \"1:2:3:4\"\n");
+    assert_eq!(user.expect(0, "get data max_read_errors"), "8\n");
+    user.expect(0, "stop data");
+}
+
 #[test]
 fn a_configuration_that_says_nonsense_is_refused_and_nothing_runs() {
     let (user, _) = served();
