@@ -350,7 +350,7 @@ pub(crate) struct SetArgs {
     /// `get` lists.
     #[arg(value_name = "KEY=VALUE", value_parser = OsStringValueParser::new().try_map(|word| key_value_of(&word)))]
     pub(crate) setting: (String, String),
-    /// Write the array's configuration, for the next `assemble NAME`.
+    /// Write what was set to the array's configuration, for the next `assemble NAME`; the rest of that stays.
     #[arg(long)]
     pub(crate) save: bool,
 }
