@@ -98,31 +98,30 @@ impl ServingProcess {
     }
 
     /// Sends a message to a multipath member: the one named, else the only one, else the one that has
-    /// the path that the message names.
+    /// the path that the message names. The operator's word about late writes is about a plain member as well.
     fn message(&self, member: Option<&str>, words: &[String]) -> Result<Reply, Failure> {
-        if let [verb, rest @ ..] = words
-            && verb == "fail_path"
-            && rest.len() == 2
-            && let Some(named) = rest.iter().find(|word| *word != "--fenced")
-            && rest.iter().any(|word| word == "--fenced")
-            && self.array.fenced(named)
-        {
+        let all = self.array.members().paths();
+        let path = words.get(1).filter(|_| words[0].ends_with("_path"));
+        let fenced = fenced_by(words);
+        let fence_member = || {
+            let what = format!("cannot do {}", words.join(" "));
+            fenced.map_or(Ok(false), |named| self.array.fenced(named, &what))
+        };
+        let is_path = |named| all.iter().any(|(_, paths)| has_path(paths, named));
+        if !fenced.is_some_and(is_path) && fence_member()? {
             return Ok(Reply::done());
         }
-        let all = self.array.members().paths();
-        let has_path = |paths: &Paths| {
-            let named = words.get(1).filter(|_| words[0].ends_with("_path"));
-            let status = paths.status();
-            let mut known = status.groups.iter().flat_map(|group| &group.paths);
-            named.is_some_and(|name| known.any(|path| path.member == *name))
-        };
         let is_it = |(name, paths): &&(String, Arc<Paths>)| match member {
             Some(member) => name == member,
-            None => all.len() == 1 || has_path(paths),
+            None => all.len() == 1 || path.is_some_and(|path| has_path(paths, path)),
         };
         let found: Vec<_> = all.iter().filter(is_it).collect();
         match found[..] {
-            [(_, paths)] => message(paths, words).map(|()| Reply::done()),
+            [(_, paths)] => {
+                message(paths, words)?;
+                fence_member()?;
+                Ok(Reply::done())
+            }
             _ => {
                 if all.is_empty() {
                     let why = format!("{} has no member with several paths", self.name);
@@ -471,6 +470,19 @@ fn cure_of_setting(key: &str, error: &SetError) -> &'static str {
         }
         _ => "give a value that the key takes",
     }
+}
+
+/// Whom the operator's word is about that nothing sent to it can be done any more.
+fn fenced_by(words: &[String]) -> Option<&str> {
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["fail_path", named, "--fenced"] | ["fail_path", "--fenced", named] => Some(named),
+        _ => None,
+    }
+}
+
+fn has_path(paths: &Paths, named: &str) -> bool {
+    let status = paths.status();
+    status.groups.iter().flat_map(|group| &group.paths).any(|path| path.member == named)
 }
 
 /// Sends a message of dm's to a multipath device.

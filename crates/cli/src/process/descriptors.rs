@@ -60,8 +60,8 @@ impl Needs {
     }
 
     fn with(self, member: &str) -> Self {
-        match member.strip_prefix("multipath:") {
-            Some(file) => paths(file).iter().fold(self, |needs, path| needs.with_one(path)),
+        match paths_of(member) {
+            Some(paths) => paths.iter().fold(self, |needs, path| needs.with_one(path)),
             None => self.with_one(member),
         }
     }
@@ -134,11 +134,12 @@ fn raised(limit: Rlimit, needed: u64) -> Result<Option<u64>, u64> {
     }
 }
 
-/// The paths that a file names; one that cannot be read is refused when it is opened.
-fn paths(file: &str) -> Vec<String> {
+/// The paths of a member that is made of some. A file that cannot be read is refused when it is opened.
+pub(super) fn paths_of(member: &str) -> Option<Vec<String>> {
+    let file = member.strip_prefix("multipath:")?;
     let text = read_text(&path_of_name(file)).unwrap_or_default();
     let spec = MultipathSpec::parse(&text);
-    spec.map_or_else(|_| Vec::new(), |spec| names(&spec))
+    Some(spec.map_or_else(|_| Vec::new(), |spec| names(&spec)))
 }
 
 /// The members that are paths of a device.

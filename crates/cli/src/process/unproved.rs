@@ -1,11 +1,12 @@
 //! Members behind a network that may still do what they were sent. They are not opened again, by this process
 //! or a later one, before that is proved to be over.
 
-use mdspace_engine::array::Action;
+use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::MemberId;
 use mdspace_io::{OpenMode, RunningArray, UnprovedWrites, is_remote};
 
-use super::array::ServedArray;
+use super::array::{OrderError, ServedArray};
+use super::descriptors;
 use super::members::OpenMembers;
 use crate::failure::Failure;
 
@@ -22,7 +23,14 @@ impl OpenMembers {
         mode: OpenMode,
         what: &str,
     ) -> Result<(), Failure> {
-        if mode.read_only || !is_remote(name) {
+        if mode.read_only {
+            return Ok(());
+        }
+        if let Some(paths) = descriptors::paths_of(name).filter(|_| self.is_fenced()) {
+            // Else they recall by themselves what may still appear.
+            return paths.iter().try_for_each(|path| self.refuse_unproved(path, mode, what));
+        }
+        if !is_remote(name) {
             return Ok(());
         }
         let unproved = self.unproved().of(name).map_err(|error| {
@@ -61,29 +69,28 @@ impl ServedArray {
     pub(super) fn refuse_owing(&self, name: &str, what: &str) -> Result<(), Failure> {
         let open = self.members().find(name).filter(|_| is_remote(name));
         let owes = open.is_some_and(|id| self.owes_answers(id));
-        match owes && !self.members().unproved().is_proved(name) {
-            true => Err(may_still_appear(name, what)),
-            false => Ok(()),
-        }
+        if owes { Err(may_still_appear(name, what)) } else { Ok(()) }
     }
 
     /// The operator's word that nothing sent to a member can be done any more. Its connection is not
-    /// used again. False: nothing was unproved.
-    pub(super) fn fenced(&self, name: &str) -> bool {
+    /// used again: of a member that is in use the word is refused. False: nothing was unproved.
+    pub(super) fn fenced(&self, name: &str, what: &str) -> Result<bool, Failure> {
         if !is_remote(name) {
-            return false;
+            return Ok(false);
         }
         let open = self.members().find(name);
         let owes = open.is_some_and(|id| self.owes_answers(id));
         if !owes && self.members().unproved().of(name).is_ok_and(|ranges| ranges.is_empty()) {
-            return false;
+            return Ok(false);
         }
-        if let Some(id) = open
-            && self.order(Action::Remove { member: id }).is_ok()
-        {
+        if let Some(id) = open {
+            match self.order(Action::Remove { member: id }) {
+                Ok(_) | Err(OrderError::Refused(CommandError::NotAMember)) => {}
+                Err(error) => return Err(error.failure(what)),
+            }
             self.members().close(id);
         }
         self.members().unproved().forget(name);
-        true
+        Ok(true)
     }
 }

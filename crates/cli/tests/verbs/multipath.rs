@@ -439,6 +439,46 @@ fn an_array_of_multipath_members_bears_the_loss_of_a_path_of_each() {
     paths.user.expect(0, "stop data --force");
 }
 
+/// Its process was killed: a write may still appear anywhere, until the operator says of each path that none can, or
+/// at the start of all.
+#[test]
+fn the_operators_word_reaches_the_paths_of_an_arrays_member() {
+    let paths = Paths::new(2);
+    let member = |path: &String| format!("{{ member = \"{path}\" }}");
+    let list: Vec<String> = paths.members.iter().map(member).collect();
+    let times = "polling_interval = 0.2\nno_path_retry = 1000\ncache = \"shared\"\n";
+    let text = format!("{times}[[group]]\npath = [{}]\n", list.join(", "));
+    std::fs::write(paths.user.path("m.toml"), text).expect("a file");
+    let serve = format!("--serve=nbd:unix:{}", paths.user.path("data.sock").display());
+    let words = "--level=linear --raid-devices=1 --force --run";
+    paths.user.expect(0, &format!("create data {words} {serve} multipath:m.toml"));
+    let write = |salt| {
+        let mut client = Client::connect(&paths.user.path("data.sock"));
+        assert_eq!(client.write(0, &block(salt)), Ok(()));
+    };
+    let device = || paths.user.detail("data")["multipath"][0].clone();
+    let unproved = || device()["unproved"].as_array().expect("ranges").len();
+    write(1);
+    paths.kill("data");
+    paths.user.expect(0, &format!("assemble data {serve} multipath:m.toml"));
+    for (at, path) in paths.members.iter().enumerate() {
+        assert_eq!(unproved(), 2 - at);
+        paths.user.expect(0, &format!("message data fail_path {path} --fenced"));
+        let reason = device()["groups"][0]["paths"][at]["reason"].clone();
+        assert_eq!(reason, "failed by the operator");
+    }
+    assert_eq!(unproved(), 0);
+    for path in &paths.members {
+        paths.user.expect(0, &format!("message data reinstate_path {path}"));
+    }
+    write(2);
+    paths.kill("data");
+    paths.user.expect(0, &format!("assemble data --fenced {serve} multipath:m.toml"));
+    assert_eq!(unproved(), 0);
+    write(3);
+    paths.user.expect(0, "stop data");
+}
+
 #[test]
 fn a_better_group_is_used_again_when_the_user_says() {
     for (failback, comes_back) in [("manual", false), ("immediate", true), ("0.3", true)] {

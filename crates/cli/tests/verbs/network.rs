@@ -91,6 +91,33 @@ fn a_member_that_owes_the_answer_to_a_write_does_not_come_back() {
     }
 }
 
+/// What is sent over its connection after that word is not proved by it.
+#[test]
+fn the_word_that_nothing_may_appear_is_refused_of_a_member_that_the_array_uses() {
+    let user = User::with_members(&["a", "b"]);
+    let (one, other) = (serve(&user, "a"), serve(&user, "b"));
+    let socket = user.path("top.sock");
+    let front = format!("--serve=nbd:unix:{}", socket.display());
+    let words = "--level=1 --raid-devices=2 --assume-clean --bitmap=none";
+    user.expect(0, &format!("create top {words} {front} --write-mostly={other} {one} {other}"));
+    let mut client = Client::connect(&socket);
+    assert_eq!(client.write(0, &[1; 4096]), Ok(()));
+    let b = pid_of(&user, "b");
+    user.halt(b);
+    let cookie = client.send_write(0, &[2; 4096]);
+    // It is answered by the other one, and has come after the write.
+    client.read(1 << 20, 4096).expect("read");
+    let word = format!("message top fail_path {other} --fenced");
+    user.refused(&word, &["`mdspace fail` it first"]);
+    user.expect(0, &format!("fail top {other}"));
+    assert_eq!(client.answer(cookie).map(drop), Ok(()));
+    user.refused(&format!("re-add top {other}"), &["may still appear", "--fenced"]);
+    user.signal(Signal::KILL, b);
+    user.expect(0, &word);
+    user.expect(0, "stop top");
+    user.expect(0, "stop a");
+}
+
 #[test]
 fn a_stop_by_force_waits_for_no_client_and_says_who_has_not_answered() {
     let user = User::with_members(&["a"]);
