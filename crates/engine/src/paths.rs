@@ -59,6 +59,7 @@ use view::View;
 
 pub use device::PathsError;
 pub use identity::{Compared, Identity};
+pub use late::FenceId;
 pub use path_lane::PathLane;
 pub use policy::{Cache, Failback, Policy};
 pub use status::{GroupStatus, Held, PathEvent, PathStatus, PathsStatus};
@@ -73,13 +74,12 @@ pub trait Host: Send + Sync {
     /// Connects a path anew, whose connection was lost; its old member may be closed.
     fn reopen(&self, paths: &Arc<Paths>, path: usize);
 
-    /// Sees to it that nothing sent over a path can be done any more. False: it cannot.
-    fn fence(&self, paths: &Arc<Paths>, path: usize) -> bool;
+    /// Sees to it that nothing sent over a path until now can be done any more: what was kept of that for
+    /// [`Paths::recall`] can be forgotten then. False: it cannot.
+    fn fence(&self, paths: &Arc<Paths>, path: usize, fence: FenceId) -> bool;
 
-    /// Nothing that was sent over a path can appear any more: all of it was answered, or, if it is `fenced`,
-    /// also what its connection owes, which is not used again. What was kept for
-    /// [`Paths::recall`] can be forgotten.
-    fn proved(&self, _path: usize, _fenced: bool) {}
+    /// By the operator's word nothing sent over a path until now can be done any more.
+    fn fenced_by_word(&self, _path: usize) {}
 }
 
 /// A multipath device, shared by all lanes.
@@ -135,7 +135,7 @@ impl Paths {
             wanted: Some(table.initial_group - 1),
             late: LateWrites::default(),
             owed: Owed::new(group_of.len()),
-            unproved: vec![false; group_of.len()],
+            last_fence: FenceId::default(),
             known: None,
             given: Given::default(),
             superblocks: 0,

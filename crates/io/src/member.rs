@@ -44,6 +44,7 @@ pub use place::{ServerPlace, abstract_name};
 pub use spec::{check_name, is_remote};
 pub use table::MemberTable;
 pub use unproved::UnprovedWrites;
+pub(crate) use unproved::{Moment, Owed};
 
 pub(crate) use member_file::MemberFile;
 pub(crate) use nbd::{Export, Nbd, proof};

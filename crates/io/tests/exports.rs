@@ -334,3 +334,37 @@ fn an_export_that_owes_an_answer_is_not_opened_again_before_that_is_on_record() 
     let unproved = paths.status().unproved;
     assert_eq!(unproved.len(), 1, "the write may still appear: {unproved:?}");
 }
+
+/// A write under way to a server that does none, over a member that is closed then; what the operator said of
+/// the member came before or after it.
+#[test]
+fn the_operators_word_proves_what_was_sent_before_it_and_nothing_else() {
+    for word_is_first in [false, true] {
+        let (_folder, uri) = serve(vec![disk(1)]);
+        let state = tempfile::tempdir().unwrap();
+        let lanes = Lanes::start(LanesConfig::default()).unwrap();
+        let members = lanes.members();
+        members.keep_unproved(UnprovedWrites::in_folder(state.path().to_owned()));
+        let (member, _) = members.open(&uri, OpenMode::RUN).unwrap();
+        let unproved = members.unproved().unwrap();
+        if word_is_first {
+            unproved.forget(&uri);
+        }
+        let written = lanes.call(LaneId(0), async move |lane, _| {
+            let from = WriteFrom::Buffer(lane.backend().allocate(512), 0..512);
+            let op = IoOp::Write { sector: 64, from, fua: false };
+            let patience = Patience::of(Duration::from_millis(50));
+            lane.io(MemberIo { member, op, patience }).await.result
+        });
+        assert_eq!(written.unwrap_err().kind, IoErrorKind::Deadline);
+        if !word_is_first {
+            unproved.forget(&uri);
+        }
+        members.close(member);
+        while !members.is_closed(member) {
+            std::thread::yield_now();
+        }
+        let left = UnprovedWrites::in_folder(state.path().to_owned()).of(&uri).unwrap();
+        assert_eq!(left.len(), usize::from(word_is_first), "{left:?}");
+    }
+}

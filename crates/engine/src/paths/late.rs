@@ -14,11 +14,23 @@ use crate::lane::LaneId;
 use crate::time::Time;
 
 use super::Paths;
-use super::owner::{Health, Owner};
+use super::owner::Health;
 
 /// Names one such write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LateId(u64);
+
+/// Names one fence of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FenceId(u64);
+
+/// A fence that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fence {
+    id: FenceId,
+    /// The newest late write when it began.
+    newest: LateId,
+}
 
 /// One such write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,27 +138,22 @@ impl Paths {
         self.publish(&mut owner, Time::ZERO);
     }
 
-    /// Tells the host of paths over which nothing may appear any more.
-    pub(super) fn tell_proved(&self, owner: &mut Owner) {
-        for (path, unproved) in owner.unproved.iter_mut().enumerate() {
-            let now = owner.late.is_late(path);
-            if std::mem::replace(unproved, now) && !now {
-                self.host.proved(path, false);
-            }
-        }
-    }
-
     /// The answer to [`Host::fence`](super::Host::fence): what had been sent over a path when the fence began
     /// cannot be done any more. What was found late since then waits for the next one. Its connection is not
-    /// used again either.
-    pub fn fenced(&self, path: usize, done: Result<(), String>, now: Time) {
-        let covered = self.owner.lock().paths[path].fencing.take();
-        // One that nobody asked for proves nothing.
-        let newest = match keep(Rule::FencesProveTheirTime) {
-            true => covered.unwrap_or_default(),
-            false => self.owner.lock().late.newest(),
+    /// used again either. A fence that nobody waits for any more proves nothing: it may have ended a connection that
+    /// was replaced meanwhile.
+    pub fn fenced(&self, path: usize, fence: FenceId, done: Result<(), String>, now: Time) {
+        let newest = {
+            let mut owner = self.owner.lock();
+            let awaited = owner.paths[path].fencing.take_if(|awaited| awaited.id == fence);
+            match keep(Rule::FencesProveTheirTime) {
+                true => awaited.map(|fence| fence.newest),
+                false => Some(owner.late.newest()),
+            }
         };
-        self.fenced_up_to(path, newest, done, now);
+        if let Some(newest) = newest {
+            self.fenced_up_to(path, newest, done, now);
+        }
     }
 
     /// The operator's word: nothing that was sent over a path until now can be done any more.
@@ -157,6 +164,7 @@ impl Paths {
             owner.paths[path].fencing = None;
             owner.late.newest()
         };
+        self.host.fenced_by_word(path);
         self.fenced_up_to(path, newest, Ok(()), now);
     }
 
@@ -171,10 +179,6 @@ impl Paths {
                     own.reason = "to be connected anew".into();
                 }
                 let proved = owner.late.fenced(path, newest);
-                if !owner.late.is_late(path) {
-                    owner.unproved[path] = false;
-                    self.host.proved(path, true);
-                }
                 let note = format!("{proved} writes can no longer appear");
                 self.tell(&mut owner, "PathFenced", Some(path), note);
             }
@@ -207,20 +211,23 @@ impl Paths {
         if self.is_closed() {
             return;
         }
+        let fence;
         {
             let mut owner = self.owner.lock();
             let (newest, late) = (owner.late.newest(), owner.late.is_late(path));
             if !late || owner.paths[path].fencing.is_some() {
                 return;
             }
-            owner.paths[path].fencing = Some(newest);
+            owner.last_fence = FenceId(owner.last_fence.0 + 1);
+            fence = owner.last_fence;
+            owner.paths[path].fencing = Some(Fence { id: fence, newest });
         }
-        let began = self.host.fence(self, path);
+        let began = self.host.fence(self, path, fence);
         let mut owner = self.owner.lock();
         match began {
             // It takes no requests until the fence has ended, which it may have.
             true => self.publish(&mut owner, now),
-            false => owner.paths[path].fencing = None,
+            false => drop(owner.paths[path].fencing.take_if(|awaited| awaited.id == fence)),
         }
     }
 

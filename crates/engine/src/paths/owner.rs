@@ -10,7 +10,7 @@ use crate::time::Time;
 use super::PathEvent;
 use super::given::Given;
 use super::identity::Identity;
-use super::late::{LateId, LateWrites};
+use super::late::{Fence, FenceId, LateWrites};
 use super::owed::Owed;
 use super::view::View;
 
@@ -24,8 +24,7 @@ pub(super) struct Owner {
     pub(super) wanted: Option<usize>,
     pub(super) late: LateWrites,
     pub(super) owed: Owed,
-    /// Paths of which the host has not been told that none is left.
-    pub(super) unproved: Vec<bool>,
+    pub(super) last_fence: FenceId,
     /// What the device's last proved path said.
     pub(super) known: Option<Identity>,
     /// Superblocks that its user has written since.
@@ -57,8 +56,8 @@ pub(super) struct OwnedPath {
     pub(super) checking: bool,
     /// To be checked at once.
     pub(super) urgent: bool,
-    /// A fence is under way, which began when this write was the newest late one.
-    pub(super) fencing: Option<LateId>,
+    /// A fence that is under way.
+    pub(super) fencing: Option<Fence>,
 }
 
 /// How a path is.

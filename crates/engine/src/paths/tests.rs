@@ -1,8 +1,5 @@
 //! The owner of the paths, without lanes: groups, messages, and dm's lines.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::lane::LaneId;
 
 use super::*;
@@ -14,20 +11,32 @@ struct Nobody;
 impl Host for Nobody {
     fn reopen(&self, _: &Arc<Paths>, _: usize) {}
 
-    fn fence(&self, _: &Arc<Paths>, _: usize) -> bool {
+    fn fence(&self, _: &Arc<Paths>, _: usize, _: FenceId) -> bool {
         false
     }
 }
 
-/// Begins every fence that is asked for, and counts them.
+/// Begins every fence that is asked for, and keeps which.
 #[derive(Clone, Default)]
-struct Fencing(Arc<AtomicUsize>);
+struct Fencing(Arc<Mutex<Vec<FenceId>>>);
+
+impl Fencing {
+    fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// The fence of that number ends.
+    fn end(&self, paths: &Paths, number: usize, done: Result<(), String>) {
+        let fence = self.0.lock()[number];
+        paths.fenced(0, fence, done, NOW);
+    }
+}
 
 impl Host for Fencing {
     fn reopen(&self, _: &Arc<Paths>, _: usize) {}
 
-    fn fence(&self, _: &Arc<Paths>, _: usize) -> bool {
-        self.0.fetch_add(1, Relaxed);
+    fn fence(&self, _: &Arc<Paths>, _: usize, fence: FenceId) -> bool {
+        self.0.lock().push(fence);
         true
     }
 }
@@ -190,16 +199,16 @@ fn a_fence_proves_nothing_of_what_was_late_after_it_began() {
     let second = 16..24;
     late(0..8);
     late(16..24);
-    assert_eq!(fences.0.load(Relaxed), 1, "one at a time");
-    paths.fenced(0, Ok(()), NOW);
+    assert_eq!(fences.count(), 1, "one at a time");
+    fences.end(&paths, 0, Ok(()));
     assert_eq!(unproved(), vec![second.clone()]);
     paths.begin_fence(0, NOW);
-    paths.fenced(0, Err("it failed".into()), NOW);
+    fences.end(&paths, 1, Err("it failed".into()));
     assert_eq!(unproved(), vec![second.clone()]);
     paths.begin_fence(0, NOW);
-    paths.fenced(0, Ok(()), NOW);
+    fences.end(&paths, 2, Ok(()));
     assert!(unproved().is_empty());
-    assert_eq!(fences.0.load(Relaxed), 3);
+    assert_eq!(fences.count(), 3);
     // The operator's word is about all that was sent until then, whatever runs.
     late(0..8);
     late(16..24);
@@ -207,9 +216,33 @@ fn a_fence_proves_nothing_of_what_was_late_after_it_began() {
     assert!(unproved().is_empty());
 }
 
+/// The operator has brought the path back meanwhile, and what it was sent since is as late as what came before.
+#[test]
+fn a_fence_that_the_operators_word_has_ended_proves_nothing() {
+    let fences = Fencing::default();
+    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(fences.clone()));
+    let member = |index| MemberId { index, generation: 0 };
+    let unproved = || paths.owner.lock().late.iter().count();
+    paths.add_late(0, member(0), LaneId(0), 0..8, true, NOW);
+    say(&paths, "fail_path a --fenced");
+    assert_eq!(unproved(), 0);
+    say(&paths, "reinstate_path a");
+    assert!(paths.opened(0, Ok((member(5), paths.info().clone()))));
+    paths.reinstate(0, NOW);
+    fences.end(&paths, 0, Ok(()));
+    assert_eq!(letters(&paths), "EAAAA", "its connection is not the one that was fenced");
+    paths.add_late(0, member(5), LaneId(0), 0..8, true, NOW);
+    assert_eq!(fences.count(), 2);
+    fences.end(&paths, 0, Ok(()));
+    assert_eq!(unproved(), 1, "it was the first one");
+    fences.end(&paths, 1, Ok(()));
+    assert_eq!(unproved(), 0);
+}
+
 #[test]
 fn a_path_takes_no_requests_while_its_fence_runs() {
-    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(Fencing::default()));
+    let fences = Fencing::default();
+    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(fences.clone()));
     let usable = || -> Vec<usize> {
         let view = paths.view();
         view.usable.iter().chain(&view.others).map(|usable| usable.path).collect()
@@ -217,10 +250,10 @@ fn a_path_takes_no_requests_while_its_fence_runs() {
     assert_eq!(usable(), [0, 1, 2]);
     paths.add_late(0, MemberId { index: 0, generation: 0 }, LaneId(0), 0..8, true, NOW);
     assert_eq!(usable(), [1, 2], "though it has not failed");
-    paths.fenced(0, Err("the command failed".into()), NOW);
+    fences.end(&paths, 0, Err("the command failed".into()));
     assert_eq!(usable(), [1, 2, 0]);
     paths.begin_fence(0, NOW);
-    paths.fenced(0, Ok(()), NOW);
+    fences.end(&paths, 1, Ok(()));
     assert_eq!(usable(), [1, 2], "it is to be connected anew");
 }
 
@@ -245,11 +278,12 @@ fn a_path_without_a_fence_serves_on_beside_its_late_writes() {
 
 #[test]
 fn a_path_that_joins_while_it_is_fenced_needs_another_connection() {
-    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(Fencing::default()));
+    let fences = Fencing::default();
+    let paths = device_of(TWO_GROUPS, Failback::Manual, Box::new(fences.clone()));
     paths.owner.lock().paths[0].health = Health::Joining;
     paths.recall(0, std::iter::once(0..8).collect());
     paths.begin_fence(0, NOW);
-    paths.fenced(0, Ok(()), NOW);
+    fences.end(&paths, 0, Ok(()));
     let owner = paths.owner.lock();
     assert!(owner.paths[0].lost && owner.paths[0].health == Health::Failed);
 }

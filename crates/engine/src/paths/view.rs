@@ -63,7 +63,6 @@ impl Paths {
     /// Chooses the group to use, and shows lanes how things are now.
     pub(super) fn publish(&self, owner: &mut Owner, now: Time) {
         self.choose_group(owner, now);
-        self.tell_proved(owner);
         let usable = |group: Option<usize>| {
             let here = move |path: &usize| Some(self.group_of[*path]) == group;
             let paths = (0..owner.paths.len()).filter(here);

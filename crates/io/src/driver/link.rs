@@ -408,8 +408,8 @@ fn take_leave(socket: &OwnedFd) {
 
 /// Notes that an I/O will not be answered. Whether it is a write that was sent.
 pub(super) fn note_owed(op: &RemoteOp) -> bool {
-    let Some(sectors) = op.written().filter(|_| op.stage != Stage::Queued) else { return false };
-    nbd_of(&op.device.member).owe(sectors);
+    let Some(owed) = op.owed() else { return false };
+    nbd_of(&op.device.member).owe(owed);
     true
 }
 

@@ -8,7 +8,7 @@ use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 
 use crate::errno::{flush_error, io_error};
-use crate::member::Export;
+use crate::member::{Export, Moment, Owed};
 use crate::nbd_wire::{Put, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command, command_flag};
 use crate::queue::Token;
 
@@ -28,6 +28,8 @@ pub(super) struct RemoteOp {
     /// Someone has asked for an early end.
     pub(super) cancelled: bool,
     pub(super) stage: Stage,
+    /// When the request under way was sent.
+    sent: Moment,
     /// An answer that came before all of its request had gone: its memory is still read.
     pub(super) early_answer: Option<u32>,
     work: Work,
@@ -124,6 +126,7 @@ impl RemoteOp {
             deadline,
             cancelled: false,
             stage: Stage::Queued,
+            sent: Moment::default(),
             early_answer: None,
             durable,
             piece: 0,
@@ -136,8 +139,14 @@ impl RemoteOp {
         matches!(self.work, Work::Write { .. } | Work::Zero { .. })
     }
 
+    /// What its member will owe if it is not answered.
+    pub(super) fn owed(&self) -> Option<Owed> {
+        let sectors = self.written().filter(|_| self.stage != Stage::Queued)?;
+        Some(Owed { sectors, sent: self.sent })
+    }
+
     /// The sectors that it changes.
-    pub(super) fn written(&self) -> Option<Range<u64>> {
+    fn written(&self) -> Option<Range<u64>> {
         let sectors = |start: u64, end: u64| Some(start / 512..end.div_ceil(512));
         match &self.work {
             Work::Write { offset, bytes, .. } => sectors(*offset, *offset + *bytes),
@@ -159,9 +168,15 @@ impl RemoteOp {
         self.stage != Stage::Queued && self.early_answer.is_none() && self.cookie(token) == cookie
     }
 
-    /// The header of the next request, which is under way from now on.
-    pub(super) fn header(&mut self, token: Token, export: Export) -> [u8; REQUEST_HEADER_BYTES] {
+    /// The header of the next request, which is under way from `now` on.
+    pub(super) fn header(
+        &mut self,
+        token: Token,
+        export: Export,
+        now: Moment,
+    ) -> [u8; REQUEST_HEADER_BYTES] {
         self.stage = Stage::Sending;
+        self.sent = now;
         let payload_max = u64::from(export.payload_bytes);
         let (kind, offset, piece) = match &self.work {
             _ if self.durable == Durable::Flushing => (command::FLUSH, 0, 0),

@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
-use crate::member::{Device, EndOf, Export, MemberFile, block_device_end};
+use crate::member::{Device, EndOf, Export, MemberFile, Moment, block_device_end};
 use crate::payload::Lent;
 
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
@@ -595,7 +595,7 @@ fn a_request_to_a_server_that_makes_durable_and_fails_is_a_failed_flush() {
         let mut op = RemoteOp::new(&bench.driver, device.clone(), export, ticket, NEVER, op);
         let mut ended = None;
         for &answer in answers {
-            op.header(Token(1), export);
+            op.header(Token(1), export, Moment::default());
             ended = match op.absorb(answer) {
                 Next::Again => None,
                 Next::End(result) => Some(result.map_err(|error| error.kind)),
@@ -615,7 +615,7 @@ fn each_request_of_an_io_has_an_answer_of_its_own() {
     let mut op = RemoteOp::new(&bench.driver, bench.device(), export, ticket, NEVER, op);
     let mut cookies = Vec::new();
     for _ in 0..2 {
-        let header = op.header(token, export);
+        let header = op.header(token, export, Moment::default());
         let cookie = u64::from_be_bytes(header[8..16].try_into().expect("eight bytes"));
         assert_eq!(remote_op::token_of(cookie), token);
         assert!(op.awaits(token, cookie));

@@ -5,19 +5,17 @@ mod file;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
-use mdspace_engine::paths::{Cache, Host, Paths, Policy, Table};
+use mdspace_engine::paths::{Cache, FenceId, Host, Paths, Policy, Table};
 
 use crate::clock;
 
 use super::path_name::path_of_name;
-use super::{MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote, unproved};
+use super::{MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote};
 
 /// A multipath device as its user describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,9 +88,8 @@ impl MultipathSpec {
             let doing = "tell which writes may still appear";
             OpenError::System { name: name.into(), doing, source }
         })?;
-        let remover = unproved.map(Remover::new);
         let host =
-            PathHost { members: Arc::downgrade(members), names, fences, mode, alone, remover };
+            PathHost { members: Arc::downgrade(members), names, fences, mode, alone, unproved };
         // Who only looks leaves nothing in a cache, and what a first flush is told, once, is for those who write.
         let cache = if mode.read_only { Cache::Shared } else { self.policy.cache };
         let policy = Policy { cache, ..self.policy.clone() };
@@ -148,7 +145,7 @@ struct PathHost {
     fences: Vec<Option<String>>,
     mode: OpenMode,
     alone: Alone,
-    remover: Option<Remover>,
+    unproved: Option<UnprovedWrites>,
 }
 
 /// Whether an export whose connections may each have a cache of their own can be a path: only if it is the
@@ -171,37 +168,6 @@ impl Alone {
 
     fn refuses(self, members: &MemberTable, id: MemberId) -> bool {
         self.has_company && !members.shares_a_cache(id)
-    }
-}
-
-/// Removes records of what is proved, on a thread of its own: lanes do not wait for a disk.
-struct Remover {
-    unproved: UnprovedWrites,
-    thread: OnceLock<Sender<PathBuf>>,
-}
-
-impl Remover {
-    fn new(unproved: UnprovedWrites) -> Self {
-        Self { unproved, thread: OnceLock::new() }
-    }
-
-    fn proved(&self, path: &str, fenced: bool) {
-        let files = self.unproved.proved(path, fenced);
-        if files.is_empty() {
-            return;
-        }
-        let sender = self.thread.get_or_init(|| {
-            let (sender, receiver) = channel::<PathBuf>();
-            let started = on_thread("path-proved", move || {
-                receiver.iter().for_each(|file| unproved::remove(&file));
-            });
-            if let Err(why) = started {
-                tracing::error!("records of what is proved are not removed: {why}");
-            }
-            sender
-        });
-        // Without its thread, which has said so, they are kept.
-        files.into_iter().for_each(|file| drop(sender.send(file)));
     }
 }
 
@@ -232,22 +198,29 @@ impl Host for PathHost {
         }
     }
 
-    fn fence(&self, paths: &Arc<Paths>, path: usize) -> bool {
+    fn fence(&self, paths: &Arc<Paths>, path: usize, fence: FenceId) -> bool {
         let Some(command) = self.fences[path].clone() else { return false };
         let (theirs, name) = (paths.clone(), self.names[path].clone());
+        let unproved = self.unproved.clone();
+        let began = unproved.as_ref().map(UnprovedWrites::sent_until_now);
         let started = on_thread("path-fence", move || {
             let done = run_fence(&command, &name);
-            if let Err(why) = &done {
-                tracing::error!("{name} is not fenced: {why}");
+            match &done {
+                Ok(()) => {
+                    if let (Some(unproved), Some(began)) = (unproved, began) {
+                        unproved.prove(&name, began);
+                    }
+                }
+                Err(why) => tracing::error!("{name} is not fenced: {why}"),
             }
-            theirs.fenced(path, done, clock::now());
+            theirs.fenced(path, fence, done, clock::now());
         });
         started.is_ok()
     }
 
-    fn proved(&self, path: usize, fenced: bool) {
-        if let Some(remover) = &self.remover {
-            remover.proved(&self.names[path], fenced);
+    fn fenced_by_word(&self, path: usize) {
+        if let Some(unproved) = &self.unproved {
+            unproved.forget(&self.names[path]);
         }
     }
 }

@@ -15,7 +15,6 @@ pub(crate) mod proof;
 mod uri;
 
 use std::io;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ pub(crate) use uri::Uri;
 
 use super::lineage::{Answer, Below, Question};
 use super::place::{self, ServerPlace, SocketFile};
-use super::unproved::Record;
+use super::unproved::{Moment, Owed, Record};
 use dial::{Asking, dial};
 use proof::Questions;
 
@@ -46,8 +45,8 @@ pub(crate) struct Nbd {
     first: Mutex<Option<OwnedFd>>,
     /// That writes may be under way to it; none for one that is only read.
     pub(super) record: Option<Record>,
-    /// Sectors of writes that were sent over connections that are lost, and not answered.
-    owed: Mutex<Vec<Range<u64>>>,
+    /// Writes that were sent over connections that are lost, and not answered.
+    owed: Mutex<Vec<Owed>>,
     /// Its server is not mdspace.
     pub(super) leaf: bool,
     /// Its place among the members of this process; none for one that is only looked at.
@@ -185,9 +184,14 @@ impl Nbd {
         }
     }
 
+    /// For a write that is sent now.
+    pub(crate) fn now(&self) -> Moment {
+        self.record.as_ref().map_or_else(Moment::default, Record::now)
+    }
+
     /// Notes a write that was sent and will not be answered.
-    pub(crate) fn owe(&self, sectors: Range<u64>) {
-        self.owed.lock().push(sectors);
+    pub(crate) fn owe(&self, write: Owed) {
+        self.owed.lock().push(write);
     }
 
     /// The connection over which the member was opened, to the first lane that asks.

@@ -31,6 +31,19 @@ pub struct UnprovedWrites {
     /// Where they lie, or why they cannot be used.
     folder: Result<PathBuf, String>,
     known: Arc<Mutex<Vec<Known>>>,
+    moment: Arc<AtomicU64>,
+}
+
+/// What parts writes that were sent before a fence began from those that were sent after that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+/// A write that was sent and will not be answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Owed {
+    pub(crate) sectors: Range<u64>,
+    /// When its last piece was sent.
+    pub(crate) sent: Moment,
 }
 
 /// A record, as far as this process has to do with it.
@@ -44,12 +57,11 @@ struct Known {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Its member is open.
-    Open,
-    /// So it is, but nothing of what was sent can be done any more.
-    Proved,
-    /// Its member was closed without all answers, by this process or one that is gone.
-    Left,
+    /// Its member is open. What it was sent until then can be done no more.
+    Open { proved_until: Option<Moment> },
+    /// Its member was closed without all answers, by this process or one that is gone. It was sent nothing after
+    /// that.
+    Left { sent_until: Moment },
 }
 
 /// The record of an open member.
@@ -64,12 +76,12 @@ pub(crate) struct Record {
 impl UnprovedWrites {
     /// In `folder`, which is made when there is something to keep.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { folder: Ok(folder), known: Arc::default() }
+        Self { folder: Ok(folder), known: Arc::default(), moment: Arc::default() }
     }
 
     /// Nowhere: members that need a record are refused, and `why` is said.
     pub fn nowhere(why: String) -> Self {
-        Self { folder: Err(why), known: Arc::default() }
+        Self { folder: Err(why), known: Arc::default(), moment: Arc::default() }
     }
 
     fn folder(&self) -> io::Result<&Path> {
@@ -93,43 +105,46 @@ impl UnprovedWrites {
             let Some(left) = Left::read(&path).map_err(|error| at(&path, error))? else { continue };
             if left.names.iter().any(|name| wanted.iter().flatten().any(|wanted| wanted == name)) {
                 ranges.extend(left.ranges);
-                self.note(path, member, State::Left);
+                self.note(path, member, State::Left { sent_until: self.now() });
             }
         }
         Ok(ranges)
     }
 
-    /// Removes the records of `member`: the operator's word is that nothing that was sent to it can be done
-    /// any more. If it is open, it is used no more.
+    /// The operator's word is that nothing that was sent to `member` until now can be done any more.
     pub fn forget(&self, member: &str) {
-        self.proved(member, true).iter().for_each(|file| remove(file));
+        self.prove(member, self.sent_until_now());
     }
 
-    /// Nothing that was sent to `member` can be done any more: of members that were closed, and if it is
-    /// `fenced`, of those that are open, which are used no more. Gives records to [`remove`].
-    pub(super) fn proved(&self, member: &str, fenced: bool) -> Vec<PathBuf> {
-        let mut known = self.known.lock();
+    fn now(&self) -> Moment {
+        Moment(self.moment.load(Ordering::Acquire))
+    }
+
+    /// The moment that ends now.
+    pub(super) fn sent_until_now(&self) -> Moment {
+        Moment(self.moment.fetch_add(1, Ordering::AcqRel))
+    }
+
+    /// Nothing that was sent to `member` until then can be done any more. Removes records of nothing else.
+    pub(super) fn prove(&self, member: &str, until: Moment) {
         let mut files = Vec::new();
-        known.retain_mut(|record| match record.state {
+        self.known.lock().retain_mut(|record| match &mut record.state {
             _ if record.name != member => true,
-            State::Left => {
+            State::Left { sent_until } if *sent_until <= until => {
                 files.push(std::mem::take(&mut record.file));
                 false
             }
-            State::Open | State::Proved if fenced => {
-                record.state = State::Proved;
+            State::Left { .. } => true,
+            State::Open { proved_until } => {
+                *proved_until = Some(until).max(*proved_until);
                 true
             }
-            State::Open | State::Proved => true,
         });
-        files
-    }
-
-    /// Whether all that was sent to `member`, which is open, is known to be over.
-    pub fn is_proved(&self, member: &str) -> bool {
-        let known = self.known.lock();
-        let mut open = known.iter().filter(|record| record.name == member);
-        open.any(|record| record.state == State::Proved)
+        for file in files {
+            if let Err(error) = fs::remove_file(&file) {
+                tracing::error!("{}: what is proved is not forgotten: {error}", file.display());
+            }
+        }
     }
 
     /// Makes the record of a member that is about to be used, durable when it returns. `place` is where its
@@ -146,7 +161,7 @@ impl UnprovedWrites {
             drop(fs::remove_file(&unfinished));
             return Err(at(folder, error));
         }
-        self.note(path.clone(), member, State::Open);
+        self.note(path.clone(), member, State::Open { proved_until: None });
         Ok(Record { unproved: self.clone(), path, file })
     }
 
@@ -158,20 +173,23 @@ impl UnprovedWrites {
     }
 }
 
-/// Removes a record of what is proved.
-pub(super) fn remove(file: &Path) {
-    if let Err(error) = fs::remove_file(file) {
-        tracing::error!("{}: what is proved is not forgotten: {error}", file.display());
-    }
-}
-
 impl Record {
-    /// Its member is closed. Writes to `owed` were not answered, and may still appear.
-    pub(crate) fn end(self, owed: &[Range<u64>]) {
+    /// For a write that is sent now.
+    pub(crate) fn now(&self) -> Moment {
+        self.unproved.now()
+    }
+
+    /// Its member is closed. What it owes may still appear, as far as that is not proved to be over.
+    pub(crate) fn end(self, owed: &[Owed]) {
         let mut known = self.unproved.known.lock();
         let own = |record: &Known| record.file == self.path;
-        let is_proved = known.iter().any(|record| own(record) && record.state == State::Proved);
-        if owed.is_empty() || is_proved {
+        let proved_until =
+            known.iter().filter(|record| own(record)).find_map(|record| match record.state {
+                State::Open { proved_until } => proved_until,
+                State::Left { .. } => None,
+            });
+        let unproved = || owed.iter().filter(|write| Some(write.sent) > proved_until);
+        let Some(sent_until) = unproved().map(|write| write.sent).max() else {
             known.retain(|record| !own(record));
             drop(known);
             if let Err(error) = fs::remove_file(&self.path) {
@@ -179,11 +197,13 @@ impl Record {
                 tracing::error!("{file}: a record of nothing is not removed: {error}");
             }
             return;
-        }
-        known.iter_mut().filter(|record| own(record)).for_each(|record| record.state = State::Left);
+        };
+        let left = State::Left { sent_until };
+        known.iter_mut().filter(|record| own(record)).for_each(|record| record.state = left);
         drop(known);
+        let ranges: Vec<Range<u64>> = unproved().map(|write| write.sectors.clone()).collect();
         // Without it the record says that they may appear anywhere.
-        drop(self.file.write_all_at(&ranges_part(owed), 0));
+        drop(self.file.write_all_at(&ranges_part(&ranges), 0));
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
-use mdspace_engine::paths::{Cache, Failback, Host, PathLane, Paths, Policy, Table};
+use mdspace_engine::paths::{Cache, Failback, FenceId, Host, PathLane, Paths, Policy, Table};
 use mdspace_engine::time::Time;
 
 use serde::{Deserialize, Serialize};
@@ -86,9 +86,9 @@ type Wishes = Arc<Mutex<Vec<Wish>>>;
 /// What a multipath device asks of the world.
 enum Wish {
     Reopen(Arc<Paths>, usize),
-    Fence(Arc<Paths>, usize),
+    Fence(Arc<Paths>, usize, FenceId),
     /// A fence has done its work, and says so now.
-    Word(Arc<Paths>, usize),
+    Word(Arc<Paths>, usize, FenceId),
 }
 
 /// How long a slow fence takes for its word, in microseconds.
@@ -110,8 +110,8 @@ impl Host for SimHost {
         self.ask(Wish::Reopen(paths.clone(), path));
     }
 
-    fn fence(&self, paths: &Arc<Paths>, path: usize) -> bool {
-        self.ask(Wish::Fence(paths.clone(), path));
+    fn fence(&self, paths: &Arc<Paths>, path: usize, fence: FenceId) -> bool {
+        self.ask(Wish::Fence(paths.clone(), path, fence));
         true
     }
 }
@@ -402,8 +402,8 @@ impl World {
         let wish = self.wires.borrow_mut().waiting.remove(&number);
         match wish {
             Some(Wish::Reopen(paths, path)) => self.reopen(&paths, path),
-            Some(Wish::Fence(paths, path)) => self.fence(paths, path),
-            Some(Wish::Word(paths, path)) => self.is_fenced(&paths, path),
+            Some(Wish::Fence(paths, path, fence)) => self.fence(paths, path, fence),
+            Some(Wish::Word(paths, path, fence)) => self.is_fenced(&paths, path, fence),
             None => {}
         }
     }
@@ -432,7 +432,7 @@ impl World {
         assert!(paths.opened(path, Ok(opened)), "it is open");
     }
 
-    fn fence(&self, paths: Arc<Paths>, path: usize) {
+    fn fence(&self, paths: Arc<Paths>, path: usize, fence: FenceId) {
         let (_, name) = paths.path(path);
         let wire = self.wire_of(&name);
         let fences = self.wires.borrow().fences;
@@ -445,23 +445,23 @@ impl World {
             self.land_late(wire, &mut chance);
         }
         if !self.wires.borrow().servers.slow_fences {
-            return self.is_fenced(&paths, path);
+            return self.is_fenced(&paths, path, fence);
         }
         let number = {
             let mut wires = self.wires.borrow_mut();
             wires.granted += 1;
             let number = wires.granted;
-            wires.waiting.insert(number, Wish::Word(paths, path));
+            wires.waiting.insert(number, Wish::Word(paths, path, fence));
             number
         };
         let delay = Duration::from_micros(self.chance.borrow_mut().within(1..SLOW_WORD_US));
         self.schedule(self.now() + delay, Event::Wish(number));
     }
 
-    fn is_fenced(&self, paths: &Paths, path: usize) {
+    fn is_fenced(&self, paths: &Paths, path: usize, fence: FenceId) {
         let (_, name) = paths.path(path);
         self.note(format_args!("-- server {} is fenced", self.wire_of(&name).0));
-        paths.fenced(path, Ok(()), self.now());
+        paths.fenced(path, fence, Ok(()), self.now());
     }
 
     /// Nobody waits for anything any more: the process has ended.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::policy::Failback;
 use super::super::tests::{device, device_of};
-use super::super::{Health, Host, Paths};
+use super::super::{FenceId, Health, Host, Paths};
 use super::*;
 use crate::backend::{Backend, MemberInfo, ReadInto, WriteFrom};
 use crate::lane::Notify;
@@ -109,7 +109,7 @@ impl Host for Reopens {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn fence(&self, _: &Arc<Paths>, _: usize) -> bool {
+    fn fence(&self, _: &Arc<Paths>, _: usize, _: FenceId) -> bool {
         false
     }
 }

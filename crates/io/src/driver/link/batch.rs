@@ -94,12 +94,12 @@ impl Driver {
         let mut batch = Batch::new();
         let mut ops = self.ops.borrow_mut();
         let mut queued = link.queued.borrow_mut();
-        let mut bytes = 0;
+        let (mut bytes, now) = (0, nbd.now());
         while bytes < BATCH_BYTES && batch.tokens.len() < BATCH_REQUESTS {
             let Some(token) = queued.pop_front() else { break };
             // One past its deadline is gone.
             let Some(op) = ops.remote(token.0) else { continue };
-            batch.headers.push(op.header(token, nbd.export));
+            batch.headers.push(op.header(token, nbd.export, now));
             batch.tokens.push(token);
             bytes += op.answer_bytes();
         }

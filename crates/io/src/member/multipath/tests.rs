@@ -7,7 +7,7 @@ struct NoHost;
 impl Host for NoHost {
     fn reopen(&self, _: &Arc<Paths>, _: usize) {}
 
-    fn fence(&self, _: &Arc<Paths>, _: usize) -> bool {
+    fn fence(&self, _: &Arc<Paths>, _: usize, _: FenceId) -> bool {
         false
     }
 }

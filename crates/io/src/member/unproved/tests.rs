@@ -17,10 +17,9 @@ fn one(range: Range<u64>) -> Vec<Range<u64>> {
     std::iter::once(range).collect()
 }
 
-fn forget(kept: &UnprovedWrites, fenced: bool) {
-    for file in kept.proved(MEMBER, fenced) {
-        fs::remove_file(file).expect("it was there");
-    }
+/// A write that is sent now, and not answered.
+fn sent(record: &Record, sectors: Range<u64>) -> Owed {
+    Owed { sectors, sent: record.now() }
 }
 
 #[test]
@@ -29,11 +28,12 @@ fn what_is_kept_is_found_again_until_it_is_proved() {
     assert_eq!(kept.of(MEMBER).unwrap(), []);
     let record = kept.begin(MEMBER, "place").unwrap();
     assert_eq!(later(&kept).of(MEMBER).unwrap(), [], "its process lives");
-    record.end(&[8..16, 32..40]);
+    let owed = [sent(&record, 8..16), sent(&record, 32..40)];
+    record.end(&owed);
     let next = later(&kept);
     assert_eq!(next.of(MEMBER).unwrap(), [8..16, 32..40]);
     assert_eq!(next.of("nbd://127.0.0.1:1/other").unwrap(), []);
-    forget(&next, false);
+    next.forget(MEMBER);
     assert_eq!(later(&kept).of(MEMBER).unwrap(), []);
 }
 
@@ -115,18 +115,39 @@ fn without_room_or_a_safe_place_no_record_is_begun() {
     assert!(UnprovedWrites::in_folder(file.join("unproved")).begin(MEMBER, "place").is_err());
 }
 
-/// The word of an operator, or a fence, is about what was sent over connections that are used no more.
 #[test]
-fn a_fence_proves_what_an_open_connection_owes_and_answers_do_not() {
-    for fenced in [true, false] {
-        let (_folder, kept) = empty();
-        let record = kept.begin(MEMBER, "place").unwrap();
-        forget(&kept, fenced);
-        assert_eq!(kept.is_proved(MEMBER), fenced);
-        let next = kept.begin(MEMBER, "place").unwrap();
-        record.end(&one(8..16));
-        assert_eq!(later(&kept).of(MEMBER).unwrap().is_empty(), fenced);
-        next.end(&one(0..8));
-        assert!(later(&kept).of(MEMBER).unwrap().contains(&(0..8)), "it began later");
-    }
+fn a_fence_proves_what_was_sent_before_it_began_and_nothing_else() {
+    let (_folder, kept) = empty();
+    let record = kept.begin(MEMBER, "place").unwrap();
+    let before = sent(&record, 0..8);
+    let fence = kept.sent_until_now();
+    let after = sent(&record, 8..16);
+    kept.prove(MEMBER, fence);
+    record.end(&[before, after]);
+    assert_eq!(later(&kept).of(MEMBER).unwrap(), one(8..16));
+    kept.prove(MEMBER, fence);
+    assert_eq!(later(&kept).of(MEMBER).unwrap(), one(8..16), "it is the same fence");
+    kept.forget(MEMBER);
+    assert_eq!(later(&kept).of(MEMBER).unwrap(), []);
+}
+
+#[test]
+fn a_fence_that_began_before_an_earlier_process_was_asked_about_proves_nothing_of_that() {
+    let (_folder, kept) = empty();
+    drop(kept.begin(MEMBER, "place").unwrap());
+    let next = later(&kept);
+    let fence = next.sent_until_now();
+    assert_eq!(next.of(MEMBER).unwrap(), whole());
+    next.prove(MEMBER, fence);
+    assert_eq!(next.of(MEMBER).unwrap(), whole());
+}
+
+#[test]
+fn what_was_sent_before_a_fence_is_proved_whenever_its_member_closes() {
+    let (_folder, kept) = empty();
+    let record = kept.begin(MEMBER, "place").unwrap();
+    let owed = [sent(&record, 0..8)];
+    kept.forget(MEMBER);
+    record.end(&owed);
+    assert_eq!(later(&kept).of(MEMBER).unwrap(), []);
 }
