@@ -188,7 +188,7 @@ impl MemberOp {
             Work::Read(transfer) | Work::Write(transfer) => {
                 let before = transfer.done;
                 if !transfer.moved(moved, block) {
-                    return Step::Call(self.next(driver));
+                    return self.call_again(driver);
                 }
                 if transfer.done == before {
                     // The member has shrunk since it was opened, or moves no whole block. No medium
@@ -201,30 +201,41 @@ impl MemberOp {
         }
         if self.durable == Durable::Owed {
             self.durable = Durable::Flushing;
-            return Step::Call(self.next(driver));
+            return self.call_again(driver);
         }
         Step::End(Ok(()))
     }
 
     fn absorb_errno(&mut self, errno: i32, driver: &Driver) -> Step {
+        let is_awaited = self.is_awaited();
         match (errno, &self.work) {
-            // One that was answered at its deadline must not begin now: a newer write may be done.
-            (libc::EINTR, _) if self.is_awaited() => {}
-            (libc::EAGAIN, _) if !self.call_flushes() && self.is_awaited() => {}
-            (libc::ENOMEM | libc::ENOBUFS, _) if self.may_wait_for_memory() => {}
-            (libc::EOPNOTSUPP, &Work::Zero(extent) | &Work::Discard(extent)) => {
+            (libc::EINTR, _) if is_awaited => {}
+            // Before the numbers that mean something else of other calls.
+            _ if self.call_flushes() => return Step::End(Err(flush_error(errno))),
+            (libc::EAGAIN, _) if is_awaited => {}
+            // The host that has no memory is no fault of the member's.
+            (libc::ENOMEM | libc::ENOBUFS, _) if is_awaited && !self.device.is_inline() => {}
+            (libc::EOPNOTSUPP, &Work::Zero(extent) | &Work::Discard(extent)) if is_awaited => {
                 let Extent { offset, len } = extent;
                 let len = usize::try_from(len).expect("a range of this machine's size");
                 let lease = Lease::zeroes(driver.zeroes(), len);
                 self.work = Work::Write(Transfer { lease, offset, done: 0 });
             }
-            _ if self.call_flushes() => return Step::End(Err(flush_error(errno))),
             (libc::ENOSPC, _) if self.device.member.has_shrunk() => {
                 return Step::End(Err(io_error(libc::ENXIO)));
             }
             _ => return Step::End(Err(io_error(errno))),
         }
-        Step::Call(self.next(driver))
+        self.call_again(driver)
+    }
+
+    /// Goes on with another call. One that was answered at its deadline does not: a newer write may be done, and nobody
+    /// would hear what a flush says.
+    fn call_again(&mut self, driver: &Driver) -> Step {
+        match self.is_awaited() {
+            true => Step::Call(self.next(driver)),
+            false => Step::End(Err(io_error(libc::ECANCELED))),
+        }
     }
 
     /// Whether somebody still waits for its end.
@@ -236,12 +247,6 @@ impl MemberOp {
     /// write, whatever its number, and is said once; an interrupted call alone has said nothing.
     fn call_flushes(&self) -> bool {
         matches!(self.work, Work::Flush) || self.durable == Durable::Flushing
-    }
-
-    /// The host that has no memory is no fault of the member's: the call is made again until its deadline.
-    /// Not one that makes something durable.
-    fn may_wait_for_memory(&self) -> bool {
-        !self.call_flushes() && self.is_awaited() && !self.device.is_inline()
     }
 
     /// The new deadline of one whose deadline has come and whose call has not `begun`, or only lately. None:

@@ -540,6 +540,24 @@ fn a_call_that_is_to_be_made_again_is_unless_its_flush_may_have_told_an_error() 
     }
 }
 
+/// One number says that zeroes are to be written, and that a flush has failed.
+#[test]
+fn zeroes_that_a_file_system_cannot_make_are_written_and_their_flush_that_fails_is_not_made_again()
+{
+    let bench = Bench::new();
+    let zeroes = IoOp::WriteZeroes { sector: 0, sectors: 1, fua: true };
+    let mut op = bench.begin(zeroes);
+    assert_eq!(bench.ends(&mut op, -libc::EOPNOTSUPP), None, "they are written");
+    assert_eq!(bench.ends(&mut op, 512), None, "the flush is to come");
+    assert_eq!(bench.ends(&mut op, -libc::EOPNOTSUPP), Some(Err(IoErrorKind::Flush)));
+    bench.end(op);
+    let zeroes = IoOp::WriteZeroes { sector: 0, sectors: 1, fua: true };
+    let mut op = bench.begin(zeroes);
+    assert_eq!(bench.ends(&mut op, 0), None, "the flush is to come");
+    assert_eq!(bench.ends(&mut op, -libc::EOPNOTSUPP), Some(Err(IoErrorKind::Flush)));
+    bench.end(op);
+}
+
 /// A sector that refuses a write is listed, and a full file system is no reason to fail its member. What
 /// fails to make durable is, for a second flush would say that all is well.
 #[test]
@@ -626,17 +644,38 @@ fn each_request_of_an_io_has_an_answer_of_its_own() {
     op.end(Ok(()), &bench.driver.stock);
 }
 
-/// Its owner was answered, and a newer write to the same place may be done.
+/// Its owner was answered, and a newer write to the same place may be done; and nobody would hear what a flush says,
+/// which is said once.
 #[test]
-fn an_interrupted_write_that_was_answered_at_its_deadline_does_not_begin_again() {
+fn an_io_that_was_answered_at_its_deadline_makes_no_other_call() {
     let bench = Bench::new();
-    for errno in [libc::EINTR, libc::EAGAIN] {
-        let mut op = bench.begin(bench.write(false));
-        assert_eq!(bench.ends(&mut op, -errno), None, "somebody waits");
+    let zeroes = || IoOp::WriteZeroes { sector: 0, sectors: 1, fua: false };
+    for (make, result) in [
+        (bench.write(false), -libc::EINTR),
+        (bench.write(false), -libc::EAGAIN),
+        (bench.write(false), -libc::ENOMEM),
+        (bench.write(false), 0),
+        (bench.write(true), 512),
+        (zeroes(), -libc::EOPNOTSUPP),
+        (IoOp::WriteZeroes { sector: 0, sectors: 1, fua: true }, 0),
+    ] {
+        let what = format!("{make:?}, {result}");
+        let mut op = bench.begin(make);
         assert!(op.overtake().is_some());
-        assert!(matches!(bench.ends(&mut op, -errno), Some(Err(_))), "errno {errno}");
+        assert!(matches!(bench.ends(&mut op, result), Some(Err(_))), "{what}");
         bench.end(op);
     }
+    let from = WriteFrom::Buffer(bench.driver.allocate(1024), 0..1024);
+    let mut op = bench.begin(IoOp::Write { sector: 0, from, fua: false });
+    assert_eq!(bench.ends(&mut op, 512), None, "somebody waits for the rest");
+    assert!(op.overtake().is_some());
+    assert_eq!(bench.ends(&mut op, 512), Some(Ok(())));
+    bench.end(op);
+    let from = WriteFrom::Buffer(bench.driver.allocate(1024), 0..1024);
+    let mut op = bench.begin(IoOp::Write { sector: 0, from, fua: false });
+    assert!(op.overtake().is_some());
+    assert!(matches!(bench.ends(&mut op, 512), Some(Err(_))), "nobody does");
+    bench.end(op);
 }
 
 /// 64 MiB are kept, and as much is registered with the ring; more is in use at once, and serves as well.
