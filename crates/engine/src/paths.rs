@@ -124,6 +124,7 @@ impl Paths {
         let info = common_info(name, &table, &opened)?;
         let group_of: Vec<usize> = table.paths().map(|(group, _)| group).collect();
         let own = |(opened, &remote): (Result<_, String>, &bool)| OwnedPath::new(opened, remote);
+        let open: Vec<bool> = opened.iter().map(Result::is_ok).collect();
         let paths: Vec<OwnedPath> = opened.into_iter().zip(remote).map(own).collect();
         assert_eq!(paths.len(), group_of.len(), "one answer a path");
         let queueing = table.features.queue_if_no_path;
@@ -134,7 +135,7 @@ impl Paths {
             current: None,
             wanted: Some(table.initial_group - 1),
             late: LateWrites::default(),
-            owed: Owed::new(group_of.len()),
+            owed: Owed::new(open.into_iter()),
             last_fence: FenceId::default(),
             known: None,
             given: Given::default(),

@@ -24,6 +24,7 @@ impl Paths {
         own.reopened = Some(opened.map(|member| {
             own.member = Some(member);
             own.lost = false;
+            own.proved = false;
         }));
         own.reopening = false;
         drop(locked);
@@ -68,6 +69,17 @@ impl Paths {
         }
     }
 
+    /// The connection of a path leads to the device. False: it has another one.
+    pub(super) fn note_proved(&self, path: usize, proved: MemberId, now: Time) -> bool {
+        let mut owner = self.owner.lock();
+        let own = &mut owner.paths[path];
+        let is_it = own.member.as_ref().is_some_and(|(member, _)| *member == proved);
+        if is_it && !std::mem::replace(&mut own.proved, true) {
+            self.publish(&mut owner, now);
+        }
+        is_it
+    }
+
     /// Takes a path into use over the connection on which it was `proved`, if it still has that one, and
     /// nothing that was sent over it is under way. Another connection is proved by the next check.
     pub(super) fn join(&self, path: usize, proved: MemberId, now: Time) -> bool {
@@ -92,6 +104,7 @@ impl Paths {
         let own = &mut owner.paths[path];
         let joined = own.health == Health::Joining;
         own.health = Health::Active;
+        own.proved = true;
         own.reason.clear();
         if !joined {
             let note = "it answers, and is the same device".to_owned();
@@ -111,6 +124,7 @@ impl Paths {
         let own = &mut owner.paths[path];
         // What leads elsewhere today may lead here tomorrow, over a connection of its own.
         own.lost |= own.remote;
+        own.proved = false;
         if own.health != Health::Refused || own.reason != why {
             own.health = Health::Refused;
             own.reason.clone_from(&why);

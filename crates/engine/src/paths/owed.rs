@@ -6,7 +6,8 @@
 //! that each path has answered. A flush goes over every path that owes one, and covers what was answered
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
 //! once, as a disk does that has lost its cache. Each path gets its first flush before it takes requests, when it is
-//! proved to lead to the device, so that the loss of one that has taken no writes since fails nothing.
+//! proved to lead to the device, so that the loss of one that has taken no writes since fails nothing. Over one that is
+//! not proved nothing is flushed: a server tells an error once, and then it is for those who have written there.
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoOp, MemberId, MemberIo, Patience};
@@ -21,9 +22,7 @@ use super::path_lane::{Meaning, live_until, meaning};
 /// What the paths owe.
 #[derive(Debug)]
 pub(super) struct Owed {
-    /// Writes of each path that a good flush covers, or whose loss a flush tells. None before its first: an earlier
-    /// process may have left writes in its cache.
-    covered: Vec<Option<u64>>,
+    paths: Vec<PathOwes>,
     /// Losses of connections that owed a flush.
     losses: u64,
     /// Losses that a failed flush has told.
@@ -32,22 +31,74 @@ pub(super) struct Owed {
     first_flushes: usize,
 }
 
+/// What one path owes.
+#[derive(Debug)]
+struct PathOwes {
+    /// Writes that a good flush covers, or whose loss a flush tells.
+    covered: u64,
+    first: FirstFlushOf,
+}
+
+/// How a path is about its first flush: an earlier process may have left writes in its cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstFlushOf {
+    /// It was open at the start: if it is lost before, the device's next flush tells.
+    Expected,
+    /// Nothing says that there is something to lose: it was down at the start, or the device is blank.
+    Wanted,
+    /// It has not got it, and a flush tells that what was there may be lost.
+    Told,
+    /// It has got it, or has answered it with an error, which is told.
+    Done,
+}
+
 impl Owed {
-    pub(super) fn new(paths: usize) -> Self {
-        Self { covered: vec![None; paths], losses: 0, told: 0, first_flushes: 0 }
+    /// Of paths, `open` or not at the start.
+    pub(super) fn new(open: impl Iterator<Item = bool>) -> Self {
+        let of = |open| PathOwes {
+            covered: 0,
+            first: if open { FirstFlushOf::Expected } else { FirstFlushOf::Wanted },
+        };
+        Self { paths: open.map(of).collect(), losses: 0, told: 0, first_flushes: 0 }
     }
 
-    /// Notes the loss of a path's connection that had answered so many writes.
-    fn lose(&mut self, path: usize, answered: u64) {
-        if self.covered[path].replace(answered) != Some(answered) {
-            self.losses += 1;
+    /// What a path has answered so far was made durable.
+    fn cover(&mut self, path: usize, answered: u64) {
+        let own = &mut self.paths[path];
+        own.covered = own.covered.max(answered);
+        own.first = FirstFlushOf::Done;
+    }
+
+    /// Nothing says of a path that it leads to the device, and has something to lose.
+    pub(super) fn expect_nothing(&mut self, path: usize) {
+        let own = &mut self.paths[path];
+        if own.first == FirstFlushOf::Expected {
+            own.first = FirstFlushOf::Wanted;
         }
+    }
+
+    /// A flush that fails tells that what a path has answered so far may be lost.
+    fn tell_of(&mut self, path: usize, answered: u64) {
+        let own = &mut self.paths[path];
+        own.covered = own.covered.max(answered);
+        if own.first == FirstFlushOf::Expected {
+            own.first = FirstFlushOf::Told;
+        }
+    }
+
+    /// Notes the loss of what a path has answered so far: a flush tells it.
+    fn lose(&mut self, path: usize, answered: u64) {
+        self.tell_of(path, answered);
+        self.losses += 1;
     }
 
     /// Notes that a path's first flush has failed when it had answered so many writes.
     fn lose_first(&mut self, path: usize, answered: u64) {
-        self.covered[path] = Some(answered).max(self.covered[path]);
-        self.losses += 1;
+        let own = &mut self.paths[path];
+        own.covered = own.covered.max(answered);
+        if std::mem::replace(&mut own.first, FirstFlushOf::Told) != FirstFlushOf::Told {
+            self.losses += 1;
+        }
     }
 
     /// Whether a flush has a loss to tell. It is told once.
@@ -76,7 +127,15 @@ pub(super) struct PathFlush {
 struct FirstFlush<'a> {
     paths: &'a Paths,
     part: PathFlush,
-    is_good: bool,
+    ended: Ended,
+}
+
+/// How a first flush ended.
+enum Ended {
+    Well,
+    /// With an error that the server told.
+    Answered,
+    Unanswered,
 }
 
 impl Paths {
@@ -103,20 +162,19 @@ impl Paths {
 
     /// A path's flush went well.
     pub(super) fn flushed(&self, part: &PathFlush) {
-        let mut owner = self.owner.lock();
-        let covered = &mut owner.owed.covered[part.path];
-        *covered = Some(part.answered).max(*covered);
+        self.owner.lock().owed.cover(part.path, part.answered);
     }
 
     /// A path's flush did not end well, which the flush of the device tells. What the path still has in its
     /// cache it still owes; what went with its connection, or was there before this process, is told with this flush.
     pub(super) fn not_flushed(&self, part: &PathFlush) {
-        let is_told = {
-            let owner = self.owner.lock();
-            owner.paths[part.path].lost || owner.owed.covered[part.path].is_none()
-        };
-        if is_told {
-            self.flushed(part);
+        let mut owner = self.owner.lock();
+        match owner.paths[part.path].lost {
+            true => owner.owed.tell_of(part.path, part.answered),
+            false if owner.owed.paths[part.path].first != FirstFlushOf::Done => {
+                owner.owed.cover(part.path, part.answered);
+            }
+            false => {}
         }
     }
 
@@ -132,53 +190,57 @@ impl Paths {
 
     /// Writes that a path has answered, if it owes a flush.
     fn owed_over(&self, owner: &Owner, path: usize) -> Option<u64> {
-        let (answered, own) = (self.answered_over(path), &owner.paths[path]);
-        let owes = match owner.owed.covered[path] {
-            Some(covered) => covered != answered,
-            // One that was never open cannot be asked, and nothing says that there is something to lose. One that
-            // joins gets its first flush by itself.
-            None => {
-                let is_open_for_long = !matches!(own.health, Health::Refused | Health::Joining);
-                own.member.is_some() && is_open_for_long || answered > 0
-            }
+        let (answered, own) = (self.answered_over(path), &owner.owed.paths[path]);
+        // One that joins gets its first flush by itself.
+        let has_earlier = || {
+            let is_known = !matches!(owner.paths[path].health, Health::Refused | Health::Joining);
+            own.first == FirstFlushOf::Expected && is_known
         };
-        owes.then_some(answered)
+        (own.covered != answered || has_earlier()).then_some(answered)
     }
 
+    /// A flush over a path, if its connection is there and proved to lead to the device.
     fn flush_over(&self, owner: &Owner, path: usize, answered: u64) -> Option<PathFlush> {
         let own = &owner.paths[path];
-        let (member, _) = own.member.as_ref().filter(|_| !own.lost)?;
+        let (member, _) = own.member.as_ref().filter(|_| own.proved && !own.lost)?;
         Some(PathFlush { path, member: *member, remote: own.remote, answered })
     }
 
     /// Whether a path that was opened has not got its first flush.
     pub(super) fn wants_first_flush(&self, path: usize) -> bool {
-        self.has_own_caches && self.owner.lock().owed.covered[path].is_none()
+        self.has_own_caches && self.owner.lock().owed.paths[path].first != FirstFlushOf::Done
     }
 
-    /// Flushes what an earlier process may have left in the cache of a path that was opened. What it cannot make
-    /// durable the device's next flush tells. False: the path does not do what it is asked.
-    pub(super) async fn flush_first(&self, lane: &Lane, path: usize) -> bool {
-        let Some(mut first) = self.begin_first_flush(path) else { return false };
-        let member = first.part.member;
+    /// Flushes what an earlier process may have left in the cache of a path that was opened, over the connection on
+    /// which it was `proved`. What it cannot make durable the device's next flush tells. False: the path does not do what
+    /// it is asked, and is asked again when it is back.
+    pub(super) async fn flush_first(&self, lane: &Lane, path: usize, proved: MemberId) -> bool {
+        let Some(mut first) = self.begin_first_flush(path, proved) else { return false };
         let patience = Patience::of(self.policy.write_deadline);
-        let flushed = lane.io(MemberIo { member, op: IoOp::Flush, patience }).await.result;
-        first.is_good = flushed.is_ok();
+        let flush = MemberIo { member: proved, op: IoOp::Flush, patience };
+        let flushed = lane.io(flush).await.result;
+        let is_of_use = |error| !matches!(meaning(error, &Kept::Flush), Meaning::OfThePath);
+        first.ended = match flushed {
+            Ok(()) => Ended::Well,
+            Err(error) if is_of_use(error) => Ended::Answered,
+            Err(_) => Ended::Unanswered,
+        };
         drop(first);
-        let Err(error) = flushed else { return true };
-        if matches!(meaning(error, &Kept::Flush), Meaning::OfThePath) {
-            self.fail_with(path, member, error, lane.backend().now());
-            return false;
+        match flushed {
+            Err(error) if !is_of_use(error) => {
+                self.fail_with(path, proved, error, lane.backend().now());
+                false
+            }
+            _ => true,
         }
-        true
     }
 
-    fn begin_first_flush(&self, path: usize) -> Option<FirstFlush<'_>> {
+    fn begin_first_flush(&self, path: usize, proved: MemberId) -> Option<FirstFlush<'_>> {
         let mut owner = self.owner.lock();
         let answered = self.answered_over(path);
-        let part = self.flush_over(&owner, path, answered)?;
+        let part = self.flush_over(&owner, path, answered).filter(|part| part.member == proved)?;
         owner.owed.first_flushes += 1;
-        Some(FirstFlush { paths: self, part, is_good: false })
+        Some(FirstFlush { paths: self, part, ended: Ended::Unanswered })
     }
 
     /// Whether the device's user has written over a path.
@@ -189,10 +251,10 @@ impl Paths {
     /// Whether a path gets its first flush, or is to get it as soon as it is proved.
     pub(super) fn any_first_flush(&self) -> bool {
         let owner = self.owner.lock();
-        let joins = |(path, covered): (&OwnedPath, &Option<u64>)| {
-            path.health == Health::Joining && covered.is_none()
+        let joins = |(path, owes): (&OwnedPath, &PathOwes)| {
+            path.health == Health::Joining && owes.first != FirstFlushOf::Done
         };
-        let mut both = owner.paths.iter().zip(&owner.owed.covered);
+        let mut both = owner.paths.iter().zip(&owner.owed.paths);
         self.has_own_caches && (owner.owed.first_flushes > 0 || both.any(joins))
     }
 
@@ -235,13 +297,13 @@ impl Drop for FirstFlush<'_> {
     fn drop(&mut self) {
         let mut owner = self.paths.owner.lock();
         let (path, answered) = (self.part.path, self.part.answered);
-        match self.is_good {
-            true => {
-                let covered = &mut owner.owed.covered[path];
-                *covered = Some(answered).max(*covered);
-            }
-            false => {
+        match self.ended {
+            Ended::Well => owner.owed.cover(path, answered),
+            Ended::Answered | Ended::Unanswered => {
                 owner.owed.lose_first(path, answered);
+                if matches!(self.ended, Ended::Answered) {
+                    owner.owed.cover(path, answered);
+                }
                 let note = "what was written before and not flushed may be lost".to_owned();
                 self.paths.tell(&mut owner, "PathNotFlushed", Some(path), note);
             }

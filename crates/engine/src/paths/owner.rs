@@ -49,6 +49,8 @@ pub(super) struct OwnedPath {
     pub(super) failures: u32,
     /// Its connection is lost: it needs a new one.
     pub(super) lost: bool,
+    /// Its connection was found to lead to the device.
+    pub(super) proved: bool,
     /// It was asked for, and has not come.
     pub(super) reopening: bool,
     /// The answer to the latest wish for one.
@@ -102,6 +104,7 @@ impl OwnedPath {
             remote,
             health,
             reason,
+            proved: false,
             failures: 0,
             reopening: false,
             reopened: None,

@@ -136,7 +136,8 @@ impl Check {
                 return false;
             }
         }
-        paths.flush_first(lane, self.path).await
+        paths.note_proved(self.path, member, lane.backend().now())
+            && paths.flush_first(lane, self.path, member).await
     }
 
     /// Takes a path into use that is proved to lead to the device.
@@ -402,10 +403,11 @@ impl Paths {
     /// A path is not used before something tells where it leads.
     fn leave_unproved(&self, path: usize, why: &'static str, now: Time) {
         let mut owner = self.owner.lock();
-        let own = &mut owner.paths[path];
-        if own.health == Health::FailedByWord {
+        if owner.paths[path].health == Health::FailedByWord {
             return;
         }
+        owner.owed.expect_nothing(path);
+        let own = &mut owner.paths[path];
         if std::mem::replace(&mut own.health, Health::Failed) == Health::Joining
             || own.reason != why
         {

@@ -24,6 +24,7 @@ struct Wires {
     refuses: Cell<u32>,
     /// Members that were read.
     read: RefCell<Vec<MemberId>>,
+    is_blank: Cell<bool>,
 }
 
 impl Backend for Wires {
@@ -73,14 +74,14 @@ impl Wires {
 
     /// Has all reads answered, and what comes of them.
     fn answer_reads(&self, lane: &Rc<Lane>) {
-        self.answer(lane, |op| matches!(op, IoOp::Read { .. }));
+        self.answer(lane, |io| matches!(io.op, IoOp::Read { .. }));
     }
 
-    fn answer(&self, lane: &Rc<Lane>, is_it: impl Fn(&IoOp) -> bool) {
+    fn answer(&self, lane: &Rc<Lane>, is_it: impl Fn(&MemberIo) -> bool) {
         lane.turn();
         let next = || {
             let mut ios = self.ios.borrow_mut();
-            let at = ios.iter().rposition(|(_, io)| is_it(&io.op))?;
+            let at = ios.iter().rposition(|(_, io)| is_it(io))?;
             Some(ios.remove(at))
         };
         while let Some((ticket, io)) = next() {
@@ -93,7 +94,7 @@ impl Wires {
             let IoOp::Read { into: ReadInto::Buffer(mut buffer, range), .. } = io.op else {
                 panic!("only checks are made")
             };
-            buffer[range].fill(7);
+            buffer[range].fill(if self.is_blank.get() { 0 } else { 7 });
             lane.complete(ticket, IoDone { result: Ok(()), buffer: Some(buffer) });
             lane.turn();
         }
@@ -386,6 +387,12 @@ impl Flushing {
         true
     }
 
+    /// Whether a flush of a path is under way.
+    fn is_flushed(&self, path: u16) -> bool {
+        let ios = self.wires.ios.borrow();
+        ios.iter().any(|(_, io)| matches!(io.op, IoOp::Flush) && io.member.index == path)
+    }
+
     /// What a flush of the device says, if each path can do its part.
     fn flush(&self) -> Option<Result<(), IoErrorKind>> {
         let ended = self.start(Patience::FOREVER);
@@ -409,9 +416,8 @@ fn a_connection_that_is_lost_before_its_first_flush_makes_the_next_flush_fail_on
     }
 }
 
-/// Else its loss would fail a flush, though no write has gone over it yet.
-#[test]
-fn a_path_that_is_opened_later_is_flushed_before_it_takes_requests() {
+/// A device whose first path is down at the start, and whose other one is known.
+fn with_a_path_that_is_down() -> Flushing {
     let (wires, known) = (Rc::new(Wires::default()), device(TWO_PATHS, Failback::Manual));
     let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
     let opened = vec![Err("its server is down".into()), Ok(connection(&known, 1))];
@@ -421,14 +427,65 @@ fn a_path_that_is_opened_later_is_flushed_before_it_takes_requests() {
     assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
     paths.look_after_on(&lane);
     wires.pass(&lane, Duration::ZERO);
-    let (later, _) = connection(&paths, 5);
-    assert!(paths.opened(0, Ok(connection(&paths, 5))));
-    wires.answer_reads(&lane);
-    let first =
-        wires.ios.borrow().iter().any(|(_, io)| matches!(io.op, IoOp::Flush) && io.member == later);
-    assert!(first && health(&paths) != Health::Active);
-    wires.pass(&lane, Duration::ZERO);
-    assert_eq!(health(&paths), Health::Active);
+    Flushing { lane, wires, paths }
+}
+
+/// Else its loss would fail a flush, though no write has gone over it yet.
+#[test]
+fn a_path_that_is_opened_later_is_flushed_before_it_takes_requests() {
+    let device = with_a_path_that_is_down();
+    assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+    device.wires.answer_reads(&device.lane);
+    assert!(device.is_flushed(5) && health(&device.paths) != Health::Active);
+    device.wires.pass(&device.lane, Duration::ZERO);
+    assert_eq!(health(&device.paths), Health::Active);
+}
+
+/// What it has in its cache, and an error that it tells once, may be another device's.
+#[test]
+fn no_flush_of_the_device_goes_over_a_path_that_is_not_proved() {
+    let device = with_a_path_that_is_down();
+    assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+    let ended = device.start(Patience::FOREVER);
+    assert!(device.is_flushed(1) && !device.is_flushed(5));
+    assert!(device.paths.wants_first_flush(0));
+    // The reads that prove it are answered too.
+    assert!(device.answer(1, Ok(())));
+    assert_eq!(ended.take(), Some(Ok(())));
+    assert!(device.is_flushed(5), "it gets its first flush");
+}
+
+/// It is lost with the old connection's cache, and the new one may lead elsewhere.
+#[test]
+fn what_an_old_connection_answers_late_is_told_once_and_flushed_over_no_new_one() {
+    let device = Flushing::new(false);
+    assert_eq!(device.flush(), Some(Ok(())));
+    let write = || {
+        let lane = device.lane.clone();
+        device.lane.spawn(async move {
+            let from = WriteFrom::Shared(Rc::new(Buffer::zeroed(512)), 0..512);
+            let op = IoOp::Write { sector: 0, from, fua: false };
+            drop(lane.io(MemberIo { member: DEVICE, op, patience: Patience::FOREVER }).await);
+        });
+        device.lane.turn();
+    };
+    let is_it =
+        |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Write { .. }) && io.member.index == 0;
+    while !device.wires.ios.borrow().iter().any(is_it) {
+        write();
+    }
+    device.paths.fail(0, None, "it is cut", true, Time::ZERO);
+    assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+    let at = device.wires.ios.borrow().iter().position(is_it).expect("seen");
+    let (ticket, _) = device.wires.ios.borrow_mut().remove(at);
+    device.lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
+    device.lane.turn();
+    for expected in [Err(IoErrorKind::Flush), Ok(())] {
+        let ended = device.start(Patience::FOREVER);
+        assert!(!device.is_flushed(5));
+        while device.answer(1, Ok(())) {}
+        assert_eq!(ended.take(), Some(expected));
+    }
 }
 
 /// It covers what an earlier process has left there: an array that writes nothing for days does not fail a member
@@ -466,7 +523,11 @@ fn no_path_is_flushed_before_it_is_proved() {
 
 /// A device of which no path is known yet.
 fn joining() -> Flushing {
-    let (wires, known) = (Rc::new(Wires::default()), device(TWO_PATHS, Failback::Manual));
+    joining_on(Rc::new(Wires::default()))
+}
+
+fn joining_on(wires: Rc<Wires>) -> Flushing {
+    let known = device(TWO_PATHS, Failback::Manual);
     let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
     let opened = vec![Ok(connection(&known, 0)), Ok(connection(&known, 1))];
     let (table, policy) = (known.table.clone(), known.policy.clone());
@@ -476,6 +537,19 @@ fn joining() -> Flushing {
     paths.look_after_on(&lane);
     lane.turn();
     Flushing { lane, wires, paths }
+}
+
+/// Nothing says that it leads to the device, and there is something to lose.
+#[test]
+fn a_path_that_is_left_aside_as_the_device_is_blank_fails_no_flush() {
+    let wires = Rc::new(Wires { is_blank: Cell::new(true), ..Wires::default() });
+    let device = joining_on(wires);
+    device.wires.answer(&device.lane, |io| io.member.index == 0);
+    device.wires.answer_reads(&device.lane);
+    assert!(!device.is_flushed(1));
+    let healths = || [0, 1].map(|path: usize| device.paths.owner.lock().paths[path].health);
+    assert_eq!(healths(), [Health::Active, Health::Failed]);
+    assert_eq!(device.flush(), Some(Ok(())));
 }
 
 /// Whoever wants no wait without a path does not want an error before the first is there.
@@ -506,6 +580,22 @@ fn a_path_whose_first_flush_gets_no_answer_has_failed() {
     assert_eq!(health(&device.paths), Health::Failed);
     assert!(device.answer(1, Ok(())));
     assert_eq!(device.flush(), Some(Err(IoErrorKind::Flush)), "it may have been told an error");
+}
+
+/// What an earlier process has left in its cache may be there still.
+#[test]
+fn a_path_whose_first_flush_got_no_answer_gets_it_when_it_is_back() {
+    let device = Flushing::new(true);
+    assert!(device.answer(0, Err(IoErrorKind::Deadline)) && device.answer(1, Ok(())));
+    assert_eq!(device.flush(), Some(Err(IoErrorKind::Flush)));
+    for (second, result) in [(1, Err(IoErrorKind::Deadline)), (2, Ok(()))] {
+        device.wires.now.set(Time::ZERO + seconds(second));
+        device.wires.answer_reads(&device.lane);
+        assert!(device.is_flushed(0), "before it takes requests");
+        assert!(device.answer(0, result));
+        assert_eq!(device.flush(), Some(Ok(())), "it is told once");
+    }
+    assert_eq!(health(&device.paths), Health::Active);
 }
 
 /// Of two flushes that a server does at once one is told of the error.
