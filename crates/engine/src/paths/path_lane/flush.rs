@@ -41,12 +41,7 @@ impl PathLane {
                 None => None,
             };
             let result = match flush {
-                // Only an earlier process may have written something: one path is asked.
-                Some(flush) if flush.parts.is_empty() => {
-                    let request = Request::new(ticket, deadline, Kept::Flush, None);
-                    return this.serve(request).await;
-                }
-                Some(flush) => this.finish_flush(&lane, &flush, (patience, deadline)).await,
+                Some(flush) => this.finish_flush(&lane, ticket, &flush, (patience, deadline)).await,
                 None => Err(LOST),
             };
             let done: IoDone = this.answer(result, None);
@@ -56,12 +51,21 @@ impl PathLane {
     }
 
     async fn finish_flush(
-        &self,
+        self: &Rc<Self>,
         lane: &Rc<Lane>,
+        ticket: Ticket,
         flush: &DeviceFlush,
         (patience, deadline): (Patience, Option<Time>),
     ) -> Result<(), IoError> {
-        let result = self.flush_all(lane, flush, patience).await;
+        let result = match flush.parts.is_empty() {
+            // Only an earlier process may have written something: one path is asked.
+            true => {
+                let request = Request::new(ticket, deadline, Kept::Flush, None);
+                let (request, result) = self.carry_out(lane, request).await;
+                request.failed_flush.map_or(result, Err)
+            }
+            false => self.flush_all(lane, flush, patience).await,
+        };
         let no_other = self.paths.first_flushes_end(lane, deadline).await;
         let kept_all = self.paths.end_flush(flush) && no_other;
         result.and(if kept_all { Ok(()) } else { Err(LOST) })

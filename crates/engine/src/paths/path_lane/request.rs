@@ -76,56 +76,67 @@ impl PathLane {
         Submitted::Pending
     }
 
-    /// Serves a request by whatever path there is, until it is done or there is no hope.
-    pub(super) async fn serve(self: Rc<Self>, mut request: Request) {
+    /// Serves a request by whatever path there is, and answers it.
+    pub(super) async fn serve(self: Rc<Self>, request: Request) {
         let Some(lane) = self.lane.upgrade() else { return };
+        let ticket = request.ticket;
+        let (request, result) = self.carry_out(&lane, request).await;
+        let done = self.end(&lane, request, result);
+        lane.complete(ticket, done);
+    }
+
+    /// Asks whatever path there is, until the request is done or there is no hope.
+    pub(super) async fn carry_out(
+        self: &Rc<Self>,
+        lane: &Rc<Lane>,
+        mut request: Request,
+    ) -> (Request, Result<(), IoError>) {
         self.slow.borrow_mut().push(request.ticket);
-        let wait_until = lived(&lane) + self.paths.wait_max();
+        let wait_until = lived(lane) + self.paths.wait_max();
         let mut tries = TRIES_A_PATH * self.counters.paths.len();
         let result = loop {
             let barred = self.is_held(&request.kept, &request.own);
             if request.landed && !barred {
                 break Ok(());
             }
-            if let Some(error) = self.is_to_end(&lane, &request) {
+            if let Some(error) = self.is_to_end(lane, &request) {
                 break Err(error);
             }
-            self.note_held(&lane, request.ticket, barred);
+            self.note_held(lane, request.ticket, barred);
             let chosen = match barred {
                 true => None,
-                false => self.choose_but(&lane, request.bytes(), &request.answered),
+                false => self.choose_but(lane, request.bytes(), &request.answered),
             };
             let Some(chosen) = chosen else {
                 // Every path has said that the device cannot do it.
                 if !barred && !request.answered.is_empty() {
                     break Err(request.error);
                 }
-                if !self.wait(&lane, &request, barred, wait_until).await {
+                if !self.wait(lane, &request, barred, wait_until).await {
                     break Err(self.given_up(&request, barred));
                 }
                 continue;
             };
             tries -= 1;
-            match self.try_path(&lane, &mut request, chosen).await {
+            match self.try_path(lane, &mut request, chosen).await {
                 Ok(()) => {
                     self.note_answered(&request.kept, request.buffer.as_ref(), &chosen);
                     request.landed = true;
                 }
                 Err(error) => {
-                    let goes_on = self.goes_on(&lane, &mut request, &chosen, error);
+                    let goes_on = self.goes_on(lane, &mut request, &chosen, error);
                     if let Err(error) = goes_on.and(if tries == 0 { Err(error) } else { Ok(()) }) {
                         break Err(error);
                     }
                 }
             }
         };
-        self.blame_those_that_answered_wrongly(&lane, &request, result);
+        self.blame_those_that_answered_wrongly(lane, &request, result);
         let ticket = request.ticket;
-        self.note_held(&lane, ticket, false);
+        self.note_held(lane, ticket, false);
         self.slow.borrow_mut().retain(|other| *other != ticket);
         self.cancelled.borrow_mut().retain(|other| *other != ticket);
-        let done = self.end(&lane, request, result);
-        lane.complete(ticket, done);
+        (request, result)
     }
 
     /// Notes whether a write is held back, for whoever asks.

@@ -455,6 +455,20 @@ fn no_flush_of_the_device_goes_over_a_path_that_is_not_proved() {
     assert!(device.is_flushed(5), "it gets its first flush");
 }
 
+/// Of two flushes that a server does at once one is told of the error.
+#[test]
+fn a_flush_with_nothing_to_flush_has_failed_where_a_first_flush_beside_it_does() {
+    let device = with_a_path_that_is_down();
+    let ended = device.start(Patience::FOREVER);
+    assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+    device.wires.answer_reads(&device.lane);
+    assert!(device.answer(5, Err(IoErrorKind::Flush)));
+    assert_eq!(ended.take(), None, "it is under way");
+    assert!(device.answer(1, Ok(())));
+    assert_eq!(ended.take(), Some(Err(IoErrorKind::Flush)));
+    assert_eq!(device.flush(), Some(Ok(())), "it is told once");
+}
+
 /// It is lost with the old connection's cache, and the new one may lead elsewhere.
 #[test]
 fn what_an_old_connection_answers_late_is_told_once_and_flushed_over_no_new_one() {
