@@ -307,7 +307,7 @@ fn a_member_below_which_a_process_is_silent_is_refused_in_time() {
     user.halt(pid);
     let create = format!("create third {MIRROR} --run f {other}");
     user.refused(&create, &[&other, "cannot be told", "data.sock"]);
-    user.signal(rustix::process::Signal::CONT, pid);
+    user.signal(Signal::CONT, pid);
     user.expect(0, &create);
     for name in ["third", "other", "data"] {
         user.expect(0, &format!("stop {name} --force"));

@@ -330,7 +330,7 @@ impl World {
         let servers = self.wires_of(disk);
         let wires = self.wires.borrow();
         let of_a_closed_one = |wish: &Wish| match wish {
-            Wish::Fence(paths, path) => {
+            Wish::Fence(paths, path, _) => {
                 paths.is_closed() && servers.contains(&self.wire_of(&paths.path(*path).1))
             }
             Wish::Reopen(..) | Wish::Word(..) => false,

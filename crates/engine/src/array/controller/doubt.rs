@@ -173,7 +173,12 @@ impl Controller {
             true => self.unsynced.clone(),
             false => self.doubted.clone(),
         };
-        let left = || self.unresolved.iter().chain(self.without_room.iter()).chain([end..u64::MAX]);
+        let left = || {
+            self.unresolved
+                .iter()
+                .chain(self.without_room.iter())
+                .chain(std::iter::once(end..u64::MAX))
+        };
         left().for_each(|range| todo.remove(&range));
         if todo.is_empty() && !self.doubted.is_empty() {
             todo = self.unsynced.clone();

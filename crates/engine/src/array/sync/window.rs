@@ -186,7 +186,7 @@ async fn run_in_halves(
 fn halves(range: &Range<u64>, block: u64) -> Option<[Range<u64>; 2]> {
     let half = ((range.end - range.start) / 2).next_multiple_of(block);
     let middle = range.start + half;
-    (half > 0 && middle < range.end).then(|| [middle..range.end, range.start..middle])
+    (half > 0 && middle < range.end).then_some([middle..range.end, range.start..middle])
 }
 
 /// Fills a window, and goes round what of it is in doubt, block by block: the rest need not wait for that.
