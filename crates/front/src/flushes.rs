@@ -74,14 +74,11 @@ impl DurableWrite {
     pub(crate) fn end(mut self, result: Result<(), IoError>) {
         self.is_harmless = match result {
             Ok(()) => true,
-            // It was not tried, or its own sectors are at fault.
+            // It was not tried, or its own sectors are at fault. A reservation may be what its flush met.
             Err(error) if error.was_not_sent() => true,
             Err(error) => matches!(
                 error.kind,
-                IoErrorKind::Medium
-                    | IoErrorKind::NoSpace
-                    | IoErrorKind::Unsupported
-                    | IoErrorKind::Reserved
+                IoErrorKind::Medium | IoErrorKind::NoSpace | IoErrorKind::Unsupported
             ),
         };
     }

@@ -156,10 +156,12 @@ fn those_who_wait_for_a_flush_share_the_next_one() {
     assert_eq!(two.sent(0) + two.sent(1), 0);
 }
 
-/// The device made one flush of it, and told its error to the durable write alone.
+/// The device made one flush of it, and told its error to the durable write alone. A reservation may have been in the way
+/// of the flush, and of what was written before.
 #[test]
 fn a_flush_after_or_beside_a_durable_write_that_failed_has_failed() {
-    for is_beside in [false, true] {
+    let kinds = [IoErrorKind::Flush, IoErrorKind::Reserved];
+    for (kind, is_beside) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let two = Two::new();
         two.write(0, 1);
         if is_beside {
@@ -167,13 +169,13 @@ fn a_flush_after_or_beside_a_durable_write_that_failed_has_failed() {
             two.answer(1, Ok(()));
             assert_eq!(two.ended(1), None, "the durable write is under way");
         }
-        two.answer(0, Err(IoErrorKind::Flush));
+        two.answer(0, Err(kind));
         assert_eq!(two.ended(0), Some((1, Err(RequestError::Lost))));
         if !is_beside {
             two.flush(1, 2);
             two.answer(1, Ok(()));
         }
-        assert_eq!(two.ended(1), Some((2, Err(RequestError::Lost))), "beside: {is_beside}");
+        assert_eq!(two.ended(1), Some((2, Err(RequestError::Lost))), "{kind:?} {is_beside}");
         two.flush(0, 3);
         two.answer(0, Ok(()));
         assert_eq!(two.ended(0), Some((3, Ok(()))), "it is told once");
