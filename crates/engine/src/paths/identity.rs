@@ -130,16 +130,16 @@ impl Identity {
         if let (Some(_), Some(why)) = (other_than(before), other_than(after)) {
             return Compared::Other(why);
         }
-        if self.blocks.len() != after.blocks.len() || before.blocks.len() != after.blocks.len() {
+        let Some([before_it, own, after_it]) = readable_by_all([before, self, after]) else {
             return Compared::Unclear;
-        }
+        };
         // What stands still beside a superblock that is updated may be zeroes, of which a copy has as many.
         let is_updated = before.superblock != after.superblock;
         let is_not_between = self.is_older_than(before) || after.is_older_than(self);
         let agrees = match is_updated {
             true if is_not_between => Some(false),
             true => None,
-            false => steady_sectors_agree(&before.blocks, &self.blocks, &after.blocks),
+            false => steady_sectors_agree(before_it, own, after_it),
         };
         match agrees {
             Some(true) => Compared::Same,
@@ -192,6 +192,17 @@ impl Identity {
     pub(super) fn is_blank(&self) -> bool {
         self.superblock.is_none() && self.blocks.iter().all(|&byte| byte == 0)
     }
+}
+
+/// What each of them has read: all, or where one could not read the first block, the superblock alone, which stands
+/// last. None: one of them has none.
+fn readable_by_all(all: [&Identity; 3]) -> Option<[&[u8]; 3]> {
+    let lens = all.map(|one| one.blocks.len());
+    let least = lens.into_iter().min()?;
+    if lens != [least; 3] && all.iter().any(|one| one.superblock.is_none()) {
+        return None;
+    }
+    Some(all.map(|one| &one.blocks[one.blocks.len() - least..]))
 }
 
 /// Whether those sectors that were the same `before` and `after` are the same in `own`, which was read in

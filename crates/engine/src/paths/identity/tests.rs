@@ -44,6 +44,18 @@ fn while_its_superblock_is_updated_no_copy_is_taken_for_a_device() {
     assert_eq!(at(9).compare(&at(9), &at(9)), Compared::Same);
 }
 
+/// A superblock tells the device by itself.
+#[test]
+fn a_first_block_that_one_path_cannot_read_is_not_compared() {
+    let cut =
+        |one: &Identity| Identity { blocks: one.blocks[SECTOR_BYTES..].to_vec(), ..one.clone() };
+    let (today, copy) = (identity(said(7, 9), 1, 2), identity(said(7, 5), 1, 3));
+    assert_eq!(cut(&today).compare(&today, &today), Compared::Same);
+    assert_eq!(today.compare(&cut(&today), &today), Compared::Same);
+    assert!(matches!(cut(&copy).compare(&today, &today), Compared::Other(_)));
+    assert!(matches!(copy.compare(&cut(&today), &cut(&today)), Compared::Other(_)));
+}
+
 #[test]
 fn other_devices_are_told_by_their_uuids_and_sizes() {
     let (one, other) = (identity(said(7, 9), 1, 2), identity(said(8, 9), 1, 2));
