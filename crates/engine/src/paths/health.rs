@@ -120,7 +120,30 @@ impl Paths {
     }
 
     pub(super) fn refuse(&self, path: usize, why: String, now: Time) {
+        self.refuse_in(&mut self.owner.lock(), path, why, now);
+    }
+
+    /// Refuses a path over which an older copy is read than over another one that joins. Of copies the newest is
+    /// the device, as long as nothing was written to another one. False: it may have been.
+    pub(super) fn refuse_older(&self, older: usize, newer: usize, now: Time) -> bool {
         let mut owner = self.owner.lock();
+        let is_unwritten = owner.paths[newer].keeps_writes_waiting();
+        if is_unwritten {
+            let why = "its superblock is older than that of another path".to_owned();
+            self.refuse_in(&mut owner, older, why, now);
+        }
+        is_unwritten
+    }
+
+    /// Nothing tells where a path leads that joins: no write waits for it any longer. The next check looks again.
+    pub(super) fn leave_unclear(&self, path: usize, member: MemberId, now: Time) {
+        if self.owner.lock().paths[path].keeps_writes_waiting() {
+            let why = "what it says of itself does not tell where it leads";
+            self.fail(path, Some(member), why, false, now);
+        }
+    }
+
+    fn refuse_in(&self, owner: &mut Owner, path: usize, why: String, now: Time) {
         let own = &mut owner.paths[path];
         // What leads elsewhere today may lead here tomorrow, over a connection of its own.
         own.lost |= own.remote;
@@ -128,8 +151,8 @@ impl Paths {
         if own.health != Health::Refused || own.reason != why {
             own.health = Health::Refused;
             own.reason.clone_from(&why);
-            self.tell(&mut owner, "PathRefused", Some(path), why);
+            self.tell(owner, "PathRefused", Some(path), why);
         }
-        self.publish(&mut owner, now);
+        self.publish(owner, now);
     }
 }

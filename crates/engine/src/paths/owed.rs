@@ -243,11 +243,6 @@ impl Paths {
         Some(FirstFlush { paths: self, part, ended: Ended::Unanswered })
     }
 
-    /// Whether the device's user has written over a path.
-    pub(super) fn has_written_over(&self, path: usize) -> bool {
-        self.counters.lock().iter().any(|lane| lane.paths[path].all_written.get() > 0)
-    }
-
     /// Whether a path gets its first flush, or is to get it as soon as it is proved.
     pub(super) fn any_first_flush(&self) -> bool {
         let owner = self.owner.lock();

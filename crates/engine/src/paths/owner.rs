@@ -93,6 +93,12 @@ impl OwnedPath {
         self.health == Health::Active && !is_fenced
     }
 
+    /// Whether it is not known yet where it leads. Of several copies of the device the newest is found before the first
+    /// write: what was written to another one would be lost.
+    pub(super) fn keeps_writes_waiting(&self) -> bool {
+        self.health == Health::Joining && !self.proved
+    }
+
     pub(super) fn new(opened: Result<(MemberId, MemberInfo), String>, remote: bool) -> Self {
         let (member, health, reason) = match opened {
             Ok(member) => (Some(member), Health::Joining, String::new()),

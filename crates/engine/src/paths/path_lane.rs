@@ -216,7 +216,10 @@ impl PathLane {
         let view = self.view.borrow();
         let waits = keep(Rule::WritesWaitForProof);
         let is_barred = || waits && written_by(op).is_some_and(|range| view.is_barred(&range, &[]));
-        if view.usable.is_empty() || !view.late.is_empty() && is_barred() {
+        if view.usable.is_empty()
+            || !view.late.is_empty() && is_barred()
+            || view.writes_wait && written_by(op).is_some()
+        {
             return None;
         }
         let (bytes, clock) = (op.bytes() as u64, || lane.backend().now());
@@ -330,9 +333,6 @@ impl PathLane {
     #[inline]
     fn note_answered(&self, kept: &Kept, came: Option<&Buffer>, chosen: &Chosen) {
         let (writes, own) = (kept.written().is_some(), &self.counters.paths[chosen.path]);
-        if writes {
-            own.all_written.add(1);
-        }
         if kept.makes_durable() {
             return self.paths.note_durable(kept, came);
         }

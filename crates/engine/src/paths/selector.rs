@@ -33,8 +33,6 @@ pub(super) struct PathCounters {
     pub(super) in_flight_bytes: Count,
     /// Writes that were answered and are not durable by themselves, where the path may have a cache of its own.
     pub(super) written: Count,
-    /// All writes that were answered.
-    pub(super) all_written: Count,
     /// Of `historical-service-time`: mean time of an I/O in ns, and when it was last measured.
     pub(super) service_nanos: Count,
     pub(super) measured_nanos: Count,

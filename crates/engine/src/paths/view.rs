@@ -8,7 +8,7 @@ use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
 use super::late::LateId;
-use super::owner::{Health, Owner};
+use super::owner::{Health, OwnedPath, Owner};
 use super::table::Selector;
 use super::{Paths, flag};
 
@@ -36,6 +36,8 @@ pub(super) struct View {
     pub(super) late: Vec<(LateId, Range<u64>)>,
     /// Requests wait when there is no path.
     pub(super) waits: bool,
+    /// Writes wait until it is known where each path leads that was open at the start.
+    pub(super) writes_wait: bool,
     pub(super) closed: bool,
 }
 
@@ -48,6 +50,7 @@ impl View {
             others: Vec::new(),
             late: Vec::new(),
             waits: false,
+            writes_wait: false,
             closed: true,
         }
     }
@@ -83,6 +86,7 @@ impl Paths {
                 || self.has(flag::QUEUE_IF_NO_PATH)
                     && self.policy.no_path_retry.is_some()
                     && !owner.gave_up,
+            writes_wait: owner.paths.iter().any(OwnedPath::keeps_writes_waiting),
             closed: self.is_closed(),
         });
         // After the view is there: whoever sees the number finds the view.

@@ -184,8 +184,6 @@ impl Check {
             }
         }
         let other = paths.active_other_than(self.path)?;
-        // Of copies the newest is the device, as long as nothing was written to another one.
-        let joins = self.health == Health::Joining;
         let mut compared = Compared::Unclear;
         for _ in 0..LOOKS {
             let before = read(other.member, &other.info).await.ok()?;
@@ -195,12 +193,9 @@ impl Check {
             match compared {
                 Compared::Same => return Some((own, since)),
                 Compared::Other(_)
-                    if joins
-                        && after.is_older_than(&own)
-                        && !paths.has_written_over(other.path) =>
+                    if after.is_older_than(&own)
+                        && paths.refuse_older(other.path, self.path, lane.backend().now()) =>
                 {
-                    let why = "its superblock is older than that of another path".to_owned();
-                    paths.refuse(other.path, why, lane.backend().now());
                     return Some((own, since));
                 }
                 _ => {}
@@ -211,7 +206,9 @@ impl Check {
             Compared::Other(_) if self.health == Health::Active && self.path < other.path => {}
             Compared::Other(why) => paths.refuse(self.path, why, lane.backend().now()),
             // The next check finds a quiet moment.
-            Compared::Same | Compared::Unclear => {}
+            Compared::Same | Compared::Unclear => {
+                paths.leave_unclear(self.path, member, lane.backend().now());
+            }
         }
         None
     }

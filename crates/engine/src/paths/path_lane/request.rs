@@ -103,13 +103,14 @@ impl PathLane {
                 break Err(error);
             }
             self.note_held(lane, request.ticket, barred);
-            let chosen = match barred {
+            let waits = request.kept.written().is_some() && self.view.borrow().writes_wait;
+            let chosen = match barred || waits {
                 true => None,
                 false => self.choose_but(lane, request.bytes(), &request.answered),
             };
             let Some(chosen) = chosen else {
                 // Every path has said that the device cannot do it.
-                if !barred && !request.answered.is_empty() {
+                if !barred && !waits && !request.answered.is_empty() {
                     break Err(request.error);
                 }
                 if !self.wait(lane, &request, barred, wait_until).await {

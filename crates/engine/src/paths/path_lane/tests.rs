@@ -24,7 +24,18 @@ struct Wires {
     refuses: Cell<u32>,
     /// Members that were read.
     read: RefCell<Vec<MemberId>>,
-    is_blank: Cell<bool>,
+    /// What they give.
+    gives: Cell<Gives>,
+}
+
+/// What a read gives.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Gives {
+    #[default]
+    Same,
+    Zeroes,
+    /// Other bytes each time.
+    News(u8),
 }
 
 impl Backend for Wires {
@@ -94,7 +105,14 @@ impl Wires {
             let IoOp::Read { into: ReadInto::Buffer(mut buffer, range), .. } = io.op else {
                 panic!("only checks are made")
             };
-            buffer[range].fill(if self.is_blank.get() { 0 } else { 7 });
+            buffer[range].fill(match self.gives.get() {
+                Gives::Same => 7,
+                Gives::Zeroes => 0,
+                Gives::News(news) => {
+                    self.gives.set(Gives::News(news.wrapping_add(1)));
+                    news
+                }
+            });
             lane.complete(ticket, IoDone { result: Ok(()), buffer: Some(buffer) });
             lane.turn();
         }
@@ -387,6 +405,39 @@ impl Flushing {
         true
     }
 
+    /// Starts a write of the device.
+    fn write(&self) {
+        let lane = self.lane.clone();
+        self.lane.spawn(async move {
+            let from = WriteFrom::Shared(Rc::new(Buffer::zeroed(512)), 0..512);
+            let op = IoOp::Write { sector: 0, from, fua: false };
+            drop(lane.io(MemberIo { member: DEVICE, op, patience: Patience::FOREVER }).await);
+        });
+        self.lane.turn();
+    }
+
+    fn find_write_over(&self, path: u16) -> Option<usize> {
+        let is_it = |(_, io): &(Ticket, MemberIo)| {
+            matches!(io.op, IoOp::Write { .. }) && io.member.index == path
+        };
+        self.wires.ios.borrow().iter().position(is_it)
+    }
+
+    /// Starts writes of the device until one goes over this path.
+    fn write_over(&self, path: u16) {
+        while self.find_write_over(path).is_none() {
+            self.write();
+        }
+    }
+
+    /// The path answers it.
+    fn end_write_over(&self, path: u16) {
+        let at = self.find_write_over(path).expect("it is under way");
+        let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
+        self.lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
+        self.lane.turn();
+    }
+
     /// Whether a flush of a path is under way.
     fn is_flushed(&self, path: u16) -> bool {
         let ios = self.wires.ios.borrow();
@@ -474,26 +525,10 @@ fn a_flush_with_nothing_to_flush_has_failed_where_a_first_flush_beside_it_does()
 fn what_an_old_connection_answers_late_is_told_once_and_flushed_over_no_new_one() {
     let device = Flushing::new(false);
     assert_eq!(device.flush(), Some(Ok(())));
-    let write = || {
-        let lane = device.lane.clone();
-        device.lane.spawn(async move {
-            let from = WriteFrom::Shared(Rc::new(Buffer::zeroed(512)), 0..512);
-            let op = IoOp::Write { sector: 0, from, fua: false };
-            drop(lane.io(MemberIo { member: DEVICE, op, patience: Patience::FOREVER }).await);
-        });
-        device.lane.turn();
-    };
-    let is_it =
-        |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Write { .. }) && io.member.index == 0;
-    while !device.wires.ios.borrow().iter().any(is_it) {
-        write();
-    }
+    device.write_over(0);
     device.paths.fail(0, None, "it is cut", true, Time::ZERO);
     assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
-    let at = device.wires.ios.borrow().iter().position(is_it).expect("seen");
-    let (ticket, _) = device.wires.ios.borrow_mut().remove(at);
-    device.lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
-    device.lane.turn();
+    device.end_write_over(0);
     for expected in [Err(IoErrorKind::Flush), Ok(())] {
         let ended = device.start(Patience::FOREVER);
         assert!(!device.is_flushed(5));
@@ -556,7 +591,7 @@ fn joining_on(wires: Rc<Wires>) -> Flushing {
 /// Nothing says that it leads to the device, and there is something to lose.
 #[test]
 fn a_path_that_is_left_aside_as_the_device_is_blank_fails_no_flush() {
-    let wires = Rc::new(Wires { is_blank: Cell::new(true), ..Wires::default() });
+    let wires = Rc::new(Wires { gives: Cell::new(Gives::Zeroes), ..Wires::default() });
     let device = joining_on(wires);
     device.wires.answer(&device.lane, |io| io.member.index == 0);
     device.wires.answer_reads(&device.lane);
@@ -564,6 +599,45 @@ fn a_path_that_is_left_aside_as_the_device_is_blank_fails_no_flush() {
     let healths = || [0, 1].map(|path: usize| device.paths.owner.lock().paths[path].health);
     assert_eq!(healths(), [Health::Active, Health::Failed]);
     assert_eq!(device.flush(), Some(Ok(())));
+}
+
+/// A copy of an earlier time may be the first that is known: what is written over it then would be lost.
+#[test]
+fn nothing_is_written_before_each_path_that_is_open_is_known() {
+    for is_known in [true, false] {
+        let device = joining();
+        device.wires.answer(&device.lane, |io| io.member.index == 0);
+        assert_eq!(health(&device.paths), Health::Active);
+        device.write();
+        let is_written = || {
+            let ios = device.wires.ios.borrow();
+            ios.iter().any(|(_, io)| matches!(io.op, IoOp::Write { .. }))
+        };
+        assert!(!is_written());
+        match is_known {
+            // It gets its first flush then.
+            true => device.wires.answer_reads(&device.lane),
+            false => device.paths.fail(1, None, "it is cut", true, Time::ZERO),
+        }
+        device.lane.turn();
+        assert!(is_written(), "known: {is_known}");
+    }
+}
+
+/// It would keep flushes and writes waiting.
+#[test]
+fn a_path_of_which_nothing_tells_where_it_leads_has_failed() {
+    let gives = Cell::new(Gives::News(1));
+    let device = joining_on(Rc::new(Wires { gives, ..Wires::default() }));
+    device.wires.answer(&device.lane, |io| io.member.index == 0);
+    device.wires.answer_reads(&device.lane);
+    assert_eq!(device.paths.owner.lock().paths[1].health, Health::Failed);
+    // It is looked at again.
+    device.wires.gives.set(Gives::Same);
+    for _ in 0..3 {
+        device.wires.pass(&device.lane, seconds(1));
+    }
+    assert_eq!(device.paths.owner.lock().paths[1].health, Health::Active);
 }
 
 /// Whoever wants no wait without a path does not want an error before the first is there.
