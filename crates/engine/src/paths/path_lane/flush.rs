@@ -14,6 +14,25 @@ use super::{Meaning, PathLane, lived, meaning};
 /// A flush that failed since a cache was lost: EIO.
 const LOST: IoError = IoError { kind: IoErrorKind::Flush, errno: 5 };
 
+/// How long a flush of the device may take.
+struct FlushTime {
+    /// For its part over a path.
+    patience: Patience,
+    /// For all, as its lane has [`lived`].
+    deadline: Option<Time>,
+    /// First flushes took some of it: a path that does not answer in the rest is not at fault.
+    is_cut: bool,
+}
+
+impl FlushTime {
+    fn cut_at(&mut self, now: Time) {
+        if let Some(deadline) = self.deadline {
+            self.patience = Patience::of(deadline.since(now));
+            self.is_cut = true;
+        }
+    }
+}
+
 impl PathLane {
     /// Starts a flush of the device.
     pub(super) fn submit_flush(
@@ -23,6 +42,7 @@ impl PathLane {
         patience: Patience,
     ) -> Submitted {
         let deadline = patience.deadline(lived(lane));
+        let mut time = FlushTime { patience, deadline, is_cut: false };
         let begun = match self.paths.any_first_flush() {
             // What comes of those is known before it is decided what else is to be flushed.
             true => None,
@@ -36,12 +56,13 @@ impl PathLane {
             let flush = match begun {
                 Some(flush) => Some(flush),
                 None if this.paths.first_flushes_end(&lane, deadline).await => {
+                    time.cut_at(lived(&lane));
                     this.paths.begin_flush()
                 }
                 None => None,
             };
             let result = match flush {
-                Some(flush) => this.finish_flush(&lane, ticket, &flush, (patience, deadline)).await,
+                Some(flush) => this.finish_flush(&lane, ticket, &flush, &time).await,
                 None => Err(LOST),
             };
             let done: IoDone = this.answer(result, None);
@@ -55,18 +76,18 @@ impl PathLane {
         lane: &Rc<Lane>,
         ticket: Ticket,
         flush: &DeviceFlush,
-        (patience, deadline): (Patience, Option<Time>),
+        time: &FlushTime,
     ) -> Result<(), IoError> {
         let result = match flush.parts.is_empty() {
             // Only an earlier process may have written something: one path is asked.
             true => {
-                let request = Request::new(ticket, deadline, Kept::Flush, None);
+                let request = Request::new(ticket, time.deadline, Kept::Flush, None);
                 let (request, result) = self.carry_out(lane, request).await;
                 request.failed_flush.map_or(result, Err)
             }
-            false => self.flush_all(lane, flush, patience).await,
+            false => self.flush_all(lane, flush, time).await,
         };
-        let no_other = self.paths.first_flushes_end(lane, deadline).await;
+        let no_other = self.paths.first_flushes_end(lane, time.deadline).await;
         let kept_all = self.paths.end_flush(flush) && no_other;
         result.and(if kept_all { Ok(()) } else { Err(LOST) })
     }
@@ -77,10 +98,10 @@ impl PathLane {
         &self,
         lane: &Rc<Lane>,
         flush: &DeviceFlush,
-        patience: Patience,
+        time: &FlushTime,
     ) -> Result<(), IoError> {
         let start = |part: &PathFlush| {
-            let patience = self.patience(part.remote, true, &IoOp::Flush, patience);
+            let patience = self.patience(part.remote, true, &IoOp::Flush, time.patience);
             lane.io(MemberIo { member: part.member, op: IoOp::Flush, patience })
         };
         let under_way: Vec<_> = flush.parts.iter().map(start).collect();
@@ -88,15 +109,24 @@ impl PathLane {
         for (part, io) in flush.parts.iter().zip(under_way) {
             match io.await.result {
                 Ok(()) => self.paths.flushed(part),
-                Err(error) => result = Err(self.flush_failed(lane, part, error)),
+                Err(error) => {
+                    let is_blamed = !time.is_cut || error.kind != IoErrorKind::Deadline;
+                    result = Err(self.flush_failed(lane, part, error, is_blamed));
+                }
             }
         }
         result
     }
 
     /// Learns from the error of a path's flush. Gives what the device's flush says.
-    fn flush_failed(&self, lane: &Lane, part: &PathFlush, error: IoError) -> IoError {
-        if matches!(meaning(error, &Kept::Flush), Meaning::OfThePath) {
+    fn flush_failed(
+        &self,
+        lane: &Lane,
+        part: &PathFlush,
+        error: IoError,
+        is_blamed: bool,
+    ) -> IoError {
+        if is_blamed && matches!(meaning(error, &Kept::Flush), Meaning::OfThePath) {
             self.paths.fail_with(part.path, part.member, error, lane.backend().now());
         }
         self.paths.not_flushed(part);

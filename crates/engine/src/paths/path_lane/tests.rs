@@ -710,6 +710,26 @@ fn a_flush_has_failed_where_a_path_fails_before_its_first_flush() {
     assert_eq!(device.flush(), Some(Ok(())), "it is told once");
 }
 
+/// And no path is blamed for the time that another one took.
+#[test]
+fn a_flush_that_has_waited_for_a_first_flush_has_the_rest_of_its_time() {
+    let device = Flushing::new(true);
+    assert!(device.answer(1, Ok(())));
+    device.write_over(1);
+    device.end_write_over(1);
+    let ended = device.start(Patience::of(seconds(8)));
+    device.wires.now.set(Time::ZERO + seconds(5));
+    assert!(device.answer(0, Ok(())));
+    let left = device.wires.ios.borrow().iter().find_map(|(_, io)| {
+        (io.member.index == 1 && matches!(io.op, IoOp::Flush)).then_some(io.patience)
+    });
+    assert_eq!(left, Some(Patience::of(seconds(3))));
+    assert!(device.answer(1, Err(IoErrorKind::Deadline)));
+    assert_eq!(ended.take(), Some(Err(IoErrorKind::Flush)));
+    assert_eq!(device.paths.owner.lock().paths[1].health, Health::Active);
+    assert_eq!(device.flush(), Some(Ok(())), "it owes the flush still");
+}
+
 /// The process was stopped for a minute, long before the flush.
 #[test]
 fn a_flush_waits_for_first_flushes_as_long_as_its_lane_lives() {
