@@ -114,6 +114,7 @@ fn the_word_that_nothing_may_appear_is_refused_of_a_member_that_the_array_uses()
     user.refused(&format!("re-add top {other}"), &["may still appear", "--fenced"]);
     user.signal(Signal::KILL, b);
     user.expect(0, &word);
+    drop(client);
     user.expect(0, "stop top");
     user.expect(0, "stop a");
 }
