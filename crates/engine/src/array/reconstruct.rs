@@ -286,24 +286,22 @@ impl ArrayLane {
             let hides = |all: &Places| {
                 stays && wanted.iter().any(|at| all.has(at) && unread.is_unreadable(at))
             };
-            let known = at.outliers(&view, columns);
-            let outliers = known.filter(|all| !lost.is_empty() && !hides(all) && !is_whole);
+            let known = at.outliers(&view, columns).filter(|_| !is_whole);
+            let outliers = known.filter(|all| !lost.is_empty() && !hides(all));
             let around = outliers.as_ref().and_then(|all| plan::reads_around(&state, wanted, all));
             let rebuild = plan::rebuild_reads(&state, &lost).filter(|_| around.is_none());
             // Parity that the user accepts says nothing of a block that may be read again, where it is known not to fit.
             let fits = |reads: Places| known.is_none_or(|all| !reads.iter().any(|at| all.has(at)));
             let may_be_read = wanted.iter().any(|place| unread.is_unreadable(place));
-            if may_be_read && !lost.is_empty() && !rebuild.is_none_or(fits) {
-                return Err(RequestError::Lost);
-            }
+            let misleads = may_be_read && !lost.is_empty() && !rebuild.is_none_or(fits);
             let reads = match lost.is_empty() {
                 true => Some(*wanted),
-                false => around.or(rebuild),
+                false => around.or(rebuild).filter(|_| !misleads),
             };
             // In doubt two parities that agree may be newer than the block of a member that is only late: users
             // were answered from that one, and the row would still not agree with it.
             let compared = match reads {
-                None if !state.any_late || state.parity_usable => {
+                None if !misleads && (!state.any_late || state.parity_usable) => {
                     plan::compared_reads(&state, &lost)
                 }
                 _ => None,
@@ -326,7 +324,9 @@ impl ArrayLane {
                 if view.mode == WriteMode::Stopped {
                     return Err(RequestError::Stopped);
                 }
-                self.report_lost(at, columns, unread).await;
+                if !misleads {
+                    self.report_lost(at, columns, unread).await;
+                }
                 return Err(RequestError::Lost);
             };
             let span = |place| plan::Span { place, columns: columns.clone() };

@@ -889,6 +889,27 @@ fn a_block_of_a_row_that_was_just_made_whole_is_computed() {
     }
 }
 
+/// The same of a block beside the one that the members' space did not suffice for.
+#[test]
+fn a_block_beside_the_outlier_of_a_row_that_was_just_made_whole_is_computed() {
+    for (seed, shape) in (325..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, world.sectors());
+        let chunk = u64::from(shape.chunk_sectors);
+        let [full, beside] = [0, chunk].map(|sector| disk_of(&mut world, sector));
+        fail_for_want_of_space(&mut world, full);
+        let row = row_sectors(&shape);
+        let new = world.random.bytes(row as usize * SECTOR);
+        world.remember(0, &new);
+        world.serve(1, Request::Write { sector: 0, from: Rc::new(new), fua: false }).unwrap();
+        let start = world.disks.data().start;
+        world.disks.disk(beside).unreadable.insert(start + 3);
+        let found = world.read(chunk, 8).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.compare(chunk, &found);
+    }
+}
+
 /// The rebuild has left a row out already, and would end without it.
 #[test]
 fn doubt_that_is_accepted_during_a_rebuild_keeps_no_row_from_being_filled() {

@@ -529,6 +529,37 @@ fn a_member_is_failed_only_by_force_that_gives_a_block_around_one_that_had_no_ro
     }
 }
 
+/// The same where the list of the one that had no room names its block by now.
+#[test]
+fn a_member_is_failed_only_by_force_that_gives_a_block_around_a_listed_one() {
+    let shape = shapes::RAID6;
+    for (seed, third) in (280..).zip(0..usize::from(shape.disks)) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, world.sectors());
+        let holders = [0, u64::from(shape.chunk_sectors)].map(|at| disk_of(&mut world, at));
+        if holders.contains(&third) {
+            continue;
+        }
+        let data = world.disks.data();
+        world.disks.disk(holders[0]).errors_in = Some(data.clone());
+        world.disks.disk(holders[0]).write_error = Some(IoErrorKind::NoSpace);
+        assert_eq!(world.write(0, vec![9; 8 * SECTOR]), Err(RequestError::NoSpace), "{world}");
+        fail(&mut world, holders[1], true).unwrap();
+        world.disks.disk(holders[0]).unreadable.extend(data.start..data.start + 8);
+        world.read(0, 8).ok();
+        let sectors = 0..world.sectors();
+        let given = |world: &mut World, sector| world.read(sector, 1).ok();
+        let before: Vec<_> = sectors.clone().map(|sector| given(&mut world, sector)).collect();
+        if fail(&mut world, third, false).is_ok() {
+            for (sector, before) in sectors.zip(before) {
+                let still = before.is_none() || given(&mut world, sector) == before;
+                assert!(still, "sector {sector} is lost with disk {third} ({world})");
+            }
+        }
+    }
+}
+
 /// A sector of the list that cannot be written is no reason to give up blocks that no other member holds.
 #[test]
 fn a_member_whose_list_cannot_be_written_stays_where_it_alone_gives_a_block() {

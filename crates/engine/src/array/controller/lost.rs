@@ -193,8 +193,8 @@ impl Controller {
     ) -> bool {
         let outliers = view.outliers.of(part, &view.doubted);
         outliers.is_some_and(|outliers| {
-            lacking.iter().all(|slot| !outliers.contains(slot))
-                && lacking.len() + outliers.len() <= parities
+            let others = outliers.iter().filter(|slot| !lacking.contains(slot)).count();
+            lacking.len() + others <= parities
         })
     }
 }
