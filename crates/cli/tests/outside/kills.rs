@@ -76,7 +76,7 @@ fn rebuilds_survive_kills() {
     for (level, options, own_seed) in REBUILT {
         models.push(survive_kills_in_rebuilds(&images, level, options, seed(own_seed)));
         guest += &format!(
-            "attach $SHARE/l{level}m{{0,1,2,3}}
+            "echo raid{level}; attach $SHARE/l{level}m{{0,1,2,3}}
              quietly mdadm --assemble --run /dev/md0 \"${{LOOPS[@]}}\"
              whole md0; clean md0
              dd if=/dev/md0 of=$SHARE/data{level} bs=1M iflag=direct status=none
