@@ -94,6 +94,13 @@ impl Ranges {
     }
 }
 
+/// Both halves of a range, in whole blocks, the later one first. None of a single block.
+pub(crate) fn halves(range: &Range<u64>, block: u64) -> Option<[Range<u64>; 2]> {
+    let middle = range.start + ((range.end - range.start) / 2).next_multiple_of(block);
+    let has_two = range.start < middle && middle < range.end;
+    has_two.then_some([middle..range.end, range.start..middle])
+}
+
 impl FromIterator<Range<u64>> for Ranges {
     fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Self {
         let mut set = Self::default();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::backend::{IoError, IoErrorKind, MemberId, Scope, WriteFrom};
 use crate::memory::Buffer;
-use crate::ranges::Ranges;
+use crate::ranges::{Ranges, halves};
 
 use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range};
 use super::rules::Rule;
@@ -48,8 +48,8 @@ impl ArrayLane {
         let given_up = given_up.unwrap_or(now + PIECES_PATIENCE);
         let range = refused.range();
         let mut bad = self.listed_in(refused.member, &range, block);
-        let mut left = match bad.is_empty() {
-            true => halves(&refused.range(), block, &mut bad),
+        let mut left: Vec<_> = match bad.is_empty() {
+            true => halves_or_bad(&refused.range(), block, &mut bad).collect(),
             false => {
                 let mut rest = Ranges::of(refused.range());
                 bad.iter().for_each(|range| rest.remove(&range));
@@ -79,7 +79,7 @@ impl ArrayLane {
                 Ok(()) if !self.array.rules.keep(Rule::PiecesAreAllTried) => left.clear(),
                 Ok(()) => {}
                 Err(error) if error.kind.scope() == Scope::Sectors => {
-                    left.extend(halves(&piece, block, &mut bad));
+                    left.extend(halves_or_bad(&piece, block, &mut bad));
                 }
                 Err(error) => return Err((error, range)),
             }
@@ -103,14 +103,15 @@ impl ArrayLane {
     }
 }
 
-/// Both halves of a piece, in whole blocks, the later one first; a single block is bad.
-pub(super) fn halves(piece: &Range<u64>, block: u64, bad: &mut Ranges) -> Vec<Range<u64>> {
-    let middle = piece.start + ((piece.end - piece.start) / 2).next_multiple_of(block);
-    match middle > piece.start && middle < piece.end {
-        true => vec![middle..piece.end, piece.start..middle],
-        false => {
-            bad.insert(piece.clone());
-            Vec::new()
-        }
+/// Both halves of a piece, to be tried again; a single block is bad.
+pub(super) fn halves_or_bad(
+    piece: &Range<u64>,
+    block: u64,
+    bad: &mut Ranges,
+) -> impl Iterator<Item = Range<u64>> + use<> {
+    let halves = halves(piece, block);
+    if halves.is_none() {
+        bad.insert(piece.clone());
     }
+    halves.into_iter().flatten()
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
-use crate::ranges::Ranges;
+use crate::ranges::{Ranges, halves};
 use crate::request::RequestError;
 use crate::status::Mismatch;
 
@@ -180,13 +180,6 @@ async fn run_in_halves(
         }
     }
     Ok(all)
-}
-
-/// The halves of a range of several blocks, the second one first.
-fn halves(range: &Range<u64>, block: u64) -> Option<[Range<u64>; 2]> {
-    let half = ((range.end - range.start) / 2).next_multiple_of(block);
-    let middle = range.start + half;
-    (half > 0 && middle < range.end).then_some([middle..range.end, range.start..middle])
 }
 
 /// Fills a window, and goes round what of it is in doubt, block by block: the rest need not wait for that.
