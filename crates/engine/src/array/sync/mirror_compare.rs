@@ -18,7 +18,7 @@ use super::super::sources::{Lasting, Sources};
 use super::mirror_window::{Copied, claim, read};
 use super::suspect::{Suspicion, Votes};
 use super::window::{Found, SyncKind, WindowError};
-use super::writes::WindowWrites;
+use super::writes::{WindowWrites, make_last};
 
 /// Compares all copies with the first; but for a check, makes them the same as it, those that could
 /// not be read as well.
@@ -54,13 +54,9 @@ pub(super) async fn compare(
         false => None,
     };
     let lasting = match mends && (rewrites || is_wrong) {
-        true if *kind == SyncKind::Resync => port.make_last_for_resync(&sources).await,
-        true => port.make_last(&sources).await,
+        true => Some(make_last(port, kind, &sources).await?),
         false => None,
     };
-    if lasting.is_none() && mends && (rewrites || is_wrong) {
-        return Err(WindowError::Failed);
-    }
     let mut writes = lasting.as_ref().map(WindowWrites::that_make_right);
     if verdict.correct(&mut model)
         && let Some(writes) = &mut writes

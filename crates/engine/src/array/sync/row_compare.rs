@@ -20,7 +20,7 @@ use super::super::unread::Unread;
 use super::super::view::{ArrayView, MemberView};
 use super::suspect::{Suspicion, TwoParities, Votes};
 use super::window::{Found, SyncKind, WindowError};
-use super::writes::WindowWrites;
+use super::writes::{WindowWrites, make_last};
 
 /// md counts in its stripes.
 const PAGE_BYTES: usize = 4096;
@@ -55,7 +55,7 @@ struct Comparison<'a> {
     kind: &'a SyncKind,
     view: LaneView,
     state: RowState,
-    /// Whoever gave what was read.
+    /// Members that gave what was read.
     sources: Sources,
     unread: Unread,
     blocks: Blocks,
@@ -168,11 +168,7 @@ impl<'a> Comparison<'a> {
         if !writes {
             return Ok(());
         }
-        let lasting = match *self.kind == SyncKind::Resync {
-            true => self.port.make_last_for_resync(&self.sources).await,
-            false => self.port.make_last(&self.sources).await,
-        };
-        let lasting = lasting.ok_or(WindowError::Failed)?;
+        let lasting = make_last(self.port, self.kind, &self.sources).await?;
         self.writes = Some(WindowWrites::that_make_right(&lasting));
         self.lasting = Some(lasting);
         Ok(())

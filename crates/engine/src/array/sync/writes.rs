@@ -11,9 +11,9 @@ use crate::request::RequestError;
 use super::super::array_lane::{ArrayLane, byte_range};
 use super::super::ended::{Failed, Target};
 use super::super::member_writes::{Landed, MemberWrites};
-use super::super::sources::Lasting;
+use super::super::sources::{Lasting, Sources};
 use super::super::view::{ArrayView, MemberView};
-use super::window::WindowError;
+use super::window::{SyncKind, WindowError};
 
 /// The writes of one window.
 pub(super) struct WindowWrites<'a> {
@@ -76,4 +76,17 @@ impl<'a> WindowWrites<'a> {
             Ok(Landed::Without) | Err(_) => Err(WindowError::Failed),
         }
     }
+}
+
+/// Flushes the members that a window has read, before it writes by that.
+pub(super) async fn make_last(
+    port: &ArrayLane,
+    kind: &SyncKind,
+    sources: &Sources,
+) -> Result<Lasting, WindowError> {
+    let lasting = match kind {
+        SyncKind::Resync => port.make_last_for_resync(sources).await,
+        _ => port.make_last(sources).await,
+    };
+    lasting.ok_or(WindowError::Failed)
 }
