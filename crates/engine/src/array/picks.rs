@@ -11,6 +11,7 @@ use std::ops::Range;
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
+use crate::request::RequestError;
 
 use super::array_lane::ArrayLane;
 use super::claims::{Claim, Columns, Mode};
@@ -47,7 +48,7 @@ impl MemberView {
 }
 
 impl ArrayLane {
-    /// Claims columns to read them. `range`: the same as resync counts. In doubt nobody else may touch them, for the pick
+    /// Claims columns to read them. `range`: the same as resync counts. In doubt the claim is exclusive, for the pick
     /// may have to be written. Whether they are in doubt a write before it may have decided.
     pub(super) async fn claim_to_read(
         &self,
@@ -82,6 +83,14 @@ impl ArrayLane {
     pub(super) async fn is_out_for_good(&self, member: MemberId) -> bool {
         let views = &self.array.views;
         views.settled_without(&[member]).await || views.current().mode != WriteMode::Broken
+    }
+
+    /// Why a block is not given. A stopped array waits for no member, and what it does not wait for is not lost.
+    pub(super) fn lost_or_stopped(&self) -> RequestError {
+        match self.with_view(|view| view.mode) {
+            WriteMode::Stopped => RequestError::Stopped,
+            _ => RequestError::Lost,
+        }
     }
 
     /// Has lists name the block of a pick that could not be read nor written again, on the member in its slot and the one

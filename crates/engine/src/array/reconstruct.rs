@@ -18,7 +18,7 @@ use super::ended::{Failed, Target};
 use super::member_writes::{MemberWrites, whole_buffer};
 use super::news::News;
 use super::plan::{self, Place, Places, RowState};
-use super::refused::halves;
+use super::refused::halves_or_bad;
 use super::rules::{Rule, keep};
 use super::sources::{Lasting, Sources};
 use super::unread::{Cause, Unread};
@@ -68,7 +68,7 @@ impl ClaimedRow<'_> {
         Some(places.filter(|place| slots.contains(&self.slot(*place))).collect())
     }
 
-    /// Whoever may have given something for a place, by the view before it was read and the one of now.
+    /// Members that may have given something for a place, by the view before it was read and the one of now.
     fn sources(
         &self,
         before: &ArrayView,
@@ -209,8 +209,7 @@ impl ArrayLane {
             return Ok(block);
         }
         self.recycle(Some(block));
-        let is_stopped = self.with_view(|view| view.mode == WriteMode::Stopped);
-        Err(if is_stopped { RequestError::Stopped } else { RequestError::Lost })
+        Err(self.lost_or_stopped())
     }
 
     /// Sees to it that what was computed is what is read from now on, where its member did not give it and may do so
@@ -367,8 +366,8 @@ impl ArrayLane {
         }
     }
 
-    /// Waits until a crash leaves nobody to be believed of those that have failed or are out, and did not give these
-    /// places. False when the array broke before that.
+    /// Waits until no member is believed after a crash that has failed or is out, and did not give these places. False
+    /// when the array broke before that.
     async fn are_out_for_good(&self, lost: &Places, unread: &Unread) -> bool {
         for place in lost.iter() {
             for member in unread.failed(place) {
@@ -709,7 +708,7 @@ impl ArrayLane {
             self.recycle(done.buffer);
             match done.result.map_err(|error| self.report_read(id, error)) {
                 Ok(()) => {}
-                Err(Cause::Unreadable) => left.extend(halves(&piece, block, &mut unmended)),
+                Err(Cause::Unreadable) => left.extend(halves_or_bad(&piece, block, &mut unmended)),
                 Err(Cause::Late | Cause::Lost) => return None,
             }
         }

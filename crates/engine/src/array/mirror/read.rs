@@ -19,7 +19,7 @@ use super::super::read::Part;
 use super::super::reconstruct::Mended;
 use super::super::sources::Sources;
 use super::super::unread::Cause;
-use super::super::view::{ArrayView, MemberView, WriteMode};
+use super::super::view::{ArrayView, MemberView};
 use super::choice::longest_readable;
 use super::{Copies, Region, believed, copies, region_sectors, regions};
 
@@ -41,7 +41,7 @@ enum NotRead {
 pub(in super::super) enum NotSettled {
     /// It could be neither written again nor listed.
     Kept,
-    /// Whoever gave the block has failed: it may have lost it.
+    /// The member that gave the block has failed: it may have lost it.
     SourceFailed,
 }
 
@@ -191,22 +191,21 @@ impl ArrayLane {
                 left.extend([(other, behind), (one, out)]);
                 continue;
             }
-            let is_stopped = || self.with_view(|view| view.mode == WriteMode::Stopped);
             let NotRead::ByAny(unreadable) = why else {
-                result = Err(if is_stopped() { RequestError::Stopped } else { RequestError::Lost });
+                result = Err(self.lost_or_stopped());
                 break;
             };
             if self.newer_view(&view).await {
                 // Since this view was made a write may have made the block readable, and been answered.
                 left.push((region, out));
-            } else if is_stopped() {
-                result = Err(RequestError::Stopped);
-                break;
-            } else {
-                self.report_lost_copies(claim, &unreadable).await;
-                result = Err(RequestError::Lost);
-                break;
+                continue;
             }
+            let error = self.lost_or_stopped();
+            if error == RequestError::Lost {
+                self.report_lost_copies(claim, &unreadable).await;
+            }
+            result = Err(error);
+            break;
         }
         self.count_mended(mended);
         result
