@@ -443,10 +443,7 @@ impl Controller {
                 self.start(SyncKind::Resync, Vec::new(), todo);
             }
             // A member has failed in that. What is needed now begins at the next look.
-            _ => {
-                self.sync.neighbours.iter().for_each(|neighbours| neighbours.end());
-                self.array.mailbox.sync_moved();
-            }
+            _ => self.array.mailbox.sync_moved(),
         }
     }
 
@@ -776,7 +773,7 @@ impl Controller {
     }
 
     /// A write may have come to a member and not to the one that is filled with a copy of it: what is there
-    /// is copied again. A member that holds blocks of its own keeps them: nobody could compute them. So does a
+    /// is copied again. A member that holds blocks of its own keeps them: no other member could give them. So does a
     /// replacement whose block was not among those that were sent, and the copy of which a mirror is read.
     async fn distrust_filled(&mut self, torn: &Torn) {
         let copies = !matches!(*self.geometry, Geometry::Parity(_));
