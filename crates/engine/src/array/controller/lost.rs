@@ -86,7 +86,7 @@ impl Controller {
             suspects.extend(before.doubted.iter().map(|range| (Slot(0), range)));
         }
         let mut lost = self.lost_in(&after, &suspects, Doubt::Loses);
-        // What reads give now is lost with them, whatever they compare for it.
+        // What reads give now by comparing parities is lost with them too.
         let lost_before = self.lost_in(&before, &suspects, Doubt::IsCompared);
         lost_before.iter().for_each(|range| lost.remove(&range));
         // First: one that is behind no more is being judged.
@@ -171,7 +171,7 @@ impl Controller {
             // Parity in doubt makes up for nothing, unless a second one says the same.
             let compares = lacking.len() < parities && !self.unresolved.overlaps(&part);
             let is_given = doubt == Doubt::IsCompared
-                && (compares || self.is_given_around_outliers(view, &part, &lacking, parities));
+                && (compares || is_given_around_outliers(view, &part, &lacking, parities));
             let in_doubt = view.in_doubt(&part, lacking.len() <= 1) && !is_given;
             let is_lost = lacking.len() > parities || in_doubt;
             let of_array =
@@ -182,21 +182,18 @@ impl Controller {
     }
 }
 
-impl Controller {
-    /// Whether blocks of a row in doubt are computed without those that are known to have put it there.
-    fn is_given_around_outliers(
-        &self,
-        view: &ArrayView,
-        part: &Range<u64>,
-        lacking: &[Slot],
-        parities: usize,
-    ) -> bool {
-        let outliers = view.outliers.of(part, &view.doubted);
-        outliers.is_some_and(|outliers| {
-            let others = outliers.iter().filter(|slot| !lacking.contains(slot)).count();
-            lacking.len() + others <= parities
-        })
-    }
+/// Whether blocks of a row in doubt are computed without those that are known to have put it there.
+fn is_given_around_outliers(
+    view: &ArrayView,
+    part: &Range<u64>,
+    lacking: &[Slot],
+    parities: usize,
+) -> bool {
+    let outliers = view.outliers.of(part, &view.doubted);
+    outliers.is_some_and(|outliers| {
+        let others = outliers.iter().filter(|slot| !lacking.contains(slot)).count();
+        lacking.len() + others <= parities
+    })
 }
 
 /// What members and their replacements list as bad.
