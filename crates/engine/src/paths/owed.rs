@@ -10,7 +10,7 @@
 //! not proved nothing is flushed: a server tells an error once, and then it is for those who have written there.
 
 use crate::array::rules::{Rule, keep};
-use crate::backend::{IoOp, MemberId, MemberIo, Patience};
+use crate::backend::{IoError, IoOp, MemberId, MemberIo, Patience};
 use crate::lane::{Lane, first_of};
 use crate::time::Time;
 
@@ -219,20 +219,17 @@ impl Paths {
         let patience = Patience::of(self.policy.write_deadline);
         let flush = MemberIo { member: proved, op: IoOp::Flush, patience };
         let flushed = lane.io(flush).await.result;
-        let is_of_use = |error| !matches!(meaning(error, &Kept::Flush), Meaning::OfThePath);
-        first.ended = match flushed {
-            Ok(()) => Ended::Well,
-            Err(error) if is_of_use(error) => Ended::Answered,
-            Err(_) => Ended::Unanswered,
+        let is_of_path =
+            |error: &IoError| matches!(meaning(*error, &Kept::Flush), Meaning::OfThePath);
+        let failed = flushed.err().filter(is_of_path);
+        first.ended = match (flushed, failed) {
+            (Ok(()), _) => Ended::Well,
+            (Err(_), None) => Ended::Answered,
+            (Err(_), Some(_)) => Ended::Unanswered,
         };
         drop(first);
-        match flushed {
-            Err(error) if !is_of_use(error) => {
-                self.fail_with(path, proved, error, lane.backend().now());
-                false
-            }
-            _ => true,
-        }
+        failed.inspect(|error| self.fail_with(path, proved, *error, lane.backend().now()));
+        failed.is_none()
     }
 
     fn begin_first_flush(&self, path: usize, proved: MemberId) -> Option<FirstFlush<'_>> {
@@ -296,7 +293,7 @@ impl Drop for FirstFlush<'_> {
             Ended::Well => owner.owed.cover(path, answered),
             Ended::Answered | Ended::Unanswered => {
                 owner.owed.lose_first(path, answered);
-                if matches!(self.ended, Ended::Answered) {
+                if let Ended::Answered = self.ended {
                     owner.owed.cover(path, answered);
                 }
                 let note = "what was written before and not flushed may be lost".to_owned();
