@@ -300,6 +300,17 @@ fn an_export_whose_server_is_gone_keeps_no_other_one_from_being_opened() {
     }
 }
 
+/// Sends a write to a server that does none, until its time is over.
+fn write_without_answer(lanes: &Lanes, member: MemberId) {
+    let written = lanes.call(LaneId(0), async move |lane, _| {
+        let from = WriteFrom::Buffer(lane.backend().allocate(512), 0..512);
+        let op = IoOp::Write { sector: 64, from, fua: false };
+        let patience = Patience::of(Duration::from_millis(50));
+        lane.io(MemberIo { member, op, patience }).await.result
+    });
+    assert_eq!(written.unwrap_err().kind, IoErrorKind::Deadline);
+}
+
 /// A server that takes writes and does none of them, and answers everything else.
 #[test]
 fn an_export_that_owes_an_answer_is_not_opened_again_before_that_is_on_record() {
@@ -314,13 +325,7 @@ fn an_export_that_owes_an_answer_is_not_opened_again_before_that_is_on_record() 
     let (member, paths) = open().unwrap();
     let _ = read_on(&lanes, 0, member);
     until(&paths, |states| states == ["active"]);
-    let written = lanes.call(LaneId(0), async move |lane, _| {
-        let from = WriteFrom::Buffer(lane.backend().allocate(512), 0..512);
-        let op = IoOp::Write { sector: 64, from, fua: false };
-        let patience = Patience::of(Duration::from_millis(50));
-        lane.io(MemberIo { member, op, patience }).await.result
-    });
-    assert_eq!(written.unwrap_err().kind, IoErrorKind::Deadline);
+    write_without_answer(&lanes, member);
     // The lane does not come to let go of it.
     let (go_on, waits) = std::sync::mpsc::channel::<()>();
     lanes.run_on(LaneId(0), move |_, _| {
@@ -350,13 +355,7 @@ fn the_operators_word_proves_what_was_sent_before_it_and_nothing_else() {
         if word_is_first {
             unproved.forget(&uri);
         }
-        let written = lanes.call(LaneId(0), async move |lane, _| {
-            let from = WriteFrom::Buffer(lane.backend().allocate(512), 0..512);
-            let op = IoOp::Write { sector: 64, from, fua: false };
-            let patience = Patience::of(Duration::from_millis(50));
-            lane.io(MemberIo { member, op, patience }).await.result
-        });
-        assert_eq!(written.unwrap_err().kind, IoErrorKind::Deadline);
+        write_without_answer(&lanes, member);
         if !word_is_first {
             unproved.forget(&uri);
         }

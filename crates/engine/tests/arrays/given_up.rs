@@ -500,29 +500,34 @@ fn a_member_whose_copy_would_be_taken_back_is_failed_only_by_force() {
     }
 }
 
+/// RAID6 in which a block found no room on its disk, which is full still, and the disk of the next block has failed:
+/// reads give that around the full one. Gives the full disk too, and those that are left.
+fn around_a_full_disk(seed: u64) -> (World, usize, Vec<usize>) {
+    let shape = shapes::RAID6;
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.command(Action::Freeze).unwrap();
+    world.write_random(0, world.sectors());
+    let [full, failed] = [0, u64::from(shape.chunk_sectors)].map(|at| disk_of(&mut world, at));
+    let data = world.disks.data();
+    world.disks.disk(full).errors_in = Some(data);
+    world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
+    assert_eq!(world.write(0, vec![9; 8 * SECTOR]), Err(RequestError::NoSpace), "{world}");
+    let there = world.read(0, 8).unwrap();
+    world.remember(0, &there);
+    fail(&mut world, failed, true).unwrap();
+    let left = (0..usize::from(shape.disks)).filter(|disk| ![full, failed].contains(disk));
+    (world, full, left.collect())
+}
+
 /// RAID6 with one member missing and a row in doubt that reads give without the block which a full disk lacks: they
 /// need both parities for that.
 #[test]
 fn a_member_is_failed_only_by_force_that_gives_a_block_around_one_that_had_no_room() {
-    let shape = shapes::RAID6;
-    for (seed, third) in (250..).zip(0..usize::from(shape.disks)) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.command(Action::Freeze).unwrap();
-        world.write_random(0, world.sectors());
-        let holders = [0, u64::from(shape.chunk_sectors)].map(|at| disk_of(&mut world, at));
-        if holders.contains(&third) {
-            continue;
-        }
-        let data = world.disks.data();
-        world.disks.disk(holders[0]).errors_in = Some(data);
-        world.disks.disk(holders[0]).write_error = Some(IoErrorKind::NoSpace);
-        assert_eq!(world.write(0, vec![9; 8 * SECTOR]), Err(RequestError::NoSpace), "{world}");
-        world.disks.disk(holders[0]).write_error = None;
-        let there = world.read(0, 8).unwrap();
-        world.remember(0, &there);
-        fail(&mut world, holders[1], true).unwrap();
+    for nth in 0..3 {
+        let (mut world, full, left) = around_a_full_disk(250 + nth as u64);
+        world.disks.disk(full).write_error = None;
         world.verify();
-        let refused = fail(&mut world, third, false);
+        let refused = fail(&mut world, left[nth], false);
         world.verify();
         let holds = matches!(refused, Err(CommandError::HoldsAlone { .. }));
         assert!(refused.is_ok() || holds, "{refused:?} ({world})");
@@ -532,29 +537,18 @@ fn a_member_is_failed_only_by_force_that_gives_a_block_around_one_that_had_no_ro
 /// The same where the list of the one that had no room names its block by now.
 #[test]
 fn a_member_is_failed_only_by_force_that_gives_a_block_around_a_listed_one() {
-    let shape = shapes::RAID6;
-    for (seed, third) in (280..).zip(0..usize::from(shape.disks)) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.command(Action::Freeze).unwrap();
-        world.write_random(0, world.sectors());
-        let holders = [0, u64::from(shape.chunk_sectors)].map(|at| disk_of(&mut world, at));
-        if holders.contains(&third) {
-            continue;
-        }
-        let data = world.disks.data();
-        world.disks.disk(holders[0]).errors_in = Some(data.clone());
-        world.disks.disk(holders[0]).write_error = Some(IoErrorKind::NoSpace);
-        assert_eq!(world.write(0, vec![9; 8 * SECTOR]), Err(RequestError::NoSpace), "{world}");
-        fail(&mut world, holders[1], true).unwrap();
-        world.disks.disk(holders[0]).unreadable.extend(data.start..data.start + 8);
+    for nth in 0..3 {
+        let (mut world, full, left) = around_a_full_disk(280 + nth as u64);
+        let start = world.disks.data().start;
+        world.disks.disk(full).unreadable.extend(start..start + 8);
         world.read(0, 8).ok();
         let sectors = 0..world.sectors();
         let given = |world: &mut World, sector| world.read(sector, 1).ok();
         let before: Vec<_> = sectors.clone().map(|sector| given(&mut world, sector)).collect();
-        if fail(&mut world, third, false).is_ok() {
+        if fail(&mut world, left[nth], false).is_ok() {
             for (sector, before) in sectors.zip(before) {
                 let still = before.is_none() || given(&mut world, sector) == before;
-                assert!(still, "sector {sector} is lost with disk {third} ({world})");
+                assert!(still, "sector {sector} is lost with disk {} ({world})", left[nth]);
             }
         }
     }

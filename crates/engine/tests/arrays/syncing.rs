@@ -807,13 +807,18 @@ fn what_gives_way_does_not_wait_for_doubt_behind_sync_max() {
         world.set("sync_max", "256");
         world.wait_status("a pause further on", |status| waits_at(status, action, 256));
         assert_eq!(world.status().doubted.sectors, 16, "{world}");
-        world.set("sync_max", "max");
-        world.wait_idle();
-        let status = world.status();
-        assert_eq!((status.doubted.sectors, status.degraded()), (0, 0), "{world}");
-        assert_eq!(world.check(), 0, "{world}");
-        world.verify();
+        ends_whole(&mut world);
     }
+}
+
+/// Lets all go on to its end. Then nothing is in doubt, missing or wrong.
+fn ends_whole(world: &mut World) {
+    world.set("sync_max", "max");
+    world.wait_idle();
+    let status = world.status();
+    assert_eq!((status.doubted.sectors, status.degraded()), (0, 0), "{world}");
+    assert_eq!(world.check(), 0, "{world}");
+    world.verify();
 }
 
 /// A resync that waits at `sync_max` keeps no spare waiting.
@@ -830,12 +835,7 @@ fn a_resync_that_waits_at_sync_max_ends_where_a_spare_comes() {
     world.sleep_ms(1000);
     world.add(5).unwrap();
     world.wait_status("a rebuild", |status| waits_at(status, SyncAction::Recover, 128));
-    world.set("sync_max", "max");
-    world.wait_idle();
-    let status = world.status();
-    assert_eq!((status.doubted.sectors, status.degraded()), (0, 0), "{world}");
-    assert_eq!(world.check(), 0, "{world}");
-    world.verify();
+    ends_whole(&mut world);
 }
 
 /// A resync found no room for two rows. A write made one of them whole, and a later one leaves it in doubt again: that
