@@ -49,7 +49,7 @@ impl ArrayLane {
     }
 
     /// The same for a window of a resync. All members are flushed before it begins, and when the array is marked clean:
-    /// where that still stands nobody has written since.
+    /// where that still stands no write has come since.
     pub(super) async fn make_last_for_resync(&self, sources: &Sources) -> Option<Lasting> {
         match self.array.views.current().mode {
             WriteMode::Clean => Some(Lasting(())),

@@ -244,9 +244,9 @@ impl Member {
 
 /// Why a log does not say what it should.
 enum NotRecorded {
-    /// It has no room or cannot be written, or the member has none.
+    /// It has no room, its sectors take no write, or the member has no log.
     NoRoom,
-    /// It could not be written.
+    /// The member failed in that.
     Failed(IoError),
 }
 

@@ -121,7 +121,7 @@ impl Controller {
 
     /// Takes back what members were filled with since the last flush that went well, where a member that is read
     /// goes. A drive that resets has lost what it was not told to flush, and gives the old blocks until then. One that
-    /// drops off may have reset before. Where the level does not bear that, nobody has anything better.
+    /// drops off may have reset before. Where the level does not bear that, no other member has it.
     pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) {
         if self.were_read_after_a_reset(failed) {
             self.members.iter_mut().for_each(Member::fall_back);

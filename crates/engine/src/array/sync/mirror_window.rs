@@ -153,7 +153,7 @@ impl Copied {
 
 /// The copy of a range: the first that can be read. Where copies may differ each block has its own: a
 /// range of which the first copy lacks a part is to be asked for block by block. What users are answered from stays
-/// the same for whoever is filled: a copy that comes before the one that is taken is written again, or listed.
+/// the same after a member is filled: a copy that comes before the one that is taken is written again, or listed.
 pub(super) async fn first_readable(
     port: &ArrayLane,
     (claim, range): (&Claim<'_>, &Range<u64>),

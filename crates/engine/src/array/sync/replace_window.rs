@@ -39,7 +39,7 @@ pub(super) async fn run(
 fn lacking(port: &ArrayLane, slot: Slot, window: &Range<u64>) -> Ranges {
     port.with_view(|view| match view.replacement(slot) {
         Some(member) => view.lacking(member, window),
-        // Whoever writes it finds that out.
+        // It has gone. The write finds that out.
         None => Ranges::of(window.clone()),
     })
 }
