@@ -161,6 +161,11 @@ impl Mailbox {
         self.post(|inside| inside.mail.sync_moved = true);
     }
 
+    /// Whether members have failed of which the controller has not collected the news.
+    pub(crate) fn tells_of_failures(&self) -> bool {
+        !self.0.lock().mail.failures.is_empty()
+    }
+
     /// A write behind has landed that the controller may wait for.
     pub(crate) fn landed(&self) {
         self.post(|inside| inside.mail.landed = true);

@@ -9,7 +9,7 @@ use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{MemberState, SyncEnd};
+use mdspace_engine::status::{ArrayState, MemberState, SyncAction, SyncEnd};
 
 use crate::shapes::{self, Shape};
 use crate::world::{SECTOR, Setup, World};
@@ -406,5 +406,33 @@ fn accepted_parity_that_is_known_not_to_fit_says_nothing_of_a_block_that_may_be_
         }
         world.disks.disk(bad).unreadable.clear();
         world.verify();
+    }
+}
+
+/// The pick drops off under a resync, and no superblock of the others takes a write: after a restart it is read again.
+#[test]
+fn a_resync_under_which_an_array_breaks_ends_no_doubt() {
+    for (seed, shape) in (190..).zip(mirrors()) {
+        let mut world = written(shape, seed);
+        let first = first_disk(&mut world);
+        crashes_with_another_block(&mut world, first, &run());
+        let (data, all) = (world.disks.data(), world.disks.count());
+        world.disks.disk(first).hangs_in = Some(data.start..data.start + 1);
+        world.command(Action::Idle).unwrap();
+        world.wait_status("a resync", |status| status.sync.action == SyncAction::Resync);
+        world.turns(100);
+        for disk in (0..all).filter(|disk| *disk != first) {
+            let mut disk = world.disks.disk(disk);
+            (disk.write_error, disk.errors_in) = (Some(IoErrorKind::Medium), Some(0..data.start));
+        }
+        world.disks.disk(first).unplug();
+        world.disks.disk(first).hangs_in = None;
+        world.wait_status("no array", |status| status.state == ArrayState::Broken);
+        world.wait_idle();
+        reads_the_same(&mut world, "broken", |world| {
+            world.crash();
+            (0..all).for_each(|disk| world.disks.disk(disk).plug());
+            world.assemble(&(0..all).collect::<Vec<_>>(), &run()).unwrap();
+        });
     }
 }

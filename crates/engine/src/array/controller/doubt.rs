@@ -35,7 +35,12 @@ impl Controller {
     }
 
     /// Nothing is in doubt in a range any more. What became of tries to make it right says nothing of a later doubt.
+    /// Where the array breaks doubt stays: members that failed are on no superblock, and are believed after a restart.
     pub(super) fn is_synced(&mut self, range: &Range<u64>) {
+        if self.mode == WriteMode::Broken && self.array.rules.keep(Rule::BrokenArraysSettleNothing)
+        {
+            return;
+        }
         for ranges in [
             &mut self.unsynced,
             &mut self.doubted,

@@ -548,6 +548,11 @@ impl Controller {
     /// Takes news of the sync task: how far it is, or how it ended.
     pub(super) async fn sync_moved(&mut self) {
         let Some(run) = &self.sync.task else { return };
+        // What a window went round has failed, and is told first: the array may break over it.
+        if self.array.mailbox.tells_of_failures() {
+            self.array.mailbox.sync_moved();
+            return;
+        }
         let (done, ended) = (run.task.done(), run.task.ended());
         let step = (run.total_sectors / CHECKPOINTS).max(1);
         // Superblocks that say nothing of a first resync look as after a crash.
