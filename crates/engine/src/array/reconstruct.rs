@@ -51,6 +51,14 @@ pub(super) struct ClaimedRow<'a> {
     pub(super) claim: &'a Claim<'a>,
 }
 
+/// What was read of a row.
+pub(super) struct ReadRow {
+    state: RowState,
+    pub(super) blocks: Blocks,
+    /// The members that gave it.
+    pub(super) sources: Sources,
+}
+
 impl ClaimedRow<'_> {
     /// The sectors of some columns, on every member.
     pub(super) fn sectors(&self, columns: &Columns) -> Range<u64> {
@@ -68,26 +76,10 @@ impl ClaimedRow<'_> {
         Some(places.filter(|place| slots.contains(&self.slot(*place))).collect())
     }
 
-    /// Members that may have given something for a place, by the view before it was read and the one of now.
-    fn sources(
-        &self,
-        before: &ArrayView,
-        now: &ArrayView,
-        columns: &Columns,
-        place: Place,
-    ) -> Sources {
-        let (slot, start) = (self.slot(place), self.sectors(columns).start);
-        let gives = |member: &MemberView| {
-            member.can_wait_for(start, u64::from(columns.end - columns.start))
-        };
-        let mut sources = Sources::new();
-        let others = before.present().chain(now.present()).filter(|(other, _)| *other != slot);
-        for (_, member) in others.filter(|(_, member)| gives(member)) {
-            if !sources.contains(&member.id) {
-                sources.push(member.id);
-            }
-        }
-        sources
+    /// The members that these places are read from.
+    pub(super) fn sources(&self, view: &ArrayView, places: &Places) -> Sources {
+        let readers = places.iter().map(|place| view.member(self.slot(place)));
+        readers.flatten().map(|member| member.id).collect()
     }
 
     /// Whether only memory keeps the member of a place from being read.
@@ -175,7 +167,8 @@ impl ArrayLane {
             return Ok(());
         }
         let wanted = Places::of(place);
-        let (state, mut blocks) = self.read_for(at_row, columns, &wanted, &mut unread).await?;
+        let read = self.read_for(at_row, columns, &wanted, &mut unread).await?;
+        let ReadRow { state, mut blocks, .. } = read;
         let lost = Places::first(state.data_count).without(&blocks.places());
         let at = 0..columns_bytes(columns);
         if blocks.get(place).is_none() && lost.count() == 1 {
@@ -200,11 +193,11 @@ impl ArrayLane {
         mut unread: Unread,
         mended: &mut Mended,
     ) -> Result<Buffer, RequestError> {
-        let (before, wanted) = (self.view(), Places::of(place));
-        let mut blocks = self.read_for_rebuild(at, columns, &wanted, &mut unread).await?;
-        let block = blocks.take(place).expect("just read or computed");
-        self.recycle_all(blocks);
-        let from = (place, &block, &**before);
+        let wanted = Places::of(place);
+        let mut read = self.read_for_rebuild(at, columns, &wanted, &mut unread).await?;
+        let block = read.blocks.take(place).expect("just read or computed");
+        self.recycle_all(read.blocks);
+        let from = (place, &block, &read.sources);
         if self.block_becomes_pick(at, columns, from, &unread, mended).await {
             return Ok(block);
         }
@@ -219,7 +212,7 @@ impl ArrayLane {
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
-        (place, block, before): (Place, &Buffer, &ArrayView),
+        (place, block, sources): (Place, &Buffer, &Sources),
         unread: &Unread,
         mended: &mut Mended,
     ) -> bool {
@@ -230,14 +223,13 @@ impl ArrayLane {
         if !unread.is_unreadable(place) && !is_listed {
             return true;
         }
-        if self.mend(at, columns, (place, block, before), false, mended).await || !has_picks {
+        if self.mend(at, columns, (place, block, sources), false, mended).await || !has_picks {
             return true;
         }
         let is_read_only = view.mode == WriteMode::ReadOnly;
         if !is_read_only {
-            let sources = at.sources(before, &self.view(), columns, place);
             let is_sure = view.in_doubt(&sectors, true);
-            if !is_sure || self.make_last(&sources).await.is_none() {
+            if !is_sure || self.make_last(sources).await.is_none() {
                 return false;
             }
         }
@@ -252,10 +244,10 @@ impl ArrayLane {
         columns: &Columns,
         wanted: &Places,
         unread: &mut Unread,
-    ) -> Result<Blocks, RequestError> {
-        let (state, mut blocks) = self.read_for(at, columns, wanted, unread).await?;
-        self.compute_wanted(at.row, &state, columns, wanted, &mut blocks);
-        Ok(blocks)
+    ) -> Result<ReadRow, RequestError> {
+        let mut read = self.read_for(at, columns, wanted, unread).await?;
+        self.compute_wanted(at.row, &read.state, columns, wanted, &mut read.blocks);
+        Ok(read)
     }
 
     /// Reads `wanted`, or where it cannot be read what it takes to compute it. Members that fail on the way
@@ -267,7 +259,7 @@ impl ArrayLane {
         columns: &Columns,
         wanted: &Places,
         unread: &mut Unread,
-    ) -> Result<(RowState, Blocks), RequestError> {
+    ) -> Result<ReadRow, RequestError> {
         let row = at.row;
         let mut is_whole = false;
         loop {
@@ -330,7 +322,7 @@ impl ArrayLane {
             };
             let span = |place| plan::Span { place, columns: columns.clone() };
             let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
-            let mut blocks = Blocks::default();
+            let (mut blocks, sources) = (Blocks::default(), at.sources(&view, &reads));
             if !self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
                 continue;
             }
@@ -341,10 +333,10 @@ impl ArrayLane {
             }
             if let Some(outliers) = outliers.filter(|_| around.is_some()) {
                 self.solve_around(row, &state, columns, &outliers, wanted, &mut blocks);
-                return Ok((state, blocks));
+                return Ok(ReadRow { state, blocks, sources });
             }
             if compared.is_none() {
-                return Ok((state, blocks));
+                return Ok(ReadRow { state, blocks, sources });
             }
             if self.both_ways_agree(row, &state, columns, &mut blocks) {
                 // What cannot be read just now may be read again, as it was: it is written first.
@@ -356,7 +348,7 @@ impl ArrayLane {
                 if !state.parity_usable && !waits {
                     self.end_doubt(row, columns).await;
                 }
-                return Ok((state, blocks));
+                return Ok(ReadRow { state, blocks, sources });
             }
             self.recycle_all(blocks);
             // Nothing was ever written here. In wider columns something may have been beside it.
@@ -574,12 +566,12 @@ impl ArrayLane {
     /// Before the first resync parity is right only where something was written since: it answers for a block that
     /// is lost, but what was there before the array must not be written over with it. A write beside it makes
     /// parity that `fits` it from now on. In doubt what is computed is right, and the doubt ends where both parities say
-    /// the same. What the user accepts there is taken as it is. `before`: the view when it was not read yet.
+    /// the same. What the user accepts there is taken as it is. `sources`: what it was computed from.
     pub(super) async fn mend(
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
-        (place, block, before): (Place, &Buffer, &ArrayView),
+        (place, block, sources): (Place, &Buffer, &Sources),
         fits: bool,
         mended: &mut Mended,
     ) -> bool {
@@ -591,16 +583,16 @@ impl ArrayLane {
         let is_the_same = is_trusted || in_doubt && others.is_some_and(|all| !all.has(place));
         let is_accepted = !in_doubt && view.has_picks(&sectors);
         let is_taken = !is_trusted && !in_doubt && (fits || is_accepted);
+        let mut sources = sources.clone();
         let parities = match is_taken {
             true => None,
-            false => self.parities_say_the_same(at, columns, place).await,
+            false => self.parities_say_the_same(at, columns, place, &mut sources).await,
         };
         let is_right = in_doubt || is_trusted || is_taken;
         if !is_right || parities == Some(false) {
             return is_the_same;
         }
         let Ok(permit) = self.permit(sectors.clone()).await else { return is_the_same };
-        let sources = at.sources(before, &self.view(), columns, place);
         let Some(lasting) = self.make_last(&sources).await else { return is_the_same };
         let view = self.view();
         if let Some(member) = view.member(at.slot(place)) {
@@ -617,12 +609,14 @@ impl ArrayLane {
     }
 
     /// Whether P and Q give the same for a block that cannot be read. If not, one of the others lies, and a
-    /// block made of it would be its witness. `None`: not all of it can be read just now.
+    /// block made of it would be its witness. `None`: not all of it can be read just now. Who gives
+    /// what they are compared by is added to `sources`.
     async fn parities_say_the_same(
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
         place: Place,
+        sources: &mut Sources,
     ) -> Option<bool> {
         let view = self.view();
         let mut unread = Unread::default();
@@ -634,6 +628,11 @@ impl ArrayLane {
         let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
         let mut blocks = Blocks::default();
         let read = self.read_spans(at.row, &state, columns, &spans, &mut blocks, &mut unread).await;
+        for member in at.sources(&view, &reads).into_iter().filter(|_| read) {
+            if !sources.contains(&member) {
+                sources.push(member);
+            }
+        }
         let same = read.then(|| self.both_ways_agree(at.row, &state, columns, &mut blocks));
         self.recycle_all(blocks);
         same

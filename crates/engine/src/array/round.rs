@@ -33,12 +33,12 @@ use super::member_writes::{Landed, MemberWrites, whole_buffer};
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::points::Point;
 use super::reconstruct::{
-    ClaimedRow, Mended, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
+    ClaimedRow, Mended, ReadRow, by_exponent, columns_bytes, parity_index, row_state, slot_of,
+    within,
 };
 use super::rules::Rule;
 use super::stripes::Taken;
 use super::unread::Unread;
-use super::view::ArrayView;
 
 pub(super) use hedge::LoneReads;
 
@@ -232,22 +232,22 @@ impl ArrayLane {
         let block = self.with_view(|view| view.block_sectors);
         for start in columns.clone().step_by(block as usize) {
             let part = start..(start + block).min(columns.end);
-            let (before, mut unread) = (self.view(), Unread::default());
+            let mut unread = Unread::default();
             let read = self.read_for_rebuild(at, &part, &wanted, &mut unread).await;
             let Ok(read) = read else {
                 stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
                 return None;
             };
-            if !self.mend_unread(at, &part, (&read, &before), &unread).await {
-                self.recycle_all(read);
+            if !self.mend_unread(at, &part, &read, &unread).await {
+                self.recycle_all(read.blocks);
                 stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
                 return None;
             }
             for (place, whole) in &mut stripe {
-                let known = read.get(*place).expect("just read or computed");
+                let known = read.blocks.get(*place).expect("just read or computed");
                 self.copy(&mut whole[within(columns, &part)], known);
             }
-            self.recycle_all(read);
+            self.recycle_all(read.blocks);
         }
         Some(stripe)
     }
@@ -258,15 +258,17 @@ impl ArrayLane {
         &self,
         at: &ClaimedRow<'_>,
         columns: &Columns,
-        (read, before): (&Blocks, &ArrayView),
+        read: &ReadRow,
         unread: &Unread,
     ) -> bool {
         let (mut mended, mut fits) = (Mended::default(), true);
         if self.with_view(|view| view.trusted(&at.sectors(columns))) {
             return fits;
         }
-        for (place, block) in read.iter().filter(|(place, _)| unread.is_unreadable(*place)) {
-            fits &= self.mend(at, columns, (place, block, before), true, &mut mended).await;
+        let unread = read.blocks.iter().filter(|(place, _)| unread.is_unreadable(*place));
+        for (place, block) in unread {
+            let from = (place, block, &read.sources);
+            fits &= self.mend(at, columns, from, true, &mut mended).await;
         }
         self.count_mended(mended);
         fits

@@ -322,3 +322,30 @@ fn a_durable_write_that_hangs_on_one_member_fails_no_other() {
         }
     }
 }
+
+/// Members that gave a block are flushed before it is written again, and no others: one that does not answer would keep
+/// its reader waiting.
+#[test]
+fn a_block_is_mended_beside_a_member_that_answers_no_flush_and_gave_nothing() {
+    for seed in 400..402 {
+        let shape = shapes::RAID6;
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "0");
+        let hung = hang_one_that_is_read(&mut world);
+        let data = world.disks.data();
+        world.disks.disk(hung).hangs_in = Some(data.clone());
+        world.verify();
+        world.disks.disk(hung).flush_hangs_on = Some(1);
+        let other = (hung + 1) % usize::from(shape.disks);
+        world.disks.disk(other).unreadable.extend(data.start..data.start + 8);
+        for sector in 0..world.sectors() {
+            let into = Rc::new(RefCell::new(vec![0; SECTOR]));
+            world.serve(1, Request::Read { sector, into: into.clone() }).unwrap();
+            world.compare(sector, &into.take());
+        }
+        assert!(world.disks.disk(other).unreadable.is_empty(), "it is not mended ({world})");
+        world.disks.disk(hung).flush_hangs_on = None;
+        go_on(&world, hung);
+        world.verify();
+    }
+}

@@ -386,8 +386,7 @@ async fn read_whole(
         }
         let view = port.view();
         let state = row_state(&view, map, row, columns, unread);
-        let readers = state.readable.iter().map(|place| view.member(at.slot(place)));
-        let sources = readers.flatten().map(|member| member.id).collect();
+        let sources = at.sources(&view, &state.readable);
         let places = 0..state.data_count + state.parity_count;
         let readable = places.filter(|&place| state.readable.has(place));
         let spans: Vec<_> =

@@ -81,7 +81,7 @@ async fn recover(
     let mut unread = Unread::of_sync();
     let rebuilt = port.read_for_rebuild(at, columns, &lacking, &mut unread).await;
     let mut blocks = match (rebuilt, slots) {
-        (Ok(blocks), _) => blocks,
+        (Ok(read), _) => read.blocks,
         (Err(_), [slot]) => {
             let filled = port.with_view(|view| view.member(*slot).map(|member| member.id));
             let why = why_not(port, at.row, columns, &unread);
@@ -111,14 +111,14 @@ pub(super) async fn rebuild(
     place: Place,
     unread: &mut Unread,
 ) -> Result<Buffer, WindowError> {
-    let (before, wanted) = (port.view(), Places::of(place));
+    let wanted = Places::of(place);
     let rebuilt = port.read_for_rebuild(at, columns, &wanted, unread).await;
-    let mut blocks = rebuilt.map_err(|_| why_not(port, at.row, columns, unread))?;
-    let block = blocks.take(place).expect("just rebuilt");
-    port.recycle_all(blocks);
+    let mut read = rebuilt.map_err(|_| why_not(port, at.row, columns, unread))?;
+    let block = read.blocks.take(place).expect("just rebuilt");
+    port.recycle_all(read.blocks);
     let mut mended = Mended::default();
     let has_picks = port.with_view(|view| view.has_picks(&at.sectors(columns)));
-    let from = (place, &block, &**before);
+    let from = (place, &block, &read.sources);
     if has_picks && !port.block_becomes_pick(at, columns, from, unread, &mut mended).await {
         port.recycle(Some(block));
         return Err(WindowError::Doubted);
