@@ -49,29 +49,33 @@ impl Outliers {
         if self.is_empty() {
             return None;
         }
-        let (mut known, mut slots) = (0, Slots::new());
-        for (part, of_part) in &self.0 {
-            let both = part.start.max(range.start)..part.end.min(range.end);
-            if !both.is_empty() {
-                known += both.end - both.start;
-                let new = of_part.iter().filter(|slot| !slots.contains(slot));
-                slots.extend(new.copied().collect::<Slots>());
-            }
+        let (mut unknown, mut slots) = (in_doubt(range, doubted), Slots::new());
+        for (part, of_part) in self.known(range, doubted) {
+            unknown.remove(part);
+            let new = of_part.iter().filter(|slot| !slots.contains(slot));
+            slots.extend(new.copied().collect::<Slots>());
         }
-        let mut sure = Ranges::of(range.clone());
-        doubted.iter().for_each(|doubt| sure.remove(&doubt));
-        (known + sure.sectors() == range.end - range.start).then_some(slots)
+        unknown.is_empty().then_some(slots)
     }
 
     /// Whether anything is known of some of a range.
-    pub fn knows_of(&self, range: &Range<u64>) -> bool {
-        self.0.iter().any(|(part, _)| part.start < range.end && range.start < part.end)
+    pub fn knows_of(&self, range: &Range<u64>, doubted: &Ranges) -> bool {
+        !self.is_empty() && self.known(range, doubted).next().is_some()
     }
 
     /// Whether a slot is to be done without wherever something is known of a range.
-    pub fn names(&self, slot: Slot, range: &Range<u64>) -> bool {
-        let is_here = |part: &Range<u64>| part.start < range.end && range.start < part.end;
-        self.0.iter().filter(|(part, _)| is_here(part)).all(|(_, slots)| slots.contains(&slot))
+    pub fn names(&self, slot: Slot, range: &Range<u64>, doubted: &Ranges) -> bool {
+        self.known(range, doubted).all(|(_, slots)| slots.contains(&slot))
+    }
+
+    /// What is known of a range where it is in doubt. What is known of the rest counts for nothing.
+    fn known(
+        &self,
+        range: &Range<u64>,
+        doubted: &Ranges,
+    ) -> impl Iterator<Item = &(Range<u64>, Slots)> {
+        let in_doubt = in_doubt(range, doubted);
+        self.0.iter().filter(move |(part, _)| in_doubt.overlaps(part))
     }
 
     /// What is known, range by range.
@@ -83,4 +87,8 @@ impl Outliers {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+fn in_doubt(range: &Range<u64>, doubted: &Ranges) -> Ranges {
+    doubted.both(&Ranges::of(range.clone()))
 }

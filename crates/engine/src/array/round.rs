@@ -192,7 +192,7 @@ impl ArrayLane {
             // What is lost there is computed around outliers, and not by parity that the user accepts. What cannot be
             // read just now is written again before new parity fits it.
             state.parity_usable &= state.parity_trusted
-                || !view.outliers.knows_of(&sectors) && !unread.any_unreadable();
+                || !view.outliers.knows_of(&sectors, &view.doubted) && !unread.any_unreadable();
             let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
             let taken = std::mem::take(&mut stripes);

@@ -211,7 +211,8 @@ impl Controller {
     /// only an outlier lacks it again, all others still agree.
     fn forget_what_lacks(&self, ended: &Ended, outliers: &mut Outliers) {
         for (id, range) in ended.lacking() {
-            let lacks_again = self.slot_of(id).is_some_and(|slot| outliers.names(slot, &range));
+            let lacks_again =
+                self.slot_of(id).is_some_and(|slot| outliers.names(slot, &range, &self.doubted));
             if !lacks_again {
                 outliers.forget(&range);
             }

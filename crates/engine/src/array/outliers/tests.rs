@@ -21,6 +21,18 @@ fn a_range_is_known_only_where_all_of_it_that_is_in_doubt_is() {
     assert_eq!(outliers.of(&(0..32), &doubted), None);
 }
 
+/// Else it would stand for another part that is as long and of which nothing is known.
+#[test]
+fn what_is_known_of_a_part_that_is_not_in_doubt_counts_for_nothing() {
+    let mut outliers = Outliers::default();
+    outliers.insert(0..8, slots([3]));
+    assert_eq!(outliers.of(&(0..16), &Ranges::of(8..16)), None);
+    outliers.insert(8..12, slots([1]));
+    assert_eq!(outliers.of(&(0..16), &Ranges::of(8..12)), Some(slots([1])));
+    assert!(outliers.names(Slot(1), &(0..16), &Ranges::of(8..16)));
+    assert!(!outliers.knows_of(&(0..16), &Ranges::of(12..16)));
+}
+
 #[test]
 fn what_is_known_last_of_a_range_counts() {
     let mut outliers = Outliers::default();
@@ -41,8 +53,9 @@ fn a_slot_is_named_for_a_range_if_every_part_names_it_of_which_something_is_know
     let mut outliers = Outliers::default();
     outliers.insert(0..8, slots([1, 3]));
     outliers.insert(8..16, slots([3]));
-    assert_eq!([0..24, 4..12].map(|range| outliers.names(Slot(3), &range)), [true, true]);
-    assert_eq!([0..8, 0..9].map(|range| outliers.names(Slot(1), &range)), [true, false]);
+    let names = |slot, range| outliers.names(Slot(slot), &range, &Ranges::of(0..u64::MAX));
+    assert_eq!([0..24, 4..12].map(|range| names(3, range)), [true, true]);
+    assert_eq!([0..8, 0..9].map(|range| names(1, range)), [true, false]);
 }
 
 #[test]
