@@ -67,7 +67,7 @@ pub use command::{Action, Command, CommandError, Reply, Undecided};
 #[cfg(feature = "controls")]
 pub use points::Point;
 #[cfg(feature = "controls")]
-pub use rules::{BrokenHere, Rule};
+pub use rules::{Asked, BrokenHere, Rule};
 pub use start::{Start, StartMember};
 
 /// One array, shared by its lanes and by whoever steers it.

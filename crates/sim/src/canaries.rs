@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use mdspace_engine::array::Rule;
+use mdspace_engine::array::{Asked, Rule};
 use mdspace_sim::settings::{Settings, Trouble};
 use mdspace_sim::trace::Trace;
 use mdspace_sim::trial;
@@ -18,30 +18,56 @@ struct Noticed {
     reason: String,
 }
 
+/// What the seeds noticed of one break.
+#[derive(Default)]
+struct Sum {
+    first: Option<Noticed>,
+    seeds: u64,
+}
+
+impl Sum {
+    fn add(&mut self, noticed: Noticed) {
+        self.seeds += 1;
+        if self.first.as_ref().is_none_or(|first| noticed.seed < first.seed) {
+            self.first = Some(noticed);
+        }
+    }
+}
+
+/// A seed that the whole engine runs through. Only that counts.
+struct Good {
+    seed: u64,
+    trouble: Trouble,
+    asked: Asked,
+}
+
 /// Breaks each rule in turn. True when all of it was noticed.
 pub(super) fn run(options: &Options) -> bool {
     let mut alive = 0;
     let rules: Vec<Rule> = options.broken.map_or(Rule::ALL.to_vec(), |rule| vec![rule]);
+    let good = good_seeds(options);
     for rule in &rules {
         let since = Instant::now();
-        let first: Mutex<Option<Noticed>> = Mutex::default();
-        in_parallel(options, options.seeds, |seed| {
-            let Some(noticed) = breaks(*rule, seed, options) else { return true };
-            let mut first = first.lock().expect("nothing panics under the lock");
-            if first.as_ref().is_none_or(|other| noticed.seed < other.seed) {
-                *first = Some(noticed);
-            }
-            false
+        let sum: Mutex<Sum> = Mutex::default();
+        let asked = good.iter().filter(|good| good.asked.has(*rule));
+        in_parallel(options, asked, |good| {
+            let Some(reason) = breaks(*rule, good, options) else { return true };
+            let noticed = Noticed { seed: good.seed, trouble: good.trouble, reason };
+            sum.lock().expect("nothing panics under the lock").add(noticed);
+            options.keep_going
         });
         let seconds = since.elapsed().as_secs_f64();
-        match first.into_inner().expect("nothing panics under the lock") {
+        let Sum { first, seeds } = sum.into_inner().expect("nothing panics under the lock");
+        let (name, of_all) = (rule.name(), format!("{seeds} of {}, ", options.seeds));
+        match first {
             Some(Noticed { seed, trouble, reason }) => {
+                let of_all = if options.keep_going { of_all } else { String::new() };
                 let trouble = if trouble == Trouble::Beyond { " beyond" } else { "" };
-                println!("{:<30} seed {seed}{trouble}, {seconds:.1} s: {reason}", rule.name());
+                println!("{name:<30} {of_all}seed {seed}{trouble}, {seconds:.1} s: {reason}");
             }
             None => {
                 alive += 1;
-                println!("{:<30} LIVES, {seconds:.1} s: {}", rule.name(), rule.sentence());
+                println!("{name:<30} LIVES, {seconds:.1} s: {}", rule.sentence());
             }
         }
     }
@@ -49,15 +75,35 @@ pub(super) fn run(options: &Options) -> bool {
     alive == 0
 }
 
-/// Runs a seed with a broken rule. Only what the whole engine runs through counts.
-fn breaks(rule: Rule, seed: u64, options: &Options) -> Option<Noticed> {
-    let trouble = Trouble::by_turns(seed);
-    let whole = Settings::draw(seed, options.level, trouble);
-    if !options.wants(&whole) {
-        return None;
-    }
-    let broken = Settings { broken: Some(rule), ..whole.clone() };
-    let result = |settings| trial::run(settings, Trace::silent(), None, None).result;
-    let reason = result(broken).err()?.words;
-    result(whole).is_ok().then_some(Noticed { seed, trouble, reason })
+/// The seeds to be run, by turns within bearable trouble and beyond, and what each asks.
+fn good_seeds(options: &Options) -> Vec<Good> {
+    let good: Mutex<Vec<Good>> = Mutex::default();
+    in_parallel(options, options.first..options.first + options.seeds, |seed| {
+        let trouble = Trouble::by_turns(seed);
+        let settings = Settings::draw(seed, options.level, trouble);
+        if !options.wants(&settings) {
+            return true;
+        }
+        Asked::take_here();
+        let result = trial::run(settings, Trace::silent(), None, None).result;
+        let asked = Asked::take_here();
+        match result {
+            Ok(_) => {
+                let mut good = good.lock().expect("nothing panics under the lock");
+                good.push(Good { seed, trouble, asked });
+            }
+            Err(reason) => println!("seed {seed} fails as it is: {}", reason.words),
+        }
+        true
+    });
+    let mut good = good.into_inner().expect("nothing panics under the lock");
+    good.sort_by_key(|good| good.seed);
+    good
+}
+
+/// What is noticed of a broken rule.
+fn breaks(rule: Rule, good: &Good, options: &Options) -> Option<String> {
+    let whole = Settings::draw(good.seed, options.level, good.trouble);
+    let broken = Settings { broken: Some(rule), ..whole };
+    trial::run(broken, Trace::silent(), None, None).result.err().map(|reason| reason.words)
 }

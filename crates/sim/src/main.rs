@@ -37,7 +37,7 @@ struct Options {
     /// Runs seeds until one fails
     #[arg(long, conflicts_with_all = ["seed", "seeds"])]
     until_failure: bool,
-    /// Goes on after a failure
+    /// Goes on after a failure; with --canaries, counts the seeds that notice
     #[arg(long, conflicts_with = "until_failure")]
     keep_going: bool,
     /// Only arrays of this level, md's number: -1, 0, 1, 4, 5, 6, 10
@@ -59,7 +59,7 @@ struct Options {
     #[arg(long)]
     legend: bool,
     /// Breaks each rule of the engine in turn, until a seed notices; --seeds says after how many it lives
-    #[arg(long, conflicts_with_all = ["seed", "until_failure", "keep_going"])]
+    #[arg(long, conflicts_with_all = ["seed", "until_failure"])]
     canaries: bool,
     /// Runs so many seeds at once; 0: one on each core
     #[arg(long, default_value_t = 0, conflicts_with = "seed")]
@@ -138,7 +138,7 @@ fn run_many(options: &Options) -> bool {
     let seeds = if options.until_failure { u64::MAX - options.first } else { options.seeds };
     let since = Instant::now();
     let ended = Mutex::new((Outcome::default(), Coverage::default(), 0_u64, 0_u64));
-    in_parallel(options, seeds, |seed| {
+    in_parallel(options, options.first..options.first + seeds, |seed| {
         let settings = drawn(seed, options);
         if !options.wants(&settings) {
             return true;
@@ -172,18 +172,21 @@ fn run_many(options: &Options) -> bool {
 }
 
 /// Hands out seeds in order, as many at a time as there are jobs, until one says that it is enough.
-fn in_parallel(options: &Options, seeds: u64, run: impl Fn(u64) -> bool + Sync) {
+fn in_parallel<T>(
+    options: &Options,
+    seeds: impl Iterator<Item = T> + Send,
+    run: impl Fn(T) -> bool + Sync,
+) {
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         jobs => jobs,
     };
-    let end = options.first + seeds;
-    let left = Mutex::new(options.first..end);
-    let next = || left.lock().expect("no run panics under the lock").next();
+    let left = Mutex::new(Some(seeds));
+    let next = || left.lock().expect("no run panics under the lock").as_mut()?.next();
     let work = || {
         while let Some(seed) = next() {
             if !run(seed) {
-                *left.lock().expect("no run panics under the lock") = end..end;
+                *left.lock().expect("no run panics under the lock") = None;
             }
         }
     };

@@ -136,12 +136,39 @@ pub(crate) const fn keep(_: Rule) -> bool {
 /// Whether a rule is kept that has no array to be broken in: of claims, assembly, paths.
 #[cfg(feature = "controls")]
 pub(crate) fn keep(rule: Rule) -> bool {
+    ASKED_HERE.set(ASKED_HERE.get().and(rule));
     BROKEN_HERE.get() != Some(rule)
 }
 
 #[cfg(feature = "controls")]
 thread_local! {
     static BROKEN_HERE: Cell<Option<Rule>> = Cell::new(broken_everywhere());
+    static ASKED_HERE: Cell<Asked> = const { Cell::new(Asked(0)) };
+}
+
+/// Rules of which the engine has asked whether they are kept, one bit each. To break another one had changed nothing.
+#[cfg(feature = "controls")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked(u128);
+
+#[cfg(feature = "controls")]
+const _: () = assert!(Rule::ALL.len() <= u128::BITS as usize, "each rule has a bit of its own");
+
+#[cfg(feature = "controls")]
+impl Asked {
+    /// Those of this thread, since this was called last.
+    pub fn take_here() -> Self {
+        ASKED_HERE.take()
+    }
+
+    /// Whether this is one of them.
+    pub fn has(self, rule: Rule) -> bool {
+        self.0 >> rule as u32 & 1 == 1
+    }
+
+    fn and(self, rule: Rule) -> Self {
+        Self(self.0 | 1 << rule as u32)
+    }
 }
 
 /// The rule that `MDSPACE_BROKEN_RULE` names: `tools/broken-rules` sees which tests notice.
