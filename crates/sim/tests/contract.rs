@@ -7,6 +7,7 @@ use std::time::Duration;
 use mdspace_engine::backend::MemberId;
 use mdspace_engine::contract::{Subject, Trouble, Wanted, check_all};
 use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::time::Time;
 use mdspace_sim::disk::{DiskSpec, Healing, Latency};
 use mdspace_sim::random::Random;
 use mdspace_sim::trace::Trace;
@@ -56,7 +57,7 @@ impl Subject for Virtual {
         self.world.change_disk(self.world.disk_of(member).unwrap(), |disk| match trouble {
             Trouble::Unreadable(range) => disk.faults.spoil(range, Healing::Never),
             Trouble::Gone => disk.faults.gone = true,
-            Trouble::NoSpace => disk.faults.full = true,
+            Trouble::NoSpace => disk.faults.full_until = Some(Time::from_nanos(u64::MAX)),
             Trouble::FlushFails => disk.faults.flush_errors = 1,
             Trouble::PowerCut => disk.cut_power(&mut Random::new(SEED)),
         });

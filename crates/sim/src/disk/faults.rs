@@ -11,8 +11,8 @@ use mdspace_engine::time::Time;
 pub struct Faults {
     /// It answers every I/O with "gone".
     pub gone: bool,
-    /// There is no space but where something was written before.
-    pub full: bool,
+    /// Until then there is no space but where something was written before.
+    pub full_until: Option<Time>,
     /// It answers nothing.
     pub hang: Option<Hang>,
     /// It takes so many times as long.
@@ -38,8 +38,8 @@ pub enum Hang {
 pub enum Healing {
     /// A write to it.
     Rewrite,
-    /// That, or time.
-    InTime,
+    /// That, or time: it can be read again from then on.
+    At(Time),
     /// Nothing.
     Never,
 }
@@ -90,9 +90,11 @@ impl Faults {
         self.mishaps.push_back(mishap);
     }
 
-    /// Time has passed.
-    pub fn heal_in_time(&mut self) {
-        self.unreadable.retain(|_, healing| *healing != Healing::InTime);
+    /// It is `now`: what was wrong until then is over.
+    pub fn pass(&mut self, now: Time) {
+        self.unreadable.retain(|_, healing| !matches!(healing, Healing::At(when) if *when <= now));
+        self.full_until = self.full_until.filter(|until| *until > now);
+        self.hang = self.hang.filter(|hang| !matches!(hang, Hang::Until(until) if *until <= now));
     }
 
     /// Sectors that it cannot read.
@@ -125,7 +127,7 @@ impl Faults {
     /// `has_space`: whether the range has space behind it already.
     pub(super) fn write(&mut self, range: &Range<u64>, has_space: bool) -> Result<(), IoError> {
         self.present()?;
-        if self.full && !has_space {
+        if self.full_until.is_some() && !has_space {
             return Err(error(IoErrorKind::NoSpace, ENOSPC));
         }
         if let Some(at) = self.write_errors.iter().position(|e| overlap(&e.range, range)) {

@@ -1,6 +1,7 @@
 //! A disk forgets only what it may, and fails only as the plan says.
 
 use mdspace_engine::backend::IoErrorKind;
+use mdspace_engine::time::Time;
 
 use super::*;
 
@@ -156,11 +157,27 @@ fn mishaps_are_silent() {
 fn a_full_disk_takes_only_what_it_has_space_for() {
     let mut disk = disk();
     write(&mut disk, 1, 3..4, 1).unwrap();
-    disk.faults.full = true;
+    disk.faults.full_until = Some(Time::from_nanos(1));
     write(&mut disk, 2, 4..5, 2).unwrap();
     assert_eq!(write(&mut disk, 3, 7..9, 3).unwrap_err().kind, IoErrorKind::NoSpace);
     assert_eq!(read(&mut disk, 4).unwrap(), 2);
     assert_eq!(read(&mut disk, 8).unwrap(), 0);
+}
+
+/// Else the end of a short one would end all others of the disk.
+#[test]
+fn a_fault_that_ends_in_time_ends_at_its_own() {
+    let mut disk = disk();
+    write(&mut disk, 1, 3..4, 1).unwrap();
+    disk.faults.full_until = Some(Time::from_nanos(10));
+    disk.faults.hang = Some(Hang::Until(Time::from_nanos(20)));
+    disk.faults.spoil(3..4, Healing::At(Time::from_nanos(30)));
+    disk.faults.pass(Time::from_nanos(10));
+    assert_eq!((disk.faults.full_until, disk.faults.hang.is_some()), (None, true));
+    disk.faults.pass(Time::from_nanos(20));
+    assert_eq!((disk.faults.hang, read(&mut disk, 3).is_err()), (None, true));
+    disk.faults.pass(Time::from_nanos(30));
+    assert_eq!(read(&mut disk, 3).unwrap(), 1);
 }
 
 #[test]
@@ -176,7 +193,7 @@ fn what_was_discarded_has_no_space_behind_it_any_more() {
     let mut disk = disk();
     write(&mut disk, 1, 0..16, 1).unwrap();
     disk.perform(WriteId(2), Effect::Discard(0..12), &mut Random::new(2)).unwrap();
-    disk.faults.full = true;
+    disk.faults.full_until = Some(Time::from_nanos(1));
     assert!(write(&mut disk, 3, 0..8, 3).is_err());
     assert!(write(&mut disk, 4, 8..16, 4).is_ok(), "a block of which a part was kept");
 }

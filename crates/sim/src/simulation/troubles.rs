@@ -321,7 +321,7 @@ impl Simulation {
         let until = self.world.now() + Duration::from_micros(self.random.within(1..most_us));
         self.world.note(format_args!("-- {disk} cannot read until {until:?}"));
         let data = self.data();
-        self.world.change_disk(disk, |disk| disk.faults.spoil(data, Healing::InTime));
+        self.world.change_disk(disk, |disk| disk.faults.spoil(data, Healing::At(until)));
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
 
@@ -387,12 +387,18 @@ impl Simulation {
             return;
         }
         let disk = self.aimed_disk().unwrap_or_else(|| *self.random.pick(&self.disks));
-        self.world.note(format_args!("-- {disk} is full"));
         // Where it was copied meanwhile, as by a snapshot, what is written again needs space again.
         let data = self.data();
         let is_copied = self.aimed_at.is_some() || self.random.coin();
+        // Where it is short, users come back to what found no space. A story waits until something has.
+        let mut most_ms = *self.random.pick(&[3, 20, 500, 5_000, 5_000]);
+        if self.aimed_at.is_some() {
+            most_ms = most_ms.max(20);
+        }
+        let until = self.world.now() + Duration::from_millis(self.random.within(1..most_ms));
+        self.world.note(format_args!("-- {disk} is full until {until:?}"));
         self.world.change_disk(disk, |disk| {
-            disk.faults.full = true;
+            disk.faults.full_until = disk.faults.full_until.max(Some(until));
             if is_copied {
                 disk.store.free(&data);
             }
@@ -400,9 +406,6 @@ impl Simulation {
         self.atlas.fill(disk, self.settings.write_behind > 0);
         // What found no space may differ, until a resync has been there.
         self.forgive_check();
-        // Where it is short, users come back to what found no space.
-        let most_ms = *self.random.pick(&[3, 20, 500, 5_000, 5_000]);
-        let until = self.world.now() + Duration::from_millis(self.random.within(1..most_ms));
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
 
@@ -456,15 +459,13 @@ impl Simulation {
                 let disk = DiskIndex((alarm - ALARM_MEND) as u16);
                 self.world.note(format_args!("-- {disk} recovers"));
                 let now = self.world.now();
-                self.world.change_disk(disk, |disk| {
-                    disk.faults.full = false;
-                    disk.faults.heal_in_time();
-                    // It may have begun to hang again since.
-                    let hangs_on =
-                        |hang: &Hang| !matches!(hang, Hang::Until(until) if *until <= now);
-                    disk.faults.hang = disk.faults.hang.filter(hangs_on);
+                let is_full = self.world.change_disk(disk, |disk| {
+                    disk.faults.pass(now);
+                    disk.faults.full_until.is_some()
                 });
-                self.atlas.drained(disk, self.world.now());
+                if !is_full {
+                    self.atlas.drained(disk, now);
+                }
             }
         }
     }
