@@ -193,7 +193,7 @@ impl Disk {
 
     /// Makes it as good as new, but for what it holds.
     pub fn mend(&mut self) {
-        self.disowned.extend(self.faults.unreadable());
+        self.disowned.extend(self.faults.unreadable(0..self.spec.sectors));
         self.faults = Faults::default();
     }
 
@@ -238,15 +238,21 @@ impl Disk {
         }
     }
 
-    fn read(&self, range: Range<u64>, out: &mut [u8], random: &mut Random) -> Result<(), IoError> {
-        match self.faults.read(&range) {
-            Ok(()) => self.store.read(range.start, out),
-            // It leaves anything in the buffer.
-            Err(error) => {
-                random.garble(out);
-                return Err(error);
+    fn read(
+        &mut self,
+        range: Range<u64>,
+        out: &mut [u8],
+        random: &mut Random,
+    ) -> Result<(), IoError> {
+        if let Err(error) = self.faults.read(&range) {
+            if error.kind == IoErrorKind::Medium {
+                self.disowned.extend(self.faults.unreadable(range));
             }
+            // It leaves anything in the buffer.
+            random.garble(out);
+            return Err(error);
         }
+        self.store.read(range.start, out);
         Ok(())
     }
 

@@ -97,9 +97,9 @@ impl Faults {
         self.hang = self.hang.filter(|hang| !matches!(hang, Hang::Until(until) if *until <= now));
     }
 
-    /// Sectors that it cannot read.
-    pub fn unreadable(&self) -> impl Iterator<Item = u64> {
-        self.unreadable.keys().copied()
+    /// Sectors of a range that it cannot read.
+    pub fn unreadable(&self, range: Range<u64>) -> impl Iterator<Item = u64> {
+        self.unreadable.range(range).map(|(&sector, _)| sector)
     }
 
     /// Whether an I/O to `range` could fail, for want of space excepted.

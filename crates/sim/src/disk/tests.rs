@@ -181,6 +181,19 @@ fn a_fault_that_ends_in_time_ends_at_its_own() {
 }
 
 #[test]
+fn what_a_disk_could_not_read_counts_when_it_was_written_again() {
+    let mut disk = disk();
+    write(&mut disk, 1, 3..6, 1).unwrap();
+    disk.faults.spoil(3..5, Healing::At(Time::from_nanos(1)));
+    read(&mut disk, 3).unwrap_err();
+    disk.faults.pass(Time::from_nanos(1));
+    assert_eq!((read(&mut disk, 3), disk.owns(3)), (Ok(1), false));
+    assert!(disk.owns(4), "nobody has asked for it");
+    write(&mut disk, 2, 3..4, 2).unwrap();
+    assert!(disk.owns(3));
+}
+
+#[test]
 fn a_disk_that_is_gone_says_so() {
     let mut disk = disk();
     disk.faults.gone = true;
