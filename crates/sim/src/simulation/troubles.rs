@@ -15,8 +15,8 @@ use super::plugs::Back;
 use super::restart::Before;
 use super::{ALARM_WAKE, Failure, Simulation};
 
-/// A quiet time in which bits may be cleared.
-const LONG_REST_MS: u64 = 20_000;
+/// In half of such a quiet time bits may be cleared.
+const LONG_REST_MS: u64 = 24_000;
 
 /// Alarms from here on mend the disk of that number.
 const ALARM_MEND: u64 = 1000;
@@ -164,7 +164,7 @@ impl Simulation {
         self.rest_for_itself(0)
     }
 
-    /// A quiet time that no crash is to follow, but one that the run aims at. It may be this long at least.
+    /// A quiet time that no crash is to follow, but one that the run aims at. It is half as long as this at least.
     fn rest_for_itself(&mut self, at_least_ms: u64) -> Result<(), Failure> {
         match self.rest(at_least_ms)? {
             Some(crash) => self.let_aimed_happen(crash),
@@ -184,7 +184,7 @@ impl Simulation {
     /// to end the rest early, where the run aims at one.
     fn rest(&mut self, at_least_ms: u64) -> Result<Option<Happening>, Failure> {
         let most_ms = (*self.random.pick(&[300, 6_000, 12_000, 20_000])).max(at_least_ms);
-        let rest = Duration::from_millis(self.random.within(0..most_ms));
+        let rest = Duration::from_millis(self.random.within(at_least_ms / 2..most_ms + 1));
         let until = self.world.now() + rest;
         self.world.set_alarm(until, ALARM_WAKE);
         while self.world.now() < until {
