@@ -465,6 +465,9 @@ impl Settings {
         if wishes.first_resync {
             (self.noisy_disks, self.assume_clean) = (true, false);
         }
+        if wishes.synced {
+            (self.noisy_disks, self.assume_clean) = (false, true);
+        }
         if wishes.spare && self.redundancy() > 0 {
             self.spares = 1;
         }
@@ -502,9 +505,12 @@ impl Settings {
             let most = if wishes.behind { &[1, 3, 256][..] } else { &[0, 1, 3, 256] };
             self.write_behind = match wishes {
                 Wishes { prompt: true, .. } => 0,
-                Wishes { behind: true, three: true, .. } => 256,
+                Wishes { behind: true, three: true, .. } | Wishes { behind_first: true, .. } => 256,
                 _ => *random.pick(most),
             };
+        }
+        if wishes.alike {
+            (self.flags, self.write_behind) = (Vec::new(), 0);
         }
         if wishes.behind {
             // It takes its time, and is read all the same.
@@ -512,7 +518,8 @@ impl Settings {
             deadline.into_iter().for_each(|(_, value)| *value = "0");
             let slots = usize::from(self.slots);
             let behind = if wishes.behind_first { 0 } else { slots - 1 };
-            self.flags[..slots].iter_mut().for_each(|flags| flags.0 &= !mostly);
+            let alike = if wishes.behind_first { self.flags.len() } else { slots };
+            self.flags[..alike].iter_mut().for_each(|flags| flags.0 &= !mostly);
             self.flags[behind].0 |= mostly;
         }
     }
@@ -529,7 +536,11 @@ impl Settings {
             let is_far = self.write_behind > 0 && (self.is_write_mostly(index) || is_far_spare);
             if is_far {
                 own.instant_one_in = 0;
-                own.latency = draw_far_latency(self.seed, self.paths, patient, wishes.trickle);
+                own.latency = match wishes.behind_first {
+                    true if is_far_spare => AWAY,
+                    true => own.latency,
+                    false => draw_far_latency(self.seed, self.paths, patient, wishes.trickle),
+                };
             }
             if wishes.paced {
                 (own.instant_one_in, own.latency) = (0, PACED);
@@ -552,17 +563,18 @@ impl Settings {
         }
     }
 
-    /// How fast a sync task is that takes so many seconds.
-    fn sync_speed(&self, seconds: u64) -> Option<&'static str> {
+    /// How fast a sync task is that takes so many seconds: beside users, and at most.
+    fn sync_speed(&self, seconds: u64) -> Option<(&'static str, &'static str)> {
         match seconds {
-            Wishes::AT_ONCE => return Some("none"),
-            Wishes::SOON => return Some("3000"),
+            Wishes::AT_ONCE => return Some(("1", "none")),
+            Wishes::SOON => return Some(("3000", "3000")),
+            Wishes::SLOWLY => return Some(("1", "10")),
             _ => {}
         }
         let kib = self.member_sectors / 2;
         let speeds = [(10, "10"), (20, "20"), (40, "40"), (80, "80"), (u64::MAX, "300")];
         let fits = |(speed, _): &(u64, &str)| kib / seconds.max(1) <= *speed;
-        speeds.into_iter().find(fits).map(|(_, words)| words).filter(|_| seconds > 0)
+        speeds.into_iter().find(fits).map(|(_, words)| ("1", words)).filter(|_| seconds > 0)
     }
 
     /// How many times as long as data the members' records take. Where it is long, much is read and written
@@ -570,7 +582,7 @@ impl Settings {
     fn draw_time_of_records(&self, wishes: &Wishes) -> u32 {
         let random = &mut Random::new(self.seed ^ 0x7265_636f_7264_7321);
         let times: &[u32] = match wishes {
-            Wishes { paced: true, .. } => &[10],
+            Wishes { paced: true, .. } => &[40],
             Wishes { slow_records: true, spaced: true, .. } => &[40, 160],
             Wishes { slow_records: true, .. } => &[10, 40],
             _ => &[1, 1, 10, 40],
@@ -623,7 +635,7 @@ impl Settings {
     /// requests are under way at the moment that it aims at. Or they come slowly, and without an end.
     fn focus(&mut self, wishes: &Wishes) {
         let random = &mut Random::new(self.seed ^ 0x6275_7379_2121_2121);
-        let is_all = !random.one_in(3);
+        let is_all = !random.one_in(3) || wishes.calm;
         for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
             let is_in_the_way =
                 happening.hurts() || happening.crashes() || happening == Happening::Lie;
@@ -643,12 +655,24 @@ impl Settings {
             (habits.hot_percent, habits.lengths) = (95, [50, 20, 20, 0, 0]);
             habits.in_front = wishes.in_front;
         }
+        if wishes.spread {
+            habits.hot_percent = 0;
+        }
+        if wishes.short {
+            (habits.lengths, habits.depth) = ([1, 0, 0, 0, 0], 24);
+            habits.kinds[3..].fill(0);
+        }
+        if wishes.in_chunks {
+            habits.lengths = [10, 0, 80, 0, 0];
+        }
         for trouble in wishes.troubles {
             self.happenings[*trouble as usize] = 50;
             self.calm_requests = self.calm_requests.min(20);
         }
         self.tending = wishes.tending;
-        if wishes.tending == Tending::Never {
+        // Where the story says when disks come back, they come at no other time.
+        let is_told = self.aims.iter().any(|aim| aim.happening == Some(Happening::Tend));
+        if wishes.tending == Tending::Never || is_told {
             self.happenings[Happening::Tend as usize] = 0;
         }
         let habits = &mut self.habits;
@@ -665,6 +689,9 @@ impl Settings {
         }
         if wishes.spaced {
             self.requests = self.requests.max(1500);
+        }
+        if wishes.busy {
+            self.requests = self.requests.max(3000);
         }
         if wishes.trickle && (wishes.calm || random.coin()) {
             habits.trickle = true;
@@ -773,7 +800,10 @@ fn draw_tuning(seed: u64) -> Vec<(&'static str, &'static str)> {
 }
 
 /// Drawn apart, as workers are: how many windows of a sync task, how fast, and what users are left.
-fn draw_sync(seed: u64, most: Option<&'static str>) -> [(&'static str, &'static str); 5] {
+fn draw_sync(
+    seed: u64,
+    speed: Option<(&'static str, &'static str)>,
+) -> [(&'static str, &'static str); 5] {
     let random = &mut Random::new(seed ^ 0x7379_6e63_7761_7921);
     // In half of the runs a sync task takes long enough for something to come between.
     let speeds = [
@@ -787,7 +817,7 @@ fn draw_sync(seed: u64, most: Option<&'static str>) -> [(&'static str, &'static 
         ("1", "100"),
     ];
     let drawn = *random.pick(&speeds);
-    let (least, most) = most.map_or(drawn, |most| ("1", most));
+    let (least, most) = speed.unwrap_or(drawn);
     [
         ("sync_io_depth", *random.pick(&["0", "0", "1", "3", "64"])),
         ("sync_speed_min", least),
@@ -819,10 +849,18 @@ const UNEVEN: Latency = Latency {
     tail_factor: 40,
 };
 
-/// Of disks whose records take from 1 to 6 ms: ten times as long as data.
+/// Of a disk that takes so long that much is behind on it, and all of it is there soon.
+const AWAY: Latency = Latency {
+    least: Duration::from_micros(200),
+    spread: Duration::from_millis(15),
+    tail_one_in: 0,
+    tail_factor: 1,
+};
+
+/// Of disks whose records take from 2 to 6 ms: forty times as long as data.
 const PACED: Latency = Latency {
-    least: Duration::from_micros(100),
-    spread: Duration::from_micros(500),
+    least: Duration::from_micros(50),
+    spread: Duration::from_micros(100),
     tail_one_in: 0,
     tail_factor: 1,
 };

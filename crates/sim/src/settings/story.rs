@@ -41,6 +41,8 @@ pub(super) struct Wishes {
     pub bitmap: Option<bool>,
     /// The array begins with a resync.
     pub first_resync: bool,
+    /// All redundancy is right from the start: bits that are set are those of writes.
+    pub synced: bool,
     /// It has a spare from the start.
     pub spare: bool,
     /// It has none.
@@ -51,13 +53,15 @@ pub(super) struct Wishes {
     pub volatile_cache: bool,
     /// Superblocks, bitmaps and logs take long.
     pub slow_records: bool,
-    /// Disks are alike, and an update of superblocks takes from 1 to 6 ms: a story knows where its middle is.
+    /// Disks are alike, and an update of superblocks takes from 2 to 6 ms: a story knows where its middle is.
     pub paced: bool,
     /// What disks were asked first they often end last.
     pub uneven: bool,
+    /// No member of a mirror is written behind, read last, or failed at its first error.
+    pub alike: bool,
     /// One of two copies is written behind.
     pub behind: bool,
-    /// And that is the first of the two, and a spare is as far away.
+    /// And that is the first of the two. It takes no longer than the other one. A spare does, and is read all the same.
     pub behind_first: bool,
     /// No copy is written behind.
     pub prompt: bool,
@@ -73,6 +77,14 @@ pub(super) struct Wishes {
     pub hot: bool,
     /// Those are the first of the array.
     pub in_front: bool,
+    /// They come to all places alike.
+    pub spread: bool,
+    /// Many at once read or write a block each, and do nothing else.
+    pub short: bool,
+    /// Most of them ask for a chunk at a time, or for 4 KiB where there are none.
+    pub in_chunks: bool,
+    /// There are many of them: what the story is about comes again and again.
+    pub busy: bool,
     /// Now and then they pause for so long that the array counts as clean.
     pub pauses: bool,
     /// One comes up to a millisecond after the other: some begin in the middle of everything.
@@ -91,7 +103,7 @@ pub(super) struct Wishes {
     pub small_chunks: bool,
     /// Members are so long that much is done between two records of it.
     pub long: bool,
-    /// Besides what it aims at little happens, and paths are left alone.
+    /// Besides what it aims at nothing happens, and paths are left alone.
     pub calm: bool,
     /// Troubles that come again and again.
     pub troubles: &'static [Happening],
@@ -111,8 +123,11 @@ impl Wishes {
     /// A sync task is as fast as it can.
     pub(super) const AT_ONCE: u64 = u64::MAX;
 
-    /// It takes a third of a second over [long](Self::long) members.
+    /// It takes a third of a second over [long](Self::long) members, whatever users do.
     pub(super) const SOON: u64 = u64::MAX - 1;
+
+    /// It is as slow as it can be told.
+    pub(super) const SLOWLY: u64 = u64::MAX - 2;
 }
 
 impl Story {

@@ -317,7 +317,7 @@ impl Simulation {
 
     fn flicker(&mut self, disk: DiskIndex) {
         // Most of a run lies behind it.
-        let most_us = *self.random.pick(&[3_000, 10_000, 50_000]);
+        let most_us = *self.random.pick(&[10_000, 50_000]);
         let until = self.world.now() + Duration::from_micros(self.random.within(1..most_us));
         self.world.note(format_args!("-- {disk} cannot read until {until:?}"));
         let data = self.data();

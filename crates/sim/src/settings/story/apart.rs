@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mdspace_engine::array::Point;
 
-use super::plots::{MIRRORS, Plot, redundant};
+use super::plots::{MIRRORS, Plot, RECORDS_TAKE, redundant};
 use super::{Story, Teller, Wishes};
 use crate::random::Random;
 use crate::settings::{Aim, Happening, Tending, Trouble};
@@ -14,15 +14,15 @@ use crate::world::Servers;
 pub(super) const PLOTS: &[Plot] = &[
     Plot("stale-number", [1, 1], stale_number),
     Plot("seesaw", [1, 1], seesaw),
-    Plot("two-behind", [7, 0], two_behind),
+    Plot("two-behind", [2, 0], two_behind),
     Plot("twins", [5, 1], twins),
     Plot("newcomer", [4, 1], newcomer),
-    Plot("halves", [2, 0], halves),
+    Plot("halves", [6, 0], halves),
     Plot("forgotten-bitmaps", [2, 1], forgotten_bitmaps),
     Plot("replaced-while-busy", [2, 2], replaced_while_busy),
     Plot("handed-over", [1, 0], handed_over),
     Plot("overlapping-late", [6, 0], overlapping_late),
-    Plot("slow-fences", [0, 5], slow_fences),
+    Plot("slow-fences", [0, 8], slow_fences),
     Plot("secret-flush", [0, 2], secret_flush),
     Plot("secret-fua", [0, 8], secret_fua),
     Plot("fua-flush-fails", [0, 1], fua_flush_fails),
@@ -31,7 +31,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("lost-caches", [0, 3], lost_caches),
     Plot("misled", [2, 2], misled),
     Plot("behind-the-filled", [6, 0], behind_the_filled),
-    Plot("behind-the-replaced", [3, 0], behind_the_replaced),
+    Plot("behind-the-replaced", [8, 0], behind_the_replaced),
 ];
 
 /// The story of a run that would have none; or none, one time in four.
@@ -273,9 +273,6 @@ fn handed_over(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// How long an update of superblocks takes where disks are paced, at most.
-const RECORDS_TAKE: Duration = Duration::from_millis(6);
-
 /// Members that several paths lead to.
 fn over(paths: u16) -> Wishes {
     Wishes { paths: Some(paths), ..redundant() }
@@ -301,7 +298,7 @@ fn overlapping_late(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 /// A path is lost again while its fence is on its way.
 fn slow_fences(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
-        tell.at(Point::MembersAnswered, Happening::LosePath, 20),
+        tell.at(Point::MembersAnswered, Happening::LosePath, 5),
         tell.at(Point::MembersAnswered, Happening::Pause, 1),
         tell.at(Point::MembersAnswered, Happening::LosePath, 5),
         tell.at(Point::MembersAnswered, Happening::ReadTwice, 20),
@@ -309,7 +306,8 @@ fn slow_fences(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let servers = Servers { slow_fences: true, ..Servers::default() };
     let wishes = Wishes {
         levels: &[0, -1],
-        kinds: [60, 60, 0],
+        kinds: [30, 60, 0],
+        busy: true,
         hot: true,
         uneven: true,
         calm: true,
@@ -429,19 +427,22 @@ fn behind_the_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 }
 
 /// A member that is written behind is replaced by one that is not. What is behind is under way when that takes over, and
-/// the power goes. Users are slow: few writes wait for others.
+/// is read there. Users come to all places, a block at a time: few writes wait for others.
 fn behind_the_replaced(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
         tell.to(0, Point::MembersAnswered, Happening::Replace, 10),
         tell.after(Point::MemberIsFilled, 1),
-        tell.at(Point::SuperblocksAreWritten, Happening::PowerCut, 1),
     ];
     let wishes = Wishes {
         behind_first: true,
-        trickle: true,
+        synced: true,
+        spread: true,
+        short: true,
+        spaced: true,
         calm: true,
         sync_seconds: Wishes::AT_ONCE,
-        kinds: [30, 70, 0],
+        durable_one_in: Some(0),
+        kinds: [80, 20, 0],
         ..behind_with_a_spare()
     };
     (aims, wishes)

@@ -69,12 +69,14 @@ pub(super) fn half_done(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, Wishes { many_lanes: true, sync_seconds, ..short_of_room() })
 }
 
-/// What the member without room has cannot be read for a while. Then others are lost.
+/// What the member without room has cannot be read for a while, and there is no room for it still when it can. Then
+/// others are lost. A resync is slow to come.
 pub(super) fn unreadable_for_a_while(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let ([third, fourth], loss) = (tell.pick(&[[1, 2], [2, 3], [3, 1]]), tell.loss());
     let aims = vec![
         tell.no_room(),
         tell.to(FULL, Point::RowsAreInDoubt, Happening::Flicker, 1).at_once(),
+        tell.to(FULL, Point::MembersAnswered, Happening::Fill, 1).at_once(),
         tell.read(),
         tell.after(Point::MembersAnswered, 5 * tell.often),
         tell.to(third, Point::MembersAnswered, loss, 3),
@@ -82,7 +84,14 @@ pub(super) fn unreadable_for_a_while(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         tell.to(fourth, Point::MembersAnswered, loss, 3),
         tell.read(),
     ];
-    (aims, Wishes { kinds: [50, 50, 0], ..short_of_room() })
+    let wishes = Wishes {
+        kinds: [50, 50, 0],
+        synced: true,
+        busy: true,
+        sync_seconds: Wishes::SLOWLY,
+        ..short_of_room()
+    };
+    (aims, wishes)
 }
 
 /// The member without room is lost, or another one, and a spare is filled or a member replaced. In the middle of that

@@ -69,7 +69,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("replaced-in-crash", [3, 2], replaced_in_crash),
     Plot("differing-copies", [2, 1], differing_copies),
     Plot("half-done", [0, 12], outliers::half_done),
-    Plot("unreadable-for-a-while", [0, 12], outliers::unreadable_for_a_while),
+    Plot("unreadable-for-a-while", [0, 20], outliers::unreadable_for_a_while),
     Plot("lost-without-room", [0, 4], outliers::lost_without_room),
 ];
 
@@ -102,6 +102,9 @@ const CLEARING: &[Point] = &[
     Point::BitsAreCleared,
     Point::BitsAreCleared,
 ];
+
+/// How long an update of superblocks takes where disks are paced, at most.
+pub(super) const RECORDS_TAKE: Duration = Duration::from_millis(6);
 
 const REDUNDANT: &[i32] = &[1, 4, 5, 6, 10];
 const PARITY: &[i32] = &[4, 5, 5, 6];
@@ -225,7 +228,7 @@ fn cleared_while_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         tell.pick(&[Happening::Restart, Happening::Restart, tell.crash, Happening::FailMember]);
     let aims = vec![
         tell.fail(),
-        tell.after(Point::MembersAnswered, 60),
+        tell.after(Point::MembersAnswered, 30),
         tell.at(Point::MembersAnswered, Happening::Tend, 1),
         tell.at(Point::MemberIsIn, Happening::Rest, 1),
         tell.at(Point::BitsAreCleared, end, 1),
@@ -233,8 +236,15 @@ fn cleared_while_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let wishes = Wishes {
         levels: if tell.coin { MIRRORS } else { REDUNDANT },
         bitmap: Some(true),
+        synced: true,
+        few: true,
+        no_spare: true,
+        small_chunks: true,
         long: true,
-        sync_seconds: 60,
+        spread: true,
+        calm: true,
+        kinds: [20, 80, 0],
+        sync_seconds: Wishes::SLOWLY,
         trickle: true,
         tending: Tending::Returns,
         ..Wishes::default()
@@ -493,9 +503,11 @@ fn only_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         paths: Some(0),
         slow_records: true,
         spaced: true,
-        kinds: [60, 40, 0],
+        calm: true,
+        kinds: [50, 50, 0],
         hot: true,
-        levels: &[1, 1, 5],
+        in_chunks: true,
+        levels: &[1, 1, 1, 5],
         few: true,
         no_spare: true,
         many_lanes: true,
@@ -620,14 +632,16 @@ fn filled_from_full(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     };
     let mut aims = vec![
         tell.to(0, Point::MembersAnswered, begin, 5),
-        tell.after(Point::WindowIsDone, 3),
-        tell.to(full, Point::WindowIsDone, Happening::Fill, 3),
+        tell.after(Point::WindowIsDone, 1),
+        tell.to(full, Point::WindowIsDone, Happening::Fill, 1),
         tell.after(Point::RowsAreInDoubt, 1),
         tell.at(Point::MembersAnswered, Happening::ReadAll, 3),
     ];
     let rest = tell.at(Point::MembersAnswered, Happening::Rest, 3);
     aims.extend(
         match tell.pick(&[
+            None,
+            None,
             None,
             None,
             Some(Happening::Restart),
@@ -647,7 +661,7 @@ fn filled_from_full(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         few: true,
         spare: true,
         prompt: true,
-        blank: true,
+        synced: true,
         discards: true,
         spaced: true,
         hot: true,
@@ -655,6 +669,7 @@ fn filled_from_full(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         long: true,
         kinds: [50, 50, 0],
         sync_seconds: Wishes::SOON,
+        tending: Tending::Never,
         ..Wishes::default()
     };
     (aims, wishes)
@@ -686,24 +701,26 @@ fn waits_for_space(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// A mirror of two loses one member, and the other one while that loss is being put on record.
+/// A mirror of two loses one member, and the other one while that loss is being put on record. What was written in
+/// between was answered by the other one alone.
 fn breaks(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let first = if tell.coin { Happening::FailMember } else { Happening::Vanish };
+    let fail = Happening::FailMember;
+    let first = tell.pick(&[fail, fail, fail, Happening::Vanish]);
     let aims = vec![
-        tell.to(0, Point::MembersAnswered, first, 10),
-        Aim {
-            late_by: Duration::from_millis(10),
-            ..tell.to(1, Point::MemberIsOut, Happening::Vanish, 1)
-        },
+        tell.after(Point::ArrayIsDirty, 1),
+        tell.to(0, Point::MembersAnswered, first, 150),
+        Aim { late_by: RECORDS_TAKE / 3, ..tell.to(1, Point::MemberIsOut, Happening::Vanish, 1) },
     ];
     let wishes = Wishes {
         levels: &[1, 1, 10],
         bitmap: Some(false),
         few: true,
+        alike: true,
+        synced: true,
         no_spare: true,
         small_chunks: true,
         paths: Some(0),
-        slow_records: true,
+        paced: true,
         spaced: true,
         kinds: [10, 90, 0],
         tending: Tending::Never,
@@ -755,22 +772,26 @@ fn doubt_across_a_stop(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// A member lists bad blocks, bits are cleared, and it leaves and comes back.
+/// A member lists bad blocks, and users are quiet. Bits are cleared, and it leaves and comes back.
 fn back_with_a_list(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    // Users seldom come to all places that are refused.
+    let refuse = tell.to(0, Point::MembersAnswered, Happening::RefuseWrites, 3);
     let aims = vec![
-        tell.to(0, Point::MembersAnswered, Happening::RefuseWrites, 5),
+        refuse,
+        refuse,
+        refuse,
+        refuse,
         tell.at(Point::ListIsLonger, Happening::Rest, 1),
-        tell.after(Point::BitsAreCleared, 1),
-        tell.to(0, Point::MembersAnswered, Happening::FailMember, tell.often),
+        tell.to(0, Point::BitsAreCleared, Happening::FailMember, 1),
         tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
-        tell.after(Point::MemberIsFilled, 1),
-        tell.at(Point::MembersAnswered, Happening::Leave, 5),
+        tell.at(Point::MemberIsFilled, Happening::Leave, 1),
     ];
     let wishes = Wishes {
         hot: true,
         bitmap: Some(true),
+        synced: true,
         no_spare: true,
-        kinds: [50, 50, 0],
+        kinds: [20, 80, 0],
         sync_seconds: tell.slowly,
         tending: Tending::Returns,
         ..redundant()
