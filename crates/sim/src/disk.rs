@@ -341,6 +341,12 @@ impl Disk {
         }
     }
 
+    /// It starts anew by itself. What was not durable is lost or not, and its next flush says so.
+    pub fn reset(&mut self, random: &mut Random) {
+        self.store.reset(self.spec.block_sectors(), random);
+        self.faults.flush_errors += 1;
+    }
+
     /// Takes the power away. What was not durable survives or not.
     pub fn cut_power(&mut self, random: &mut Random) {
         self.store.cut(self.spec.block_sectors(), random);

@@ -140,11 +140,14 @@ pub enum Happening {
     ReadTwice,
     /// A member cannot read its data for a while.
     Flicker,
+    /// A member starts anew: it gives old blocks where it was not told to flush, and drops off soon. Users are quiet until
+    /// then.
+    Reset,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -179,6 +182,7 @@ impl Happening {
         Self::Pause,
         Self::ReadTwice,
         Self::Flicker,
+        Self::Reset,
     ];
 
     /// Whether it is bad for a member.
@@ -193,6 +197,7 @@ impl Happening {
                 | Self::FailMember
                 | Self::StartWithout
                 | Self::Flicker
+                | Self::Reset
         )
     }
 

@@ -168,6 +168,11 @@ impl World {
         result
     }
 
+    /// A disk starts anew by itself.
+    pub fn reset(&self, disk: DiskIndex) {
+        self.change_disk(disk, |disk| disk.reset(&mut self.chance.borrow_mut()));
+    }
+
     /// Opens a disk as a member.
     pub fn open(&self, disk: DiskIndex) -> (MemberId, MemberInfo) {
         match self.wires_of(disk) {

@@ -90,6 +90,8 @@ named! {
         // Resync, recovery, replacement
         AdoptedBeforeCopy: "A member is filled when every lane writes to it.",
         DoubtOutlivesFailures: "Rows in which a write ended half-way stay in doubt when a member fails.",
+        SourcesAreFlushed: "Members that were read are flushed before others get what was made of it.",
+        LostSourcesAreTakenBack: "What a member was filled with since the last flush is copied anew when one goes that it came from.",
         HolesLowerThePromise: "A recovery offset ends before the first hole.",
         HolesKeepMembersOut: "A member with holes is not in sync.",
         DoubtMakesHoles: "A write that failed is copied anew to a member that is filled with copies.",

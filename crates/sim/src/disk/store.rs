@@ -55,6 +55,15 @@ enum Fate {
     Torn,
 }
 
+/// What it leaves of all.
+struct Fates<'a> {
+    block_sectors: u64,
+    random: &'a mut Random,
+    of_writes: BTreeMap<WriteId, Fate>,
+    /// Blocks of those that are torn, and whether they survive.
+    of_blocks: BTreeMap<(WriteId, u64), bool>,
+}
+
 impl Store {
     pub(super) fn new(sectors: u64) -> Self {
         Self {
@@ -193,24 +202,28 @@ impl Store {
 
     pub(super) fn cut(&mut self, block_sectors: u64, random: &mut Random) {
         let volatile = std::mem::take(&mut self.volatile);
-        let mut fates = BTreeMap::new();
-        let mut torn = BTreeMap::new();
+        let mut fates = Fates::new(block_sectors, random);
         for (sector, versions) in volatile {
             for version in versions {
-                let fate = *fates.entry(version.write).or_insert_with(|| Fate::draw(random));
-                let block = (version.write, sector / block_sectors);
-                let survives = match fate {
-                    Fate::Survives => true,
-                    Fate::Vanishes => false,
-                    Fate::Torn => *torn.entry(block).or_insert_with(|| random.coin()),
-                };
-                if survives {
+                if fates.survives(version.write, sector) {
                     put(&mut self.durable, sector, version.bytes());
                 }
             }
         }
         self.acknowledged.clear();
         self.cached.clear();
+    }
+
+    /// Loses any of what was acknowledged and is not durable: what was there before is read again.
+    pub(super) fn reset(&mut self, block_sectors: u64, random: &mut Random) {
+        let acknowledged = &self.acknowledged;
+        let mut fates = Fates::new(block_sectors, random);
+        self.volatile.retain(|&sector, versions| {
+            versions.retain(|version| {
+                !acknowledged.contains_key(&version.write) || fates.survives(version.write, sector)
+            });
+            !versions.is_empty()
+        });
     }
 
     /// What a power cut cannot take.
@@ -245,6 +258,24 @@ impl Version {
 impl Fate {
     fn draw(random: &mut Random) -> Self {
         *random.pick(&[Self::Survives, Self::Vanishes, Self::Torn])
+    }
+}
+
+impl<'a> Fates<'a> {
+    fn new(block_sectors: u64, random: &'a mut Random) -> Self {
+        Self { block_sectors, random, of_writes: BTreeMap::new(), of_blocks: BTreeMap::new() }
+    }
+
+    fn survives(&mut self, write: WriteId, sector: u64) -> bool {
+        let Self { block_sectors, random, of_writes, of_blocks } = self;
+        match *of_writes.entry(write).or_insert_with(|| Fate::draw(random)) {
+            Fate::Survives => true,
+            Fate::Vanishes => false,
+            Fate::Torn => {
+                let block = (write, sector / *block_sectors);
+                *of_blocks.entry(block).or_insert_with(|| random.coin())
+            }
+        }
     }
 }
 

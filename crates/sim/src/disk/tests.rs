@@ -143,6 +143,25 @@ fn a_refused_write_fails_once_or_for_ever() {
 }
 
 #[test]
+fn a_reset_takes_any_unflushed_write_that_was_answered_and_the_next_flush_says_so() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..64 {
+        let mut disk = disk();
+        write(&mut disk, 1, 3..4, 1).unwrap();
+        flush(&mut disk).unwrap();
+        write(&mut disk, 2, 3..4, 2).unwrap();
+        let bytes = [3; SECTOR_BYTES];
+        let under_way = Effect::Write(4..5, &bytes);
+        disk.perform(WriteId(3), under_way, &mut Random::new(seed)).unwrap();
+        disk.reset(&mut Random::new(seed));
+        seen.insert(read(&mut disk, 3).unwrap());
+        assert_eq!(read(&mut disk, 4).unwrap(), 3, "it is not answered yet");
+        flush(&mut disk).unwrap_err();
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<u8>>(), [1, 2]);
+}
+
+#[test]
 fn mishaps_are_silent() {
     let mut disk = disk();
     disk.faults.befall(Mishap::Lost);

@@ -6,6 +6,7 @@
 mod apart;
 mod outliers;
 mod plots;
+mod resets;
 
 use std::time::Duration;
 

@@ -8,6 +8,7 @@ use mdspace_engine::time::Time;
 
 use crate::disk::{Disk, DiskIndex, Hang, Healing, Persistence};
 use crate::settings::{Happening, SLOWER};
+use crate::workload::Ask;
 
 use super::atlas::with_state;
 use super::operator::{ALARM_STATUS, STATUS_EVERY};
@@ -152,6 +153,7 @@ impl Simulation {
             Happening::Pause => return self.wait_for_seconds(),
             Happening::ReadTwice => return self.read_twice(),
             Happening::Flicker => self.hurt(Self::flicker),
+            Happening::Reset => return self.reset(),
         }
         Ok(())
     }
@@ -354,6 +356,31 @@ impl Simulation {
     fn vanish(&mut self, disk: DiskIndex) {
         self.world.note(format_args!("-- {disk} vanishes"));
         self.world.change_disk(disk, |disk| disk.faults.gone = true);
+    }
+
+    /// A disk loses what it was not told to flush, serves sync tasks for a while, and drops off. Users would be given old
+    /// blocks meanwhile, and parity for them: they come back when the array knows.
+    fn reset(&mut self) -> Result<(), Failure> {
+        if self.settings.redundancy() == 0 || self.settings.paths > 0 {
+            return Ok(());
+        }
+        self.drain()?;
+        let disk = self.some_disk();
+        if self.process.is_none() || !self.atlas.bears(disk) {
+            return Ok(());
+        }
+        self.atlas.hurt(disk);
+        let at_risk = self.world.disk(disk, |disk| disk.store.volatile_sectors());
+        self.world.note(format_args!("-- {disk} resets, {at_risk} sectors are at risk"));
+        self.world.reset(disk);
+        let most_us = *self.random.pick(&[20_000, 200_000]);
+        let quiet = Duration::from_micros(self.random.within(0..most_us));
+        self.wait(quiet)?;
+        self.vanish(disk);
+        // An array that has nothing to flush has lost nothing.
+        self.backlog.push_front(Ask::Flush);
+        self.submit_next();
+        self.drain()
     }
 
     fn hang(&mut self, disk: DiskIndex) {

@@ -123,7 +123,9 @@ impl Controller {
     /// goes. A drive that resets has lost what it was not told to flush, and gives the old blocks until then. One that
     /// drops off may have reset before. Where the level does not bear that, no other member has it.
     pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) {
-        if self.were_read_after_a_reset(failed) {
+        if self.were_read_after_a_reset(failed)
+            && self.array.rules.keep(Rule::LostSourcesAreTakenBack)
+        {
             self.members.iter_mut().for_each(Member::fall_back);
             // Nor does what windows that are under way copy.
             self.sync.forget_members();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mdspace_engine::array::Point;
 
-use super::{Teller, Wishes, outliers};
+use super::{Teller, Wishes, outliers, resets};
 use crate::random::{Random, splitmix64};
 use crate::settings::{Aim, Happening, Tending, Trouble};
 
@@ -71,6 +71,9 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("half-done", [0, 12], outliers::half_done),
     Plot("unreadable-for-a-while", [0, 20], outliers::unreadable_for_a_while),
     Plot("lost-without-room", [0, 4], outliers::lost_without_room),
+    Plot("reset-in-a-resync", [4, 2], resets::in_a_resync),
+    Plot("reset-in-a-rebuild", [4, 2], resets::in_a_rebuild),
+    Plot("reset-in-a-copy", [4, 2], resets::in_a_copy),
 ];
 
 /// Draws one, and tells it. Each draws as many tickets as its weight, from a stream of its own, and the least of all
