@@ -60,6 +60,8 @@ pub struct Model {
     volatile: BTreeSet<u64>,
     /// Whether a read settles what is open: not while more has failed than redundancy can bear.
     steady: bool,
+    /// When a member was lost last.
+    lost: Moment,
     /// Whether a flush makes what came before it durable.
     flushes_hold: bool,
 }
@@ -88,14 +90,31 @@ impl Model {
             reads: BTreeSet::new(),
             volatile: BTreeSet::new(),
             steady: true,
+            lost: 0,
             flushes_hold: true,
         }
     }
 
     /// Says whether a read still settles what is open. It does not when redundancy that a crash left
-    /// open is lost before it was made right: then which of the old and new values is seen may change.
+    /// open is lost before it was made right: then which of the old and new values is seen may change. What was seen
+    /// before another one does not come back all the same.
     pub fn set_steady(&mut self, steady: bool) {
         self.steady = steady;
+    }
+
+    /// A member is lost now. In an array that is not steady another value may come to be read: what was read first, too.
+    pub fn lose_a_member_now(&mut self) {
+        self.lost = self.tick();
+        if !self.steady {
+            self.sectors.iter_mut().for_each(History::unhide);
+        }
+    }
+
+    /// A member may be lost, soon. In an array that is not steady what was seen before may come back.
+    pub fn lose_a_member(&mut self) {
+        if !self.steady {
+            self.sectors.iter_mut().for_each(History::forget_turns);
+        }
     }
 
     /// A disk fails a flush: it drops what it had not made durable, and only one flush hears of it. One
@@ -148,8 +167,12 @@ impl Model {
             if !history.allows(found, asked.0) {
                 return Err(Violation { sector, found, legal: history.legal(asked.0) });
             }
-            if let (true, Found::Version(version)) = (self.steady, found) {
-                history.settle(version, asked.0, ended);
+            match found {
+                Found::Version(version) if self.steady => history.settle(version, asked.0, ended),
+                Found::Version(version) if asked.0 > self.lost => {
+                    history.turn(version, asked.0, ended);
+                }
+                _ => {}
             }
         }
         Ok(())

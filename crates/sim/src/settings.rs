@@ -201,6 +201,28 @@ impl Happening {
         )
     }
 
+    /// Whether a member may be out some time after it, or in.
+    pub fn may_take_a_member(self) -> bool {
+        !matches!(
+            self,
+            Self::Vanish
+                | Self::Kill
+                | Self::PowerCut
+                | Self::Restart
+                | Self::Fill
+                | Self::Flicker
+                | Self::Slow
+                | Self::ReadAll
+                | Self::ReadTwice
+                | Self::Check
+                | Self::SetClock
+                | Self::Rest
+                | Self::Pause
+                | Self::Doze
+                | Self::Leave
+        )
+    }
+
     /// Whether only stories have it: a seed that has none draws what it drew before.
     fn is_of_stories(self) -> bool {
         self as usize >= Self::Unplug as usize

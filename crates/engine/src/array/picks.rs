@@ -16,6 +16,7 @@ use crate::request::RequestError;
 use super::array_lane::ArrayLane;
 use super::claims::{Claim, Columns, Mode};
 use super::news::News;
+use super::rules::Rule;
 use super::view::{ArrayView, MemberView, WriteMode};
 
 impl ArrayView {
@@ -101,6 +102,9 @@ impl ArrayLane {
         slot: Slot,
         sectors: &Range<u64>,
     ) -> bool {
+        if !self.array.rules.keep(Rule::PicksAreGivenUpFirst) {
+            return true;
+        }
         let views = &self.array.views;
         let view = views.current();
         if matches!(view.mode, WriteMode::Broken | WriteMode::Stopped) {

@@ -23,6 +23,8 @@ struct Entry {
     /// A read saw another value when nothing was under way, and this one never returns unless a
     /// power cut brings it back.
     hidden: Option<Moment>,
+    /// The first read that saw it when nothing was under way has ended then.
+    read: Option<Moment>,
     /// It was possible at the last power cut, so it is on a platter or it is not.
     on_platter: bool,
 }
@@ -49,6 +51,7 @@ impl History {
             ended: Some(0),
             certainty: Certainty::Durable,
             hidden: None,
+            read: None,
             on_platter: true,
         };
         Self { entries: vec![entry] }
@@ -61,6 +64,7 @@ impl History {
             ended: None,
             certainty: Certainty::Unknown,
             hidden: None,
+            read: None,
             on_platter: false,
         });
     }
@@ -126,6 +130,33 @@ impl History {
         }
     }
 
+    /// As [`settle`](Self::settle), where another value may come to be read, but none that was read before this.
+    pub(super) fn turn(&mut self, version: Version, begun: Moment, now: Moment) {
+        let quiet = self.entries.iter().all(|e| e.ended.is_some_and(|ended| ended < begun));
+        if !quiet {
+            return;
+        }
+        for entry in &mut self.entries {
+            if entry.value == Value::Known(version) {
+                entry.read.get_or_insert(now);
+            } else if entry.read.is_some_and(|read| read < begun) {
+                entry.hidden.get_or_insert(now);
+            }
+        }
+    }
+
+    /// What was read before another value may come back.
+    pub(super) fn unhide(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.hidden = None);
+    }
+
+    /// What reads have seen says nothing of those to come.
+    pub(super) fn forget_turns(&mut self) {
+        for entry in &mut self.entries {
+            (entry.read, entry.hidden) = (None, None);
+        }
+    }
+
     /// A flush that began at `begun` is acknowledged. Drops what can never be seen again, by a read
     /// as old as `oldest_read` either.
     pub(super) fn flush(&mut self, begun: Moment, oldest_read: Moment) {
@@ -161,6 +192,7 @@ impl History {
                 ended: Some(now),
                 certainty,
                 hidden: None,
+                read: None,
                 on_platter: true,
                 ..entry.clone()
             };

@@ -178,11 +178,52 @@ fn a_value_that_a_read_ruled_out_may_return_after_a_cut() {
 }
 
 #[test]
-fn an_unsteady_array_settles_nothing() {
+fn in_an_unsteady_array_another_value_may_come_to_be_read_and_the_first_does_not_come_back() {
     let mut one = One::new();
-    one.fail(1);
     one.0.set_steady(false);
-    assert!(one.read(1) && one.read(0) && !one.read(2));
+    one.fail(1);
+    assert!(one.read(0) && one.read(0) && one.read(1) && !one.read(2));
+    assert!(!one.read(0) && one.read(1));
+    one.0.kill();
+    assert_eq!(one.legal(), [1], "what is read rests on records");
+}
+
+#[test]
+fn reads_at_one_time_may_see_either_value_of_an_unsteady_array() {
+    let mut one = One::new();
+    one.0.set_steady(false);
+    one.fail(1);
+    let both = [one.0.begin_read(), one.0.begin_read()];
+    for (asked, version) in both.into_iter().zip([0, 1]) {
+        assert!(one.finish_read(asked, version));
+    }
+    assert_eq!(one.legal(), [0, 1]);
+}
+
+/// It may have been the one that was read, and another one has what was read before.
+#[test]
+fn what_was_read_first_may_come_back_when_a_member_is_lost() {
+    for lose in [Model::lose_a_member, Model::lose_a_member_now, Model::cut_power] {
+        let mut one = One::new();
+        one.0.set_steady(false);
+        one.fail(1);
+        assert!(one.read(0) && one.read(1));
+        lose(&mut one.0);
+        assert!(one.read(0));
+    }
+}
+
+/// A read that began before may have been answered by that one.
+#[test]
+fn a_member_that_is_lost_now_gives_nothing_to_later_reads() {
+    let mut one = One::new();
+    one.0.set_steady(false);
+    one.fail(1);
+    assert!(one.read(0));
+    let before = one.0.begin_read();
+    one.0.lose_a_member_now();
+    assert!(one.finish_read(before, 1));
+    assert!(one.read(0) && one.read(1) && !one.read(0));
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Simulation {
             return Ok(());
         }
         if self.settings.paths > 0 && self.random.coin() {
+            self.model.lose_a_member();
             self.trouble_paths();
         }
         let calm = self.settings.calm_requests;
@@ -109,6 +110,9 @@ impl Simulation {
     }
 
     fn happen(&mut self, happening: Happening) -> Result<(), Failure> {
+        if happening.may_take_a_member() {
+            self.model.lose_a_member();
+        }
         match happening {
             Happening::SpoilSectors => self.hurt(Self::spoil),
             Happening::RefuseWrites => self.hurt(Self::refuse_writes),
@@ -356,6 +360,7 @@ impl Simulation {
     fn vanish(&mut self, disk: DiskIndex) {
         self.world.note(format_args!("-- {disk} vanishes"));
         self.world.change_disk(disk, |disk| disk.faults.gone = true);
+        self.model.lose_a_member_now();
     }
 
     /// A disk loses what it was not told to flush, serves sync tasks for a while, and drops off. Users would be given old

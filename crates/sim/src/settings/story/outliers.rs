@@ -94,6 +94,26 @@ pub(super) fn unreadable_for_a_while(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
+/// What the member without room has cannot be read for a while, and users read what others have. When it can be read
+/// again they read on.
+pub(super) fn read_elsewhere(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.no_room(),
+        tell.to(FULL, Point::RowsAreInDoubt, Happening::Flicker, 1).at_once(),
+        tell.at(Point::MembersAnswered, Happening::ReadTwice, 1).at_once(),
+    ];
+    let wishes = Wishes {
+        levels: &[1, 1, 10, 6],
+        kinds: [50, 50, 0],
+        synced: true,
+        alike: true,
+        calm: true,
+        sync_seconds: Wishes::SLOWLY,
+        ..short_of_room()
+    };
+    (aims, wishes)
+}
+
 /// The member without room is lost, or another one, and a spare is filled or a member replaced. In the middle of that
 /// another is lost, or the array stops, or the power goes.
 pub(super) fn lost_without_room(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
