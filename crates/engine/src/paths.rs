@@ -35,6 +35,8 @@ mod view;
 mod watch;
 
 #[cfg(test)]
+mod bed;
+#[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;

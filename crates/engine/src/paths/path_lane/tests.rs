@@ -1,149 +1,13 @@
-//! A device of two paths, whose I/Os the test answers, on one lane.
+//! Requests of a device of two paths.
 
-use std::cell::OnceCell;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use super::super::Health;
+use super::super::bed::*;
 use super::super::policy::Failback;
 use super::super::tests::{device, device_of};
-use super::super::{FenceId, Health, Host, Paths};
 use super::*;
-use crate::backend::{Backend, MemberInfo, ReadInto, WriteFrom};
-use crate::lane::Notify;
-
-/// The handle of the device itself; its paths have 0 and 1.
-const DEVICE: MemberId = MemberId { index: 9, generation: 0 };
-
-#[derive(Default)]
-struct Wires {
-    device: OnceCell<Rc<PathLane>>,
-    now: Cell<Time>,
-    stood_still: Cell<Duration>,
-    ios: RefCell<Vec<(Ticket, MemberIo)>>,
-    /// So many writes to come are refused at once.
-    refuses: Cell<u32>,
-    /// Members that were read.
-    read: RefCell<Vec<MemberId>>,
-    /// What they give.
-    gives: Cell<Gives>,
-}
-
-/// What a read gives.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Gives {
-    #[default]
-    Same,
-    Zeroes,
-    /// Other bytes each time.
-    News(u8),
-}
-
-impl Backend for Wires {
-    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
-        if io.member == DEVICE {
-            return self.device.get().expect("it is attached").submit(ticket, io);
-        }
-        if matches!(io.op, IoOp::Write { .. }) && self.refuses.get() > 0 {
-            self.refuses.set(self.refuses.get() - 1);
-            let result = Err(IoError { kind: IoErrorKind::Gone, errno: ENODEV });
-            return Submitted::Done(IoDone { result, buffer: io.op.into_buffer() });
-        }
-        self.ios.borrow_mut().push((ticket, io));
-        Submitted::Pending
-    }
-    fn cancel(&self, _: Ticket) {}
-    fn in_flight(&self, member: MemberId) -> usize {
-        self.ios.borrow().iter().filter(|(_, io)| io.member == member).count()
-    }
-    fn unanswered(&self, _: MemberId) -> usize {
-        1
-    }
-    fn now(&self) -> Time {
-        self.now.get()
-    }
-    fn stood_still(&self) -> Duration {
-        self.stood_still.get()
-    }
-    fn unix_time_s(&self) -> u64 {
-        0
-    }
-    fn random(&self) -> u64 {
-        4
-    }
-    fn allocate(&self, bytes: usize) -> Buffer {
-        Buffer::zeroed(bytes)
-    }
-    fn recycle(&self, _: Buffer) {}
-}
-
-impl Wires {
-    /// Lets time pass, and has everything answered that comes of it: each read with the same bytes.
-    fn pass(&self, lane: &Rc<Lane>, time: Duration) {
-        self.now.set(self.now.get() + time);
-        self.answer(lane, |_| true);
-    }
-
-    /// Has all reads answered, and what comes of them.
-    fn answer_reads(&self, lane: &Rc<Lane>) {
-        self.answer(lane, |io| matches!(io.op, IoOp::Read { .. }));
-    }
-
-    fn answer(&self, lane: &Rc<Lane>, is_it: impl Fn(&MemberIo) -> bool) {
-        lane.turn();
-        let next = || {
-            let mut ios = self.ios.borrow_mut();
-            let at = ios.iter().rposition(|(_, io)| is_it(io))?;
-            Some(ios.remove(at))
-        };
-        while let Some((ticket, io)) = next() {
-            if let IoOp::Flush = io.op {
-                lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
-                lane.turn();
-                continue;
-            }
-            self.read.borrow_mut().push(io.member);
-            let IoOp::Read { into: ReadInto::Buffer(mut buffer, range), .. } = io.op else {
-                panic!("only checks are made")
-            };
-            buffer[range].fill(match self.gives.get() {
-                Gives::Same => 7,
-                Gives::Zeroes => 0,
-                Gives::News(news) => {
-                    self.gives.set(Gives::News(news.wrapping_add(1)));
-                    news
-                }
-            });
-            lane.complete(ticket, IoDone { result: Ok(()), buffer: Some(buffer) });
-            lane.turn();
-        }
-    }
-}
-
-/// Counts the connections that it is asked for; the test opens them.
-#[derive(Clone, Default)]
-struct Reopens(Arc<AtomicUsize>);
-
-impl Host for Reopens {
-    fn reopen(&self, _: &Arc<Paths>, _: usize) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn fence(&self, _: &Arc<Paths>, _: usize, _: FenceId) -> bool {
-        false
-    }
-}
-
-impl Reopens {
-    fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-struct NoDriver;
-
-impl Notify for NoDriver {
-    fn notify(&self) {}
-}
+use crate::backend::{ReadInto, WriteFrom};
 
 /// A write under way to a device.
 struct Writing {
@@ -205,12 +69,6 @@ impl Writing {
         self.result.take().map(|result| result.expect_err("nothing was written").kind)
     }
 }
-
-fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
-const TWO_PATHS: &str = "1 1 round-robin 0 2 0 a b";
 
 #[test]
 fn a_write_leaves_half_of_its_time_for_another_path_and_takes_no_more_than_all_of_it() {
@@ -304,15 +162,6 @@ fn with_a_lost_path() -> (Rc<Lane>, Rc<Wires>, Arc<Paths>, Reopens) {
     (lane, wires, paths, reopens)
 }
 
-/// The answer to a wish for a connection.
-fn connection(paths: &Paths, index: u16) -> (MemberId, MemberInfo) {
-    (MemberId { index, generation: 0 }, paths.info().clone())
-}
-
-fn health(paths: &Paths) -> Health {
-    paths.owner.lock().paths[0].health
-}
-
 #[test]
 fn a_path_joins_only_over_the_connection_on_which_it_was_proved() {
     let (lane, wires, paths, _) = with_a_lost_path();
@@ -358,98 +207,6 @@ fn time_in_which_its_lane_stood_still_is_no_time_without_a_path() {
     assert!(!gives_up(), "it has been without a path for a second");
     wires.pass(&lane, seconds(61));
     assert!(gives_up());
-}
-
-/// A device of two paths, and a flush of it whose end is kept.
-struct Flushing {
-    lane: Rc<Lane>,
-    wires: Rc<Wires>,
-    paths: Arc<Paths>,
-}
-
-type Ended = Rc<Cell<Option<Result<(), IoErrorKind>>>>;
-
-impl Flushing {
-    fn new(is_watched: bool) -> Self {
-        let wires = Rc::new(Wires::default());
-        let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
-        let paths = device_of(TWO_PATHS, Failback::Manual, Box::new(Reopens::default()));
-        assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
-        if is_watched {
-            paths.look_after_on(&lane);
-            wires.answer_reads(&lane);
-        }
-        Self { lane, wires, paths }
-    }
-
-    fn start(&self, patience: Patience) -> Ended {
-        let (lane, ended) = (self.lane.clone(), Ended::default());
-        let end = ended.clone();
-        self.lane.spawn(async move {
-            let io = MemberIo { member: DEVICE, op: IoOp::Flush, patience };
-            end.set(Some(lane.io(io).await.result.map_err(|error| error.kind)));
-        });
-        self.lane.turn();
-        ended
-    }
-
-    /// Answers the oldest flush of a path that is under way. False: there is none.
-    fn answer(&self, path: u16, result: Result<(), IoErrorKind>) -> bool {
-        let is_it =
-            |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Flush) && io.member.index == path;
-        let Some(at) = self.wires.ios.borrow().iter().position(is_it) else { return false };
-        let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
-        let result = result.map_err(|kind| IoError { kind, errno: 5 });
-        self.lane.complete(ticket, IoDone { result, buffer: None });
-        self.wires.answer_reads(&self.lane);
-        true
-    }
-
-    /// Starts a write of the device.
-    fn write(&self) {
-        let lane = self.lane.clone();
-        self.lane.spawn(async move {
-            let from = WriteFrom::Shared(Rc::new(Buffer::zeroed(512)), 0..512);
-            let op = IoOp::Write { sector: 0, from, fua: false };
-            drop(lane.io(MemberIo { member: DEVICE, op, patience: Patience::FOREVER }).await);
-        });
-        self.lane.turn();
-    }
-
-    fn find_write_over(&self, path: u16) -> Option<usize> {
-        let is_it = |(_, io): &(Ticket, MemberIo)| {
-            matches!(io.op, IoOp::Write { .. }) && io.member.index == path
-        };
-        self.wires.ios.borrow().iter().position(is_it)
-    }
-
-    /// Starts writes of the device until one goes over this path.
-    fn write_over(&self, path: u16) {
-        while self.find_write_over(path).is_none() {
-            self.write();
-        }
-    }
-
-    /// The path answers it.
-    fn end_write_over(&self, path: u16) {
-        let at = self.find_write_over(path).expect("it is under way");
-        let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
-        self.lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
-        self.lane.turn();
-    }
-
-    /// Whether a flush of a path is under way.
-    fn is_flushed(&self, path: u16) -> bool {
-        let ios = self.wires.ios.borrow();
-        ios.iter().any(|(_, io)| matches!(io.op, IoOp::Flush) && io.member.index == path)
-    }
-
-    /// What a flush of the device says, if each path can do its part.
-    fn flush(&self) -> Option<Result<(), IoErrorKind>> {
-        let ended = self.start(Patience::FOREVER);
-        while self.answer(0, Ok(())) || self.answer(1, Ok(())) {}
-        ended.take()
-    }
 }
 
 /// An earlier process may have left something in the cache that went with it.
@@ -568,24 +325,6 @@ fn no_path_is_flushed_before_it_is_proved() {
     assert_eq!(flushes(), 0);
     device.wires.answer_reads(&device.lane);
     assert_eq!(flushes(), 2);
-}
-
-/// A device of which no path is known yet.
-fn joining() -> Flushing {
-    joining_on(Rc::new(Wires::default()))
-}
-
-fn joining_on(wires: Rc<Wires>) -> Flushing {
-    let known = device(TWO_PATHS, Failback::Manual);
-    let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
-    let opened = vec![Ok(connection(&known, 0)), Ok(connection(&known, 1))];
-    let (table, policy) = (known.table.clone(), known.policy.clone());
-    let host = Box::new(Reopens::default());
-    let paths = Paths::new("d", table, policy, opened, &[true; 2], host).expect("a device");
-    assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
-    paths.look_after_on(&lane);
-    lane.turn();
-    Flushing { lane, wires, paths }
 }
 
 /// Nothing says that it leads to the device, and there is something to lose.

@@ -1,0 +1,302 @@
+//! A device of two paths, whose I/Os the test answers, on one lane.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::owner::Health;
+use super::policy::Failback;
+use super::tests::{device, device_of};
+use super::{FenceId, Host, PathLane, Paths};
+use crate::backend::{
+    Backend, IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience,
+    ReadInto, Submitted, Ticket, WriteFrom,
+};
+use crate::lane::{Lane, LaneId, Notify};
+use crate::memory::Buffer;
+use crate::time::Time;
+
+/// The handle of the device itself; its paths have 0 and 1.
+pub(super) const DEVICE: MemberId = MemberId { index: 9, generation: 0 };
+
+#[derive(Default)]
+pub(super) struct Wires {
+    pub(super) device: OnceCell<Rc<PathLane>>,
+    pub(super) now: Cell<Time>,
+    pub(super) stood_still: Cell<Duration>,
+    pub(super) ios: RefCell<Vec<(Ticket, MemberIo)>>,
+    /// So many writes to come are refused at once.
+    pub(super) refuses: Cell<u32>,
+    /// Members that were read.
+    pub(super) read: RefCell<Vec<MemberId>>,
+    /// What they give.
+    pub(super) gives: Cell<Gives>,
+}
+
+/// What a read gives.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Gives {
+    #[default]
+    Same,
+    Zeroes,
+    /// Other bytes each time.
+    News(u8),
+}
+
+impl Backend for Wires {
+    fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
+        if io.member == DEVICE {
+            return self.device.get().expect("it is attached").submit(ticket, io);
+        }
+        if matches!(io.op, IoOp::Write { .. }) && self.refuses.get() > 0 {
+            self.refuses.set(self.refuses.get() - 1);
+            let result = Err(IoError { kind: IoErrorKind::Gone, errno: 19 });
+            return Submitted::Done(IoDone { result, buffer: io.op.into_buffer() });
+        }
+        self.ios.borrow_mut().push((ticket, io));
+        Submitted::Pending
+    }
+    fn cancel(&self, _: Ticket) {}
+    fn in_flight(&self, member: MemberId) -> usize {
+        self.ios.borrow().iter().filter(|(_, io)| io.member == member).count()
+    }
+    fn unanswered(&self, _: MemberId) -> usize {
+        1
+    }
+    fn now(&self) -> Time {
+        self.now.get()
+    }
+    fn stood_still(&self) -> Duration {
+        self.stood_still.get()
+    }
+    fn unix_time_s(&self) -> u64 {
+        0
+    }
+    fn random(&self) -> u64 {
+        4
+    }
+    fn allocate(&self, bytes: usize) -> Buffer {
+        Buffer::zeroed(bytes)
+    }
+    fn recycle(&self, _: Buffer) {}
+}
+
+impl Wires {
+    /// Lets time pass, and has everything answered that comes of it: each read with the same bytes.
+    pub(super) fn pass(&self, lane: &Rc<Lane>, time: Duration) {
+        self.now.set(self.now.get() + time);
+        self.answer(lane, |_| true);
+    }
+
+    /// Has all reads answered, and what comes of them.
+    pub(super) fn answer_reads(&self, lane: &Rc<Lane>) {
+        self.answer(lane, is_read);
+    }
+
+    /// Has all answered that is such, the newest first, and what comes of it.
+    pub(super) fn answer(&self, lane: &Rc<Lane>, is_it: impl Fn(&MemberIo) -> bool) {
+        lane.turn();
+        let next = || self.ios.borrow().iter().rposition(|(_, io)| is_it(io));
+        while let Some(at) = next() {
+            self.answer_one(lane, at);
+        }
+    }
+
+    fn answer_one(&self, lane: &Rc<Lane>, at: usize) {
+        let (ticket, io) = self.ios.borrow_mut().remove(at);
+        let buffer = match io.op {
+            IoOp::Flush => None,
+            IoOp::Read { into: ReadInto::Buffer(mut buffer, range), .. } => {
+                self.read.borrow_mut().push(io.member);
+                self.fill(&mut buffer[range]);
+                Some(buffer)
+            }
+            _ => panic!("only checks are made"),
+        };
+        lane.complete(ticket, IoDone { result: Ok(()), buffer });
+        lane.turn();
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(match self.gives.get() {
+            Gives::Same => 7,
+            Gives::Zeroes => 0,
+            Gives::News(news) => {
+                self.gives.set(Gives::News(news.wrapping_add(1)));
+                news
+            }
+        });
+    }
+}
+
+fn is_read(io: &MemberIo) -> bool {
+    matches!(io.op, IoOp::Read { .. })
+}
+
+/// Counts the connections that it is asked for; the test opens them.
+#[derive(Clone, Default)]
+pub(super) struct Reopens(Arc<AtomicUsize>);
+
+impl Host for Reopens {
+    fn reopen(&self, _: &Arc<Paths>, _: usize) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn fence(&self, _: &Arc<Paths>, _: usize, _: FenceId) -> bool {
+        false
+    }
+}
+
+impl Reopens {
+    pub(super) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) struct NoDriver;
+
+impl Notify for NoDriver {
+    fn notify(&self) {}
+}
+
+pub(super) fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+pub(super) const TWO_PATHS: &str = "1 1 round-robin 0 2 0 a b";
+
+/// The answer to a wish for a connection.
+pub(super) fn connection(paths: &Paths, index: u16) -> (MemberId, MemberInfo) {
+    (MemberId { index, generation: 0 }, paths.info().clone())
+}
+
+pub(super) fn health(paths: &Paths) -> Health {
+    paths.owner.lock().paths[0].health
+}
+
+/// A device of two paths, and a flush of it whose end is kept.
+pub(super) struct Flushing {
+    pub(super) lane: Rc<Lane>,
+    pub(super) wires: Rc<Wires>,
+    pub(super) paths: Arc<Paths>,
+}
+
+pub(super) type Ended = Rc<Cell<Option<Result<(), IoErrorKind>>>>;
+
+impl Flushing {
+    pub(super) fn new(is_watched: bool) -> Self {
+        let wires = Rc::new(Wires::default());
+        let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
+        let paths = device_of(TWO_PATHS, Failback::Manual, Box::new(Reopens::default()));
+        assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+        if is_watched {
+            paths.look_after_on(&lane);
+            wires.answer_reads(&lane);
+        }
+        Self { lane, wires, paths }
+    }
+
+    pub(super) fn start(&self, patience: Patience) -> Ended {
+        let (lane, ended) = (self.lane.clone(), Ended::default());
+        let end = ended.clone();
+        self.lane.spawn(async move {
+            let io = MemberIo { member: DEVICE, op: IoOp::Flush, patience };
+            end.set(Some(lane.io(io).await.result.map_err(|error| error.kind)));
+        });
+        self.lane.turn();
+        ended
+    }
+
+    /// Answers the oldest flush of a path that is under way. False: there is none.
+    pub(super) fn answer(&self, path: u16, result: Result<(), IoErrorKind>) -> bool {
+        if !self.end_flush(path, result) {
+            return false;
+        }
+        self.wires.answer_reads(&self.lane);
+        true
+    }
+
+    /// Starts a write of the device.
+    pub(super) fn write(&self) {
+        let lane = self.lane.clone();
+        self.lane.spawn(async move {
+            let from = WriteFrom::Shared(Rc::new(Buffer::zeroed(512)), 0..512);
+            let op = IoOp::Write { sector: 0, from, fua: false };
+            drop(lane.io(MemberIo { member: DEVICE, op, patience: Patience::FOREVER }).await);
+        });
+        self.lane.turn();
+    }
+
+    pub(super) fn find_write_over(&self, path: u16) -> Option<usize> {
+        let is_it = |(_, io): &(Ticket, MemberIo)| {
+            matches!(io.op, IoOp::Write { .. }) && io.member.index == path
+        };
+        self.wires.ios.borrow().iter().position(is_it)
+    }
+
+    /// Starts writes of the device until one goes over this path.
+    pub(super) fn write_over(&self, path: u16) {
+        while self.find_write_over(path).is_none() {
+            self.write();
+        }
+    }
+
+    /// The path answers it.
+    pub(super) fn end_write_over(&self, path: u16) {
+        let at = self.find_write_over(path).expect("it is under way");
+        let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
+        self.lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
+        self.lane.turn();
+    }
+
+    /// Answers the oldest flush of a path, if one is under way, and nothing that comes of it.
+    pub(super) fn end_flush(&self, path: u16, result: Result<(), IoErrorKind>) -> bool {
+        let is_it =
+            |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Flush) && io.member.index == path;
+        let Some(at) = self.wires.ios.borrow().iter().position(is_it) else { return false };
+        let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
+        let result = result.map_err(|kind| IoError { kind, errno: 5 });
+        self.lane.complete(ticket, IoDone { result, buffer: None });
+        self.lane.turn();
+        true
+    }
+
+    /// Whether a flush of a path is under way.
+    pub(super) fn is_flushed(&self, path: u16) -> bool {
+        let ios = self.wires.ios.borrow();
+        ios.iter().any(|(_, io)| matches!(io.op, IoOp::Flush) && io.member.index == path)
+    }
+
+    /// What a flush of the device says, if each path can do its part.
+    pub(super) fn flush(&self) -> Option<Result<(), IoErrorKind>> {
+        let ended = self.start(Patience::FOREVER);
+        while self.answer(0, Ok(())) || self.answer(1, Ok(())) {}
+        ended.take()
+    }
+}
+
+/// A device of which no path is known yet.
+pub(super) fn joining() -> Flushing {
+    joining_on(Rc::new(Wires::default()))
+}
+
+pub(super) fn joining_on(wires: Rc<Wires>) -> Flushing {
+    joining_by(TWO_PATHS, wires)
+}
+
+fn joining_by(groups: &str, wires: Rc<Wires>) -> Flushing {
+    let known = device(groups, Failback::Manual);
+    let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
+    let opened: Vec<_> =
+        (0..known.group_of.len()).map(|path| Ok(connection(&known, path as u16))).collect();
+    let remote = vec![true; opened.len()];
+    let (table, policy) = (known.table.clone(), known.policy.clone());
+    let host = Box::new(Reopens::default());
+    let paths = Paths::new("d", table, policy, opened, &remote, host).expect("a device");
+    assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+    paths.look_after_on(&lane);
+    lane.turn();
+    Flushing { lane, wires, paths }
+}
