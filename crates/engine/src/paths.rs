@@ -13,6 +13,7 @@
 //! an event for [`Paths`], the one owner of the paths' states, and a task that asks another path.
 //!
 //! `late` holds the rule on writes that were sent and not answered; `owed` what a flush may rest on; `watch` how paths come back;
+//! `proof` which of them lead to the device;
 //! `given` what the device may say of itself by then;
 //! `owner` what is known of them.
 
@@ -28,6 +29,7 @@ mod owed;
 mod owner;
 mod path_lane;
 mod policy;
+mod proof;
 mod selector;
 mod status;
 pub mod table;
@@ -143,6 +145,7 @@ impl Paths {
             given: Given::default(),
             superblocks: 0,
             blank_over: None,
+            may_be_written: false,
             no_path_since: None,
             gave_up: false,
             failback_at: None,

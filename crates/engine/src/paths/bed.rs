@@ -1,10 +1,15 @@
 //! A device of two paths, whose I/Os the test answers, on one lane.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use mdspace_format::placement::BitmapRequest;
+use mdspace_format::superblock::{MemberFlags, SetName, Superblock};
+use mdspace_format::{Level, MetadataVersion, Uuid};
 
 use super::owner::Health;
 use super::policy::Failback;
@@ -14,6 +19,7 @@ use crate::backend::{
     Backend, IoDone, IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience,
     ReadInto, Submitted, Ticket, WriteFrom,
 };
+use crate::create::{self, Creation, NewDevice};
 use crate::lane::{Lane, LaneId, Notify};
 use crate::memory::Buffer;
 use crate::time::Time;
@@ -33,6 +39,8 @@ pub(super) struct Wires {
     pub(super) read: RefCell<Vec<MemberId>>,
     /// What they give.
     pub(super) gives: Cell<Gives>,
+    /// Superblocks that members have instead, beside zeroes. None: zeroes alone.
+    pub(super) superblocks: RefCell<BTreeMap<u16, Option<Vec<u8>>>>,
 }
 
 /// What a read gives.
@@ -95,6 +103,15 @@ impl Wires {
         self.answer(lane, is_read);
     }
 
+    /// The same, the oldest first: paths are read side by side.
+    pub(super) fn answer_reads_in_order(&self, lane: &Rc<Lane>) {
+        lane.turn();
+        let next = || self.ios.borrow().iter().position(|(_, io)| is_read(io));
+        while let Some(at) = next() {
+            self.answer_one(lane, at);
+        }
+    }
+
     /// Has all answered that is such, the newest first, and what comes of it.
     pub(super) fn answer(&self, lane: &Rc<Lane>, is_it: impl Fn(&MemberIo) -> bool) {
         lane.turn();
@@ -108,9 +125,9 @@ impl Wires {
         let (ticket, io) = self.ios.borrow_mut().remove(at);
         let buffer = match io.op {
             IoOp::Flush => None,
-            IoOp::Read { into: ReadInto::Buffer(mut buffer, range), .. } => {
+            IoOp::Read { into: ReadInto::Buffer(mut buffer, range), sector } => {
                 self.read.borrow_mut().push(io.member);
-                self.fill(&mut buffer[range]);
+                self.fill(io.member, sector, &mut buffer[range]);
                 Some(buffer)
             }
             _ => panic!("only checks are made"),
@@ -119,7 +136,14 @@ impl Wires {
         lane.turn();
     }
 
-    fn fill(&self, bytes: &mut [u8]) {
+    fn fill(&self, member: MemberId, sector: u64, bytes: &mut [u8]) {
+        if let Some(superblock) = self.superblocks.borrow().get(&member.index) {
+            bytes.fill(0);
+            if let Some(superblock) = superblock.as_ref().filter(|_| sector == SUPERBLOCK_SECTOR) {
+                bytes[..superblock.len()].copy_from_slice(superblock);
+            }
+            return;
+        }
         bytes.fill(match self.gives.get() {
             Gives::Same => 7,
             Gives::Zeroes => 0,
@@ -129,10 +153,52 @@ impl Wires {
             }
         });
     }
+
+    /// Ends all reads of a member that are under way with an error.
+    pub(super) fn fail_reads(&self, lane: &Rc<Lane>, member: u16, kind: IoErrorKind) {
+        let next = || {
+            let ios = self.ios.borrow();
+            ios.iter().position(|(_, io)| is_read(io) && io.member.index == member)
+        };
+        while let Some(at) = next() {
+            let (ticket, io) = self.ios.borrow_mut().remove(at);
+            let error = IoError { kind, errno: 110 };
+            lane.complete(ticket, IoDone { result: Err(error), buffer: io.op.into_buffer() });
+            lane.turn();
+        }
+    }
 }
 
 fn is_read(io: &MemberIo) -> bool {
     matches!(io.op, IoOp::Read { .. })
+}
+
+/// Where metadata 1.2 have their superblock.
+const SUPERBLOCK_SECTOR: u64 = 8;
+
+/// The superblock of so many events of a member, by its UUID.
+pub(super) fn superblock(device: u8, events: u64) -> Option<Vec<u8>> {
+    let creation = Creation {
+        name: SetName::new("data").expect("a short name"),
+        uuid: Uuid([1; 16]),
+        version: MetadataVersion::V1_2,
+        level: Level::Raid1,
+        layout: 0,
+        chunk_sectors: 0,
+        raid_disks: 2,
+        size_sectors: None,
+        data_offset_sectors: Some(64),
+        bitmap: BitmapRequest::None,
+        assume_clean: true,
+        force: false,
+        write_behind: 0,
+    };
+    let info = self::device(TWO_PATHS, Failback::Manual).info().clone();
+    let id = MemberId { index: 0, generation: 0 };
+    let new = || Some(NewDevice { id, info: info.clone(), flags: MemberFlags::default() });
+    let plan = create::plan(&creation, vec![new(), new()], 0, || Uuid([device; 16]));
+    let (_, superblock) = plan.expect("a plan").members.into_iter().next().expect("two members");
+    Some(Superblock { events, ..superblock }.encode())
 }
 
 /// Counts the connections that it is asked for; the test opens them.
@@ -251,6 +317,10 @@ impl Flushing {
         self.lane.turn();
     }
 
+    pub(super) fn healths(&self) -> Vec<Health> {
+        self.paths.owner.lock().paths.iter().map(|path| path.health).collect()
+    }
+
     /// Answers the oldest flush of a path, if one is under way, and nothing that comes of it.
     pub(super) fn end_flush(&self, path: u16, result: Result<(), IoErrorKind>) -> bool {
         let is_it =
@@ -284,6 +354,15 @@ pub(super) fn joining() -> Flushing {
 
 pub(super) fn joining_on(wires: Rc<Wires>) -> Flushing {
     joining_by(TWO_PATHS, wires)
+}
+
+/// One over whose paths these superblocks are read.
+pub(super) fn joining_over<const N: usize>(superblocks: [Option<Vec<u8>>; N]) -> Flushing {
+    let superblocks = superblocks.into_iter().enumerate();
+    let superblocks = superblocks.map(|(path, superblock)| (path as u16, superblock)).collect();
+    let wires = Wires { superblocks: RefCell::new(superblocks), ..Wires::default() };
+    let names = ["a", "b", "c", "d"][..N].join(" ");
+    joining_by(&format!("1 1 round-robin 0 {N} 0 {names}"), Rc::new(wires))
 }
 
 fn joining_by(groups: &str, wires: Rc<Wires>) -> Flushing {

@@ -92,6 +92,7 @@ impl Paths {
         if own.health == Health::Active {
             own.failures += 1;
         }
+        own.withdraw();
         own.health = Health::FailedByWord;
         own.reason = "failed by the operator".into();
         self.tell(&mut owner, "PathFailed", Some(path), "by the operator".into());

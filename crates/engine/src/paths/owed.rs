@@ -16,7 +16,7 @@ use crate::time::Time;
 
 use super::Paths;
 use super::kept::Kept;
-use super::owner::{Health, OwnedPath, Owner};
+use super::owner::{Health, OwnedPath, Owner, Standing};
 use super::path_lane::{Meaning, live_until, meaning};
 
 /// What the paths owe.
@@ -73,6 +73,14 @@ impl Owed {
     pub(super) fn expect_nothing(&mut self, path: usize) {
         let own = &mut self.paths[path];
         if own.first == FirstFlushOf::Expected {
+            own.first = FirstFlushOf::Wanted;
+        }
+    }
+
+    /// A path leads elsewhere: what was flushed there was not the device's.
+    pub(super) fn ask_anew(&mut self, path: usize) {
+        let own = &mut self.paths[path];
+        if own.first == FirstFlushOf::Done {
             own.first = FirstFlushOf::Wanted;
         }
     }
@@ -202,13 +210,18 @@ impl Paths {
     /// A flush over a path, if its connection is there and proved to lead to the device.
     fn flush_over(&self, owner: &Owner, path: usize, answered: u64) -> Option<PathFlush> {
         let own = &owner.paths[path];
-        let (member, _) = own.member.as_ref().filter(|_| own.proved && !own.lost)?;
+        let (member, _) =
+            own.member.as_ref().filter(|_| own.standing != Standing::Unproved && !own.lost)?;
         Some(PathFlush { path, member: *member, remote: own.remote, answered })
     }
 
     /// Whether a path that was opened has not got its first flush.
     pub(super) fn wants_first_flush(&self, path: usize) -> bool {
-        self.has_own_caches && self.owner.lock().owed.paths[path].first != FirstFlushOf::Done
+        self.wants_first_flush_in(&self.owner.lock(), path)
+    }
+
+    pub(super) fn wants_first_flush_in(&self, owner: &Owner, path: usize) -> bool {
+        self.has_own_caches && owner.owed.paths[path].first != FirstFlushOf::Done
     }
 
     /// Flushes what an earlier process may have left in the cache of a path that was opened, over the connection on
@@ -289,7 +302,10 @@ impl Drop for FirstFlush<'_> {
     fn drop(&mut self) {
         let mut owner = self.paths.owner.lock();
         let (path, answered) = (self.part.path, self.part.answered);
+        let is_refused = owner.paths[path].health == Health::Refused;
         match self.ended {
+            // It was another device's.
+            _ if is_refused => {}
             Ended::Well => owner.owed.cover(path, answered),
             Ended::Answered | Ended::Unanswered => {
                 owner.owed.lose_first(path, answered);

@@ -33,6 +33,8 @@ pub(super) struct Owner {
     pub(super) superblocks: u64,
     /// The one path that is used as long as the device is blank.
     pub(super) blank_over: Option<usize>,
+    /// Writes may have gone over one of the paths.
+    pub(super) may_be_written: bool,
     pub(super) no_path_since: Option<Time>,
     /// Waiting has taken too long: requests fail until a path is back.
     pub(super) gave_up: bool,
@@ -49,8 +51,8 @@ pub(super) struct OwnedPath {
     pub(super) failures: u32,
     /// Its connection is lost: it needs a new one.
     pub(super) lost: bool,
-    /// Its connection was found to lead to the device.
-    pub(super) proved: bool,
+    /// Whether its connection leads to the device.
+    pub(super) standing: Standing,
     /// It was asked for, and has not come.
     pub(super) reopening: bool,
     /// The answer to the latest wish for one.
@@ -60,6 +62,16 @@ pub(super) struct OwnedPath {
     pub(super) urgent: bool,
     /// A fence that is under way.
     pub(super) fencing: Option<Fence>,
+}
+
+/// What is known of where a connection leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Unproved,
+    /// To the device: a check has found that, and takes it into use.
+    Proved,
+    /// To the device, and requests may have gone over it, also if it has failed since.
+    Joined,
 }
 
 /// How a path is.
@@ -96,7 +108,28 @@ impl OwnedPath {
     /// Whether it is not known yet where it leads. Of several copies of the device the newest is found before the first
     /// write: what was written to another one would be lost.
     pub(super) fn keeps_writes_waiting(&self) -> bool {
-        self.health == Health::Joining && !self.proved
+        self.health == Health::Joining && self.standing == Standing::Unproved
+    }
+
+    /// Whether others are compared with it: it serves, or is about to.
+    pub(super) fn is_peer(&self) -> bool {
+        (self.health == Health::Active || self.standing == Standing::Proved) && !self.lost
+    }
+
+    pub(super) fn is_over(&self, member: MemberId) -> bool {
+        self.member.as_ref().is_some_and(|(known, _)| *known == member)
+    }
+
+    /// Whether it may be taken into use over a connection that was looked at.
+    pub(super) fn may_join_over(&self, member: MemberId) -> bool {
+        self.is_over(member) && !self.lost && self.health != Health::FailedByWord
+    }
+
+    /// It does not come into use over a connection that was proved.
+    pub(super) fn withdraw(&mut self) {
+        if self.standing == Standing::Proved {
+            self.standing = Standing::Unproved;
+        }
     }
 
     pub(super) fn new(opened: Result<(MemberId, MemberInfo), String>, remote: bool) -> Self {
@@ -110,7 +143,7 @@ impl OwnedPath {
             remote,
             health,
             reason,
-            proved: false,
+            standing: Standing::Unproved,
             failures: 0,
             reopening: false,
             reopened: None,

@@ -66,6 +66,8 @@ impl Paths {
     /// Chooses the group to use, and shows lanes how things are now.
     pub(super) fn publish(&self, owner: &mut Owner, now: Time) {
         self.choose_group(owner, now);
+        let writes_wait = owner.paths.iter().any(OwnedPath::keeps_writes_waiting);
+        owner.may_be_written |= !writes_wait && owner.paths.iter().any(OwnedPath::takes_requests);
         let usable = |group: Option<usize>| {
             let here = move |path: &usize| Some(self.group_of[*path]) == group;
             let paths = (0..owner.paths.len()).filter(here);
@@ -86,7 +88,7 @@ impl Paths {
                 || self.has(flag::QUEUE_IF_NO_PATH)
                     && self.policy.no_path_retry.is_some()
                     && !owner.gave_up,
-            writes_wait: owner.paths.iter().any(OwnedPath::keeps_writes_waiting),
+            writes_wait,
             closed: self.is_closed(),
         });
         // After the view is there: whoever sees the number finds the view.

@@ -9,14 +9,13 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::array::rules::{Rule, keep};
-use crate::backend::{MemberId, MemberInfo, Patience};
+use crate::backend::{MemberId, MemberInfo};
 use crate::lane::{Lane, LaneId, first_of};
 use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
-use super::identity::{Compared, Identity};
 use super::owner::Health;
+use super::proof::Candidate;
 use super::{Paths, flag};
 
 /// A path that failed is checked so often at least.
@@ -25,8 +24,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const REOPEN: Duration = Duration::from_secs(20);
 /// Time between two looks for answers to late writes.
 const SETTLE_EVERY: Duration = Duration::from_millis(10);
-/// Reads of an identity, where the device is written to meanwhile.
-const LOOKS: u32 = 3;
 
 async fn watch(paths: Arc<Paths>, weak: Weak<Lane>) {
     let Some(lane) = weak.upgrade() else { return };
@@ -78,6 +75,16 @@ struct Check {
     again_in: Duration,
 }
 
+/// How a path is about its first flush.
+enum FirstFlush {
+    /// It needs none.
+    NotWanted,
+    /// It has had it.
+    Ended,
+    /// It has not come to that.
+    Missed,
+}
+
 impl Check {
     async fn run(&self, paths: &Arc<Paths>, lane: &Rc<Lane>) {
         let member = self.member.as_ref().filter(|_| !self.lost);
@@ -85,17 +92,18 @@ impl Check {
         let may_hang = !matches!(self.health, Health::Active | Health::Joining);
         let hangs = |member| may_hang && lane.backend().in_flight(member) > 0;
         let member = member.filter(|(member, _)| !self.awaited && !hangs(*member));
+        let candidate = member.map(|(member, info)| self.candidate(*member, info));
         // Before a fence ends the connection.
-        let is_flushed = match member {
-            Some((member, info)) => self.flush_first(paths, lane, *member, info).await,
-            None => false,
+        let first = match candidate {
+            Some(candidate) => self.flush_first(paths, lane, candidate).await,
+            None => FirstFlush::Missed,
         };
         // Once more, where one has failed or did not cover all.
         paths.begin_fence(self.path, lane.backend().now());
-        match member {
+        match candidate {
             _ if self.lost => self.connect(paths, lane).await,
-            Some((member, info)) if is_flushed => self.admit(paths, lane, *member, info).await,
-            _ => {}
+            Some(candidate) => self.admit(paths, lane, candidate, first).await,
+            None => {}
         }
     }
 
@@ -109,35 +117,32 @@ impl Check {
                 .then_some(())
         });
         first_of(answered, lane.sleep_until(lane.backend().now() + REOPEN)).await;
-        // Before it takes requests: else its loss fails a flush, though no write went over it.
-        if let Some((member, info)) = paths.take_reopened(self.path)
-            && self.flush_first(paths, lane, member, &info).await
-        {
-            self.admit(paths, lane, member, &info).await;
+        if let Some((member, info)) = paths.take_reopened(self.path) {
+            let candidate = self.candidate(member, &info);
+            // Before it takes requests: else its loss fails a flush, though no write went over it.
+            let first = self.flush_first(paths, lane, candidate).await;
+            self.admit(paths, lane, candidate, first).await;
         }
     }
 
+    fn candidate<'a>(&self, member: MemberId, info: &'a MemberInfo) -> Candidate<'a> {
+        Candidate { path: self.path, member, info }
+    }
+
     /// Gives a path its first flush, unless it has had that, once it is proved to lead to the device: a server may
-    /// tell an error once, and then it is for those who have written there. False: it has not come to that.
+    /// tell an error once, and then it is for those who have written there.
     async fn flush_first(
         &self,
         paths: &Arc<Paths>,
         lane: &Rc<Lane>,
-        member: MemberId,
-        info: &MemberInfo,
-    ) -> bool {
+        candidate: Candidate<'_>,
+    ) -> FirstFlush {
         if !paths.wants_first_flush(self.path) {
-            return true;
+            return FirstFlush::NotWanted;
         }
-        if keep(Rule::PathsAreProved) {
-            let Some((own, _)) = self.prove(paths, lane, member, info).await else { return false };
-            if let Some(why) = paths.cannot_tell(self.path, &own) {
-                paths.leave_unproved(self.path, why, lane.backend().now());
-                return false;
-            }
-        }
-        paths.note_proved(self.path, member, lane.backend().now())
-            && paths.flush_first(lane, self.path, member).await
+        let is_flushed = paths.prove(lane, candidate).await
+            && paths.flush_first(lane, self.path, candidate.member).await;
+        if is_flushed { FirstFlush::Ended } else { FirstFlush::Missed }
     }
 
     /// Takes a path into use that is proved to lead to the device.
@@ -145,103 +150,15 @@ impl Check {
         &self,
         paths: &Arc<Paths>,
         lane: &Rc<Lane>,
-        member: MemberId,
-        info: &MemberInfo,
+        candidate: Candidate<'_>,
+        first: FirstFlush,
     ) {
-        if !keep(Rule::PathsAreProved) {
-            paths.join(self.path, member, lane.backend().now());
-        } else if let Some(proof) = self.prove(paths, lane, member, info).await {
-            self.accept(paths, proof, member, lane.backend().now());
+        match first {
+            FirstFlush::NotWanted => drop(paths.prove(lane, candidate).await),
+            FirstFlush::Ended => paths.join(self.path, candidate.member, lane.backend().now()),
+            FirstFlush::Missed => {}
         }
     }
-
-    /// What a path says of its device, and how many superblocks that had got before. None: nothing proves that it is
-    /// the device, or it is another one.
-    async fn prove(
-        &self,
-        paths: &Arc<Paths>,
-        lane: &Rc<Lane>,
-        member: MemberId,
-        info: &MemberInfo,
-    ) -> Option<(Identity, u64)> {
-        let patience = Patience::of(paths.policy.read_deadline);
-        let since = paths.owner.lock().superblocks;
-        let read =
-            async |member, info: &MemberInfo| Identity::read(lane, member, info, patience).await;
-        let own = async || match read(member, info).await {
-            Ok(own) => Some(own),
-            Err(error) => {
-                paths.fail_with(self.path, member, error, lane.backend().now());
-                None
-            }
-        };
-        if paths.active_other_than(self.path).is_none() {
-            let own = own().await?;
-            if paths.active_other_than(self.path).is_none() {
-                return self
-                    .prove_by_last(paths, own, lane.backend().now())
-                    .map(|own| (own, since));
-            }
-        }
-        let other = paths.active_other_than(self.path)?;
-        let mut compared = Compared::Unclear;
-        for _ in 0..LOOKS {
-            let before = read(other.member, &other.info).await.ok()?;
-            let own = own().await?;
-            let after = read(other.member, &other.info).await.ok()?;
-            compared = own.compare(&before, &after);
-            match compared {
-                Compared::Same => return Some((own, since)),
-                Compared::Other(_)
-                    if after.is_older_than(&own)
-                        && paths.refuse_older(other.path, self.path, lane.backend().now()) =>
-                {
-                    return Some((own, since));
-                }
-                _ => {}
-            }
-        }
-        // Of two active ones the later one of the table is the other one.
-        match compared {
-            Compared::Other(_) if self.health == Health::Active && self.path < other.path => {}
-            Compared::Other(why) => paths.refuse(self.path, why, lane.backend().now()),
-            // The next check finds a quiet moment.
-            Compared::Same | Compared::Unclear => {
-                paths.leave_unclear(self.path, member, lane.backend().now());
-            }
-        }
-        None
-    }
-
-    /// Without another path the device is what it was last, or what its user has made it since.
-    fn prove_by_last(&self, paths: &Arc<Paths>, own: Identity, now: Time) -> Option<Identity> {
-        match paths.contradicts_last(&own).filter(|_| self.health != Health::Active) {
-            Some(why) => {
-                paths.refuse(self.path, why, now);
-                None
-            }
-            None => Some(own),
-        }
-    }
-
-    fn accept(&self, paths: &Arc<Paths>, own: (Identity, u64), member: MemberId, now: Time) {
-        if self.health == Health::Active {
-            return paths.remember(self.path, own);
-        }
-        if let Some(why) = paths.cannot_tell(self.path, &own.0) {
-            return paths.leave_unproved(self.path, why, now);
-        }
-        if paths.join(self.path, member, now) {
-            paths.remember(self.path, own);
-        }
-    }
-}
-
-/// A path to compare another one with.
-struct Other {
-    path: usize,
-    member: MemberId,
-    info: MemberInfo,
 }
 
 impl Paths {
@@ -357,70 +274,9 @@ impl Paths {
     }
 
     fn end_check(&self, path: usize) {
-        self.owner.lock().paths[path].checking = false;
-    }
-
-    /// Notes what the device says of itself, and over which path, as long as it is blank. Not if its superblock
-    /// was written since that many were: then it may have been read before.
-    fn remember(&self, path: usize, (identity, since): (Identity, u64)) {
-        let mut owner = self.owner.lock();
-        if owner.superblocks != since {
-            return;
-        }
-        let blank = identity.is_blank();
-        owner.blank_over = if blank { owner.blank_over.or(Some(path)) } else { None };
-        owner.given.read(&identity);
-        owner.known = Some(identity);
-    }
-
-    /// Why a path cannot lead to the device, though no other one does.
-    fn contradicts_last(&self, own: &Identity) -> Option<String> {
-        let owner = self.owner.lock();
-        let why = own.contradicts_last(owner.known.as_ref()?);
-        why.filter(|_| !owner.given.explains(own))
-    }
-
-    /// Why nothing tells whether a path leads to the device: it is blank, or was when it was last looked at
-    /// over the path that is used.
-    fn cannot_tell(&self, path: usize, own: &Identity) -> Option<&'static str> {
-        let owner = self.owner.lock();
-        let used = owner.blank_over?;
-        let member = |path: usize| owner.paths[path].member.as_ref().map(|(id, _)| *id);
-        if used == path || member(used) == member(path) || owner.given.explains(own) {
-            return None;
-        }
-        let used_is_active = owner.paths[used].health == Health::Active;
-        match (own.is_blank(), used_is_active) {
-            (true, _) => Some("the device is blank: nothing tells it from another of its size"),
-            (false, true) => None,
-            (false, false) => Some("the device was blank when its other path was lost"),
-        }
-    }
-
-    /// A path is not used before something tells where it leads.
-    fn leave_unproved(&self, path: usize, why: &'static str, now: Time) {
-        let mut owner = self.owner.lock();
-        if owner.paths[path].health == Health::FailedByWord {
-            return;
-        }
-        owner.owed.expect_nothing(path);
-        let own = &mut owner.paths[path];
-        if std::mem::replace(&mut own.health, Health::Failed) == Health::Joining
-            || own.reason != why
-        {
-            own.reason = why.into();
-            self.tell(&mut owner, "PathUnproved", Some(path), why.into());
-            self.publish(&mut owner, now);
-        }
-    }
-
-    /// The first active path but this one.
-    fn active_other_than(&self, path: usize) -> Option<Other> {
-        let owner = self.owner.lock();
-        let mut others = owner.paths.iter().enumerate().filter(|(other, _)| *other != path);
-        let (path, other) = others.find(|(_, other)| other.health == Health::Active)?;
-        let (member, info) = other.member.clone()?;
-        Some(Other { path, member, info })
+        let own = &mut self.owner.lock().paths[path];
+        own.withdraw();
+        own.checking = false;
     }
 }
 

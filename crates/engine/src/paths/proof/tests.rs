@@ -1,0 +1,205 @@
+//! Which paths are taken for ways to one device.
+
+use std::time::Duration;
+
+use super::super::bed::*;
+use super::super::owner::Health::{self, Active, Failed, Joining, Refused};
+use crate::backend::{IoErrorKind, IoOp};
+use crate::time::Time;
+
+/// Answers what is under way, paths side by side, until nothing is.
+fn settle(device: &Flushing) {
+    let flush = |path| device.end_flush(path, Ok(()));
+    loop {
+        device.wires.answer_reads_in_order(&device.lane);
+        if !(0..4).any(flush) {
+            return;
+        }
+    }
+}
+
+/// The paths over which first flushes are under way.
+fn flushed(device: &Flushing) -> Vec<u16> {
+    (0..4).filter(|path| device.is_flushed(*path)).collect()
+}
+
+/// Of the states that paths may be in when all have answered: those that lead to the newest copy serve.
+fn of_newest<const N: usize>(events: [u64; N]) -> Vec<Health> {
+    let newest = events.into_iter().max();
+    events.map(|own| if Some(own) == newest { Active } else { Refused }).to_vec()
+}
+
+#[test]
+fn of_copies_that_are_read_at_once_the_newest_is_the_device() {
+    for events in [[10, 11], [11, 10]] {
+        let device = joining_over(events.map(|events| superblock(7, events)));
+        settle(&device);
+        assert_eq!(device.healths(), of_newest(events), "{events:?}");
+        device.write();
+        let newest = events.iter().position(|own| *own == 11).expect("one of them");
+        assert!(device.find_write_over(newest as u16).is_some());
+    }
+}
+
+#[test]
+fn of_copies_that_are_read_one_after_the_other_the_newest_is_the_device() {
+    for events in [[10, 11], [11, 10]] {
+        for first in [0, 1] {
+            let device = joining_over(events.map(|events| superblock(7, events)));
+            device.wires.answer(&device.lane, |io| {
+                matches!(io.op, IoOp::Read { .. }) && io.member.index == first
+            });
+            device.wires.answer_reads(&device.lane);
+            while device.answer(0, Ok(())) || device.answer(1, Ok(())) {}
+            assert_eq!(device.healths(), of_newest(events), "{events:?}, {first} first");
+        }
+    }
+}
+
+/// Two that are compared with a third one are not compared with each other by that.
+#[test]
+fn paths_that_were_compared_with_one_that_is_refused_since_are_compared_again() {
+    for events in [[10, 11, 12], [10, 12, 11], [10, 11, 10], [10, 11, 11]] {
+        let device = joining_over(events.map(|events| superblock(7, events)));
+        // The first one serves when the others begin to be compared.
+        device.wires.answer(&device.lane, |io| io.member.index == 0);
+        assert_eq!(device.healths()[0], Active);
+        settle(&device);
+        for _ in 0..3 {
+            device.wires.now.set(device.wires.now.get() + Duration::from_secs(1));
+            settle(&device);
+        }
+        assert_eq!(device.healths(), of_newest(events), "{events:?}");
+    }
+}
+
+/// What was written to the older one would be lost.
+#[test]
+fn once_something_may_have_been_written_the_device_stays_what_it_is() {
+    let device = joining_over([10, 11].map(|events| superblock(7, events)));
+    device.wires.answer(&device.lane, |io| io.member.index == 0);
+    device.paths.fail(1, None, "it does not answer", false, Time::ZERO);
+    device.lane.turn();
+    device.write();
+    assert!(device.find_write_over(0).is_some());
+    device.end_write_over(0);
+    device.wires.answer_reads(&device.lane);
+    assert_eq!(device.healths(), [Active, Refused]);
+}
+
+/// A server tells an error once, and then it is for those who have written there.
+#[test]
+fn no_first_flush_goes_over_a_path_that_leads_to_another_device() {
+    for other in [superblock(8, 10), None] {
+        let device = joining_over([superblock(7, 10), other]);
+        device.wires.answer_reads_in_order(&device.lane);
+        let [first] = flushed(&device)[..] else { panic!("one path at a time") };
+        let healths = device.healths();
+        assert_eq!(healths[usize::from(1 - first)], Refused);
+        assert!(device.answer(first, Ok(())));
+        assert_eq!(device.healths()[usize::from(first)], Active);
+        assert_eq!(device.flush(), Some(Ok(())));
+    }
+}
+
+#[test]
+fn of_blank_devices_one_is_flushed_and_used() {
+    let device = joining_over([None, None]);
+    device.wires.answer_reads_in_order(&device.lane);
+    let [first] = flushed(&device)[..] else { panic!("one path at a time") };
+    assert!(device.answer(first, Ok(())));
+    assert_eq!(device.healths()[usize::from(first)], Active);
+    assert_eq!(device.healths()[usize::from(1 - first)], Failed);
+    assert_eq!(device.flush(), Some(Ok(())));
+}
+
+/// What its server had to say is about another copy.
+#[test]
+fn what_the_first_flush_of_a_refused_path_says_is_not_told_and_it_gets_another_one() {
+    for result in [Ok(()), Err(IoErrorKind::Flush)] {
+        let device = joining_over([10, 11].map(|events| superblock(7, events)));
+        device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+        assert_eq!(flushed(&device), [0]);
+        device.wires.answer_reads(&device.lane);
+        assert_eq!(device.healths()[0], Refused);
+        assert!(device.answer(0, result));
+        assert!(device.answer(1, Ok(())));
+        assert_eq!(device.healths(), [Refused, Active]);
+        assert_eq!(device.flush(), Some(Ok(())));
+        assert!(device.paths.wants_first_flush(0));
+    }
+}
+
+fn is_flush(op: &IoOp) -> bool {
+    matches!(op, IoOp::Flush)
+}
+
+/// Nothing is waited for where nothing is wrong.
+#[test]
+fn paths_that_read_the_same_are_read_once_and_flushed_together() {
+    let reads_of_one = {
+        let device = joining_over([superblock(7, 10)]);
+        device.wires.answer_reads_in_order(&device.lane);
+        device.wires.read.borrow().len()
+    };
+    let device = joining_over([(); 4].map(|()| superblock(7, 10)));
+    device.wires.answer_reads_in_order(&device.lane);
+    assert_eq!(flushed(&device), [0, 1, 2, 3]);
+    assert_eq!(device.wires.read.borrow().len(), 4 * reads_of_one);
+    settle(&device);
+    assert_eq!(device.healths(), [Active; 4]);
+    assert_eq!(device.wires.read.borrow().len(), 4 * reads_of_one);
+}
+
+#[test]
+fn a_path_that_hangs_in_its_first_flush_keeps_no_other_one_from_the_start() {
+    let device = joining_over([(); 2].map(|()| superblock(7, 10)));
+    device.wires.answer_reads_in_order(&device.lane);
+    assert!(device.end_flush(1, Ok(())));
+    assert_eq!(device.healths(), [Joining, Active]);
+}
+
+/// Else a path that answers once would keep the others out for as long as its flush may take.
+#[test]
+fn a_path_that_does_not_answer_when_others_are_compared_with_it_has_failed() {
+    let device = joining_over([10, 11].map(|events| superblock(7, events)));
+    device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+    device.wires.answer(&device.lane, |io| io.member.index == 1);
+    device.wires.fail_reads(&device.lane, 0, IoErrorKind::Deadline);
+    device.wires.answer(&device.lane, |io| io.member.index == 1);
+    assert_eq!(device.healths(), [Failed, Active]);
+}
+
+/// It was read before anything was written.
+#[test]
+fn a_copy_is_refused_that_is_older_than_what_a_path_has_read_that_failed_then() {
+    let device = joining_over([11, 10].map(|events| superblock(7, events)));
+    device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+    assert!(device.end_flush(0, Err(IoErrorKind::Deadline)));
+    device.wires.answer(&device.lane, |io| io.member.index == 1);
+    assert_eq!(device.healths(), [Failed, Refused]);
+}
+
+/// Nobody has used it.
+#[test]
+fn a_blank_device_whose_path_fails_before_it_joins_is_used_over_another_one() {
+    let device = joining_over([None, None]);
+    device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+    assert!(device.end_flush(0, Err(IoErrorKind::Deadline)));
+    device.wires.answer(&device.lane, |io| io.member.index == 1);
+    assert_eq!(device.healths(), [Failed, Active]);
+}
+
+/// Nothing is written before it has answered.
+#[test]
+fn two_paths_that_agree_are_refused_where_a_third_one_has_a_newer_copy() {
+    let device = joining_over([10, 10, 11].map(|events| superblock(7, events)));
+    device.wires.answer(&device.lane, |io| io.member.index < 2);
+    assert_eq!(device.healths(), [Active, Active, Joining]);
+    device.write();
+    assert!((0..3).all(|path| device.find_write_over(path).is_none()), "it waits");
+    device.wires.answer_reads(&device.lane);
+    assert!(device.answer(2, Ok(())));
+    assert_eq!(device.healths(), [Refused, Refused, Active]);
+    assert!(device.find_write_over(2).is_some());
+}
