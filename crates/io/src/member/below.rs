@@ -299,8 +299,13 @@ impl Claim<'_> {
         let twins = twins.filter(|twin| twin.number != device && twin.backing.bytes.meets(bytes));
         // Only those are asked what they have whom somebody uses: nobody waits for the others.
         let used = twins.filter(|twin| user_in_kernel(twin, bytes).is_some()).collect();
-        let twin = Over::of(Behind::File(file), used, self.system.ask).found()?;
-        Ok(twin.and_then(|twin| user_in_kernel(&twin, bytes)))
+        let over = Over::of(Behind::File(file), used, self.system.ask);
+        // Whoever used one of them may have left meanwhile.
+        let user = over.sure.iter().find_map(|twin| user_in_kernel(twin, bytes));
+        match (user, over.silent.first()) {
+            (None, Some(silent)) => Err(SilentLoop(silent.node())),
+            (user, _) => Ok(user),
+        }
     }
 }
 

@@ -17,13 +17,15 @@ struct Tree {
     behind: BTreeMap<u32, Option<Behind>>,
     /// Loop devices that do not answer, by their minor numbers.
     silent: Vec<u32>,
+    /// A loop device, by its minor number, whose user leaves when it is asked: what goes then.
+    leaves: Option<(u32, PathBuf)>,
 }
 
 impl Tree {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (tables, behind, silent) = Default::default();
-        let tree = Self { folder, tables, behind, silent };
+        let (tables, behind, silent, leaves) = Default::default();
+        let tree = Self { folder, tables, behind, silent, leaves };
         for folder in ["dev/block", "block"] {
             fs::create_dir_all(tree.path(folder)).expect("a folder");
         }
@@ -97,6 +99,11 @@ impl Tree {
     fn claim(&self, (major, minor): (u32, u32)) -> Result<Claimed, Refused> {
         let parts = |mapping| self.tables.get(&libc::minor(mapping)).cloned();
         let ask = |device, place: &Path| {
+            if let Some((_, user)) =
+                self.leaves.as_ref().filter(|(asked, _)| *asked == libc::minor(device))
+            {
+                fs::remove_dir_all(user).expect("it was there");
+            }
             Question::answered(match self.behind.get(&libc::minor(device)) {
                 _ if self.silent.contains(&libc::minor(device)) => {
                     Err(io::ErrorKind::TimedOut.into())
@@ -276,6 +283,31 @@ fn a_loop_device_that_the_kernel_uses_is_found_by_its_file_under_whatever_name()
         drop(tree.claim((7, claimed)).expect("nobody uses it"));
         tree.add_mapping("dm-0", 0, used);
         assert!(is_in_use(tree.claim((7, claimed))), "{claimed} beside {used}");
+    }
+}
+
+/// The user of the first one may leave while they are asked.
+#[test]
+fn each_loop_device_over_the_same_bytes_is_looked_at_for_who_uses_it() {
+    for is_silent in [false, true] {
+        let mut tree = twins();
+        tree.add_loop("loop9", 9);
+        tree.behind.insert(9, tree.behind[&8]);
+        tree.remove("other");
+        tree.add_mapping("dm-0", 0, "block/loop8");
+        tree.add_mapping("dm-1", 1, "block/loop9");
+        if is_silent {
+            tree.silent = vec![9];
+            tree.write("block/loop9/loop/backing_file", "/nowhere/file\n");
+        }
+        tree.leaves = Some((8, tree.path("block/loop8/holders/dm-0")));
+        match (tree.claim((7, 7)), is_silent) {
+            (Err(Refused::InUse(_)), false) => {}
+            (Err(Refused::Silent(SilentLoop(device))), true) => {
+                assert_eq!(device, Path::new("/dev/loop9"));
+            }
+            (claimed, _) => panic!("{claimed:?}, silent: {is_silent}"),
+        }
     }
 }
 
