@@ -209,10 +209,9 @@ impl MemberOp {
     fn absorb_errno(&mut self, errno: i32, driver: &Driver) -> Step {
         let is_awaited = self.is_awaited();
         match (errno, &self.work) {
-            (libc::EINTR, _) if is_awaited => {}
             // Before the numbers that mean something else of other calls.
             _ if self.call_flushes() => return Step::End(Err(flush_error(errno))),
-            (libc::EAGAIN, _) if is_awaited => {}
+            (libc::EINTR | libc::EAGAIN, _) if is_awaited => {}
             // The host that has no memory is no fault of the member's.
             (libc::ENOMEM | libc::ENOBUFS, _) if is_awaited && !self.device.is_inline() => {}
             (libc::EOPNOTSUPP, &Work::Zero(extent) | &Work::Discard(extent)) if is_awaited => {
@@ -244,7 +243,7 @@ impl MemberOp {
     }
 
     /// Whether the latest call makes durable what was written before. What it says may be the error of an earlier
-    /// write, whatever its number, and is said once; an interrupted call alone has said nothing.
+    /// write, whatever its number, and is said once: a file system's write-back may have been interrupted too.
     fn call_flushes(&self) -> bool {
         matches!(self.work, Work::Flush) || self.durable == Durable::Flushing
     }
