@@ -5,9 +5,11 @@ mod file;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::{Cache, FenceId, Host, Paths, Policy, Table};
@@ -16,6 +18,12 @@ use crate::clock;
 
 use super::path_name::path_of_name;
 use super::{MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote};
+
+/// How long the command of a fence may run: what it asks may be gone itself.
+const FENCE_MAX: Duration = Duration::from_secs(300);
+
+/// Time between two looks for its end.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A multipath device as its user describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +212,8 @@ impl Host for PathHost {
         let unproved = self.unproved.clone();
         let began = unproved.as_ref().map(UnprovedWrites::sent_until_now);
         let started = on_thread("path-fence", move || {
-            let done = run_fence(&command, &name);
+            let until = Instant::now() + FENCE_MAX;
+            let done = run_fence(&command, &name, || Instant::now() >= until);
             match &done {
                 Ok(()) => {
                     if let (Some(unproved), Some(began)) = (unproved, began) {
@@ -246,13 +255,36 @@ fn reopen(
     }
 }
 
-fn run_fence(command: &str, path: &str) -> Result<(), String> {
+/// Runs the command of a fence. When it `is_late` it is killed, with what it has started.
+fn run_fence(command: &str, path: &str, is_late: impl Fn() -> bool) -> Result<(), String> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]).env("MDSPACE_PATH", path).stdin(Stdio::null());
-    let status = shell.stdout(Stdio::null()).status().map_err(|error| error.to_string())?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("its command ended with {status}")),
+    shell.stdout(Stdio::null()).process_group(0);
+    let child = shell.spawn().map_err(|error| error.to_string())?;
+    match end_of(child, is_late).map_err(|error| error.to_string())? {
+        None => {
+            Err(format!("its command did not end in {} s, and was killed", FENCE_MAX.as_secs()))
+        }
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(format!("its command ended with {status}")),
+    }
+}
+
+/// Waits for the end of a process with a group of its own. None: it `is_late`, and all of the group are killed.
+fn end_of(mut child: Child, is_late: impl Fn() -> bool) -> io::Result<Option<ExitStatus>> {
+    loop {
+        let ended = child.try_wait()?;
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        if is_late() {
+            let group = child.id().cast_signed();
+            // SAFETY: no memory is passed. The group has this number as long as nobody has waited for its first process.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(LOOK_EVERY);
     }
 }
 

@@ -1,3 +1,7 @@
+use std::fs::File;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use mdspace_engine::paths::Policy;
 
 use super::*;
@@ -43,4 +47,30 @@ fn a_new_connection_that_can_do_less_than_the_device_is_not_used() {
         reopened(&members, &paths, "null:hdd?size=1M").map(|_| ()).expect_err("no zeroes");
     assert!(refused.contains("zeroes"), "{refused}");
     assert!(members.are_let_go(), "it is closed again");
+}
+
+/// Else its path would not come back before the operator's word.
+#[test]
+fn a_fence_that_hangs_is_killed_with_what_it_has_started_and_has_failed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let command = format!("sleep 1000 3>{} & wait", pipe.display());
+    let is_late = Arc::new(AtomicBool::new(false));
+    let late = is_late.clone();
+    let fence = thread::spawn(move || run_fence(&command, "a", || late.load(Ordering::Acquire)));
+    // What the command has started has the other end.
+    let mut pipe = File::open(&pipe).expect("a pipe");
+    is_late.store(true, Ordering::Release);
+    assert_eq!(pipe.read(&mut [0]).expect("its end"), 0);
+    let why = fence.join().expect("it ends").expect_err("it proves nothing");
+    assert!(why.contains("killed"), "{why}");
+}
+
+#[test]
+fn a_fence_says_how_its_command_ended() {
+    assert_eq!(run_fence("test $MDSPACE_PATH = a", "a", || false), Ok(()));
+    let why = run_fence("exit 3", "a", || false).expect_err("it failed");
+    assert!(why.contains('3'), "{why}");
 }
