@@ -284,7 +284,7 @@ impl Controller {
         }
         match goes_on {
             true => Err(CommandError::Metadata("it failed in its first update".to_owned())),
-            false => Err(CommandError::ReadOnly),
+            false => Err(self.broken()),
         }
     }
 
