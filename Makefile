@@ -5,8 +5,8 @@
 # make soak      an hour of fresh seeds, or SECONDS=...
 #
 # Every group has its own time limit and prints its time. What a group runs is built before, under a
-# limit of its own. Boots and load-heavy tests run one at a time. One build profile serves all tests,
-# so nothing is built twice.
+# limit of its own. Load-heavy tests run one at a time; of those that only boot md two run side by side. One build
+# profile serves all tests, so nothing is built twice.
 
 CARGO ?= cargo
 PROFILE ?= release
@@ -14,6 +14,9 @@ GROUP := tools/group
 # One test program holds every test of the whole command; a group is one of its modules.
 TEST_OUTSIDE := $(CARGO) test --workspace --test outside
 OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
+SIM := $(or $(CARGO_TARGET_DIR),target)/debug/sim
+# What is built once and runs for a second.
+WEAK_MEMORY := CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
 
 .PHONY: demo build check test test-all soak tools fmt lint docs unit model spec sim exhaustive every-sequence \
 	outside tree kernel clients mounts members paths kills documents durability instructions interop matrix fuzz
@@ -58,23 +61,24 @@ unit:
 
 model:
 	@$(GROUP) "build of model" 600 $(CARGO) test -p mdspace-engine --features model --test model --no-run
-	@$(GROUP) "build of weak-memory" 600 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory --no-run
+	@$(GROUP) "build of weak-memory" 600 env $(WEAK_MEMORY) --no-run
 	@$(GROUP) model 300 $(CARGO) test -p mdspace-engine --features model --test model
-	@$(GROUP) weak-memory 300 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
+	@$(GROUP) weak-memory 300 env $(WEAK_MEMORY)
 
 # What an answer may rest on: all rules, and each left out. `spec --large` looks further.
 spec:
 	@$(GROUP) "build of spec" 300 $(CARGO) build --quiet -p mdspace-spec
 	@$(GROUP) spec 300 $(CARGO) run --quiet -p mdspace-spec
 
+# The program that the unit tests were built with: another build would take another set of features.
 sim:
-	@$(GROUP) "build of sim" 600 $(CARGO) build --quiet --bin sim
-	@$(GROUP) sim 300 $(CARGO) run --quiet --bin sim -- --seeds 200
+	@$(GROUP) "build of sim" 900 $(CARGO) test --workspace --no-run
+	@$(GROUP) sim 300 $(SIM) --seeds 2000
 
 # Tiny arrays, all sequences of two operations, every crash point, every subset of what was not durable.
 exhaustive:
-	@$(GROUP) "build of exhaustive" 600 $(CARGO) build --quiet --bin sim
-	@$(GROUP) exhaustive 120 $(CARGO) run --quiet --bin sim -- --exhaustive --reduced
+	@$(GROUP) "build of exhaustive" 900 $(CARGO) test --workspace --no-run
+	@$(GROUP) exhaustive 120 $(SIM) --exhaustive --reduced
 
 # All sequences of three.
 every-sequence:
@@ -121,7 +125,7 @@ instructions: outside
 	@$(GROUP) instructions 600 $(OUTSIDE) instructions::
 
 interop: outside
-	@$(GROUP) interop 1200 $(OUTSIDE) interop::
+	@$(GROUP) interop 1200 $(TEST_OUTSIDE) -- --test-threads=2 interop::
 
 # Every level, layout, chunk and place of the superblock (MDSPACE_MATRIX=5,0 runs a fifth of it), and the
 # half-done arrays and the overlapping writes of interop on every level.
