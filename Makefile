@@ -114,7 +114,7 @@ kills: outside
 
 # Every shell block of README.md and docs/admin.md.
 documents: outside
-	@$(GROUP) documents 400 $(OUTSIDE) docs::
+	@$(GROUP) documents 400 $(TEST_OUTSIDE) -- --test-threads=2 docs::
 
 durability: outside
 	@$(GROUP) durability 400 $(OUTSIDE) durability::
