@@ -19,8 +19,9 @@ use super::wire::{
 
 /// The file in the directory.
 const FILE: u64 = 2;
-/// For how long the kernel may keep what it was told of files: nothing changes.
-const VALID_S: u64 = 3600;
+/// For how long the kernel may keep what it was told of files: nothing changes. For ever: of a loop device over the
+/// file of a process that was killed, it tells what that is attached to only as long as it may keep that.
+const VALID_S: u64 = u32::MAX as u64;
 /// Requests that the kernel keeps under way for one mount beyond those that programs wait for.
 const BACKGROUND_MAX: u16 = 256;
 

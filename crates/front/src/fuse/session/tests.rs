@@ -97,6 +97,20 @@ fn the_directory_has_one_file_with_the_arrays_size() {
     }
 }
 
+/// A loop device says what it is attached to only as long as the kernel knows the file, and a process that was killed is
+/// asked in vain.
+#[test]
+fn the_kernel_knows_the_file_for_longer_than_any_host_runs() {
+    const CENTURY_S: u64 = 100 * 366 * 24 * 3600;
+    let session = session();
+    let (_, body) = answered(wanted(&session, &message(opcode::LOOKUP, ROOT, b"data\0")));
+    let (entry, _) = split::<EntryOut>(&body, 0).expect("whole");
+    assert!(entry.attributes_valid_s >= CENTURY_S, "{}", entry.attributes_valid_s);
+    let (_, body) = answered(wanted(&session, &message(opcode::GETATTR, FILE, &[0; 16])));
+    let (attributes, _) = split::<AttributesOut>(&body, 0).expect("whole");
+    assert!(attributes.valid_s >= CENTURY_S, "{}", attributes.valid_s);
+}
+
 #[test]
 fn the_directory_is_listed_from_any_entry_on() {
     let session = session();
