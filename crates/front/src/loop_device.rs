@@ -210,11 +210,22 @@ pub fn is_abandoned(device: &Path) -> bool {
     let Some(file) = file_behind(device) else { return false };
     let directory = file.parent().unwrap_or(&file);
     // The path of a file whose mount is gone begins there. Its device is kept by a process, if that lives.
-    let is_unmounted = directory == Path::new("/") && !file.exists();
+    let is_unmounted = directory == Path::new("/") && is_elsewhere(device, &file) == Some(true);
     match is_unmounted {
         true => openers(device).next().is_none(),
         false => mount::is_abandoned(directory) == Some(true),
     }
+}
+
+/// Whether another file than the one that is attached to a device has its path, or none. None: a file system does not
+/// answer.
+fn is_elsewhere(device: &Path, file: &Path) -> Option<bool> {
+    let (device, file) = (device.to_owned(), file.to_owned());
+    mount::with_patience(move || {
+        let Ok(found) = fs::metadata(&file) else { return true };
+        let told = File::open(&device).and_then(|device| LoopInfo::of(&device));
+        !told.is_ok_and(|told| (told.device, told.inode) == (found.dev(), found.ino()))
+    })
 }
 
 /// The file that is attached to a device. The kernel knows by itself, and keeps it when the file is unmounted.

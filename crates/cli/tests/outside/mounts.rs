@@ -3,6 +3,7 @@
 //! This needs root, `/dev/fuse` and loop devices; where one is missing the tests say SKIPPED.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -388,6 +389,44 @@ fn a_device_that_a_crash_left_without_a_name_is_taken_away_by_the_next_start() {
     drop(foreign);
     mounted.mdspace.settle(&mounted.name);
     mounted.finish();
+}
+
+/// The kernel's path of a file that was unmounted has lost its beginning: it is that of this entry.
+#[test]
+fn an_array_with_the_name_of_an_entry_of_the_root_has_its_device_again_after_a_crash() {
+    for (test, make) in [
+        ("folder-of-root", (|place| fs::create_dir(place)) as fn(&Path) -> io::Result<()>),
+        ("file-of-root", |place| File::create_new(place)?.set_len(MIB)),
+    ] {
+        let Some(mounted) = Mounted::start(test, "block") else { return };
+        let device = fs::read_link(mounted.device()).expect("a link");
+        let _entry = EntryOfRoot::new(&mounted, make);
+        kill_both(&mounted);
+        mounted.assemble("block");
+        let named = fs::read_link(mounted.device()).expect("a link");
+        until("the old device is detached", || named == device || file_behind(&device).is_none());
+        mounted.mdspace.settle(&mounted.name);
+        mounted.finish();
+    }
+}
+
+/// An entry of the root directory that has the array's name.
+struct EntryOfRoot(PathBuf);
+
+impl EntryOfRoot {
+    fn new(mounted: &Mounted, make: fn(&Path) -> io::Result<()>) -> Self {
+        let place = Path::new("/").join(&mounted.name);
+        make(&place).expect("nothing has that name");
+        Self(place)
+    }
+}
+
+impl Drop for EntryOfRoot {
+    fn drop(&mut self) {
+        let removed =
+            if self.0.is_dir() { fs::remove_dir(&self.0) } else { fs::remove_file(&self.0) };
+        removed.expect("it is there");
+    }
 }
 
 /// Another program's loop device over a file of the array's name, on a file system that is unmounted.

@@ -120,11 +120,18 @@ fn refuse_full(directory: &Path) -> Result<(), MountError> {
 ///
 /// The question goes to the file system, which may be one of a process that stands still.
 pub(crate) fn is_abandoned(directory: &Path) -> Option<bool> {
-    let (sender, answer) = mpsc::channel();
     let directory = directory.to_owned();
+    with_patience(move || rustix::fs::statfs(&directory).err() == Some(Errno::NOTCONN))
+}
+
+/// What a look at a file system finds. None: it does not answer.
+pub(crate) fn with_patience<T: Send + 'static>(
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, answer) = mpsc::channel();
     thread::spawn(move || {
         // Who asked may have lost its patience.
-        let _ = sender.send(rustix::fs::statfs(&directory).err() == Some(Errno::NOTCONN));
+        let _ = sender.send(look());
     });
     answer.recv_timeout(PATIENCE).ok()
 }
