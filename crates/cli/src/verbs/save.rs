@@ -73,6 +73,12 @@ fn turn(run_dir: &RunDir, name: &ArrayName) -> Result<RestartTurn, Failure> {
     }
 }
 
+/// Whether an array is as it was, though it was to stop: the order was refused, and it says how it is. One that has
+/// not said in time that it stops may end yet, whatever else it says; one that says nothing may have been killed.
+fn runs_on(stop: &Failure, says_how_it_is: impl FnOnce() -> bool) -> bool {
+    !stop.is_of_silence() && says_how_it_is()
+}
+
 /// Stops an array and starts it again, with a new process: the same members, fronts and settings.
 pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     let name = &args.name;
@@ -94,8 +100,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     })?;
     let stopped = stop::stop(&StopArgs { name: name.clone(), force: args.force });
     let mut notes = stopped.map_err(|failure| {
-        // What says how it is runs on. What does not may have been killed, or may end yet.
-        if ask(&run_dir, name).is_ok() {
+        if runs_on(&failure, || ask(&run_dir, name).is_ok()) {
             drop(fs::remove_file(&file));
             return failure;
         }
@@ -119,3 +124,6 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     });
     output::end(&notes, served)
 }
+
+#[cfg(test)]
+mod tests;
