@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mdspace_format::Uuid;
-use mdspace_io::read_text;
+use mdspace_io::{Identity, read_text};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
@@ -19,15 +19,17 @@ use crate::member_search;
 use crate::own_dir;
 
 mod known;
+mod uuid_word;
 
 pub(crate) use known::KnownMembers;
+pub(crate) use uuid_word::UuidWord;
 
 /// What the file says. A word that is not known is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
     /// Of the array; members of others are left out.
-    pub(crate) uuid: Option<String>,
+    pub(crate) uuid: Option<UuidWord>,
     /// In the words of the command line, paths from the root.
     pub(crate) members: Vec<String>,
     /// Members that are not there, until they are removed. What has such a name by now is looked at first.
@@ -47,7 +49,7 @@ pub(crate) struct Config {
     #[serde(deserialize_with = "numbers_too")]
     pub(crate) settings: BTreeMap<String, String>,
     /// What members are by their superblocks, whatever their names lead to by now.
-    pub(crate) device_uuids: BTreeMap<String, String>,
+    pub(crate) device_uuids: BTreeMap<String, UuidWord>,
 }
 
 /// Values as the array takes them, words; people write numbers as numbers.
@@ -86,22 +88,38 @@ impl Config {
 
     /// Members that are there, and those that are not.
     fn known(&self) -> KnownMembers {
+        let uuid = |name: &String| self.device_uuids.get(name).map(|word| word.0);
         let names = self.members.iter().chain(&self.missing);
-        KnownMembers::new(self.uuid.clone(), names, &self.device_uuids)
+        KnownMembers::new(self.array(), names.map(|name| (name.clone(), uuid(name))))
     }
 
-    /// Missing members that are back: what has such a name by now may be something else.
-    fn back(&self, array: Option<Uuid>) -> impl Iterator<Item = MemberSpec> + '_ {
-        let is_it = move |name: &String, path: &Path| {
+    /// The array that it is of; none where it does not say it.
+    pub(crate) fn array(&self) -> Option<Uuid> {
+        self.uuid.map(|word| word.0)
+    }
+
+    /// Adds missing members that are back: what has such a name by now may be something else, or one of `members` under
+    /// another name.
+    fn add_back(&self, members: &mut Vec<MemberSpec>, array: Option<Uuid>) {
+        let is_it = |name: &String, path: &Path| {
             let superblock = asked_of(path, member_search::read_superblock)?.ok()??;
             let known = self.device_uuids.get(name);
-            let is_device = known.is_none_or(|known| *known == superblock.device_uuid.to_string());
+            let is_device = known.is_none_or(|known| known.0 == superblock.device_uuid);
             Some(is_device && array.is_none_or(|array| superblock.set_uuid == array))
         };
-        self.missing.iter().filter_map(move |name| match name.parse().ok()? {
-            MemberSpec::Path(path) => is_it(name, &path)?.then_some(MemberSpec::Path(path)),
-            _ => None,
-        })
+        let mut taken: Vec<Identity> = members.iter().filter_map(identity_of).collect();
+        for name in &self.missing {
+            let Ok(MemberSpec::Path(path)) = name.parse() else { continue };
+            if is_it(name, &path) != Some(true) {
+                continue;
+            }
+            let member = MemberSpec::Path(path);
+            let identity = identity_of(&member);
+            if identity.is_none_or(|identity| !taken.contains(&identity)) {
+                taken.extend(identity);
+                members.push(member);
+            }
+        }
     }
 
     /// Writes a file: there is the old one or the new one, whatever happens.
@@ -209,14 +227,12 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     let failed = |why: String| {
         Failure::new(format!("cannot use the configuration {}", path.display()), why, "mend it")
     };
-    if let (None, Some(uuid)) = (args.uuid, &config.uuid) {
-        args.uuid = Some(uuid.parse().map_err(|_| failed(format!("{uuid} is no UUID")))?);
-    }
+    args.uuid = args.uuid.or(config.array());
     if args.members.is_empty() {
         let members = config.members.iter().map(|word| word.parse::<MemberSpec>());
         let members: Vec<_> = members.collect::<Result<_, _>>().map_err(failed)?;
         args.members = members.into_iter().filter(is_there).collect();
-        args.members.extend(config.back(args.uuid));
+        config.add_back(&mut args.members, args.uuid);
         if let Some(uuid) = args.uuid {
             member_search::follow(&mut args.members, uuid);
         }
@@ -240,6 +256,14 @@ fn is_there(member: &MemberSpec) -> bool {
     match member {
         MemberSpec::Path(path) => asked_of(path, Path::exists).unwrap_or(true),
         _ => true,
+    }
+}
+
+/// What a path leads to; none of other members, or where the file system does not say it.
+fn identity_of(member: &MemberSpec) -> Option<Identity> {
+    match member {
+        MemberSpec::Path(path) => asked_of(path, |path| Identity::of_name(path).ok()).flatten(),
+        _ => None,
     }
 }
 

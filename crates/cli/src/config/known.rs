@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use mdspace_format::Uuid;
+
 /// Members by name, and what each is by its superblock, as far as that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KnownMembers {
     /// The array that they are of; none where the configuration does not say it.
-    array: Option<String>,
-    members: BTreeMap<String, Option<String>>,
+    array: Option<Uuid>,
+    members: BTreeMap<String, Option<Uuid>>,
 }
 
 impl KnownMembers {
     /// Of `array`: members by name, with the UUIDs that are known of them.
-    pub(crate) fn new<'a>(
-        array: Option<String>,
-        names: impl IntoIterator<Item = &'a String>,
-        uuids: &BTreeMap<String, String>,
+    pub(crate) fn new(
+        array: Option<Uuid>,
+        members: impl IntoIterator<Item = (String, Option<Uuid>)>,
     ) -> Self {
-        let known = |name: &String| (name.clone(), uuids.get(name).cloned());
-        Self { array, members: names.into_iter().map(known).collect() }
+        Self { array, members: members.into_iter().collect() }
     }
 
     /// One more of the same array.
@@ -26,32 +26,44 @@ impl KnownMembers {
         self.members.entry(name).or_default();
     }
 
+    /// Those of which it is not known what they are.
+    pub(crate) fn unidentified(&self) -> Vec<String> {
+        let unknown = self.members.iter().filter(|(_, uuid)| uuid.is_none());
+        unknown.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A known member is this one, whatever its name leads to later.
+    pub(crate) fn identify(&mut self, name: &str, uuid: Uuid) {
+        if let Some(known) = self.members.get_mut(name) {
+            *known = Some(uuid);
+        }
+    }
+
     /// Forgets those of these names, or with this UUID; false if there is none.
-    pub(crate) fn forget(&mut self, names: &[&str], uuid: Option<&str>) -> bool {
+    pub(crate) fn forget(&mut self, names: &[&str], uuid: Option<Uuid>) -> bool {
         let before = self.members.len();
-        let is_it = |name: &str, known: Option<&str>| {
+        let is_it = |name: &str, known: Option<Uuid>| {
             names.contains(&name) || known.is_some() && known == uuid
         };
-        self.members.retain(|name, known| !is_it(name, known.as_deref()));
+        self.members.retain(|name, known| !is_it(name, *known));
         self.members.len() < before
     }
 
-    /// Those that are none of `present`, which are members of `array` by name and UUID. A member under another name is
+    /// Those that are none of `there`, which are members of `array` by name and UUID. A member under another name is
     /// the same one.
     pub(crate) fn missing(
         &self,
-        array: &str,
-        present: &BTreeMap<String, String>,
-    ) -> BTreeMap<String, Option<String>> {
-        let is_same_array = self.array.as_deref().is_none_or(|known| known == array);
-        let is_present = |name: &str, uuid: &Option<String>| {
-            let has_uuid = |present: &String| Some(present) == uuid.as_ref();
-            present.contains_key(name) || present.values().any(has_uuid)
+        array: Uuid,
+        there: &BTreeMap<String, Uuid>,
+    ) -> BTreeMap<String, Option<Uuid>> {
+        if self.array.is_some_and(|known| known != array) {
+            return BTreeMap::new();
+        }
+        let is_there = |name: &str, uuid: Option<Uuid>| {
+            there.contains_key(name) || there.values().any(|there| Some(*there) == uuid)
         };
-        let all = self.members.iter().filter(|_| is_same_array);
-        all.filter(|(name, uuid)| !is_present(name, uuid))
-            .map(|(name, uuid)| (name.clone(), uuid.clone()))
-            .collect()
+        let missing = self.members.iter().filter(|(name, uuid)| !is_there(name, **uuid));
+        missing.map(|(name, uuid)| (name.clone(), *uuid)).collect()
     }
 }
 

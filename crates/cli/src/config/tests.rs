@@ -2,7 +2,7 @@ use super::*;
 
 fn full() -> Config {
     Config {
-        uuid: Some("01234567:89abcdef:01234567:89abcdef".to_owned()),
+        uuid: Some(UuidWord(Uuid([1; 16]))),
         members: vec!["/dev/disk/by-id/a \"b\"".to_owned(), "ram:8M".to_owned()],
         missing: vec!["/srv/b".to_owned()],
         serve: vec!["nbd:unix:/run/data.sock?ro".to_owned()],
@@ -12,7 +12,7 @@ fn full() -> Config {
         stripe_size: Some(16384),
         stripe_hash_locks: None,
         settings: BTreeMap::from([("stripe_cache_size".to_owned(), "1024".to_owned())]),
-        device_uuids: BTreeMap::from([("/srv/b".to_owned(), "1:2:3:4".to_owned())]),
+        device_uuids: BTreeMap::from([("/srv/b".to_owned(), UuidWord(Uuid([2; 16])))]),
     }
 }
 

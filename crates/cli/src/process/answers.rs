@@ -9,6 +9,8 @@ use mdspace_engine::array::settings::SettingError;
 use mdspace_engine::array::{Action, CommandError, Reply as Done, Undecided};
 use mdspace_engine::backend::MemberId;
 use mdspace_engine::paths::Paths;
+use mdspace_engine::status::MemberStatus;
+use mdspace_format::Uuid;
 use mdspace_front::Address;
 use mdspace_io::{OpenError, OpenMode, RunningArray, SetError};
 
@@ -212,7 +214,7 @@ impl ServingProcess {
         for word in self.with_failed(words)? {
             let what = format!("cannot remove {word} from {}", self.name);
             let found = self.array.members().find(&word);
-            let uuid = found.map(|found| self.device_uuid(found)).transpose()?.flatten();
+            let uuid = self.device_uuid(found)?;
             if let Some(member) = found {
                 self.array
                     .order(Action::Remove { member })
@@ -220,7 +222,7 @@ impl ServingProcess {
                 self.array.members().close(member);
             }
             // By that name it may have been known before it came in, or be missing.
-            let is_forgotten = self.forget(&word, uuid.as_deref());
+            let is_forgotten = self.forget(&word, uuid);
             match (found, is_forgotten) {
                 (Some(_), _) => {}
                 (None, true) => notes.push(format!(
@@ -233,12 +235,13 @@ impl ServingProcess {
         Ok(Reply::Done { notes })
     }
 
-    /// What a member is by its superblock.
-    fn device_uuid(&self, member: MemberId) -> Result<Option<String>, Failure> {
-        let is_it =
-            |known: &&MemberReport| self.array.members().find(&known.member) == Some(member);
-        let report = self.report()?;
-        Ok(report.array.members.iter().find(is_it).map(|known| known.device_uuid.clone()))
+    /// What a member is by its superblock; none of what is no member.
+    fn device_uuid(&self, member: Option<MemberId>) -> Result<Option<Uuid>, Failure> {
+        let Some(member) = member else { return Ok(None) };
+        let status = self.array.status()?;
+        self.identify_known(&status);
+        let is_it = |known: &&MemberStatus| self.array.members().find(&known.name) == Some(member);
+        Ok(status.members.iter().find(is_it).map(|known| known.device_uuid))
     }
 
     /// The words, with `failed` as the members that failed.

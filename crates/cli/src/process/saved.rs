@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
+use mdspace_format::Uuid;
+
 use super::ServingProcess;
 use crate::args::create::ServingArgs;
-use crate::config::{Config, KnownMembers};
+use crate::config::{Config, KnownMembers, UuidWord};
 use crate::failure::Failure;
 use crate::member_search::lasting_name;
-use crate::report::{MemberReport, Report};
 
 /// What was said at the start, and what was set since.
 pub(super) struct Saved {
@@ -56,43 +58,59 @@ impl Saved {
 impl ServingProcess {
     /// The array as it is now, for the next time that it is assembled.
     pub(super) fn configuration(&self) -> Result<Config, Failure> {
-        let report = self.report()?;
-        let (present, missing) = self.present_and_missing(&report);
+        let status = self.array.status()?;
+        let (present, missing) = self.present_and_missing(&status);
         let members = present.keys().cloned().collect();
         let names = missing.keys().cloned().collect();
         let uuids = missing.into_iter().filter_map(|(name, uuid)| Some((name, uuid?)));
+        let device_uuids = present.into_iter().chain(uuids);
         let settings = self.saved.settings.lock().unwrap_or_else(PoisonError::into_inner);
         let readonly = self.array.members().are_read_only();
         Ok(Config {
-            uuid: Some(report.array.uuid.clone()),
+            uuid: Some(UuidWord(status.uuid)),
             members,
             missing: names,
-            serve: report.fronts.into_iter().map(|front| front.address).collect(),
+            serve: self.fronts.report().into_iter().map(|front| front.address).collect(),
             readonly,
             // Told to: it may be told otherwise, which its members then have to take.
-            refuse_writes: !readonly && report.array.array_state == "readonly",
+            refuse_writes: !readonly && status.state.word() == "readonly",
             lanes: Some(self.saved.lanes),
             stripe_size: Some(self.saved.stripe_size),
             stripe_hash_locks: Some(self.saved.stripe_hash_locks),
             settings: settings.clone(),
-            device_uuids: present.into_iter().chain(uuids).collect(),
+            device_uuids: device_uuids.map(|(name, uuid)| (name, UuidWord(uuid))).collect(),
         })
     }
 
     /// Members by their lasting names: those that work, with their UUIDs, and those that failed or are not there.
     fn present_and_missing(
         &self,
-        report: &Report,
-    ) -> (BTreeMap<String, String>, BTreeMap<String, Option<String>>) {
-        let named =
-            |member: &MemberReport| (self.lasting_name(&member.member), member.device_uuid.clone());
+        status: &ArrayStatus,
+    ) -> (BTreeMap<String, Uuid>, BTreeMap<String, Option<Uuid>>) {
+        self.identify_known(status);
+        let named = |member: &MemberStatus| (self.lasting_name(&member.name), member.device_uuid);
+        let there = status.members.iter().map(named).collect();
         let (faulty, present): (Vec<_>, Vec<_>) =
-            report.array.members.iter().partition(|member| member.is("faulty"));
+            status.members.iter().partition(|member| member.state == MemberState::Faulty);
         let present: BTreeMap<_, _> = present.into_iter().map(named).collect();
-        let mut missing = self.saved.known().missing(&report.array.uuid, &present);
+        let mut missing = self.saved.known().missing(status.uuid, &there);
         let faulty = faulty.into_iter().map(named).filter(|(name, _)| !present.contains_key(name));
         missing.extend(faulty.map(|(name, uuid)| (name, Some(uuid))));
         (present, missing)
+    }
+
+    /// Finds out what known members are of which only a name is known: it may lead to one that is open under another.
+    pub(super) fn identify_known(&self, status: &ArrayStatus) {
+        let members = self.array.members();
+        // Looking up a name may take a while: nobody waits for the list meanwhile.
+        let unidentified = self.saved.known().unidentified();
+        for name in unidentified {
+            let Some(found) = members.find(&name) else { continue };
+            let is_it = |member: &&MemberStatus| members.find(&member.name) == Some(found);
+            if let Some(member) = status.members.iter().find(is_it) {
+                self.saved.known().identify(&name, member.device_uuid);
+            }
+        }
     }
 
     /// Members of the array that it did not start with are missing.
@@ -102,15 +120,15 @@ impl ServingProcess {
     }
 
     /// Has the configuration forget a member that was removed, and has this UUID; false if it knew none.
-    pub(super) fn forget(&self, name: &str, uuid: Option<&str>) -> bool {
+    pub(super) fn forget(&self, name: &str, uuid: Option<Uuid>) -> bool {
         let lasting = self.lasting_name(name);
         self.saved.known().forget(&[name, &lasting], uuid)
     }
 
     /// A line about members that the array has to do without; none if it is whole. `told` were named before.
     pub(super) fn missing_line(&self, told: &[String]) -> Option<String> {
-        let report = self.report().ok().filter(|report| report.array.degraded > 0)?;
-        let (_, missing) = self.present_and_missing(&report);
+        let status = self.array.status().ok().filter(|status| status.degraded() > 0)?;
+        let (_, missing) = self.present_and_missing(&status);
         let names: Vec<_> = missing.into_keys().filter(|name| !told.contains(name)).collect();
         (!names.is_empty()).then(|| {
             let (name, names) = (&self.name, names.join(" "));

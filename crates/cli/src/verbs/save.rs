@@ -36,7 +36,7 @@ pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
     }
     let (now, _) = ask(&RunDir::open()?, name)?;
     let old = Config::read(&path)?;
-    if let Some(other) = old.uuid.as_ref().filter(|uuid| Some(*uuid) != now.uuid.as_ref()) {
+    if let Some(other) = old.array().filter(|array| Some(*array) != now.array()) {
         let what = format!("it was set, and not saved to {}", path.display());
         let why = format!("that is of array {other}");
         return Err(Failure::new(what, why, format!("write it anew: `mdspace save {name}`")));

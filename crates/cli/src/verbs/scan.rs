@@ -47,7 +47,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
         };
         let names = config.members.iter().chain(&config.missing);
         places.extend(names.map(|name| path_of_name(name)).filter(|path| path.is_absolute()));
-        if let Some(uuid) = config.uuid.and_then(|uuid| uuid.parse().ok()) {
+        if let Some(uuid) = config.array() {
             let configured = Found { name: Some(name), config: Some(file), members: Vec::new() };
             found.insert(uuid, configured);
         }

@@ -134,6 +134,58 @@ fn a_missing_member_is_forgotten_by_remove_and_told_by_what_it_is() {
     user.expect(0, "stop data");
 }
 
+/// As where people write the file, and name devices as they know them.
+#[test]
+fn a_member_is_not_missing_because_the_configuration_calls_it_otherwise() {
+    let (user, _) = served();
+    user.run("wait data");
+    user.expect(0, "stop data");
+    let name = |link: &str| user.path(link).display().to_string();
+    for (link, member) in [("link-a", "a"), ("link-b", "b"), ("link-c", "c")] {
+        std::os::unix::fs::symlink(user.path(member), user.path(link)).expect("a link");
+    }
+    let (a, b, c) = (name("link-a"), name("link-b"), name("link-c"));
+    let members = format!("members = [\"{a}\", \"{b}\", \"{c}\"]\n");
+    std::fs::write(user.path("etc/data.toml"), members).expect("room");
+    user.expect(0, "assemble data a b c");
+    user.expect(0, "save data");
+    assert!(!text(&user).contains("link-"), "{}", text(&user));
+    user.expect(0, "stop data");
+    // One file may have called it both already.
+    let missing = format!("missing = [\"{a}\"]\n{}", text(&user));
+    std::fs::write(user.path("etc/data.toml"), missing).expect("room");
+    let said = user.expect(0, "assemble data");
+    assert!(said.contains("started with 3 of 3"), "{said}");
+    user.expect(0, "stop data");
+    // What is missing is still named.
+    let members = format!("members = [\"{a}\", \"{b}\", \"{c}\"]\n");
+    std::fs::write(user.path("etc/data.toml"), members).expect("room");
+    user.expect(0, "assemble data --run a c");
+    user.expect(0, "save data");
+    assert!(text(&user).contains(&format!("missing = [\"{b}\"]")), "{}", text(&user));
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn a_uuid_in_a_configuration_may_be_written_in_any_way_that_mdadm_reads() {
+    let (user, _) = served();
+    user.run("wait data");
+    user.expect(0, "fail data b");
+    user.expect(0, "save data");
+    user.expect(0, "stop data");
+    let uuid = text(&user).lines().find_map(|line| line.strip_prefix("uuid = ").map(str::to_owned));
+    let uuid = uuid.expect("it has one");
+    let same = uuid.replace(':', "-").to_uppercase();
+    let before = text(&user).replace(&uuid, &same);
+    std::fs::write(user.path("etc/data.toml"), before).expect("room");
+    user.expect(0, "assemble data --run a c");
+    user.expect(0, "set data max_read_errors=7 --save");
+    user.expect(0, "save data");
+    let name = user.path("b").display().to_string();
+    assert!(text(&user).contains(&format!("missing = [\"{name}\"]")), "{}", text(&user));
+    user.expect(0, "stop data");
+}
+
 #[test]
 fn set_with_save_changes_the_settings_of_a_configuration_and_nothing_else() {
     let (user, socket) = served();
@@ -148,9 +200,11 @@ fn set_with_save_changes_the_settings_of_a_configuration_and_nothing_else() {
     let rest = |text: &str| text.replace("max_read_errors = \"7\"\n", "");
     assert_eq!(rest(&said), rest(&before));
     // It is of another array.
-    std::fs::write(user.path("etc/data.toml"), "uuid = \"1:2:3:4\"\n").expect("room");
-    user.refused("set data max_read_errors=8 --save", &["1:2:3:4", "mdspace save data"]);
-    assert_eq!(text(&user), "uuid = \"1:2:3:4\"\n");
+    let other = "uuid = \"00000001:00000002:00000003:00000004\"\n";
+    std::fs::write(user.path("etc/data.toml"), other).expect("room");
+    let why = ["00000001:00000002:00000003:00000004", "mdspace save data"];
+    user.refused("set data max_read_errors=8 --save", &why);
+    assert_eq!(text(&user), other);
     assert_eq!(user.expect(0, "get data max_read_errors"), "8\n");
     user.expect(0, "stop data");
 }
