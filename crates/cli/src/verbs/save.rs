@@ -41,7 +41,9 @@ pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
         let why = format!("that is of array {other}");
         return Err(Failure::new(what, why, format!("write it anew: `mdspace save {name}`")));
     }
-    Config { settings: now.settings, ..old }.write(&path)?;
+    // This process may not have read the file: what else it sets stays.
+    let settings = old.settings.into_iter().chain(now.settings).collect();
+    Config { settings, ..old }.write(&path)?;
     Ok(format!("{name}: saved to {}", path.display()))
 }
 

@@ -187,6 +187,19 @@ fn a_uuid_in_a_configuration_may_be_written_in_any_way_that_mdadm_reads() {
 }
 
 #[test]
+fn set_with_save_keeps_settings_that_this_process_was_not_told() {
+    let (user, _) = served();
+    user.expect(0, "set data max_read_errors=7 --save");
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data a b c");
+    user.expect(0, "set data stripe_cache_size=300 --save");
+    let said = text(&user);
+    assert!(said.contains("max_read_errors = \"7\""), "{said}");
+    assert!(said.contains("stripe_cache_size = \"300\""), "{said}");
+    user.expect(0, "stop data");
+}
+
+#[test]
 fn set_with_save_changes_the_settings_of_a_configuration_and_nothing_else() {
     let (user, socket) = served();
     let before = text(&user);
