@@ -195,6 +195,8 @@ pub struct SyncStatus {
     pub total_sectors: u64,
     /// It has not begun: another array syncs on a device of this one (`sync_force_parallel`).
     pub delayed: bool,
+    /// The check or repair that is still to run, or to go on: also while something runs that it waits for.
+    pub waiting: Option<SyncAction>,
     /// Speed over the last seconds, KiB/s of one member; 0 when idle.
     pub speed_kib_s: u64,
     /// How the task before this one ended; none before the first has.

@@ -291,7 +291,7 @@ fn next_look(process: &ServingProcess, status: &ArrayStatus) -> Option<Duration>
     let times = [
         watched.then_some(LOOK_EVERY),
         process.next_look_for_spare(status),
-        process.next_look_at_scrub(),
+        process.next_look_at_scrub(status),
     ];
     times.into_iter().flatten().min()
 }

@@ -62,29 +62,28 @@ impl ServingProcess {
     }
 
     /// How long until it is to be looked after; none where none has a time to spend.
-    pub(super) fn next_look_at_scrub(&self) -> Option<Duration> {
+    pub(super) fn next_look_at_scrub(&self, status: &ArrayStatus) -> Option<Duration> {
         let budget = self.scrub.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        let Budget { ends, kept } = budget.as_ref()?;
-        Some((*ends).min(*kept + KEEP_EVERY).saturating_duration_since(Instant::now()))
+        let next = budget.as_ref()?.next_look(Phase::of(status));
+        Some(next.saturating_duration_since(Instant::now()))
     }
 
     /// Ends it when its time is over, and keeps the place. Called now and then.
     pub(super) fn look_after_scrub(&self, status: &ArrayStatus) {
         let mut budget = self.scrub.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Budget { ends, kept }) = &mut *budget else { return };
-        let (now, runs) = (Instant::now(), scrubs(status));
+        let Some(known) = &mut *budget else { return };
+        let (now, phase) = (Instant::now(), Phase::of(status));
         // Told again until it has ended.
-        if runs
-            && now >= *ends
+        if known.is_spent(phase, now)
             && let Err(error) = self.array.order(Action::Idle)
         {
             tracing::warn!("the scrub does not end: {error}");
         }
-        if !runs || now >= *kept + KEEP_EVERY {
-            *kept = now;
+        if phase == Phase::HasEnded || now >= known.kept + KEEP_EVERY {
+            known.kept = now;
             self.keep_place(status);
         }
-        if !runs {
+        if phase == Phase::HasEnded {
             *budget = None;
         }
     }
@@ -101,9 +100,11 @@ impl ServingProcess {
 
     fn keep_place(&self, status: &ArrayStatus) {
         let chunk = u64::from(status.chunk_sectors).max(1);
-        let place = match scrubs(status) {
-            true => status.sync.completed_sectors / chunk * chunk,
-            false => self.sync_min(),
+        let place = match Phase::of(status) {
+            Phase::Runs => status.sync.completed_sectors / chunk * chunk,
+            Phase::HasEnded => self.sync_min(),
+            // What was kept last is where it goes on, or not far before.
+            Phase::Waits => return,
         };
         if let Err(error) = keep_place(&self.scrub.file, &status.uuid.to_string(), place) {
             tracing::warn!("the next scrub will begin anew: {error}");
@@ -117,8 +118,41 @@ impl ServingProcess {
     }
 }
 
-fn scrubs(status: &ArrayStatus) -> bool {
-    matches!(status.sync.action, SyncAction::Check | SyncAction::Repair)
+/// What becomes of a check or repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Runs,
+    /// It has not begun, or goes on later: a resync, a rebuild or another array comes first.
+    Waits,
+    HasEnded,
+}
+
+impl Phase {
+    fn of(status: &ArrayStatus) -> Self {
+        let sync = &status.sync;
+        match matches!(sync.action, SyncAction::Check | SyncAction::Repair) {
+            true if sync.delayed => Self::Waits,
+            true => Self::Runs,
+            false if sync.waiting.is_some() => Self::Waits,
+            false => Self::HasEnded,
+        }
+    }
+}
+
+impl Budget {
+    /// Whether it is to end now. One that waits is not told: what it waits for would end too.
+    fn is_spent(&self, phase: Phase, now: Instant) -> bool {
+        phase == Phase::Runs && now >= self.ends
+    }
+
+    fn next_look(&self, phase: Phase) -> Instant {
+        let keep = self.kept + KEEP_EVERY;
+        match phase {
+            Phase::Runs => keep.min(self.ends),
+            // That it goes on is news.
+            Phase::Waits | Phase::HasEnded => keep,
+        }
+    }
 }
 
 /// The place that was kept of this very array.

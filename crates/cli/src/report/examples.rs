@@ -118,6 +118,7 @@ fn raid6(members: Vec<MemberStatus>) -> ArrayStatus {
             completed_sectors: 0,
             total_sectors: 0,
             delayed: false,
+            waiting: None,
             speed_kib_s: 0,
             last_end: None,
             skipped: Skipped::default(),

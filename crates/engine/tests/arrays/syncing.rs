@@ -873,3 +873,24 @@ fn doubt_that_had_no_room_and_ended_is_as_urgent_as_any_when_it_comes_again() {
         world.verify();
     }
 }
+
+/// Whoever gave a check a time to spend hears that it is to go on while the resync runs to which it gave way.
+#[test]
+fn a_check_that_gave_way_is_told_of_while_it_waits() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID6, 1590));
+    world.set("read_deadline", "0");
+    world.set("sync_max", "128");
+    world.command(Action::Check).unwrap();
+    world.wait_status("a pause", |status| waits_at(status, SyncAction::Check, 128));
+    assert_eq!(world.status().sync.waiting, None, "{world}");
+    // Parity of the row, which the resync alone reads.
+    world.disks.disk(1).reads_take = Duration::from_secs(2);
+    leave_doubt(&mut world, 1, 3);
+    world.wait_status("a resync", |status| status.sync.action == SyncAction::Resync);
+    assert_eq!(world.status().sync.waiting, Some(SyncAction::Check), "{world}");
+    world.wait_status("the check", |status| waits_at(status, SyncAction::Check, 128));
+    assert_eq!(world.status().sync.waiting, None, "{world}");
+    world.command(Action::Idle).unwrap();
+    world.wait_idle();
+    assert_eq!(world.status().sync.waiting, None, "{world}");
+}

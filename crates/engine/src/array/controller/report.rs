@@ -72,6 +72,7 @@ impl Controller {
             completed_sectors,
             total_sectors,
             delayed: self.sync.delay.is_some(),
+            waiting: self.sync.waiting(),
             speed_kib_s: self.sync.speed_kib_s(self.lane.backend().now()),
             last_end: self.sync.last_end,
             skipped: self.sync.skipped(),

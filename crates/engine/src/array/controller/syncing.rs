@@ -133,6 +133,12 @@ impl Syncing {
         self.requested.as_ref().zip(self.giving_way.put_off.as_ref()).filter(|_| goes_on)
     }
 
+    /// The check or repair that waits for something else, or is about to begin.
+    pub(super) fn waiting(&self) -> Option<SyncAction> {
+        let goes_on = !self.why_idle.keeps_all();
+        self.requested.as_ref().filter(|_| goes_on).map(action_of)
+    }
+
     /// Speed of what runs, in KiB/s of a member.
     pub(super) fn speed_kib_s(&self, now: Time) -> u64 {
         self.task.as_ref().map_or(0, |run| run.task.speed_kib_s(now))
