@@ -24,6 +24,7 @@ mod held;
 mod intent;
 mod mailbox;
 mod member_writes;
+mod mend;
 mod mirror;
 mod news;
 pub mod outliers;

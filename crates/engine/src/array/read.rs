@@ -19,8 +19,9 @@ use crate::request::{Queue, RequestError};
 use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range, sink_part, whole_sectors};
 use super::claims::{Columns, Mode};
 use super::gather::RowShape;
+use super::mend::Mended;
 use super::plan::Place;
-use super::reconstruct::{ClaimedRow, Mended};
+use super::reconstruct::ClaimedRow;
 use super::unread::{Cause, Unread};
 use super::view::{ArrayView, MemberView, WriteMode};
 

@@ -30,11 +30,11 @@ use super::ended::{Failed, Target};
 use super::gather::{Piece, RowShape};
 use super::handover::Results;
 use super::member_writes::{Landed, MemberWrites, whole_buffer};
+use super::mend::Mended;
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::points::Point;
 use super::reconstruct::{
-    ClaimedRow, Mended, ReadRow, by_exponent, columns_bytes, parity_index, row_state, slot_of,
-    within,
+    ClaimedRow, ReadRow, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
 };
 use super::rules::Rule;
 use super::stripes::Taken;

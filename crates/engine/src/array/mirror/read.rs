@@ -14,9 +14,9 @@ use crate::request::RequestError;
 
 use super::super::array_lane::{ArrayLane, byte_range, sink_part};
 use super::super::claims::{Claim, Mode};
+use super::super::mend::Mended;
 use super::super::news::News;
 use super::super::read::Part;
-use super::super::reconstruct::Mended;
 use super::super::sources::Sources;
 use super::super::unread::Cause;
 use super::super::view::{ArrayView, MemberView};

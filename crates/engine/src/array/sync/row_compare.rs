@@ -11,10 +11,9 @@ use super::super::blocks::Blocks;
 use super::super::claims::Columns;
 use super::super::command::Undecided;
 use super::super::member_writes::whole_buffer;
+use super::super::mend::{Mended, NotRewritten};
 use super::super::plan::{self, Place, Places, RowState, Span};
-use super::super::reconstruct::{
-    ClaimedRow, Mended, NotRewritten, by_exponent, columns_bytes, row_state,
-};
+use super::super::reconstruct::{ClaimedRow, by_exponent, columns_bytes, row_state};
 use super::super::sources::{Lasting, Sources};
 use super::super::unread::Unread;
 use super::super::view::{ArrayView, MemberView};

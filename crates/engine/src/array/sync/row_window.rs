@@ -10,8 +10,9 @@ use crate::memory::Buffer;
 
 use super::super::array_lane::ArrayLane;
 use super::super::claims::{Claim, Columns, Mode};
+use super::super::mend::Mended;
 use super::super::plan::{Place, Places};
-use super::super::reconstruct::{ClaimedRow, Mended};
+use super::super::reconstruct::ClaimedRow;
 use super::super::rules::Rule;
 use super::super::unread::Unread;
 use super::super::view::ArrayView;

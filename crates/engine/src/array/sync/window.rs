@@ -14,8 +14,8 @@ use crate::status::Mismatch;
 use super::super::array_lane::ArrayLane;
 use super::super::claims::Claim;
 use super::super::command::Undecided;
+use super::super::mend::{Mended, NotRewritten};
 use super::super::news::News;
-use super::super::reconstruct::{Mended, NotRewritten};
 use super::{SyncTask, mirror_window, replace_window, row_window};
 
 /// What a sync task does.
