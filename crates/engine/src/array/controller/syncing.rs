@@ -784,8 +784,9 @@ impl Controller {
     }
 
     /// A write may have come to a member and not to the one that is filled with a copy of it: what is there
-    /// is copied again. A member that holds blocks of its own keeps them: no other member could give them. So does a
-    /// replacement whose block was not among those that were sent, and the copy of which a mirror is read.
+    /// is copied again. A member that holds blocks of its own keeps those that it is read for: no other member could
+    /// give them. So does a replacement whose block was not among those that were sent, and the copy of which a mirror
+    /// is read.
     async fn distrust_filled(&mut self, torn: &Torn) {
         let copies = !matches!(*self.geometry, Geometry::Parity(_));
         let is_copy = |member: &Member| match member.state {
@@ -806,11 +807,22 @@ impl Controller {
             let lacks = self.but_what_it_gives_first(id, slot, ranges);
             holes.push((id, self.on_members(lacks, &[slot]).await));
         }
+        if !copies {
+            holes.extend(self.not_filled_in(&torn.doubt));
+        }
         holes.retain(|(_, holes)| !holes.is_empty());
         if holes.is_empty() {
             return;
         }
         self.lack_again(&holes);
+    }
+
+    /// What of rows of parity has not come to members that are filled. Their doubt may end by what the others say alone,
+    /// and what fills them now may have begun without these rows.
+    fn not_filled_in(&self, doubt: &Ranges) -> Vec<(MemberId, Ranges)> {
+        let filled = self.members.iter();
+        let filled = filled.filter(|member| matches!(member.state, MemberState::Recovering(..)));
+        filled.map(|member| (member.id, member.not_filled().both(doubt))).collect()
     }
 
     /// What these members have in these ranges is not what belongs there, or may not be. What was copied until now was
