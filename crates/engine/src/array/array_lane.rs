@@ -54,6 +54,32 @@ pub struct ArrayLane {
 /// A lane's reference to a view: counting it touches no memory of another lane.
 pub(crate) type LaneView = Rc<Arc<ArrayView>>;
 
+/// What came of a read that waits for a late member.
+pub(super) enum Waited {
+    Done(IoDone),
+    /// The array does without it.
+    Out,
+    /// Another late member answers again.
+    OtherAnswers,
+}
+
+/// Members that were late at some time while something waits for one of them. By the time that a view calls them late
+/// that may have begun.
+#[derive(Default)]
+pub(super) struct LateOnes(SmallVec<[MemberId; 2]>);
+
+impl LateOnes {
+    /// Whether one of them answers again.
+    fn answer_again(&mut self, view: &ArrayView) -> bool {
+        let members = || view.present().map(|(_, member)| member);
+        let again = members().any(|it| !it.is_late() && self.0.contains(&it.id));
+        let late = members().filter(|it| it.is_late() && !self.0.contains(&it.id));
+        let late: SmallVec<[MemberId; 2]> = late.map(|it| it.id).collect();
+        self.0.extend(late);
+        again
+    }
+}
+
 impl ArrayLane {
     /// Attaches `array` to `lane`. Every lane of the array does this once.
     pub fn attach(array: &Arc<Array>, lane: &Rc<Lane>) -> Rc<Self> {
@@ -332,21 +358,30 @@ impl ArrayLane {
         self.lane.io(MemberIo { member: member.id, op, patience: self.sync_read_patience() })
     }
 
-    /// Reads a member for as long as that takes, or until the array does without it: nothing then.
+    /// Reads a member that is late for as long as that takes, or until the array does without it. `others`: also
+    /// until another one that was late answers again, which may do instead.
     pub(super) async fn read_patiently(
         &self,
         member: &MemberView,
         sector: u64,
         into: ReadInto,
-    ) -> Option<IoDone> {
+        mut others: Option<&mut LateOnes>,
+    ) -> Waited {
         let op = IoOp::Read { sector: member.data_offset + sector, into };
         let io = self.lane.io(MemberIo { member: member.id, op, patience: Patience::FOREVER });
-        let is_out = || {
-            let stays = |view: &ArrayView| view.present().any(|(_, other)| other.id == member.id);
-            self.with_view(|view| view.mode == WriteMode::Stopped || !stays(view))
+        let ends_otherwise = || {
+            self.with_view(|view| {
+                if view.mode == WriteMode::Stopped
+                    || view.present().all(|(_, it)| it.id != member.id)
+                {
+                    return Some(Waited::Out);
+                }
+                let others = others.as_mut()?;
+                others.answer_again(view).then_some(Waited::OtherAnswers)
+            })
         };
-        let out = self.view_moved.until(|| is_out().then_some(None));
-        first_of(async { Some(io.await) }, out).await
+        let otherwise = self.view_moved.until(ends_otherwise);
+        first_of(async { Waited::Done(io.await) }, otherwise).await
     }
 
     /// Takes note of a member read that failed: not of unreadable sectors, which are the caller's.

@@ -11,7 +11,7 @@ use crate::memory::{Buffer, Sink};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, byte_range};
+use super::array_lane::{ArrayLane, LateOnes, Waited, byte_range};
 use super::blocks::Blocks;
 use super::claims::{Claim, Columns};
 use super::news::News;
@@ -381,6 +381,8 @@ impl ArrayLane {
         let view = self.view();
         let length = columns_bytes(columns);
         let waits = unread.waits();
+        let (looks_again, mut late) =
+            (state.parity_trusted && unread.may_look_again(), LateOnes::default());
         let patience = match unread.is_of_sync() {
             true => self.sync_read_patience(),
             false => self.array.settings.read_patience(),
@@ -407,8 +409,15 @@ impl ArrayLane {
             let into = ReadInto::Buffer(buffer, within(columns, &span.columns));
             let sector = row.member_sector() + u64::from(span.columns.start);
             if waits {
-                let done = self.read_patiently(member, sector, into).await;
-                ended(span.place, member.id, done.unwrap_or_else(gone), blocks);
+                let others = looks_again.then_some(&mut late);
+                match self.read_patiently(member, sector, into, others).await {
+                    Waited::Done(done) => ended(span.place, member.id, done, blocks),
+                    Waited::Out => ended(span.place, member.id, gone(), blocks),
+                    Waited::OtherAnswers => {
+                        unread.look_again();
+                        return false;
+                    }
+                }
                 continue;
             }
             match self.try_read_member(member, sector, into, patience) {

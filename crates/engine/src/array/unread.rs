@@ -6,6 +6,9 @@ use crate::backend::MemberId;
 
 use super::plan::Place;
 
+/// Looks at most at what waits for a late member.
+pub(super) const LOOKS_MAX: u8 = 3;
+
 /// Members that gave nothing for their place of a row in this very attempt. Another member may have come
 /// into the slot since, and has not been asked.
 #[derive(Debug, Default)]
@@ -13,6 +16,8 @@ pub(super) struct Unread {
     missed: SmallVec<[Missed; 2]>,
     /// Whether what cannot be done without late members waits for them.
     waiting: Waiting,
+    /// How often it was looked at again while it waited.
+    looks: u8,
 }
 
 /// Whether late members are asked.
@@ -114,6 +119,20 @@ impl Unread {
     /// The array has changed: what gave nothing may give something now.
     pub(super) fn ask_again(&mut self) {
         self.missed.clear();
+    }
+
+    /// Whether what waits for a late member is looked at again when another one answers. Members that are slow, and late
+    /// now and then, must not keep it from its end.
+    pub(super) fn may_look_again(&self) -> bool {
+        self.looks < LOOKS_MAX
+    }
+
+    /// A late member answers again: it may do without those that are waited for.
+    pub(super) fn look_again(&mut self) {
+        self.looks += 1;
+        if self.waits() {
+            self.waiting = Waiting::NotYet;
+        }
     }
 
     /// From now on late members are waited for. False when they were already, or may not be: it cannot

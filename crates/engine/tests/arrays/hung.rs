@@ -349,3 +349,44 @@ fn a_block_is_mended_beside_a_member_that_answers_no_flush_and_gave_nothing() {
         world.verify();
     }
 }
+
+/// Two members hang. One of them answers again: it may do for what waits for the other one.
+#[test]
+fn what_waits_for_a_late_member_is_done_by_another_one_that_answers_again() {
+    for (seed, shape) in (410..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10])
+    {
+        for writes in [false, true] {
+            for stays in 0..2 {
+                let what = format!("writes: {writes}, {stays} stays");
+                let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+                world.write_random(0, world.sectors());
+                let data = world.disks.data();
+                let hung: Vec<usize> = (0..=shape.can_lose()).collect();
+                for disk in &hung {
+                    world.disks.disk(*disk).hangs_in = Some(data.clone());
+                }
+                let (read, into) = start_read(&world);
+                let write = writes && shape.has_parity();
+                let bytes = vec![7; SECTOR];
+                let written = write.then(|| {
+                    world.start(
+                        1,
+                        Request::Write { sector: 0, from: Rc::new(bytes.clone()), fua: false },
+                    )
+                });
+                world.sleep_ms(5 * SECOND_MS);
+                for disk in hung.iter().filter(|disk| **disk != stays) {
+                    go_on(&world, *disk);
+                }
+                world.sleep_ms(30 * SECOND_MS);
+                assert!(read.has_ended(), "{what}: the read waits ({world})");
+                assert!(
+                    written.is_none_or(|write| write.has_ended()),
+                    "{what}: the write waits ({world})"
+                );
+                drop(into);
+                go_on(&world, stays);
+            }
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Reads of mirrors that are tasks: of several parts, or of what no member has at once.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -12,13 +13,13 @@ use crate::memory::{Buffer, Sink};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::super::array_lane::{ArrayLane, byte_range, sink_part};
+use super::super::array_lane::{ArrayLane, LateOnes, Waited, byte_range, sink_part};
 use super::super::claims::{Claim, Mode};
 use super::super::mend::Mended;
 use super::super::news::News;
 use super::super::read::Part;
 use super::super::sources::Sources;
-use super::super::unread::Cause;
+use super::super::unread::{Cause, LOOKS_MAX};
 use super::super::view::{ArrayView, MemberView};
 use super::choice::longest_readable;
 use super::{Copies, Region, believed, copies, region_sectors, regions};
@@ -45,6 +46,15 @@ pub(in super::super) enum NotSettled {
     SourceFailed,
 }
 
+/// Whether a member that is late is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    No,
+    /// Until another late one answers again.
+    OrLooksAgain,
+    ForGood,
+}
+
 /// What came of one copy.
 enum Tried {
     Read(Buffer),
@@ -56,6 +66,8 @@ enum Tried {
     Failed(MemberId),
     /// It is not there, or late.
     Nothing,
+    /// It is late, and another late one answers again.
+    Again,
 }
 
 impl ArrayLane {
@@ -224,40 +236,46 @@ impl ArrayLane {
         let mut unreadable = Unreadable::new();
         let (mut kept, mut found) = (Copies::new(), None);
         let range = region.sector..region.sector + region.sectors();
-        // Members that are late come last, and have all the time that they need; but where copies may
-        // differ the one that is believed is waited for at once.
         let trusted = self.with_view(|view| view.trusted(&range));
         let is_block = region.sectors() <= self.with_view(|view| view.block_sectors.into());
         let by_block = !is_block && (!trusted || mode == Mode::Exclusive);
         if !trusted && !self.pick_is_durable().await {
             return Err(NotRead::ByPick);
         }
-        'copies: for waits in if trusted { &[false, true][..] } else { &[true] } {
-            for piece in self.by_preference(region, suspect) {
-                if unreadable.iter().any(|(known, _)| *known == piece) {
-                    continue;
+        let (mut left, mut looks) = (self.to_try(region, suspect, trusted), 0);
+        while let Some((waits, piece)) = left.pop_front() {
+            if unreadable.iter().any(|(known, _)| *known == piece) {
+                continue;
+            }
+            let source = self.with_view(|view| view.member(piece.slot).map(|member| member.id));
+            let waits = match waits {
+                false => Waits::No,
+                true if trusted && looks < LOOKS_MAX => Waits::OrLooksAgain,
+                true => Waits::ForGood,
+            };
+            match self.try_copy(region, piece, waits).await {
+                Tried::Read(block) => {
+                    found = Some((piece, block, source));
+                    break;
                 }
-                let source = self.with_view(|view| view.member(piece.slot).map(|member| member.id));
-                match self.try_copy(region, piece, *waits).await {
-                    Tried::Read(block) => {
-                        found = Some((piece, block, source));
-                        break 'copies;
-                    }
-                    Tried::Unreadable(member) => {
-                        unreadable.push((piece, member));
-                        kept.push(piece);
-                    }
-                    Tried::InPart if by_block => return Err(NotRead::ByAny(unreadable)),
-                    // Where the array broke over it no record says so: a restart believes it again.
-                    Tried::Failed(member) if !trusted && !self.is_out_for_good(member).await => {
-                        return Err(NotRead::ByPick);
-                    }
-                    Tried::InPart | Tried::Nothing => kept.push(piece),
-                    Tried::Failed(_) => {}
+                Tried::Unreadable(member) => {
+                    unreadable.push((piece, member));
+                    kept.push(piece);
                 }
-                if by_block && !unreadable.is_empty() {
-                    return Err(NotRead::ByAny(unreadable));
+                Tried::InPart if by_block => return Err(NotRead::ByAny(unreadable)),
+                // Where the array broke over it no record says so: a restart believes it again.
+                Tried::Failed(member) if !trusted && !self.is_out_for_good(member).await => {
+                    return Err(NotRead::ByPick);
                 }
+                Tried::InPart | Tried::Nothing => kept.push(piece),
+                Tried::Failed(_) => {}
+                Tried::Again => {
+                    looks += 1;
+                    left = self.to_try(region, suspect, trusted);
+                }
+            }
+            if by_block && !unreadable.is_empty() {
+                return Err(NotRead::ByAny(unreadable));
             }
         }
         let Some((piece, block, source)) = found else { return Err(NotRead::ByAny(unreadable)) };
@@ -282,6 +300,15 @@ impl ArrayLane {
             NotSettled::Kept => NotRead::ByPick,
             NotSettled::SourceFailed => NotRead::ByAny(Unreadable::new()),
         })
+    }
+
+    /// The copies of a region in the order in which to try them, and whether each is waited for. Members that are
+    /// late come last, and have all the time that they need; but where copies may differ the one that is
+    /// believed is waited for at once.
+    fn to_try(&self, region: &Region, suspect: Suspect, trusted: bool) -> VecDeque<(bool, Piece)> {
+        let turns = if trusted { &[false, true][..] } else { &[true] };
+        let copies = self.by_preference(region, suspect);
+        turns.iter().flat_map(|waits| copies.iter().map(|piece| (*waits, *piece))).collect()
     }
 
     /// Where copies may differ: sees to it that the one that was read is read from now on, or that all others have the
@@ -359,7 +386,7 @@ impl ArrayLane {
             if other == piece {
                 continue;
             }
-            if let Tried::Read(other) = self.try_copy(region, other, false).await {
+            if let Tried::Read(other) = self.try_copy(region, other, Waits::No).await {
                 let same = *other == *block;
                 self.recycle(Some(other));
                 if !same {
@@ -384,12 +411,12 @@ impl ArrayLane {
     }
 
     /// Reads one copy if it can be read; with `waits` also one of a member that is late.
-    async fn try_copy(&self, region: &Region, piece: Piece, waits: bool) -> Tried {
+    async fn try_copy(&self, region: &Region, piece: Piece, waits: Waits) -> Tried {
         let view = self.view();
         let Some(member) = view.member(piece.slot) else { return Tried::Nothing };
         let there = match waits {
-            false => member.can_read(piece.member_sector, piece.sectors),
-            true => member.can_wait_for(piece.member_sector, piece.sectors),
+            Waits::No => member.can_read(piece.member_sector, piece.sectors),
+            _ => member.can_wait_for(piece.member_sector, piece.sectors),
         };
         if !there {
             let range = piece.member_sector..piece.member_sector + piece.sectors;
@@ -399,11 +426,16 @@ impl ArrayLane {
         let buffer = self.lane.backend().allocate(bytes.len());
         let into = ReadInto::Buffer(buffer, bytes);
         let done = match waits {
-            false => self.read_piece(&view, piece, member, into).await,
-            true => match self.read_patiently(member, piece.member_sector, into).await {
-                Some(done) => done,
-                None => return Tried::Failed(member.id),
-            },
+            Waits::No => self.read_piece(&view, piece, member, into).await,
+            _ => {
+                let mut late = LateOnes::default();
+                let others = (waits == Waits::OrLooksAgain).then_some(&mut late);
+                match self.read_patiently(member, piece.member_sector, into, others).await {
+                    Waited::Done(done) => done,
+                    Waited::Out => return Tried::Failed(member.id),
+                    Waited::OtherAnswers => return Tried::Again,
+                }
+            }
         };
         let Err(error) = done.result else {
             return Tried::Read(done.buffer.expect("a finished read returns its buffer"));
