@@ -103,6 +103,8 @@ pub(super) struct Controller {
     doubted: Ranges,
     /// The part of that which the user has not accepted; see [`ArrayView::unaccepted`].
     unaccepted: Ranges,
+    /// The part in which the user accepted parity for all that is lacked; see [`ArrayView::accepted_for_all`].
+    accepted_for_all: Ranges,
     /// Where it is known which members lack something, and the others are of one time.
     outliers: Outliers,
     departed: Vec<Departed>,
@@ -268,6 +270,7 @@ impl Controller {
             read_only: start.read_only,
             doubted: Ranges::clone(&view.doubted),
             unaccepted: Ranges::clone(&view.unaccepted),
+            accepted_for_all: Ranges::default(),
             outliers: Outliers::default(),
             unsynced: start.unsynced,
             unresolved: Ranges::default(),
@@ -625,6 +628,7 @@ impl Controller {
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
             unaccepted: Arc::new(self.unaccepted.clone()),
+            accepted_for_all: Arc::new(self.accepted_for_all.clone()),
             outliers: Arc::new(self.outliers.clone()),
             unresolved: Arc::new(self.unresolved.clone()),
             heard: self.heard,

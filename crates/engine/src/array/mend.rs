@@ -78,8 +78,11 @@ impl ArrayLane {
         let sectors = at.sectors(columns);
         let view = self.view();
         let has_picks = view.has_picks(&sectors);
-        let is_listed = has_picks && at.is_listed_in_memory(&view, columns, place);
-        if !unread.is_unreadable(place) && !is_listed {
+        let may_be_read = match has_picks {
+            true => at.may_be_read_again(&view, columns, place, unread),
+            false => unread.is_unreadable(place),
+        };
+        if !may_be_read {
             return true;
         }
         if self.mend(at, columns, (place, block, sources), false, mended).await || !has_picks {

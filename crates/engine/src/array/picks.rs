@@ -28,6 +28,18 @@ impl ArrayView {
         }
     }
 
+    /// Whether what a slot has here may be read again as it was, though it is not read now: it `is_unreadable` just now,
+    /// or memory alone lists it, and no list does after a restart.
+    pub(super) fn may_be_read_again(
+        &self,
+        slot: Slot,
+        sectors: &Range<u64>,
+        is_unreadable: bool,
+    ) -> bool {
+        let is_listed = |member: &MemberView| member.bad_in_memory.overlaps(sectors);
+        is_unreadable || self.member(slot).is_some_and(is_listed)
+    }
+
     /// Whether no member that is written in a slot gives these sectors of it any more. Where nothing may be written
     /// that is so for as long as the array runs.
     fn is_given_up(&self, slot: Slot, sectors: &Range<u64>) -> bool {

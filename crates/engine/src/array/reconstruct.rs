@@ -81,15 +81,16 @@ impl ClaimedRow<'_> {
         readers.flatten().map(|member| member.id).collect()
     }
 
-    /// Whether only memory keeps the member of a place from being read.
-    pub(super) fn is_listed_in_memory(
+    /// Whether what a place has may be [read again](ArrayView::may_be_read_again) as it was, though it is not read now.
+    pub(super) fn may_be_read_again(
         &self,
         view: &ArrayView,
         columns: &Columns,
         place: Place,
+        unread: &Unread,
     ) -> bool {
-        let member = view.member(self.slot(place));
-        member.is_some_and(|member| member.bad_in_memory.overlaps(&self.sectors(columns)))
+        let sectors = self.sectors(columns);
+        view.may_be_read_again(self.slot(place), &sectors, unread.is_unreadable(place))
     }
 
     pub(super) fn state(&self, view: &ArrayView, columns: &Columns, unread: &Unread) -> RowState {
@@ -258,9 +259,7 @@ impl ArrayLane {
                 }
                 Way::Compared if self.both_ways_agree(row, &state, columns, &mut blocks) => {
                     // What cannot be read just now may be read again, as it was: it is written first.
-                    let may_be_read = |place| {
-                        unread.is_unreadable(place) || at.is_listed_in_memory(&view, columns, place)
-                    };
+                    let may_be_read = |place| at.may_be_read_again(&view, columns, place, unread);
                     let waits = self.array.rules.keep(Rule::UnreadMayBeReadAgain)
                         && lost.iter().any(may_be_read);
                     if !state.parity_usable && !waits {
@@ -297,11 +296,11 @@ impl ArrayLane {
             let reads = Some((*wanted, Way::ByParity));
             return ReadPlan { state, lost, reads, misleads: false };
         }
-        let may_be_read = |place| unread.is_unreadable(place);
         let outliers = at.outliers(view, columns).filter(|_| !is_whole);
         // An outlier that cannot be read just now has something else than the others give for it.
         let stays = self.array.rules.keep(Rule::OutliersStayAsTheyAre);
-        let hides = |all: &Places| stays && wanted.iter().any(|at| all.has(at) && may_be_read(at));
+        let is_hidden = |at, all: &Places| all.has(at) && unread.is_unreadable(at);
+        let hides = |all: &Places| stays && wanted.iter().any(|at| is_hidden(at, all));
         if let Some(outliers) = outliers.filter(|all| !hides(all))
             && let Some(reads) = plan::reads_around(&state, wanted, &outliers)
         {
@@ -311,6 +310,7 @@ impl ArrayLane {
         let rebuild = plan::rebuild_reads(&state, &lost);
         // Parity that the user accepts says nothing of a block that may be read again, where it is known not to fit.
         let fits = |reads: Places| outliers.is_none_or(|all| !reads.iter().any(|at| all.has(at)));
+        let may_be_read = |place| at.may_be_read_again(view, columns, place, unread);
         let misleads = wanted.iter().any(may_be_read) && !rebuild.is_none_or(fits);
         // In doubt two parities that agree may be newer than the block of a member that is only late: users
         // were answered from that one, and the row would still not agree with it.

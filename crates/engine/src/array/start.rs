@@ -167,6 +167,7 @@ fn first_view(start: &Start) -> ArrayView {
         unsynced: Arc::new(start.unsynced.clone()),
         doubted: Arc::new(doubted),
         unaccepted: Arc::new(unaccepted),
+        accepted_for_all: Arc::default(),
         outliers: Arc::default(),
         unresolved: Arc::default(),
         heard: NewsCount::default(),

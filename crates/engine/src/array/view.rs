@@ -52,6 +52,9 @@ pub struct ArrayView {
     /// The part of that which the user has not accepted. Elsewhere the block that one member lacks is
     /// computed from parity as it is; two blocks are not, for the acceptance was of one.
     pub unaccepted: Arc<Ranges>,
+    /// Where the acceptance was of every block that is lacked: of as many as there are parities. It is in doubt still,
+    /// for one of them may be read again as it was.
+    pub accepted_for_all: Arc<Ranges>,
     /// Where it is known whose blocks put rows in doubt.
     pub outliers: Arc<Outliers>,
     /// What of it a resync has left undone. It is tried again where a write was, for that may be what it lacked.
@@ -243,10 +246,19 @@ impl ArrayView {
     }
 
     /// Whether parity in these sectors must not be used. What the user accepts is parity for the block that
-    /// one member of the row lacks.
+    /// one member of the row lacks, or for all that members lacked then.
     pub fn in_doubt(&self, range: &Range<u64>, one_lacks: bool) -> bool {
-        let doubted = if one_lacks { &self.unaccepted } else { &self.doubted };
-        doubted.overlaps(range) && keep(Rule::DoubtedParityIsNotUsed)
+        let is_accepted = |part: Range<u64>| self.accepted_for_all.contains(&part);
+        let in_doubt = match one_lacks {
+            true => self.unaccepted.overlaps(range),
+            false => {
+                self.doubted.overlaps(range) && {
+                    let doubted = self.doubted.both(&Ranges::of(range.clone()));
+                    !doubted.iter().all(is_accepted)
+                }
+            }
+        };
+        in_doubt && keep(Rule::DoubtedParityIsNotUsed)
     }
 
     /// Says how whole it is. To be called when it is changed.

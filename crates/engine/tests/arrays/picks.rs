@@ -43,11 +43,16 @@ fn written(shape: Shape, seed: u64) -> World {
 
 /// The disk that a read of the first block goes to.
 fn first_disk(world: &mut World) -> usize {
+    disk_of(world, 0)
+}
+
+/// The disk that a read of the block goes to that begins there.
+fn disk_of(world: &mut World, sector: u64) -> usize {
     if !world.shape().has_parity() {
         world.set("read_policy", "first");
     }
     world.disks.reset_counts();
-    world.read(0, BLOCK).unwrap();
+    world.read(sector, BLOCK).unwrap();
     let disks = 0..usize::from(world.shape().disks);
     let mut read = disks.filter(|&disk| world.disks.disk(disk).sectors_read() > 0);
     read.next().expect("one is read")
@@ -398,13 +403,29 @@ fn accepted_parity_that_is_known_not_to_fit_says_nothing_of_a_block_that_may_be_
         world.disks.disk(full).plug();
         world.command(Action::AcceptDoubt).unwrap();
         becomes_unreadable(&world, bad);
-        for sector in 0..world.sectors() {
-            match world.read(sector, 1) {
-                Ok(found) => world.compare(sector, &found),
-                Err(error) => assert_eq!(error, RequestError::Lost, "{world}"),
-            }
-        }
+        verify_or_lost(&mut world);
         world.disks.disk(bad).unreadable.clear();
+        world.verify();
+    }
+}
+
+/// The same where memory alone lists the block when the user accepts.
+#[test]
+fn accepted_parity_that_is_known_not_to_fit_says_nothing_of_a_block_that_memory_alone_lists() {
+    for bad in 0..usize::from(shapes::RAID5.disks) {
+        let mut world = written(shapes::RAID5, 230);
+        take_list(&mut world, bad);
+        let full = fails_for_want_of_space(&mut world);
+        if bad == full {
+            continue;
+        }
+        world.disks.disk(full).plug();
+        becomes_unreadable(&world, bad);
+        verify_or_lost(&mut world);
+        world.command(Action::AcceptDoubt).unwrap();
+        world.disks.disk(bad).unreadable.clear();
+        verify_or_lost(&mut world);
+        then(&mut world, Then::Restart);
         world.verify();
     }
 }
@@ -434,5 +455,41 @@ fn a_resync_under_which_an_array_breaks_ends_no_doubt() {
             (0..all).for_each(|disk| world.disks.disk(disk).plug());
             world.assemble(&(0..all).collect::<Vec<_>>(), &run()).unwrap();
         });
+    }
+}
+
+/// Nobody can tell what is in the first block of a disk that has no list: memory alone names it, and keeps it from
+/// being read.
+fn is_listed_in_memory_alone(world: &mut World, disk: usize) {
+    becomes_unreadable(world, disk);
+    let is_lost =
+        |world: &mut World| (0..BLOCK).all(|at| world.read(at, 1) == Err(RequestError::Lost));
+    assert!(is_lost(world), "{world}");
+    world.disks.disk(disk).unreadable.clear();
+    assert!(is_lost(world), "it is not listed ({world})");
+}
+
+/// A list in memory ends with the array, and its member is believed again: what is accepted is written there first.
+#[test]
+fn what_memory_alone_lists_is_not_read_again_once_accepted_parity_gave_another_block() {
+    for (seed, next) in (200..).zip(ANYTHING) {
+        let mut world = written(shapes::RAID5, seed);
+        let first = first_disk(&mut world);
+        take_list(&mut world, first);
+        crashes_with_another_block(&mut world, first, &run());
+        is_listed_in_memory_alone(&mut world, first);
+        world.command(Action::AcceptDoubt).unwrap();
+        let answered = reads_the_same(&mut world, &format!("{next:?}"), |world| then(world, next));
+        assert!(answered, "{next:?}: parity was accepted ({world})");
+    }
+}
+
+/// Every sector is what was there, or an error that says so.
+fn verify_or_lost(world: &mut World) {
+    for sector in 0..world.sectors() {
+        match world.read(sector, 1) {
+            Ok(found) => world.compare(sector, &found),
+            Err(error) => assert_eq!(error, RequestError::Lost, "{world}"),
+        }
     }
 }

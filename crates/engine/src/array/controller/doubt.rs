@@ -7,6 +7,7 @@ use crate::geometry::Geometry;
 use crate::ranges::Ranges;
 
 use super::super::rules::Rule;
+use super::membership::Lacks;
 use super::why_idle::Event;
 use super::{CommandError, Controller, Member, Reply, WriteMode};
 
@@ -45,6 +46,7 @@ impl Controller {
             &mut self.unsynced,
             &mut self.doubted,
             &mut self.unaccepted,
+            &mut self.accepted_for_all,
             &mut self.unresolved,
             &mut self.without_room,
         ] {
@@ -104,10 +106,13 @@ impl Controller {
     }
 
     /// Takes parity in doubt as it is. Where as many members lack their blocks as there are parities nothing is left
-    /// that could disagree; else the rows stay in doubt until resync has made the rest agree.
+    /// that could disagree; else the rows stay in doubt until resync has made the rest agree. So they do where memory
+    /// alone lists a block: after a restart it is read as it was, unless what is accepted is written there before.
     async fn believe_parity(&mut self) {
         self.fill_accepted_anew();
-        for range in self.nothing_disagrees().iter() {
+        self.accepted_for_all = self.doubted.both(&self.nothing_disagrees(Lacks::Now));
+        for range in self.nothing_disagrees(Lacks::ForGood).iter() {
+            self.accepted_for_all.remove(&range);
             self.doubted.remove(&range);
             self.outliers.forget(&range);
         }
@@ -144,7 +149,10 @@ impl Controller {
             let Some(member) = self.members.iter().find(goes) else { continue };
             let mut held = self.doubted.clone();
             member.not_filled().iter().for_each(|range| held.remove(&range));
-            held.iter().for_each(|range| self.unaccepted.insert(range));
+            for range in held.iter() {
+                self.accepted_for_all.remove(&range);
+                self.unaccepted.insert(range);
+            }
         }
     }
 
@@ -156,7 +164,8 @@ impl Controller {
             return Ranges::default();
         }
         let mut in_doubt = self.unaccepted.clone();
-        let of_two = self.doubted.both(&self.lacked_by(2));
+        let mut of_two = self.doubted.both(&self.lacked_by(2, Lacks::Now));
+        self.accepted_for_all.iter().for_each(|range| of_two.remove(&range));
         of_two.iter().for_each(|range| in_doubt.insert(range));
         in_doubt
     }

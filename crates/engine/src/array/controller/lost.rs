@@ -81,6 +81,7 @@ impl Controller {
         }
         // Parity was accepted for what is missing now.
         after.unaccepted = after.doubted.clone();
+        after.accepted_for_all = Default::default();
         let mut suspects = listed(&before);
         if matches!(*self.geometry, Geometry::Parity(_)) {
             suspects.extend(before.doubted.iter().map(|range| (Slot(0), range)));
@@ -162,6 +163,7 @@ impl Controller {
         let mut borders = Borders::of(piece.clone());
         borders.add_ranges(&view.doubted, 0);
         borders.add_ranges(&view.unaccepted, 0);
+        borders.add_ranges(&view.accepted_for_all, 0);
         borders.add_ranges(&self.unresolved, 0);
         view.present().for_each(|(_, member)| borders.add_member(member, 0));
         let lost = |part: Range<u64>| {

@@ -26,6 +26,15 @@ pub(super) struct Departed {
     number: u32,
 }
 
+/// Which blocks a member counts as lacking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lacks {
+    /// Those that lanes do not read now.
+    Now,
+    /// Those that are not read after a restart either: memory alone lists the others.
+    ForGood,
+}
+
 impl Controller {
     /// Takes members out that failed an I/O. The writes that found out wait until this is settled:
     /// durable on the survivors and adopted by every lane.
@@ -137,24 +146,31 @@ impl Controller {
             } else {
                 self.doubted = Ranges::default();
                 self.unaccepted = Ranges::default();
+                self.accepted_for_all = Ranges::default();
             }
         }
     }
 
-    /// Where, in member sectors, as many members lack their blocks as a row has parities. Of copies it is nowhere.
-    pub(super) fn nothing_disagrees(&self) -> Ranges {
+    /// Where, in member sectors, as many members lack their blocks as a row has parities: for good, or as lanes count.
+    /// Of copies it is nowhere.
+    pub(super) fn nothing_disagrees(&self, lacks: Lacks) -> Ranges {
         let Geometry::Parity(map) = &*self.geometry else { return Ranges::default() };
-        self.lacked_by(map.parity_disks().into())
+        self.lacked_by(map.parity_disks().into(), lacks)
     }
 
-    /// Where, in member sectors, so many slots or more have no block that may be read, as lanes count.
-    pub(super) fn lacked_by(&self, count: usize) -> Ranges {
+    /// Where, in member sectors, so many slots or more have no block that may be read.
+    pub(super) fn lacked_by(&self, count: usize, counts: Lacks) -> Ranges {
         let mut lacked = vec![Ranges::default(); count];
         for slot in (0..self.geometry.raid_disks()).map(Slot) {
             let holder = self.members.iter().find(|member| member.slot() == Some(slot));
             let mut lacks = holder.map_or(Ranges::of(0..u64::MAX), Member::not_filled);
-            let bad = holder.iter().flat_map(|member| member.bad.iter());
-            bad.for_each(|range| lacks.insert(range));
+            if let Some(member) = holder {
+                let mut bad = Ranges::clone(&member.bad);
+                if counts == Lacks::ForGood && self.array.rules.keep(Rule::UnreadMayBeReadAgain) {
+                    member.bad_in_memory().iter().for_each(|range| bad.remove(&range));
+                }
+                bad.iter().for_each(|range| lacks.insert(range));
+            }
             // What was lacked once is lacked twice where this member lacks it too.
             for times in (1..lacked.len()).rev() {
                 let both = lacked[times - 1].both(&lacks);

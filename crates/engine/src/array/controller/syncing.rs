@@ -769,6 +769,7 @@ impl Controller {
             }
             self.doubted.insert(range.clone());
             self.unaccepted.insert(range.clone());
+            self.accepted_for_all.remove(&range);
             self.outliers.forget(&range);
             self.unsynced.insert(range);
         }

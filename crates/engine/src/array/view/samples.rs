@@ -43,6 +43,7 @@ pub(in crate::array) fn view_of(
         unsynced: Arc::default(),
         doubted: Arc::default(),
         unaccepted: Arc::default(),
+        accepted_for_all: Arc::default(),
         outliers: Arc::default(),
         unresolved: Arc::default(),
         heard: Default::default(),
