@@ -189,10 +189,15 @@ impl ArrayLane {
         let new_blocks = loop {
             let view = self.view();
             let mut state = row_state(&view, map, &row, columns, &unread);
-            // What is lost there is computed around outliers, and not by parity that the user accepts. What cannot be
-            // read just now is written again before new parity fits it.
+            // What is lost there is computed around outliers, and not by parity that the user accepts. What may be read
+            // again as it was is written before new parity fits what is computed.
+            let may_be_read = |place| {
+                let slot = slot_of(&row, state.data_count, place);
+                view.may_be_read_again(slot, &sectors, unread.is_unreadable(place))
+            };
             state.parity_usable &= state.parity_trusted
-                || !view.outliers.knows_of(&sectors, &view.doubted) && !unread.any_unreadable();
+                || !view.outliers.knows_of(&sectors, &view.doubted)
+                    && !(0..state.data_count + state.parity_count).any(may_be_read);
             let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
             let taken = std::mem::take(&mut stripes);
@@ -252,8 +257,8 @@ impl ArrayLane {
         Some(stripe)
     }
 
-    /// Writes again what could not be read, where it may differ from what was computed. False where that did not go
-    /// well, and it may be read as it was: new parity would not fit it.
+    /// Writes again what may be read again as it was, where it may differ from what was computed. False where that did
+    /// not go well: new parity would not fit it.
     async fn mend_unread(
         &self,
         at: &ClaimedRow<'_>,
@@ -262,11 +267,12 @@ impl ArrayLane {
         unread: &Unread,
     ) -> bool {
         let (mut mended, mut fits) = (Mended::default(), true);
-        if self.with_view(|view| view.trusted(&at.sectors(columns))) {
+        let view = self.view();
+        if view.trusted(&at.sectors(columns)) {
             return fits;
         }
-        let unread = read.blocks.iter().filter(|(place, _)| unread.is_unreadable(*place));
-        for (place, block) in unread {
+        let may_be_read = |place| at.may_be_read_again(&view, columns, place, unread);
+        for (place, block) in read.blocks.iter().filter(|(place, _)| may_be_read(*place)) {
             let from = (place, block, &read.sources);
             fits &= self.mend(at, columns, from, true, &mut mended).await;
         }

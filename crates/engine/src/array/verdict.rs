@@ -24,6 +24,9 @@ pub(super) enum SlotEnd {
     /// It lacks the write or was not to get it, and its list on the device names the block, so that it is
     /// not read.
     Bad,
+    /// It was not to get the write, and memory alone lists the block: it is not read now, and is read as it was after
+    /// a restart.
+    Hidden,
     /// It failed, and no record says so yet.
     Gone,
     /// There is no member, or it is on record as out.
@@ -87,6 +90,10 @@ impl Column<'_> {
         }
         let by_parity = |block: Place| self.data_count.is_some() && !self.took(block);
         let end_doubt = self.in_doubt && self.written.iter().any(by_parity);
+        // Parity would not fit it after a restart, and nothing would say so.
+        if end_doubt && self.hides_a_block() {
+            return ends(Outcome::Error);
+        }
         let is_news = |end| matches!(end, SlotEnd::Refused | SlotEnd::Healed | SlotEnd::Gone);
         let outcome = match end_doubt || self.ends.iter().any(|&end| is_news(end)) {
             true => Outcome::Record,
@@ -129,9 +136,14 @@ impl Column<'_> {
         (data..self.ends.len()).filter(|&parity| self.took(parity)).count()
     }
 
+    /// Whether a block that is not read now may be read again as it was.
+    fn hides_a_block(&self) -> bool {
+        self.ends.contains(&SlotEnd::Hidden)
+    }
+
     fn may_end_doubt(&self) -> bool {
         let Some(data) = self.data_count else { return self.in_doubt };
-        let all_right = !self.ends[data..].contains(&SlotEnd::Refused);
+        let all_right = !self.ends[data..].contains(&SlotEnd::Refused) && !self.hides_a_block();
         self.in_doubt && self.parity_right && self.parities_taken() > 0 && all_right
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use mdspace_engine::array::Action;
 use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::IoErrorKind;
-use mdspace_engine::geometry::Level;
+use mdspace_engine::geometry::{Geometry, Level};
 use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, MemberState, SyncAction, SyncEnd};
 
@@ -481,6 +481,38 @@ fn what_memory_alone_lists_is_not_read_again_once_accepted_parity_gave_another_b
         world.command(Action::AcceptDoubt).unwrap();
         let answered = reads_the_same(&mut world, &format!("{next:?}"), |world| then(world, next));
         assert!(answered, "{next:?}: parity was accepted ({world})");
+    }
+}
+
+/// The same where the row is written beside it: new parity fits what is read there after a restart too.
+#[test]
+fn a_write_beside_what_memory_alone_lists_leaves_no_row_that_does_not_fit() {
+    for (seed, shape) in (210..).zip(with_two_parities()) {
+        for next in ANYTHING {
+            let mut world = written(shape, seed);
+            let first = first_disk(&mut world);
+            take_list(&mut world, first);
+            let Geometry::Parity(map) = Geometry::new(&world.map()).unwrap() else {
+                panic!("a parity level")
+            };
+            let q = usize::from(map.row(0).q().unwrap().0);
+            crashes_with_another_block(&mut world, first, &run());
+            // Without it nothing is there to compare P with.
+            becomes_unreadable(&world, q);
+            is_listed_in_memory_alone(&mut world, first);
+            world.disks.disk(q).unreadable.clear();
+            world.command(Action::AcceptDoubt).unwrap();
+            let beside = u64::from(shape.chunk_sectors);
+            world.write_random(beside, BLOCK);
+            then(&mut world, if next == Then::Restart { Then::Resync } else { next });
+            then(&mut world, Then::Restart);
+            let block = world.read(0, BLOCK).unwrap();
+            world.remember(0, &block);
+            world.verify();
+            let written = disk_of(&mut world, beside);
+            world.fail(written);
+            verify_or_lost(&mut world);
+        }
     }
 }
 

@@ -39,7 +39,8 @@ impl Found {
     /// Whether the row gives a block of a member that is out, or has not got it yet. It would not if it were torn.
     fn needs_a_whole_row(&self, segment: &Segment) -> bool {
         let is_needed = |end: &SlotEnd| {
-            matches!(end, SlotEnd::Gone | SlotEnd::Out | SlotEnd::Bad | SlotEnd::Unfilled)
+            let is_listed = matches!(end, SlotEnd::Bad | SlotEnd::Hidden);
+            is_listed || matches!(end, SlotEnd::Gone | SlotEnd::Out | SlotEnd::Unfilled)
         };
         segment.data_count.is_some() && !self.lacks_space_to_fill && self.ends.iter().any(is_needed)
     }
@@ -124,6 +125,7 @@ impl Judging<'_> {
         let took = || was_there() && self.ended.lacks_nothing(member, sectors);
         match (listed, is_sent) {
             (false, false) => SlotEnd::Kept,
+            (true, false) if member.bad_in_memory.overlaps(sectors) => SlotEnd::Hidden,
             (true, false) => SlotEnd::Bad,
             (false, true) if took() => SlotEnd::Took,
             (false, true) => SlotEnd::Refused,

@@ -1,6 +1,6 @@
 //! The verdict against a table of every column of two copies, and of two data blocks and parity.
 
-use super::SlotEnd::{Bad, Gone, Healed, Kept, Out, Refused, Took, Unfilled};
+use super::SlotEnd::{Bad, Gone, Healed, Hidden, Kept, Out, Refused, Took, Unfilled};
 use super::*;
 
 /// Tab-separated: level, slots, doubt, and what is to be done. Made by an independent model of who may be
@@ -104,4 +104,25 @@ fn a_write_that_would_lose_a_block_beside_it_is_an_error() {
         assert_eq!(column(Places::default()).verdict().outcome, held);
         assert_eq!(column(Places::of(1)).verdict().outcome, lost);
     }
+}
+
+/// After a restart a block that memory alone lists is read as it was: new parity may fit what was computed for it.
+#[test]
+fn doubt_does_not_end_over_a_block_that_memory_alone_lists() {
+    let verdict = |ends: &[SlotEnd]| {
+        let column = Column {
+            ends,
+            data_count: Some(2),
+            written: Places::of(0),
+            was_held: Places::default(),
+            in_doubt: true,
+            parity_right: true,
+        };
+        column.verdict()
+    };
+    assert!(verdict(&[Took, Bad, Took, Took]).may_end_doubt);
+    assert_eq!(verdict(&[Took, Hidden, Took, Took]).outcome, Outcome::Answer);
+    assert!(!verdict(&[Took, Hidden, Took, Took]).may_end_doubt);
+    assert!(verdict(&[Out, Bad, Took, Took]).end_doubt);
+    assert_eq!(verdict(&[Out, Hidden, Took, Took]).outcome, Outcome::Error);
 }
