@@ -516,8 +516,28 @@ impl ArrayLane {
             false if !redundant && no_space => Err(RequestError::NoSpace),
             false if !redundant => Err(RequestError::Lost),
             // After a failed flush nothing on that member is sure: the others must hold it.
-            _ if self.do_without(&view, &failed).await => Ok(()),
+            _ if self.do_without(&view, &failed).await => self.what_is_behind_is_elsewhere().await,
             _ => Err(RequestError::Lost),
+        }
+    }
+
+    /// Waits until what is behind an answer has landed, or another member has all, as nearly always. It is flushed
+    /// where it lands.
+    async fn what_is_behind_is_elsewhere(&self) -> Result<(), RequestError> {
+        loop {
+            let view = self.view();
+            let has_all =
+                |member: &MemberView| !member.write_mostly && member.is_in_sync_for_good();
+            if self.array.behind.limit() == 0 || view.present().any(|(_, one)| has_all(one)) {
+                return Ok(());
+            }
+            match view.mode {
+                WriteMode::Broken => return Err(RequestError::Lost),
+                WriteMode::Stopped => return Err(RequestError::Stopped),
+                _ if !self.array.has_writes_behind() => return Ok(()),
+                WriteMode::ReadOnly | WriteMode::Clean | WriteMode::Closing | WriteMode::Open => {}
+            }
+            first_of(self.array.behind.all_have_landed(), self.other_view(&view)).await;
         }
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use mdspace_engine::array::Action;
 use mdspace_engine::backend::IoErrorKind;
-use mdspace_engine::request::Request;
+use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::MemberState;
 
 use crate::shapes::{self, DATA_OFFSET, Shape};
@@ -386,6 +386,52 @@ fn what_was_flushed_while_it_was_behind_survives_on_write_mostly_members_once_it
         world.assemble_all().unwrap();
         world.verify();
     }
+}
+
+/// Nobody else has what is behind, and so its landing is waited for: what was flushed would be lost with the power.
+fn a_flush_waits_without_the_member_that_is_ahead(lose_it: impl Fn(&mut World)) {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        world.remember(64, &[7; 8 * SECTOR]);
+        lose_it(&mut world);
+        let flush = world.start(2, Request::Flush);
+        world.turns(3000);
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        assert!(!flush.has_ended(), "{world}");
+        let_go(&mut world);
+        world.end(&flush).unwrap();
+        world.power_cut([0, 1]);
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
+#[test]
+fn a_flush_that_fails_the_only_member_with_what_is_behind_waits_until_it_has_landed() {
+    a_flush_waits_without_the_member_that_is_ahead(|world| {
+        world.disks.disk(0).next_flush_fails = Some(IoErrorKind::Flush);
+    });
+}
+
+#[test]
+fn a_flush_where_only_write_mostly_members_are_left_waits_for_what_is_behind() {
+    a_flush_waits_without_the_member_that_is_ahead(|world| world.fail(0));
+}
+
+/// What never lands is waited for until the array is stopped by force.
+#[test]
+fn a_stop_by_force_ends_a_flush_that_waits_for_what_is_behind() {
+    let mut world = two_mirrors(5, 8);
+    let write = start_write(&world, 0, 64, 7);
+    world.end(&write).unwrap();
+    world.fail(0);
+    let flush = world.start(2, Request::Flush);
+    world.turns(3000);
+    assert!(!flush.has_ended(), "{world}");
+    world.order(Action::StopByForce);
+    assert_eq!(world.end(&flush), Err(RequestError::Stopped), "{world}");
 }
 
 /// The device tells of it once, to the flush behind the write.

@@ -5,8 +5,9 @@
 //! every read of a write-mostly member wait for it; and its intent, so that after a crash resync
 //! copies to the write-mostly members what they may lack.
 //!
-//! No flush waits for it. Where one was asked for meanwhile, the write-mostly members are flushed behind
-//! the write: else what was flushed would be durable nowhere once the other members are lost.
+//! No flush waits for it, as long as another member has all. Where one was asked for meanwhile, the write-mostly
+//! members are flushed behind the write: else what was flushed would be durable nowhere once the other members are
+//! lost. A flush that finds them lost already waits until the write has landed.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -31,7 +32,6 @@ use super::{Copies, Region, copies};
 const HELD: u32 = 1 << 31;
 
 /// The writes behind of one array.
-#[derive(Debug)]
 pub(crate) struct Behind {
     /// At most so many; 0: none at all.
     limit: u32,
@@ -39,12 +39,15 @@ pub(crate) struct Behind {
     under_way: AtomicU32,
     /// Flushes that users asked for, counted.
     flushes: AtomicU64,
+    /// None is under way any more.
+    all_landed: Signal,
 }
 
 impl Behind {
     pub(crate) fn new(limit: u32) -> Self {
         let limit = limit.min(HELD - 1);
-        Self { limit, under_way: AtomicU32::new(0), flushes: AtomicU64::new(0) }
+        let (under_way, flushes) = (AtomicU32::new(0), AtomicU64::new(0));
+        Self { limit, under_way, flushes, all_landed: Signal::default() }
     }
 
     pub(crate) fn limit(&self) -> u32 {
@@ -86,6 +89,20 @@ impl Behind {
         let began = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         began.is_ok().then(|| Counted(self))
     }
+
+    /// One less. Says whether they are held.
+    fn one_ends(&self) -> bool {
+        let before = self.under_way.fetch_sub(1, Ordering::AcqRel);
+        if before & !HELD == 1 {
+            self.all_landed.notify();
+        }
+        before & HELD != 0
+    }
+
+    /// Waits until none is under way.
+    pub(in super::super) async fn all_have_landed(&self) {
+        self.all_landed.until(|| (self.under_way() == 0).then_some(())).await;
+    }
 }
 
 /// One write behind, counted until it drops.
@@ -94,15 +111,15 @@ pub(crate) struct Counted<'a>(&'a Behind);
 impl Counted<'_> {
     /// It has landed. Says whether none begins meanwhile: then the controller may wait for that.
     pub(in super::super) fn end(self) -> bool {
-        let before = self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+        let behind = self.0;
         std::mem::forget(self);
-        before & HELD != 0
+        behind.one_ends()
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.0.one_ends();
     }
 }
 
