@@ -113,10 +113,10 @@ impl Array {
         self.settings.has_parity()
     }
 
-    /// Whether writes are under way that a write-mostly member has not got yet.
+    /// Whether a write-mostly member may lack what was answered, and no list says so.
     #[inline]
     pub(crate) fn has_writes_behind(&self) -> bool {
-        self.behind.under_way() > 0
+        self.behind.any_may_lack()
     }
 
     /// Workers that the user asks for on each NUMA node (`group_thread_cnt`).

@@ -548,6 +548,8 @@ impl ArrayLane {
             self.array.mailbox.member_failed(member, error);
         }
         let asked = Arc::new(Asked::new(ended));
+        // Counted on for those who would read what it did not replace, until the answer.
+        let _being_judged = counted.as_ref().map(Counted::being_judged);
         self.array.mailbox.ended(asked.clone(), counted);
         drop(tried_again);
         asked.answer().await

@@ -57,6 +57,13 @@ fn let_go(world: &mut World) {
     world.disks.disk(1).hangs_in = None;
 }
 
+/// A member takes no write of eight sectors.
+fn refuse(world: &World, disk: usize, sector: u64) {
+    let mut disk = world.disks.disk(disk);
+    disk.write_error = Some(IoErrorKind::Medium);
+    disk.errors_in = Some(DATA_OFFSET + sector..DATA_OFFSET + sector + 8);
+}
+
 #[test]
 fn a_write_is_answered_before_write_mostly_members_have_it_and_they_get_it() {
     for seed in 1..20 {
@@ -222,6 +229,47 @@ fn a_read_of_a_write_mostly_member_waits_for_what_is_behind_in_its_range() {
         let_go(&mut world);
         world.end(&read).unwrap();
         assert_eq!(*into.borrow(), [7; 8 * SECTOR], "{world}");
+    }
+}
+
+/// It was refused, and the controller has not said yet what comes of that. Until then no list keeps lanes from the
+/// block that the member had before.
+#[test]
+fn a_read_waits_until_a_write_behind_that_was_refused_is_judged() {
+    for seed in 1..20 {
+        let mut world = two_mirrors(seed, 8);
+        let_go(&mut world);
+        refuse(&world, 0, 72);
+        let write = start_write(&world, 0, 72, 5);
+        world.end(&write).unwrap();
+        world.wait_status("a list, and no bits", |status| {
+            let bits = status.bitmap.as_ref().map(|bitmap| bitmap.dirty_bits);
+            status.members[0].bad_ranges == 1 && bits == Some(0)
+        });
+        world.disks.disk(0).write_error = None;
+        world.disks.disk(1).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+        let write = start_write(&world, 0, 64, 7);
+        world.end(&write).unwrap();
+        // The controller waits for the first member, to set a bit.
+        world.disks.disk(0).hangs_in = Some(0..DATA_OFFSET);
+        let elsewhere = start_write(&world, 0, 128, 9);
+        world.turns(500);
+        refuse(&world, 1, 64);
+        let_go(&mut world);
+        world.turns(1000);
+        // Only the second has all of this.
+        let into = Rc::new(RefCell::new(vec![0; 16 * SECTOR]));
+        let read = world.submit(1, Request::Read { sector: 64, into: into.clone() });
+        world.turns(1000);
+        assert!(!read.has_ended(), "{world}");
+        world.disks.disk(0).hangs_in = None;
+        world.end(&read).unwrap();
+        let has = |sectors: std::ops::Range<usize>, byte: u8| {
+            let bytes = &into.borrow()[sectors.start * SECTOR..sectors.end * SECTOR];
+            bytes.iter().all(|other| *other == byte)
+        };
+        assert!(has(0..8, 7) && has(8..16, 5), "{world}");
+        world.end(&elsewhere).unwrap();
     }
 }
 

@@ -37,17 +37,24 @@ pub(crate) struct Behind {
     limit: u32,
     /// How many, and [`HELD`].
     under_way: AtomicU32,
+    /// Those that have ended, and did not go well. No lane knows yet what the controller makes of them.
+    being_judged: AtomicU32,
     /// Flushes that users asked for, counted.
     flushes: AtomicU64,
-    /// None is under way any more.
+    /// None is under way any more, nor being judged.
     all_landed: Signal,
 }
 
 impl Behind {
     pub(crate) fn new(limit: u32) -> Self {
         let limit = limit.min(HELD - 1);
-        let (under_way, flushes) = (AtomicU32::new(0), AtomicU64::new(0));
-        Self { limit, under_way, flushes, all_landed: Signal::default() }
+        Self {
+            limit,
+            under_way: AtomicU32::new(0),
+            being_judged: AtomicU32::new(0),
+            flushes: AtomicU64::new(0),
+            all_landed: Signal::default(),
+        }
     }
 
     pub(crate) fn limit(&self) -> u32 {
@@ -99,16 +106,29 @@ impl Behind {
         before & HELD != 0
     }
 
-    /// Waits until none is under way.
+    /// Whether a write-mostly member may lack one that was answered, and no list says so.
+    #[inline]
+    pub(in super::super) fn any_may_lack(&self) -> bool {
+        // In this order: one that is to be judged is counted there before it ends here.
+        self.under_way() > 0 || self.being_judged.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until none is.
     pub(in super::super) async fn all_have_landed(&self) {
-        self.all_landed.until(|| (self.under_way() == 0).then_some(())).await;
+        self.all_landed.until(|| (!self.any_may_lack()).then_some(())).await;
     }
 }
 
 /// One write behind, counted until it drops.
 pub(crate) struct Counted<'a>(&'a Behind);
 
-impl Counted<'_> {
+impl<'a> Counted<'a> {
+    /// It has ended, and the controller is about to be asked what comes of that.
+    pub(in super::super) fn being_judged(&self) -> BeingJudged<'a> {
+        self.0.being_judged.fetch_add(1, Ordering::AcqRel);
+        BeingJudged(self.0)
+    }
+
     /// It has landed. Says whether none begins meanwhile: then the controller may wait for that.
     pub(in super::super) fn end(self) -> bool {
         let behind = self.0;
@@ -120,6 +140,17 @@ impl Counted<'_> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.one_ends();
+    }
+}
+
+/// One write behind whose verdict is not known to all lanes, until it drops.
+pub(crate) struct BeingJudged<'a>(&'a Behind);
+
+impl Drop for BeingJudged<'_> {
+    fn drop(&mut self) {
+        if self.0.being_judged.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.all_landed.notify();
+        }
     }
 }
 
@@ -289,6 +320,18 @@ mod tests {
         drop(other);
         assert_eq!(behind.under_way(), 0);
         assert!(Behind::new(0).begin().is_none());
+    }
+
+    #[test]
+    fn a_write_that_is_being_judged_is_under_way_no_more_and_may_be_lacking() {
+        let behind = Behind::new(1);
+        let one = behind.begin().expect("the first");
+        let judged = one.being_judged();
+        one.end();
+        assert_eq!((behind.under_way(), behind.any_may_lack()), (0, true));
+        assert!(behind.begin().is_some());
+        drop(judged);
+        assert!(!behind.any_may_lack());
     }
 
     #[test]
