@@ -364,8 +364,10 @@ impl<'a> MemberWrites<'a> {
         if !self.view.plain && self.lane.judge(&self.view, target).outcome != Outcome::Answer {
             return false;
         }
-        !self.lane.array.rules.keep(Rule::EarlyAnswersAreSettled)
-            || self.lane.array.views.settled_up_to(&self.view).await
+        let is_settled = !self.lane.array.rules.keep(Rule::EarlyAnswersAreSettled)
+            || self.lane.array.views.settled_up_to(&self.view).await;
+        // The update that was waited for may have taken out who has it.
+        is_settled && self.view_stands()
     }
 
     fn went_well_everywhere(&self) -> bool {

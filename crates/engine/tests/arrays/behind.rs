@@ -111,6 +111,43 @@ fn nothing_is_answered_early_before_the_record_says_whom_it_passed_over() {
     }
 }
 
+/// The record that the answer waits for is also about the one member that has the write: it fails in that update.
+#[test]
+fn nothing_is_answered_early_where_the_record_takes_out_who_has_it() {
+    for seed in 1..20 {
+        let three = Shape { disks: 3, write_mostly: 0b100, ..shape(8) };
+        let mut world = World::synced(Setup::shuffled(three, seed));
+        wait_for_ever(&world);
+        // The array is dirty, and has the bits of the next write.
+        let before = start_write(&world, 1, 64, 5);
+        world.end(&before).unwrap();
+        world.until("the write behind", |world| on_disk(world, 2, 64) == Some(5));
+        world.turns(100);
+        let place = world.disks.superblock(0).unwrap().place.sector;
+        world.disks.disk(0).hangs_in = Some(place..place + 8);
+        world.disks.disk(2).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+        world.order(Action::Fail { member: world.disks.id(1), force: false });
+        world.turns(500);
+        let bytes = vec![7; 8 * SECTOR];
+        world.remember(64, &bytes);
+        let write = Request::Write { sector: 64, from: Rc::new(bytes), fua: true };
+        let write = world.start(1, write);
+        world.turns(2000);
+        assert_eq!(on_disk(&world, 0, 64), Some(7), "{world}");
+        world.disks.disk(0).unplug();
+        world.disks.disk(0).hangs_in = None;
+        world.turns(3000);
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(2).hangs_in = None;
+        world.end(&write).unwrap();
+        world.power_cut(0..3);
+        world.disks.disk(0).plug();
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
 /// The negative controls: without a bitmap, or with nothing allowed, a write waits for all.
 #[test]
 fn without_a_bitmap_or_a_limit_nothing_is_left_behind() {
