@@ -48,7 +48,6 @@ named! {
         OutliersStayAsTheyAre: "What a member lacks after a failed write is what is read there, and no parity makes it other.",
         HalfDoneIsNotKnown: "Where a resync came half-way nothing stays known from before of which blocks a row is right without.",
         AllForgetWhatIsHalfDone: "A resync that came half-way keeps its claim until no lane goes by what was known before.",
-        WhatIsKnownEndsWithDoubt: "Where doubt ends nothing stays known of which blocks a row is right without.",
         OneCopyInDoubt: "Where copies of a mirror may differ, all reads take the same one.",
         PicksAreGivenUpFirst: "In doubt another block is read when lists name the one that was read before.",
         ReadsWaitForWritesBehind: "A read of a write-mostly member waits for writes behind in its range.",

@@ -53,9 +53,8 @@ impl Controller {
             ranges.remove(range);
         }
         self.sync.giving_way.is_right(range);
-        if self.array.rules.keep(Rule::WhatIsKnownEndsWithDoubt) {
-            self.outliers.forget(range);
-        }
+        // It counts no more than that: it would only take up room.
+        self.outliers.forget(range);
     }
 
     /// Ends the doubt of ranges that writes have made whole since: parity was made anew there, or every copy
