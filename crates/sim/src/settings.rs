@@ -143,11 +143,13 @@ pub enum Happening {
     /// A member starts anew: it gives old blocks where it was not told to flush, and drops off soon. Users are quiet until
     /// then.
     Reset,
+    /// Users read, the process is killed, and members that had vanished are back when the array is assembled again.
+    KillBeforeReturn,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -183,6 +185,7 @@ impl Happening {
         Self::ReadTwice,
         Self::Flicker,
         Self::Reset,
+        Self::KillBeforeReturn,
     ];
 
     /// Whether it is bad for a member.
@@ -208,6 +211,7 @@ impl Happening {
             Self::Vanish
                 | Self::Kill
                 | Self::PowerCut
+                | Self::KillBeforeReturn
                 | Self::Restart
                 | Self::Fill
                 | Self::Flicker

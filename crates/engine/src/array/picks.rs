@@ -83,6 +83,9 @@ impl ArrayLane {
     /// The view that says which member is the pick must hold after a crash too. False when the array broke before
     /// it did: a restart may believe another one.
     pub(super) async fn pick_is_durable(&self) -> bool {
+        if !self.array.rules.keep(Rule::PicksAreDurable) {
+            return true;
+        }
         loop {
             let view = self.view();
             let holds = self.array.views.settled_up_to(&view).await;
@@ -95,7 +98,9 @@ impl ArrayLane {
     /// Waits until the array does without a member. False when it broke over it.
     pub(super) async fn is_out_for_good(&self, member: MemberId) -> bool {
         let views = &self.array.views;
-        views.settled_without(&[member]).await || views.current().mode != WriteMode::Broken
+        !self.array.rules.keep(Rule::PicksAreDurable)
+            || views.settled_without(&[member]).await
+            || views.current().mode != WriteMode::Broken
     }
 
     /// Why a block is not given. A stopped array waits for no member, and what it does not wait for is not lost.

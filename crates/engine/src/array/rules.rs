@@ -50,6 +50,7 @@ named! {
         AllForgetWhatIsHalfDone: "A resync that came half-way keeps its claim until no lane goes by what was known before.",
         OneCopyInDoubt: "Where copies of a mirror may differ, all reads take the same one.",
         PicksAreGivenUpFirst: "In doubt another block is read when lists name the one that was read before.",
+        PicksAreDurable: "In doubt another block is read when a crash would not bring back the one that was read before.",
         ReadsWaitForWritesBehind: "A read of a write-mostly member waits for writes behind in its range.",
         EarlyAnswersAreSettled: "A write that is answered early passed over no member that still counts.",
         EarlyAnswersAreOnRecord: "A write is answered early when a member has it that is on record as in sync.",

@@ -158,6 +158,8 @@ impl Simulation {
             Happening::ReadTwice => return self.read_twice(),
             Happening::Flicker => self.hurt(Self::flicker),
             Happening::Reset => return self.reset(),
+            Happening::KillBeforeReturn if self.may_crash() => return self.kill_before_return(),
+            Happening::KillBeforeReturn => {}
         }
         Ok(())
     }
@@ -361,6 +363,22 @@ impl Simulation {
         self.world.note(format_args!("-- {disk} vanishes"));
         self.world.change_disk(disk, |disk| disk.faults.gone = true);
         self.model.lose_a_member_now();
+    }
+
+    /// Users read for a while what is left, and the process is killed. A cable is put back while no process looks.
+    fn kill_before_return(&mut self) -> Result<(), Failure> {
+        self.read_all();
+        while !self.backlog.is_empty() && self.pending.count() < self.workload.depth() {
+            self.submit_next();
+        }
+        // Where disks are paced no update of superblocks is through by then.
+        let us = self.random.within(100..2_000);
+        self.wait(Duration::from_micros(us))?;
+        self.world.note(format_args!("-- members that had vanished are back"));
+        for disk in self.disks.clone() {
+            self.world.change_disk(disk, |disk| disk.faults.gone = false);
+        }
+        self.kill()
     }
 
     /// A disk loses what it was not told to flush, serves sync tasks for a while, and drops off. Users would be given old

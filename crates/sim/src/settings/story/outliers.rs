@@ -1,8 +1,11 @@
 //! Stories of rows in doubt of which it is known whose blocks put them there: a write found no room on one member, and
 //! then something else comes between.
 
+use std::time::Duration;
+
 use mdspace_engine::array::Point;
 
+use super::plots::MIRRORS;
 use super::{Teller, Wishes};
 use crate::settings::{Aim, Happening, Tending};
 
@@ -107,6 +110,33 @@ pub(super) fn read_elsewhere(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         kinds: [50, 50, 0],
         synced: true,
         alike: true,
+        calm: true,
+        sync_seconds: Wishes::SLOWLY,
+        ..short_of_room()
+    };
+    (aims, wishes)
+}
+
+/// The member without room vanishes. It is back after a kill that comes before its loss is on record.
+pub(super) fn back_off_record(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.no_room(),
+        tell.after(Point::RowsAreInDoubt, 1).at_once(),
+        tell.read(),
+        Aim {
+            late_by: Duration::from_millis(20),
+            ..tell.to(FULL, Point::MembersAnswered, Happening::Vanish, 2)
+        },
+        tell.at(Point::MemberIsOut, Happening::KillBeforeReturn, 1).at_once(),
+        tell.read(),
+    ];
+    let wishes = Wishes {
+        levels: MIRRORS,
+        bitmap: Some(true),
+        kinds: [80, 20, 0],
+        synced: true,
+        alike: true,
+        paced: true,
         calm: true,
         sync_seconds: Wishes::SLOWLY,
         ..short_of_room()

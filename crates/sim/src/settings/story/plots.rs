@@ -72,6 +72,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("unreadable-for-a-while", [0, 20], outliers::unreadable_for_a_while),
     Plot("lost-without-room", [0, 4], outliers::lost_without_room),
     Plot("read-elsewhere", [0, 4], outliers::read_elsewhere),
+    Plot("back-off-record", [0, 8], outliers::back_off_record),
     Plot("reset-in-a-resync", [4, 2], resets::in_a_resync),
     Plot("reset-in-a-rebuild", [4, 2], resets::in_a_rebuild),
     Plot("reset-in-a-copy", [4, 2], resets::in_a_copy),
