@@ -19,6 +19,9 @@ use super::{ALARM_WAKE, Failure, Simulation};
 /// In half of such a quiet time bits may be cleared.
 const LONG_REST_MS: u64 = 24_000;
 
+/// Requests that users send before a disk resets.
+const LAST_REQUESTS: usize = 30;
+
 /// Alarms from here on mend the disk of that number.
 const ALARM_MEND: u64 = 1000;
 
@@ -386,6 +389,10 @@ impl Simulation {
     fn reset(&mut self) -> Result<(), Failure> {
         if self.settings.redundancy() == 0 || self.settings.paths > 0 {
             return Ok(());
+        }
+        // What was written before may have been flushed by a sync task.
+        for _ in 0..LAST_REQUESTS {
+            self.submit_next();
         }
         self.drain()?;
         let disk = self.some_disk();

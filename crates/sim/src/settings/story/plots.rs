@@ -74,8 +74,8 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("read-elsewhere", [0, 4], outliers::read_elsewhere),
     Plot("back-off-record", [0, 8], outliers::back_off_record),
     Plot("reset-in-a-resync", [4, 2], resets::in_a_resync),
-    Plot("reset-in-a-rebuild", [4, 2], resets::in_a_rebuild),
-    Plot("reset-in-a-copy", [4, 2], resets::in_a_copy),
+    Plot("reset-in-a-rebuild", [6, 3], resets::in_a_rebuild),
+    Plot("reset-in-a-copy", [6, 3], resets::in_a_copy),
 ];
 
 /// Draws one, and tells it. Each draws as many tickets as its weight, from a stream of its own, and the least of all
