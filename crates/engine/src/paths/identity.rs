@@ -127,8 +127,12 @@ impl Identity {
                 _ => None,
             })
         };
+        // Half of an update is no superblock.
+        let may_be_half = self.superblock.is_none()
+            && before.superblock != after.superblock
+            && self.sectors == after.sectors;
         if let (Some(_), Some(why)) = (other_than(before), other_than(after)) {
-            return Compared::Other(why);
+            return if may_be_half { Compared::Unclear } else { Compared::Other(why) };
         }
         let Some([before_it, own, after_it]) = readable_by_all([before, self, after]) else {
             return Compared::Unclear;

@@ -56,6 +56,17 @@ fn a_first_block_that_one_path_cannot_read_is_not_compared() {
     assert!(matches!(copy.compare(&cut(&today), &cut(&today)), Compared::Other(_)));
 }
 
+/// A check falls into an update: what it reads of the superblock is neither the old one nor the new one.
+#[test]
+fn what_is_read_in_the_middle_of_an_update_is_no_other_device() {
+    let (before, after) = (identity(said(7, 9), 1, 2), identity(said(7, 10), 1, 3));
+    let half = identity(None, 1, 2);
+    assert!(matches!(half.compare(&before, &after), Compared::Unclear));
+    assert!(matches!(half.compare(&after, &after), Compared::Other(_)));
+    let longer = Identity { sectors: 4096, ..half };
+    assert!(matches!(longer.compare(&before, &after), Compared::Other(_)));
+}
+
 #[test]
 fn other_devices_are_told_by_their_uuids_and_sizes() {
     let (one, other) = (identity(said(7, 9), 1, 2), identity(said(8, 9), 1, 2));
