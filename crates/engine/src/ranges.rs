@@ -63,6 +63,11 @@ impl Ranges {
         both
     }
 
+    /// What of it lies in `range`.
+    pub fn within(&self, range: &Range<u64>) -> Self {
+        self.both(&Self::of(range.clone()))
+    }
+
     /// Adds `range`.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {

@@ -49,7 +49,7 @@ impl Outliers {
         if self.is_empty() {
             return None;
         }
-        let (mut unknown, mut slots) = (in_doubt(range, doubted), Slots::new());
+        let (mut unknown, mut slots) = (doubted.within(range), Slots::new());
         for (part, of_part) in self.known(range, doubted) {
             unknown.remove(part);
             let new = of_part.iter().filter(|slot| !slots.contains(slot));
@@ -74,7 +74,7 @@ impl Outliers {
         range: &Range<u64>,
         doubted: &Ranges,
     ) -> impl Iterator<Item = &(Range<u64>, Slots)> {
-        let in_doubt = in_doubt(range, doubted);
+        let in_doubt = doubted.within(range);
         self.0.iter().filter(move |(part, _)| in_doubt.overlaps(part))
     }
 
@@ -87,8 +87,4 @@ impl Outliers {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
-
-fn in_doubt(range: &Range<u64>, doubted: &Ranges) -> Ranges {
-    doubted.both(&Ranges::of(range.clone()))
 }

@@ -252,10 +252,7 @@ impl ArrayView {
         let in_doubt = match one_lacks {
             true => self.unaccepted.overlaps(range),
             false => {
-                self.doubted.overlaps(range) && {
-                    let doubted = self.doubted.both(&Ranges::of(range.clone()));
-                    !doubted.iter().all(is_accepted)
-                }
+                self.doubted.overlaps(range) && !self.doubted.within(range).iter().all(is_accepted)
             }
         };
         in_doubt && keep(Rule::DoubtedParityIsNotUsed)

@@ -39,8 +39,8 @@ impl Found {
     /// Whether the row gives a block of a member that is out, or has not got it yet. It would not if it were torn.
     fn needs_a_whole_row(&self, segment: &Segment) -> bool {
         let is_needed = |end: &SlotEnd| {
-            let is_listed = matches!(end, SlotEnd::Bad | SlotEnd::Hidden);
-            is_listed || matches!(end, SlotEnd::Gone | SlotEnd::Out | SlotEnd::Unfilled)
+            use SlotEnd::{Bad, Gone, Hidden, Out, Unfilled};
+            matches!(end, Gone | Out | Bad | Hidden | Unfilled)
         };
         segment.data_count.is_some() && !self.lacks_space_to_fill && self.ends.iter().any(is_needed)
     }
