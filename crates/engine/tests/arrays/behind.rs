@@ -83,23 +83,30 @@ fn a_write_is_answered_before_write_mostly_members_have_it_and_they_get_it() {
     }
 }
 
+/// Three mirrors, the last one write-mostly and hung. The second one is out, and the first one's superblock, which is
+/// to say so, hangs.
+fn records_that_one_is_out(seed: u64) -> World {
+    let three = Shape { disks: 3, write_mostly: 0b100, ..shape(8) };
+    let mut world = World::synced(Setup::shuffled(three, seed));
+    wait_for_ever(&world);
+    // The array is dirty, and has the bits of the next write.
+    let before = start_write(&world, 1, 64, 5);
+    world.end(&before).unwrap();
+    world.until("the write behind", |world| on_disk(world, 2, 64) == Some(5));
+    world.turns(100);
+    let place = world.disks.superblock(0).unwrap().place.sector;
+    world.disks.disk(0).hangs_in = Some(place..place + 8);
+    world.disks.disk(2).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+    world.order(Action::Fail { member: world.disks.id(1), force: false });
+    world.turns(500);
+    world
+}
+
 /// A member is out, and the record of that is on its way. Until then a crash would believe the block that it has.
 #[test]
 fn nothing_is_answered_early_before_the_record_says_whom_it_passed_over() {
     for seed in 1..20 {
-        let three = Shape { disks: 3, write_mostly: 0b100, ..shape(8) };
-        let mut world = World::synced(Setup::shuffled(three, seed));
-        wait_for_ever(&world);
-        // The array is dirty, and has the bits of the next write.
-        let before = start_write(&world, 1, 64, 5);
-        world.end(&before).unwrap();
-        world.until("the write behind", |world| on_disk(world, 2, 64) == Some(5));
-        world.turns(100);
-        let place = world.disks.superblock(0).unwrap().place.sector;
-        world.disks.disk(0).hangs_in = Some(place..place + 8);
-        world.disks.disk(2).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
-        world.order(Action::Fail { member: world.disks.id(1), force: false });
-        world.turns(500);
+        let mut world = records_that_one_is_out(seed);
         let write = start_write(&world, 1, 64, 7);
         world.turns(2000);
         assert_eq!([0, 1].map(|disk| on_disk(&world, disk, 64)), [Some(7), Some(5)], "{world}");
@@ -115,19 +122,7 @@ fn nothing_is_answered_early_before_the_record_says_whom_it_passed_over() {
 #[test]
 fn nothing_is_answered_early_where_the_record_takes_out_who_has_it() {
     for seed in 1..20 {
-        let three = Shape { disks: 3, write_mostly: 0b100, ..shape(8) };
-        let mut world = World::synced(Setup::shuffled(three, seed));
-        wait_for_ever(&world);
-        // The array is dirty, and has the bits of the next write.
-        let before = start_write(&world, 1, 64, 5);
-        world.end(&before).unwrap();
-        world.until("the write behind", |world| on_disk(world, 2, 64) == Some(5));
-        world.turns(100);
-        let place = world.disks.superblock(0).unwrap().place.sector;
-        world.disks.disk(0).hangs_in = Some(place..place + 8);
-        world.disks.disk(2).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
-        world.order(Action::Fail { member: world.disks.id(1), force: false });
-        world.turns(500);
+        let mut world = records_that_one_is_out(seed);
         let bytes = vec![7; 8 * SECTOR];
         world.remember(64, &bytes);
         let write = Request::Write { sector: 64, from: Rc::new(bytes), fua: true };
@@ -473,7 +468,7 @@ fn what_was_flushed_while_it_was_behind_survives_on_write_mostly_members_once_it
     }
 }
 
-/// Nobody else has what is behind, and so its landing is waited for: what was flushed would be lost with the power.
+/// No other member has what is behind: the flush waits until it has landed. Else a power cut loses what was flushed.
 fn a_flush_waits_without_the_member_that_is_ahead(lose_it: impl Fn(&mut World)) {
     for seed in 1..20 {
         let mut world = two_mirrors(seed, 8);

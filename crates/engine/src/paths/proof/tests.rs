@@ -7,6 +7,13 @@ use super::super::owner::Health::{self, Active, Failed, Joining, Refused};
 use crate::backend::{IoErrorKind, IoOp};
 use crate::time::Time;
 
+/// What path 0 reads is answered, and its first flush fails. Then what path 1 reads is answered.
+fn fail_the_first_before_it_joins(device: &Flushing) {
+    device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+    assert!(device.end_flush(0, Err(IoErrorKind::Deadline)));
+    device.wires.answer(&device.lane, |io| io.member.index == 1);
+}
+
 /// Answers what is under way, paths side by side, until nothing is.
 fn settle(device: &Flushing) {
     let flush = |path| device.end_flush(path, Ok(()));
@@ -174,19 +181,15 @@ fn a_path_that_does_not_answer_when_others_are_compared_with_it_has_failed() {
 #[test]
 fn a_copy_is_refused_that_is_older_than_what_a_path_has_read_that_failed_then() {
     let device = joining_over([11, 10].map(|events| superblock(7, events)));
-    device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
-    assert!(device.end_flush(0, Err(IoErrorKind::Deadline)));
-    device.wires.answer(&device.lane, |io| io.member.index == 1);
+    fail_the_first_before_it_joins(&device);
     assert_eq!(device.healths(), [Failed, Refused]);
 }
 
-/// Nobody has used it.
+/// No request has gone over the path that fails.
 #[test]
 fn a_blank_device_whose_path_fails_before_it_joins_is_used_over_another_one() {
     let device = joining_over([None, None]);
-    device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
-    assert!(device.end_flush(0, Err(IoErrorKind::Deadline)));
-    device.wires.answer(&device.lane, |io| io.member.index == 1);
+    fail_the_first_before_it_joins(&device);
     assert_eq!(device.healths(), [Failed, Active]);
 }
 
