@@ -102,7 +102,7 @@ impl ServingProcess {
     /// Finds out what known members are of which only a name is known: it may lead to one that is open under another.
     pub(super) fn identify_known(&self, status: &ArrayStatus) {
         let members = self.array.members();
-        // Looking up a name may take a while: nobody waits for the list meanwhile.
+        // Looking up a name may take a while: the list is not locked meanwhile.
         let unidentified = self.saved.known().unidentified();
         for name in unidentified {
             let Some(found) = members.find(&name) else { continue };

@@ -57,9 +57,9 @@ pub(crate) type LaneView = Rc<Arc<ArrayView>>;
 /// What came of a read that waits for a late member.
 pub(super) enum Waited {
     Done(IoDone),
-    /// The array does without it.
+    /// The array has taken the member out.
     Out,
-    /// Another late member answers again.
+    /// A member that was late answers again.
     OtherAnswers,
 }
 
@@ -358,8 +358,8 @@ impl ArrayLane {
         self.lane.io(MemberIo { member: member.id, op, patience: self.sync_read_patience() })
     }
 
-    /// Reads a member that is late for as long as that takes, or until the array does without it. `others`: also
-    /// until another one that was late answers again, which may do instead.
+    /// Reads a late member without a deadline, until the array has taken it out. With `others` also until a member that
+    /// was late answers again: the caller may need no other one then.
     pub(super) async fn read_patiently(
         &self,
         member: &MemberView,

@@ -135,7 +135,7 @@ impl Paths {
         Ok(Seen { own, compared })
     }
 
-    /// Reads all peers. One that does not do what it is asked is none any more, and keeps nobody waiting.
+    /// Reads all peers. A peer that fails, or does not answer in time, is no peer any more: the others go on.
     async fn read_all(&self, lane: &Rc<Lane>, peers: &Peers) -> Result<Vec<Identity>, Ruling> {
         let patience = self.patience_of_proof();
         let read = |peer: &Peer| {
