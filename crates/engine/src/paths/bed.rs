@@ -295,6 +295,21 @@ impl Flushing {
         self.lane.turn();
     }
 
+    /// Starts a read of the device's superblock, and gives what it has read once it has ended.
+    pub(super) fn read_superblock(&self) -> Rc<RefCell<Option<Vec<u8>>>> {
+        let (lane, read) = (self.lane.clone(), Rc::<RefCell<_>>::default());
+        let bytes = self.wires.superblocks.borrow()[&0].as_ref().map_or(4096, Vec::len);
+        let end = read.clone();
+        self.lane.spawn(async move {
+            let into = ReadInto::Buffer(Buffer::zeroed(bytes), 0..bytes);
+            let op = IoOp::Read { sector: SUPERBLOCK_SECTOR, into };
+            let done = lane.io(MemberIo { member: DEVICE, op, patience: Patience::FOREVER }).await;
+            *end.borrow_mut() = done.buffer.map(|buffer| buffer[..bytes].to_vec());
+        });
+        self.lane.turn();
+        read
+    }
+
     pub(super) fn find_write_over(&self, path: u16) -> Option<usize> {
         let is_it = |(_, io): &(Ticket, MemberIo)| {
             matches!(io.op, IoOp::Write { .. }) && io.member.index == path

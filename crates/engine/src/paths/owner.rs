@@ -106,8 +106,8 @@ impl OwnedPath {
     }
 
     /// Whether it is not known yet where it leads. Of several copies of the device the newest is found before the first
-    /// write: what was written to another one would be lost.
-    pub(super) fn keeps_writes_waiting(&self) -> bool {
+    /// request: what was written to another one would be lost, and what was read from it would be old.
+    pub(super) fn keeps_requests_waiting(&self) -> bool {
         self.health == Health::Joining && self.standing == Standing::Unproved
     }
 

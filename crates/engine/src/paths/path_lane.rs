@@ -216,10 +216,7 @@ impl PathLane {
         let view = self.view.borrow();
         let waits = keep(Rule::WritesWaitForProof);
         let is_barred = || waits && written_by(op).is_some_and(|range| view.is_barred(&range, &[]));
-        if view.usable.is_empty()
-            || !view.late.is_empty() && is_barred()
-            || view.writes_wait && written_by(op).is_some()
-        {
+        if view.usable.is_empty() || view.is_proving || !view.late.is_empty() && is_barred() {
             return None;
         }
         let (bytes, clock) = (op.bytes() as u64, || lane.backend().now());

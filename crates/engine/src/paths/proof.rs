@@ -288,9 +288,9 @@ impl Paths {
         }
     }
 
-    /// Nothing tells where a path leads that joins: no write waits for it any longer. The next check looks again.
+    /// Nothing tells where a path leads that joins: no request waits for it any longer. The next check looks again.
     fn leave_unclear(&self, path: usize, member: MemberId, now: Time) {
-        if self.owner.lock().paths[path].keeps_writes_waiting() {
+        if self.owner.lock().paths[path].keeps_requests_waiting() {
             let why = "what it says of itself does not tell where it leads";
             self.fail(path, Some(member), why, false, now);
         }

@@ -36,8 +36,8 @@ pub(super) struct View {
     pub(super) late: Vec<(LateId, Range<u64>)>,
     /// Requests wait when there is no path.
     pub(super) waits: bool,
-    /// Writes wait until it is known where each path leads that was open at the start.
-    pub(super) writes_wait: bool,
+    /// Requests wait until it is known where each path leads that was open at the start.
+    pub(super) is_proving: bool,
     pub(super) closed: bool,
 }
 
@@ -50,7 +50,7 @@ impl View {
             others: Vec::new(),
             late: Vec::new(),
             waits: false,
-            writes_wait: false,
+            is_proving: false,
             closed: true,
         }
     }
@@ -66,8 +66,8 @@ impl Paths {
     /// Chooses the group to use, and shows lanes how things are now.
     pub(super) fn publish(&self, owner: &mut Owner, now: Time) {
         self.choose_group(owner, now);
-        let writes_wait = owner.paths.iter().any(OwnedPath::keeps_writes_waiting);
-        owner.may_be_written |= !writes_wait && owner.paths.iter().any(OwnedPath::takes_requests);
+        let is_proving = owner.paths.iter().any(OwnedPath::keeps_requests_waiting);
+        owner.may_be_written |= !is_proving && owner.paths.iter().any(OwnedPath::takes_requests);
         let usable = |group: Option<usize>| {
             let here = move |path: &usize| Some(self.group_of[*path]) == group;
             let paths = (0..owner.paths.len()).filter(here);
@@ -88,7 +88,7 @@ impl Paths {
                 || self.has(flag::QUEUE_IF_NO_PATH)
                     && self.policy.no_path_retry.is_some()
                     && !owner.gave_up,
-            writes_wait,
+            is_proving,
             closed: self.is_closed(),
         });
         // After the view is there: whoever sees the number finds the view.

@@ -103,7 +103,7 @@ impl PathLane {
                 break Err(error);
             }
             self.note_held(lane, request.ticket, barred);
-            let waits = request.kept.written().is_some() && self.view.borrow().writes_wait;
+            let waits = self.view.borrow().is_proving;
             let chosen = match barred || waits {
                 true => None,
                 false => self.choose_but(lane, request.bytes(), &request.answered),

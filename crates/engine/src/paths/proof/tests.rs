@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::bed::*;
 use super::super::owner::Health::{self, Active, Failed, Joining, Refused};
-use crate::backend::{IoErrorKind, IoOp};
+use crate::backend::{IoErrorKind, IoOp, Patience};
 use crate::time::Time;
 
 /// What path 0 reads is answered, and its first flush fails. Then what path 1 reads is answered.
@@ -191,6 +191,22 @@ fn a_blank_device_whose_path_fails_before_it_joins_is_used_over_another_one() {
     let device = joining_over([None, None]);
     fail_the_first_before_it_joins(&device);
     assert_eq!(device.healths(), [Failed, Active]);
+}
+
+/// An array that was assembled from the older copy's superblock would go on over the newer one.
+#[test]
+fn no_request_goes_over_a_path_while_another_one_may_have_a_newer_copy() {
+    let device = joining_over([10, 11].map(|events| superblock(7, events)));
+    device.wires.answer(&device.lane, |io| io.member.index == 0);
+    assert_eq!(device.healths(), [Active, Joining]);
+    let read = device.read_superblock();
+    let flushed = device.start(Patience::FOREVER);
+    assert!(read.borrow().is_none() && flushed.get().is_none());
+    settle(&device);
+    assert_eq!(device.healths(), [Refused, Active]);
+    let newest = &device.wires.superblocks.borrow()[&1];
+    assert!(read.take() == *newest, "the older copy was read");
+    assert_eq!(flushed.take(), Some(Ok(())));
 }
 
 /// Nothing is written before it has answered.
