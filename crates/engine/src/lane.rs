@@ -208,6 +208,19 @@ impl Lane {
         Sleep::new(self, when)
     }
 
+    /// The time without that in which the lane stood still: neither a member nor a client was late then.
+    #[inline]
+    pub fn lived(&self) -> Time {
+        self.backend.now() - self.backend.stood_still()
+    }
+
+    /// Waits until the lane has [lived](Self::lived) until then.
+    pub async fn live_until(&self, until: Time) {
+        while self.lived() < until {
+            self.sleep_until(until + self.backend.stood_still()).await;
+        }
+    }
+
     /// Lets every other ready task go first.
     pub async fn pause(&self) {
         let mut paused = false;

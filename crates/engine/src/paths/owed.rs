@@ -17,7 +17,7 @@ use crate::time::Time;
 use super::Paths;
 use super::kept::Kept;
 use super::owner::{Health, OwnedPath, Owner, Standing};
-use super::path_lane::{Meaning, live_until, meaning};
+use super::path_lane::{Meaning, meaning};
 
 /// What the paths owe.
 #[derive(Debug)]
@@ -269,7 +269,7 @@ impl Paths {
         let have_ended = || self.is_closed() || !self.any_first_flush();
         let end = self.changed.until(|| have_ended().then_some(()));
         match until {
-            Some(until) => first_of(end, live_until(lane, until)).await,
+            Some(until) => first_of(end, lane.live_until(until)).await,
             None => end.await,
         }
         have_ended()

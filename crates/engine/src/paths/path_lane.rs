@@ -59,7 +59,7 @@ pub struct PathLane {
 /// A request that a path has.
 struct Direct {
     ticket: Ticket,
-    /// When it ends at the latest, over whatever path, as its lane has [`lived`].
+    /// When it ends at the latest, over whatever path, as its lane has [lived](Lane::lived).
     deadline: Option<Time>,
     kept: Kept,
     chosen: Chosen,
@@ -175,7 +175,7 @@ impl PathLane {
         let io = MemberIo { member: chosen.member, op, patience: for_path };
         let submitted = lane.backend().submit(ticket, io);
         // A path that refuses at once leaves the request to the others, with the same end.
-        let deadline = patience.deadline_by(|| lived(&lane));
+        let deadline = patience.deadline_by(|| lane.lived());
         let direct = Direct { ticket, deadline, kept, chosen };
         match submitted {
             Submitted::Pending => {
@@ -438,20 +438,6 @@ fn put<T>(all: &RefCell<Vec<Option<T>>>, ticket: Ticket, one: T) {
         all.resize_with(slot + 1, || None);
     }
     all[slot] = Some(one);
-}
-
-/// The time without that in which the lane stood still: no path was late then.
-#[inline]
-fn lived(lane: &Lane) -> Time {
-    let backend = lane.backend();
-    backend.now() - backend.stood_still()
-}
-
-/// Waits until the lane has [`lived`] until then.
-pub(super) async fn live_until(lane: &Lane, until: Time) {
-    while lived(lane) < until {
-        lane.sleep_until(until + lane.backend().stood_still()).await;
-    }
 }
 
 pub(super) fn meaning(error: IoError, kept: &Kept) -> Meaning {

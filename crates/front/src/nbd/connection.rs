@@ -49,7 +49,7 @@ pub(super) trait Place {
 
 /// What a connection needs of its server.
 pub(super) struct Terms {
-    /// Transmission begins before this, or never.
+    /// Transmission begins before this, as its lane has [lived](Lane::lived), or never.
     pub(super) handshake_until: Time,
     /// How long a client may take no answer, or send nothing of a write that it began.
     pub(super) stall: Duration,
@@ -139,16 +139,18 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             place,
             has_place: Cell::new(false),
         });
-        let answering = connection.clone();
-        lane.spawn(async move { answering.answer().await });
+        let (answering, its_lane) = (connection.clone(), lane.clone());
+        lane.spawn(async move { answering.answer(&its_lane).await });
         let (watched, over) = (Rc::downgrade(&connection), connection.over.clone());
         lane.spawn(Connection::watch(watched, over, lane.clone(), connection.terms.stall));
-        lane.spawn(async move { connection.receive().await });
+        let its_lane = lane.clone();
+        lane.spawn(async move { connection.receive(&its_lane).await });
     }
 
     /// Until transmission has begun, everything must happen soon.
-    fn deadline(&self) -> Option<Time> {
-        self.state.borrow().session.export().is_none().then_some(self.terms.handshake_until)
+    fn deadline(&self, lane: &Lane) -> Option<Time> {
+        let is_handshake = self.state.borrow().session.export().is_none();
+        is_handshake.then(|| self.terms.handshake_until + lane.backend().stood_still())
     }
 }
 
@@ -161,7 +163,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         loop {
             over.or(lane.sleep_until(lane.backend().now() + stall / 4)).await;
             let Some(this) = connection.upgrade() else { return };
-            let now = lane.backend().now();
+            let now = lane.lived();
             let transfers = [&this.sending, &this.writing];
             let stalls =
                 |(seen, transfer): (&mut Seen, &Transfer)| seen.stalls(transfer, now, stall);
@@ -175,13 +177,13 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 
 /// Receiving.
 impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
-    async fn receive(&self) {
+    async fn receive(&self, lane: &Lane) {
         let mut buffer = Vec::with_capacity(RECEIVE_BYTES);
         let mut writing = None;
         loop {
             buffer.clear();
             let received;
-            (received, buffer) = self.io.recv(&self.socket, buffer, self.deadline()).await;
+            (received, buffer) = self.io.recv(&self.socket, buffer, self.deadline(lane)).await;
             match received {
                 Ok(0) => break,
                 Ok(_) => {}
@@ -371,7 +373,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Sends whatever is ready, until nothing is expected any more. Requests of a client that is
     /// gone are waited for all the same: their memory and their writes are under way.
-    async fn answer(&self) {
+    async fn answer(&self, lane: &Lane) {
         let mut message = Message::new();
         let mut broken = false;
         loop {
@@ -394,7 +396,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                     }
                 }
                 self.sending.begins(batch.weight_bytes());
-                let send = self.io.send(&self.socket, message, self.deadline());
+                let send = self.io.send(&self.socket, message, self.deadline(lane));
                 let sent;
                 (sent, message) = self.ending_meanwhile(send).await;
                 self.sending.ends();

@@ -371,7 +371,7 @@ impl Shared {
             };
             let session = Session::new(exports.clone(), self.limits.session);
             let terms = Terms {
-                handshake_until: lane.backend().now() + self.limits.handshake,
+                handshake_until: lane.lived() + self.limits.handshake,
                 stall: self.limits.stall,
                 budget: self.limits.budget.clone(),
                 writes: writes.clone(),

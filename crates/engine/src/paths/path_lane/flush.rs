@@ -9,7 +9,7 @@ use crate::time::Time;
 use super::super::kept::Kept;
 use super::super::owed::{DeviceFlush, PathFlush};
 use super::request::Request;
-use super::{Meaning, PathLane, lived, meaning};
+use super::{Meaning, PathLane, meaning};
 
 /// A flush that failed since a cache was lost: EIO.
 const LOST: IoError = IoError { kind: IoErrorKind::Flush, errno: 5 };
@@ -18,7 +18,7 @@ const LOST: IoError = IoError { kind: IoErrorKind::Flush, errno: 5 };
 struct FlushTime {
     /// For its part over a path.
     patience: Patience,
-    /// For all, as its lane has [`lived`].
+    /// For all, as its lane has [lived](Lane::lived).
     deadline: Option<Time>,
     /// First flushes took some of it: a path that does not answer in the rest is not at fault.
     is_cut: bool,
@@ -41,7 +41,7 @@ impl PathLane {
         ticket: Ticket,
         patience: Patience,
     ) -> Submitted {
-        let deadline = patience.deadline(lived(lane));
+        let deadline = patience.deadline(lane.lived());
         let mut time = FlushTime { patience, deadline, is_cut: false };
         let begun = match self.paths.any_first_flush() {
             // What comes of those is known before it is decided what else is to be flushed.
@@ -56,7 +56,7 @@ impl PathLane {
             let flush = match begun {
                 Some(flush) => Some(flush),
                 None if this.paths.first_flushes_end(&lane, deadline).await => {
-                    time.cut_at(lived(&lane));
+                    time.cut_at(lane.lived());
                     this.paths.begin_flush()
                 }
                 None => None,

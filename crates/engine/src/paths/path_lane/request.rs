@@ -12,7 +12,7 @@ use crate::time::Time;
 
 use super::super::kept::Kept;
 use super::super::late::LateId;
-use super::{Chosen, ENODEV, PathLane, live_until, lived};
+use super::{Chosen, ENODEV, PathLane};
 
 /// Errno of a request that took too long.
 const ETIMEDOUT: i32 = 110;
@@ -24,7 +24,7 @@ const TRIES_A_PATH: usize = 3;
 /// A request that needs more than one path, or time.
 pub(super) struct Request {
     pub(super) ticket: Ticket,
-    /// As its lane has [`lived`].
+    /// As its lane has [lived](Lane::lived).
     pub(super) deadline: Option<Time>,
     pub(super) kept: Kept,
     /// The buffer that came with it, unless a path has it.
@@ -69,7 +69,7 @@ impl PathLane {
     ) -> Submitted {
         let kept = Kept::of(&mut op, true, lane);
         let buffer = op.into_buffer();
-        let deadline = patience.deadline(lived(lane));
+        let deadline = patience.deadline(lane.lived());
         let request = Request::new(ticket, deadline, kept, buffer);
         let this = self.clone();
         lane.spawn(async move { this.serve(request).await });
@@ -92,7 +92,7 @@ impl PathLane {
         mut request: Request,
     ) -> (Request, Result<(), IoError>) {
         self.slow.borrow_mut().push(request.ticket);
-        let wait_until = lived(lane) + self.paths.wait_max();
+        let wait_until = lane.lived() + self.paths.wait_max();
         let mut tries = TRIES_A_PATH * self.counters.paths.len();
         let result = loop {
             let barred = self.is_held(&request.kept, &request.own);
@@ -160,7 +160,7 @@ impl PathLane {
         chosen: Chosen,
     ) -> Result<(), IoError> {
         let op = request.kept.again(request.buffer.take()).expect("seen to be possible");
-        let now = lived(lane);
+        let now = lane.lived();
         let left =
             request.deadline.map_or(Patience::FOREVER, |until| Patience::of(until.since(now)));
         let patience = self.patience(chosen.remote, chosen.is_last, &op, left);
@@ -180,7 +180,7 @@ impl PathLane {
         if self.cancelled.borrow().contains(&request.ticket) {
             return Some(IoError { kind: IoErrorKind::Cancelled, errno: 125 });
         }
-        let overdue = request.deadline.is_some_and(|deadline| deadline <= lived(lane));
+        let overdue = request.deadline.is_some_and(|deadline| deadline <= lane.lived());
         overdue.then_some(IoError { kind: IoErrorKind::Deadline, errno: ETIMEDOUT })
     }
 
@@ -191,7 +191,7 @@ impl PathLane {
             (view.generation, view.waits)
         };
         // A barred write waits whether or not requests wait for paths, but no longer.
-        let may_wait = if barred { lived(lane) < until } else { waits };
+        let may_wait = if barred { lane.lived() < until } else { waits };
         if !may_wait {
             return false;
         }
@@ -202,7 +202,7 @@ impl PathLane {
             (moved || self.cancelled.borrow().contains(&request.ticket)).then_some(())
         });
         match ends {
-            Some(ends) => first_of(news, live_until(lane, ends)).await,
+            Some(ends) => first_of(news, lane.live_until(ends)).await,
             None => news.await,
         }
         true
