@@ -38,18 +38,18 @@ pub(super) struct ReadRow {
 }
 
 /// What is to be read for some blocks of a row.
-struct ReadPlan {
-    state: RowState,
+pub(super) struct ReadPlan {
+    pub(super) state: RowState,
     /// Those of the blocks that are not read.
     lost: Places,
     /// Nothing, where they cannot be had now.
-    reads: Option<(Places, Way)>,
+    pub(super) reads: Option<(Places, Way)>,
     /// That is for want of parity that fits: it says nothing of whether the blocks can be read.
-    misleads: bool,
+    pub(super) misleads: bool,
 }
 
 /// How blocks that are not read are computed.
-enum Way {
+pub(super) enum Way {
     /// By parity that is believed, if any are.
     ByParity,
     /// By what the others give without these, which are known to have put the row in doubt.
@@ -280,7 +280,7 @@ impl ArrayLane {
     }
 
     /// What is to be read for `wanted`. `is_whole`: a write has made the row whole, and no view says so yet.
-    fn plan_reads(
+    pub(super) fn plan_reads(
         &self,
         view: &ArrayView,
         (at, columns): (&ClaimedRow<'_>, &Columns),

@@ -409,6 +409,28 @@ fn accepted_parity_that_is_known_not_to_fit_says_nothing_of_a_block_that_may_be_
     }
 }
 
+/// Nor does a resync write what it says over a block that is right.
+#[test]
+fn a_resync_computes_no_block_by_accepted_parity_that_is_known_not_to_fit() {
+    for shape in [shapes::RAID5, shapes::RAID6] {
+        for bad in 0..usize::from(shape.disks) {
+            let mut world = written(shape, 240);
+            let full = fails_for_want_of_space(&mut world);
+            if bad == full {
+                continue;
+            }
+            world.disks.disk(full).plug();
+            world.command(Action::AcceptDoubt).unwrap();
+            becomes_unreadable(&world, bad);
+            world.command(Action::Idle).unwrap();
+            world.wait_idle();
+            verify_or_lost(&mut world);
+            world.disks.disk(bad).unreadable.clear();
+            world.verify();
+        }
+    }
+}
+
 /// The same where memory alone lists the block when the user accepts.
 #[test]
 fn accepted_parity_that_is_known_not_to_fit_says_nothing_of_a_block_that_memory_alone_lists() {

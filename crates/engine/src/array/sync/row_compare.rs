@@ -12,8 +12,8 @@ use super::super::claims::Columns;
 use super::super::command::Undecided;
 use super::super::member_writes::whole_buffer;
 use super::super::mend::{Mended, NotRewritten};
-use super::super::plan::{self, Place, Places, RowState, Span};
-use super::super::reconstruct::{ClaimedRow, by_exponent, columns_bytes, row_state};
+use super::super::plan::{Place, Places, RowState, Span};
+use super::super::reconstruct::{ClaimedRow, ReadPlan, Way, by_exponent, columns_bytes};
 use super::super::sources::{Lasting, Sources};
 use super::super::unread::Unread;
 use super::super::view::{ArrayView, MemberView};
@@ -384,41 +384,37 @@ async fn read_whole(
             return Err(WindowError::Late);
         }
         let view = port.view();
-        let state = row_state(&view, map, row, columns, unread);
+        let data = Places::first(usize::from(map.data_disks()));
+        let plan = port.plan_reads(&view, (at, columns), &data, unread, false);
+        let ReadPlan { state, .. } = plan;
+        let Some((_, way)) = plan.reads else {
+            let listed = |view: &ArrayView| view.lists_as_bad(&range);
+            let may_be_had = plan.misleads || !state.parity_usable || unread.any_unreadable();
+            return Err(match may_be_had || port.with_view(listed) {
+                true => WindowError::Unreadable,
+                false => WindowError::Failed,
+            });
+        };
         let sources = at.sources(&view, &state.readable);
         let places = 0..state.data_count + state.parity_count;
         let readable = places.filter(|&place| state.readable.has(place));
         let spans: Vec<_> =
             readable.map(|place| Span { place, columns: columns.clone() }).collect();
-        let lost_data = (0..state.data_count).filter(|&place| !state.readable.has(place)).count();
-        let parity = spans.len() - (state.data_count - lost_data);
-        let none = Places::default();
-        let outliers = port.with_view(|view| at.outliers(view, columns));
-        let around = outliers
-            .filter(|all| lost_data > 0 && plan::reads_around(&state, &none, all).is_some());
-        let in_doubt = lost_data > 0 && !state.parity_usable && around.is_none();
-        let compared = match in_doubt {
-            true => plan::compared_reads(&state, &none),
-            false => None,
-        };
-        if lost_data > parity || (in_doubt && compared.is_none()) {
-            let listed = |view: &ArrayView| view.lists_as_bad(&range);
-            return Err(match in_doubt || unread.any_unreadable() || port.with_view(listed) {
-                true => WindowError::Unreadable,
-                false => WindowError::Failed,
-            });
-        }
         let mut blocks = Blocks::default();
-        if port.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
-            if let Some(outliers) = around {
-                port.solve_around(row, &state, columns, &outliers, &none, &mut blocks);
-            } else if compared.is_none() {
-                port.solve_all(row, &state, columns, &mut blocks);
-            } else if !port.both_ways_agree(row, &state, columns, &mut blocks) {
+        if !port.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
+            continue;
+        }
+        match way {
+            Way::ByParity => port.solve_all(row, &state, columns, &mut blocks),
+            Way::Around(outliers) => {
+                port.solve_around(row, &state, columns, &outliers, &data, &mut blocks);
+            }
+            Way::Compared if port.both_ways_agree(row, &state, columns, &mut blocks) => {}
+            Way::Compared => {
                 port.recycle_all(blocks);
                 return Err(WindowError::Unreadable);
             }
-            return Ok((blocks, state, sources));
         }
+        return Ok((blocks, state, sources));
     }
 }
