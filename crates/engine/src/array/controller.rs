@@ -15,6 +15,7 @@ mod doubt;
 mod giving_way;
 mod late;
 mod late_list;
+mod leaving;
 mod lost;
 mod membership;
 mod metadata;

@@ -95,7 +95,7 @@ fn records_that_one_is_out(seed: u64) -> World {
     world.until("the write behind", |world| on_disk(world, 2, 64) == Some(5));
     world.turns(100);
     let place = world.disks.superblock(0).unwrap().place.sector;
-    world.disks.disk(0).hangs_in = Some(place..place + 8);
+    world.disks.disk(0).writes_hang_in = Some(place..place + 8);
     world.disks.disk(2).hangs_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
     world.order(Action::Fail { member: world.disks.id(1), force: false });
     world.turns(500);
@@ -111,7 +111,7 @@ fn nothing_is_answered_early_before_the_record_says_whom_it_passed_over() {
         world.turns(2000);
         assert_eq!([0, 1].map(|disk| on_disk(&world, disk, 64)), [Some(7), Some(5)], "{world}");
         assert!(!write.has_ended(), "{world}");
-        world.disks.disk(0).hangs_in = None;
+        world.disks.disk(0).writes_hang_in = None;
         world.end(&write).unwrap();
         assert_eq!(under_way(&mut world), 1, "{world}");
         world.disks.disk(2).hangs_in = None;
@@ -130,7 +130,7 @@ fn nothing_is_answered_early_where_the_record_takes_out_who_has_it() {
         world.turns(2000);
         assert_eq!(on_disk(&world, 0, 64), Some(7), "{world}");
         world.disks.disk(0).unplug();
-        world.disks.disk(0).hangs_in = None;
+        world.disks.disk(0).writes_hang_in = None;
         world.turns(3000);
         assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
         assert!(!write.has_ended(), "{world}");

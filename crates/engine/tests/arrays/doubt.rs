@@ -799,6 +799,7 @@ fn accepted_doubt_is_computed_as_before_where_a_spare_is_filled() {
             world.add(usize::from(shape.disks)).unwrap();
             world.command(Action::Idle).unwrap();
             world.wait_status("half of a recovery", |status| status.sync.completed_sectors >= 128);
+            world.command(Action::Freeze).unwrap();
             fail_for_want_of_space(&mut world, written);
             world.fail(lost);
             let row = row_sectors(&shape);

@@ -69,6 +69,39 @@ fn a_member_that_alone_gives_a_block_is_failed_only_by_force() {
     assert_eq!(world.member_state(2), Some(MemberState::Faulty));
 }
 
+/// What it is counted on for nobody has asked for long: only one device has died.
+#[test]
+fn no_member_is_failed_by_order_where_another_one_turns_out_to_be_gone() {
+    for (seed, shape) in (30..).zip(shapes_of_one_loss()) {
+        for shape in [shape, shape.without_bitmap()] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.wait_clean();
+            world.disks.disk(1).unplug();
+            assert_eq!(fail(&mut world, 0, false), Err(CommandError::Needed), "{world}");
+            assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+            assert_eq!(world.status().degraded(), 1, "{world}");
+            world.verify();
+        }
+    }
+}
+
+/// One unreadable sector of a mirror whose other half is gone: that sector is lost, and nothing else.
+#[test]
+fn failing_fast_breaks_no_array_whose_other_member_turns_out_to_be_gone() {
+    for seed in 40..50 {
+        let shape = Shape { failfast: 0b1, ..shapes::RAID1 };
+        let mut world = World::synced(Setup::shuffled(Shape { disks: 2, ..shape }, seed));
+        world.set("read_policy", "first");
+        world.disks.disk(1).unplug();
+        let data = world.disks.data().start;
+        world.disks.disk(0).unreadable.insert(data + 3);
+        assert!(world.read(0, 8).is_err(), "{world}");
+        world.turns(2000);
+        assert_eq!(world.status().degraded(), 1, "{world}");
+        assert!(world.read(8, 8).is_ok(), "{world}");
+    }
+}
+
 /// RAID5: after a crash a missing block cannot be computed before resync has been there.
 #[test]
 fn a_member_of_an_array_in_doubt_is_failed_only_by_force() {

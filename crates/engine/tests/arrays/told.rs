@@ -325,7 +325,7 @@ fn a_write_that_passed_over_a_member_is_no_success_when_the_array_breaks_before_
         (1..last).for_each(|disk| world.fail(disk));
         let place = world.disks.superblock(0).unwrap().place.sector;
         world.write_random(0, world.sectors());
-        world.disks.disk(0).hangs_in = Some(place..place + 8);
+        world.disks.disk(0).writes_hang_in = Some(place..place + 8);
         let member = world.disks.id(last);
         world.order(Action::Fail { member, force: true });
         world.turns(500);
@@ -335,7 +335,7 @@ fn a_write_that_passed_over_a_member_is_no_success_when_the_array_breaks_before_
         assert!(!write.has_ended(), "the survivors do not say yet who is out ({world})");
         let mut disk = world.disks.disk(0);
         (disk.write_error, disk.errors_in) = (Some(IoErrorKind::Gone), Some(place..place + 8));
-        disk.hangs_in = None;
+        disk.writes_hang_in = None;
         drop(disk);
         assert_eq!(world.end(&write), Err(RequestError::Lost), "{world}");
         assert_eq!(world.status().state, ArrayState::Broken, "{world}");

@@ -43,10 +43,10 @@ impl Controller {
                 Err(NotRecorded::NoRoom) if !self.members[index].replaces() => {}
                 Err(NotRecorded::NoRoom) => {
                     let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
-                    self.take_out(&[(*member, error)]).await;
+                    self.take_out_failed(vec![(*member, error)]).await;
                 }
                 Err(NotRecorded::Failed(error)) => {
-                    self.take_out(&[(*member, error)]).await;
+                    self.take_out_failed(vec![(*member, error)]).await;
                 }
             }
         }
@@ -110,10 +110,13 @@ impl Controller {
         // Once the other lists say what they can: what they name, a member without room may alone give. What it
         // lacks itself is no reason to keep it.
         let mut needed = Vec::new();
+        if failed.is_empty() && full.is_empty() {
+            return needed;
+        }
+        let mut leaving = self.leaving(failed).await;
         for (member, before) in full {
-            let with_it: Vec<MemberId> = failed.iter().map(|(id, _)| *id).chain([member]).collect();
-            if self.loses_nothing_without(&with_it) {
-                failed.push((member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
+            let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
+            if self.goes_by_choice(&mut leaving, (member, error)) {
                 continue;
             }
             needed.push(member);
@@ -121,8 +124,8 @@ impl Controller {
                 self.members[index].bad = before;
             }
         }
-        if !failed.is_empty() {
-            self.take_out(&failed).await;
+        if !leaving.is_empty() {
+            self.take_out(&leaving).await;
         }
         needed
     }
@@ -208,7 +211,7 @@ impl Controller {
     pub(super) async fn reads_corrected(&mut self, news: &[(MemberId, u32)]) {
         let now = self.lane.backend().now();
         let most = self.array.settings.max_read_errors();
-        let mut failed: Vec<(MemberId, IoError)> = Vec::new();
+        let mut chosen: Vec<MemberId> = Vec::new();
         for &(id, errors) in news {
             let Some(index) = self.index_of(id) else { continue };
             let member = &mut self.members[index];
@@ -219,15 +222,21 @@ impl Controller {
                 continue;
             }
             member.wants_replacement = true;
-            // Errors that could be mended are no reason to lose the array, or a block of it.
-            let with_it: Vec<MemberId> = failed.iter().map(|(id, _)| *id).chain([id]).collect();
-            let is_replaced = self.can_replace(index);
-            if !is_replaced && self.may_give_up() && self.loses_nothing_without(&with_it) {
-                failed.push((id, IoError { kind: IoErrorKind::Medium, errno: 0 }));
+            if !self.can_replace(index) && self.may_give_up() && self.loses_nothing_without(&[id]) {
+                chosen.push(id);
             }
         }
-        if !failed.is_empty() {
-            self.take_out(&failed).await;
+        if chosen.is_empty() {
+            return;
+        }
+        // Errors that could be mended are no reason to lose the array, or a block of it.
+        let mut leaving = self.leaving(Vec::new()).await;
+        for id in chosen {
+            let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
+            self.goes_by_choice(&mut leaving, (id, error));
+        }
+        if !leaving.is_empty() {
+            self.take_out(&leaving).await;
         }
     }
 }

@@ -88,7 +88,7 @@ impl Controller {
             if failed.is_empty() {
                 return true;
             }
-            if !self.take_out(&failed).await {
+            if !self.take_out_failed(failed).await {
                 return false;
             }
         }
@@ -258,7 +258,7 @@ impl Controller {
             if failed.is_empty() {
                 return true;
             }
-            if !self.take_out(&failed).await {
+            if !self.take_out_failed(failed).await {
                 return false;
             }
         }

@@ -12,6 +12,7 @@ use super::super::mailbox::Failure;
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::bitmap::Bitmap;
+use super::leaving::Leaving;
 use super::lost::Loss;
 use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 
@@ -43,24 +44,22 @@ impl Controller {
             let index = self.index_of(failure.member);
             index.is_some_and(|index| self.members[index].is_live())
         });
-        let mut failed: Vec<(MemberId, IoError)> = Vec::new();
-        // Those that need not go come last, and go only as far as the rest suffices: two members that
-        // meet an unreadable sector each must not take the array down.
         let (must, may): (Vec<&Failure>, Vec<&Failure>) =
             known.partition(|failure| !failure.if_borne);
-        for failure in must.into_iter().chain(may) {
-            let with_it = failed.iter().map(|(id, _)| *id).chain([failure.member]);
-            let may_go =
-                || self.may_give_up() && self.loses_nothing_without(&with_it.collect::<Vec<_>>());
-            if !failure.if_borne || may_go() {
-                failed.push((failure.member, failure.error));
-            }
-        }
-        self.add_silent(&mut failed).await;
-        if failed.is_empty() {
+        if must.is_empty() && (may.is_empty() || !self.may_give_up()) {
             return self.array.views.settle();
         }
-        self.take_out(&failed).await;
+        let error_of = |failure: &Failure| (failure.member, failure.error);
+        let mut leaving = self.leaving(must.into_iter().map(error_of).collect()).await;
+        // Those that need not go come last, and go only as far as the rest suffices: two members that
+        // meet an unreadable sector each must not take the array down.
+        for failure in may.into_iter().filter(|_| self.may_give_up()) {
+            self.goes_by_choice(&mut leaving, error_of(failure));
+        }
+        if leaving.is_empty() {
+            return self.array.views.settle();
+        }
+        self.take_out(&leaving).await;
     }
 
     /// Whether what is left without these members is enough of them, as the level counts. A replacement counts that
@@ -79,8 +78,8 @@ impl Controller {
 
     /// Takes members out: no lane reads them, and the survivors' superblocks say so, or the array is
     /// broken and nothing says so. False when it is.
-    pub(super) async fn take_out(&mut self, failed: &[(MemberId, IoError)]) -> bool {
-        let enough = self.mark_faulty(failed);
+    pub(super) async fn take_out(&mut self, leaving: &Leaving) -> bool {
+        let enough = self.mark_faulty(leaving);
         self.publish();
         self.array.points.reach(Point::MemberIsOut);
         if !self.array.rules.keep(Rule::SurvivorsRecordWhatIsSettled) {
@@ -96,21 +95,21 @@ impl Controller {
 
     /// Marks members faulty, if the array can do without them. If not, nothing of it goes to disk:
     /// the array stops writing, and comes back whole by a plain assemble when the members return.
-    pub(super) fn mark_faulty(&mut self, failed: &[(MemberId, IoError)]) -> bool {
-        if self.is_reserved.get() || failed.iter().any(|(_, error)| is_of_the_array(error)) {
+    pub(super) fn mark_faulty(&mut self, leaving: &Leaving) -> bool {
+        if self.is_reserved.get() || leaving.iter().any(|(_, error)| is_of_the_array(error)) {
             // Another host has the members, and nothing is wrong with them.
             self.mode = WriteMode::Broken;
             self.end_sync();
             return false;
         }
-        self.accepted_without(failed);
-        self.take_back_what_was_filled(failed);
-        let lost: Vec<MemberId> = failed.iter().map(|(id, _)| *id).collect();
+        self.accepted_without(leaving);
+        self.take_back_what_was_filled(leaving);
+        let lost: Vec<MemberId> = leaving.iter().map(|(id, _)| *id).collect();
         let enough = self.bears_loss_of(&lost);
         if enough {
             self.promote_filled(&lost);
         }
-        for (id, error) in failed {
+        for (id, error) in leaving.iter() {
             let Some(index) = self.index_of(*id) else { continue };
             let member = &mut self.members[index];
             match member.state {
@@ -197,17 +196,33 @@ impl Controller {
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
-        if !force {
-            match self.loss_of(&[id]) {
-                Loss::Nothing => {}
-                Loss::Sectors(sectors) => return Err(CommandError::HoldsAlone { sectors }),
-                Loss::Behind(writes) => return Err(CommandError::IsAhead { writes }),
-                Loss::Copy(sectors) => return Err(CommandError::IsRead { sectors }),
-                Loss::Array => return Err(CommandError::Needed),
+        let by_order = (id, IoError { kind: IoErrorKind::Other, errno: 0 });
+        // What turns out to be silent goes first, and then the order is judged without it.
+        loop {
+            let (mut leaving, goes);
+            if force {
+                (leaving, goes) = (self.leaving(vec![by_order]).await, true);
+            } else {
+                self.refuse_loss_of(id)?;
+                leaving = self.leaving(Vec::new()).await;
+                goes = self.goes_by_choice(&mut leaving, by_order);
+            }
+            self.take_out(&leaving).await;
+            if goes {
+                return Ok(Reply::Done);
             }
         }
-        self.take_out(&[(id, IoError { kind: IoErrorKind::Other, errno: 0 })]).await;
-        Ok(Reply::Done)
+    }
+
+    /// Says what would be lost without a member that still works.
+    fn refuse_loss_of(&self, id: MemberId) -> Result<(), CommandError> {
+        match self.loss_of(&[id]) {
+            Loss::Nothing => Ok(()),
+            Loss::Sectors(sectors) => Err(CommandError::HoldsAlone { sectors }),
+            Loss::Behind(writes) => Err(CommandError::IsAhead { writes }),
+            Loss::Copy(sectors) => Err(CommandError::IsRead { sectors }),
+            Loss::Array => Err(CommandError::Needed),
+        }
     }
 
     pub(super) async fn remove(&mut self, id: MemberId) -> Result<Reply, CommandError> {

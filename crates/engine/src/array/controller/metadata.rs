@@ -16,6 +16,7 @@ use crate::memory::Buffer;
 use super::super::flushes::Flush;
 use super::super::points::Point;
 use super::super::rules::Rule;
+use super::leaving::Leaving;
 use super::progress::FlushReceipt;
 use super::{Controller, Member, WriteMode, promised_sectors};
 
@@ -64,8 +65,8 @@ impl Controller {
             }
             all_along = false;
             self.put_off_hand_over();
-            self.add_silent(&mut failed).await;
-            let enough = self.mark_faulty(&failed);
+            let leaving = self.leaving(failed).await;
+            let enough = self.mark_faulty(&leaving);
             // Lanes stop reading the member before anyone hears that its superblock is old.
             let epoch = self.publish();
             self.array.points.reach(Point::MemberIsOut);
@@ -201,7 +202,7 @@ impl Controller {
     }
 
     /// Asks a member for something that it is failed over if it takes too long.
-    async fn ask(&self, member: &Member, op: IoOp) -> Result<(), (MemberId, IoError)> {
+    pub(super) async fn ask(&self, member: &Member, op: IoOp) -> Result<(), (MemberId, IoError)> {
         let io = MemberIo { member: member.id, op, patience: Patience::of(self.patience_span()) };
         self.answer_of(member, async { self.lane.io(io).await.result }).await
     }
@@ -272,29 +273,17 @@ impl Controller {
         let reached = self.reached();
         let live = self.members.iter().filter(|member| member.is_written());
         let flushes = live.map(|member| self.flush(member));
-        let mut failed = failures(join_all(flushes).await);
-        self.add_silent(&mut failed).await;
-        self.is_durable_but_on(&failed, &reached);
-        if !failed.is_empty() && !self.take_out(&failed).await {
+        let failed = failures(join_all(flushes).await);
+        let leaving = match failed.is_empty() {
+            true => Leaving::none(),
+            false => self.leaving(failed).await,
+        };
+        self.is_durable_but_on(&leaving, &reached);
+        if !leaving.is_empty() && !self.take_out(&leaving).await {
             return false;
         }
         self.resync_is_durable(&reached, &FlushReceipt::of_all_members());
         true
-    }
-
-    /// Adds to members that failed those that do not answer any more either: a cable or a server takes several
-    /// at once, and that one is out must not be on record when the rest turns out to be lost with it. They are
-    /// asked to read their superblock's place.
-    pub(super) async fn add_silent(&self, failed: &mut Vec<(MemberId, IoError)>) {
-        if failed.iter().all(|(_, error)| error.kind.scope() == Scope::Sectors) {
-            return;
-        }
-        let known = |member: &Member| failed.iter().any(|(id, _)| *id == member.id);
-        let others = self.members.iter().filter(|member| member.is_live() && !known(member));
-        let probes = others.map(|member| self.ask(member, probe(member.superblock.place.sector)));
-        let mut silent = failures(join_all(probes).await);
-        silent.retain(|(_, error)| error.kind.scope() != Scope::Sectors);
-        failed.extend(silent);
     }
 }
 
@@ -313,6 +302,6 @@ pub(super) fn probe(sector: u64) -> IoOp {
     IoOp::Read { sector, into }
 }
 
-fn failures(results: Vec<Result<(), (MemberId, IoError)>>) -> Vec<(MemberId, IoError)> {
+pub(super) fn failures(results: Vec<Result<(), (MemberId, IoError)>>) -> Vec<(MemberId, IoError)> {
     results.into_iter().filter_map(Result::err).collect()
 }

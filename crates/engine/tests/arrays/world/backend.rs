@@ -1,6 +1,7 @@
 //! A lane's way to the disks: at once, or late and in any order.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -95,7 +96,11 @@ impl RamBackend {
             IoOp::Flush if disk.flush_hangs_on == Some(self.lane) => return true,
             IoOp::Flush => 0,
         };
-        disk.hangs_in.as_ref().is_some_and(|range| range.contains(&sector))
+        let lies_in = |range: &Option<Range<u64>>| {
+            range.as_ref().is_some_and(|range| range.contains(&sector))
+        };
+        let is_read = matches!(io.op, IoOp::Read { .. });
+        lies_in(&disk.hangs_in) || !is_read && lies_in(&disk.writes_hang_in)
     }
 
     /// Answers what hangs or takes beyond its deadline; the disk still has it, and may do it later.

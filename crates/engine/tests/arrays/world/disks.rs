@@ -83,6 +83,8 @@ pub(crate) struct Disk {
     pub(crate) ends_at: Option<u64>,
     /// I/Os that begin here are not answered as long as this stands.
     pub(crate) hangs_in: Option<Range<u64>>,
+    /// The same of writes alone.
+    pub(crate) writes_hang_in: Option<Range<u64>>,
     /// What is under way, where a write that overlaps something else is to be found out.
     under_way: Option<Vec<UnderWay>>,
 }
