@@ -135,10 +135,11 @@ impl Array {
             && let chunk = geometry.chunk_sectors().unwrap_or(view.block_sectors.into())
             && let Some(set) = self.sync_span.set(key, value, chunk, geometry.sync_sectors())
         {
-            return set;
+            set?;
+        } else {
+            self.settings.set(key, value)?;
+            self.cache.resize(self.settings.stripe_cache_size());
         }
-        self.settings.set(key, value)?;
-        self.cache.resize(self.settings.stripe_cache_size());
         // The controller looks anew at what it does by itself.
         self.mailbox.sync_moved();
         Ok(())

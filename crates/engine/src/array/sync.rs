@@ -298,6 +298,14 @@ impl SyncTask {
         first_of(lane.sleep_until(lane.backend().now() + span), told).await;
     }
 
+    /// Tells the controller how far it is, if it has not heard that. What waits at `sync_max` may keep something else from
+    /// beginning.
+    fn report_what_is_not_reported(&self, port: &ArrayLane) {
+        if self.unreported.take() != (0, 0) {
+            port.array.mailbox.sync_moved();
+        }
+    }
+
     async fn work(self: &Rc<Self>, port: &Rc<ArrayLane>) {
         let geometry = port.with_view(|view| view.geometry.clone());
         let settings = &port.array.settings;
@@ -312,6 +320,7 @@ impl SyncTask {
                     continue;
                 }
                 (Next::Pause, _) => {
+                    self.report_what_is_not_reported(port);
                     self.sleep(port, LOOK_AGAIN).await;
                     continue;
                 }
@@ -324,12 +333,11 @@ impl SyncTask {
             self.note(window, ended);
             self.pace.borrow_mut().ended(now(), sectors, now().since(began), settings);
             self.hire(port);
-            let unreported = self.unreported.get();
-            let unreported = (unreported.0 + 1, unreported.1 + sectors);
-            let reports = unreported.0 == REPORT_EVERY || unreported.1 >= self.end / REPORTS_MIN;
-            self.unreported.set(if reports { (0, 0) } else { unreported });
-            if reports {
-                port.array.mailbox.sync_moved();
+            let (windows, before) = self.unreported.get();
+            let unreported = (windows + 1, before + sectors);
+            self.unreported.set(unreported);
+            if unreported.0 == REPORT_EVERY || unreported.1 >= self.end / REPORTS_MIN {
+                self.report_what_is_not_reported(port);
             }
             let yields = self.pace.borrow().yields(settings);
             match yields {

@@ -447,7 +447,7 @@ fn several_failed_members_are_rebuilt_in_one_pass() {
 #[test]
 fn a_spare_that_comes_late_joins_the_rebuild() {
     let mut joined = 0;
-    let shape = Shape { member_sectors: 8192, ..shapes::RAID6 };
+    let shape = Shape { member_sectors: 8192, ..shapes::RAID6.without_bitmap() };
     for seed in 1300..1310 {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         world.write_many(5);
@@ -513,6 +513,47 @@ fn a_check_walks_from_sync_min_and_pauses_at_sync_max() {
         let keys = ["sync_min", "sync_max"].map(|key| value(&world, key));
         assert_eq!(keys, ["0", "max"], "it ran to its end ({world})");
     }
+}
+
+/// A resync of a RAID6 that lacks a member, under way, and a spare that came meanwhile. Nobody asks for anything more.
+fn resyncs_while_a_spare_waits(sync_max: &str) -> (World, usize) {
+    let shape = Shape { member_sectors: 8192, ..shapes::RAID6 };
+    let mut world = World::created(Setup::shuffled(shape, 1410));
+    let new = usize::from(shape.disks);
+    world.command(Action::Freeze).unwrap();
+    world.fail(1);
+    world.set("sync_max", sync_max);
+    world.set("sync_speed_min", "1");
+    world.set("sync_speed_max", "256");
+    world.command(Action::Idle).unwrap();
+    world.add(new).unwrap();
+    let status = world.status();
+    assert_eq!(status.sync.action, SyncAction::Resync, "{world}");
+    assert_eq!(world.member_state(new), Some(MemberState::Spare), "{world}");
+    (world, new)
+}
+
+/// What its superblock says: asking the array would wake it.
+fn has_a_slot(world: &World, disk: usize) -> bool {
+    world.disks.superblock(disk).is_some_and(|superblock| superblock.own_role().slot().is_some())
+}
+
+#[test]
+fn a_spare_gets_its_slot_when_a_resync_comes_to_sync_max() {
+    // Not where it reports how far it is anyway.
+    let (mut world, new) = resyncs_while_a_spare_waits("160");
+    assert!(!has_a_slot(&world, new), "{world}");
+    world.sleep_ms(3000);
+    assert!(has_a_slot(&world, new), "{world}");
+}
+
+#[test]
+fn a_spare_gets_its_slot_when_sync_max_is_set_to_where_a_resync_is() {
+    let (mut world, new) = resyncs_while_a_spare_waits("max");
+    world.wait_status("a part", |status| status.sync.completed_sectors >= 256);
+    world.set("sync_max", "128");
+    world.sleep_ms(200);
+    assert!(has_a_slot(&world, new), "{world}");
 }
 
 #[test]
