@@ -426,6 +426,8 @@ impl Controller {
         self.accept_doubt_if_told().await;
         self.record_what_is_synced().await;
         self.start_needed_sync().await;
+        let waits_for_doubt = self.sync.why_idle.waits_for(Event::Resynced);
+        self.array.mailbox.wakes_when_whole(waits_for_doubt);
     }
 
     fn next_alarm(&self) -> Option<Time> {

@@ -136,6 +136,8 @@ struct Inside {
     mail: Mail,
     heard: NewsCount,
     waiting: Option<Waker>,
+    /// Whether the controller is woken when a write makes something whole.
+    wakes_when_whole: bool,
     /// Ranges that writes have made whole, as long as a view says that they are in doubt.
     whole: Ranges,
     /// Writes of which parts were refused that are tried again, as if all of those were.
@@ -267,8 +269,15 @@ impl Mailbox {
         inside.tried_again.iter().for_each(|ended| look(ended));
     }
 
+    /// Controller: whether something cannot begin before some doubt has ended, so that it is woken when a write ends some.
+    pub(crate) fn wakes_when_whole(&self, wakes: bool) {
+        let mut inside = self.0.lock();
+        inside.wakes_when_whole = wakes;
+        inside.mail.sync_moved |= wakes && !inside.mail.made_whole.is_empty();
+    }
+
     /// Says that a write has made ranges in doubt whole. The controller hears of it with the next mail,
-    /// before any news that it would make a difference to.
+    /// before any news that it would make a difference to; at once where something waits for that.
     pub(crate) fn made_whole(&self, ranges: &Ranges) {
         if ranges.is_empty() {
             return;
@@ -278,7 +287,7 @@ impl Mailbox {
             inside.whole.insert(range.clone());
             inside.mail.made_whole.insert(range);
         }
-        if inside.mail.made_whole.iter().count() > MADE_WHOLE_MAX {
+        if inside.wakes_when_whole || inside.mail.made_whole.iter().count() > MADE_WHOLE_MAX {
             inside.mail.sync_moved = true;
             let waiting = inside.waiting.take();
             drop(inside);

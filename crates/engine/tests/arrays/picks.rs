@@ -538,6 +538,40 @@ fn a_write_beside_what_memory_alone_lists_leaves_no_row_that_does_not_fit() {
     }
 }
 
+/// A spare is not filled where its block would come from a copy that is not the pick. A write there makes all copies
+/// right, and other blocks stay in doubt: it is filled as soon as that is so.
+#[test]
+fn a_spare_is_filled_where_a_write_ended_the_doubt_that_kept_it_from_that() {
+    for (seed, shape) in (240..).zip([Shape { disks: 6, ..shapes::RAID1 }]) {
+        let (here, beside) = (8 * BLOCK, 2 * BLOCK);
+        let mut world = written(shape, seed);
+        take_list(&mut world, 1);
+        world.fail(0);
+        [1, 3].into_iter().for_each(|disk| has_no_room(&world, disk));
+        for sector in [here, beside] {
+            let written = world.write(sector, vec![9; BLOCK as usize * SECTOR]);
+            assert_eq!(written, Err(RequestError::NoSpace), "{world}");
+        }
+        resync_finds_no_room(&mut world);
+        // Where the pick has it.
+        let at = if shape.level == Level::Raid10 { here / 2 } else { here };
+        let start = world.disks.data().start + at;
+        world.disks.disk(1).unreadable.extend(start..start + BLOCK);
+        world.add(6).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("all but that", |status| {
+            status.sync.last_action == SyncAction::Recover
+                && status.sync.last_end == Some(SyncEnd::Incomplete)
+        });
+        // There is room again, but not for the other blocks in doubt.
+        let data = world.disks.data().start;
+        (1..6).for_each(|disk| world.disks.disk(disk).errors_in = Some(data..data + 3 * BLOCK));
+        world.write_random(here, BLOCK);
+        world.sleep_ms(1000);
+        assert_eq!(world.member_state(6), Some(MemberState::InSync), "{world}");
+    }
+}
+
 /// Every sector is what was there, or an error that says so.
 fn verify_or_lost(world: &mut World) {
     for sector in 0..world.sectors() {

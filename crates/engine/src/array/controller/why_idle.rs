@@ -80,6 +80,11 @@ impl WhyIdle {
         }
     }
 
+    /// Whether this would end any of them.
+    pub(super) fn waits_for(&self, event: Event) -> bool {
+        self.0.iter().any(|reason| reason.ends_with(event))
+    }
+
     /// Whether anything keeps this from running.
     pub(super) fn keeps(&self, work: Work) -> bool {
         self.0.iter().any(|reason| reason.keeps(work))
