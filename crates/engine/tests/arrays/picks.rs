@@ -542,7 +542,8 @@ fn a_write_beside_what_memory_alone_lists_leaves_no_row_that_does_not_fit() {
 /// right, and other blocks stay in doubt: it is filled as soon as that is so.
 #[test]
 fn a_spare_is_filled_where_a_write_ended_the_doubt_that_kept_it_from_that() {
-    for (seed, shape) in (240..).zip([Shape { disks: 6, ..shapes::RAID1 }]) {
+    let near3 = Shape::new(Level::Raid10, 0x103, 6, 16);
+    for (seed, shape) in (240..).zip([Shape { disks: 6, ..shapes::RAID1 }, near3]) {
         let (here, beside) = (8 * BLOCK, 2 * BLOCK);
         let mut world = written(shape, seed);
         take_list(&mut world, 1);

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use mdspace_format::Role;
+
 use crate::backend::{IoError, MemberId};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
 
 use super::super::rules::Rule;
@@ -17,7 +19,7 @@ const PIECES_MAX: usize = 1 << 14;
 impl Controller {
     /// Ends the doubt of ranges in which P and Q agree on a missing block: those rows are of one time.
     pub(super) async fn doubt_resolved(&mut self, ranges: &Ranges) {
-        let is_lacked = self.lacked_by_filled(ranges);
+        let is_lacked = self.lacked_by_filled(ranges).await;
         for range in ranges.iter() {
             self.is_synced(&range);
         }
@@ -30,9 +32,15 @@ impl Controller {
     }
 
     /// Whether some of it has not come to a member that is filled, perhaps because it was in doubt.
-    fn lacked_by_filled(&self, ranges: &Ranges) -> bool {
-        let lacks = |member: &Member| !member.not_filled().both(ranges).is_empty();
-        self.members.iter().any(|member| member.filled_to().is_some() && lacks(member))
+    async fn lacked_by_filled(&self, ranges: &Ranges) -> bool {
+        for member in self.members.iter().filter(|member| member.filled_to().is_some()) {
+            let Role::Slot(slot) = member.role() else { continue };
+            let on_member = self.on_members(ranges.clone(), &[Slot(slot)]).await;
+            if !member.not_filled().both(&on_member).is_empty() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Nothing is in doubt in a range any more. What became of tries to make it right says nothing of a later doubt.

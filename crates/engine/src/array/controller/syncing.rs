@@ -484,9 +484,9 @@ impl Controller {
         todo
     }
 
-    /// What the bitmap marks, in sectors of the members. RAID10's counts those of the array, which may be
-    /// millions of chunks: the lane's other tasks get their turns meanwhile.
-    async fn on_members(&self, marked: Ranges, slots: &[Slot]) -> Ranges {
+    /// What lies in some ranges, as resync and the bitmap count them, in sectors of the members in these slots. RAID10
+    /// counts those of the array, which may be millions of chunks: the lane's other tasks get their turns meanwhile.
+    pub(super) async fn on_members(&self, marked: Ranges, slots: &[Slot]) -> Ranges {
         if !matches!(*self.geometry, Geometry::Raid10(_)) {
             return marked;
         }
