@@ -170,6 +170,8 @@ pub enum Method {
     Reconstruct,
     /// From all data blocks, some of which are computed from the old parity first.
     Recover,
+    /// It needs none: no member takes any.
+    DataOnly,
 }
 
 /// Which writes may be [`Method::ReadModify`] (md's `rmw_level`).
@@ -212,9 +214,12 @@ pub fn write(
     cached: &Places,
     rmw: RmwLevel,
 ) -> Option<WritePlan> {
+    let uncached = |plan: WritePlan| WritePlan { reads: plan.reads.without(cached), ..plan };
+    if row.writable.without(&row.data()).is_empty() {
+        return data_only(row, touched).map(uncached);
+    }
     // Where nothing that it needs is lost, reconstruct reads a part of what recover would.
     let all_data = reconstruct(row, touched).or_else(|| recover(row));
-    let uncached = |plan: WritePlan| WritePlan { reads: plan.reads.without(cached), ..plan };
     match (read_modify(row, touched).map(uncached), all_data.map(uncached)) {
         (Some(modify), Some(all_data)) => {
             let modifies = match rmw {
@@ -226,6 +231,12 @@ pub fn write(
         }
         (modify, all_data) => modify.or(all_data),
     }
+}
+
+/// Reads what is to be mixed with new bytes, for no member takes parity. What else is lost of the row does not matter.
+fn data_only(row: &RowState, touched: &Touched) -> Option<WritePlan> {
+    let usable = touched.partly.without(&row.readable).is_empty();
+    usable.then_some(WritePlan { method: Method::DataOnly, reads: touched.partly })
 }
 
 /// Reads the old blocks and the old parity. Needs each of them that counts.

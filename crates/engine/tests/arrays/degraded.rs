@@ -2,7 +2,7 @@
 //! new member gets it all.
 
 use mdspace_engine::array::{Action, CommandError};
-use mdspace_engine::geometry::Level;
+use mdspace_engine::geometry::{Geometry, Level};
 use mdspace_engine::request::RequestError;
 use mdspace_engine::status::{ArrayState, MemberState};
 
@@ -173,6 +173,66 @@ fn a_rebuild_before_the_first_resync_leaves_all_parity_right() {
         world.fail(lost[1]);
         world.write_many(5);
         world.fail(5);
+        world.verify();
+    }
+}
+
+/// The disk of a block of the array's first row, given by its place in it.
+fn disk_in_first_row(world: &World, place: u16) -> usize {
+    let Geometry::Parity(map) = Geometry::new(&world.map()).unwrap() else {
+        panic!("a parity level")
+    };
+    let row = map.row(0);
+    usize::from(row.data(place).0)
+}
+
+/// Fails the disks with the parity of the first row.
+fn without_parity_of_the_first_row(shape: Shape, seed: u64) -> World {
+    let mut world = World::synced(Setup::new(shape, seed));
+    let Geometry::Parity(map) = Geometry::new(&world.map()).unwrap() else {
+        panic!("a parity level")
+    };
+    let row = map.row(0);
+    for slot in [Some(row.p()), row.q()].into_iter().flatten() {
+        world.fail(usize::from(slot.0));
+    }
+    world
+}
+
+/// There is nothing to compute: old blocks would be read for nothing.
+#[test]
+fn a_write_of_whole_blocks_reads_nothing_where_all_parity_is_out() {
+    for (seed, shape) in (900..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = without_parity_of_the_first_row(shape, seed);
+        let data = world.disks.data();
+        world.disks.reset_counts();
+        world.write_random(0, 8);
+        for disk in 0..usize::from(shape.disks) {
+            assert_eq!(world.disks.disk(disk).sectors_read_in(data.clone()), 0, "{world}");
+        }
+        // Half a unit is put together with its other half.
+        world.write_random(12, 2);
+        world.verify();
+    }
+}
+
+/// Two blocks of a row are lost. Each takes a write that heals it, as a block without redundancy does.
+#[test]
+fn blocks_that_are_lost_beside_each_other_take_writes_where_all_parity_is_out() {
+    for (seed, shape) in (910..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = without_parity_of_the_first_row(shape, seed);
+        let start = world.disks.data().start;
+        for place in [0, 1] {
+            let disk = disk_in_first_row(&world, place);
+            world.disks.disk(disk).unreadable.extend(start..start + 8);
+        }
+        for place in [0, 1] {
+            let sector = place * u64::from(shape.chunk_sectors);
+            assert_eq!(world.read(sector, 8), Err(RequestError::Lost), "{world}");
+        }
+        for place in [0, 1] {
+            world.write_random(place * u64::from(shape.chunk_sectors), 8);
+        }
         world.verify();
     }
 }

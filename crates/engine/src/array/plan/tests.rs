@@ -160,6 +160,9 @@ fn carry_out(case: &Case, plan: &WritePlan, members: &mut Bytes, fresh: &[u8]) -
         let (data, parity): (Vec<u8>, Vec<u8>) = match plan.method {
             Method::ReadModify => modify(case, &read, &new, worth.data(row, column)),
             Method::Reconstruct | Method::Recover => rewrite(case, plan, &read, &new),
+            Method::DataOnly => {
+                (write_data(case, &read, &new, worth.data(row, column)), Vec::new())
+            }
         };
         for (place, byte) in data.into_iter().enumerate() {
             worth.blocks[place][column] = byte;
@@ -199,6 +202,14 @@ fn modify(
         data[place] = byte;
     }
     (data, parity)
+}
+
+/// What is new, and the rest of its units.
+fn write_data(case: &Case, read: Lookup<'_>, fresh: Lookup<'_>, mut data: Vec<u8>) -> Vec<u8> {
+    for place in (0..case.row.data_count).filter(|&place| case.writes[place] != Write::Nothing) {
+        data[place] = fresh(place).or(read(place)).expect("the old block was read");
+    }
+    data
 }
 
 /// Parity from all data, lost ones computed first.
@@ -289,6 +300,10 @@ fn check(case: &Case, before: &Bytes, members: &Bytes, worth: &Bytes, fresh: &[u
 fn price(case: &Case, method: Method) -> Option<usize> {
     let row = &case.row;
     let readable = |place: Place| row.readable.has(place);
+    let has_parity = row.parities().any(|place| row.writable.has(place));
+    if has_parity == (method == Method::DataOnly) {
+        return None;
+    }
     let count = |wanted: &dyn Fn(Write) -> bool| -> Option<usize> {
         let places = || (0..row.data_count).filter(|&place| wanted(case.writes[place]));
         places().all(readable).then(|| places().count())
@@ -301,6 +316,7 @@ fn price(case: &Case, method: Method) -> Option<usize> {
             usable.then_some(old + kept.len())
         }
         Method::Reconstruct => count(&|write| write != Write::Whole),
+        Method::DataOnly => count(&|write| write == Write::Part),
         Method::Recover => {
             let lost = (0..row.data_count).filter(|&place| !readable(place)).count();
             let parity = row.parities().filter(|&place| readable(place)).count();
@@ -320,7 +336,8 @@ fn random_bytes() -> impl FnMut() -> u8 {
     }
 }
 
-const METHODS: [Method; 3] = [Method::ReadModify, Method::Reconstruct, Method::Recover];
+const METHODS: [Method; 4] =
+    [Method::ReadModify, Method::Reconstruct, Method::Recover, Method::DataOnly];
 const LEVELS: [RmwLevel; 3] = [RmwLevel::Never, RmwLevel::FewerReads, RmwLevel::Preferred];
 
 /// Judges the plan of one case; says whether there was one.
@@ -349,8 +366,8 @@ fn judge_price(case: &Case, rmw: RmwLevel, plan: &WritePlan) {
     let paid = plan.reads.count();
     assert_eq!(price(case, plan.method), Some(paid), "a method reads what it must");
     let modify = price(case, Method::ReadModify);
-    let other =
-        [Method::Reconstruct, Method::Recover].iter().filter_map(|&by| price(case, by)).min();
+    let others = METHODS.iter().filter(|method| **method != Method::ReadModify);
+    let other = others.filter_map(|&by| price(case, by)).min();
     let modifies = match (modify, other, rmw) {
         (None, ..) => false,
         (Some(_), None, _) => true,
