@@ -498,7 +498,9 @@ impl ArrayLane {
         // Where a flush fails, what was written there counts as lost: until that is known the array is
         // not marked clean, nor stopped with that member in it.
         let _under_way = UnderWay::begin(self);
-        self.array.behind.flush_begins();
+        let behind = &self.array.behind;
+        let told = behind.told();
+        behind.flush_begins();
         let redundant = view.geometry.max_failures() > 0;
         let mut failed: SmallVec<[(MemberId, IoError); 1]> = SmallVec::new();
         flushes::all_of(self.flushes_of(&view), |member, error| {
@@ -516,7 +518,10 @@ impl ArrayLane {
             false if !redundant && no_space => Err(RequestError::NoSpace),
             false if !redundant => Err(RequestError::Lost),
             // After a failed flush nothing on that member is sure: the others must hold it.
-            _ if self.do_without(&view, &failed).await => self.what_is_behind_is_elsewhere().await,
+            _ if self.do_without(&view, &failed).await => {
+                self.what_is_behind_is_elsewhere().await?;
+                behind.tell(told)
+            }
             _ => Err(RequestError::Lost),
         }
     }

@@ -211,6 +211,18 @@ impl Ended {
         }
     }
 
+    /// Whether some member of a view gives each block that was written to copies.
+    pub(crate) fn is_held(&self, now: &ArrayView) -> bool {
+        let gives = |(slot, sectors): &(Slot, Range<u64>)| {
+            now.member(*slot).is_some_and(|member| {
+                self.was_in(*slot, member)
+                    && self.lacks_nothing(member, sectors)
+                    && member.can_wait_for(sectors.start, sectors.end - sectors.start)
+            })
+        };
+        self.segments(now).iter().all(|segment| segment.slots.iter().any(gives))
+    }
+
     /// Whether the write was sent to this member.
     fn was_in(&self, slot: Slot, member: &MemberView) -> bool {
         self.view.writers(slot).any(|other| other.id == member.id)

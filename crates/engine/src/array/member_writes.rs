@@ -550,10 +550,14 @@ impl ArrayLane {
             self.array.mailbox.member_failed(member, error);
         }
         let asked = Arc::new(Asked::new(ended));
-        // Counted on for those who would read what it did not replace, until the answer.
-        let _being_judged = counted.as_ref().map(Counted::being_judged);
+        // Counted on for those who would read what it did not replace, until the answer; and for flushes.
+        let being_judged = counted.as_ref().map(Counted::being_judged);
         self.array.mailbox.ended(asked.clone(), counted);
         drop(tried_again);
-        asked.answer().await
+        let answer = asked.answer().await;
+        if being_judged.is_some() && !asked.ended.is_held(&self.array.views.current()) {
+            self.array.behind.one_is_lost();
+        }
+        answer
     }
 }

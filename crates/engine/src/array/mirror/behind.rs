@@ -7,7 +7,8 @@
 //!
 //! No flush waits for it, as long as another member has all. Where one was asked for meanwhile, the write-mostly
 //! members are flushed behind the write: else what was flushed would be durable nowhere once the other members are
-//! lost. A flush that finds them lost already waits until the write has landed.
+//! lost. A flush that finds them lost already waits until the write has landed. Where it does not land anywhere, the flush
+//! is an error: the answer to the write can tell that no more.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -41,6 +42,10 @@ pub(crate) struct Behind {
     being_judged: AtomicU32,
     /// Flushes that users asked for, counted.
     flushes: AtomicU64,
+    /// Writes that were answered and that no member has, counted.
+    lost: AtomicU64,
+    /// Of how many of them a flush has told.
+    told: AtomicU64,
     /// None is under way any more, nor being judged.
     all_landed: Signal,
 }
@@ -53,6 +58,8 @@ impl Behind {
             under_way: AtomicU32::new(0),
             being_judged: AtomicU32::new(0),
             flushes: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             all_landed: Signal::default(),
         }
     }
@@ -83,6 +90,27 @@ impl Behind {
         if self.limit > 0 {
             self.flushes.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// A write was answered, and no member has it.
+    pub(in super::super) fn one_is_lost(&self) {
+        self.lost.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Of how many lost writes flushes have told by now.
+    pub(in super::super) fn told(&self) -> u64 {
+        self.told.load(Ordering::Acquire)
+    }
+
+    /// What the end of a flush tells of lost writes: an error where there are more than were `told` when it began. Every
+    /// flush that was under way tells, and none that begins later.
+    pub(in super::super) fn tell(&self, told: u64) -> Result<(), RequestError> {
+        let lost = self.lost.load(Ordering::Acquire);
+        if lost == told {
+            return Ok(());
+        }
+        self.told.fetch_max(lost, Ordering::AcqRel);
+        Err(RequestError::Lost)
     }
 
     /// A write that has landed and does not see a flush here is covered by it: the flush begins later.
