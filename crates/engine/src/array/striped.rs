@@ -23,6 +23,13 @@ const ZEROES_BYTES: usize = 1 << 20;
 /// once, and a client may discard all of an array.
 const DISCARD_SECTORS: u64 = 1 << 17;
 
+/// What a range is promised to read as, once it is given up.
+#[derive(Clone, Copy)]
+enum ReadsThen {
+    Zeroes,
+    Anything,
+}
+
 impl ArrayLane {
     pub(super) async fn write_striped(
         &self,
@@ -63,9 +70,10 @@ impl ArrayLane {
         if let Geometry::Parity(map) = &*view.geometry {
             let row = map.row_sectors();
             let rows = sector.div_ceil(row)..(sector + sectors) / row;
-            return self.give_up(rows.start * row, rows.end.saturating_sub(rows.start) * row).await;
+            let sectors = rows.end.saturating_sub(rows.start) * row;
+            return self.give_up(rows.start * row, sectors, ReadsThen::Anything).await;
         }
-        self.give_up(sector, sectors).await
+        self.give_up(sector, sectors, ReadsThen::Anything).await
     }
 
     /// Makes a range read as zeroes, and gives up what it took where the level and all members can.
@@ -87,13 +95,18 @@ impl ArrayLane {
             return self.write_zeroes(sector, sectors, false).await;
         }
         self.write_zeroes(sector, whole.start - sector, false).await?;
-        self.give_up(whole.start, whole.end - whole.start).await?;
+        self.give_up(whole.start, whole.end - whole.start, ReadsThen::Zeroes).await?;
         self.write_zeroes(whole.end, end - whole.end, false).await
     }
 
     /// Zeroes whole rows, or any range where there is no parity. What it took is given up where every member
     /// reads zeroes then.
-    async fn give_up(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
+    async fn give_up(
+        &self,
+        sector: u64,
+        sectors: u64,
+        then: ReadsThen,
+    ) -> Result<(), RequestError> {
         let view = self.view();
         let end = sector + sectors;
         if let Geometry::Parity(map) = &*view.geometry {
@@ -110,7 +123,7 @@ impl ArrayLane {
                 Geometry::Raid1(_) | Geometry::Raid10(_) => {
                     self.discard_mirrored(&view.geometry, at, length).await?;
                 }
-                _ => self.discard_striped(at, length).await?,
+                _ => self.discard_striped(at, length, then).await?,
             }
             at += length;
             self.lane.pause().await;
@@ -118,11 +131,23 @@ impl ArrayLane {
         Ok(())
     }
 
-    async fn discard_striped(&self, sector: u64, sectors: u64) -> Result<(), RequestError> {
+    async fn discard_striped(
+        &self,
+        sector: u64,
+        sectors: u64,
+        then: ReadsThen,
+    ) -> Result<(), RequestError> {
         let _permit = self.permit(0..0).await?;
         let view = self.view();
         let pieces = pieces(&view.geometry, sector, sectors);
-        if pieces.iter().any(|piece| view.member(piece.slot).is_none()) {
+        let is_there = |piece: &Piece| match then {
+            // Listed sectors are not read, whatever is written there.
+            ReadsThen::Zeroes => {
+                view.reader(piece.slot, piece.member_sector, piece.sectors).is_some()
+            }
+            ReadsThen::Anything => view.member(piece.slot).is_some(),
+        };
+        if !pieces.iter().all(is_there) {
             return Err(RequestError::Lost);
         }
         let mut writes = MemberWrites::new(self, false);

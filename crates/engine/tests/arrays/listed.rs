@@ -4,7 +4,7 @@
 use mdspace_engine::array::Action;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::{Geometry, Level, Slot};
-use mdspace_engine::request::RequestError;
+use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{MemberState, SyncEnd};
 use mdspace_format::{BadBlocks, Features};
 
@@ -304,6 +304,14 @@ fn without_redundancy_what_is_listed_takes_and_gives_nothing() {
         assert_eq!(world.read(3, 1), Err(RequestError::Lost), "{world}");
         let bytes = vec![1; SECTOR];
         assert_eq!(world.write(3, bytes), Err(RequestError::Lost), "{world}");
+        for punch in [
+            Request::Punch { sector: 2, sectors: 4 },
+            Request::WriteZeroes { sector: 2, sectors: 4, fua: false },
+        ] {
+            assert_eq!(world.serve(0, punch), Err(RequestError::Lost), "no zeroes ({world})");
+        }
+        // It promises nothing.
+        world.serve(0, Request::Discard { sector: 2, sectors: 4 }).unwrap();
         assert_eq!(world.read(3, 1), Err(RequestError::Lost), "{world}");
         world.write_random(5, 3);
         let found = world.read(5, 3).unwrap();
