@@ -1,10 +1,13 @@
 //! What a serving process says about its array: the JSON of `detail --json`, and what the other
 //! renderings are drawn from. Fields are added, never renamed.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use mdspace_engine::balance::Load;
 use mdspace_engine::status::{
     ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, MemberState, MemberStatus, Mismatch,
-    Skipped, SyncStatus,
+    Skipped, SyncEnd, SyncStatus,
 };
 use serde::{Deserialize, Serialize};
 
@@ -209,7 +212,7 @@ pub(crate) struct MemberReport {
     pub(crate) number: u32,
     pub(crate) device_uuid: String,
     pub(crate) slot: Option<u32>,
-    /// Words of md's `dev-*/state`, as `in_sync` or `spare`.
+    /// Words of md's `dev-*/state`, as `in_sync` or `spare`, and ours: `late`, `lacks_space`.
     pub(crate) state: Vec<String>,
     pub(crate) errors: u32,
     /// Member sectors known good; null when all are.
@@ -355,6 +358,25 @@ impl Report {
     }
 }
 
+impl ArrayReport {
+    /// What waits for space, or that writes found none, and where; none where there is enough.
+    pub(crate) fn space_words(&self) -> Option<String> {
+        let lacking = self.members.iter().filter(|member| member.is("lacks_space"));
+        let places: BTreeSet<String> =
+            lacking.filter(|member| !member.is("faulty")).map(MemberReport::place_words).collect();
+        if places.is_empty() {
+            return None;
+        }
+        let places = places.into_iter().collect::<Vec<_>>().join(" and ");
+        let SyncReport { action, last_action, last_end, .. } = &self.sync;
+        let task = if last_action == "recover" { "rebuild" } else { last_action };
+        Some(match action == "idle" && last_end.as_deref() == Some(SyncEnd::NoSpace.word()) {
+            true => format!("the {task} waits for space {places}"),
+            false => format!("writes found no space {places} in the last minute"),
+        })
+    }
+}
+
 impl SyncReport {
     /// Whether a task runs.
     pub(crate) fn runs(&self) -> bool {
@@ -434,6 +456,15 @@ impl MemberReport {
         self.state.iter().any(|w| w == word)
     }
 
+    /// Where its bytes lie, for people: below a folder, or behind the member.
+    fn place_words(&self) -> String {
+        let folder = Path::new(&self.member).parent();
+        match folder.filter(|folder| folder.is_absolute() && self.major.is_none()) {
+            Some(folder) => format!("below {}", folder.display()),
+            None => format!("behind {}", self.member),
+        }
+    }
+
     /// Whether it waits for a slot or is being rebuilt into one: md's `(S)` and "spare".
     pub(crate) fn is_spare(&self) -> bool {
         self.is("spare")
@@ -450,6 +481,7 @@ fn state_words(member: &MemberStatus) -> Vec<String> {
         (member.write_mostly, "write_mostly"),
         (member.failfast, "failfast"),
         (member.late, "late"),
+        (member.lacks_space, "lacks_space"),
         (member.want_replacement, "want_replacement"),
         (member.replacement, "replacement"),
     ];
@@ -459,3 +491,6 @@ fn state_words(member: &MemberStatus) -> Vec<String> {
 
 #[cfg(test)]
 pub(crate) mod examples;
+
+#[cfg(test)]
+mod tests;

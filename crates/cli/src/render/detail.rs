@@ -102,6 +102,10 @@ fn write_identity(out: &mut String, report: &Report) -> fmt::Result {
         field(out, what, format!("{}% complete", (array.sync.fraction() * 100.0) as u32))?;
         writeln!(out)?;
     }
+    if let Some(space) = array.space_words() {
+        field(out, "No Space", space)?;
+        writeln!(out)?;
+    }
     if let Some(skipped) = array.sync.skipped.words() {
         let action = if array.sync.runs() { &array.sync.action } else { &array.sync.last_action };
         field(out, "Not Done", format!("by {action}: {skipped}"))?;
@@ -180,8 +184,12 @@ fn member_words(member: &MemberReport) -> String {
     } else {
         "spare"
     };
-    let flags =
-        [("write_mostly", "writemostly"), ("failfast", "failfast"), ("late", "does not answer")];
+    let flags = [
+        ("write_mostly", "writemostly"),
+        ("failfast", "failfast"),
+        ("late", "does not answer"),
+        ("lacks_space", "without space"),
+    ];
     let flags = flags.into_iter().filter(|(word, _)| member.is(word)).map(|(_, shown)| shown);
     std::iter::once(main).chain(flags).collect::<Vec<_>>().join(" ")
 }

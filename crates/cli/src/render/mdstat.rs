@@ -30,6 +30,9 @@ fn write_array(out: &mut String, report: &Report) -> fmt::Result {
     if let Some(line) = sync_line(&array.sync) {
         write!(out, "\n      {line}")?;
     }
+    if let Some(space) = array.space_words() {
+        write!(out, "\n      {space}")?;
+    }
     if let Some(doubt) = report.doubt_words() {
         write!(out, "\n      in doubt: {doubt}")?;
     }

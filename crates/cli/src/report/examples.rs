@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mdspace_engine::balance::Load;
-use mdspace_engine::status::{ConsistencyPolicy, SyncAction, WriteBehindStatus};
+use mdspace_engine::status::{ConsistencyPolicy, SyncAction, SyncEnd, WriteBehindStatus};
 use mdspace_format::{Level, MetadataVersion, Uuid};
 
 use super::*;
@@ -36,6 +36,18 @@ pub(crate) fn rebuilding_status() -> ArrayStatus {
     status.sync.total_sectors = 204_800;
     status.sync.speed_kib_s = 12_800;
     status
+}
+
+/// The same array, where the file system of the spare is full.
+pub(crate) fn raid6_without_space() -> Report {
+    let mut status = rebuilding_status();
+    status.members[5].lacks_space = true;
+    status.sync = SyncStatus {
+        last_action: SyncAction::Recover,
+        last_end: Some(SyncEnd::NoSpace),
+        ..clean_status().sync
+    };
+    report(&status)
 }
 
 /// A RAID1 of two members, the second of which limps.

@@ -54,7 +54,10 @@ pub(crate) fn expect_done(client: &mut Client, undone: &[&str]) -> Result<(), Fa
             ("it was told to end, or a member failed or came".to_owned(), "start it again")
         }
         "no-space" => (
-            "there is no space behind a member".to_owned(),
+            report
+                .array
+                .space_words()
+                .unwrap_or_else(|| "there is no space behind a member".into()),
             "make room below the member; it is tried again every half a minute",
         ),
         _ => (

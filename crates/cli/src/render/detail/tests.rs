@@ -95,3 +95,13 @@ fn a_mirrors_members_show_what_they_bear() {
     assert!(text.contains(expect), "{text}");
     assert!(!utc_text(&examples::clean_raid6()).contains("Load of"));
 }
+
+#[test]
+fn a_rebuild_that_waits_for_space_says_where() {
+    let text = utc_text(&examples::raid6_without_space());
+    let expect = "          No Space : the rebuild waits for space below /none\n";
+    assert!(text.contains(expect), "{text}");
+    let rebuilt =
+        "       6       -        -        1      spare rebuilding without space   /none/m6\n";
+    assert!(text.contains(rebuilt), "{text}");
+}

@@ -35,3 +35,10 @@ fn raid10_and_raid1_have_their_own_shapes() {
     array.level = "raid1".into();
     assert_eq!(shape(&array), " [6/6] [UUUUUU]");
 }
+
+#[test]
+fn a_rebuild_that_waits_for_space_says_where() {
+    let text = text(&[examples::raid6_without_space()]);
+    let expect = "[6/4] [U__UUU]\n      the rebuild waits for space below /none\n";
+    assert!(text.contains(expect), "{text}");
+}
