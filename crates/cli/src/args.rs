@@ -80,7 +80,7 @@ pub(crate) enum Verb {
     Save(SaveArgs),
     /// Show an array as `mdadm --detail` does.
     Detail(DetailArgs),
-    /// Show every array of this user as /proc/mdstat does.
+    /// Show every array and multipath device of this user as /proc/mdstat does.
     Mdstat,
     /// Add members; one that was here before comes back by bitmap, else it becomes a spare.
     Add(AddArgs),

@@ -15,7 +15,7 @@ use crate::layout_words;
 
 mod paths;
 
-pub(crate) use paths::{DeviceReport, HeldReport, PathsReport};
+pub(crate) use paths::{DeviceReport, HeldReport, PathReport, PathsReport, ServedReport};
 
 /// The `schema` of every JSON object that mdspace prints.
 pub(crate) const SCHEMA: u32 = 1;

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
 use crate::args::ArrayName;
 use crate::failure::Failure;
-use crate::report::Report;
+use crate::report::{Report, ServedReport};
 use crate::run_dir::RunDir;
 
 /// How long a process may say nothing at all, be it that it still works on an answer. Then it is stopped,
@@ -129,15 +129,28 @@ impl Client {
 
     /// The array as it is now.
     pub(crate) fn report(&mut self) -> Result<Report, Failure> {
-        match self.ask(&Request::Detail)? {
-            Reply::Detail { report } => Ok(*report),
-            Reply::Device { .. } => Err(Failure::new(
-                format!("cannot do that with {}", self.name),
-                "it is a multipath device and no array",
-                format!("see `mdspace detail {}`, and `mdspace help message`", self.name),
-            )),
-            other => Err(self.lost(format!("it answered {other:?} to detail"))),
+        match self.served()? {
+            ServedReport::Array(report) => Ok(*report),
+            ServedReport::Device(_) => Err(no_array(&self.name)),
         }
+    }
+
+    /// What the process serves, as it is now.
+    pub(crate) fn served(&mut self) -> Result<ServedReport, Failure> {
+        match self.ask(&Request::Detail)? {
+            Reply::Detail { report } => Ok(ServedReport::Array(report)),
+            Reply::Device { report } => Ok(ServedReport::Device(report)),
+            _ => Err(self.strange_answer()),
+        }
+    }
+
+    /// It answered something else than it was asked for.
+    pub(crate) fn strange_answer(&self) -> Failure {
+        Failure::new(
+            format!("the process that serves {} answers something else", self.name),
+            "it is another mdspace than this command",
+            "use the mdspace that started it",
+        )
     }
 
     fn read<T: DeserializeOwned>(&mut self, until: Instant) -> Result<T, Failure> {
@@ -220,6 +233,15 @@ fn is_like(one: &str, other: &str) -> bool {
         ([a, b], [c, d]) => (a, b) == (d, c),
         _ => false,
     }
+}
+
+/// A verb for arrays was asked of a multipath device.
+pub(crate) fn no_array(name: &ArrayName) -> Failure {
+    Failure::new(
+        format!("cannot do that with {name}"),
+        "it is a multipath device and no array",
+        format!("see `mdspace detail {name}`, and `mdspace help message`"),
+    )
 }
 
 fn absent(run_dir: &RunDir, name: &ArrayName) -> Failure {

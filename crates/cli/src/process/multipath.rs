@@ -21,6 +21,7 @@ use super::fronts::{Fronts, Prepared};
 use super::recorder::Recorder;
 use super::{Seat, answers, array, keeper, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
+use crate::control::client::no_array;
 use crate::control::server::{Answer, Listener, Replies};
 use crate::control::{Reply, Request};
 use crate::events::Happened;
@@ -281,11 +282,7 @@ impl MultipathProcess {
                 .fronts
                 .close(&answers::address(&front)?, &self.name, force)
                 .map(|()| Reply::done()),
-            _ => Err(Failure::new(
-                format!("{} cannot do that", self.name),
-                "it is a multipath device and no array",
-                "see `mdspace help message`",
-            )),
+            _ => Err(no_array(&self.name)),
         }
     }
 

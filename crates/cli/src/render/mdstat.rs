@@ -1,19 +1,26 @@
-//! `mdspace mdstat`: the text of `/proc/mdstat` for the arrays that mdspace serves.
+//! `mdspace mdstat`: the text of `/proc/mdstat` for the arrays and multipath devices that mdspace serves.
 
 use std::fmt::{self, Write as _};
 
 use crate::layout_words;
-use crate::report::{ArrayReport, MemberReport, Report, SyncReport};
+use crate::report::{
+    ArrayReport, DeviceReport, MemberReport, PathReport, Report, ServedReport, SyncReport,
+};
 
 /// Cells of the progress bar.
 const BAR_CELLS: usize = 20;
 
 /// The whole text.
-pub(crate) fn text(reports: &[Report]) -> String {
-    let mut out =
-        String::from("Personalities : [raid0] [raid1] [raid4] [raid5] [raid6] [raid10]\n");
+pub(crate) fn text(reports: &[ServedReport]) -> String {
+    let mut out = String::from(
+        "Personalities : [raid0] [raid1] [raid4] [raid5] [raid6] [raid10] [multipath]\n",
+    );
     for report in reports {
-        write_array(&mut out, report).expect("a String takes all that is written");
+        match report {
+            ServedReport::Array(report) => write_array(&mut out, report),
+            ServedReport::Device(report) => write_device(&mut out, report),
+        }
+        .expect("a String takes all that is written");
     }
     out.push_str("unused devices: <none>\n");
     out
@@ -50,6 +57,22 @@ fn write_array(out: &mut String, report: &Report) -> fmt::Result {
     Ok(())
 }
 
+/// As md shows the arrays of its level multipath.
+fn write_device(out: &mut String, report: &DeviceReport) -> fmt::Result {
+    let groups = &report.multipath.groups;
+    let paths: Vec<&PathReport> = groups.iter().flat_map(|group| &group.paths).collect();
+    let state = if report.health().0 { "active" } else { "broken" };
+    write!(out, "{} : {state} multipath", report.name)?;
+    for (number, path) in paths.iter().enumerate() {
+        let failed = if path.is_active() { "" } else { "(F)" };
+        write!(out, " {}[{number}]{failed}", last_part(&path.member))?;
+    }
+    let letters: String =
+        paths.iter().map(|path| if path.is_active() { 'U' } else { '_' }).collect();
+    let (all, active) = (paths.len(), letters.matches('U').count());
+    writeln!(out, "\n      {} blocks [{all}/{active}] [{letters}]\n", report.size_bytes / 1024)
+}
+
 fn state(array: &ArrayReport) -> &'static str {
     match array.array_state.as_str() {
         "inactive" => "inactive",
@@ -62,8 +85,7 @@ fn state(array: &ArrayReport) -> &'static str {
 
 /// `name[number]` and its flags; a faulty member shows no other.
 fn member_word(member: &MemberReport) -> String {
-    let name = member.member.rsplit('/').next().unwrap_or_default();
-    let mut word = format!("{name}[{}]", member.number);
+    let mut word = format!("{}[{}]", last_part(&member.member), member.number);
     if member.is("write_mostly") {
         word.push_str("(W)");
     }
@@ -75,6 +97,10 @@ fn member_word(member: &MemberReport) -> String {
         word.push_str("(R)");
     }
     word
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or_default()
 }
 
 /// What the level says of itself: md prints it after the metadata version.

@@ -3,7 +3,14 @@
 use mdspace_engine::paths::{GroupStatus, PathStatus, PathsStatus};
 use serde::{Deserialize, Serialize};
 
-use super::{FrontReport, SCHEMA};
+use super::{FrontReport, Report, SCHEMA};
+
+/// What one process serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServedReport {
+    Array(Box<Report>),
+    Device(Box<DeviceReport>),
+}
 
 /// A multipath device that stands alone, and the process that serves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,9 +101,14 @@ impl DeviceReport {
     /// Whether any path can serve, and whether all do.
     pub(crate) fn health(&self) -> (bool, bool) {
         let mut paths = self.multipath.groups.iter().flat_map(|group| &group.paths);
-        let is_active = |path: &PathReport| path.state == "active";
-        let all = paths.clone().all(is_active);
-        (paths.any(is_active), all)
+        let all = paths.clone().all(PathReport::is_active);
+        (paths.any(PathReport::is_active), all)
+    }
+}
+
+impl PathReport {
+    pub(crate) fn is_active(&self) -> bool {
+        self.state == "active"
     }
 }
 

@@ -5,11 +5,9 @@ use std::process::ExitCode;
 use super::Outcome;
 use crate::args::DetailArgs;
 use crate::control::client::{ANSWERS_WITHIN, Client};
-use crate::control::{Reply, Request};
-use crate::failure::Failure;
 use crate::output::{self, plain};
 use crate::render::{detail, export, paths};
-use crate::report::{ArrayReport, DeviceReport, Report};
+use crate::report::{ArrayReport, DeviceReport, Report, ServedReport};
 use crate::run_dir::RunDir;
 
 /// `--test` found no array, or could not ask it.
@@ -17,23 +15,19 @@ const EXIT_UNKNOWN: u8 = 4;
 
 /// Shows one array.
 pub(crate) fn run(args: &DetailArgs) -> Outcome {
-    let reply = RunDir::open()
+    let served = RunDir::open()
         .and_then(|run_dir| match args.test {
             true => Client::connect_within(&run_dir, &args.name, ANSWERS_WITHIN),
             false => Client::connect(&run_dir, &args.name),
         })
-        .and_then(|mut client| client.ask(&Request::Detail))
+        .and_then(|mut client| client.served())
         .map_err(|failure| match args.test {
             true => failure.with_exit_code(EXIT_UNKNOWN),
             false => failure,
         })?;
-    match reply {
-        Reply::Detail { report } => show(args, &report),
-        Reply::Device { report } => show_device(args, &report),
-        other => {
-            let why = format!("its process answered {other:?}");
-            Err(Failure::new("cannot show it", why, "report it"))
-        }
+    match served {
+        ServedReport::Array(report) => show(args, &report),
+        ServedReport::Device(report) => show_device(args, &report),
     }
 }
 

@@ -8,10 +8,10 @@ use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
 use crate::output;
 use crate::render::mdstat;
-use crate::report::Report;
+use crate::report::ServedReport;
 use crate::run_dir::RunDir;
 
-/// Shows every array that runs; one that stops meanwhile is left out. The last failure of those that do not
+/// Shows every array and every multipath device that runs; one that stops meanwhile is left out. The last failure of those that do not
 /// answer is the verb's, after the others are shown.
 pub(crate) fn run() -> Outcome {
     let run_dir = RunDir::open()?;
@@ -20,16 +20,23 @@ pub(crate) fn run() -> Outcome {
     })?;
     let ask = |name| {
         let client = Client::connect_within(&run_dir, name, ANSWERS_WITHIN);
-        client.and_then(|mut client| client.report())
+        client.and_then(|mut client| client.served())
     };
     // All at once: several that do not answer take no longer than one.
-    let answers: Vec<Result<Report, Failure>> = thread::scope(|scope| {
+    let answers: Vec<Result<ServedReport, Failure>> = thread::scope(|scope| {
         let asking: Vec<_> = names.iter().map(|name| scope.spawn(move || ask(name))).collect();
         asking.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
     });
     let (reports, failures): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
-    let reports: Vec<Report> = reports.into_iter().flatten().collect();
-    output::print(&mdstat::text(&output::plain(&reports)))?;
+    let reports: Vec<ServedReport> = reports.into_iter().flatten().map(plain).collect();
+    output::print(&mdstat::text(&reports))?;
     let silent = failures.into_iter().filter_map(Result::err).filter(Failure::is_of_silence);
     silent.reduce(Failure::and).map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+fn plain(served: ServedReport) -> ServedReport {
+    match served {
+        ServedReport::Array(report) => ServedReport::Array(Box::new(output::plain(&*report))),
+        ServedReport::Device(report) => ServedReport::Device(Box::new(output::plain(&*report))),
+    }
 }

@@ -48,13 +48,10 @@ pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
 }
 
 fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<(Config, bool), Failure> {
-    match Client::connect(run_dir, name)?.ask(&Request::Configuration)? {
+    let mut client = Client::connect(run_dir, name)?;
+    match client.ask(&Request::Configuration)? {
         Reply::Configuration { config, foreground } => Ok((*config, foreground)),
-        other => Err(Failure::new(
-            format!("{name} does not say what it is"),
-            format!("it answered {other:?}"),
-            "use the mdspace that started it",
-        )),
+        _ => Err(client.strange_answer()),
     }
 }
 

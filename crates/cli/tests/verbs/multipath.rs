@@ -541,3 +541,24 @@ fn a_verb_for_arrays_says_of_a_multipath_device_what_it_is() {
     }
     paths.user.expect(0, "stop base");
 }
+
+#[test]
+fn a_device_stands_in_the_list_and_verbs_for_arrays_say_what_it_is() {
+    let paths = Paths::new(1);
+    let shown = paths.user.expect(0, "mdstat");
+    assert!(shown.contains("base : active multipath disk[0]\n"), "{shown}");
+    assert!(shown.contains("      4096 blocks [1/1] [U]\n"), "{shown}");
+    assert!(shown.contains("p0 : active multipath base.sock[0]\n"), "{shown}");
+    let it_is = "it is a multipath device and no array";
+    for verb in ["wait", "get", "save", "set mismatch_cnt=1 --save", "restart", "readonly"] {
+        let (verb, more) = verb.split_once(' ').unwrap_or((verb, ""));
+        let words = format!("{verb} base {more}");
+        let done = paths.user.run(words.trim_end());
+        assert!(done.status != 0 && done.err.contains(it_is), "{words}: {done:#?}");
+        assert!(!done.err.contains("lost the process"), "{words}: {done:#?}");
+    }
+    paths.user.expect(0, &format!("message p0 fail_path {}", paths.uri("base")));
+    let shown = paths.user.expect(0, "mdstat");
+    assert!(shown.contains("p0 : broken multipath base.sock[0](F)\n"), "{shown}");
+    assert!(shown.contains("      4096 blocks [1/0] [_]\n"), "{shown}");
+}
