@@ -20,7 +20,7 @@ use crate::args::{ArrayName, MemberSpec};
 use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
 use crate::output::printable;
-use crate::run_dir::RunDir;
+use crate::run_dir::{RunDir, Running};
 
 mod contents;
 mod look;
@@ -280,11 +280,13 @@ pub(crate) fn open(
 fn array_of(member: &Path, run_dir: &RunDir) -> Option<ArrayName> {
     let path = fs::canonicalize(member).ok()?;
     let is_it = |name: &str| fs::canonicalize(path_of_name(name)).is_ok_and(|known| known == path);
-    run_dir.running().ok()?.into_iter().find(|name| {
+    let mut running = run_dir.running().ok()?.into_iter();
+    let holder = running.find(|Running { run_dir, name }| {
         let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
         let report = client.and_then(|mut client| client.report());
         report.is_ok_and(|report| report.array.members.iter().any(|m| is_it(&m.member)))
-    })
+    });
+    holder.map(|running| running.name)
 }
 
 /// Why a member cannot be opened, in three lines.

@@ -67,6 +67,11 @@ pub(crate) fn print_error(failure: &Failure) {
     drop(writeln!(io::stderr(), "{failure}"));
 }
 
+/// Writes a line to standard error about what is no failure.
+pub(crate) fn print_aside(line: &str) {
+    drop(writeln!(io::stderr(), "mdspace: {}", printable(line)));
+}
+
 /// Ends a verb that changes something: prints what it did, and how it ended. All of it is done before the
 /// first line is printed, so that no output decides how much of it is done.
 pub(crate) fn end(notes: &[String], end: Result<(), Failure>) -> Result<ExitCode, Failure> {

@@ -15,9 +15,11 @@ use crate::failure::Failure;
 use crate::own_dir;
 
 mod name_lock;
+mod places;
 mod restart_turn;
 
 pub(crate) use name_lock::NameLock;
+use places::Places;
 pub(crate) use restart_turn::{RestartTurn, Taken};
 
 /// Bytes of `sun_path` in a socket address, without the final zero (`<linux/un.h>`).
@@ -32,16 +34,40 @@ const LOCK_RETRY_AFTER: Duration = Duration::from_millis(5);
 /// An array runs exactly while its process holds `NAME.lock`; a socket without a held lock is what
 /// a dead process left behind.
 #[derive(Clone, Debug)]
-pub(crate) struct RunDir(PathBuf);
+pub(crate) struct RunDir {
+    path: PathBuf,
+    /// Further ones of this user: arrays are found there, and none is started.
+    others: Vec<PathBuf>,
+    /// root's, where it is another user's.
+    roots: Option<PathBuf>,
+}
+
+/// An array that runs, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    pub(crate) run_dir: RunDir,
+    pub(crate) name: ArrayName,
+}
 
 impl RunDir {
-    /// `$MDSPACE_RUN_DIR`, else the usual place for this user; made with mode 0700.
+    /// Where this user's new arrays go: `$MDSPACE_RUN_DIR`, else the usual place; made with mode 0700.
     pub(crate) fn open() -> Result<Self, Failure> {
-        Self::open_at(default_path())
+        Self::open_among(Places::usual())
     }
 
-    /// The directory at `path`, made if it is not there, refused if it is another user's.
+    /// Where an array of this user runs; where it would be started if it does not.
+    pub(crate) fn open_of(name: &ArrayName) -> Result<Self, Failure> {
+        Self::open().map(|run_dir| run_dir.having(name))
+    }
+
+    /// The directory at `path` alone, made if it is not there, refused if it is another user's.
+    #[cfg(test)]
     pub(crate) fn open_at(path: PathBuf) -> Result<Self, Failure> {
+        Self::open_among(Places::only(path))
+    }
+
+    fn open_among(places: Places) -> Result<Self, Failure> {
+        let Places { first: path, others, roots } = places;
         // The serving process leaves the directory that it was started in.
         let path = std::path::absolute(&path).unwrap_or(path);
         let failure = |why: String| {
@@ -55,29 +81,68 @@ impl RunDir {
         if path.as_os_str().len() + 1 + 32 + ".sock".len() > SOCKET_PATH_BYTES_MAX {
             return Err(failure("its path is too long for a socket address".into()));
         }
-        Ok(Self(path))
+        Ok(Self { path, others, roots })
+    }
+
+    /// The others that are there and safe.
+    fn others(&self) -> impl Iterator<Item = Self> {
+        let safe = self.others.iter().filter(|path| own_dir::check(path) == Ok(true));
+        safe.map(|path| Self { path: path.clone(), others: Vec::new(), roots: None })
+    }
+
+    /// That of this user's directories in which an array runs; this one where it runs in none.
+    pub(crate) fn having(&self, name: &ArrayName) -> Self {
+        let runs = |run_dir: &Self| run_dir.is_running(name).unwrap_or(false);
+        match runs(self) {
+            true => self.clone(),
+            false => self.others().find(runs).unwrap_or_else(|| self.clone()),
+        }
+    }
+
+    /// Whose arrays cannot be shown, and why: directories that may not be read, or are not safe.
+    pub(crate) fn unseen(&self) -> Vec<String> {
+        let not_safe = |path: &PathBuf| {
+            let why = own_dir::check(path).err()?;
+            Some(format!("arrays in {} are not shown: {why}", path.display()))
+        };
+        let not_read = |path: &PathBuf| match std::fs::read_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Some(format!("arrays of root are not shown: {}: {error}", path.display()))
+            }
+            _ => None,
+        };
+        self.others
+            .iter()
+            .filter_map(not_safe)
+            .chain(self.roots.iter().filter_map(not_read))
+            .collect()
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The control socket of an array.
     pub(crate) fn socket(&self, name: &ArrayName) -> PathBuf {
-        self.0.join(format!("{name}.sock"))
+        self.path.join(format!("{name}.sock"))
     }
 
     /// Where the file of an array is mounted that has a block device.
     pub(crate) fn mount_point(&self, name: &ArrayName) -> PathBuf {
-        self.0.join(format!("{name}.mount"))
+        self.path.join(format!("{name}.mount"))
     }
 
     fn lock_path(&self, name: &ArrayName) -> PathBuf {
-        self.0.join(format!("{name}.lock"))
+        self.path.join(format!("{name}.lock"))
     }
 
     /// Takes the lock of an array for as long as the value lives; none if it runs already.
     pub(crate) fn try_lock(&self, name: &ArrayName) -> io::Result<Option<NameLock>> {
+        for other in self.others() {
+            if other.is_running(name)? {
+                return Ok(None);
+            }
+        }
         NameLock::take(self, name)
     }
 
@@ -133,21 +198,29 @@ impl RunDir {
         wait_while(patience, || Ok(!has_ended() && self.is_running(name)?))
     }
 
-    /// Arrays that run now, by name, in order.
-    pub(crate) fn running(&self) -> io::Result<Vec<ArrayName>> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.0)? {
+    /// Arrays of this user that run now, in order of their names.
+    pub(crate) fn running(&self) -> io::Result<Vec<Running>> {
+        let mut running = self.running_here()?;
+        for other in self.others() {
+            running.extend(other.running_here()?);
+        }
+        running.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(running)
+    }
+
+    fn running_here(&self) -> io::Result<Vec<Running>> {
+        let mut running = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
             let file_name = entry?.file_name();
             let Some(name) = file_name.to_str().and_then(|file| file.strip_suffix(".lock")) else {
                 continue;
             };
             let Ok(name) = name.parse::<ArrayName>() else { continue };
             if self.is_running(&name)? {
-                names.push(name);
+                running.push(Running { run_dir: self.clone(), name });
             }
         }
-        names.sort();
-        Ok(names)
+        Ok(running)
     }
 
     fn open_lock(&self, name: &ArrayName) -> io::Result<File> {
@@ -172,19 +245,9 @@ fn wait_while(patience: Duration, is_there: impl Fn() -> io::Result<bool>) -> io
     Ok(true)
 }
 
-/// Where it is unless a caller says otherwise.
+/// Where new arrays of this user go.
 pub(crate) fn default_path() -> PathBuf {
-    if let Some(path) = std::env::var_os("MDSPACE_RUN_DIR").filter(|path| !path.is_empty()) {
-        return path.into();
-    }
-    let user = rustix::process::geteuid();
-    if user.is_root() {
-        return "/run/mdspace".into();
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        Some(runtime) => Path::new(&runtime).join("mdspace"),
-        None => format!("/tmp/mdspace-{}", user.as_raw()).into(),
-    }
+    Places::usual().first
 }
 
 #[cfg(test)]

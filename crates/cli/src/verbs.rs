@@ -88,7 +88,7 @@ fn ask(name: &ArrayName, request: &Request) -> Outcome {
 
 /// Asks a running array for something that ends with "done"; gives its lines for the user.
 fn done(name: &ArrayName, request: &Request) -> Result<Vec<String>, Failure> {
-    let mut client = Client::connect(&RunDir::open()?, name)?;
+    let mut client = Client::connect(&RunDir::open_of(name)?, name)?;
     match client.ask(request)? {
         Reply::Done { notes } => Ok(notes),
         _ => Ok(Vec::new()),

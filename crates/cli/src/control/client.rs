@@ -250,14 +250,15 @@ fn absent(run_dir: &RunDir, name: &ArrayName) -> Failure {
         Ok(true) => Failure::new(what, "its process is starting or stopping", "try again"),
         Ok(false) => {
             let running = run_dir.running().unwrap_or_default();
-            let list: Vec<_> = running.iter().map(ArrayName::as_str).collect();
+            let list: Vec<_> = running.iter().map(|running| running.name.as_str()).collect();
             let why = if list.is_empty() {
                 format!("no array runs under {}", run_dir.path().display())
             } else {
                 format!("it does not run; these do: {}", list.join(" "))
             };
+            let why = std::iter::once(why).chain(run_dir.unseen()).collect::<Vec<_>>().join("\n");
             let start = format!("start it with `mdspace assemble {name} MEMBER...`");
-            let cure = match running.iter().find(|known| is_like(name.as_str(), known.as_str())) {
+            let cure = match list.iter().find(|known| is_like(name.as_str(), known)) {
                 Some(meant) => format!("if you mean {meant}, say so; else {start}"),
                 None => start,
             };

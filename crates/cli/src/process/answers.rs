@@ -22,7 +22,6 @@ use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::member_probe::{self, Probed, Purpose};
 use crate::report::MemberReport;
-use crate::run_dir::RunDir;
 use crate::settings;
 
 impl Answer for ServingProcess {
@@ -84,8 +83,8 @@ impl ServingProcess {
             Request::Set { key, value } => self.set(&key, &value),
             Request::Serve { front } => {
                 self.provide_for(&[], 1, &format!("cannot serve {} at {front}", self.name))?;
-                let run_dir = RunDir::open()?;
-                let front = Prepared::new(&address(&front)?, &self.name, &run_dir)?;
+                let run_dir = self.spares.run_dir();
+                let front = Prepared::new(&address(&front)?, &self.name, run_dir)?;
                 let note = self.fronts.open(front, &self.name, &self.array)?;
                 Ok(Reply::Done { notes: vec![note] })
             }

@@ -41,6 +41,7 @@ const NOTED: [&str; 4] = ["PathUnproved", "PathTwice", "LateWritesRecalled", "Pa
 /// One device, served.
 struct MultipathProcess {
     name: ArrayName,
+    run_dir: RunDir,
     needs: Needs,
     paths: Arc<Paths>,
     device: Mutex<Option<Device>>,
@@ -82,7 +83,7 @@ fn serve_with_log(
         .map(|front| Prepared::new(&front, name, run_dir))
         .collect::<Result<Vec<_>, _>>()?;
     let (recorder, without_events) = Recorder::open(name, run_dir, false);
-    let process = MultipathProcess::start(args, recorder, &what)?;
+    let process = MultipathProcess::start(args, run_dir, recorder, &what)?;
     let mut notes = process.notes();
     notes.extend(without_log.into_iter().chain(without_events));
     let open_doors = || {
@@ -142,7 +143,12 @@ fn spec(args: &MultipathArgs, what: &str) -> Result<MultipathSpec, Failure> {
 }
 
 impl MultipathProcess {
-    fn start(args: &MultipathArgs, recorder: Recorder, what: &str) -> Result<Arc<Self>, Failure> {
+    fn start(
+        args: &MultipathArgs,
+        run_dir: &RunDir,
+        recorder: Recorder,
+        what: &str,
+    ) -> Result<Arc<Self>, Failure> {
         let spec = spec(args, what)?;
         let paths = descriptors::names(&spec);
         let paths = paths.iter().map(String::as_str);
@@ -166,6 +172,7 @@ impl MultipathProcess {
         let device = Device { lanes: Arc::new(lanes), member, info, flushes: Flushes::default() };
         let process = Arc::new(Self {
             name: args.name.clone(),
+            run_dir: run_dir.clone(),
             needs,
             paths,
             device: Mutex::new(Some(device)),
@@ -274,8 +281,7 @@ impl MultipathProcess {
             Request::Serve { front } => {
                 let what = format!("cannot serve {} at {front}", self.name);
                 self.needs.with_fronts(self.fronts.report().len() + 1).provide(&what)?;
-                let run_dir = RunDir::open()?;
-                let front = Prepared::new(&answers::address(&front)?, &self.name, &run_dir)?;
+                let front = Prepared::new(&answers::address(&front)?, &self.name, &self.run_dir)?;
                 Ok(Reply::Done { notes: vec![self.open_front(front)?] })
             }
             Request::Unserve { front, force } => self

@@ -19,7 +19,6 @@ use mdspace_format::Uuid;
 use mdspace_io::{Identity, path_of_name};
 
 use super::{ServingProcess, answers};
-use crate::args::ArrayName;
 use crate::control::client::Client;
 use crate::control::server::Replies;
 use crate::control::{Reply, Request};
@@ -27,7 +26,7 @@ use crate::erasure::erase_superblocks;
 use crate::events::Happened;
 use crate::failure::Failure;
 use crate::member_probe::{FoundSuperblock, Look, Probed, superblocks};
-use crate::run_dir::RunDir;
+use crate::run_dir::{RunDir, Running};
 
 /// Between two rounds through the group.
 const ASK_EVERY: Duration = Duration::from_secs(5);
@@ -51,6 +50,11 @@ impl SpareGroup {
     pub(super) fn new(run_dir: RunDir) -> Self {
         let (name, asked, asking) = Default::default();
         Self { run_dir, name, asked, asking }
+    }
+
+    /// Where this array runs.
+    pub(super) fn run_dir(&self) -> &RunDir {
+        &self.run_dir
     }
 
     /// The group; none for an array that stands alone.
@@ -220,18 +224,19 @@ impl ServingProcess {
 
     fn ask_group(&self, group: &str, bytes: u64) {
         let running = self.spares.run_dir.running().unwrap_or_default();
-        for giver in running.iter().filter(|name| **name != self.name) {
+        for giver in running.iter().filter(|running| running.name != self.name) {
             let ask = |mut client: Client| {
                 client.ask(&Request::GiveSpare { group: group.to_owned(), bytes })
             };
-            let given = Client::connect_within(&self.spares.run_dir, giver, PATIENCE).and_then(ask);
+            let given = Client::connect_within(&giver.run_dir, &giver.name, PATIENCE).and_then(ask);
             if let Ok(Reply::Spare { member, probed }) = given {
                 return self.take_spare(giver, member, probed);
             }
         }
     }
 
-    fn take_spare(&self, giver: &ArrayName, member: String, probed: Probed) {
+    fn take_spare(&self, giver: &Running, member: String, probed: Probed) {
+        let Running { run_dir, name: giver } = giver;
         match self.add(std::slice::from_ref(&member), false, &probed) {
             Ok(_) => {
                 tracing::info!("{member} came from {giver}, as a spare");
@@ -240,7 +245,7 @@ impl ServingProcess {
             Err(failure) => {
                 tracing::warn!("{member} goes back to {giver}: {failure}");
                 let back = Request::Add { members: vec![member], probed };
-                let client = Client::connect_within(&self.spares.run_dir, giver, PATIENCE);
+                let client = Client::connect_within(run_dir, giver, PATIENCE);
                 if let Err(failure) = client.and_then(|mut client| client.ask(&back)) {
                     tracing::error!("the spare belongs to no array now: {failure}");
                 }

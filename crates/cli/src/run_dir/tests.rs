@@ -12,6 +12,10 @@ fn name(text: &str) -> ArrayName {
     text.parse().expect("a good name")
 }
 
+fn running(run_dir: &RunDir) -> Vec<ArrayName> {
+    run_dir.running().expect("a list").into_iter().map(|running| running.name).collect()
+}
+
 #[test]
 fn an_array_runs_exactly_while_its_lock_is_held() {
     let (_temp, run_dir) = run_dir();
@@ -19,9 +23,9 @@ fn an_array_runs_exactly_while_its_lock_is_held() {
     assert!(lock.is_some());
     assert!(run_dir.try_lock(&name("b")).expect("a lock file").is_none());
     let _other = run_dir.try_lock(&name("a")).expect("a lock file");
-    assert_eq!(run_dir.running().expect("a list"), [name("a"), name("b")]);
+    assert_eq!(running(&run_dir), [name("a"), name("b")]);
     drop(lock);
-    assert_eq!(run_dir.running().expect("a list"), [name("a")]);
+    assert_eq!(running(&run_dir), [name("a")]);
     let gone = |text: &str| run_dir.wait_until_gone(&name(text), Duration::ZERO);
     assert!(gone("b").expect("a lock file") && !gone("a").expect("a lock file"));
 }
@@ -80,7 +84,7 @@ fn a_run_directory_that_is_deleted_is_made_anew_and_safe() {
     let lock = run_dir.try_lock(&name("a")).expect("a lock file").expect("a free name");
     std::fs::remove_dir_all(run_dir.path()).expect("it was there");
     assert!(lock.keep().expect("it is made anew"));
-    assert_eq!(run_dir.running().expect("a list"), [name("a")]);
+    assert_eq!(running(&run_dir), [name("a")]);
     std::fs::remove_dir_all(run_dir.path()).expect("it was there");
     std::os::unix::fs::symlink("/tmp", run_dir.path()).expect("a link in its place");
     assert!(lock.keep().is_err());
@@ -110,4 +114,73 @@ fn a_place_that_is_not_this_users_keeps_no_name_from_them() {
     let lock = run_dir.try_lock(&name("a")).expect("a lock file");
     assert!(lock.is_some());
     assert!(run_dir.try_lock(&name("a")).expect("a lock file").is_none(), "the file keeps it");
+}
+
+/// Where arrays of a user go, and where else they are looked for.
+fn places(variables: &[(&str, &str)], folders: &[&str]) -> (String, Vec<String>) {
+    let value = |name: &str| Some(variables.iter().find(|known| known.0 == name)?.1.into());
+    let is_ours = |path: &Path| folders.iter().any(|folder| path == Path::new(folder));
+    let places = Places::of(rustix::process::Uid::from_raw(7), value, is_ours);
+    let text = |path: PathBuf| path.display().to_string();
+    (text(places.first), places.others.into_iter().map(text).collect())
+}
+
+#[test]
+fn new_arrays_go_to_one_place_whatever_the_environment() {
+    let (of_login, of_cron) = (("XDG_RUNTIME_DIR", "/run/user/7"), ("HOME", "/home/seven"));
+    let usual = ("/run/user/7/mdspace".to_owned(), vec!["/tmp/mdspace-7".to_owned()]);
+    assert_eq!(places(&[of_login], &["/run/user/7"]), usual);
+    assert_eq!(places(&[of_cron], &["/run/user/7"]), usual);
+    assert_eq!(places(&[("XDG_RUNTIME_DIR", "")], &["/run/user/7"]), usual);
+    let (first, others) = places(&[("XDG_RUNTIME_DIR", "/else")], &["/run/user/7"]);
+    assert_eq!(first, "/run/user/7/mdspace");
+    assert_eq!(others, ["/else/mdspace", "/tmp/mdspace-7"]);
+    assert_eq!(places(&[], &[]), ("/tmp/mdspace-7".to_owned(), Vec::new()));
+    let own = [("MDSPACE_RUN_DIR", "/own"), of_login];
+    assert_eq!(places(&own, &["/run/user/7"]), ("/own".to_owned(), Vec::new()));
+}
+
+/// Two directories of one user, the first for new arrays.
+fn two_run_dirs() -> (tempfile::TempDir, RunDir, RunDir) {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let (first, other) = (temp.path().join("first"), temp.path().join("other"));
+    let places = Places { first, others: vec![other.clone()], roots: None };
+    let first = RunDir::open_among(places).expect("a new directory");
+    (temp, first, RunDir::open_at(other).expect("a new directory"))
+}
+
+#[test]
+fn an_array_is_found_in_whatever_directory_it_runs() {
+    let (_temp, first, other) = two_run_dirs();
+    let _a = first.try_lock(&name("a")).expect("a lock file").expect("a free name");
+    let lock = other.try_lock(&name("b")).expect("a lock file").expect("a free name");
+    let found = |text: &str| first.having(&name(text)).path().to_owned();
+    assert_eq!(found("a"), first.path());
+    assert_eq!(found("b"), other.path());
+    assert_eq!(found("none"), first.path(), "where it would be started");
+    assert_eq!(running(&first), [name("a"), name("b")]);
+    assert!(first.try_lock(&name("b")).expect("a lock file").is_none(), "the name is in use");
+    drop(lock);
+    assert!(first.try_lock(&name("b")).expect("a lock file").is_some());
+}
+
+#[test]
+fn a_directory_that_may_not_be_looked_into_is_named() {
+    let (temp, first, other) = two_run_dirs();
+    let _b = other.try_lock(&name("b")).expect("a lock file").expect("a free name");
+    assert_eq!(first.unseen(), Vec::<String>::new());
+    std::fs::set_permissions(other.path(), PermissionsExt::from_mode(0o777)).expect("our own");
+    let of_others =
+        format!("arrays in {} are not shown: other users may write to it", other.path().display());
+    assert_eq!(first.unseen(), [of_others]);
+    assert!(first.running().expect("a list").is_empty());
+    // What is no directory may not be read as one, also by root.
+    let roots = temp.path().join("roots");
+    std::fs::write(&roots, []).expect("a file");
+    let places = Places { first: first.path().to_owned(), others: vec![], roots: Some(roots) };
+    let unseen = RunDir::open_among(places).expect("our own").unseen();
+    assert!(
+        unseen.len() == 1 && unseen[0].starts_with("arrays of root are not shown: "),
+        "{unseen:?}"
+    );
 }

@@ -14,7 +14,7 @@ use crate::run_dir::RunDir;
 /// Writes md's `sync_action`; with `--wait` returns at the end and says what was found; exit 2 when
 /// something was left undone, 3 when nobody can tell who lies.
 pub(crate) fn run(args: &ActionArgs) -> Outcome {
-    let mut client = Client::connect(&RunDir::open()?, &args.name)?;
+    let mut client = Client::connect(&RunDir::open_of(&args.name)?, &args.name)?;
     let trust = args.trust.as_ref().map(MemberSpec::absolute).transpose()?;
     client.ask(&Request::Action {
         action: word(args.action),

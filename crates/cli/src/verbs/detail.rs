@@ -15,7 +15,7 @@ const EXIT_UNKNOWN: u8 = 4;
 
 /// Shows one array.
 pub(crate) fn run(args: &DetailArgs) -> Outcome {
-    let served = RunDir::open()
+    let served = RunDir::open_of(&args.name)
         .and_then(|run_dir| match args.test {
             true => Client::connect_within(&run_dir, &args.name, ANSWERS_WITHIN),
             false => Client::connect(&run_dir, &args.name),

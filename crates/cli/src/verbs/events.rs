@@ -16,7 +16,7 @@ use crate::run_dir::RunDir;
 /// Prints the events kept; with `--follow` those to come, until the array stops. Those of an array that does
 /// not run are on disk.
 pub(crate) fn run(args: &EventsArgs) -> Outcome {
-    let run_dir = RunDir::open()?;
+    let run_dir = RunDir::open_of(&args.name)?;
     let mut client = match Client::connect(&run_dir, &args.name) {
         Err(failure) if !args.follow => return print_written(&run_dir, args, failure),
         connected => connected?,

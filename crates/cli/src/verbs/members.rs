@@ -17,7 +17,7 @@ use crate::run_dir::RunDir;
 /// Adds members, after a look at what they hold. One that was in this array is no surprise.
 pub(crate) fn add(args: &AddArgs) -> Outcome {
     let MembersArgs { name, members } = &args.on;
-    let run_dir = RunDir::open()?;
+    let run_dir = RunDir::open_of(name)?;
     let array = Client::connect(&run_dir, name)?.report()?.array;
     let purpose = Purpose::new_member(format!("cannot add to {name}"));
     let mut probed = Probed::default();
@@ -62,7 +62,7 @@ fn look_at(
 pub(crate) fn replace(args: &ReplaceArgs) -> Outcome {
     let mut probed = Probed::default();
     if let Some(with) = &args.with {
-        let run_dir = RunDir::open()?;
+        let run_dir = RunDir::open_of(&args.name)?;
         let array = Client::connect(&run_dir, &args.name)?.report()?.array;
         let purpose = Purpose::known(format!("cannot replace {} in {}", args.member, args.name));
         probed = look_at(with, &array, &run_dir, args.run, &purpose)?;

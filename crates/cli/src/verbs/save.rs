@@ -21,7 +21,7 @@ pub(crate) fn run(args: &SaveArgs) -> Outcome {
 
 /// Writes it to `path`, or where `assemble` looks for it. Gives a line for the user.
 pub(super) fn write(name: &ArrayName, path: Option<&Path>) -> Result<String, Failure> {
-    let (config, _) = ask(&RunDir::open()?, name)?;
+    let (config, _) = ask(&RunDir::open_of(name)?, name)?;
     let path = path.map_or_else(|| config::new_path(name), |path| Ok(path.to_owned()))?;
     config.write(&path)?;
     Ok(format!("{name}: saved to {}", path.display()))
@@ -34,7 +34,7 @@ pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
     if !path.exists() {
         return write(name, None);
     }
-    let (now, _) = ask(&RunDir::open()?, name)?;
+    let (now, _) = ask(&RunDir::open_of(name)?, name)?;
     let old = Config::read(&path)?;
     if let Some(other) = old.array().filter(|array| Some(*array) != now.array()) {
         let what = format!("it was set, and not saved to {}", path.display());
@@ -81,7 +81,7 @@ fn runs_on(stop: &Failure, says_how_it_is: impl FnOnce() -> bool) -> bool {
 /// Stops an array and starts it again, with a new process: the same members, fronts and settings.
 pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     let name = &args.name;
-    let run_dir = RunDir::open()?;
+    let run_dir = RunDir::open_of(name)?;
     let _turn = turn(&run_dir, name)?;
     let (config, foreground) = ask(&run_dir, name)?;
     if foreground {

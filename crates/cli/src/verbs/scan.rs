@@ -109,7 +109,7 @@ fn assemble(
         notes.push(format!("{uuid}: its name is none for us; assemble it by --uuid"));
         return Ok(false);
     };
-    if run_dir.is_running(name).unwrap_or(false) {
+    if run_dir.having(name).is_running(name).unwrap_or(false) {
         notes.push(format!("{name}: runs already"));
         return Ok(true);
     }

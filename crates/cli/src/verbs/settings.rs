@@ -11,7 +11,7 @@ use crate::run_dir::RunDir;
 
 /// Prints one value, or every key with its value.
 pub(crate) fn get(args: &GetArgs) -> Outcome {
-    let mut client = Client::connect(&RunDir::open()?, &args.name)?;
+    let mut client = Client::connect(&RunDir::open_of(&args.name)?, &args.name)?;
     let reply = client.ask(&Request::Get { key: args.key.clone() })?;
     if let Reply::Values { values } = reply {
         for (key, value) in values {

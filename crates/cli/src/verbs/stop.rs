@@ -21,7 +21,7 @@ pub(crate) fn run(args: &StopArgs) -> Outcome {
 
 /// Stops an array; returns once its process has let go of the members. Gives lines for the user.
 pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
-    let (run_dir, name) = (RunDir::open()?, &args.name);
+    let (run_dir, name) = (RunDir::open_of(&args.name)?, &args.name);
     let client = Client::connect_within(&run_dir, name, STOPS_WITHIN);
     let mut client = client.map_err(|failure| match failure.is_of_absence {
         // The usual advice is to start it.

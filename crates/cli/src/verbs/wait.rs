@@ -28,7 +28,7 @@ const EXIT_UNKNOWN: u8 = 4;
 /// Waits for the end of what runs; exit 2 when it, or the last resync or rebuild before, left something undone.
 pub(crate) fn run(name: &ArrayName) -> Outcome {
     let unknown = |failure: Failure| failure.with_exit_code(EXIT_UNKNOWN);
-    let mut client = Client::connect(&RunDir::open()?, name).map_err(unknown)?;
+    let mut client = Client::connect(&RunDir::open_of(name)?, name).map_err(unknown)?;
     let waited = until_idle(&mut client)?;
     // The user did not wait for a check that ended before.
     if waited || matches!(&*client.report()?.array.sync.last_action, "resync" | "recover") {
