@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::output::print_ours;
 
 mod fio;
@@ -191,5 +191,5 @@ fn differs(why: impl Into<String>) -> Failure {
 
 fn interrupted() -> Failure {
     Failure::new("the demo ended early", "it was interrupted", "run it again when you like")
-        .with_exit_code(130)
+        .with_code(Code::Interrupted)
 }

@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::output::{printable, printable_lines};
 
+mod code;
+
+pub(crate) use code::Code;
+
 /// What failed, why, and what to do about it. Travels over the control socket as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
@@ -15,30 +19,28 @@ pub(crate) struct Failure {
     pub(crate) why: String,
     /// What the user can do.
     pub(crate) cure: String,
-    /// The exit code of the command.
+    /// What kind it is. Older processes do not say it.
+    #[serde(default)]
+    pub(crate) code: Code,
+    /// The exit code of the command: that of the code, but for verbs whose exit codes mean something else.
     pub(crate) exit_code: u8,
-    /// No array of this name runs.
-    #[serde(skip)]
-    pub(crate) is_of_absence: bool,
 }
 
-/// Exit code of a verb whose array does not answer.
-const EXIT_NO_ANSWER: u8 = 4;
-
 impl Failure {
-    /// A failure that ends the command with 1.
+    /// A failure of the usual kind, which ends the command with 1.
     pub(crate) fn new(
         what: impl Into<String>,
         why: impl ToString,
         cure: impl Into<String>,
     ) -> Self {
         let (what, why, cure) = (what.into(), why.to_string(), cure.into());
-        Self { what, why, cure, exit_code: 1, is_of_absence: false }
+        let code = Code::default();
+        Self { what, why, cure, code, exit_code: code.exit_code() }
     }
 
-    /// The same failure, for there is no array of this name.
-    pub(crate) fn for_none_of_that_name(self) -> Self {
-        Self { is_of_absence: true, ..self }
+    /// The same failure, of this kind.
+    pub(crate) fn with_code(self, code: Code) -> Self {
+        Self { code, exit_code: code.exit_code(), ..self }
     }
 
     /// The process of an array does not answer.
@@ -47,12 +49,12 @@ impl Failure {
         why: impl ToString,
         cure: impl Into<String>,
     ) -> Self {
-        Self::new(what, why, cure).with_exit_code(EXIT_NO_ANSWER)
+        Self::new(what, why, cure).with_code(Code::NoAnswer)
     }
 
     /// Whether the process of an array does not answer.
     pub(crate) fn is_of_silence(&self) -> bool {
-        self.exit_code == EXIT_NO_ANSWER
+        self.code == Code::NoAnswer
     }
 
     /// This failure and another one of its kind.
@@ -60,7 +62,7 @@ impl Failure {
         Self { what: format!("{}; {}", self.what, other.what), ..self }
     }
 
-    /// The same failure with another exit code.
+    /// The same failure, for a verb whose exit code says something else.
     pub(crate) fn with_exit_code(self, exit_code: u8) -> Self {
         Self { exit_code, ..self }
     }
@@ -77,3 +79,6 @@ impl fmt::Display for Failure {
 fn indented(text: &str) -> String {
     text.trim_end().replace('\n', "\n         ")
 }
+
+#[cfg(test)]
+mod tests;

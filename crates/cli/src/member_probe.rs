@@ -18,7 +18,7 @@ use mdspace_io::{
 
 use crate::args::{ArrayName, MemberSpec};
 use crate::control::client::{ANSWERS_WITHIN, Client};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::output::printable;
 use crate::run_dir::{RunDir, Running};
 
@@ -191,7 +191,8 @@ pub(crate) fn check_free(
 fn refuse_running(member: &Path, run_dir: &RunDir, purpose: &Purpose) -> Result<(), Failure> {
     let Some(array) = array_of(member, run_dir) else { return Ok(()) };
     let why = format!("{} is in use by mdspace array {array}", name_of_path(member));
-    Err(Failure::new(purpose.what(), why, purpose.cure_of_running(&array)))
+    let failure = Failure::new(purpose.what(), why, purpose.cure_of_running(&array));
+    Err(failure.with_code(Code::InUse))
 }
 
 /// Opens and locks a member that no other process uses. It is read through the page cache, so that reads need
@@ -297,7 +298,7 @@ pub(crate) fn refused(error: OpenError, purpose: &Purpose) -> Failure {
     }
     match error {
         OpenError::InUse { name, holder, cure } => {
-            failure(format!("{name} is in use by {holder}"), &cure)
+            failure(format!("{name} is in use by {holder}"), &cure).with_code(Code::InUse)
         }
         OpenError::System { name, source, .. } if source.kind() == io::ErrorKind::NotFound => {
             let cure = name
@@ -316,7 +317,8 @@ pub(crate) fn refused(error: OpenError, purpose: &Purpose) -> Failure {
 
 fn ask(found: &str, what: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::new(what, found, "look at it again; --run answers yes"));
+        let failure = Failure::new(what, found, "look at it again; --run answers yes");
+        return Err(failure.with_code(Code::NeedsYes));
     }
     let refused = || Failure::new(what, "the answer was not yes", "nothing was written");
     eprint!("{found}All of it would be lost. Continue? [y/N] ");

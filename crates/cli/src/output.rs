@@ -8,10 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::failure::Failure;
-
-/// Exit code of a verb that did its work and could not say so.
-const EXIT_UNSAID: u8 = 5;
+use crate::failure::{Code, Failure};
 
 /// A text from outside, as a path or a name, with what would steer a terminal, turn the direction of
 /// writing or break a line written as escapes: `\n`, `\u{1b}`, `\u{202e}`.
@@ -83,7 +80,7 @@ pub(crate) fn end(notes: &[String], end: Result<(), Failure>) -> Result<ExitCode
 pub(crate) fn print_done(notes: &[String]) -> Result<(), Failure> {
     let unsaid = |failure: Failure| Failure {
         what: "it was done, but the output could not be written".into(),
-        ..failure.with_exit_code(EXIT_UNSAID)
+        ..failure.with_code(Code::Unsaid)
     };
     notes.iter().try_for_each(|note| print_line(note)).map_err(unsaid)
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
 use crate::args::ArrayName;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::report::{Report, ServedReport};
 use crate::run_dir::RunDir;
 
@@ -77,7 +77,8 @@ impl Client {
                 format!("cannot talk to the process of {name}"),
                 format!("it speaks protocol {}, this command {PROTOCOL}", hello.protocol),
                 format!("use the mdspace {} that started it", hello.version),
-            ));
+            )
+            .with_code(Code::OtherVersion));
         }
         Ok(client)
     }
@@ -151,6 +152,7 @@ impl Client {
             "it is another mdspace than this command",
             "use the mdspace that started it",
         )
+        .with_code(Code::OtherVersion)
     }
 
     fn read<T: DeserializeOwned>(&mut self, until: Instant) -> Result<T, Failure> {
@@ -242,6 +244,7 @@ pub(crate) fn no_array(name: &ArrayName) -> Failure {
         "it is a multipath device and no array",
         format!("see `mdspace detail {name}`, and `mdspace help message`"),
     )
+    .with_code(Code::Multipath)
 }
 
 fn absent(run_dir: &RunDir, name: &ArrayName) -> Failure {
@@ -262,7 +265,7 @@ fn absent(run_dir: &RunDir, name: &ArrayName) -> Failure {
                 Some(meant) => format!("if you mean {meant}, say so; else {start}"),
                 None => start,
             };
-            Failure::new(what, why, cure).for_none_of_that_name()
+            Failure::new(what, why, cure).with_code(Code::NoArray)
         }
         Err(error) => Failure::new(what, error, "run as the user who started the array"),
     }

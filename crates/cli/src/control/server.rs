@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::pulse::{BEAT, Outlet, Pulse};
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 /// Connections at once; one more is closed without a word.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
@@ -207,6 +207,7 @@ fn not_understood(error: serde_json::Error) -> Failure {
         error,
         "use the mdspace that started the array; the protocol is in docs/admin.md",
     )
+    .with_code(Code::Usage)
 }
 
 fn write_line(to: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {

@@ -19,7 +19,7 @@ use super::ending::Served;
 use super::{Prepared, ServingProcess};
 use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::member_probe::{self, Probed, Purpose};
 use crate::report::MemberReport;
 use crate::settings;
@@ -369,7 +369,8 @@ impl ServingProcess {
                     "nothing was started",
                     why,
                     "idle, frozen, resync, recover, check, repair",
-                ));
+                )
+                .with_code(Code::Usage));
             }
         };
         self.simple(&format!("cannot start {word}"), action)
@@ -402,7 +403,8 @@ impl ServingProcess {
             values.retain(|(name, _)| name == key);
             if values.is_empty() {
                 let cure = format!("list them with `mdspace get {}`", self.name);
-                return Err(Failure::new(format!("cannot get {key}"), "no such key", cure));
+                let failure = Failure::new(format!("cannot get {key}"), "no such key", cure);
+                return Err(failure.with_code(Code::Usage));
             }
         }
         Ok(Reply::Values { values })
@@ -432,7 +434,8 @@ impl ServingProcess {
                 format!("cannot set {key} to {value}"),
                 "no such value",
                 "it takes readonly, active",
-            )),
+            )
+            .with_code(Code::Usage)),
             ("spare_group", word) => {
                 self.spares.set_name(word);
                 self.recorder.poke();
@@ -447,15 +450,21 @@ impl ServingProcess {
     /// Sets one of the keys that the engine keeps.
     fn set_kept(&self, key: &str, value: &str) -> Result<Reply, Failure> {
         let set = self.array.with_running(|running| running.set(key, value));
-        let (refused, cure) = match set {
+        let (refused, cure, code) = match set {
             Some(Ok(())) => {
                 self.saved.note(key, value);
                 return Ok(Reply::done());
             }
-            Some(Err(error)) => (error.to_string(), cure_of_setting(key, &error)),
-            None => (CommandError::Stopped.to_string(), "assemble it again"),
+            Some(Err(error)) => {
+                let code = match error {
+                    SetError::Refused(_) | SetError::Cpus { .. } => Code::Usage,
+                    SetError::Start(_) => Code::Failed,
+                };
+                (error.to_string(), cure_of_setting(key, &error), code)
+            }
+            None => (CommandError::Stopped.to_string(), "assemble it again", Code::Failed),
         };
-        Err(Failure::new(format!("cannot set {key} to {value}"), refused, cure))
+        Err(Failure::new(format!("cannot set {key} to {value}"), refused, cure).with_code(code))
     }
 }
 
@@ -541,5 +550,11 @@ pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::Unanswered => "wait until the device answers again, or give another one",
         CommandError::Metadata(_) | CommandError::Stopped => "look at the log of its process",
     };
-    Failure::new(what, error, cure)
+    let code = match error {
+        CommandError::Broken { .. } => Code::Broken,
+        CommandError::ReadOnly | CommandError::NoSyncReadOnly => Code::ReadOnly,
+        CommandError::NotAMember => Code::NoMember,
+        _ => Code::Failed,
+    };
+    Failure::new(what, error, cure).with_code(code)
 }

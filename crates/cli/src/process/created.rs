@@ -18,7 +18,7 @@ use super::members::OpenMembers;
 use crate::args::create::{Bitmap, CreateArgs, Policy, SizeOrMax};
 use crate::args::member::{MemberOrMissing, MemberSpec};
 use crate::args::size::{Size, short};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::layout_words;
 use crate::member_probe::{Purpose, asked_of, is_same_place};
 use crate::output::printable;
@@ -102,7 +102,7 @@ pub(crate) fn check(args: &CreateArgs, what: &str) -> Result<(), Failure> {
     args.serving.serve.iter().try_for_each(has_place)?;
     let useless = useless_option(args).or_else(|| named_twice(args));
     match useless.or_else(|| impossible_shape(&creation)) {
-        Some((why, cure)) => Err(Failure::new(what, why, cure).with_exit_code(2)),
+        Some((why, cure)) => Err(Failure::new(what, why, cure).with_code(Code::Usage)),
         None => Ok(()),
     }
 }
@@ -219,7 +219,7 @@ fn impossible_shape(creation: &Creation) -> Option<Wrong> {
 }
 
 fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
-    let invalid = |why: &str, cure: &str| Failure::new(what, why, cure).with_exit_code(2);
+    let invalid = |why: &str, cure: &str| Failure::new(what, why, cure).with_code(Code::Usage);
     let spares = args.spare_devices as usize;
     if args.members.len() != usize::from(args.raid_devices) + spares {
         let given = args.members.len();

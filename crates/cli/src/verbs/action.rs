@@ -6,7 +6,7 @@ use super::{Outcome, wait};
 use crate::args::{Action, ActionArgs, MemberSpec};
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::output;
 use crate::report::{ArrayReport, MismatchReport};
 use crate::run_dir::RunDir;
@@ -112,7 +112,7 @@ fn undecidable(args: &ActionArgs, array: &ArrayReport) -> Failure {
             )
         }
     };
-    Failure::new(what, why, cure).with_exit_code(EXIT_UNDECIDABLE)
+    Failure::new(what, why, cure).with_code(Code::Undecidable)
 }
 
 /// Who is concerned by the places that nobody can decide, in the order of slots.
@@ -124,9 +124,6 @@ fn concerned(array: &ArrayReport) -> Vec<String> {
     members.sort();
     members.into_iter().map(|(_, name)| name).collect()
 }
-
-/// Exit code where the evidence does not tell what is right.
-const EXIT_UNDECIDABLE: u8 = 3;
 
 fn word(action: Action) -> String {
     let value = action.to_possible_value().expect("no action is hidden");

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use super::Outcome;
 use crate::args::{CommandLine, HelpArgs, member};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::help_json::Help;
 use crate::output;
 
@@ -75,5 +75,5 @@ fn unknown(verb: &str) -> Failure {
         "mdspace has no such verb",
         "list them with `mdspace help`",
     )
-    .with_exit_code(2)
+    .with_code(Code::Usage)
 }

@@ -6,7 +6,7 @@ use super::Outcome;
 use crate::args::{ArrayName, StopArgs};
 use crate::control::client::{Client, ENDS_WITHIN};
 use crate::control::{Reply, Request};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::output;
 use crate::run_dir::RunDir;
 
@@ -23,12 +23,12 @@ pub(crate) fn run(args: &StopArgs) -> Outcome {
 pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
     let (run_dir, name) = (RunDir::open_of(&args.name)?, &args.name);
     let client = Client::connect_within(&run_dir, name, STOPS_WITHIN);
-    let mut client = client.map_err(|failure| match failure.is_of_absence {
+    let mut client = client.map_err(|failure| match failure.code {
         // The usual advice is to start it.
-        true => {
+        Code::NoArray => {
             Failure { cure: "nothing is to be stopped: see `mdspace mdstat`".into(), ..failure }
         }
-        false => by_kill(failure, args),
+        _ => by_kill(failure, args),
     })?;
     let reply = match client.ask(&Request::Stop { force: args.force }) {
         // Another order to stop came first, unless its socket says that it was killed.

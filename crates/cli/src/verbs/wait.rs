@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Outcome;
 use crate::args::ArrayName;
 use crate::control::client::Client;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::report::{ArrayReport, MemberReport, SyncReport};
 use crate::run_dir::RunDir;
 
@@ -18,9 +18,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Looks that a task gets to begin.
 const BEGIN_LOOKS: u32 = 15;
-
-/// Exit code of a wait for something that left part of its work undone.
-const EXIT_UNDONE: u8 = 2;
 
 /// Exit code of a wait for an array that does not run, or does not answer.
 const EXIT_UNKNOWN: u8 = 4;
@@ -66,7 +63,7 @@ pub(crate) fn expect_done(client: &mut Client, undone: &[&str]) -> Result<(), Fa
         ),
     };
     let what = format!("the {} did not do all", sync.last_action);
-    Err(Failure::new(what, why, cure).with_exit_code(EXIT_UNDONE))
+    Err(Failure::new(what, why, cure).with_code(Code::Undone))
 }
 
 /// Waits until no sync task runs, with a bar on a terminal; says whether one did.

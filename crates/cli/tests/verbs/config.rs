@@ -272,7 +272,7 @@ fn a_restart_keeps_data_fronts_and_settings() {
     let left = std::fs::read_dir(user.run_dir()).expect("a folder").flatten();
     let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("restart")), "{left:?}");
-    user.refused("restart data", &["no array runs"]);
+    user.refused_with(4, "restart data", &["no array runs"]);
 }
 
 /// Its members are open to be written to; those that are not stay so.

@@ -25,7 +25,7 @@ fn an_array_is_served_when_create_returns_and_gone_when_stop_returns() {
     user.expect(0, "stop data --force");
     assert!(user.processes().is_empty());
     assert!(!user.path("s").exists() && !user.run_dir().join("data.sock").exists());
-    user.refused("detail data", &["no array runs", "mdspace assemble data"]);
+    user.refused_with(4, "detail data", &["no array runs", "mdspace assemble data"]);
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn a_signal_that_means_nothing_ends_no_array_and_quit_stops_it_cleanly() {
 #[test]
 fn events_outlive_a_process_that_was_killed_and_go_on_with_the_next_one() {
     let user = User::with_members(&["a", "b"]);
-    user.refused("events data", &["no array runs"]);
+    user.refused_with(4, "events data", &["no array runs"]);
     user.expect(0, &format!("create data {RAID1} --assume-clean a b"));
     user.expect(0, "fail data b");
     let told = user.expect(0, "events data --json");

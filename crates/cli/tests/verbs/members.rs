@@ -205,10 +205,10 @@ fn settings_are_md_s_own_and_unknown_ones_are_refused() {
     assert_eq!(user.expect(0, "get data array_state"), "readonly\n");
     user.expect(0, "readwrite data");
     assert_eq!(user.expect(0, "get data array_state"), "clean\n");
-    user.refused("get data nonsense", &["no such key"]);
-    user.refused("set data level=5", &["no key"]);
-    user.refused("set data array_state=gone", &["readonly"]);
-    user.refused("set data stripe_size=8192", &["no key"]);
+    user.refused_with(2, "get data nonsense", &["no such key"]);
+    user.refused_with(2, "set data level=5", &["no key"]);
+    user.refused_with(2, "set data array_state=gone", &["readonly"]);
+    user.refused_with(2, "set data stripe_size=8192", &["no key"]);
     user.expect(0, "stop data");
 }
 
@@ -220,9 +220,9 @@ fn a_key_refuses_what_it_cannot_take_with_its_range_and_the_array_runs_on() {
     assert_eq!(user.expect(0, "get data stripe_hash_locks"), "32\n");
     user.expect(0, "set data rmw_level=0");
     assert_eq!(user.expect(0, "get data rmw_level"), "0\n");
-    user.refused("set data rmw_level=3", &["0 to 2"]);
-    user.refused("set data rmw_level=-1", &["0 to 2"]);
-    user.refused("set data stripe_size=4096", &["fixed", "--stripe-size"]);
+    user.refused_with(2, "set data rmw_level=3", &["0 to 2"]);
+    user.refused_with(2, "set data rmw_level=-1", &["0 to 2"]);
+    user.refused_with(2, "set data stripe_size=4096", &["fixed", "--stripe-size"]);
     assert_eq!(user.expect(0, "get data rmw_level"), "0\n");
     user.expect(0, "stop data");
 }
@@ -324,11 +324,12 @@ fn what_a_broken_array_is_ordered_says_that_it_is_broken_and_what_helps() {
 fn what_cannot_be_set_or_told_has_a_cure_of_its_own() {
     let user = User::with_members(&["a", "b"]);
     mirror(&user);
-    user.refused(
+    user.refused_with(
+        2,
         "set data max_read_errors=many",
         &["takes a number", "a value that the key takes"],
     );
-    user.refused("set data colour=red", &["no key colour", "mdspace get NAME"]);
+    user.refused_with(2, "set data colour=red", &["no key colour", "mdspace get NAME"]);
     user.refused("message data fail_path x", &["no member with several paths", "help multipath"]);
     user.expect(0, "stop data");
 }

@@ -11,8 +11,8 @@ fn a_read_policy_is_set_while_the_array_runs_and_refused_with_the_words() {
         user.expect(0, &format!("set m read_policy={policy}"));
         assert_eq!(user.expect(0, "get m read_policy").trim(), policy);
     }
-    user.refused("set m read_policy=fastest", &["first, nearest, md, expected", "fastest"]);
-    user.refused("set m rmw_level=1", &["no key"]);
+    user.refused_with(2, "set m read_policy=fastest", &["first, nearest, md, expected", "fastest"]);
+    user.refused_with(2, "set m rmw_level=1", &["no key"]);
     let load = &user.detail("m")["array"]["members"][0]["load"];
     assert!(load["reads"].is_u64() && load["service_us"].is_u64(), "{load}");
     assert_eq!(load["limping"], false);

@@ -114,11 +114,12 @@ fn a_name_that_no_array_has_leads_to_the_one_that_is_meant_and_stop_starts_nothi
     let user = User::with_members(&["a", "b"]);
     user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
     for mistyped in ["dat", "data2", "daat", "dtaa", "dats"] {
-        user.refused(&format!("detail {mistyped}"), &["these do: data", "if you mean data"]);
+        let why = ["these do: data", "if you mean data"];
+        user.refused_with(4, &format!("detail {mistyped}"), &why);
     }
     for other in ["vault", "d", "da"] {
         let done = user.run(&format!("detail {other}"));
-        assert!(done.status == 1 && !done.err.contains("if you mean"), "{done:#?}");
+        assert!(done.status == 4 && !done.err.contains("if you mean"), "{done:#?}");
     }
     let left: Vec<_> = std::fs::read_dir(user.run_dir()).expect("a folder").flatten().collect();
     let is_of_data = |name: &OsStr| name.as_bytes().starts_with(b"data.");

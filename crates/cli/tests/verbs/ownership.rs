@@ -199,7 +199,7 @@ fn a_pipe_in_the_place_of_a_log_or_record_keeps_nobody_waiting() {
     let pipes = ["data.events", "data.log", "data.scrub", "data.scrub.new"];
     let made = Command::new("mkfifo").args(pipes.map(|name| user.run_dir().join(name))).status();
     assert!(made.is_ok_and(|made| made.success()));
-    user.refused("events data", &["no array runs"]);
+    user.refused_with(4, "events data", &["no array runs"]);
     let said = user.expect(0, &format!("create data {MIRROR} a b"));
     assert!(said.contains("no log is written"), "{said}");
     assert!(said.contains("events are not kept"), "{said}");

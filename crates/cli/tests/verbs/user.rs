@@ -107,8 +107,13 @@ impl User {
 
     /// Runs `mdspace`, which must fail with 1 and all of `why` on its standard error.
     pub(crate) fn refused(&self, words: &str, why: &[&str]) {
+        self.refused_with(1, words, why);
+    }
+
+    /// Runs `mdspace`, which must fail with `status` and all of `why` on its standard error.
+    pub(crate) fn refused_with(&self, status: i32, words: &str, why: &[&str]) {
         let done = self.run(words);
-        assert_eq!(done.status, 1, "mdspace {words}: {done:#?}");
+        assert_eq!(done.status, status, "mdspace {words}: {done:#?}");
         assert!(why.iter().all(|why| done.err.contains(why)), "mdspace {words}: {done:#?}");
         assert_eq!(done.err.matches("why:").count(), 1, "three lines: {done:#?}");
     }
