@@ -2,6 +2,7 @@
 //! that is stopped and goes on does what it was asked before, late: what a server with a full socket
 //! buffer does.
 
+use mdspace_front::nbd::Errno;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -153,6 +154,24 @@ fn a_killed_path_is_not_noticed_and_comes_back_when_its_server_does() {
         paths.user.expect(0, &format!("stop {name} --force"));
     }
     assert!(paths.user.processes().is_empty());
+}
+
+#[test]
+fn a_device_whose_paths_are_only_read_tells_its_clients_so() {
+    let paths = Paths::new(2);
+    let members = paths.members.join(" ");
+    let table = format!("0 0 1 1 round-robin 0 2 0 {members}");
+    paths.serve_top(&table, &format!("{PATIENT} --readonly"));
+    let later = paths.user.path("later.sock");
+    paths.user.expect(0, &format!("serve top nbd:unix:{}", later.display()));
+    for socket in [paths.user.path("top.sock"), later] {
+        assert!(Client::is_told_read_only(&socket), "{}", socket.display());
+        let mut client = Client::connect(&socket);
+        assert_eq!(client.write(0, &block(1)), Err(Errno::NotPermitted));
+        assert!(client.read(0, BLOCK).expect("read") == block(0));
+    }
+    assert_eq!(paths.states(), ["active", "active"], "no write fails a path");
+    assert!(!Client::is_told_read_only(&paths.user.path("p0.sock")));
 }
 
 /// The late-write rule: what was sent over the stopped path is done when it goes on, after the newer
