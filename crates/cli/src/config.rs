@@ -234,7 +234,7 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
         args.members = members.into_iter().filter(is_there).collect();
         config.add_back(&mut args.members, args.uuid);
         if let Some(uuid) = args.uuid {
-            member_search::follow(&mut args.members, uuid);
+            args.left_out = member_search::follow(&mut args.members, uuid);
         }
     }
     let serving = &mut args.serving;

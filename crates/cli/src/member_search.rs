@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use mdspace_engine::assembly::{LeftOut, Reason};
 use mdspace_format::superblock::of_device;
 use mdspace_format::{Superblock, Uuid};
 use mdspace_io::{name_of_path, open_to_look};
@@ -55,29 +56,67 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
 }
 
 /// Where members of the array are that the names `members` once led to: names of block devices may lead to
-/// others after a boot. What belongs to another array goes, what is found elsewhere comes.
-pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) {
-    let is_block = |path: &Path| {
-        let found = asked_of(path, |path| fs::metadata(path).ok()).flatten();
-        found.is_some_and(|found| found.file_type().is_block_device())
-    };
-    let belongs = |path: &Path| {
-        superblock(path).is_ok_and(|found| found.is_some_and(|found| found.set_uuid == array))
-    };
-    let path_of = |member: &MemberSpec| match member {
-        MemberSpec::Path(path) if is_block(path) => Some(path.clone()),
-        _ => None,
-    };
-    let blocks: Vec<PathBuf> = members.iter().filter_map(path_of).collect();
-    if blocks.iter().all(|path| belongs(path)) {
-        return;
+/// others after a boot. What belongs to another array goes, what is found elsewhere comes. Gives what went.
+/// Files stay where nothing else does: assembly says then that the array was made anew.
+pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) -> Vec<LeftOut> {
+    let paths: Vec<_> = members.iter().filter_map(path_of).map(Path::to_path_buf).collect();
+    let (mut left_out, mut files) = (Vec::new(), Vec::new());
+    let found = superblocks_of(paths.clone()).into_iter();
+    for (path, found) in found.filter(|(_, found)| !belongs(found, array)) {
+        let is_block = is_block(&path);
+        let Some(reason) = why_not(found, is_block) else { continue };
+        members.retain(|member| path_of(member) != Some(&path));
+        left_out.push(LeftOut { member: name_of_path(&path), reason });
+        if !is_block {
+            files.push(MemberSpec::Path(path));
+        }
     }
-    members.retain(|member| path_of(member).is_none_or(|path| belongs(&path)));
-    let known: Vec<_> = blocks.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
-    let moved = block_devices().unwrap_or_default().into_iter().filter(|device| {
-        fs::canonicalize(device).is_ok_and(|place| !known.contains(&place)) && belongs(device)
-    });
-    members.extend(moved.map(MemberSpec::Path));
+    if left_out.len() > files.len() {
+        let moved = devices_beside(&paths).into_iter().filter(|(_, found)| belongs(found, array));
+        members.extend(moved.map(|(device, _)| MemberSpec::Path(device)));
+    }
+    if members.is_empty() {
+        let names: Vec<_> = files.iter().filter_map(path_of).map(name_of_path).collect();
+        left_out.retain(|left_out| !names.contains(&left_out.member));
+        members.append(&mut files);
+    }
+    left_out
+}
+
+/// Why what a member's name leads to takes no part in the array that it does not belong to; none where assembly is to
+/// say it. A file that holds no superblock is still what was named; a block device may be any other.
+fn why_not(found: io::Result<Option<Superblock>>, is_block: bool) -> Option<Reason> {
+    match found {
+        Ok(Some(_)) => Some(Reason::OtherArray),
+        _ if !is_block => None,
+        Ok(None) => Some(Reason::Unreadable("has no superblock of the array".to_owned())),
+        Err(error) => Some(Reason::Unreadable(format!("cannot be read: {error}"))),
+    }
+}
+
+fn belongs(found: &io::Result<Option<Superblock>>, array: Uuid) -> bool {
+    matches!(found, Ok(Some(superblock)) if superblock.set_uuid == array)
+}
+
+/// The block devices of this host that none of `paths` leads to, with the superblock that counts on each.
+fn devices_beside(paths: &[PathBuf]) -> Vec<(PathBuf, io::Result<Option<Superblock>>)> {
+    let place = |path: &PathBuf| asked_of(path, |path| fs::canonicalize(path).ok()).flatten();
+    let known: Vec<_> = paths.iter().filter_map(place).collect();
+    let mut devices = block_devices().unwrap_or_default();
+    devices.retain(|device| fs::canonicalize(device).is_ok_and(|place| !known.contains(&place)));
+    superblocks_of(devices)
+}
+
+fn path_of(member: &MemberSpec) -> Option<&Path> {
+    match member {
+        MemberSpec::Path(path) => Some(path),
+        _ => None,
+    }
+}
+
+fn is_block(path: &Path) -> bool {
+    let found = asked_of(path, |path| fs::metadata(path).ok()).flatten();
+    found.is_some_and(|found| found.file_type().is_block_device())
 }
 
 /// A name of a block device, given without links, that leads to it after every boot, where udev made one: the first in `by_id`.
@@ -117,11 +156,6 @@ pub(crate) fn superblocks_of(
     begun.into_iter().map(|(device, looking)| (device, end(looking))).collect()
 }
 
-/// The superblock that counts on a device.
-fn superblock(device: &Path) -> io::Result<Option<Superblock>> {
-    superblocks_of(vec![device.to_path_buf()]).remove(0).1
-}
-
 /// The superblock that counts on a device, which may never answer.
 pub(crate) fn read_superblock(device: &Path) -> io::Result<Option<Superblock>> {
     let found = member_probe::superblocks(&open_to_look(device)?)?;
@@ -136,29 +170,4 @@ fn is_wanted(superblock: &Superblock, name: &ArrayName, uuid: Option<Uuid>) -> b
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_device_has_the_name_that_leads_to_it_after_every_boot() {
-        let folder = tempfile::tempdir().unwrap();
-        let (device, by_id) = (folder.path().join("sdb"), folder.path().join("by-id"));
-        fs::write(&device, "").unwrap();
-        fs::create_dir(&by_id).unwrap();
-        let name = |member: &Path| lasting_name(member, &by_id);
-        assert_eq!(name(&device), None);
-        for link in ["wwn-1", "ata-disk_1"] {
-            std::os::unix::fs::symlink(&device, by_id.join(link)).unwrap();
-        }
-        assert_eq!(name(&device), by_id.join("ata-disk_1").to_str().map(str::to_owned));
-        assert_eq!(name(&folder.path().join("none")), None);
-    }
-
-    #[test]
-    fn every_block_device_is_a_path() {
-        let partitions =
-            "major minor  #blocks  name\n\n   8        0  1024 sda\n  72       1 10 cciss!c0d0p1\n";
-        let expect = [PathBuf::from("/dev/sda"), PathBuf::from("/dev/cciss/c0d0p1")];
-        assert_eq!(devices(partitions), expect);
-    }
-}
+mod tests;

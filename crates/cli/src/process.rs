@@ -80,6 +80,15 @@ impl Task {
         }
     }
 
+    /// Names of what was left out before assembly.
+    fn left_out(&self) -> impl Iterator<Item = String> {
+        let left_out = match self {
+            Self::Create(_) => &[][..],
+            Self::Assemble(args) => &args.left_out,
+        };
+        left_out.iter().map(|left_out| left_out.member.clone())
+    }
+
     /// What serving it takes.
     fn needs(&self) -> Result<Needs, Failure> {
         let members: Vec<&MemberSpec> = match self {
@@ -241,7 +250,8 @@ impl ServingProcess {
             scrub: Scrub::new(log::path(task.name(), run_dir).with_extension("scrub")),
         };
         process.note_left_out(&left_out);
-        notes.extend(process.missing_line(&left_out));
+        let told: Vec<_> = left_out.into_iter().chain(task.left_out()).collect();
+        notes.extend(process.missing_line(&told));
         Ok((Arc::new(process), notes))
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use mdspace_engine::array::settings::{SettingError, StartSettings};
+use mdspace_engine::assembly::LeftOut;
 use mdspace_format::{Level, MetadataVersion, Uuid};
 use mdspace_front::Address;
 
@@ -120,6 +121,9 @@ pub(crate) struct AssembleArgs {
     /// Where two halves ran apart: a member of the half to go on with.
     #[arg(long, value_name = "MEMBER")]
     pub(crate) prefer: Option<MemberSpec>,
+    /// What the configuration names and the array does without.
+    #[arg(skip)]
+    pub(crate) left_out: Vec<LeftOut>,
     #[command(flatten)]
     pub(crate) serving: ServingArgs,
 }

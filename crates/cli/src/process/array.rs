@@ -126,6 +126,7 @@ impl ServedArray {
                 let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
                 let names =
                     args.members.iter().map(MemberSpec::absolute).collect::<Result<Vec<_>, _>>()?;
+                notes.extend(args.left_out.iter().map(words));
                 open_all(&names, mode, members, &Probed::default(), &task.purpose())?
             }
         };

@@ -73,6 +73,34 @@ fn a_member_that_is_to_be_replaced_is_a_reason_to_ask_too() {
     assert!(is_whole(&user, "one") && is_whole(&user, "two"));
 }
 
+/// The configuration of the array that gave it names it still.
+#[test]
+fn an_array_whose_spare_has_moved_starts_without_it_whatever_the_other_one_does() {
+    let user = two_mirrors();
+    user.expect(0, "set two spare_group=shelf");
+    user.expect(0, "save two");
+    user.expect(0, "set one spare_group=shelf");
+    user.expect(0, "fail one a");
+    until(&user, "the spare takes the place", || is_whole(&user, "one"));
+    let starts_without_it = || {
+        user.expect(0, "stop two");
+        let said = user.expect(0, "assemble two");
+        assert!(said.contains("/s belongs to another array: left out"), "{said}");
+        assert!(said.contains("started with 2 of 2 members"), "{said}");
+        assert!(is_whole(&user, "two") && !has(&user, "two", "s"));
+    };
+    starts_without_it();
+    // It holds the spare, and does not say so: it may just be starting.
+    let pid = user.detail("one")["pid"].as_u64().expect("a process number") as u32;
+    user.halt(pid);
+    starts_without_it();
+    user.signal(Signal::CONT, pid);
+    user.expect(0, "stop one");
+    starts_without_it();
+    user.expect(0, "assemble one b s");
+    assert!(is_whole(&user, "one"));
+}
+
 /// Asks as another process would; gives its answer, and hangs up.
 fn ask_for_spare(user: &User, name: &str, group: &str, bytes: u64) -> String {
     ask(user, name, &format!(r#"{{"request":"give-spare","group":"{group}","bytes":{bytes}}}"#))
