@@ -163,7 +163,7 @@ impl ServingProcess {
         let status = self.array.status()?;
         let spare = to_give(&status, bytes)
             .ok_or_else(|| no("it has none that it does not need and that is large enough"))?;
-        let name = spare.name.clone();
+        let (name, uuid) = (spare.name.clone(), spare.device_uuid);
         let member = self.array.members().find(&name).ok_or_else(|| no("its spare is not open"))?;
         let (file, identity) = self.spare_file(member, &name, &status).map_err(|why| no(&why))?;
         // Between the look and this order it may have got a slot; then it is not removed.
@@ -178,6 +178,7 @@ impl ServingProcess {
         if erased.map_err(|error| failed(error.to_string()))? == 0 {
             return Err(failed("its superblock is gone".into()));
         }
+        self.forget(&name, Some(uuid));
         tracing::info!("{name} is given away, to an array of the spare group {group}");
         let probed = Probed::one(name.clone(), identity);
         Ok(Reply::Spare { member: name, probed })

@@ -101,6 +101,21 @@ fn an_array_whose_spare_has_moved_starts_without_it_whatever_the_other_one_does(
     assert!(is_whole(&user, "one"));
 }
 
+#[test]
+fn an_array_that_gave_its_spare_away_does_not_save_it_as_missing() {
+    let user = two_mirrors();
+    user.expect(0, "set one spare_group=shelf");
+    user.expect(0, "set two spare_group=shelf");
+    user.expect(0, "save two");
+    user.expect(0, "stop two");
+    user.expect(0, "assemble two");
+    user.expect(0, "fail one a");
+    until(&user, "the spare takes the place", || is_whole(&user, "one"));
+    user.expect(0, "save two");
+    let text = std::fs::read_to_string(user.path("etc/two.toml")).expect("a configuration");
+    assert!(text.contains("/d\"") && !text.contains("/s\""), "{text}");
+}
+
 /// Asks as another process would; gives its answer, and hangs up.
 fn ask_for_spare(user: &User, name: &str, group: &str, bytes: u64) -> String {
     ask(user, name, &format!(r#"{{"request":"give-spare","group":"{group}","bytes":{bytes}}}"#))
