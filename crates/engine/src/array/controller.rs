@@ -121,6 +121,8 @@ pub(super) struct Controller {
     /// Redundancy below this sector is right, after a power cut too; for superblocks.
     resynced: Durable,
     bitmap: Option<Bitmap>,
+    /// The superblocks name a bitmap that could not be read: they are to become newer than it may be.
+    outruns_bitmap: bool,
     intent_epoch: u64,
     sync: Syncing,
     /// Writes counted when the safe-mode clock was started, and when it rings.
@@ -280,6 +282,7 @@ impl Controller {
             heard: NewsCount::default(),
             departed: Vec::new(),
             hand_over: None,
+            outruns_bitmap: false,
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
             sync: Syncing::new(start.by_bitmap, start.neighbours),
@@ -298,6 +301,8 @@ impl Controller {
             port,
         };
         controller.resynced = Durable::found(controller.resync_readable().sector());
+        let names_one = controller.model().superblock.features.contains(Features::BITMAP_OFFSET);
+        controller.outruns_bitmap = names_one && controller.bitmap.is_none();
         controller
     }
 

@@ -322,3 +322,32 @@ fn a_bitmap_that_was_out_of_date_counts_only_when_all_of_it_is_written() {
         assert_eq!(world.check(), 0, "{lands:#x} ({world})");
     }
 }
+
+/// Its header is an event ahead of the superblocks, and it cannot be read for one run. No bit says what is written in
+/// that run.
+#[test]
+fn a_bitmap_that_could_not_be_read_for_a_run_is_not_believed_after_it() {
+    let shape = Shape { disks: 2, member_sectors: 20_000, ..shapes::RAID1 };
+    let mut world = World::synced(Setup::new(shape, 71));
+    world.wait_status("a clear bitmap", no_bits);
+    world.fail(1);
+    world.write_random(0, 8);
+    world.wait_clean();
+    world.crash();
+    let (mut header, map) = world.disks.bitmap(0).expect("a bitmap");
+    header.events += 1;
+    world.disks.put_bitmap(0, &(header, map));
+    let place = world.disks.superblock(0).unwrap().bitmap_sector().unwrap();
+    world.disks.disk(0).unreadable.insert(place);
+    let alone = Options { run: true, ..Options::default() };
+    world.assemble(&[0], &alone).unwrap();
+    let last = world.sectors() - 8;
+    world.write_random(last, 8);
+    world.crash();
+    world.disks.disk(0).unreadable.clear();
+    world.assemble(&[0], &alone).unwrap();
+    world.add(1).unwrap();
+    world.wait_idle();
+    world.fail(0);
+    world.verify();
+}

@@ -39,6 +39,15 @@ impl Controller {
             WriteMode::Broken => return false,
             WriteMode::Clean | WriteMode::Closing | WriteMode::Open => {}
         }
+        // Power may have failed between the bitmap's header and the superblocks: it is one event newer then.
+        if std::mem::take(&mut self.outruns_bitmap) && !self.write_update().await {
+            return false;
+        }
+        self.write_update().await
+    }
+
+    /// Writes the superblocks until all live members have them.
+    async fn write_update(&mut self) -> bool {
         let mut all_along = true;
         loop {
             let mut failed = self.bring_up_laggards().await;
