@@ -92,13 +92,7 @@ fn members_that_an_update_loses_one_by_one_are_lost_together() {
         // Its cache takes some writes yet.
         world.disks.disk(1).grace = grace;
         assert!(world.write(0, vec![1; SECTOR]).is_err(), "{world}");
-        world.wait_status("broken", |status| status.state == ArrayState::Broken);
-        no_survivor_says_faulty(&world, grace);
-        world.crash();
-        (0..2).for_each(|disk| world.disks.disk(disk).plug());
-        world.assemble_all().unwrap();
-        world.wait_idle();
-        world.verify();
+        is_broken_and_comes_back(world, grace);
     }
 }
 
@@ -115,20 +109,21 @@ fn members_that_the_bitmap_loses_one_by_one_are_lost_together() {
         world.disks.disk(1).grace = grace;
         let last = world.sectors() - row;
         assert!(world.write(last, vec![2; row as usize * SECTOR]).is_err(), "{world}");
-        world.wait_status("broken", |status| status.state == ArrayState::Broken);
-        no_survivor_says_faulty(&world, grace);
-        world.crash();
-        (0..2).for_each(|disk| world.disks.disk(disk).plug());
-        world.assemble_all().unwrap();
-        world.wait_idle();
-        world.verify();
+        is_broken_and_comes_back(world, grace);
     }
 }
 
-fn no_survivor_says_faulty(world: &World, grace: u64) {
+/// No survivor's superblock says that the first two disks are out, and once they are there again all is as before.
+fn is_broken_and_comes_back(mut world: World, grace: u64) {
+    world.wait_status("broken", |status| status.state == ArrayState::Broken);
     for disk in 2..4 {
         let superblock = world.disks.superblock(disk).expect("a member");
         let lost = |role: &&Role| matches!(role, Role::Faulty);
         assert_eq!(superblock.roles.iter().take(4).find(lost), None, "grace {grace} ({world})");
     }
+    world.crash();
+    (0..2).for_each(|disk| world.disks.disk(disk).plug());
+    world.assemble_all().unwrap();
+    world.wait_idle();
+    world.verify();
 }
