@@ -3,6 +3,8 @@
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
 # make test-all  hours: test, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
+# make install   the program, its manual, completions, units and udev rule; PREFIX=... DESTDIR=...
+# make uninstall takes all of that away
 #
 # Every group has its own time limit and prints its time. What a group runs is built before, under a
 # limit of its own. Load-heavy tests run one at a time; of those that only boot md two run side by side. One build
@@ -11,14 +13,18 @@
 CARGO ?= cargo
 PROFILE ?= release
 GROUP := tools/group
+PREFIX ?= /usr/local
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What is installed; another one is not built first.
+PROGRAM ?= $(TARGET)/release/mdspace
 # One test program holds every test of the whole command; a group is one of its modules.
 TEST_OUTSIDE := $(CARGO) test --workspace --test outside
 OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
-SIM := $(or $(CARGO_TARGET_DIR),target)/debug/sim
+SIM := $(TARGET)/debug/sim
 # What is built once and runs for a second.
 WEAK_MEMORY := CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
 
-.PHONY: demo build check test test-all soak tools fmt lint docs unit model spec sim exhaustive every-sequence \
+.PHONY: demo build install uninstall check test test-all soak tools fmt lint docs unit model spec sim exhaustive every-sequence \
 	outside tree kernel clients mounts members paths kills documents durability instructions interop matrix fuzz
 .NOTPARALLEL:
 
@@ -29,6 +35,14 @@ demo:
 
 build:
 	$(CARGO) build --profile $(PROFILE) -p mdspace-cli --bin mdspace
+
+install: $(PROGRAM)
+	@DESTDIR="$(DESTDIR)" tools/install "$(PROGRAM)" "$(PREFIX)"
+
+uninstall:
+	@DESTDIR="$(DESTDIR)" tools/install --remove "$(PREFIX)"
+
+$(TARGET)/release/mdspace: build
 
 check: fmt lint docs unit model spec sim exhaustive tree
 
@@ -103,7 +117,7 @@ mounts: outside
 	@$(GROUP) mounts 240 $(OUTSIDE) mounts::
 
 members: outside
-	@$(GROUP) members 120 $(OUTSIDE) members:: systemd::
+	@$(GROUP) members 120 $(OUTSIDE) members:: systemd:: install::
 
 # Multipath over nbdkit and qemu-nbd, killed and stopped.
 paths: outside

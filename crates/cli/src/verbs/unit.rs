@@ -22,7 +22,7 @@ pub(super) fn give(name: &ArrayName, notes: &mut Vec<String>) -> Result<(), Fail
     if !systemctl("cat", &unit).is_ok_and(|output| output.status.success()) {
         notes.push(format!(
             "{name}: stays in a process of its own, since systemd knows no {unit}: \
-             copy packaging/systemd/mdspace@.service to /etc/systemd/system"
+             `make install` in mdspace's sources puts it there"
         ));
         return Ok(());
     }

@@ -6,6 +6,7 @@ mod clients;
 mod docs;
 mod durability;
 mod harness;
+mod install;
 mod instructions;
 mod interop;
 mod kernel;
