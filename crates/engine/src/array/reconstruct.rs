@@ -48,6 +48,14 @@ pub(super) struct ReadPlan {
     pub(super) misleads: bool,
 }
 
+/// Some blocks of a row that were read.
+pub(super) struct ReadPlaces<'a> {
+    pub(super) map: &'a ParityGeometry,
+    pub(super) row: &'a Row,
+    pub(super) columns: &'a Columns,
+    pub(super) places: Places,
+}
+
 /// How blocks that are not read are computed.
 pub(super) enum Way {
     /// By parity that is believed, if any are.
@@ -247,6 +255,11 @@ impl ArrayLane {
             if !self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
                 continue;
             }
+            let read = ReadPlaces { map: at.map, row, columns, places: reads };
+            if !self.still_give(&view, &read) {
+                self.recycle_all(blocks);
+                continue;
+            }
             let has_picks = !is_whole && view.has_picks(&at.sectors(columns));
             if has_picks && !lost.is_empty() && !self.are_out_for_good(&lost, unread).await {
                 self.recycle_all(blocks);
@@ -277,6 +290,21 @@ impl ArrayLane {
             }
             return Ok(ReadRow { state, blocks, sources });
         }
+    }
+
+    /// Whether the members that blocks were read from still give them. One that went out meanwhile may have given what
+    /// was there before a write that the others have.
+    pub(super) fn still_give(&self, before: &ArrayView, read: &ReadPlaces<'_>) -> bool {
+        let sectors = read.row.member_sectors(read.columns);
+        let (start, count) = (sectors.start, sectors.end - sectors.start);
+        self.with_view(|now| {
+            let gives = |place| {
+                let slot = slot_of(read.row, usize::from(read.map.data_disks()), place);
+                let member = now.member(slot).filter(|member| member.can_wait_for(start, count));
+                member.is_some_and(|now| before.member(slot).is_some_and(|was| was.id == now.id))
+            };
+            now.epoch == before.epoch || read.places.iter().all(gives)
+        })
     }
 
     /// What is to be read for `wanted`. `is_whole`: a write has made the row whole, and no view says so yet.

@@ -34,7 +34,8 @@ use super::mend::Mended;
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::points::Point;
 use super::reconstruct::{
-    ClaimedRow, ReadRow, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
+    ClaimedRow, ReadPlaces, ReadRow, by_exponent, columns_bytes, parity_index, row_state, slot_of,
+    within,
 };
 use super::rules::Rule;
 use super::stripes::Taken;
@@ -220,7 +221,11 @@ impl ArrayLane {
             }
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
-            if complete && self.still_holds(&view.epoch, &work, &state, &unread) {
+            let row_of = |places| ReadPlaces { map, row: &row, columns, places };
+            if complete
+                && self.still_holds(&view.epoch, &work, &state, &unread)
+                && self.still_give(&view, &row_of(blocks.places()))
+            {
                 let keep = worth_keeping && state.parity_trusted && plan.leaves_blocks(&state);
                 break self.compute(&work, &state, plan, blocks, keep);
             }

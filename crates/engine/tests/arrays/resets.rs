@@ -1,11 +1,16 @@
 //! A drive resets: what it was not told to flush is old again. It gives that to whoever reads it, and its next flush
 //! says so. What was made of it must not stand on other members when it is out.
 
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
 use mdspace_engine::array::Undecided;
 use mdspace_engine::request::Request;
+use mdspace_engine::status::SyncAction;
 
 use crate::shapes::{self, Shape};
-use crate::world::{Setup, World};
+use crate::world::{SECTOR, Setup, World};
 
 /// One that bears the loss of a member, of each kind.
 const SHAPES: [Shape; 4] = [shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10];
@@ -110,5 +115,63 @@ fn a_resync_of_what_nobody_wrote_flushes_no_member_for_each_window() {
         let windows = (windows.end - windows.start) / 16;
         let flushes = world.disks.disk(0).flushes;
         assert!(flushes < 2 + windows / 2, "{flushes} flushes, {world}");
+    }
+}
+
+/// Its reads are under way when the flush tells, and end after that.
+fn reads_under_way(world: &mut World, disk: usize, sectors: Range<u64>) {
+    world.set("hedged_reads", "0");
+    world.set("read_deadline", "0");
+    let start = world.disks.data().start;
+    world.disks.disk(disk).hangs_in = Some(start + sectors.start..start + sectors.end);
+}
+
+/// The block that the write mixes with its own is from before an answered write, which the others have.
+#[test]
+fn a_write_is_not_made_of_what_a_member_gave_that_went_out_while_it_was_read() {
+    for seed in 50..60 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        world.add(usize::from(shapes::RAID5.disks)).unwrap();
+        world.write_random(0, world.sectors());
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, 8);
+        let disk = world.disk_of(0);
+        reads_under_way(&mut world, disk, 0..8);
+        let bytes = world.random.bytes(SECTOR);
+        let from = Rc::new(bytes.clone());
+        let write = world.start(1, Request::Write { sector: 3, from, fua: false });
+        world.turns(200);
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(disk).reset();
+        world.serve(2, Request::Flush).unwrap();
+        world.wait_status("a rebuild", |status| status.sync.action == SyncAction::Recover);
+        world.disks.disk(disk).hangs_in = None;
+        world.end(&write).unwrap();
+        world.remember(3, &bytes);
+        world.wait_idle();
+        world.verify();
+    }
+}
+
+#[test]
+fn no_block_is_computed_by_what_a_member_gave_that_went_out_while_it_was_read() {
+    for seed in 60..70 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID6, seed));
+        world.write_random(0, world.sectors());
+        let chunk = u64::from(shapes::RAID6.chunk_sectors);
+        let [first, second] = [0, chunk].map(|sector| world.disk_of(sector));
+        world.fail(second);
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, 8);
+        reads_under_way(&mut world, first, 0..8);
+        let into = Rc::new(RefCell::new(vec![0; 8 * SECTOR]));
+        let read = world.start(1, Request::Read { sector: chunk, into: into.clone() });
+        world.turns(200);
+        assert!(!read.has_ended(), "{world}");
+        world.disks.disk(first).reset();
+        world.serve(2, Request::Flush).unwrap();
+        world.disks.disk(first).hangs_in = None;
+        world.end(&read).unwrap();
+        world.compare(chunk, &into.take());
     }
 }

@@ -605,6 +605,14 @@ impl World {
         self.wait_status("a clean array", |status| status.state == ArrayState::Clean);
     }
 
+    /// The disk that a sector of the array is read from.
+    pub(crate) fn disk_of(&mut self, sector: u64) -> usize {
+        self.disks.reset_counts();
+        self.read(sector, 8).unwrap();
+        let mut disks = 0..self.disks.count();
+        disks.find(|&disk| self.disks.disk(disk).sectors_read() > 0).expect("one is read")
+    }
+
     /// A sector of a disk that holds data or parity.
     pub(crate) fn data_sector(&mut self) -> u64 {
         let data = self.disks.data();
