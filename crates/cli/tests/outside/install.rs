@@ -33,7 +33,8 @@ fn make(target: &str, folder: &Path) {
 }
 
 fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.unwrap().path());
+    let entries =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let below = |path: PathBuf| match path.is_dir() {
         true => files_below(&path),
         false => BTreeSet::from([path]),

@@ -85,6 +85,50 @@ fn no_member_is_failed_by_order_where_another_one_turns_out_to_be_gone() {
     }
 }
 
+/// Another host has the members: nothing is failed by an order, and nothing is out when they are free again.
+#[test]
+fn an_order_to_fail_a_member_of_a_reserved_array_is_answered() {
+    for (seed, shape) in (250..).zip(shapes_of_one_loss()) {
+        for force in [false, true] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.wait_clean();
+            world.disks.disk(1).read_error = Some(IoErrorKind::Reserved);
+            let answer = fail(&mut world, 0, force);
+            assert!(matches!(answer, Err(CommandError::Broken { .. })), "{answer:?} ({world})");
+            world.disks.disk(1).read_error = None;
+            world.crash();
+            world.assemble_all().unwrap();
+            assert_eq!(world.status().degraded(), 0, "{world}");
+            world.verify();
+        }
+    }
+}
+
+/// Lateness alone fails nobody: a member that counts on it stays.
+#[test]
+fn no_member_is_failed_that_is_only_late_when_another_one_is_to_be_given_up() {
+    for seed in 260..265 {
+        let shape = Shape { failfast: 0b1, disks: 2, ..shapes::RAID1 }.without_bitmap();
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_policy", "first");
+        lists(&mut world, 1);
+        world.wait_clean();
+        world.disks.disk(1).hangs_in = Some(0..u64::MAX);
+        let start = world.disks.data().start;
+        world.disks.disk(0).unreadable.insert(start + 100);
+        let into = std::rc::Rc::new(std::cell::RefCell::new(vec![0; 8 * SECTOR]));
+        let read = world.start(0, Request::Read { sector: 96, into: into.clone() });
+        world.sleep_ms(11_000);
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        let failed = fail(&mut world, 0, false);
+        assert!(failed.is_err(), "{failed:?} ({world})");
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        world.disks.disk(1).hangs_in = None;
+        world.end(&read).unwrap();
+        world.compare(96, &into.take());
+    }
+}
+
 /// One unreadable sector of a mirror whose other half is gone: that sector is lost, and nothing else.
 #[test]
 fn failing_fast_breaks_no_array_whose_other_member_turns_out_to_be_gone() {
@@ -157,6 +201,50 @@ fn no_member_is_failed_by_order_while_another_is_asked_for_pieces() {
         assert!(beside.is_ok(), "{beside:?} beside, {failed:?} ({world})");
         assert!(matches!(failed, Err(CommandError::HoldsAlone { .. })), "{failed:?} ({world})");
         world.verify();
+    }
+}
+
+/// The write fails, and its row is in doubt whoever goes: what a third member gives there nothing else does then.
+#[test]
+fn no_member_is_failed_by_order_where_a_row_will_be_in_doubt_anyway() {
+    for seed in 230..240 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        world.write_random(0, world.sectors());
+        world.set("write_deadline", "0");
+        let chunk = u64::from(shapes::RAID5.chunk_sectors);
+        let data = [0, 1, 2].map(|column| world.disk_of(column * chunk));
+        let parity = (0..4).find(|disk| !data.contains(disk)).expect("the fourth one");
+        let refusing = [data[0], parity];
+        let start = world.disks.data().start;
+        let refuse = |world: &World| {
+            for disk in refusing {
+                let mut disk = world.disks.disk(disk);
+                disk.write_error = Some(IoErrorKind::Medium);
+                disk.errors_in = Some(start..start + 8);
+            }
+        };
+        for disk in refusing {
+            world.disks.disk(disk).error_once = true;
+        }
+        refuse(&world);
+        let from = std::rc::Rc::new(world.random.bytes(8 * SECTOR));
+        let write = world.start(0, Request::Write { sector: 0, from, fua: false });
+        world.until("two refusals", |world| {
+            refusing.iter().all(|disk| world.disks.disk(*disk).write_error.is_none())
+        });
+        refuse(&world);
+        for disk in refusing {
+            world.disks.disk(disk).hangs_in = Some(start..start + 8);
+        }
+        world.turns(20);
+        let failed = fail(&mut world, data[1], false);
+        for disk in refusing {
+            world.disks.disk(disk).hangs_in = None;
+        }
+        assert!(world.end(&write).is_err(), "{world}");
+        let beside = world.read(8, world.sectors() - 8);
+        assert!(beside.is_ok(), "{beside:?} beside, {failed:?} ({world})");
+        assert!(matches!(failed, Err(CommandError::HoldsAlone { .. })), "{failed:?} ({world})");
     }
 }
 

@@ -110,15 +110,10 @@ impl Controller {
         // Once the other lists say what they can: what they name, a member without room may alone give. What it
         // lacks itself is no reason to keep it.
         let mut needed = Vec::new();
-        if failed.is_empty() && full.is_empty() {
-            return needed;
-        }
-        let mut leaving = self.leaving(failed).await;
-        for (member, before) in full {
-            let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
-            if self.goes_by_choice(&mut leaving, (member, error)) {
-                continue;
-            }
+        let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
+        let without_room = full.iter().map(|(member, _)| (*member, error)).collect();
+        let leaving = self.leaving(failed, without_room, |_| true).await;
+        for (member, before) in full.into_iter().filter(|(member, _)| !leaving.has(*member)) {
             needed.push(member);
             if let Some(index) = self.index_of(member) {
                 self.members[index].bad = before;
@@ -211,7 +206,7 @@ impl Controller {
     pub(super) async fn reads_corrected(&mut self, news: &[(MemberId, u32)]) {
         let now = self.lane.backend().now();
         let most = self.array.settings.max_read_errors();
-        let mut chosen: Vec<MemberId> = Vec::new();
+        let mut chosen = Vec::new();
         for &(id, errors) in news {
             let Some(index) = self.index_of(id) else { continue };
             let member = &mut self.members[index];
@@ -222,19 +217,12 @@ impl Controller {
                 continue;
             }
             member.wants_replacement = true;
-            if !self.can_replace(index) && self.may_give_up() && self.loses_nothing_without(&[id]) {
-                chosen.push(id);
+            if !self.can_replace(index) {
+                chosen.push((id, IoError { kind: IoErrorKind::Medium, errno: 0 }));
             }
         }
-        if chosen.is_empty() {
-            return;
-        }
         // Errors that could be mended are no reason to lose the array, or a block of it.
-        let mut leaving = self.leaving(Vec::new()).await;
-        for id in chosen {
-            let error = IoError { kind: IoErrorKind::Medium, errno: 0 };
-            self.goes_by_choice(&mut leaving, (id, error));
-        }
+        let leaving = self.leaving(Vec::new(), chosen, Self::may_give_up).await;
         if !leaving.is_empty() {
             self.take_out(&leaving).await;
         }

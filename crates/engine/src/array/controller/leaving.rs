@@ -18,7 +18,7 @@ impl Leaving {
         Self(Vec::new())
     }
 
-    fn has(&self, member: MemberId) -> bool {
+    pub(super) fn has(&self, member: MemberId) -> bool {
         self.iter().any(|(id, _)| *id == member)
     }
 }
@@ -32,39 +32,66 @@ impl Deref for Leaving {
 }
 
 impl Controller {
-    /// Those that failed, and all others that do not answer any more either. They are asked to read their superblock's
-    /// place.
-    pub(super) async fn leaving(&self, failed: Vec<(MemberId, IoError)>) -> Leaving {
-        let mut leaving = Leaving(failed);
-        let others = |member: &&Member| member.is_live() && !leaving.has(member.id);
+    /// Those that failed, and others that do not answer any more either: all are asked to read their superblock's place.
+    /// And of those that are `chosen`, though they still work, who is not needed for any block when the others have left,
+    /// as long as any `may` go by choice. Where none of them can be spared anyway, and nobody failed, nobody is asked.
+    pub(super) async fn leaving(
+        &self,
+        failed: Vec<(MemberId, IoError)>,
+        chosen: Vec<(MemberId, IoError)>,
+        may: impl Fn(&Self) -> bool,
+    ) -> Leaving {
+        let spared = self.spare(&failed, chosen, &[], &may);
+        if failed.is_empty() && spared.is_empty() {
+            return Leaving::none();
+        }
+        let has_failed = |id: MemberId| failed.iter().any(|(failed, _)| *failed == id);
+        let others = |member: &&Member| member.is_live() && !has_failed(member.id);
         let others = self.members.iter().filter(others);
         let probes = others.map(|member| self.ask(member, probe(member.superblock.place.sector)));
         let mut silent = failures(join_all(probes).await);
         silent.retain(|(_, error)| error.kind.scope() != Scope::Sectors);
-        leaving.0.extend(silent);
-        leaving
+        // Lateness alone fails nobody. But nobody is given up who counts on one that is late.
+        let fails = |(_, error): &(MemberId, IoError)| {
+            !failed.is_empty() || error.kind.scope() != Scope::Time
+        };
+        let (gone, late): (Vec<_>, Vec<_>) = silent.into_iter().partition(fails);
+        let late: Vec<MemberId> = late.into_iter().map(|(id, _)| id).collect();
+        let mut leaving = failed;
+        leaving.extend(gone);
+        let spared = self.spare(&leaving, spared, &late, &may);
+        leaving.extend(spared);
+        Leaving(leaving)
     }
 
-    /// Gives up a member that still works, unless a block is needed of it when the others have left. Whether it goes.
-    pub(super) fn goes_by_choice(
+    /// Of members that are chosen, those that can be spared together without the others that leave, or are late. One
+    /// that leaves already is none of them.
+    fn spare(
         &self,
-        leaving: &mut Leaving,
-        (member, error): (MemberId, IoError),
-    ) -> bool {
-        if leaving.has(member) {
-            return true;
+        leaving: &[(MemberId, IoError)],
+        chosen: Vec<(MemberId, IoError)>,
+        late: &[MemberId],
+        may: impl Fn(&Self) -> bool,
+    ) -> Vec<(MemberId, IoError)> {
+        let mut without: Vec<MemberId> = leaving.iter().map(|(id, _)| *id).collect();
+        without.extend(late);
+        let mut spared = Vec::new();
+        for one in chosen.into_iter().filter(|_| may(self)) {
+            if without.contains(&one.0) {
+                continue;
+            }
+            without.push(one.0);
+            match self.loses_nothing_without(&without) {
+                true => spared.push(one),
+                false => drop(without.pop()),
+            }
         }
-        let with_it: Vec<_> = leaving.iter().map(|(id, _)| *id).chain([member]).collect();
-        let goes = self.loses_nothing_without(&with_it);
-        if goes {
-            leaving.0.push((member, error));
-        }
-        goes
+        spared
     }
 
     /// Takes out those that failed, and who is silent. False when the array broke over it.
     pub(super) async fn take_out_failed(&mut self, failed: Vec<(MemberId, IoError)>) -> bool {
-        let leaving = self.leaving(failed).await;
+        let leaving = self.leaving(failed, Vec::new(), |_| false).await;
         self.take_out(&leaving).await
     }
 }

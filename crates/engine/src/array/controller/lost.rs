@@ -1,6 +1,7 @@
 //! Which sectors of the array no member holds and nothing can compute: today, or without some members.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::backend::MemberId;
 use crate::geometry::{Geometry, ParityGeometry, Piece, Slot};
@@ -68,7 +69,8 @@ impl Controller {
 
     /// What is lost without the members in these slots, which their replacements take over.
     fn loss_without(&self, slots: &[Slot]) -> Loss {
-        let before = self.view_now(&self.array.views.current());
+        let now = self.view_now(&self.array.views.current());
+        let before = self.with_doubt_of_asking(now.clone());
         let mut after = before.clone();
         for slot in slots {
             after.slots[usize::from(slot.0)] = before.replacement(*slot).cloned();
@@ -93,7 +95,7 @@ impl Controller {
         // First: one that is behind no more is being judged.
         let behind = self.behind_in(&after);
         // No list says yet what members lack of the writes that are being judged.
-        let fails = self.added_doubt(&before, &after);
+        let fails = self.added_doubt(&now, &after);
         let elsewhere = read_elsewhere(&before, &after);
         match (lost.sectors() + fails.sectors(), behind, elsewhere.sectors()) {
             (0, 0, 0) => Loss::Nothing,
@@ -101,6 +103,16 @@ impl Controller {
             (0, writes, _) => Loss::Behind(writes),
             (sectors, ..) => Loss::Sectors(sectors),
         }
+    }
+
+    /// A view in which rows are in doubt that writes will have put there whoever goes.
+    fn with_doubt_of_asking(&self, mut view: ArrayView) -> ArrayView {
+        let coming = self.doubt_of_asking(&view);
+        for doubt in [&mut view.doubted, &mut view.unaccepted] {
+            let doubt = Arc::make_mut(doubt);
+            coming.iter().for_each(|range| doubt.insert(range));
+        }
+        view
     }
 
     /// Sectors without those of a mirror that a member of `slot` gives which is being filled, and no copy that is

@@ -46,16 +46,12 @@ impl Controller {
         });
         let (must, may): (Vec<&Failure>, Vec<&Failure>) =
             known.partition(|failure| !failure.if_borne);
-        if must.is_empty() && (may.is_empty() || !self.may_give_up()) {
-            return self.array.views.settle();
-        }
         let error_of = |failure: &Failure| (failure.member, failure.error);
-        let mut leaving = self.leaving(must.into_iter().map(error_of).collect()).await;
-        // Those that need not go come last, and go only as far as the rest suffices: two members that
-        // meet an unreadable sector each must not take the array down.
-        for failure in may.into_iter().filter(|_| self.may_give_up()) {
-            self.goes_by_choice(&mut leaving, error_of(failure));
-        }
+        let must = must.into_iter().map(error_of).collect();
+        // Those that need not go do so only as far as the rest suffices: two members that meet an unreadable sector
+        // each must not take the array down.
+        let may = may.into_iter().map(error_of).collect();
+        let leaving = self.leaving(must, may, Self::may_give_up).await;
         if leaving.is_empty() {
             return self.array.views.settle();
         }
@@ -196,21 +192,27 @@ impl Controller {
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
         }
-        let by_order = (id, IoError { kind: IoErrorKind::Other, errno: 0 });
-        // What turns out to be silent goes first, and then the order is judged without it.
+        let by_order = vec![(id, IoError { kind: IoErrorKind::Other, errno: 0 })];
         loop {
-            let (mut leaving, goes);
-            if force {
-                (leaving, goes) = (self.leaving(vec![by_order]).await, true);
+            let leaving = if force {
+                self.leaving(by_order.clone(), Vec::new(), |_| false).await
             } else {
                 self.refuse_loss_of(id)?;
-                leaving = self.leaving(Vec::new()).await;
-                goes = self.goes_by_choice(&mut leaving, by_order);
+                self.leaving(Vec::new(), by_order.clone(), |_| true).await
+            };
+            // It counted on one that is only late.
+            if leaving.is_empty() {
+                return Err(CommandError::Needed);
             }
-            self.take_out(&leaving).await;
-            if goes {
+            let stands = self.take_out(&leaving).await;
+            let is_out = |member: &Member| member.id == id && !member.is_live();
+            if leaving.has(id) && self.members.iter().any(is_out) {
                 return Ok(Reply::Done);
             }
+            if !stands {
+                return Err(self.broken());
+            }
+            // Others turned out to be gone: the order is judged without them.
         }
     }
 

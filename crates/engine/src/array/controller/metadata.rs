@@ -16,7 +16,6 @@ use crate::memory::Buffer;
 use super::super::flushes::Flush;
 use super::super::points::Point;
 use super::super::rules::Rule;
-use super::leaving::Leaving;
 use super::progress::FlushReceipt;
 use super::{Controller, Member, WriteMode, promised_sectors};
 
@@ -74,7 +73,7 @@ impl Controller {
             }
             all_along = false;
             self.put_off_hand_over();
-            let leaving = self.leaving(failed).await;
+            let leaving = self.leaving(failed, Vec::new(), |_| false).await;
             let enough = self.mark_faulty(&leaving);
             // Lanes stop reading the member before anyone hears that its superblock is old.
             let epoch = self.publish();
@@ -283,10 +282,7 @@ impl Controller {
         let live = self.members.iter().filter(|member| member.is_written());
         let flushes = live.map(|member| self.flush(member));
         let failed = failures(join_all(flushes).await);
-        let leaving = match failed.is_empty() {
-            true => Leaving::none(),
-            false => self.leaving(failed).await,
-        };
+        let leaving = self.leaving(failed, Vec::new(), |_| false).await;
         self.is_durable_but_on(&leaving, &reached);
         if !leaving.is_empty() && !self.take_out(&leaving).await {
             return false;
