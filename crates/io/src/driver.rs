@@ -419,6 +419,9 @@ impl Backend for Driver {
             return self.submit_remote(device, ticket, deadline, op);
         }
         let op = MemberOp::new(self, device, ticket, deadline, op);
+        if let Some(error) = op.refusal() {
+            return Submitted::Done(op.end(Err(error), &self.stock));
+        }
         self.note_deadline(deadline);
         let mut ops = self.ops.borrow_mut();
         let (token, op) = ops.add_member(op);

@@ -50,6 +50,7 @@ pub(crate) use member_file::MemberFile;
 pub(crate) use nbd::{Export, Nbd, proof};
 pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};
 pub(crate) use ram::Ram;
+use seen::Seen;
 
 /// One open member, shared by all lanes. It closes when the last lane has let go of it.
 #[derive(Debug)]
@@ -75,11 +76,14 @@ pub(crate) struct Locks {
     pub(crate) _unnamed: Vec<place::PlaceLock>,
 }
 
-/// Where a block device ends now, in bytes; none where it is something else, or does not say.
+/// Where a file or block device ends now, in bytes; none where it is something else, or does not say.
 pub(crate) type EndOf = fn(&File) -> Option<u64>;
 
-/// Asks the kernel.
-pub(crate) fn block_device_end(mut file: &File) -> Option<u64> {
+/// Asks the kernel, and no server.
+pub(crate) fn end_of(mut file: &File) -> Option<u64> {
+    if let Some(seen) = Seen::of(file).filter(|seen| seen.is_file) {
+        return Some(seen.bytes);
+    }
     file.metadata().ok().filter(|found| found.file_type().is_block_device())?;
     file.seek(SeekFrom::End(0)).ok()
 }
@@ -114,8 +118,8 @@ impl Device {
 }
 
 impl Member {
-    /// Whether it is a block device that ends earlier than when it was opened: writes beyond that end find
-    /// no space, and no file system is full.
+    /// Whether it is a file or block device that ends earlier than when it was opened. Writes beyond that end find
+    /// no space, and no file system is full; or they make a file longer again, over a hole that reads as zeroes.
     pub(crate) fn has_shrunk(&self) -> bool {
         let Device::File { file, end, .. } = &self.device else { return false };
         end(file).is_some_and(|bytes| bytes < self.info.sectors * 512)

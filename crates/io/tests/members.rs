@@ -9,7 +9,7 @@ use mdspace_engine::backend::{
     IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
 };
 use mdspace_engine::memory::Buffer;
-use mdspace_io::{LanesConfig, LocalLane, MemberTable, OpenError, OpenMode};
+use mdspace_io::{IoChoice, LanesConfig, LocalLane, MemberTable, OpenError, OpenMode};
 
 /// An image file that goes away with the test.
 struct Image(PathBuf);
@@ -142,6 +142,29 @@ fn a_read_only_member_takes_no_writes() {
             assert!(done.result.is_err());
         }
     });
+}
+
+#[test]
+fn a_file_that_was_cut_stays_short_whatever_is_written_at_its_end() {
+    for io in [IoChoice::Uring, IoChoice::Preadv] {
+        let config = LanesConfig { io, ..LanesConfig::default() };
+        let (local, table) = (LocalLane::new(&config).unwrap(), config.members);
+        let image = Image::new(&format!("cut-{io:?}"), 1 << 20);
+        let (member, info) = table.open(image.name(), OpenMode::RUN).unwrap();
+        let lane = local.lane().clone();
+        let file = File::options().write(true).open(&image.0).unwrap();
+        local.block_on(async move {
+            let write = || {
+                let from = WriteFrom::Buffer(Buffer::zeroed(4096), 0..4096);
+                let op = IoOp::Write { sector: info.sectors - 8, from, fua: false };
+                lane.io(MemberIo { member, op, patience: Patience::FOREVER })
+            };
+            assert_eq!(write().await.result, Ok(()));
+            file.set_len(64 << 10).unwrap();
+            assert_eq!(write().await.result.unwrap_err().kind, IoErrorKind::Gone);
+            assert_eq!(file.metadata().unwrap().len(), 64 << 10);
+        });
+    }
 }
 
 #[test]

@@ -22,11 +22,16 @@ struct Filled {
 
 impl Filled {
     fn new(options: &[&str], members: usize) -> Self {
+        Self::up_to_the_end(&[&["--size=4M"], options].concat(), members)
+    }
+
+    /// Where `options` do not say otherwise, the last byte of each member is the array's.
+    fn up_to_the_end(options: &[&str], members: usize) -> Self {
         let (mdspace, images) = (Mdspace::new(), Images::new());
         let members = images.sparse("m", members, MEMBER_BYTES);
         let slots = format!("--raid-devices={}", members.len());
         let serve = mdspace.serve("a");
-        let fixed = ["create", "a", "--assume-clean", "--size=4M", &slots, &serve];
+        let fixed = ["create", "a", "--assume-clean", &slots, &serve];
         let mut arguments = [&fixed, options].concat();
         arguments.extend(members.iter().map(|member| path_text(member)));
         mdspace.succeed(&arguments);
@@ -100,6 +105,25 @@ fn without_redundancy_a_member_that_shrinks_is_an_error_and_nothing_wrong() {
     assert!(errors > 0, "what is cut off cannot be read");
     drop(nbd);
     filled.mdspace.succeed(&["stop", "a", "--force"]);
+}
+
+/// A write at the end of such a file would make it as long as it was, and nobody would know.
+#[test]
+fn a_member_that_is_cut_and_written_at_its_end_is_failed_and_never_read_wrong() {
+    const LAST: usize = 64 << 10;
+    let options = ["--level=1", "--data-offset=1M"];
+    let mut filled = Filled::up_to_the_end(&options, 2);
+    let mut nbd = filled.mdspace.connect("a");
+    filled.mdspace.succeed(&["set", "a", "read_policy=first"]);
+    filled.resize(0, 3 * MIB);
+    let at = filled.data.len() - LAST;
+    filled.data[at..].fill(0x5a);
+    nbd.write(at as u64, &filled.data[at..]);
+    until("the member is failed", || filled.mdspace.value("a", "degraded") == "1");
+    assert!(fs::metadata(&filled.members[0]).expect("a member").len() < MEMBER_BYTES);
+    assert!(filled.is_whole(&mut nbd));
+    drop(nbd);
+    filled.mdspace.succeed(&["stop", "a"]);
 }
 
 #[test]

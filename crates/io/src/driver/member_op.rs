@@ -103,12 +103,29 @@ impl MemberOp {
 
     /// Makes all calls on the spot.
     pub(super) fn run_inline(mut self, driver: &Driver) -> IoDone {
-        let mut call = self.next(driver);
+        let mut step = self.go_on(driver);
         loop {
-            match self.absorb(run_file(call), driver) {
-                Step::Call(next) => call = next,
+            match step {
+                Step::Call(call) => step = self.absorb(run_file(call), driver),
                 Step::End(result) => return self.end(result, &driver.stock),
             }
+        }
+    }
+
+    /// Why the call to come must not be made: the member was cut, and it would be as long again as it was, with a hole
+    /// of zeroes where there were data. Other writes beyond the new end leave it shorter, which is noticed.
+    pub(super) fn refusal(&self) -> Option<IoError> {
+        let Work::Write(transfer) = &self.work else { return None };
+        let member = &self.device.member;
+        let ends = transfer.offset + transfer.lease.len() as u64;
+        let is_last = ends == member.info.sectors * 512 && self.durable != Durable::Flushing;
+        (is_last && member.has_shrunk()).then(|| io_error(libc::ENXIO))
+    }
+
+    fn go_on(&mut self, driver: &Driver) -> Step {
+        match self.refusal() {
+            Some(error) => Step::End(Err(error)),
+            None => Step::Call(self.next(driver)),
         }
     }
 
@@ -232,7 +249,7 @@ impl MemberOp {
     /// would hear what a flush says.
     fn call_again(&mut self, driver: &Driver) -> Step {
         match self.is_awaited() {
-            true => Step::Call(self.next(driver)),
+            true => self.go_on(driver),
             false => Step::End(Err(io_error(libc::ECANCELED))),
         }
     }

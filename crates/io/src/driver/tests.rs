@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
-use crate::member::{Device, EndOf, Export, MemberFile, Moment, block_device_end};
+use crate::member::{Device, EndOf, Export, MemberFile, Moment, end_of};
 use crate::payload::Lent;
 
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
@@ -25,7 +25,7 @@ fn pipe() -> (LocalLane, MemberId, io::PipeWriter) {
 }
 
 fn pipe_with(config: &LanesConfig) -> (LocalLane, MemberId, io::PipeWriter) {
-    pipe_that_ends(config, block_device_end)
+    pipe_that_ends(config, end_of)
 }
 
 /// A pipe that takes itself for a block device of 2^20 sectors that ends there now.
@@ -221,7 +221,7 @@ fn crowded(io: IoChoice, bytes: u64) -> (LocalLane, MemberId, tempfile::NamedTem
     image.as_file().set_len(bytes).unwrap();
     let file = image.reopen().unwrap();
     let file = MemberFile::new(file);
-    let device = Device::File { file, memory_align: 1, inline: false, end: block_device_end };
+    let device = Device::File { file, memory_align: 1, inline: false, end: end_of };
     let info = MemberInfo {
         name: "image".into(),
         sectors: bytes / 512,
@@ -403,7 +403,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::that_ends(IoChoice::Preadv, block_device_end)
+        Self::that_ends(IoChoice::Preadv, end_of)
     }
 
     fn that_ends(choice: IoChoice, end: EndOf) -> Self {
@@ -457,7 +457,7 @@ impl Bench {
 /// The process was stopped, or the machine paused: no member was late in that time.
 #[test]
 fn time_in_which_its_lane_stood_still_is_no_time_of_a_members() {
-    let bench = Bench::that_ends(IoChoice::Uring, block_device_end);
+    let bench = Bench::that_ends(IoChoice::Uring, end_of);
     let seconds = |seconds| Time::ZERO + Duration::from_secs(seconds);
     let is_late_at = |now| {
         bench.driver.lately.set(now);
@@ -595,6 +595,47 @@ fn a_block_device_that_ends_earlier_than_before_is_gone_and_not_full() {
         assert_eq!(bench.ends(&mut op, -libc::ENOSPC), Some(Err(kind)));
         bench.end(op);
     }
+}
+
+/// A write beyond the end of a file makes it longer. One up to where the member ended would make it as long as it was,
+/// and what someone has cut off would read as zeroes.
+#[test]
+fn no_write_makes_a_file_whole_that_was_cut() {
+    const LAST: u64 = (1 << 20) - 1;
+    let gone = Some(Err(IoErrorKind::Gone));
+    let short: EndOf = |_| Some(LAST * 512);
+    let bench = Bench::that_ends(IoChoice::Preadv, short);
+    let write = |sector, bytes| {
+        let from = WriteFrom::Buffer(bench.driver.allocate(bytes), 0..bytes);
+        IoOp::Write { sector, from, fua: false }
+    };
+    let submit = |op| {
+        let io = MemberIo { member: bench.member, op, patience: Patience::FOREVER };
+        match bench.driver.submit(Ticket { slot: 7, generation: 1 }, io) {
+            Submitted::Done(done) => Some(done.result.map_err(|error| error.kind)),
+            Submitted::Pending => None,
+        }
+    };
+    assert_eq!(submit(write(LAST, 512)), gone);
+    assert_eq!(submit(write(LAST - 1, 1024)), gone);
+    assert_eq!(submit(write(LAST - 1, 512)), None, "the file stays shorter, and that shows");
+    // It was cut after the first call.
+    let mut op = bench.begin(write(LAST - 1, 1024));
+    assert_eq!(bench.ends(&mut op, 512), gone, "the rest");
+    bench.end(op);
+    let zeroes = |fua| IoOp::WriteZeroes { sector: LAST, sectors: 1, fua };
+    let mut op = bench.begin(zeroes(false));
+    assert_eq!(bench.ends(&mut op, -libc::EOPNOTSUPP), gone, "zeroes that are written");
+    bench.end(op);
+    let mut op = bench.begin(zeroes(true));
+    assert_eq!(bench.ends(&mut op, 0), None, "a flush makes nothing longer");
+    bench.end(op);
+    let bench = Bench::that_ends(IoChoice::Preadv, |_| Some((LAST + 1) * 512));
+    let from = WriteFrom::Buffer(bench.driver.allocate(512), 0..512);
+    let op = IoOp::Write { sector: LAST, from, fua: false };
+    let io = MemberIo { member: bench.member, op, patience: Patience::FOREVER };
+    let submitted = bench.driver.submit(Ticket { slot: 7, generation: 1 }, io);
+    assert!(matches!(submitted, Submitted::Pending), "it is as long as ever");
 }
 
 /// Whether the server takes the flag or is sent a flush of its own.

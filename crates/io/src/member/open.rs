@@ -15,8 +15,8 @@ use super::nbd::NotOpened;
 use super::probe::{self, Transfers};
 use super::spec::Spec;
 use super::{
-    Device, Locks, MemberFile, MemberTable, MultipathSpec, Nbd, Null, Ram, below, block_device_end,
-    named, nbd, unnamed,
+    Device, Locks, MemberFile, MemberTable, MultipathSpec, Nbd, Null, Ram, below, end_of, named,
+    nbd, unnamed,
 };
 
 /// How long a claim may outlive the process that made it, as far as we wait.
@@ -360,7 +360,7 @@ impl Opening<'_> {
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
         let file = MemberFile::new(file);
-        let device = Device::File { file, memory_align, inline, end: block_device_end };
+        let device = Device::File { file, memory_align, inline, end: end_of };
         Ok(Opened { device, info, locks })
     }
 
