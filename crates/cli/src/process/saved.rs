@@ -125,14 +125,17 @@ impl ServingProcess {
         self.saved.known().forget(&[name, &lasting], uuid)
     }
 
-    /// A line about members that the array has to do without; none if it is whole. `told` were named before.
+    /// A line about members that the array has to do without, spares among them; none if all are there. `told` were
+    /// named before.
     pub(super) fn missing_line(&self, told: &[String]) -> Option<String> {
-        let status = self.array.status().ok().filter(|status| status.degraded() > 0)?;
+        let status = self.array.status().ok()?;
+        // Where every slot has its member they were in none.
+        let verb = if status.degraded() > 0 { "re-add" } else { "add" };
         let (_, missing) = self.present_and_missing(&status);
         let names: Vec<_> = missing.into_keys().filter(|name| !told.contains(name)).collect();
         (!names.is_empty()).then(|| {
             let (name, names) = (&self.name, names.join(" "));
-            format!("{name}: not there: {names}; when back, `mdspace re-add {name} {names}`")
+            format!("{name}: not there: {names}; when back, `mdspace {verb} {name} {names}`")
         })
     }
 

@@ -56,6 +56,20 @@ fn without_a_member_of_its_configuration_an_array_starts_only_when_told_to() {
     user.expect(0, "stop data");
 }
 
+/// A disk that fails later would find no spare.
+#[test]
+fn a_spare_of_its_configuration_that_is_missing_is_named() {
+    let user = User::with_members(&["a", "b", "c"]);
+    let words = "--level=1 --raid-devices=2 --spare-devices=1 --assume-clean --save";
+    user.expect(0, &format!("create data {words} a b c"));
+    user.expect(0, "stop data");
+    std::fs::rename(user.path("c"), user.path("elsewhere")).expect("it moves");
+    let said = user.expect(0, "assemble data");
+    let name = user.path("c").display().to_string();
+    assert!(said.contains(&format!("mdspace add data {name}")), "{said}");
+    user.expect(0, "stop data");
+}
+
 fn text(user: &User) -> String {
     std::fs::read_to_string(user.path("etc/data.toml")).expect("a configuration")
 }
