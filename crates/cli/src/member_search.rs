@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use mdspace_engine::assembly::{LeftOut, Reason};
 use mdspace_format::superblock::of_device;
 use mdspace_format::{Superblock, Uuid};
-use mdspace_io::{name_of_path, open_to_look};
+use mdspace_io::{are_twins, name_of_path, open_to_look, stands_on};
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
-use crate::member_probe::{self, Look, asked_of};
+use crate::member_probe::{self, Look, asked_of, is_same_place};
 use crate::output;
 
 /// The block devices of this host, one a line behind two lines of heading.
@@ -30,7 +30,7 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     for (device, found_there) in superblocks_of(devices) {
         match found_there {
             Ok(Some(superblock)) if is_wanted(&superblock, args.name(), args.uuid) => {
-                found.push(MemberSpec::Path(device));
+                found.push((device, superblock));
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed += 1,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -51,8 +51,50 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
             "no member of an array of {wanted} among the block devices{closed}"
         )));
     }
-    args.members = found;
+    let (found, left_out) = beside(&[], found);
+    args.members = found.into_iter().map(MemberSpec::Path).collect();
+    args.left_out.extend(left_out);
     Ok(())
+}
+
+/// Devices that were found, with their superblocks, as members beside those `known`. What is known already is not taken
+/// again, nor are the same bytes twice: of a mapping, its paths and loop devices over one file one is taken, that on
+/// which none of the others stands. Gives what was left out.
+pub(crate) fn beside(
+    known: &[PathBuf],
+    mut found: Vec<(PathBuf, Superblock)>,
+) -> (Vec<PathBuf>, Vec<LeftOut>) {
+    found.retain(|(path, _)| !known.iter().any(|known| is_same_place(known, path)));
+    let is_same = |(_, one): &(PathBuf, Superblock), (_, other): &(PathBuf, Superblock)| {
+        (one.set_uuid, one.device_uuid) == (other.set_uuid, other.device_uuid)
+    };
+    let mut once: Vec<(PathBuf, Superblock)> = Vec::new();
+    for device in found {
+        if !once.iter().any(|known| is_same(known, &device) && is_same_place(&known.0, &device.0)) {
+            once.push(device);
+        }
+    }
+    let (mut members, mut left_out) = (Vec::new(), Vec::new());
+    for (number, device) in once.iter().enumerate() {
+        let path = &device.0;
+        let shares = |known: &&PathBuf| {
+            stands_on(known, path) || stands_on(path, known) || are_twins(known, path)
+        };
+        let others = once.iter().enumerate().filter(|(_, other)| is_same(other, device));
+        let takes_its_place = |(earlier, (other, _)): &(usize, &(PathBuf, Superblock))| {
+            stands_on(other, path) || *earlier < number && are_twins(other, path)
+        };
+        let mut others = others.filter(takes_its_place).map(|(_, (other, _))| other);
+        match known.iter().find(shares).or_else(|| others.next()) {
+            None => members.push(path.clone()),
+            Some(other) => {
+                let why = format!("has the same bytes as {}", name_of_path(other));
+                let reason = Reason::Unreadable(why);
+                left_out.push(LeftOut { member: name_of_path(path), reason });
+            }
+        }
+    }
+    (members, left_out)
 }
 
 /// Where members of the array are that the names `members` once led to: names of block devices may lead to
@@ -73,7 +115,11 @@ pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) -> Vec<LeftOut>
     }
     if left_out.len() > files.len() {
         let moved = devices_beside(&paths).into_iter().filter(|(_, found)| belongs(found, array));
-        members.extend(moved.map(|(device, _)| MemberSpec::Path(device)));
+        let moved = moved.filter_map(|(device, found)| Some((device, found.ok()??)));
+        let stay: Vec<_> = members.iter().filter_map(path_of).map(Path::to_path_buf).collect();
+        let (moved, twice) = beside(&stay, moved.collect());
+        members.extend(moved.into_iter().map(MemberSpec::Path));
+        left_out.extend(twice);
     }
     if members.is_empty() {
         let names: Vec<_> = files.iter().filter_map(path_of).map(name_of_path).collect();

@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicBool;
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
 
-pub use below::lies_on;
+pub use below::{are_twins, lies_on, stands_on};
 pub use lineage::{Answer as LineageAnswer, Lineage};
 pub use loop_info::LoopInfo;
 pub use member_file::FileFacts;

@@ -53,6 +53,23 @@ fn a_members_bytes_are_not_taken_through_a_loop_device() {
     user.expect(0, "stop data");
 }
 
+/// As where a device has several paths, and a mapping over them.
+#[test]
+fn a_search_takes_the_same_bytes_once() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {MIRROR} a b"));
+    let uuid = user.detail("data")["array"]["uuid"].as_str().expect("a UUID").to_owned();
+    user.expect(0, "stop data");
+    let (Some(a), Some(_b)) = (Loop::over(&user, "a"), Loop::over(&user, "b")) else {
+        return eprintln!("SKIPPED: no loop device can be attached here");
+    };
+    let _twin = Loop::over(&user, "b").expect("a second one");
+    let _above = Loop::over(&user, &a.0).expect("one over another");
+    let found = user.expect(0, &format!("assemble data --uuid={uuid}"));
+    assert!(found.contains("started with 2 of 2 members"), "{found}");
+    user.expect(0, "stop data");
+}
+
 /// A loop device goes on with a file that was deleted. Another name of that may be there.
 #[test]
 fn a_file_is_not_taken_by_another_name_than_the_deleted_one_of_a_loop_device() {

@@ -111,6 +111,63 @@ fn lies_on_within(device: u64, other: u64, level: usize) -> bool {
         .any(|below| lies_on_within(below, other, level + 1))
 }
 
+/// Whether a block device stands on what `lower` leads to, at whatever distance: as a partition, a mapping or a loop
+/// device. The names of their files are believed; no loop device is asked.
+pub fn stands_on(upper: &Path, lower: &Path) -> bool {
+    let (Some(upper), Some(lower)) = (Layer::at(upper), Layer::at(lower)) else { return false };
+    upper.stands_on(&lower, 0)
+}
+
+/// Whether two loop devices have the same bytes of one file, by its name.
+pub fn are_twins(one: &Path, other: &Path) -> bool {
+    let backing = |path: &Path| match Layer::at(path) {
+        Some(Layer::Device(device)) => Backing::of(&sysfs(device)?),
+        _ => None,
+    };
+    let (Some(one), Some(other)) = (backing(one), backing(other)) else { return false };
+    (one.path, one.bytes) == (other.path, other.bytes)
+}
+
+/// A device or file among those that stand on each other.
+#[derive(Debug, PartialEq, Eq)]
+enum Layer {
+    Device(u64),
+    File(PathBuf),
+}
+
+impl Layer {
+    fn at(path: &Path) -> Option<Self> {
+        let path = fs::canonicalize(path).ok()?;
+        let metadata = fs::metadata(&path).ok()?;
+        match Behind::of_metadata(&metadata) {
+            Behind::Device(number) => Some(Self::Device(number)),
+            Behind::File(_) => Some(Self::File(path)),
+        }
+    }
+
+    /// What it stands on itself.
+    fn below(&self) -> Vec<Self> {
+        let Self::Device(device) = self else { return Vec::new() };
+        let Some(place) = sysfs(*device) else { return Vec::new() };
+        let disk = place.join("partition").exists().then(|| place.parent()).flatten();
+        let devices = holder::entries(&place.join("slaves")).into_iter();
+        let devices = devices.chain(disk.map(Path::to_owned));
+        let devices = devices.filter_map(|below| holder::number_of(&below)).map(Self::Device);
+        devices.chain(Backing::of(&place).map(|backing| Self::named(backing.path))).collect()
+    }
+
+    /// What a loop device has, by its name. No file system is asked about a file.
+    fn named(path: PathBuf) -> Self {
+        let device = path.starts_with("/dev").then(|| Self::at(&path)).flatten();
+        device.unwrap_or(Self::File(path))
+    }
+
+    fn stands_on(&self, lower: &Self, level: usize) -> bool {
+        let below = if level < LEVELS_MAX { self.below() } else { Vec::new() };
+        below.iter().any(|layer| layer == lower || layer.stands_on(lower, level + 1))
+    }
+}
+
 /// Who is asked.
 struct System<'a> {
     sysfs: &'a Path,
