@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use mdspace_engine::assembly::LeftOut;
 use mdspace_format::Uuid;
 use mdspace_io::{Identity, read_text};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -96,6 +97,19 @@ impl Config {
     /// The array that it is of; none where it does not say it.
     pub(crate) fn array(&self) -> Option<Uuid> {
         self.uuid.map(|word| word.0)
+    }
+
+    /// Its members that are there, wherever those of `array` are by now. Gives what was left out.
+    pub(crate) fn members_there(
+        &self,
+        array: Option<Uuid>,
+    ) -> Result<(Vec<MemberSpec>, Vec<LeftOut>), String> {
+        let members = self.members.iter().map(|word| word.parse::<MemberSpec>());
+        let members: Vec<_> = members.collect::<Result<_, _>>()?;
+        let mut there = members.into_iter().filter(is_there).collect();
+        self.add_back(&mut there, array);
+        let left_out = array.map(|array| member_search::follow(&mut there, array));
+        Ok((there, left_out.unwrap_or_default()))
     }
 
     /// Adds missing members that are back: what has such a name by now may be something else, or one of `members` under
@@ -229,13 +243,7 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     };
     args.uuid = args.uuid.or(config.array());
     if args.members.is_empty() {
-        let members = config.members.iter().map(|word| word.parse::<MemberSpec>());
-        let members: Vec<_> = members.collect::<Result<_, _>>().map_err(failed)?;
-        args.members = members.into_iter().filter(is_there).collect();
-        config.add_back(&mut args.members, args.uuid);
-        if let Some(uuid) = args.uuid {
-            args.left_out = member_search::follow(&mut args.members, uuid);
-        }
+        (args.members, args.left_out) = config.members_there(args.uuid).map_err(failed)?;
     }
     let serving = &mut args.serving;
     if serving.serve.is_empty() {

@@ -2,129 +2,279 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::thread;
 
-use mdspace_format::Uuid;
+use mdspace_engine::assembly::LeftOut;
+use mdspace_format::{Superblock, Uuid};
 use mdspace_io::{name_of_path, path_of_name};
 
 use super::Outcome;
-use crate::args::{ArrayName, AssembleArgs};
+use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::config::{self, Config};
+use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
-use crate::member_probe::is_same_place;
-use crate::member_search::{block_devices, superblocks_of};
+use crate::member_search::{beside, block_devices, superblocks_of};
 use crate::output;
-use crate::run_dir::RunDir;
+use crate::run_dir::{RunDir, Running};
 
-/// An array that was found.
-#[derive(Default)]
-struct Found {
-    /// As its configuration calls it, else as its members do.
-    name: Option<ArrayName>,
+/// Members that were found, with the superblock of each.
+type Members = Vec<(PathBuf, Superblock)>;
+
+/// An array that is to run.
+struct Wanted {
+    name: ArrayName,
+    /// None where neither its configuration nor a member tells.
+    uuid: Option<Uuid>,
     config: Option<PathBuf>,
-    members: Vec<PathBuf>,
+    members: Vec<MemberSpec>,
+}
+
+/// A configuration, and where it is.
+struct Configured {
+    name: ArrayName,
+    file: PathBuf,
+    config: Config,
 }
 
 /// Assembles all that is found and does not run. Exit 1 where some array could not be.
 pub(crate) fn run(args: &AssembleArgs) -> Outcome {
     let run_dir = RunDir::open()?;
-    let mut found: BTreeMap<Uuid, Found> = BTreeMap::new();
+    let (configured, broken) = configurations()?;
     let mut places = match args.device.is_empty() {
         true => block_devices().unwrap_or_default(),
         false => args.device.clone(),
     };
-    let mut failures = BTreeMap::new();
-    for (name, file) in configurations()? {
-        let config = match Config::read(&file) {
-            Ok(config) => config,
-            Err(failure) => {
-                failures.insert(name, failure);
-                continue;
-            }
-        };
-        let names = config.members.iter().chain(&config.missing);
-        places.extend(names.map(|name| path_of_name(name)).filter(|path| path.is_absolute()));
-        if let Some(uuid) = config.array() {
-            let configured = Found { name: Some(name), config: Some(file), members: Vec::new() };
-            found.insert(uuid, configured);
+    places.extend(configured.iter().flat_map(Configured::paths));
+    let found = members_at(places);
+    let (mut wanted, mut failures) = (Vec::new(), Vec::new());
+    for configured in configured {
+        match configured.wanted(&found) {
+            Ok(array) => wanted.push(array),
+            Err(failure) => failures.push(failure),
         }
     }
-    for (place, superblock) in superblocks_of(places) {
-        if let Err(error) = &superblock
-            && error.kind() == io::ErrorKind::TimedOut
-        {
-            let why = format!("{}: {error}", name_of_path(&place));
-            let cure = "look at the device and the kernel's log";
-            output::print_error(&Failure::new("a device was left out", why, cure));
-        }
-        // What is no member, or cannot be read, is not ours to complain about.
-        let Ok(Some(superblock)) = superblock else { continue };
-        let array = found.entry(superblock.set_uuid).or_default();
-        if array.name.is_none() {
-            array.name = superblock.set_name.short().parse().ok();
-        }
-        if !array.members.iter().any(|known| is_same_place(known, &place)) {
-            array.members.push(place);
+    let uuids: Vec<_> = wanted.iter().filter_map(|array| array.uuid).collect();
+    let mut others: BTreeMap<Uuid, Members> = BTreeMap::new();
+    for (place, superblock) in found {
+        if !uuids.contains(&superblock.set_uuid) {
+            others.entry(superblock.set_uuid).or_default().push((place, superblock));
         }
     }
-    // Without its configuration an array might be served where or how it must not be.
-    let is_readable =
-        |array: &Found| !array.name.as_ref().is_some_and(|n| failures.contains_key(n));
-    found.retain(|_, array| !array.members.is_empty() && is_readable(array));
-    failures.values().for_each(output::print_error);
-    if found.is_empty() {
+    for (uuid, members) in others {
+        match unconfigured(uuid, members) {
+            // Without its configuration an array might be served where or how it must not be.
+            Ok(array) if broken.contains_key(&array.name) => {}
+            Ok(array) => wanted.push(array),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    failures.extend(broken.into_values());
+    failures.iter().for_each(output::print_error);
+    if wanted.is_empty() {
         let cure = "name where to look: --device=PATH";
         return Err(Failure::new("no array was assembled", "no member was found", cure));
     }
     let (mut all, mut notes) = (failures.is_empty(), Vec::new());
-    for (uuid, array) in &found {
-        all &= assemble(args, &run_dir, *uuid, array, &mut notes)?;
+    let mut running = running(&run_dir);
+    for array in &wanted {
+        match array.start(args, &run_dir, &mut running, &mut notes) {
+            Ok(runs) => all &= runs,
+            Err(failure) => {
+                output::print_error(&failure);
+                all = false;
+            }
+        }
     }
     output::end(&notes, Ok(()))?;
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The configurations that there are, in the order of their names.
-fn configurations() -> Result<BTreeMap<ArrayName, PathBuf>, Failure> {
+/// The configurations that there are, in the order of their names, and those that cannot be used.
+fn configurations() -> Result<(Vec<Configured>, BTreeMap<ArrayName, Failure>), Failure> {
     let files = config::folder()?.map(fs::read_dir);
     let files = files.into_iter().flatten().flatten().flatten();
     let files = files.map(|file| file.path());
     let named = files.filter(|path| path.extension().is_some_and(|word| word == "toml"));
-    Ok(named.filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path))).collect())
+    let named = named.filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path)));
+    let named: BTreeMap<ArrayName, PathBuf> = named.collect();
+    let (mut configured, mut broken) = (Vec::new(), BTreeMap::new());
+    for (name, file) in named {
+        match Config::read(&file) {
+            Ok(config) => configured.push(Configured { name, file, config }),
+            Err(failure) => drop(broken.insert(name, failure)),
+        }
+    }
+    Ok((configured, broken))
 }
 
-/// Runs the command that assembles one array; it prints for itself. True when the array runs. Adds lines for
-/// the user.
-fn assemble(
-    args: &AssembleArgs,
-    run_dir: &RunDir,
-    uuid: Uuid,
-    array: &Found,
-    notes: &mut Vec<String>,
-) -> Result<bool, Failure> {
-    let Some(name) = &array.name else {
-        notes.push(format!("{uuid}: its name is none for us; assemble it by --uuid"));
-        return Ok(false);
+/// Those of the places that hold a superblock. What is no member, or cannot be read, is not ours to complain about.
+fn members_at(places: Vec<PathBuf>) -> Members {
+    let mut members = Vec::new();
+    for (place, superblock) in superblocks_of(places) {
+        match superblock {
+            Ok(Some(superblock)) => members.push((place, superblock)),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let why = format!("{}: {error}", name_of_path(&place));
+                let cure = "look at the device and the kernel's log";
+                output::print_error(&Failure::new("a device was left out", why, cure));
+            }
+            _ => {}
+        }
+    }
+    members
+}
+
+impl Configured {
+    /// Where its members are to be, as far as they have paths.
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        let names = self.config.members.iter().chain(&self.config.missing);
+        names.map(|name| path_of_name(name)).filter(|path| path.is_absolute())
+    }
+
+    /// Its array, of the members that it names and of others that were found.
+    fn wanted(self, found: &Members) -> Result<Wanted, Failure> {
+        let uuid = self.uuid(found)?;
+        let Self { name, file, config } = self;
+        let failed = |why: String| {
+            let what = format!("cannot use the configuration {}", file.display());
+            Failure::new(what, why, "mend it")
+        };
+        let (mut members, left_out) = config.members_there(uuid).map_err(failed)?;
+        say(&left_out);
+        let of_it = found.iter().filter(|(_, superblock)| Some(superblock.set_uuid) == uuid);
+        let known = members.iter().filter_map(|member| match member {
+            MemberSpec::Path(path) => Some(path.clone()),
+            _ => None,
+        });
+        let known: Vec<PathBuf> = known.collect();
+        let left: Vec<PathBuf> =
+            left_out.iter().map(|left_out| path_of_name(&left_out.member)).collect();
+        let of_it = of_it.filter(|(place, _)| !left.contains(place));
+        let (more, left_out) = beside(&known, of_it.cloned().collect());
+        say(&left_out);
+        members.extend(more.into_iter().map(MemberSpec::Path));
+        if members.is_empty() {
+            let cure = format!("find them; where the array is gone, delete {}", file.display());
+            return Err(Failure::new(
+                format!("cannot assemble {name}"),
+                "none of its members is there",
+                cure,
+            ));
+        }
+        Ok(Wanted { name, uuid, config: Some(file), members })
+    }
+
+    /// Of its array: where it does not say it, that of the members that it names.
+    fn uuid(&self, found: &Members) -> Result<Option<Uuid>, Failure> {
+        if let Some(uuid) = self.config.array() {
+            return Ok(Some(uuid));
+        }
+        let named: Vec<PathBuf> =
+            self.config.members.iter().map(|name| path_of_name(name)).collect();
+        let named = found.iter().filter(|(place, _)| named.contains(place));
+        let mut uuids = named.map(|(_, superblock)| superblock.set_uuid);
+        let first = uuids.next();
+        match uuids.find(|uuid| Some(*uuid) != first) {
+            None => Ok(first),
+            Some(_) => Err(Failure::new(
+                format!("cannot assemble {}", self.name),
+                format!("{} names members of several arrays", self.file.display()),
+                "say there which one is meant: uuid = \"UUID\"",
+            )),
+        }
+    }
+}
+
+/// An array that only its members tell of.
+fn unconfigured(uuid: Uuid, found: Members) -> Result<Wanted, Failure> {
+    let names = found.iter().map(|(_, superblock)| superblock.set_name.short().parse());
+    let Some(name) = names.filter_map(Result::ok).next() else {
+        let (why, cure) = ("its name is none for us", format!("assemble it: --uuid={uuid}"));
+        return Err(Failure::new(format!("cannot assemble {uuid}"), why, cure));
     };
-    if run_dir.having(name).is_running(name).unwrap_or(false) {
-        notes.push(format!("{name}: runs already"));
-        return Ok(true);
+    let (members, left_out) = beside(&[], found);
+    say(&left_out);
+    let members = members.into_iter().map(MemberSpec::Path).collect();
+    Ok(Wanted { name, uuid: Some(uuid), config: None, members })
+}
+
+fn say(left_out: &[LeftOut]) {
+    for LeftOut { member, reason } in left_out {
+        output::print_aside(&format!("{member} {reason}: left out"));
     }
-    let program = env::current_exe().unwrap_or_else(|_| "mdspace".into());
-    let mut command = Command::new(program);
-    command.args(["assemble", name.as_str(), "--uuid", &uuid.to_string()]);
-    let serving = &args.serving;
-    let flags = [("--run", args.run), ("--force", args.force), ("--readonly", serving.readonly)];
-    command.args(flags.iter().filter(|(_, on)| *on).map(|(flag, _)| flag));
-    if let Some(config) = &array.config {
-        command.arg("--config").arg(config);
+}
+
+/// What runs, by UUID. Several that do not answer take no longer than one.
+fn running(run_dir: &RunDir) -> BTreeMap<String, ArrayName> {
+    let ask = |Running { run_dir, name }: &Running| {
+        let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
+        client.and_then(|mut client| client.report()).ok().map(|report| report.array.uuid)
+    };
+    let running = run_dir.running().unwrap_or_default();
+    let uuids: Vec<Option<String>> = thread::scope(|scope| {
+        let asking: Vec<_> = running.iter().map(|it| scope.spawn(move || ask(it))).collect();
+        asking.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
+    });
+    let known = uuids.into_iter().zip(running);
+    known.filter_map(|(uuid, running)| Some((uuid?, running.name))).collect()
+}
+
+impl Wanted {
+    /// Runs the command that assembles it; that prints for itself. True when the array runs, which `running` says
+    /// afterwards. Adds lines for the user.
+    fn start(
+        &self,
+        args: &AssembleArgs,
+        run_dir: &RunDir,
+        running: &mut BTreeMap<String, ArrayName>,
+        notes: &mut Vec<String>,
+    ) -> Result<bool, Failure> {
+        let (name, uuid) = (&self.name, self.uuid.map(|uuid| uuid.to_string()));
+        if let Some(known) = uuid.as_ref().and_then(|uuid| running.get(uuid)) {
+            notes.push(format!("{known}: runs already"));
+            return Ok(true);
+        }
+        if run_dir.having(name).is_running(name).unwrap_or(false) {
+            let uuid = uuid.unwrap_or_default();
+            let why =
+                format!("another array runs as {name}, or what runs so does not say what it is");
+            let cure =
+                format!("stop that one, or choose a name: mdspace assemble NAME --uuid={uuid}");
+            return Err(Failure::new(format!("cannot assemble array {uuid}"), why, cure));
+        }
+        let failed = |error: io::Error| {
+            Failure::new(format!("cannot assemble {name}"), error, "assemble it by its name")
+        };
+        let ended = self.command(args)?.status().map_err(failed)?;
+        if ended.success() {
+            running.extend(uuid.map(|uuid| (uuid, name.clone())));
+        }
+        Ok(ended.success())
     }
-    let ended = command.args(&array.members).status();
-    let ended = ended.map_err(|error| {
-        Failure::new(format!("cannot assemble {name}"), error, "assemble it by its name")
-    })?;
-    Ok(ended.success())
+
+    fn command(&self, args: &AssembleArgs) -> Result<Command, Failure> {
+        let mut command = Command::new(env::current_exe().unwrap_or_else(|_| "mdspace".into()));
+        command.args(["assemble", self.name.as_str()]);
+        if let Some(uuid) = self.uuid {
+            command.args(["--uuid", &uuid.to_string()]);
+        }
+        let serving = &args.serving;
+        let flags =
+            [("--run", args.run), ("--force", args.force), ("--readonly", serving.readonly)];
+        command.args(flags.iter().filter(|(_, on)| *on).map(|(flag, _)| flag));
+        if let Some(config) = &self.config {
+            command.arg("--config").arg(config);
+        }
+        let words = self.members.iter().map(|member| match member {
+            MemberSpec::Path(path) => Ok(Path::as_os_str(path).to_owned()),
+            other => other.absolute().map(OsString::from),
+        });
+        command.args(words.collect::<Result<Vec<_>, Failure>>()?);
+        Ok(command)
+    }
 }

@@ -381,6 +381,72 @@ fn a_scan_assembles_every_array_that_it_finds() {
     user.expect(0, "stop one");
 }
 
+/// Its members tell which array it is of.
+#[test]
+fn a_scan_obeys_a_configuration_that_names_no_uuid() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "stop one");
+    let (a, b) = (user.path("a"), user.path("b"));
+    let said = format!("members = [{a:?}, {b:?}]\nreadonly = true\n");
+    std::fs::write(user.path("etc/one.toml"), said).expect("room");
+    user.expect(0, "assemble --scan --device=a");
+    assert_eq!(user.expect(0, "get one array_state"), "readonly\n");
+    let said = user.expect(0, "assemble --scan --device=a");
+    assert!(said.contains("one: runs already"), "{said}");
+    user.expect(0, "stop one");
+}
+
+#[test]
+fn a_scan_takes_what_it_finds_beside_the_members_of_a_configuration() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "add one c");
+    user.expect(0, "stop one");
+    let said = user.expect(0, "assemble --scan --device=c");
+    assert!(said.contains("started with 2 of 2 members, and 1 spare"), "{said}");
+    user.expect(0, "stop one");
+}
+
+#[test]
+fn a_scan_says_which_array_of_a_configuration_it_could_not_start() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "create two --level=1 --raid-devices=2 --assume-clean --save c d");
+    user.expect(0, "stop one");
+    user.expect(0, "stop two");
+    for member in ["a", "b"] {
+        std::fs::remove_file(user.path(member)).expect("it was there");
+    }
+    let said = user.run("assemble --scan --device=c");
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.out.contains("two: started"), "{said:?}");
+    assert!(said.err.contains("one") && said.err.contains("none of its members"), "{said:?}");
+    user.expect(0, "stop two");
+}
+
+#[test]
+fn a_scan_does_not_take_another_array_of_the_same_name_for_one_that_runs() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, "create one --name=data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "create two --name=data --level=1 --raid-devices=2 --assume-clean c d");
+    user.expect(0, "stop one");
+    user.expect(0, "stop two");
+    let scan = "assemble --scan --device=a --device=b --device=c --device=d";
+    for _ in 0..2 {
+        let said = user.run(scan);
+        assert_eq!(said.status, 1, "{said:?}");
+        assert!(said.err.contains("another array runs as data"), "{said:?}");
+    }
+    // One that runs under another name runs.
+    user.expect(0, "stop data");
+    user.expect(0, "assemble other a b");
+    let said = user.expect(0, scan);
+    assert!(said.contains("other: runs already") && said.contains("data: started"), "{said}");
+    user.expect(0, "stop data");
+    user.expect(0, "stop other");
+}
+
 #[test]
 fn a_folder_that_others_may_write_to_serves_nothing() {
     use std::os::unix::fs::{PermissionsExt, symlink};

@@ -47,6 +47,20 @@ fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() 
     assert_eq!(unproved.count(), 0, "all was answered");
 }
 
+/// They stand nowhere but there: what reads devices does not find them.
+#[test]
+fn a_scan_starts_an_array_with_the_remote_members_of_its_configuration() {
+    let user = User::with_members(&["a", "b"]);
+    let other = serve(&user, "b");
+    let words = "--level=1 --raid-devices=2 --assume-clean --save";
+    user.expect(0, &format!("create top {words} a {other}"));
+    user.expect(0, "stop top");
+    user.expect(0, "assemble --scan --run --device=a");
+    assert_eq!(user.expect(0, "get top degraded").trim(), "0");
+    user.expect(0, "stop top");
+    user.expect(0, "stop b");
+}
+
 /// A write lies in the socket of a stopped server: its member is not taken back before the answer has
 /// come, and after a restart not before the operator says that it is fenced.
 #[test]
