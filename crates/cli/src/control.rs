@@ -34,6 +34,10 @@ pub(crate) enum Request {
     Detail,
     Stop {
         force: bool,
+        /// It is started again at once: the answer is to say how it was. Not said unless it is so: older processes do
+        /// not know it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        restarts: bool,
     },
     Add {
         members: Vec<String>,
@@ -114,7 +118,16 @@ pub(crate) enum Reply {
     /// The multipath device. The last reply.
     Device { report: Box<DeviceReport> },
     /// The array's configuration, and whether its process stays where it was started. The last reply.
-    Configuration { config: Box<Config>, foreground: bool },
+    Configuration {
+        config: Box<Config>,
+        foreground: bool,
+        /// Whether it says at a stop how it was. Older processes do not.
+        #[serde(default)]
+        tells_at_stop: bool,
+    },
+    /// Stopped for a restart; `notes` are lines for the user, and nothing has changed the configuration since. The last
+    /// reply.
+    Stopped { notes: Vec<String>, config: Box<Config> },
     /// Keys and values in order. The last reply.
     Values { values: Vec<(String, String)> },
     /// A spare that is no member of the array any more. The last reply.

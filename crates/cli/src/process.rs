@@ -20,6 +20,7 @@ use crate::run_dir::{NameLock, RunDir};
 
 mod answers;
 mod array;
+mod changes;
 mod claim;
 mod created;
 mod descriptors;
@@ -44,6 +45,7 @@ mod unproved;
 
 use array::ServedArray;
 pub(crate) use array::{cure_of, words_of_doubt};
+use changes::Changes;
 pub(crate) use created::check as check_words;
 use descriptors::Needs;
 use ending::{Ending, Served};
@@ -135,6 +137,7 @@ pub(crate) struct ServingProcess {
     spares: SpareGroup,
     saved: Saved,
     scrub: Scrub,
+    changes: Changes,
 }
 
 /// Serves until someone stops it. Nothing is left running when it returns.
@@ -248,6 +251,7 @@ impl ServingProcess {
             spares: SpareGroup::new(run_dir.clone()),
             saved: Saved::new(task.serving()),
             scrub: Scrub::new(log::path(task.name(), run_dir).with_extension("scrub")),
+            changes: Changes::default(),
         };
         process.note_left_out(&left_out);
         let told: Vec<_> = left_out.into_iter().chain(task.left_out()).collect();

@@ -73,7 +73,8 @@ fn a_request_gets_its_reply_and_the_connection_stays() {
     let (_temp, run_dir, name, _lock, _listener) = served();
     let mut client = Client::connect(&run_dir, &name).expect("a hello");
     assert_eq!(client.report(), Ok(examples::clean_raid6()));
-    let failure = client.ask(&Request::Stop { force: false }).expect_err("it refuses");
+    let failure =
+        client.ask(&Request::Stop { force: false, restarts: false }).expect_err("it refuses");
     assert_eq!(failure.why, "busy");
     assert_eq!(client.ask(&Request::Readonly), Ok(Reply::done()));
 }

@@ -28,8 +28,12 @@ impl Answer for ServingProcess {
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
         match request {
             Request::Events { follow } => self.recorder.tell(follow, replies),
-            Request::Stop { force } => self.stop_and_tell(force, replies),
-            Request::GiveSpare { group, bytes } => self.give_and_tell(&group, bytes, replies),
+            Request::Stop { force, restarts: true } => self.stop_to_restart(force, replies),
+            Request::Stop { force, .. } => self.stop_and_tell(force, replies),
+            Request::GiveSpare { group, bytes } => match self.begin_change() {
+                Ok(_change) => self.give_and_tell(&group, bytes, replies),
+                Err(failure) => replies.send(&Reply::Failed { failure }),
+            },
             other => {
                 let answer = self.act(other);
                 if let Ok(status) = self.array.status() {
@@ -49,8 +53,54 @@ pub(super) fn reply(result: Result<Reply, Failure>) -> Reply {
     result.unwrap_or_else(|failure| Reply::Failed { failure })
 }
 
+/// Whether an order changes what the configuration says of the array.
+fn changes_configuration(request: &Request) -> bool {
+    match request {
+        Request::Add { .. }
+        | Request::ReAdd { .. }
+        | Request::Remove { .. }
+        | Request::Replace { .. }
+        | Request::GiveSpare { .. }
+        | Request::Readonly
+        | Request::Readwrite
+        | Request::Set { .. }
+        | Request::Serve { .. }
+        | Request::Unserve { .. } => true,
+        // What failed says so itself. A stop may wait for a member that is to be failed, or for a path.
+        Request::Fail { .. }
+        | Request::Detail
+        | Request::Stop { .. }
+        | Request::Configuration
+        | Request::AcceptDoubt
+        | Request::Action { .. }
+        | Request::Get { .. }
+        | Request::Events { .. }
+        | Request::Message { .. } => false,
+    }
+}
+
 impl ServingProcess {
+    /// Stops for a start that follows, and says how the array was: no order that changes it is done after that. Where
+    /// one is under way, nothing is stopped.
+    fn stop_to_restart(&self, force: bool, replies: &mut Replies<'_>) -> io::Result<()> {
+        if self.is_stopped() {
+            return self.stop_and_tell(force, replies);
+        }
+        let written = self.keep_changes_out().and_then(|quiet| Ok((quiet, self.configuration()?)));
+        let (quiet, config) = match written {
+            Ok(written) => written,
+            Err(failure) => return replies.send(&Reply::Failed { failure }),
+        };
+        let words = |notes| Reply::Stopped { notes, config: Box::new(config) };
+        let sent = self.stop_and_tell_as(force, replies, words);
+        if self.is_stopped() {
+            quiet.stay();
+        }
+        sent
+    }
+
     fn act(&self, request: Request) -> Result<Reply, Failure> {
+        let _change = changes_configuration(&request).then(|| self.begin_change()).transpose()?;
         match request {
             Request::Detail | Request::Get { .. } | Request::Configuration => {
                 tracing::debug!("{request:?}");
@@ -72,6 +122,7 @@ impl ServingProcess {
             Request::Configuration => Ok(Reply::Configuration {
                 config: Box::new(self.configuration()?),
                 foreground: self.saved.foreground(),
+                tells_at_stop: true,
             }),
             Request::Readonly => self.allow_writes(false),
             Request::Readwrite => self.allow_writes(true),

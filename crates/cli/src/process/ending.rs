@@ -143,6 +143,11 @@ pub(super) trait Served: Send + Sync + 'static {
         Ok(notes)
     }
 
+    /// Whether nothing is served any more.
+    fn is_stopped(&self) -> bool {
+        *self.ending().phase() != Phase::Serving
+    }
+
     /// Lets the process end, once what a stop had to say is said.
     fn let_end(&self) {
         self.recorder().close();
@@ -152,10 +157,20 @@ pub(super) trait Served: Send + Sync + 'static {
 
     /// Stops as ordered, tells who ordered it, and lets the process end.
     fn stop_and_tell(&self, force: bool, replies: &mut Replies<'_>) -> io::Result<()> {
+        self.stop_and_tell_as(force, replies, |notes| Reply::Done { notes })
+    }
+
+    /// As [`stop_and_tell`](Self::stop_and_tell), in other words.
+    fn stop_and_tell_as(
+        &self,
+        force: bool,
+        replies: &mut Replies<'_>,
+        words: impl FnOnce(Vec<String>) -> Reply,
+    ) -> io::Result<()> {
         self.ending().unanswered.fetch_add(1, Ordering::AcqRel);
         let stopped = self.stop(force);
         let is_stopped = stopped.is_ok();
-        let sent = replies.send(&answers::reply(stopped.map(|notes| Reply::Done { notes })));
+        let sent = replies.send(&answers::reply(stopped.map(words)));
         if is_stopped {
             self.let_end();
         }

@@ -342,7 +342,7 @@ impl Answer for MultipathProcess {
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
         match request {
             Request::Events { follow } => self.recorder.tell(follow, replies),
-            Request::Stop { force } => self.stop_and_tell(force, replies),
+            Request::Stop { force, .. } => self.stop_and_tell(force, replies),
             other => replies.send(&answers::reply(self.act(other))),
         }
     }

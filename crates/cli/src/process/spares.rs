@@ -238,7 +238,8 @@ impl ServingProcess {
 
     fn take_spare(&self, giver: &Running, member: String, probed: Probed) {
         let Running { run_dir, name: giver } = giver;
-        match self.add(std::slice::from_ref(&member), false, &probed) {
+        let add = |_change| self.add(std::slice::from_ref(&member), false, &probed);
+        match self.begin_change().and_then(add) {
             Ok(_) => {
                 tracing::info!("{member} came from {giver}, as a spare");
                 self.recorder.record(vec![Happened::moved(&member, giver)]);

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &SaveArgs) -> Outcome {
 
 /// Writes it to `path`, or where `assemble` looks for it. Gives a line for the user.
 pub(super) fn write(name: &ArrayName, path: Option<&Path>) -> Result<String, Failure> {
-    let (config, _) = ask(&RunDir::open_of(name)?, name)?;
+    let config = ask(&RunDir::open_of(name)?, name)?.config;
     let path = path.map_or_else(|| config::new_path(name), |path| Ok(path.to_owned()))?;
     config.write(&path)?;
     Ok(format!("{name}: saved to {}", path.display()))
@@ -34,7 +34,7 @@ pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
     if !path.exists() {
         return write(name, None);
     }
-    let (now, _) = ask(&RunDir::open_of(name)?, name)?;
+    let now = ask(&RunDir::open_of(name)?, name)?.config;
     let old = Config::read(&path)?;
     if let Some(other) = old.array().filter(|array| Some(*array) != now.array()) {
         let what = format!("it was set, and not saved to {}", path.display());
@@ -47,10 +47,19 @@ pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
     Ok(format!("{name}: saved to {}", path.display()))
 }
 
-fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<(Config, bool), Failure> {
+/// What an array says of itself.
+struct Told {
+    config: Config,
+    foreground: bool,
+    tells_at_stop: bool,
+}
+
+fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<Told, Failure> {
     let mut client = Client::connect(run_dir, name)?;
     match client.ask(&Request::Configuration)? {
-        Reply::Configuration { config, foreground } => Ok((*config, foreground)),
+        Reply::Configuration { config, foreground, tells_at_stop } => {
+            Ok(Told { config: *config, foreground, tells_at_stop })
+        }
         _ => Err(client.strange_answer()),
     }
 }
@@ -83,7 +92,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     let name = &args.name;
     let run_dir = RunDir::open_of(name)?;
     let _turn = turn(&run_dir, name)?;
-    let (config, foreground) = ask(&run_dir, name)?;
+    let Told { config, foreground, tells_at_stop } = ask(&run_dir, name)?;
     if foreground {
         let why = "its process stays in the foreground, and who started it would miss it";
         return Err(Failure::new(format!("cannot restart {name}"), why, "restart it there"));
@@ -97,8 +106,8 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
         );
         Failure { cure, ..failure }
     })?;
-    let stopped = stop::stop(&StopArgs { name: name.clone(), force: args.force });
-    let mut notes = stopped.map_err(|failure| {
+    let order = StopArgs { name: name.clone(), force: args.force };
+    let stopped = stop::stop(&order, tells_at_stop).map_err(|failure| {
         if runs_on(&failure, || ask(&run_dir, name).is_ok()) {
             drop(fs::remove_file(&file));
             return failure;
@@ -109,6 +118,17 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
         );
         Failure { cure: format!("{}; {cure}", failure.cure), ..failure }
     })?;
+    let mut notes = stopped.notes;
+    // What was ordered since it was asked.
+    if let Some(at_stop) = stopped.config.filter(|at_stop| *at_stop != config) {
+        at_stop.write(&file).map_err(|failure| {
+            let cure = format!(
+                "`mdspace assemble {name} --config={}` starts it as it was before the last orders",
+                file.display()
+            );
+            Failure { cure, ..failure }
+        })?;
+    }
     let mut words: Vec<OsString> = ["assemble", name.as_str()].map(OsString::from).into();
     words.extend(args.run.then(|| "--run".into()));
     words.extend(["--config".into(), file.clone().into_os_string()]);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Outcome;
 use crate::args::{ArrayName, StopArgs};
+use crate::config::Config;
 use crate::control::client::{Client, ENDS_WITHIN};
 use crate::control::{Reply, Request};
 use crate::failure::{Code, Failure};
@@ -16,11 +17,20 @@ const STOPS_WITHIN: Duration = Duration::from_secs(240);
 
 /// Stops an array.
 pub(crate) fn run(args: &StopArgs) -> Outcome {
-    output::end(&stop(args)?, Ok(()))
+    output::end(&stop(args, false)?.notes, Ok(()))
 }
 
-/// Stops an array; returns once its process has let go of the members. Gives lines for the user.
-pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
+/// What an array said when it was stopped.
+#[derive(Default)]
+pub(super) struct Stopped {
+    /// Lines for the user.
+    pub(super) notes: Vec<String>,
+    /// How it was, where it was to say so.
+    pub(super) config: Option<Config>,
+}
+
+/// Stops an array; returns once its process has let go of the members. Where it `restarts` it says how it was.
+pub(super) fn stop(args: &StopArgs, restarts: bool) -> Result<Stopped, Failure> {
     let (run_dir, name) = (RunDir::open_of(&args.name)?, &args.name);
     let client = Client::connect_within(&run_dir, name, STOPS_WITHIN);
     let mut client = client.map_err(|failure| match failure.code {
@@ -30,7 +40,7 @@ pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
         }
         _ => by_kill(failure, args),
     })?;
-    let reply = match client.ask(&Request::Stop { force: args.force }) {
+    let reply = match client.ask(&Request::Stop { force: args.force, restarts }) {
         // Another order to stop came first, unless its socket says that it was killed.
         Err(_) if client.is_cut_off() && ends(&run_dir, name, client.pid()) => Reply::done(),
         reply => reply.map_err(|failure| by_kill(failure, args))?,
@@ -47,8 +57,9 @@ pub(super) fn stop(args: &StopArgs) -> Result<Vec<String>, Failure> {
         Err(error) => return Err(unseen(error.to_string())),
     }
     match reply {
-        Reply::Done { notes } => Ok(notes),
-        _ => Ok(Vec::new()),
+        Reply::Done { notes } => Ok(Stopped { notes, config: None }),
+        Reply::Stopped { notes, config } => Ok(Stopped { notes, config: Some(*config) }),
+        _ => Ok(Stopped::default()),
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn give(name: &ArrayName, notes: &mut Vec<String>) -> Result<(), Fail
         ));
         return Ok(());
     }
-    notes.extend(stop::stop(&StopArgs { name: name.clone(), force: false })?);
+    notes.extend(stop::stop(&StopArgs { name: name.clone(), force: false }, false)?.notes);
     start(name, &unit)?;
     notes
         .push(format!("{name}: runs as {unit}; `systemctl enable {unit}` starts it at every boot"));

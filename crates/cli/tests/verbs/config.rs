@@ -1,5 +1,9 @@
 //! Configurations: what an array comes back with, and arrays that are found.
 
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
 use crate::client::Client;
 use crate::user::User;
 
@@ -539,6 +543,35 @@ fn of_restarts_at_once_one_is_done_and_the_others_say_so() {
         assert_eq!(user.expect(0, "get data max_read_errors"), "7\n");
     }
     user.expect(0, "stop data");
+}
+
+/// It is done between the moment when the restart wrote down how the array is and the stop.
+#[test]
+fn what_is_ordered_while_an_array_restarts_and_is_done_counts_afterwards() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    let file = user.run_dir().join("data.restart.toml");
+    for value in 1..=100 {
+        let before = pid(&user);
+        let mut restart = user.command("restart data").stdout(Stdio::null()).spawn();
+        let restart = restart.as_mut().expect("mdspace starts");
+        while !file.exists() {
+            assert!(restart.try_wait().expect("it is ours").is_none(), "it writes its file first");
+            std::thread::yield_now();
+        }
+        user.signal(Signal::STOP, restart.id());
+        let is_set = user.run(&format!("set data max_read_errors={value}")).status == 0;
+        let is_in_time = is_set && pid(&user) == before;
+        user.signal(Signal::CONT, restart.id());
+        assert!(restart.wait().expect("it is ours").success());
+        if is_in_time {
+            let now = user.expect(0, "get data max_read_errors");
+            assert_eq!(now, format!("{value}\n"));
+            user.expect(0, "stop data");
+            return;
+        }
+    }
+    panic!("each restart was quicker");
 }
 
 #[test]

@@ -1,0 +1,29 @@
+use super::*;
+
+#[test]
+fn a_restart_waits_for_the_changes_under_way_and_lets_none_begin() {
+    let changes = Changes::default();
+    let change = changes.begin().expect("nobody keeps it out");
+    assert!(changes.keep_out(Duration::ZERO).is_none(), "one is under way");
+    drop(changes.begin().expect("a restart that was refused keeps nothing out"));
+    std::thread::scope(|scope| {
+        let restart = scope.spawn(|| changes.keep_out(Duration::MAX).map(Quiet::stay));
+        while !changes.state().are_kept_out {
+            std::thread::yield_now();
+        }
+        assert!(changes.begin().is_none(), "a restart waits");
+        drop(change);
+        assert!(restart.join().expect("it ends").is_some());
+    });
+    assert!(changes.begin().is_none(), "it is over");
+}
+
+#[test]
+fn changes_go_on_after_a_restart_that_came_to_nothing() {
+    let changes = Changes::default();
+    let quiet = changes.keep_out(Duration::ZERO).expect("none is under way");
+    assert!(changes.keep_out(Duration::ZERO).is_none(), "one restart at a time");
+    assert!(changes.begin().is_none(), "not while it is written down how the array is");
+    drop(quiet);
+    assert!(changes.begin().is_some());
+}
