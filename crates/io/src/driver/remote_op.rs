@@ -219,6 +219,14 @@ impl RemoteOp {
         }
     }
 
+    /// Bytes that go with the request under way, or follow a good answer to it.
+    pub(super) fn payload_bytes(&self) -> usize {
+        match self.work {
+            Work::Read { .. } | Work::Write { .. } => self.piece as usize,
+            Work::Zero { .. } | Work::Flush => 0,
+        }
+    }
+
     /// Bytes that follow a good answer to the request under way.
     pub(super) fn answer_bytes(&self) -> usize {
         match self.work {

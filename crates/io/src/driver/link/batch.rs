@@ -15,7 +15,8 @@ use super::super::ops::Op;
 use super::super::remote_op::Stage;
 use super::{Link, WireCall, WireOp, link_of, nbd_of};
 
-/// Requests of one send at most, and bytes after which a send takes no more of them.
+/// Requests of one send at most, and bytes after which a send takes no more of them: bytes that go with them, of which
+/// none may leave before the deadline, and that come back.
 const BATCH_REQUESTS: usize = 256;
 const BATCH_BYTES: usize = 4 << 20;
 /// The system's limit on the pieces of one send.
@@ -101,7 +102,7 @@ impl Driver {
             let Some(op) = ops.remote(token.0) else { continue };
             batch.headers.push(op.header(token, nbd.export, now));
             batch.tokens.push(token);
-            bytes += op.answer_bytes();
+            bytes += op.payload_bytes();
         }
         for (token, header) in batch.tokens.iter().zip(&batch.headers) {
             let at = header.as_ptr().cast_mut().cast();
