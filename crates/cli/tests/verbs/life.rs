@@ -299,6 +299,23 @@ fn a_relative_run_directory_is_the_one_of_the_user() {
     assert!(!user.run_dir().join("data.sock").exists());
 }
 
+/// The process that serves has left the directory that it was started in.
+#[test]
+fn a_front_that_is_opened_later_uses_the_relative_run_directory_of_the_start() {
+    let user = User::with_members(&["a", "b"]);
+    let run_dir = format!("run-of-{}", std::process::id());
+    let run = |words: &str| {
+        let mut command = user.command(words);
+        let output = command.env("MDSPACE_RUN_DIR", &run_dir).output().expect("mdspace starts");
+        let is_elsewhere = std::path::Path::new("/").join(&run_dir).exists();
+        assert!(!is_elsewhere, "{words}: it has made /{run_dir}");
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&format!("create data {RAID1} --assume-clean a b"));
+    run(&format!("serve data nbd:unix:{}", user.path("data.nbd").display()));
+    run("stop data");
+}
+
 #[test]
 fn help_completions_and_the_manual_are_there() {
     let user = User::new();
