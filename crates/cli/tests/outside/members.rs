@@ -221,6 +221,24 @@ fn two_mappings_over_the_same_bytes_are_members_of_one_array_only() {
     );
 }
 
+/// The superblock shows on a mapping, and on what is below it.
+#[test]
+fn an_array_on_mappings_is_found_by_its_uuid() {
+    let images = Images::new();
+    images.sparse("disk", 2, 16 * MIB);
+    Guest::new().share(images.folder()).succeed(
+        "modprobe dm-mod; attach $SHARE/disk{0,1}
+         echo \"0 32768 linear ${LOOPS[0]} 0\" | dmsetup create one
+         quietly mdspace create a --level=1 --raid-devices=2 --assume-clean --run \
+           /dev/mapper/one ${LOOPS[1]}
+         ID=$(mdspace detail a | grep -Eo '[0-9a-f]{8}(:[0-9a-f]{8}){3}' | head -n1)
+         mdspace stop a
+         mdspace assemble a --uuid=$ID >/run/said 2>&1 || { cat /run/said; exit 1; }
+         grep -q 'started with 2 of 2' /run/said; grep -q \"${LOOPS[0]} has the same bytes\" /run/said
+         mdspace stop a; dmsetup remove one; detach",
+    );
+}
+
 /// The kernel keeps what a process had until the last of its calls has ended.
 #[test]
 fn a_killed_process_that_cannot_end_keeps_its_members_and_is_named() {
