@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -59,25 +60,8 @@ pub(super) enum Waited {
     Done(IoDone),
     /// The array has taken the member out.
     Out,
-    /// A member that was late answers again.
-    OtherAnswers,
-}
-
-/// Members that were late at some time while something waits for one of them. By the time that a view calls them late
-/// that may have begun.
-#[derive(Default)]
-pub(super) struct LateOnes(SmallVec<[MemberId; 2]>);
-
-impl LateOnes {
-    /// Whether one of them answers again.
-    fn answer_again(&mut self, view: &ArrayView) -> bool {
-        let members = || view.present().map(|(_, member)| member);
-        let again = members().any(|it| !it.is_late() && self.0.contains(&it.id));
-        let late = members().filter(|it| it.is_late() && !self.0.contains(&it.id));
-        let late: SmallVec<[MemberId; 2]> = late.map(|it| it.id).collect();
-        self.0.extend(late);
-        again
-    }
+    /// Others suffice by now.
+    OthersSuffice,
 }
 
 impl ArrayLane {
@@ -358,30 +342,29 @@ impl ArrayLane {
         self.lane.io(MemberIo { member: member.id, op, patience: self.sync_read_patience() })
     }
 
-    /// Reads a late member without a deadline, until the array has taken it out. With `others` also until a member that
-    /// was late answers again: the caller may need no other one then.
+    /// Reads a late member without a deadline, until the array has taken it out, or, from `look_after` on, `others_suffice`
+    /// in the view of that moment.
     pub(super) async fn read_patiently(
         &self,
         member: &MemberView,
         sector: u64,
         into: ReadInto,
-        mut others: Option<&mut LateOnes>,
+        look_after: Duration,
+        others_suffice: impl Fn(&ArrayView) -> bool,
     ) -> Waited {
         let op = IoOp::Read { sector: member.data_offset + sector, into };
         let io = self.lane.io(MemberIo { member: member.id, op, patience: Patience::FOREVER });
-        let ends_otherwise = || {
-            self.with_view(|view| {
-                if view.mode == WriteMode::Stopped
-                    || view.present().all(|(_, it)| it.id != member.id)
-                {
-                    return Some(Waited::Out);
-                }
-                let others = others.as_mut()?;
-                others.answer_again(view).then_some(Waited::OtherAnswers)
-            })
+        let is_out = |view: &ArrayView| {
+            view.mode == WriteMode::Stopped || view.present().all(|(_, it)| it.id != member.id)
         };
-        let otherwise = self.view_moved.until(ends_otherwise);
-        first_of(async { Waited::Done(io.await) }, otherwise).await
+        let out = self.view_moved.until(|| self.with_view(is_out).then_some(Waited::Out));
+        let look_at = self.lane.backend().now() + look_after;
+        let without = async {
+            self.lane.sleep_until(look_at).await;
+            let suffice = || self.with_view(&others_suffice).then_some(Waited::OthersSuffice);
+            self.view_moved.until(suffice).await
+        };
+        first_of(async { Waited::Done(io.await) }, first_of(out, without)).await
     }
 
     /// Takes note of a member read that failed: not of unreadable sectors, which are the caller's.

@@ -11,7 +11,7 @@ use crate::memory::{Buffer, Sink};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::array_lane::{ArrayLane, LateOnes, Waited, byte_range};
+use super::array_lane::{ArrayLane, Waited, byte_range};
 use super::blocks::Blocks;
 use super::claims::{Claim, Columns};
 use super::news::News;
@@ -252,7 +252,20 @@ impl ArrayLane {
             let span = |place| plan::Span { place, columns: columns.clone() };
             let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
             let (mut blocks, sources) = (Blocks::default(), at.sources(&view, &reads));
-            if !self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await {
+            let complete = match unread.waits() {
+                true => {
+                    let suffice = |view: &ArrayView, unread: &Unread| {
+                        let plan = self.plan_reads(view, (at, columns), wanted, unread, is_whole);
+                        plan.reads.is_some()
+                    };
+                    let waited = (&spans[..], &mut blocks);
+                    let row = (row, &state);
+                    // Boxed, for it is rare.
+                    Box::pin(self.wait_for_spans(row, columns, waited, unread, suffice)).await
+                }
+                false => self.read_spans(row, &state, columns, &spans, &mut blocks, unread).await,
+            };
+            if !complete {
                 continue;
             }
             let read = ReadPlaces { map: at.map, row, columns, places: reads };
@@ -408,9 +421,6 @@ impl ArrayLane {
     ) -> bool {
         let view = self.view();
         let length = columns_bytes(columns);
-        let waits = unread.waits();
-        let (looks_again, mut late) =
-            (state.parity_trusted && unread.may_look_again(), LateOnes::default());
         let patience = match unread.is_of_sync() {
             true => self.sync_read_patience(),
             false => self.array.settings.read_patience(),
@@ -436,18 +446,6 @@ impl ArrayLane {
             let buffer = known.unwrap_or_else(|| self.lane.backend().allocate(length));
             let into = ReadInto::Buffer(buffer, within(columns, &span.columns));
             let sector = row.member_sector() + u64::from(span.columns.start);
-            if waits {
-                let others = looks_again.then_some(&mut late);
-                match self.read_patiently(member, sector, into, others).await {
-                    Waited::Done(done) => ended(span.place, member.id, done, blocks),
-                    Waited::Out => ended(span.place, member.id, gone(), blocks),
-                    Waited::OtherAnswers => {
-                        unread.look_again();
-                        return false;
-                    }
-                }
-                continue;
-            }
             match self.try_read_member(member, sector, into, patience) {
                 Ok(done) => ended(span.place, member.id, done, blocks),
                 Err(io) => under_way.push((span.place, member.id, io)),
@@ -455,6 +453,52 @@ impl ArrayLane {
         }
         for (place, member, io) in &mut under_way {
             ended(*place, *member, io.await, blocks);
+        }
+        complete
+    }
+
+    /// As [`read_spans`](Self::read_spans), with all the time that members need, until they are not needed any more:
+    /// where `suffice` says of a view, and of what was not read, that it can be done without the one that is waited for.
+    pub(super) async fn wait_for_spans(
+        &self,
+        (row, state): (&Row, &RowState),
+        columns: &Columns,
+        (spans, blocks): (&[plan::Span], &mut Blocks),
+        unread: &mut Unread,
+        suffice: impl Fn(&ArrayView, &Unread) -> bool,
+    ) -> bool {
+        let view = self.view();
+        let mut complete = true;
+        for span in spans {
+            let place = span.place;
+            let Some(member) = view.member(slot_of(row, state.data_count, place)) else {
+                // The view moved since the plan was made.
+                return false;
+            };
+            let known = blocks.take(place);
+            let length = columns_bytes(columns);
+            let buffer = known.unwrap_or_else(|| self.lane.backend().allocate(length));
+            let into = ReadInto::Buffer(buffer, within(columns, &span.columns));
+            let sector = row.member_sector() + u64::from(span.columns.start);
+            let without = unread.without(place, member.id);
+            let others = |view: &ArrayView| suffice(view, &without);
+            let waited = self.read_patiently(member, sector, into, unread.next_look(), others);
+            let done = match waited.await {
+                Waited::Done(done) => done,
+                Waited::Out => gone(),
+                Waited::OthersSuffice => {
+                    *unread = without;
+                    return false;
+                }
+            };
+            if let Err(error) = done.result {
+                complete = false;
+                unread.insert(place, member.id, self.report_read(member.id, error));
+            }
+            match done.buffer {
+                Some(buffer) => blocks.put(place, buffer),
+                None => complete = false,
+            }
         }
         complete
     }

@@ -40,6 +40,7 @@ use super::reconstruct::{
 use super::rules::Rule;
 use super::stripes::Taken;
 use super::unread::Unread;
+use super::view::ArrayView;
 
 pub(super) use hedge::LoneReads;
 
@@ -179,7 +180,6 @@ impl ArrayLane {
         let new = pieces.iter().map(|piece| (piece.place, piece.columns.clone()));
         let work = Work { map, row, pieces, cover: Cover::new(new, unit) };
         let columns = &work.cover.columns;
-        let sectors = row.member_sectors(columns);
         let mut unread = Unread::default();
         let is_whole = unit == RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
         let worth_keeping = is_whole && self.is_worth_keeping(&work, unit);
@@ -189,16 +189,7 @@ impl ArrayLane {
         }
         let new_blocks = loop {
             let view = self.view();
-            let mut state = row_state(&view, map, &row, columns, &unread);
-            // What is lost there is computed around outliers, and not by parity that the user accepts. What may be read
-            // again as it was is written before new parity fits what is computed.
-            let may_be_read = |place| {
-                let slot = slot_of(&row, state.data_count, place);
-                view.may_be_read_again(slot, &sectors, unread.is_unreadable(place))
-            };
-            state.parity_usable &= state.parity_trusted
-                || !view.outliers.knows_of(&sectors, &view.doubted)
-                    && !(0..state.data_count + state.parity_count).any(may_be_read);
+            let mut state = work.state(&view, &unread);
             let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
             let taken = std::mem::take(&mut stripes);
@@ -211,7 +202,16 @@ impl ArrayLane {
                     false => return Err(Stopped::Unplanned),
                 }
             };
-            let complete = if self.reads_alone(&work) {
+            let complete = if unread.waits() {
+                let suffice = |view: &ArrayView, unread: &Unread| {
+                    let known = Places::default();
+                    RoundPlan::new(&work.cover, &work.state(view, unread), &known, rmw).is_some()
+                };
+                let waited = (&plan.reads[..], &mut blocks);
+                let at = (&row, &state);
+                // Boxed, for it is rare, and the task of a round is moved.
+                Box::pin(self.wait_for_spans(at, columns, waited, &mut unread, suffice)).await
+            } else if self.reads_alone(&work) {
                 self.read_alone(&work, &mut state, plan, &mut blocks, &mut unread).await
             } else {
                 self.read_spans(&row, &state, columns, &plan.reads, &mut blocks, &mut unread).await
@@ -453,6 +453,22 @@ impl RoundPlan {
 }
 
 impl Work<'_> {
+    /// What can be read and written of the row. What is lost there is computed around outliers, and not by parity that
+    /// the user accepts. What may be read again as it was is written before new parity fits what is computed.
+    fn state(&self, view: &ArrayView, unread: &Unread) -> RowState {
+        let columns = &self.cover.columns;
+        let sectors = self.row.member_sectors(columns);
+        let mut state = row_state(view, self.map, &self.row, columns, unread);
+        let may_be_read = |place| {
+            let slot = slot_of(&self.row, state.data_count, place);
+            view.may_be_read_again(slot, &sectors, unread.is_unreadable(place))
+        };
+        state.parity_usable &= state.parity_trusted
+            || !view.outliers.knows_of(&sectors, &view.doubted)
+                && !(0..state.data_count + state.parity_count).any(may_be_read);
+        state
+    }
+
     /// What is written of the row, for the verdict.
     fn target(&self) -> Target {
         Target::Row {

@@ -1,24 +1,31 @@
 //! What a round, or a reconstruction, asked of members and did not get.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use crate::backend::MemberId;
 
 use super::plan::Place;
 
-/// Looks at most at what waits for a late member.
-pub(super) const LOOKS_MAX: u8 = 3;
-
 /// Members that gave nothing for their place of a row in this very attempt. Another member may have come
 /// into the slot since, and has not been asked.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Unread {
     missed: SmallVec<[Missed; 2]>,
     /// Whether what cannot be done without late members waits for them.
     waiting: Waiting,
-    /// How often it was looked at again while it waited.
-    looks: u8,
+    /// How often others were asked again meanwhile.
+    looks: Looks,
 }
+
+/// How often a wait for a late member ended because others seemed to suffice. The waits get ever longer: others that are
+/// late again and again keep no slow member from its answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Looks(u32);
+
+/// The shortest wait for a late member before others are asked again.
+const FIRST_LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether late members are asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +55,17 @@ pub(super) enum Cause {
     Late,
     /// Its member failed.
     Lost,
+}
+
+impl Looks {
+    /// How long to wait before the next one.
+    pub(super) fn next(self) -> Duration {
+        FIRST_LOOK_AFTER.saturating_mul(1 << self.0.min(31))
+    }
+
+    pub(super) fn count(&mut self) {
+        self.0 += 1;
+    }
 }
 
 impl Unread {
@@ -121,18 +139,17 @@ impl Unread {
         self.missed.clear();
     }
 
-    /// Whether what waits for a late member is looked at again when another one answers. Members that are slow, and late
-    /// now and then, must not keep it from its end.
-    pub(super) fn may_look_again(&self) -> bool {
-        self.looks < LOOKS_MAX
+    /// How long a late member is waited for before others are asked again.
+    pub(super) fn next_look(&self) -> Duration {
+        self.looks.next()
     }
 
-    /// A late member answers again: it may do without those that are waited for.
-    pub(super) fn look_again(&mut self) {
-        self.looks += 1;
-        if self.waits() {
-            self.waiting = Waiting::NotYet;
-        }
+    /// The same with nobody waited for, and this member late.
+    pub(super) fn without(&self, place: Place, member: MemberId) -> Self {
+        let mut without = Self { waiting: Waiting::NotYet, looks: self.looks, ..self.clone() };
+        without.looks.count();
+        without.insert(place, member, Cause::Late);
+        without
     }
 
     /// From now on late members are waited for. False when they were already, or may not be: it cannot

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use mdspace_engine::array::Action;
 use mdspace_engine::assembly::{LeftOut, Reason};
@@ -350,14 +351,15 @@ fn a_block_is_mended_beside_a_member_that_answers_no_flush_and_gave_nothing() {
     }
 }
 
-/// Two members hang. One of them answers again: it may do for what waits for the other one.
+/// Two members hang. One of them answers again: it may do for what waits for the other one, however long that took.
 #[test]
 fn what_waits_for_a_late_member_is_done_by_another_one_that_answers_again() {
-    for (seed, shape) in (410..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10])
-    {
-        for writes in [false, true] {
+    for hangs_for_ms in [5 * SECOND_MS, 30 * SECOND_MS] {
+        let shapes = [shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10];
+        let cases = (410..).zip(shapes).flat_map(|case| [false, true].map(|writes| (case, writes)));
+        for ((seed, shape), writes) in cases {
             for stays in 0..2 {
-                let what = format!("writes: {writes}, {stays} stays");
+                let what = format!("writes: {writes}, {stays} stays, after {hangs_for_ms} ms");
                 let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
                 world.write_random(0, world.sectors());
                 let data = world.disks.data();
@@ -374,11 +376,11 @@ fn what_waits_for_a_late_member_is_done_by_another_one_that_answers_again() {
                         Request::Write { sector: 0, from: Rc::new(bytes.clone()), fua: false },
                     )
                 });
-                world.sleep_ms(5 * SECOND_MS);
+                world.sleep_ms(hangs_for_ms);
                 for disk in hung.iter().filter(|disk| **disk != stays) {
                     go_on(&world, *disk);
                 }
-                world.sleep_ms(30 * SECOND_MS);
+                world.sleep_ms(60 * SECOND_MS);
                 assert!(read.has_ended(), "{what}: the read waits ({world})");
                 assert!(
                     written.is_none_or(|write| write.has_ended()),
@@ -388,5 +390,26 @@ fn what_waits_for_a_late_member_is_done_by_another_one_that_answers_again() {
                 go_on(&world, stays);
             }
         }
+    }
+}
+
+/// Each is late with every read, and answers in the end.
+#[test]
+fn members_that_are_late_with_every_read_keep_none_from_its_end() {
+    let shapes = [shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10];
+    for (seed, shape) in (420..).zip(shapes) {
+        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+        world.write_random(0, world.sectors());
+        world.wait_clean();
+        world.set("write_deadline", "0");
+        for disk in 0..usize::from(shape.disks) {
+            world.disks.disk(disk).reads_take = Duration::from_secs(20);
+        }
+        let into = Rc::new(RefCell::new(vec![0xa5; 8 * SECTOR]));
+        let read = world.start(0, Request::Read { sector: 0, into: into.clone() });
+        world.sleep_ms(400 * SECOND_MS);
+        assert!(read.has_ended(), "the read waits ({world})");
+        world.end(&read).unwrap();
+        world.compare(0, &into.borrow());
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -13,13 +14,13 @@ use crate::memory::{Buffer, Sink};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 
-use super::super::array_lane::{ArrayLane, LateOnes, Waited, byte_range, sink_part};
+use super::super::array_lane::{ArrayLane, Waited, byte_range, sink_part};
 use super::super::claims::{Claim, Mode};
 use super::super::mend::Mended;
 use super::super::news::News;
 use super::super::read::Part;
 use super::super::sources::Sources;
-use super::super::unread::{Cause, LOOKS_MAX};
+use super::super::unread::{Cause, Looks};
 use super::super::view::{ArrayView, MemberView};
 use super::choice::longest_readable;
 use super::{Copies, Region, believed, copies, region_sectors, regions};
@@ -46,14 +47,8 @@ pub(in super::super) enum NotSettled {
     SourceFailed,
 }
 
-/// Whether a member that is late is waited for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Waits {
-    No,
-    /// Until another late one answers again.
-    OrLooksAgain,
-    ForGood,
-}
+/// How long a member that is late is waited for, and copies that another one need not give.
+type Waits<'a> = (Duration, &'a Unreadable);
 
 /// What came of one copy.
 enum Tried {
@@ -66,7 +61,7 @@ enum Tried {
     Failed(MemberId),
     /// It is not there, or late.
     Nothing,
-    /// It is late, and another late one answers again.
+    /// It is late, and another one can be read by now.
     Again,
 }
 
@@ -236,23 +231,19 @@ impl ArrayLane {
         let mut unreadable = Unreadable::new();
         let (mut kept, mut found) = (Copies::new(), None);
         let range = region.sector..region.sector + region.sectors();
-        let trusted = self.with_view(|view| view.trusted(&range));
+        let mut trusted = self.with_view(|view| view.trusted(&range));
         let is_block = region.sectors() <= self.with_view(|view| view.block_sectors.into());
         let by_block = !is_block && (!trusted || mode == Mode::Exclusive);
         if !trusted && !self.pick_is_durable().await {
             return Err(NotRead::ByPick);
         }
-        let (mut left, mut looks) = (self.to_try(region, suspect, trusted), 0);
+        let (mut left, mut looks) = (self.to_try(region, suspect, trusted), Looks::default());
         while let Some((waits, piece)) = left.pop_front() {
             if unreadable.iter().any(|(known, _)| *known == piece) {
                 continue;
             }
             let source = self.with_view(|view| view.member(piece.slot).map(|member| member.id));
-            let waits = match waits {
-                false => Waits::No,
-                true if trusted && looks < LOOKS_MAX => Waits::OrLooksAgain,
-                true => Waits::ForGood,
-            };
+            let waits = waits.then_some((looks.next(), &unreadable));
             match self.try_copy(region, piece, waits).await {
                 Tried::Read(block) => {
                     found = Some((piece, block, source));
@@ -270,8 +261,9 @@ impl ArrayLane {
                 Tried::InPart | Tried::Nothing => kept.push(piece),
                 Tried::Failed(_) => {}
                 Tried::Again => {
-                    looks += 1;
-                    left = self.to_try(region, suspect, trusted);
+                    looks.count();
+                    trusted = true;
+                    left = self.to_try(region, Some((piece.slot, Cause::Late)), trusted);
                 }
             }
             if by_block && !unreadable.is_empty() {
@@ -386,7 +378,7 @@ impl ArrayLane {
             if other == piece {
                 continue;
             }
-            if let Tried::Read(other) = self.try_copy(region, other, Waits::No).await {
+            if let Tried::Read(other) = self.try_copy(region, other, None).await {
                 let same = *other == *block;
                 self.recycle(Some(other));
                 if !same {
@@ -411,12 +403,12 @@ impl ArrayLane {
     }
 
     /// Reads one copy if it can be read; with `waits` also one of a member that is late.
-    async fn try_copy(&self, region: &Region, piece: Piece, waits: Waits) -> Tried {
+    async fn try_copy(&self, region: &Region, piece: Piece, waits: Option<Waits<'_>>) -> Tried {
         let view = self.view();
         let Some(member) = view.member(piece.slot) else { return Tried::Nothing };
         let there = match waits {
-            Waits::No => member.can_read(piece.member_sector, piece.sectors),
-            _ => member.can_wait_for(piece.member_sector, piece.sectors),
+            None => member.can_read(piece.member_sector, piece.sectors),
+            Some(_) => member.can_wait_for(piece.member_sector, piece.sectors),
         };
         if !there {
             let range = piece.member_sector..piece.member_sector + piece.sectors;
@@ -426,14 +418,14 @@ impl ArrayLane {
         let buffer = self.lane.backend().allocate(bytes.len());
         let into = ReadInto::Buffer(buffer, bytes);
         let done = match waits {
-            Waits::No => self.read_piece(&view, piece, member, into).await,
-            _ => {
-                let mut late = LateOnes::default();
-                let others = (waits == Waits::OrLooksAgain).then_some(&mut late);
-                match self.read_patiently(member, piece.member_sector, into, others).await {
+            None => self.read_piece(&view, piece, member, into).await,
+            Some((look_after, unreadable)) => {
+                let suffice = |view: &ArrayView| other_suffices(view, region, piece, unreadable);
+                let sector = piece.member_sector;
+                match self.read_patiently(member, sector, into, look_after, suffice).await {
                     Waited::Done(done) => done,
                     Waited::Out => return Tried::Failed(member.id),
-                    Waited::OtherAnswers => return Tried::Again,
+                    Waited::OthersSuffice => return Tried::Again,
                 }
             }
         };
@@ -488,6 +480,22 @@ impl ArrayLane {
         let rewritten = self.rewrite(held, member, piece.member_sector, from.0).await;
         rewritten.map_err(|_| NotSettled::Kept)
     }
+}
+
+/// Whether any copy of a region will do, and another one than this can be read, and is not among those that could not be.
+fn other_suffices(
+    view: &ArrayView,
+    region: &Region,
+    piece: Piece,
+    unreadable: &Unreadable,
+) -> bool {
+    let suffices = |other: &Piece| {
+        *other != piece
+            && unreadable.iter().all(|(known, _)| known != other)
+            && view.reader(other.slot, other.member_sector, other.sectors).is_some()
+    };
+    view.trusted(&(region.sector..region.sector + region.sectors()))
+        && copies(&view.geometry, region.sector, region.sectors()).iter().any(suffices)
 }
 
 /// The sectors of a copy, on its member.
