@@ -36,12 +36,26 @@ impl Outliers {
 
     /// Nothing is known of a range any more.
     pub fn forget(&mut self, range: &Range<u64>) {
+        self.change(range, |_| None);
+    }
+
+    /// What a slot has in a range fits all others by now: it was computed without the outliers. Where there was no other
+    /// outlier the row is of one time.
+    pub fn fits(&mut self, slot: Slot, range: &Range<u64>) {
+        self.change(range, |slots| Some(slots.iter().copied().filter(|it| *it != slot).collect()));
+    }
+
+    fn change(&mut self, range: &Range<u64>, change: impl Fn(&Slots) -> Option<Slots>) {
         let parts = std::mem::take(&mut self.0).into_iter().flat_map(|(known, slots)| {
             let before = known.start..known.end.min(range.start);
+            let within = known.start.max(range.start)..known.end.min(range.end);
             let after = known.start.max(range.end)..known.end;
-            [(before, slots.clone()), (after, slots)]
+            let changed = change(&slots);
+            [(before, Some(slots.clone())), (within, changed), (after, Some(slots))]
         });
-        self.0.extend(parts.filter(|(part, _)| !part.is_empty()).take(RANGES_MAX));
+        let known = parts.filter(|(part, _)| !part.is_empty());
+        let known = known.filter_map(|(part, slots)| Some((part, slots?)));
+        self.0.extend(known.take(RANGES_MAX));
     }
 
     /// The slots to do without in a range, if that is known of all of it that is in doubt.

@@ -865,6 +865,49 @@ fn the_block_that_a_member_had_no_room_for_is_computed_when_that_member_fails() 
     }
 }
 
+/// It was computed without the block that did not fit, and fits all others: another one is computed with its help.
+#[test]
+fn a_spare_that_was_filled_where_a_block_was_refused_helps_to_compute_another_block() {
+    for other_fails in [false, true] {
+        let shape = shapes::RAID5;
+        let mut world = World::synced(Setup::shuffled(shape, 192));
+        world.command(Action::Freeze).unwrap();
+        world.write_random(0, world.sectors());
+        let full = disk_of(&mut world, 0);
+        let chunk = u64::from(shape.chunk_sectors);
+        let beside = disk_of(&mut world, chunk);
+        world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
+        let new = vec![9; 8 * SECTOR];
+        assert_eq!(world.write(0, new.clone()), Err(RequestError::NoSpace), "{world}");
+        world.fail(full);
+        world.remember(0, &new);
+        world.set("sync_max", "128");
+        world.add(usize::from(shape.disks)).unwrap();
+        world.command(Action::Idle).unwrap();
+        world.wait_status("its front", |status| status.sync.completed_sectors >= 128);
+        if other_fails {
+            // What was filled before counts from then on.
+            let far = world.sectors() - 8;
+            let disks = (0..usize::from(shape.disks)).filter(|disk| *disk != full);
+            let data = world.disks.data();
+            disks.clone().for_each(|disk| {
+                world.disks.disk(disk).errors_in = Some(data.clone());
+                world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+            });
+            assert_eq!(world.write(far, new.clone()), Err(RequestError::NoSpace), "{world}");
+            disks.for_each(|disk| world.disks.disk(disk).write_error = None);
+        }
+        world.command(Action::Freeze).unwrap();
+        world.wait_status("its end", |status| status.sync.action == SyncAction::Frozen);
+        let start = world.disks.data().start;
+        world.disks.disk(beside).unreadable.insert(start + 3);
+        let found = world.read(chunk, 8).unwrap_or_else(|error| panic!("{error} ({world})"));
+        world.compare(chunk, &found);
+        let bad: u32 = world.status().members.iter().map(|member| member.bad_ranges).sum();
+        assert_eq!(bad, 0, "{world}");
+    }
+}
+
 /// The controller hears with its next mail that a write has made a row whole.
 #[test]
 fn a_block_of_a_row_that_was_just_made_whole_is_computed() {

@@ -589,7 +589,8 @@ impl Controller {
                 synced.iter().for_each(|range| self.is_synced(&range));
             }
             SyncKind::Recover(_) | SyncKind::Replace(_) => {
-                let (copied, skipped) = (task.take_copied(), task.skipped());
+                self.note_copied();
+                let skipped = task.skipped();
                 // By member, not by slot: another may have come into it since.
                 let run = self.sync.task.as_ref();
                 for member in &mut self.members {
@@ -601,7 +602,6 @@ impl Controller {
                         let mut lacks = skipped.clone();
                         lacks.remove(&(0..known.sector()));
                         *known = Readable::up_to(done).max(*known);
-                        member.was_copied(&copied);
                         if self.array.rules.keep(Rule::SkippedIsAHole) {
                             member.distrust(&lacks);
                         }
@@ -763,6 +763,8 @@ impl Controller {
         if !self.is_redundant() || !self.array.rules.keep(Rule::FailedWritesLeaveDoubt) {
             return;
         }
+        // What was copied before says nothing of what is known from now on.
+        self.note_copied();
         for range in torn.doubt.iter() {
             if let Some(run) = &mut self.sync.task {
                 run.left.insert(range.clone());
@@ -830,20 +832,30 @@ impl Controller {
     /// copied before that: it fills no hole of these. What is being copied may have read before, and counts for nothing
     /// there.
     pub(super) fn lack_again(&mut self, holes: &[(MemberId, Ranges)]) {
-        if let Some(task) = self.sync.task.as_ref().map(|run| run.task.clone()) {
-            let copied = task.take_copied();
-            for member in &mut self.members {
-                let in_run = self.sync.task.as_ref();
-                if in_run.is_some_and(|run| run.members.contains(&member.id)) {
-                    member.was_copied(&copied);
-                }
-            }
-            holes.iter().for_each(|(_, holes)| task.distrust(holes));
+        self.note_copied();
+        if let Some(run) = &self.sync.task {
+            holes.iter().for_each(|(_, holes)| run.task.distrust(holes));
         }
         for (id, holes) in holes {
             if let Some(index) = self.index_of(*id) {
                 self.members[index].distrust(holes);
             }
+        }
+    }
+
+    /// Takes note of what was copied until now: it is no hole any more, and what was computed fits the others.
+    fn note_copied(&mut self) {
+        let Some(run) = &self.sync.task else { return };
+        let copied = run.task.take_copied();
+        for member in self.members.iter_mut().filter(|member| run.members.contains(&member.id)) {
+            if let MemberState::Recovering(slot, _) = member.state
+                && !self.outliers.is_empty()
+            {
+                // What it had before was not computed anew.
+                let filled = member.not_filled().both(&copied);
+                filled.iter().for_each(|range| self.outliers.fits(slot, &range));
+            }
+            member.was_copied(&copied);
         }
     }
 

@@ -69,3 +69,16 @@ fn what_there_is_no_room_for_is_not_known() {
     outliers.forget(&(2..4));
     assert_eq!(outliers.0.len(), RANGES_MAX);
 }
+
+#[test]
+fn where_what_an_outlier_has_was_computed_anew_only_the_others_stay_outliers() {
+    let mut outliers = Outliers::default();
+    outliers.insert(0..8, slots([1, 3]));
+    outliers.insert(8..16, slots([3]));
+    outliers.fits(Slot(3), &(4..12));
+    assert_eq!(of(&outliers, 0..4), Some(slots([1, 3])));
+    assert_eq!(of(&outliers, 4..8), Some(slots([1])));
+    assert_eq!(of(&outliers, 8..12), Some(slots([])));
+    assert_eq!(of(&outliers, 12..16), Some(slots([3])));
+    assert_eq!(of(&outliers, 12..17), None);
+}
