@@ -239,13 +239,18 @@ fn what_a_repair_writes_is_marked_in_the_bitmap() {
         while !no_bits(&world.status()) {
             world.sleep_ms(1000);
         }
-        world.fail(0);
-        world.remove(0);
+        // The user's word counts where all data are there.
+        let out = match Geometry::new(&world.map()).unwrap() {
+            Geometry::Parity(map) => usize::from(map.row(1).p().0),
+            _ => 0,
+        };
+        world.fail(out);
+        world.remove(out);
         // What the others hold is another value from now on, by the user's word.
         lie(&world, 1, 19);
         assert!(world.repair_by(Undecided::ByData) > 0, "{world}");
         assert_eq!(world.check(), 0, "{world}");
-        world.add_as(0, true).unwrap();
+        world.add_as(out, true).unwrap();
         world.wait_idle();
         assert_eq!(world.check(), 0, "{world}");
     }
@@ -343,4 +348,20 @@ fn a_resync_follows_the_first_readable_copy_of_each_block() {
         world.fail(0);
         world.verify();
     }
+}
+
+/// Data that are computed by a parity that lies would have the other parity lie too.
+#[test]
+fn a_repair_that_believes_data_changes_nothing_where_a_member_with_data_is_out() {
+    let mut world = World::synced(Setup::shuffled(shapes::RAID6, 150));
+    world.write_random(0, world.sectors());
+    world.wait_clean();
+    let Geometry::Parity(map) = Geometry::new(&world.map()).unwrap() else { panic!("{world}") };
+    let row = map.row(0);
+    let [liar, out] = [row.p(), row.data(0)].map(|slot| usize::from(slot.0));
+    lie(&world, liar, 3);
+    world.fail(out);
+    world.repair_by(Undecided::ByData);
+    world.fail(liar);
+    world.verify();
 }

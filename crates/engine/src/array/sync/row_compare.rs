@@ -135,7 +135,8 @@ impl<'a> Comparison<'a> {
     /// stays as it is, unreadable sectors among it, unless the user believes data, and has them all.
     fn leave_what_none_can_judge(&mut self) {
         let place_count = self.state.data_count + self.state.parity_count;
-        let lacks = |places: Range<Place>| places.into_iter().any(|place| self.is_bad(place));
+        let is_lacked = |place| !self.state.readable.has(place) || self.is_bad(place);
+        let lacks = |places: Range<Place>| places.into_iter().any(is_lacked);
         let decided =
             *self.kind == SyncKind::Repair(Undecided::ByData) && !lacks(0..self.state.data_count);
         let judged = *self.kind != SyncKind::Resync && self.state.parity_trusted;
