@@ -22,7 +22,7 @@ use crate::member_probe::{Look, Opened};
 use crate::process::cure_of;
 use crate::report::SCHEMA;
 
-pub(crate) use text::text;
+pub(crate) use text::{shell_word, text};
 
 /// How long lanes may take to end: nothing is under way on them.
 const LANES_END: Duration = Duration::from_secs(5);
@@ -316,12 +316,12 @@ impl Verdict {
         let command = |options: &[&str]| {
             let options = options.iter().map(|option| (*option).to_owned());
             let all: Vec<String> = words.iter().cloned().chain(options).collect();
-            let members = names.iter().map(|name| text::shell_word(name));
+            let members = names.iter().map(|name| shell_word(name));
             all.into_iter().chain(members).collect::<Vec<_>>().join(" ")
         };
         // What is only read starts without `--run`.
         let leave = options.iter().filter(|option| **option != "--run");
-        let front = text::shell_word(&format!("--serve=nbd:unix:/tmp/{}.nbd?ro", words[1]));
+        let front = shell_word(&format!("--serve=nbd:unix:/tmp/{}.nbd?ro", words[1]));
         let look: Vec<String> = leave
             .map(|option| (*option).to_owned())
             .chain(["--readonly".to_owned(), front])

@@ -4,7 +4,7 @@
 //! `zero-superblock` refuse what is in use, and ask about what is not empty.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -19,13 +19,13 @@ use mdspace_io::{
 use crate::args::{ArrayName, MemberSpec};
 use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::{Code, Failure};
-use crate::output::printable;
 use crate::run_dir::{RunDir, Running};
 
 mod contents;
 mod look;
 mod probed;
 mod purpose;
+mod question;
 mod remote;
 
 pub(crate) use contents::{Area, FoundSuperblock, superblocks};
@@ -33,6 +33,7 @@ use look::Headway;
 pub(crate) use look::{Look, asked_of, is_same_place, look};
 pub(crate) use probed::Probed;
 pub(crate) use purpose::Purpose;
+use question::Question;
 pub(crate) use remote::check_remote;
 
 /// How long a member in use is given to become free.
@@ -89,7 +90,7 @@ pub(crate) fn hold_and_ask(
     purpose: &Purpose,
 ) -> Result<Vec<Held>, Failure> {
     let what = purpose.what();
-    let (mut found, mut all) = (String::new(), Vec::new());
+    let (mut question, mut all) = (Question::default(), Vec::new());
     for member in members {
         let (held, shown) = look(name_of_path(member), what, {
             let (member, run_dir) = (member.to_path_buf(), run_dir.clone());
@@ -100,11 +101,11 @@ pub(crate) fn hold_and_ask(
                 Ok((held, shown))
             }
         })??;
-        found.push_str(&shown);
+        question.join(shown);
         all.push(held);
     }
-    if !found.is_empty() && !run {
-        ask(&found, what)?;
+    if !run {
+        question.ask(what)?;
     }
     Ok(all)
 }
@@ -148,30 +149,24 @@ fn ask_unless(
             let found = superblocks(&held.file).map_err(|e| unreadable(&member, e, &what))?;
             let is_known = found.iter().any(|found| found.superblock.as_ref().is_some_and(&known));
             let shown = match run || is_known {
-                true => String::new(),
+                true => Question::default(),
                 false => shown(&held, &what, headway)?,
             };
             Ok((held, shown))
         }
     })??;
-    if !shown.is_empty() {
-        ask(&shown, what)?;
-    }
+    shown.ask(what)?;
     held.probed(what)
 }
 
-/// What lies on a member, for people; empty for an empty one.
-fn shown(held: &Held, what: &str, headway: &Headway) -> Result<String, Failure> {
-    let contents =
-        contents::of(&held.file, headway).map_err(|e| unreadable(&held.path, e, what))?;
-    if contents.is_empty() {
-        return Ok(String::new());
-    }
-    let mut shown = format!("{} holds:\n", printable(&name_of_path(&held.path)));
-    for line in contents {
-        shown.push_str(&format!("    {line}\n"));
-    }
-    Ok(shown)
+/// What lies on a member; no question for an empty one.
+fn shown(held: &Held, what: &str, headway: &Headway) -> Result<Question, Failure> {
+    let unreadable = |error| unreadable(&held.path, error, what);
+    let is_of_array = !superblocks(&held.file).map_err(unreadable)?.is_empty();
+    let lines = contents::of(&held.file, headway).map_err(unreadable)?;
+    let mut question = Question::default();
+    question.add(&name_of_path(&held.path), &lines, is_of_array);
+    Ok(question)
 }
 
 /// Refuses a member that something on this host uses.
@@ -312,22 +307,6 @@ pub(crate) fn refused(error: OpenError, purpose: &Purpose) -> Failure {
              (qemu-nbd --shared=0)",
         ),
         other => failure(other.to_string(), "check the member's name and rights"),
-    }
-}
-
-fn ask(found: &str, what: &str) -> Result<(), Failure> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let failure = Failure::new(what, found, "look at it again; --run answers yes");
-        return Err(failure.with_code(Code::NeedsYes));
-    }
-    let refused = || Failure::new(what, "the answer was not yes", "nothing was written");
-    eprint!("{found}All of it would be lost. Continue? [y/N] ");
-    io::stderr().flush().map_err(|_| refused())?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer).map_err(|_| refused())?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(refused()),
     }
 }
 

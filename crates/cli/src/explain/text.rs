@@ -108,7 +108,7 @@ pub(super) fn array_name(on_disk: &str) -> String {
 }
 
 /// A member's name as a shell reads it.
-pub(super) fn shell_word(name: &str) -> String {
+pub(crate) fn shell_word(name: &str) -> String {
     let path = path_of_name(name).into_os_string().into_encoded_bytes();
     let word = String::from_utf8_lossy(&path);
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:+,=@%".contains(c);

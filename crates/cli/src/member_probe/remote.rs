@@ -9,7 +9,7 @@ use mdspace_engine::backend::{
 use mdspace_engine::lane::Lane;
 use mdspace_io::{LanesConfig, LocalLane, OpenMode};
 
-use super::{Purpose, ask, open, refused};
+use super::{Purpose, Question, open, refused};
 use crate::failure::Failure;
 
 /// How much of a member's start is looked at, in bytes.
@@ -24,17 +24,25 @@ pub(crate) fn check_remote<'a>(
     run: bool,
     purpose: &Purpose,
 ) -> Result<(), Failure> {
-    let mut found = String::new();
+    let mut question = Question::default();
     for member in members {
-        if let Some(line) = contents(member, purpose)? {
-            found.push_str(&format!("{member} holds:\n    {line}\n"));
+        match contents(member, purpose)? {
+            Contents::Nothing => {}
+            Contents::OfArray(line) => question.add(member, &[line], true),
+            Contents::Data(line) => question.add(member, &[line], false),
         }
     }
-    if found.is_empty() || run { Ok(()) } else { ask(&found, purpose.what()) }
+    if run { Ok(()) } else { question.ask(purpose.what()) }
 }
 
-/// What lies on an export, in a line; nothing if it looks empty.
-fn contents(member: &str, purpose: &Purpose) -> Result<Option<String>, Failure> {
+/// What lies on an export, in a line.
+enum Contents {
+    Nothing,
+    OfArray(String),
+    Data(String),
+}
+
+fn contents(member: &str, purpose: &Purpose) -> Result<Contents, Failure> {
     let config = LanesConfig::default();
     let system = |error| Failure::new(purpose.what(), error, "see `mdspace doctor`");
     let local = LocalLane::new(&config).map_err(system)?;
@@ -52,10 +60,11 @@ fn contents(member: &str, purpose: &Purpose) -> Result<Option<String>, Failure> 
     found.map_err(unreadable)
 }
 
-async fn look(lane: &Lane, id: MemberId, info: MemberInfo) -> Result<Option<String>, IoError> {
+async fn look(lane: &Lane, id: MemberId, info: MemberInfo) -> Result<Contents, IoError> {
     match assembly::read_superblock(lane, id, &info).await {
         Ok(Some(superblock)) => {
-            return Ok(Some(format!("a member of md array {}", superblock.set_uuid)));
+            let line = format!("a member of md array {}", superblock.set_uuid);
+            return Ok(Contents::OfArray(line));
         }
         Err(ReadError::Io { error, .. }) if error.kind == IoErrorKind::Deadline => {
             return Err(error);
@@ -74,6 +83,8 @@ async fn look(lane: &Lane, id: MemberId, info: MemberInfo) -> Result<Option<Stri
         .await;
     done.result?;
     let head = done.buffer.expect("a finished read gives its buffer back");
-    let empty = head.iter().all(|&byte| byte == 0);
-    Ok((!empty).then(|| "data: its first 64 KiB are not empty".to_owned()))
+    Ok(match head.iter().all(|&byte| byte == 0) {
+        true => Contents::Nothing,
+        false => Contents::Data("data: its first 64 KiB are not empty".to_owned()),
+    })
 }

@@ -332,3 +332,18 @@ fn a_regular_file_among_the_devices_is_no_member() {
     fs::remove_file(&place).expect("it is there");
     assert!(done.status == 1 && done.err.contains("among the devices"), "{done:#?}");
 }
+
+/// Who is asked first how an array is kept does not learn to type `--run`.
+#[test]
+fn what_holds_an_array_is_asked_about_with_the_way_to_start_it() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "stop data");
+    let way =
+        "do: `mdspace explain a b` says how to start the array that it is of; --run overwrites it";
+    user.refused("create more --level=1 --raid-devices=2 a b", &["array", "data (raid1", way]);
+    user.refused("zero-superblock a b", &[way]);
+    fs::write(user.path("c"), [1; 4096]).expect("a file");
+    let look = "do: look at it again, or choose another member; --run overwrites it";
+    user.refused("create more --level=1 --raid-devices=1 --force c", &["not recognised", look]);
+}
