@@ -208,6 +208,12 @@ impl RunDir {
         Ok(running)
     }
 
+    /// An array that runs and of whose name this may be a misspelling.
+    pub(crate) fn like(&self, name: &ArrayName) -> Option<ArrayName> {
+        let running = self.running().unwrap_or_default().into_iter();
+        running.map(|running| running.name).find(|known| is_like(name.as_str(), known.as_str()))
+    }
+
     fn running_here(&self) -> io::Result<Vec<Running>> {
         let mut running = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
@@ -231,6 +237,21 @@ impl RunDir {
             .truncate(false)
             .mode(0o600)
             .open(self.lock_path(name))
+    }
+}
+
+/// Whether one name may be another one mistyped: one letter is wrong, too much or missing, or two that stand
+/// together are exchanged.
+fn is_like(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let same = |pair: &(&u8, &u8)| pair.0 == pair.1;
+    let begin = one.iter().zip(other).take_while(same).count();
+    let (one, other) = (&one[begin..], &other[begin..]);
+    let end = one.iter().rev().zip(other.iter().rev()).take_while(same).count();
+    match (&one[..one.len() - end], &other[..other.len() - end]) {
+        (one, other) if one.len() <= 1 && other.len() <= 1 => true,
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        _ => false,
     }
 }
 

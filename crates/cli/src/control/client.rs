@@ -222,21 +222,6 @@ fn silence(name: &ArrayName, pid: Option<i32>, silence_max: Duration) -> Failure
     Failure::of_silence(what, why, format!("{look}: one that is stopped goes on with `{go_on}`"))
 }
 
-/// Whether one name may be another one mistyped: one letter is wrong, too much or missing, or two that stand
-/// together are exchanged.
-fn is_like(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let same = |pair: &(&u8, &u8)| pair.0 == pair.1;
-    let begin = one.iter().zip(other).take_while(same).count();
-    let (one, other) = (&one[begin..], &other[begin..]);
-    let end = one.iter().rev().zip(other.iter().rev()).take_while(same).count();
-    match (&one[..one.len() - end], &other[..other.len() - end]) {
-        (one, other) if one.len() <= 1 && other.len() <= 1 => true,
-        ([a, b], [c, d]) => (a, b) == (d, c),
-        _ => false,
-    }
-}
-
 /// A verb for arrays was asked of a multipath device.
 pub(crate) fn no_array(name: &ArrayName) -> Failure {
     Failure::new(
@@ -261,7 +246,7 @@ fn absent(run_dir: &RunDir, name: &ArrayName) -> Failure {
             };
             let why = std::iter::once(why).chain(run_dir.unseen()).collect::<Vec<_>>().join("\n");
             let start = format!("start it with `mdspace assemble {name} MEMBER...`");
-            let cure = match list.iter().find(|known| is_like(name.as_str(), known)) {
+            let cure = match run_dir.like(name) {
                 Some(meant) => format!("if you mean {meant}, say so; else {start}"),
                 None => start,
             };

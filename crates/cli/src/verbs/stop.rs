@@ -35,9 +35,7 @@ pub(super) fn stop(args: &StopArgs, restarts: bool) -> Result<Stopped, Failure> 
     let client = Client::connect_within(&run_dir, name, STOPS_WITHIN);
     let mut client = client.map_err(|failure| match failure.code {
         // The usual advice is to start it.
-        Code::NoArray => {
-            Failure { cure: "nothing is to be stopped: see `mdspace mdstat`".into(), ..failure }
-        }
+        Code::NoArray => Failure { cure: of_none(&run_dir, name), ..failure },
         _ => by_kill(failure, args),
     })?;
     let reply = match client.ask(&Request::Stop { force: args.force, restarts }) {
@@ -60,6 +58,15 @@ pub(super) fn stop(args: &StopArgs, restarts: bool) -> Result<Stopped, Failure> 
         Reply::Done { notes } => Ok(Stopped { notes, config: None }),
         Reply::Stopped { notes, config } => Ok(Stopped { notes, config: Some(*config) }),
         _ => Ok(Stopped::default()),
+    }
+}
+
+/// What to do where no array of that name is to be stopped.
+fn of_none(run_dir: &RunDir, name: &ArrayName) -> String {
+    let nothing = "nothing is to be stopped: see `mdspace mdstat`";
+    match run_dir.like(name) {
+        Some(meant) => format!("if you mean {meant}, say so; else {nothing}"),
+        None => nothing.to_owned(),
     }
 }
 
