@@ -39,24 +39,25 @@ pub(crate) struct Log {
 
 /// Logs to standard error.
 pub(crate) fn to_stderr() -> Log {
-    start(io::stderr())
+    start(io::stderr()).0
 }
 
 /// Logs to the array's file. Standard error goes there too, so that a panic is found. An array is served
-/// without its log rather than not: then a note for the user says so.
+/// without its log rather than not: then a note for the user says so, as it does where the log is not the one wanted.
 pub(crate) fn to_file(name: &ArrayName, run_dir: &RunDir) -> (Log, Option<String>) {
     let path = path(name, run_dir);
     let opened = |file: &File| Ok(rustix::stdio::dup2_stderr(file)?);
     match RotatingFile::open(path.clone(), ROTATION, opened) {
-        Ok(log) => (start(log), None),
+        Ok(log) => start(log),
         Err(error) => {
             let note = format!("no log is written: {}: {error}", path.display());
-            (start(io::sink()), Some(note))
+            (start(io::sink()).0, Some(note))
         }
     }
 }
 
-fn start(writer: impl Write + Send + 'static) -> Log {
+/// Begins a log. Gives a note for the user where `MDSPACE_LOG` does not say which.
+fn start(writer: impl Write + Send + 'static) -> (Log, Option<String>) {
     let dropped = Arc::new(OnceLock::new());
     let counted = Counted { writer, dropped: dropped.clone(), failed: 0, told: 0 };
     let queue = NonBlockingBuilder::default().buffered_lines_limit(LINES_WAITING);
@@ -68,12 +69,13 @@ fn start(writer: impl Write + Send + 'static) -> Log {
     let filter = filter.unwrap_or_else(|| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
     subscriber.with_writer(lines).init();
-    if let Some(words) = wanted.filter(|_| is_nonsense) {
-        tracing::warn!(
+    let note = wanted.filter(|_| is_nonsense).map(|words| {
+        format!(
             "MDSPACE_LOG={words:?} is no level, as debug, and no list of them: it counts as info"
-        );
-    }
-    Log { _thread: thread }
+        )
+    });
+    note.iter().for_each(|note| tracing::warn!("{note}"));
+    (Log { _thread: thread }, note)
 }
 
 /// What `MDSPACE_LOG` asks for, in the words of `env_logger`. A word that is no level is a part of the program there:

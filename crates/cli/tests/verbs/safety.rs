@@ -347,3 +347,13 @@ fn what_holds_an_array_is_asked_about_with_the_way_to_start_it() {
     let look = "do: look at it again, or choose another member; --run overwrites it";
     user.refused("create more --level=1 --raid-devices=1 --force c", &["not recognised", look]);
 }
+
+#[test]
+fn a_log_level_that_is_none_is_told_to_who_starts_the_array() {
+    let user = User::with_members(&["a", "b"]);
+    let mut create = user.command("create data --level=1 --raid-devices=2 --assume-clean a b");
+    let said = create.env("MDSPACE_LOG", "bogus").output().expect("it starts");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("MDSPACE_LOG=\"bogus\" is no level"), "{said}");
+    user.expect(0, "stop data");
+}
