@@ -257,6 +257,16 @@ pub(crate) struct FrontReport {
     pub(crate) clients: Vec<String>,
 }
 
+impl FrontReport {
+    /// For people, as `1 client`.
+    pub(crate) fn clients_words(&self) -> String {
+        match self.clients.len() {
+            1 => "1 client".to_owned(),
+            clients => format!("{clients} clients"),
+        }
+    }
+}
+
 impl From<&ArrayStatus> for ArrayReport {
     fn from(status: &ArrayStatus) -> Self {
         Self {

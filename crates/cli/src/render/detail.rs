@@ -206,8 +206,7 @@ fn write_fronts(out: &mut String, report: &Report) -> fmt::Result {
         field(out, "Worker Threads", both)?;
     }
     for front in &report.fronts {
-        let clients = front.clients.len();
-        field(out, "Front at", format!("{} ({clients} clients)", front.address))?;
+        field(out, "Front at", format!("{} ({})", front.address, front.clients_words()))?;
         if let Some(device) = &front.device {
             field(out, "Device", device)?;
         }

@@ -10,11 +10,7 @@ pub(crate) fn text(report: &DeviceReport) -> String {
     let mut out = format!("{}: multipath, {}\n", report.name, short(report.size_bytes));
     write_paths(&mut out, &report.multipath).expect("a String takes all that is written");
     for front in &report.fronts {
-        out.push_str(&format!(
-            "\n    Front : {} ({} clients)\n",
-            front.address,
-            front.clients.len()
-        ));
+        out.push_str(&format!("\n    Front : {} ({})\n", front.address, front.clients_words()));
     }
     out
 }
@@ -29,7 +25,10 @@ pub(crate) fn write_paths(out: &mut String, paths: &PathsReport) -> fmt::Result 
         for path in &group.paths {
             write!(out, "      {:<8} {}", path.state, path.member)?;
             write!(out, "  {} requests, {} under way", path.ios, path.in_flight)?;
-            write!(out, ", failed {} times", path.failures)?;
+            match path.failures {
+                1 => write!(out, ", failed once")?,
+                times => write!(out, ", failed {times} times")?,
+            }
             if !path.reason.is_empty() {
                 write!(out, " ({})", path.reason)?;
             }

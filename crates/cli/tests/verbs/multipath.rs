@@ -450,7 +450,7 @@ fn an_array_of_multipath_members_bears_the_loss_of_a_path_of_each() {
     load.goes_on(20);
     // All may have gone to the other path, or to the other member: then the checker finds it.
     let detail = || paths.user.expect(0, "detail data");
-    paths.wait_for("the loss is seen", || detail().contains("failed 1 times"));
+    paths.wait_for("the loss is seen", || detail().contains("failed once"));
     assert!(detail().contains("multipath:"), "{}", detail());
     assert_eq!(paths.user.expect(0, "get data degraded").trim(), "0");
     paths.user.expect(0, &format!("message data fail_path {}", paths.members[0]));

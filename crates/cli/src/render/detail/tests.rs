@@ -105,3 +105,10 @@ fn a_rebuild_that_waits_for_space_says_where() {
         "       6       -        -        1      spare rebuilding without space   /none/m6\n";
     assert!(text.contains(rebuilt), "{text}");
 }
+
+#[test]
+fn one_client_is_no_clients() {
+    let mut report = examples::clean_raid6();
+    report.fronts[0].clients.push("process 7".into());
+    assert!(utc_text(&report).contains("data.sock (1 client)\n"));
+}
