@@ -78,7 +78,7 @@ pub enum CreateError {
         raid_disks: u16,
     },
     /// More missing than the level bears.
-    #[error("with {missing} slots empty the array could not start")]
+    #[error("with {missing} {} empty the array could not start", if *missing == 1 { "slot" } else { "slots" })]
     TooManyMissing {
         /// Empty slots.
         missing: usize,

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::create::{self, CreateError, Creation, NewDevice};
 use mdspace_engine::geometry::{Geometry, GeometryError, Shape};
 use mdspace_engine::lane::{Lane, LaneId};
-use mdspace_format::placement::BitmapRequest;
+use mdspace_format::placement::{BitmapRequest, PlacementError};
 use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Level, Uuid};
 use mdspace_front::address::{Address, Endpoint, Socket};
@@ -25,6 +26,9 @@ use crate::output::printable;
 
 /// Chunk where the user names none, as mdadm: 512 KiB.
 const DEFAULT_CHUNK_SECTORS: u64 = 1024;
+
+/// What a member that is only pretended has beside what is asked for: 128 MiB.
+const MEMBER_SECTORS_PRETENDED: u64 = 1 << 18;
 
 /// Opens the members and writes the array to them; returns those that are there.
 pub(super) fn write(
@@ -101,7 +105,9 @@ pub(crate) fn check(args: &CreateArgs, what: &str) -> Result<(), Failure> {
     let creation = creation(args, what)?;
     args.serving.serve.iter().try_for_each(has_place)?;
     let useless = useless_option(args).or_else(|| named_twice(args));
-    match useless.or_else(|| impossible_shape(&creation)) {
+    let impossible =
+        || impossible_shape(&creation).or_else(|| impossible_with_any_members(args, &creation));
+    match useless.or_else(impossible) {
         Some((why, cure)) => Err(Failure::new(what, why, cure).with_code(Code::Usage)),
         None => Ok(()),
     }
@@ -218,12 +224,51 @@ fn impossible_shape(creation: &Creation) -> Option<Wrong> {
     }
 }
 
+/// What is wrong also with members that have room for all that is asked: the array is planned on such ones.
+fn impossible_with_any_members(args: &CreateArgs, creation: &Creation) -> Option<Wrong> {
+    let room = [
+        MEMBER_SECTORS_PRETENDED,
+        u64::from(creation.chunk_sectors) << 10,
+        creation.size_sectors.unwrap_or(0),
+        creation.data_offset_sectors.unwrap_or(0),
+    ];
+    let info = MemberInfo {
+        name: String::new(),
+        sectors: room.into_iter().fold(0, u64::saturating_add),
+        logical_block_bytes: 512,
+        rotational: false,
+        discard_zeroes: false,
+    };
+    let places = args.members.iter().map(|place| {
+        let flags = flags(place.member()?, args);
+        Some(NewDevice { id: MemberId { index: 0, generation: 0 }, info: info.clone(), flags })
+    });
+    let error = create::plan(creation, places.collect(), 0, || Uuid::NIL).err()?;
+    match &error {
+        CreateError::Placement(PlacementError::BitmapChunk { chunk_bytes, .. })
+            if args.bitmap_chunk.is_none_or(|asked| asked.bytes != *chunk_bytes) =>
+        {
+            None
+        }
+        CreateError::Placement(
+            PlacementError::TooSmall { .. } | PlacementError::TooLarge { .. },
+        ) => None,
+        _ => Some((error.to_string(), cure(&error))),
+    }
+}
+
 fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
     let invalid = |why: &str, cure: &str| Failure::new(what, why, cure).with_code(Code::Usage);
     let spares = args.spare_devices as usize;
     if args.members.len() != usize::from(args.raid_devices) + spares {
         let given = args.members.len();
-        let why = format!("{given} members for {} slots and {spares} spares", args.raid_devices);
+        let counted = |count: usize, noun: &str| match count {
+            1 => format!("1 {noun}"),
+            _ => format!("{count} {noun}s"),
+        };
+        let slots = counted(args.raid_devices.into(), "slot");
+        let why =
+            format!("{} for {slots} and {}", counted(given, "member"), counted(spares, "spare"));
         return Err(invalid(&why, "give one member or the word missing for each"));
     }
     let chunk_sectors = chunk_sectors(args);
@@ -308,6 +353,16 @@ fn cure(error: &CreateError) -> &'static str {
     match error {
         CreateError::TooManyMissing { .. } => "give more members; fewer slots may stay empty",
         CreateError::DirtyDegraded => "leave --force out, or give all members",
+        CreateError::Placement(PlacementError::NoMembers) => "give at least one member",
+        CreateError::Placement(PlacementError::DataOffset { .. }) => {
+            "give another --data-offset, or leave it out"
+        }
+        CreateError::Placement(PlacementError::BitmapChunk { .. }) => {
+            "give another --bitmap-chunk, or leave it out"
+        }
+        CreateError::MissingSpare => "leave out one `missing`, and lower --spare-devices",
+        CreateError::NoUseForSpares => "leave --spare-devices out",
+        CreateError::Geometry(_) => "give another --level, --layout or --raid-devices",
         CreateError::Placement(_) => "give larger members, or a smaller --size or --chunk",
         CreateError::WriteBehind(_) => {
             "write-behind is for --level=1 with a bitmap, and --write-mostly=MEMBER says on whom"

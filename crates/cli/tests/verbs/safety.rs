@@ -269,6 +269,15 @@ fn what_is_wrong_on_the_command_line_is_told_before_anything_is_asked() {
         ("--level=0 --raid-devices=2 --bitmap=internal a b", "--bitmap=internal: raid0 has no"),
         ("--level=0 --raid-devices=2 --bitmap-chunk=4M a b", "--bitmap-chunk: raid0 has no"),
         ("--level=0 --raid-devices=2 --consistency-policy=resync a b", "raid0 has no redundancy"),
+        ("--level=1 --raid-devices=2 --spare-devices=1 a b", "2 members for 2 slots and 1 spare\n"),
+        ("--level=10 --raid-devices=2 --layout=n3 a b", "3 copies on 2 members"),
+        ("--level=1 --raid-devices=2 --data-offset=1 a b", "give another --data-offset"),
+        ("--level=1 --raid-devices=2 --bitmap-chunk=3K a b", "give another --bitmap-chunk"),
+        ("--level=0 --raid-devices=2 a missing", "with 1 slot empty the array could not start"),
+        ("--level=5 --raid-devices=3 a missing missing", "with 2 slots empty"),
+        ("--level=0 --raid-devices=2 --spare-devices=1 a b c", "leave --spare-devices out"),
+        ("--level=1 --raid-devices=2 missing missing", "give at least one member"),
+        ("--level=1 --raid-devices=2 --write-behind=9 a b", "--write-mostly=MEMBER says on whom"),
     ] {
         for run in ["", "--run "] {
             let done = user.run(&format!("create data {run}{words}"));
