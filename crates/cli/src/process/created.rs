@@ -11,10 +11,10 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_format::placement::{BitmapRequest, PlacementError};
 use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Level, Uuid};
-use mdspace_front::address::{Address, Endpoint, Socket};
 use mdspace_io::{Lanes, OpenMode, name_of_path};
 
 use super::array::{Devices, open_all};
+use super::fronts::Prepared;
 use super::members::OpenMembers;
 use crate::args::create::{Bitmap, CreateArgs, Policy, SizeOrMax};
 use crate::args::member::{MemberOrMissing, MemberSpec};
@@ -103,47 +103,13 @@ fn is_same(one: &MemberSpec, other: &MemberSpec) -> bool {
 /// Refuses words that no members could make right, options that would do nothing, and fronts that have no place.
 pub(crate) fn check(args: &CreateArgs, what: &str) -> Result<(), Failure> {
     let creation = creation(args, what)?;
-    args.serving.serve.iter().try_for_each(has_place)?;
+    args.serving.serve.iter().try_for_each(Prepared::check)?;
     let useless = useless_option(args).or_else(|| named_twice(args));
     let impossible =
         || impossible_shape(&creation).or_else(|| impossible_with_any_members(args, &creation));
     match useless.or_else(impossible) {
         Some((why, cure)) => Err(Failure::new(what, why, cure).with_code(Code::Usage)),
         None => Ok(()),
-    }
-}
-
-/// Bytes of the path of a Unix socket (`sun_path` in `linux/un.h`, without the final zero).
-const SOCKET_PATH_BYTES_MAX: usize = 107;
-
-/// Whether the folder of a socket, or that for a file, is there.
-fn has_place(front: &Address) -> Result<(), Failure> {
-    let is_folder = |path: &Path| asked_of(path, Path::is_dir).unwrap_or(true);
-    let wrong =
-        |why: String, cure: &str| Err(Failure::new(format!("cannot serve at {front}"), why, cure));
-    match &front.endpoint {
-        Endpoint::Nbd(Socket::Unix(path)) if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX => {
-            let bytes = path.as_os_str().len();
-            let why = format!(
-                "a socket's path has {SOCKET_PATH_BYTES_MAX} bytes at most, and this one {bytes}"
-            );
-            wrong(why, "choose a shorter path")
-        }
-        Endpoint::Nbd(Socket::Unix(path)) => match path.parent() {
-            Some(folder) if !is_folder(folder) => {
-                let why = format!("{} is no directory", folder.display());
-                wrong(why, "make it with `mkdir -p`, or choose another address")
-            }
-            _ => Ok(()),
-        },
-        Endpoint::Fuse(directory) if !is_folder(directory) => {
-            let why = format!("{} is no directory", directory.display());
-            wrong(why, "make it with `mkdir -p`, or name another one")
-        }
-        Endpoint::Nbd(Socket::Tcp { .. })
-        | Endpoint::Fuse(_)
-        | Endpoint::Loop
-        | Endpoint::Block => Ok(()),
     }
 }
 

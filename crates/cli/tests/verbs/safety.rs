@@ -286,10 +286,13 @@ fn what_is_wrong_on_the_command_line_is_told_before_anything_is_asked() {
         }
     }
     let long = format!("nbd:unix:/{}", "x".repeat(120));
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = format!("nbd:tcp:{}", other.local_addr().expect("its address"));
     for (front, why) in [
         ("nbd:unix:/no/such/folder/socket", "/no/such/folder is no directory"),
         ("fuse:/no/such/folder", "/no/such/folder is no directory"),
         (&*long, "107 bytes at most"),
+        (&*taken, "do: another program listens there"),
     ] {
         let words = format!("create data --level=1 --raid-devices=2 --serve={front} a b");
         user.refused(&words, &["cannot serve at", why]);
@@ -298,6 +301,8 @@ fn what_is_wrong_on_the_command_line_is_told_before_anything_is_asked() {
     user.expect(0, "create data --level=1 --raid-devices=2 --run --write-mostly=link a b");
     let member = &user.detail("data")["array"]["members"][0];
     assert_eq!(member["state"][1], "write_mostly", "a link leads to the member: {member}");
+    user.refused("serve data nbd:unix:/no/such/socket", &["/no/such is no directory", "mkdir -p"]);
+    user.refused("serve data fuse:/no/such", &["/no/such is no directory", "mkdir -p"]);
     user.expect(0, "stop data");
 }
 

@@ -1,13 +1,13 @@
 //! One front: a socket of NBD, a mounted file, or a block device.
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
-use mdspace_front::address::{Address, Endpoint};
+use mdspace_front::address::{Address, Endpoint, Socket};
 use mdspace_front::fuse::{self, FuseServer, Mount, Session};
-use mdspace_front::listener::Listener;
+use mdspace_front::listener::{ListenError, Listener};
 use mdspace_front::nbd::{Exports, Keeper, Server, ServerLimits};
 use mdspace_front::volume::Volume;
 
@@ -16,12 +16,17 @@ use super::closing::Closing;
 use super::mount_guard::{End, MountGuard};
 use crate::args::ArrayName;
 use crate::failure::Failure;
+use crate::member_probe::asked_of;
+use crate::output::printable;
 use crate::process::STOP_PATIENCE;
 use crate::report::FrontReport;
 use crate::run_dir::RunDir;
 
 /// Between two looks whether users have gone.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Bytes of the path of a Unix socket (`sun_path` in `linux/un.h`, without the final zero).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// A front that can be opened: what the user named is there and free. Nothing was written for it.
 pub(in crate::process) enum Prepared {
@@ -58,25 +63,30 @@ impl Drop for OwnDirectory {
 }
 
 impl Prepared {
+    /// Whether a front can be there now. For `create`, before anything is asked.
+    pub(in crate::process) fn check(address: &Address) -> Result<(), Failure> {
+        match &address.endpoint {
+            Endpoint::Nbd(_) => listener(address).map(drop),
+            Endpoint::Fuse(directory) => has_folder(address, directory),
+            Endpoint::Loop | Endpoint::Block => has_block_devices(address),
+        }
+    }
+
     /// Looks where the user says. Before a member is written to, so that a wrong word costs nothing.
     pub(in crate::process) fn new(
         address: &Address,
         name: &ArrayName,
         run_dir: &RunDir,
     ) -> Result<Self, Failure> {
-        let what = || format!("cannot serve at {address}");
+        let what = || cannot_serve(address);
         let (directory, own) = match &address.endpoint {
-            Endpoint::Nbd(_) => {
-                return Listener::bind(address)
-                    .map(Self::Nbd)
-                    .map_err(|error| Failure::new(what(), error, "choose another address"));
+            Endpoint::Nbd(_) => return listener(address).map(Self::Nbd),
+            Endpoint::Fuse(directory) => {
+                has_folder(address, directory)?;
+                (directory.clone(), None)
             }
-            Endpoint::Fuse(directory) => (directory.clone(), None),
             Endpoint::Loop | Endpoint::Block => {
-                BlockDevice::is_possible().map_err(|why| {
-                    let cure = "run it as root, or serve a file with --serve=fuse:/DIR";
-                    Failure::new(what(), why, cure)
-                })?;
+                has_block_devices(address)?;
                 let directory = run_dir.mount_point(name);
                 fuse::mount::make_directory(&directory).map_err(|error| {
                     Failure::new(what(), error, "check the rights of the run directory")
@@ -144,6 +154,60 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Listens where the user says.
+fn listener(address: &Address) -> Result<Listener, Failure> {
+    if let Endpoint::Nbd(Socket::Unix(path)) = &address.endpoint {
+        let bytes = path.as_os_str().len();
+        if bytes > SOCKET_PATH_BYTES_MAX {
+            let why = format!(
+                "a socket's path has {SOCKET_PATH_BYTES_MAX} bytes at most, and this one {bytes}"
+            );
+            return Err(Failure::new(cannot_serve(address), why, "choose a shorter path"));
+        }
+        path.parent().map_or(Ok(()), |folder| has_folder(address, folder))?;
+    }
+    Listener::bind(address)
+        .map_err(|error| Failure::new(cannot_serve(address), &error, cure(address, &error)))
+}
+
+/// What helps where nothing can listen.
+fn cure(address: &Address, error: &ListenError) -> &'static str {
+    let ListenError::Io { source, .. } = error else { return "choose another address" };
+    match (source.kind(), &address.endpoint) {
+        (io::ErrorKind::AddrInUse, _) => {
+            "another program listens there: choose another port, or 0, which takes a free one"
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            "give an address of this host: `ip address` lists them"
+        }
+        (io::ErrorKind::PermissionDenied, Endpoint::Nbd(Socket::Tcp { port: 1..1024, .. })) => {
+            "ports below 1024 are for root: choose a higher one, as 10809"
+        }
+        (io::ErrorKind::PermissionDenied, _) => "choose a folder that you may write to",
+        _ => "choose another address",
+    }
+}
+
+fn has_folder(address: &Address, folder: &Path) -> Result<(), Failure> {
+    if asked_of(folder, Path::is_dir).unwrap_or(true) {
+        return Ok(());
+    }
+    let why = format!("{} is no directory", printable(&folder.to_string_lossy()));
+    let cure = "make it with `mkdir -p`, or choose another one";
+    Err(Failure::new(cannot_serve(address), why, cure))
+}
+
+fn has_block_devices(address: &Address) -> Result<(), Failure> {
+    BlockDevice::is_possible().map_err(|why| {
+        let cure = "run it as root, or serve a file with --serve=fuse:/DIR";
+        Failure::new(cannot_serve(address), why, cure)
+    })
+}
+
+fn cannot_serve(address: &Address) -> String {
+    format!("cannot serve at {address}")
 }
 
 impl Front {
@@ -259,3 +323,6 @@ fn requests_end<E: ToString>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
