@@ -302,6 +302,12 @@ fn started(status: &ArrayStatus, is_new: bool) -> String {
             format!("{said}; {} is built from them, and until then no other may fail", one.name)
         }
         [] => said + &empty_slots(status),
+        more if is_new && lacks == 1 => {
+            let spares = more.len();
+            format!(
+                "{said}; one of {spares} spares is built from them, and until then no other may fail"
+            )
+        }
         [_] => format!("{said}, and 1 spare"),
         more => format!("{said}, and {} spares", more.len()),
     }

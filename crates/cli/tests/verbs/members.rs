@@ -359,3 +359,13 @@ fn what_to_do_about_a_member_that_is_missing_fits_what_it_is_wanted_for() {
     assert!(cure("assemble other a").contains("it runs already"));
     user.refused("add data a", &["it is a member of the array already", "give another one"]);
 }
+
+/// With a spare at hand too: the first line says that the array bears no loss yet.
+#[test]
+fn a_new_array_with_spares_says_that_one_of_them_is_built_in() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    let said = user.expect(0, "create data --level=5 --raid-devices=3 --spare-devices=1 a b c d");
+    let built = "started with 2 of 3 members; one of 2 spares is built from them";
+    assert!(said.contains(built), "{said}");
+    user.expect(0, "stop data");
+}
