@@ -62,7 +62,8 @@ pub(crate) fn expect_done(client: &mut Client, undone: &[&str]) -> Result<(), Fa
             "what is listed can be neither read nor computed: replace the member that cannot read it",
         ),
     };
-    let what = format!("the {} did not do all", sync.last_action);
+    let task = if sync.last_action == "recover" { "rebuild" } else { &*sync.last_action };
+    let what = format!("the {task} did not do all");
     Err(Failure::new(what, why, cure).with_code(Code::Undone))
 }
 
