@@ -113,6 +113,15 @@ impl Array {
         self.settings.has_parity()
     }
 
+    /// Whether the last view is settled, and no member that is not write-mostly is in sync in it.
+    #[cfg(feature = "controls")]
+    pub fn rests_on_write_mostly_members(&self) -> bool {
+        let view = self.views.current();
+        let is_ahead =
+            |member: &view::MemberView| !member.write_mostly && member.is_in_sync_for_good();
+        self.views.is_settled(&view) && !view.present().any(|(_, member)| is_ahead(member))
+    }
+
     /// Whether a write-mostly member may lack what was answered, and no list says so.
     #[inline]
     pub(crate) fn has_writes_behind(&self) -> bool {

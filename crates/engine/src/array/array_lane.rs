@@ -502,7 +502,9 @@ impl ArrayLane {
             false if !redundant => Err(RequestError::Lost),
             // After a failed flush nothing on that member is sure: the others must hold it.
             _ if self.do_without(&view, &failed).await => {
-                self.what_is_behind_is_elsewhere().await?;
+                if self.array.rules.keep(Rule::FlushesWaitForWhatIsBehind) {
+                    self.what_is_behind_is_elsewhere().await?;
+                }
                 behind.tell(told)
             }
             _ => Err(RequestError::Lost),

@@ -367,7 +367,8 @@ impl<'a> MemberWrites<'a> {
         let is_settled = !self.lane.array.rules.keep(Rule::EarlyAnswersAreSettled)
             || self.lane.array.views.settled_up_to(&self.view).await;
         // The update that was waited for may have taken out who has it.
-        is_settled && self.view_stands()
+        let looks = self.lane.array.rules.keep(Rule::RecordsMayTakeWhoHasIt);
+        is_settled && (!looks || self.view_stands())
     }
 
     fn went_well_everywhere(&self) -> bool {
@@ -551,11 +552,13 @@ impl ArrayLane {
         }
         let asked = Arc::new(Asked::new(ended));
         // Counted on for those who would read what it did not replace, until the answer; and for flushes.
-        let being_judged = counted.as_ref().map(Counted::being_judged);
+        let waits = self.array.rules.keep(Rule::BehindUntilAllLanesKnow);
+        let (is_behind, being_judged) = (counted.is_some(), counted.as_ref().filter(|_| waits));
+        let _being_judged = being_judged.map(Counted::being_judged);
         self.array.mailbox.ended(asked.clone(), counted);
         drop(tried_again);
         let answer = asked.answer().await;
-        if being_judged.is_some() && !asked.ended.is_held(&self.array.views.current()) {
+        if is_behind && !asked.ended.is_held(&self.array.views.current()) {
             self.array.behind.one_is_lost();
         }
         answer

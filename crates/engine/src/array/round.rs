@@ -37,7 +37,7 @@ use super::reconstruct::{
     ClaimedRow, ReadPlaces, ReadRow, by_exponent, columns_bytes, parity_index, row_state, slot_of,
     within,
 };
-use super::rules::Rule;
+use super::rules::{Rule, keep};
 use super::stripes::Taken;
 use super::unread::Unread;
 use super::view::ArrayView;
@@ -459,9 +459,11 @@ impl Work<'_> {
         let columns = &self.cover.columns;
         let sectors = self.row.member_sectors(columns);
         let mut state = row_state(view, self.map, &self.row, columns, unread);
+        let heeds_memory = keep(Rule::HiddenIsWrittenFirst);
         let may_be_read = |place| {
             let slot = slot_of(&self.row, state.data_count, place);
-            view.may_be_read_again(slot, &sectors, unread.is_unreadable(place))
+            let is_unreadable = unread.is_unreadable(place);
+            is_unreadable || heeds_memory && view.may_be_read_again(slot, &sectors, false)
         };
         state.parity_usable &= state.parity_trusted
             || !view.outliers.knows_of(&sectors, &view.doubted)

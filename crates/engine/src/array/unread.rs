@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::backend::MemberId;
 
 use super::plan::Place;
+use super::rules::{Rule, keep};
 
 /// Members that gave nothing for their place of a row in this very attempt. Another member may have come
 /// into the slot since, and has not been asked.
@@ -60,7 +61,10 @@ pub(super) enum Cause {
 impl Looks {
     /// How long to wait before the next one.
     pub(super) fn next(self) -> Duration {
-        FIRST_LOOK_AFTER.saturating_mul(1 << self.0.min(31))
+        match keep(Rule::LateOnesAreLookedAtAgain) {
+            true => FIRST_LOOK_AFTER.saturating_mul(1 << self.0.min(31)),
+            false => Duration::from_secs(u32::MAX.into()),
+        }
     }
 
     pub(super) fn count(&mut self) {

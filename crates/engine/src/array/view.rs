@@ -491,6 +491,12 @@ impl Views {
         self.is_over(view) && self.is_recorded(view)
     }
 
+    /// Whether this view holds for good.
+    #[cfg(feature = "controls")]
+    pub(crate) fn is_settled(&self, view: &ArrayView) -> bool {
+        self.settled.load(Ordering::SeqCst) >= view.epoch
+    }
+
     fn is_over(&self, view: &ArrayView) -> bool {
         self.settled.load(Ordering::SeqCst) >= view.taken_out
     }

@@ -118,7 +118,11 @@ impl Controller {
     async fn believe_parity(&mut self) {
         self.fill_accepted_anew();
         self.accepted_for_all = self.doubted.both(&self.nothing_disagrees(Lacks::Now));
-        for range in self.nothing_disagrees(Lacks::ForGood).iter() {
+        let ends = match self.array.rules.keep(Rule::AcceptedIsWrittenFirst) {
+            true => Lacks::ForGood,
+            false => Lacks::Now,
+        };
+        for range in self.nothing_disagrees(ends).iter() {
             self.accepted_for_all.remove(&range);
             self.doubted.remove(&range);
             self.outliers.forget(&range);

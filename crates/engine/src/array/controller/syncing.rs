@@ -810,7 +810,7 @@ impl Controller {
             let lacks = self.but_what_it_gives_first(id, slot, ranges);
             holes.push((id, self.on_members(lacks, &[slot]).await));
         }
-        if !copies {
+        if !copies && self.array.rules.keep(Rule::FailedRowsAreFilledAgain) {
             holes.extend(self.not_filled_in(&torn.doubt));
         }
         holes.retain(|(_, holes)| !holes.is_empty());

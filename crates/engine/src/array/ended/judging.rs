@@ -9,6 +9,7 @@ use crate::geometry::{Geometry, Slot};
 use super::super::held;
 use super::super::outliers::Slots;
 use super::super::plan::Places;
+use super::super::rules::{Rule, keep};
 use super::super::verdict::{Column, Outcome, SlotEnd, Verdict};
 use super::super::view::{ArrayView, MemberView};
 use super::segment::Segment;
@@ -125,7 +126,11 @@ impl Judging<'_> {
         let took = || was_there() && self.ended.lacks_nothing(member, sectors);
         match (listed, is_sent) {
             (false, false) => SlotEnd::Kept,
-            (true, false) if member.bad_in_memory.overlaps(sectors) => SlotEnd::Hidden,
+            (true, false)
+                if member.bad_in_memory.overlaps(sectors) && keep(Rule::HiddenIsWrittenFirst) =>
+            {
+                SlotEnd::Hidden
+            }
             (true, false) => SlotEnd::Bad,
             (false, true) if took() => SlotEnd::Took,
             (false, true) => SlotEnd::Refused,
