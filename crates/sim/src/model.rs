@@ -64,6 +64,9 @@ pub struct Model {
     lost: Moment,
     /// Whether a flush makes what came before it durable.
     flushes_hold: bool,
+    /// What was answered before may rest on one member. It is lost with that one and a crash, and no flush that was asked
+    /// for before changes it.
+    rests_on_one_until: Moment,
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +95,7 @@ impl Model {
             steady: true,
             lost: 0,
             flushes_hold: true,
+            rests_on_one_until: 0,
         }
     }
 
@@ -117,10 +121,33 @@ impl Model {
         }
     }
 
+    /// Sectors in which a write may be half done: one is under way or, where the power goes, not durable.
+    pub fn half_done(&self, without_power: bool) -> BTreeSet<u64> {
+        let under_way = self.writes.values().flat_map(|write| write.range.clone());
+        let volatile = self.volatile.iter().copied().filter(|_| without_power);
+        under_way.chain(volatile).collect()
+    }
+
+    /// What is read of a sector from now on may be anything. It stays that until the sector is written.
+    pub fn may_be_anything(&mut self, sector: u64) {
+        let now = self.tick();
+        self.sectors[sector as usize].may_be_anything(now);
+    }
+
     /// A disk fails a flush: it drops what it had not made durable, and only one flush hears of it. One
     /// at the same time, or after it, is acknowledged, and so nothing but FUA is sure from here on.
     pub fn lose_a_flush(&mut self) {
         self.flushes_hold = false;
+    }
+
+    /// From now on answers rest on one member that may be lost.
+    pub fn answers_rest_on_one(&mut self) {
+        self.rests_on_one_until = Moment::MAX;
+    }
+
+    /// From now on they do not: that member is lost.
+    pub fn answers_hold(&mut self) {
+        self.rests_on_one_until = self.rests_on_one_until.min(self.moment);
     }
 
     /// A write of `version` to `range` begins. Several versions when its source may change under it.
@@ -140,6 +167,8 @@ impl Model {
     pub fn end_write(&mut self, asked: Asked, certainty: Certainty) {
         let ended = self.tick();
         let write = self.writes.remove(&asked).expect("a write that begins ends once");
+        let rests_on_one = ended <= self.rests_on_one_until && certainty == Certainty::Durable;
+        let certainty = if rests_on_one { Certainty::Done } else { certainty };
         for sector in write.range {
             self.sectors[sector as usize].end(asked.0, ended, certainty);
         }
@@ -167,12 +196,10 @@ impl Model {
             if !history.allows(found, asked.0) {
                 return Err(Violation { sector, found, legal: history.legal(asked.0) });
             }
-            match found {
-                Found::Version(version) if self.steady => history.settle(version, asked.0, ended),
-                Found::Version(version) if asked.0 > self.lost => {
-                    history.turn(version, asked.0, ended);
-                }
-                _ => {}
+            match self.steady {
+                true => history.settle(found, asked.0, ended),
+                false if asked.0 > self.lost => history.turn(found, asked.0, ended),
+                false => {}
             }
         }
         Ok(())
@@ -185,7 +212,7 @@ impl Model {
 
     /// It is acknowledged: every write that was acknowledged before it began is durable.
     pub fn end_flush(&mut self, asked: Asked) {
-        if !self.flushes_hold {
+        if !self.flushes_hold || asked.0 <= self.rests_on_one_until {
             return;
         }
         let oldest_read = self.reads.first().map_or(self.moment, |read| read.0);
@@ -201,6 +228,10 @@ impl Model {
         let open: Vec<Asked> = self.writes.keys().copied().collect();
         open.into_iter().for_each(|asked| self.end_write(asked, Certainty::Unknown));
         self.reads.clear();
+        let until = self.rests_on_one_until;
+        if until > 0 {
+            self.sectors.iter_mut().for_each(|history| history.lose_answers(until));
+        }
     }
 
     /// The power goes. Whatever was not durable was done or not.

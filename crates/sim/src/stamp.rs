@@ -21,7 +21,7 @@ pub enum Found {
     Version(Version),
     /// What `version` wrote to another sector.
     Elsewhere(u64, Version),
-    /// Nothing that a write ever stamped, beginning with these bytes.
+    /// Nothing that a write ever stamped, told from other such by a digest.
     Garbage(u64),
 }
 
@@ -64,8 +64,12 @@ pub fn identify(sector: u64, bytes: &[u8]) -> Found {
     match expected == bytes {
         true if home == sector => Found::Version(version),
         true => Found::Elsewhere(home, version),
-        false => Found::Garbage(word(bytes, 0)),
+        false => Found::Garbage(digest(bytes)),
     }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    (0..SECTOR_BYTES / 8).fold(0, |mut sum, index| splitmix64(&mut sum) ^ word(bytes, index))
 }
 
 /// The sector that stamped bytes say they belong to.
@@ -84,7 +88,7 @@ impl std::fmt::Display for Found {
             Self::Version(Version(0)) => write!(f, "zeroes"),
             Self::Version(version) => write!(f, "v{}", version.0),
             Self::Elsewhere(sector, version) => write!(f, "v{} of sector {sector}", version.0),
-            Self::Garbage(word) => write!(f, "garbage beginning {word:#018x}"),
+            Self::Garbage(word) => write!(f, "garbage of digest {word:#018x}"),
         }
     }
 }

@@ -31,13 +31,13 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
-    Known(Version),
+    Known(Found),
     Anything,
 }
 
 impl History {
     pub(super) fn zeroes() -> Self {
-        Self::of(Value::Known(Version::default()))
+        Self::of(Value::Known(Found::Version(Version::default())))
     }
 
     pub(super) fn anything() -> Self {
@@ -59,7 +59,7 @@ impl History {
 
     pub(super) fn begin(&mut self, version: Version, now: Moment) {
         self.entries.push(Entry {
-            value: Value::Known(version),
+            value: Value::Known(Found::Version(version)),
             begun: now,
             ended: None,
             certainty: Certainty::Unknown,
@@ -79,18 +79,34 @@ impl History {
 
     /// Whether a read that began at `begun` may return `found`.
     pub(super) fn allows(&self, found: Found, begun: Moment) -> bool {
-        self.live(begun).any(|entry| match (entry.value, found) {
-            (Value::Anything, _) => true,
-            (Value::Known(version), Found::Version(read)) => version == read,
-            (Value::Known(_), _) => false,
+        let was_left = |entry: &Entry| {
+            entry.value == Value::Known(found) && entry.hidden.is_some_and(|hidden| hidden < begun)
+        };
+        self.live(begun).any(|entry| match entry.value {
+            Value::Anything => !self.entries.iter().any(was_left),
+            Value::Known(known) => known == found,
         })
+    }
+
+    /// What was held there may have become anything, and stays that. Nothing is written there now.
+    pub(super) fn may_be_anything(&mut self, now: Moment) {
+        let anything = Entry {
+            value: Value::Anything,
+            begun: now,
+            ended: Some(now),
+            certainty: Certainty::Unknown,
+            hidden: None,
+            read: None,
+            on_platter: true,
+        };
+        self.entries.push(anything);
     }
 
     /// The versions that a read which began at `begun` may return; `u64::MAX` stands for any.
     pub(super) fn legal(&self, begun: Moment) -> Vec<u64> {
         let versions = self.live(begun).map(|entry| match entry.value {
-            Value::Known(version) => version.0,
-            Value::Anything => u64::MAX,
+            Value::Known(Found::Version(version)) => version.0,
+            Value::Known(_) | Value::Anything => u64::MAX,
         });
         versions.collect()
     }
@@ -112,10 +128,10 @@ impl History {
         begins.max().unwrap_or(0)
     }
 
-    /// A read from `begun` to `now` returned `version`: if nothing was under way, that is it.
-    pub(super) fn settle(&mut self, version: Version, begun: Moment, now: Moment) {
+    /// A read from `begun` to `now` returned `found`: if nothing was under way, that is it.
+    pub(super) fn settle(&mut self, found: Found, begun: Moment, now: Moment) {
         let quiet = self.entries.iter().all(|e| e.ended.is_some_and(|ended| ended < begun));
-        let seen = Value::Known(version);
+        let seen = Value::Known(found);
         if !quiet || self.live(begun).any(|entry| entry.value == Value::Anything) {
             return;
         }
@@ -131,13 +147,19 @@ impl History {
     }
 
     /// As [`settle`](Self::settle), where another value may come to be read, but none that was read before this.
-    pub(super) fn turn(&mut self, version: Version, begun: Moment, now: Moment) {
+    pub(super) fn turn(&mut self, found: Found, begun: Moment, now: Moment) {
         let quiet = self.entries.iter().all(|e| e.ended.is_some_and(|ended| ended < begun));
         if !quiet {
             return;
         }
+        let seen = Value::Known(found);
+        let is_known = self.live(begun).any(|entry| entry.value == seen);
+        let anything = self.live(begun).find(|entry| entry.value == Value::Anything);
+        if let Some(anything) = anything.filter(|_| !is_known).cloned() {
+            self.entries.push(Entry { value: seen, ..anything });
+        }
         for entry in &mut self.entries {
-            if entry.value == Value::Known(version) {
+            if entry.value == seen {
                 entry.read.get_or_insert(now);
             } else if entry.read.is_some_and(|read| read < begun) {
                 entry.hidden.get_or_insert(now);
@@ -176,6 +198,16 @@ impl History {
     /// Whether a power cut would change nothing.
     pub(super) fn is_settled(&self) -> bool {
         matches!(&self.entries[..], [only] if only.certainty == Certainty::Durable)
+    }
+
+    /// What was answered until then, and is not durable, may be lost.
+    pub(super) fn lose_answers(&mut self, until: Moment) {
+        let is_lost = |entry: &&mut Entry| entry.ended.is_some_and(|ended| ended <= until);
+        for entry in self.entries.iter_mut().filter(is_lost) {
+            if entry.certainty == Certainty::Done {
+                entry.certainty = Certainty::Unknown;
+            }
+        }
     }
 
     /// Whatever no durable write has buried may be on the platter now.

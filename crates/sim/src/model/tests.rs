@@ -282,3 +282,41 @@ fn after_a_lost_flush_only_fua_is_durable() {
         assert_eq!(one.legal(), [2]);
     }
 }
+
+#[test]
+fn what_was_accepted_may_be_anything_and_what_was_read_before_does_not_come_back() {
+    let mut one = One::new();
+    one.0.set_steady(false);
+    one.write(1);
+    assert!(one.read(1));
+    one.0.may_be_anything(0);
+    let garbage = |one: &mut One, byte| {
+        let asked = one.0.begin_read();
+        one.0.end_read(asked, 0, &[byte; SECTOR_BYTES]).is_ok()
+    };
+    assert!(garbage(&mut one, 7) && garbage(&mut one, 7));
+    assert!(!one.read(1), "it was read, and then something else");
+    assert!(garbage(&mut one, 9) && !garbage(&mut one, 7));
+    one.write(2);
+    assert!(one.read(2) && !garbage(&mut one, 9));
+}
+
+#[test]
+fn what_rests_on_one_member_is_lost_with_it_and_a_crash_though_it_was_flushed() {
+    for holds in [false, true] {
+        let mut one = One::new();
+        one.0.set_steady(false);
+        one.0.answers_rest_on_one();
+        one.write(1);
+        one.flush();
+        if holds {
+            one.0.answers_hold();
+            one.flush();
+        }
+        assert!(one.read(1));
+        one.write(2);
+        one.0.kill();
+        let legal = if holds { vec![2] } else { vec![0, 1, 2] };
+        assert_eq!(one.legal(), legal, "{holds}");
+    }
+}
