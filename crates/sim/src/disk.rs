@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::random::Random;
 use crate::stamp::SECTOR_BYTES;
 
-pub use faults::{Faults, Hang, Healing, Mishap, Persistence};
+pub use faults::{Faults, Hang, Healing, Held, Mishap, Persistence};
 pub use store::{CacheId, Horizon, Store, WriteId};
 
 /// Which disk of the world.

@@ -15,6 +15,8 @@ pub struct Faults {
     pub full_until: Option<Time>,
     /// It answers nothing.
     pub hang: Option<Hang>,
+    /// It answers nothing that is asked of these sectors until then: slowness in one place, and no fault.
+    pub held: Option<Held>,
     /// It takes so many times as long.
     pub slowness: Option<u32>,
     /// So many flushes to come fail.
@@ -31,6 +33,15 @@ pub enum Hang {
     ForEver,
     /// Then.
     Until(Time),
+}
+
+/// Sectors that are answered late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Which.
+    pub sectors: Range<u64>,
+    /// Until then.
+    pub until: Time,
 }
 
 /// What makes an unreadable sector readable again.
@@ -94,6 +105,7 @@ impl Faults {
     pub fn pass(&mut self, now: Time) {
         self.unreadable.retain(|_, healing| !matches!(healing, Healing::At(when) if *when <= now));
         self.full_until = self.full_until.filter(|until| *until > now);
+        self.held.take_if(|held| held.until <= now);
         self.hang = self.hang.filter(|hang| !matches!(hang, Hang::Until(until) if *until <= now));
     }
 

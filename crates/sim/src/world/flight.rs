@@ -14,7 +14,7 @@ use mdspace_engine::lane::LaneId;
 use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 
-use crate::disk::{CacheId, Disk, DiskIndex, Effect, Hang, Horizon, WriteId};
+use crate::disk::{CacheId, Disk, DiskIndex, Effect, Hang, Held, Horizon, WriteId};
 use crate::random::Random;
 use crate::stamp::SECTOR_BYTES;
 
@@ -90,8 +90,7 @@ impl World {
             Way::Wire { wire, .. } => Some(wire),
             Way::Paths(paths) => return self.path_lane(lane, io.member, &paths).submit(ticket, io),
         };
-        let (spec, horizon, hung) =
-            self.disk(disk, |d| (d.spec.clone(), d.store.horizon(), d.faults.hang.is_some()));
+        let (spec, horizon) = self.disk(disk, |d| (d.spec.clone(), d.store.horizon()));
         check(&io.op, spec.sectors, spec.block_sectors());
         self.note(format_args!("L{} > {disk} {}", lane.0, Words(&io.op)));
         let flight = Flight {
@@ -109,7 +108,7 @@ impl World {
         };
         let instant = spec.instant_one_in > 0
             && wire.is_none()
-            && !hung
+            && self.hang_of(&flight).is_none()
             && self.chance.borrow_mut().one_in(spec.instant_one_in);
         if instant {
             return Submitted::Done(self.do_at_once(flight));
@@ -157,7 +156,7 @@ impl World {
         let mut flights = self.flights.borrow_mut();
         let Some(flight) = flights.flying.get_mut(&id) else { return };
         // A hung disk does not answer, but it may have done what it was asked. A stopped server has not.
-        let hangs = self.hang_of(flight.disk).is_some();
+        let hangs = self.hang_of(flight).is_some();
         if flight.effect.is_none()
             && !self.lies(flight)
             && (!hangs || self.chance.borrow_mut().coin())
@@ -436,10 +435,20 @@ impl World {
         self.flights.borrow().flying.values().filter(|flight| flight.disk == disk).count()
     }
 
-    /// How the disk hangs now, if it does.
-    fn hang_of(&self, disk: DiskIndex) -> Option<Hang> {
-        let (gone, hang) = self.disk(disk, |d| (d.faults.gone, d.faults.hang));
-        hang.filter(|hang| !gone && !matches!(hang, Hang::Until(when) if *when <= self.now()))
+    /// How its disk hangs now, if it does, or holds what it is asked for there.
+    fn hang_of(&self, flight: &Flight) -> Option<Hang> {
+        self.disk(flight.disk, |disk| {
+            let faults = &disk.faults;
+            let is_over = |until: Time| until <= self.now();
+            let hang =
+                faults.hang.filter(|hang| !matches!(hang, Hang::Until(until) if is_over(*until)));
+            let is_held = |held: &&Held| {
+                let at = range_of(&flight.op);
+                at.start < held.sectors.end && held.sectors.start < at.end
+            };
+            let held = faults.held.as_ref().filter(|held| !is_over(held.until)).filter(is_held);
+            hang.or(held.map(|held| Hang::Until(held.until))).filter(|_| !faults.gone)
+        })
     }
 
     /// Keeps a flight from its end while its disk hangs. True when it does.
@@ -455,7 +464,7 @@ impl World {
             flight.parked = true;
             return true;
         }
-        match self.hang_of(flight.disk) {
+        match self.hang_of(flight) {
             None => return false,
             Some(Hang::ForEver) => flight.parked = true,
             Some(Hang::Until(when)) => {

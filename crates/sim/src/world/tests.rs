@@ -13,6 +13,7 @@ use mdspace_engine::memory::Buffer;
 use mdspace_engine::time::Time;
 
 use super::*;
+use crate::disk::Held;
 
 fn world(seed: u64) -> Rc<World> {
     World::new(Random::new(seed), Trace::default())
@@ -147,6 +148,20 @@ fn a_closed_member_is_gone_also_when_another_takes_its_place() {
     assert_eq!(done.result.unwrap_err().kind, IoErrorKind::Gone);
     assert!(done.buffer.is_some(), "its lease is over");
     assert!(io(&world, &lane, read_io(reopened, 0, 1)).result.is_ok());
+}
+
+#[test]
+fn what_a_disk_holds_back_waits_and_all_else_does_not() {
+    let (world, lane, member) = one_disk(6);
+    let until = world.now() + Duration::from_secs(1);
+    let held = Held { sectors: 0..8, until };
+    world.change_disk(DiskIndex(0), |disk| disk.faults.held = Some(held));
+    let is_late = |sector| {
+        let begin = world.now();
+        assert!(io(&world, &lane, read_io(member, sector, 1)).result.is_ok());
+        world.now().since(begin) > Duration::from_millis(500)
+    };
+    assert_eq!([is_late(8), is_late(7), is_late(0)], [false, true, false]);
 }
 
 #[test]
