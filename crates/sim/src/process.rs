@@ -144,6 +144,11 @@ impl Process {
         self.array.set("sync_min", "0").expect("every array has a first sector");
     }
 
+    /// Sets a key. Says whether the array takes the value.
+    pub fn set(&self, key: &str, value: &str) -> bool {
+        self.array.set(key, value).is_ok()
+    }
+
     /// Has sync tasks run as fast as they can.
     pub fn sync_at_full_speed(&self) {
         self.array.set("sync_speed_max", "none").expect("no limit is a speed");
@@ -152,6 +157,11 @@ impl Process {
     /// How often the engine came to a point, since the process runs.
     pub fn times_reached(&self, point: Point) -> u64 {
         self.array.times_reached(point)
+    }
+
+    /// Whether the array has come to rest on write-mostly members alone.
+    pub fn rests_on_write_mostly_members(&self) -> bool {
+        self.array.rests_on_write_mostly_members()
     }
 
     /// The member that a disk is, while it is open.

@@ -16,6 +16,7 @@ use mdspace_format::superblock::MemberFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{DiskIndex, DiskSpec, Latency};
+use crate::oracle::Shape;
 use crate::random::Random;
 use crate::workload::Habits;
 use crate::world::{Fences, Servers};
@@ -145,11 +146,23 @@ pub enum Happening {
     Reset,
     /// Users read, the process is killed, and members that had vanished are back when the array is assembled again.
     KillBeforeReturn,
+    /// The operator bounds, stops or frees sync tasks for a while.
+    Steer,
+    /// What is asked of a member's superblock, bitmap and log takes long for a while; its data do not.
+    HoldRecords,
+    /// The other way round.
+    HoldData,
+    /// The operator accepts parity that is in doubt.
+    AcceptDoubt,
+    /// Two members stop answering while users read, and one of them answers again long before the other one.
+    HangTwo,
+    /// Users flush, and the power goes when that is answered.
+    CutWhenFlushed,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 42] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -186,6 +199,12 @@ impl Happening {
         Self::Flicker,
         Self::Reset,
         Self::KillBeforeReturn,
+        Self::Steer,
+        Self::HoldRecords,
+        Self::HoldData,
+        Self::AcceptDoubt,
+        Self::HangTwo,
+        Self::CutWhenFlushed,
     ];
 
     /// Whether it is bad for a member.
@@ -224,6 +243,11 @@ impl Happening {
                 | Self::Pause
                 | Self::Doze
                 | Self::Leave
+                | Self::Steer
+                | Self::HoldRecords
+                | Self::HoldData
+                | Self::AcceptDoubt
+                | Self::CutWhenFlushed
         )
     }
 
@@ -233,7 +257,7 @@ impl Happening {
     }
 
     fn crashes(self) -> bool {
-        matches!(self, Self::Kill | Self::PowerCut)
+        matches!(self, Self::Kill | Self::PowerCut | Self::CutWhenFlushed)
     }
 }
 
@@ -270,6 +294,9 @@ pub struct Settings {
     /// Bytes for each bit of the bitmap, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bitmap_chunk_bytes: Option<u32>,
+    /// Sectors of the bad-block log, where they are not as many as usual; 0: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_sectors: Option<u16>,
     /// Unit of claims and parity.
     pub unit_sectors: u32,
     /// Lanes.
@@ -367,6 +394,7 @@ impl Settings {
             data_offset: DATA_OFFSET,
             metadata_minor: *random.pick(&[2, 2, 2, 1, 0]),
             bitmap_chunk_bytes: *random.pick(&[None, Some(4096), Some(16384), Some(65536)]),
+            log_sectors: None,
             unit_sectors: *random.pick(&[8, 8, 16, 128]),
             lanes: *random.pick(&[1, 1, 2, 3, 5]),
             workers: draw_workers(seed),
@@ -416,6 +444,9 @@ impl Settings {
         settings.draw_disks(&mut random, &wishes);
         settings.member_sectors -= settings.member_sectors % settings.block_sectors();
         settings.draw_happenings(&mut random);
+        if settings.redundancy() > 0 {
+            settings.log_sectors = if is_focused { wishes.log_sectors } else { draw_log(seed) };
+        }
         if is_focused {
             settings.focus(&wishes);
         }
@@ -532,7 +563,8 @@ impl Settings {
             members.map(|_| MemberFlags(rare(random, mostly) | rare(random, fast))).collect();
         // A crash and another trouble at once may take what only one member had yet.
         let bearable = self.trouble == Trouble::Bearable;
-        if bearable && self.level == 1 && self.bitmap_chunk_bytes.is_some() {
+        let may_be_behind = bearable || wishes.behind;
+        if may_be_behind && self.level == 1 && self.bitmap_chunk_bytes.is_some() {
             let most = if wishes.behind { &[1, 3, 256][..] } else { &[0, 1, 3, 256] };
             self.write_behind = match wishes {
                 Wishes { prompt: true, .. } => 0,
@@ -647,6 +679,20 @@ impl Settings {
                     *weight = draw_absences(self.seed);
                     continue;
                 }
+                Happening::Steer
+                | Happening::HoldRecords
+                | Happening::HoldData
+                | Happening::HangTwo
+                | Happening::CutWhenFlushed => {
+                    *weight = draw_orders(self.seed, happening);
+                    continue;
+                }
+                Happening::AcceptDoubt => {
+                    // Within bearable trouble there is none to accept.
+                    let beyond = self.trouble == Trouble::Beyond;
+                    *weight = if beyond { draw_orders(self.seed, happening) } else { 0 };
+                    continue;
+                }
                 _ if happening.is_of_stories() => continue,
                 _ => {}
             }
@@ -670,7 +716,12 @@ impl Settings {
         for (weight, happening) in self.happenings.iter_mut().zip(Happening::ALL) {
             let is_in_the_way =
                 happening.hurts() || happening.crashes() || happening == Happening::Lie;
-            if is_in_the_way || is_all && happening != Happening::Tend {
+            let comes_between = matches!(
+                happening,
+                Happening::Steer | Happening::HoldRecords | Happening::HoldData
+            );
+            let stays = happening == Happening::Tend || comes_between && !wishes.calm;
+            if is_in_the_way || is_all && !stays {
                 *weight = 0;
             }
         }
@@ -736,6 +787,33 @@ impl Settings {
         redundancy(self.level, self.layout, self.slots)
     }
 
+    /// Whether the operator may accept parity that is in doubt.
+    pub fn may_accept_doubt(&self) -> bool {
+        let told = self.aims.iter().any(|aim| aim.happening == Some(Happening::AcceptDoubt));
+        self.has_parity() && (told || self.happenings[Happening::AcceptDoubt as usize] > 0)
+    }
+
+    /// Where which sector is, on levels of which all members are as large.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            level: self.level,
+            layout: self.layout,
+            chunk_sectors: self.chunk_sectors.into(),
+            member_sectors: vec![self.member_sectors; self.slots.into()],
+        }
+    }
+
+    /// Whether a write that was answered may be on one member that is lost before others have it. Within bearable
+    /// trouble no crash comes then.
+    pub fn rests_on_one(&self) -> bool {
+        self.trouble == Trouble::Beyond && self.write_behind > 0
+    }
+
+    /// Whether its level has parity.
+    pub fn has_parity(&self) -> bool {
+        matches!(self.level, 4..=6)
+    }
+
     /// Whether a path that is lost with a flush makes a request fail: no other member has its data.
     pub fn flushes_may_fail(&self) -> bool {
         self.paths > 0 && self.redundancy() == 0
@@ -752,6 +830,13 @@ impl Settings {
         let set = self.tuning.iter().find(|(key, _)| *key == "write_deadline");
         let seconds: u64 = set?.1.parse().expect("deadlines of writes are drawn in seconds");
         (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+
+    /// How long a read of a member may take before others answer for it, if the run sets that.
+    pub fn read_deadline(&self) -> Option<Duration> {
+        let set = self.tuning.iter().find(|(key, _)| *key == "read_deadline");
+        let seconds: f64 = set?.1.parse().expect("deadlines of reads are drawn in seconds");
+        (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
     }
 
     /// Whether a write may take seconds without a fault.
@@ -803,6 +888,17 @@ fn draw_dozes(seed: u64) -> u32 {
 /// Drawn apart, as workers are.
 fn draw_absences(seed: u64) -> u32 {
     *Random::new(seed ^ 0x6162_7365_6e74_2121).pick(&[0, 0, 2])
+}
+
+/// Drawn apart, as workers are.
+fn draw_orders(seed: u64, happening: Happening) -> u32 {
+    let of_happening = (happening as u64) << 56;
+    *Random::new(seed ^ 0x006f_7264_6572_7321 ^ of_happening).pick(&[0, 0, 5, 20])
+}
+
+/// Drawn apart, as workers are. A log of one sector has room for 64 ranges.
+fn draw_log(seed: u64) -> Option<u16> {
+    *Random::new(seed ^ 0x7368_6f72_746c_6f67).pick(&[None, None, None, Some(0), Some(1)])
 }
 
 /// Drawn apart, so that a seed is otherwise what it was before there were workers.
@@ -978,6 +1074,9 @@ impl std::fmt::Display for Settings {
         write!(f, ", flags {flags:?}, {} behind", self.write_behind)?;
         if self.paths > 0 {
             write!(f, ", {} paths a disk", self.paths)?;
+        }
+        if let Some(sectors) = self.log_sectors {
+            write!(f, ", {sectors} sectors of bad-block log")?;
         }
         for (key, value) in &self.tuning {
             write!(f, ", {key} {value}")?;

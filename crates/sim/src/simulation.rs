@@ -5,6 +5,7 @@
 
 mod atlas;
 mod copies;
+mod doubt;
 mod finale;
 mod lies;
 mod operator;
@@ -35,6 +36,7 @@ use crate::workload::{Ask, Grain, Workload};
 use crate::world::{PATHS_GIVE_UP, Step, World};
 
 use atlas::Atlas;
+use doubt::HalfDone;
 use operator::Operator;
 use plugs::Plugs;
 use requests::Pending;
@@ -81,6 +83,7 @@ pub struct Simulation {
     judges_errors: bool,
     /// Places where members lied so far.
     lies: u64,
+    half_done: HalfDone,
     /// As in [`Outcome`].
     reached: u128,
     next_look_at_held: Time,
@@ -298,6 +301,9 @@ impl Simulation {
         model.set_steady(
             settings.trouble == Trouble::Bearable && !settings.failed_writes_may_land(),
         );
+        if settings.rests_on_one() {
+            model.answers_rest_on_one();
+        }
         let workload =
             Workload::new(random.fork(), settings.habits.clone(), grain(&settings, &process));
         let mut simulation = Self {
@@ -324,6 +330,7 @@ impl Simulation {
             _broken_here: broken_here,
             judges_errors: false,
             lies: 0,
+            half_done: HalfDone::default(),
             reached: 0,
             most_steps: MOST_STEPS,
             next_look_at_held: Time::ZERO,
@@ -381,7 +388,13 @@ impl Simulation {
         if self.world.steps() > self.most_steps {
             return Err(Failure::Endless);
         }
+        // What this step answered may have been decided before.
+        let holds = self.settings.rests_on_one()
+            && self.process.as_ref().is_some_and(Process::rests_on_write_mostly_members);
         self.take_completions()?;
+        if holds {
+            self.model.answers_hold();
+        }
         self.take_answers()?;
         self.must_not_be_held()?;
         self.must_not_be_stuck()

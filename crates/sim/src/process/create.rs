@@ -2,7 +2,7 @@
 
 use mdspace_format::new_array::{NewArray, NewMember};
 use mdspace_format::placement::{ArrayPlacement, BitmapPlacement, BitmapRequest, Request};
-use mdspace_format::superblock::SetName;
+use mdspace_format::superblock::{BadBlockLogPlace, SetName};
 use mdspace_format::{
     BitmapSuperblock, DirtyMap, Level, MetadataVersion, Role, Superblock, Timestamp, Uuid,
 };
@@ -18,7 +18,8 @@ pub fn create(world: &World, settings: &Settings, disks: &[DiskIndex]) {
     let members: Vec<NewMember> =
         (0..).zip(disks).map(|(number, &disk)| new_member(world, settings, number, disk)).collect();
     let array = new_array(world, settings);
-    let superblocks = array.superblocks(&placement, &members).expect("the settings fit md");
+    let mut superblocks = array.superblocks(&placement, &members).expect("the settings fit md");
+    superblocks.iter_mut().for_each(|superblock| shorten_log(superblock, settings.log_sectors));
     let bitmap = array.bitmap(&placement);
     for (&disk, superblock) in disks.iter().zip(&superblocks) {
         world.change_disk(disk, |disk| {
@@ -28,6 +29,13 @@ pub fn create(world: &World, settings: &Settings, disks: &[DiskIndex]) {
             }
         });
     }
+}
+
+/// Leaves so many sectors of a bad-block log, or none.
+fn shorten_log(superblock: &mut Superblock, sectors: Option<u16>) {
+    let Some(sectors) = sectors else { return };
+    let log = superblock.bad_block_log.take().filter(|_| sectors > 0);
+    superblock.bad_block_log = log.map(|log| BadBlockLogPlace { size_sectors: sectors, ..log });
 }
 
 fn placement(world: &World, settings: &Settings, disks: &[DiskIndex]) -> ArrayPlacement {

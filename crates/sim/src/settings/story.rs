@@ -4,6 +4,7 @@
 //! of twelve have one.
 
 mod apart;
+mod orders;
 mod outliers;
 mod plots;
 mod resets;
@@ -102,6 +103,8 @@ pub(super) struct Wishes {
     pub few: bool,
     /// Chunks, and with them windows of sync tasks, are so small that not every window is put on record.
     pub small_chunks: bool,
+    /// Sectors of the bad-block log, if not as many as usual.
+    pub log_sectors: Option<u16>,
     /// Members are so long that much is done between two records of it.
     pub long: bool,
     /// Besides what it aims at nothing happens, and paths are left alone.

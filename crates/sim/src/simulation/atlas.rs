@@ -151,6 +151,11 @@ impl Atlas {
         !self.hurt.contains_key(&disk) && !self.full.contains(&disk)
     }
 
+    /// Whether nothing is wrong with the disk of this name.
+    pub(super) fn is_well_named(&self, name: &str) -> bool {
+        self.is_well(disk_named(name))
+    }
+
     /// `old` is to be replaced by `new`: it is faulty then, with nothing wrong about it.
     pub(super) fn replace(&mut self, old: DiskIndex, new: DiskIndex) {
         self.blamed.insert(old);

@@ -33,6 +33,7 @@ impl Simulation {
     fn end_whole(&mut self) -> Result<(), Failure> {
         self.drain()?;
         if self.settings.redundancy() > 0 {
+            self.let_sync_go();
             self.process().sync_at_full_speed();
         }
         self.make_whole()?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError, Reply, Undecided};
+use mdspace_engine::backend::MemberId;
 use mdspace_engine::status::{
     ArrayState, ArrayStatus, MemberState, MemberStatus, SyncAction, SyncEnd,
 };
@@ -30,12 +31,19 @@ pub(super) struct Operator {
     spare_idle: Option<Time>,
     /// The check that was ordered must find nothing.
     expects_none: bool,
+    /// Until then sync tasks may be held back by its orders, or be about to go on.
+    steers_until: Option<Time>,
 }
 
 impl Operator {
     /// Whether this was ordered and is still to be done.
     fn waits_for(&self, what: What) -> bool {
         self.orders.iter().any(|order| order.what == what)
+    }
+
+    /// Whether sync tasks may be held back at this time.
+    fn steers_at(&self, time: Time) -> bool {
+        self.steers_until.is_some_and(|until| time < until)
     }
 
     /// Whether nothing that was ordered is still to be done.
@@ -52,7 +60,7 @@ struct Order {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+pub(super) enum What {
     Status,
     Fail(DiskIndex),
     Remove(DiskIndex),
@@ -60,6 +68,8 @@ enum What {
     Replace(DiskIndex),
     Check,
     Repair,
+    Steer,
+    AcceptDoubt,
     Stop,
 }
 
@@ -68,6 +78,12 @@ pub(super) const ALARM_STATUS: u64 = 1;
 
 /// No spare waits so long for a slot.
 const SPARE_WAITS: Duration = Duration::from_secs(5);
+
+/// The alarm that ends what holds back sync tasks.
+pub(super) const ALARM_LET_GO: u64 = 2;
+
+/// So long after that they go on at the latest.
+const GOES_ON_WITHIN: Duration = Duration::from_secs(2);
 
 pub(super) const STATUS_EVERY: Duration = Duration::from_millis(100);
 
@@ -90,7 +106,7 @@ impl Simulation {
         self.set_status_alarm();
     }
 
-    fn order(&mut self, what: What, action: Action) {
+    pub(super) fn order(&mut self, what: What, action: Action) {
         if what != What::Status {
             self.world.note(format_args!("-- order {what:?}"));
         }
@@ -126,6 +142,7 @@ impl Simulation {
                 match what {
                     What::Remove(disk) => self.put_back(disk),
                     What::Add(disk) => self.came_home(disk),
+                    What::AcceptDoubt => self.accepted_doubt(),
                     What::Check if self.operator.expects_none => {
                         self.operator.checking = Some(self.world.now());
                     }
@@ -161,6 +178,8 @@ impl Simulation {
                         | CommandError::ReadOnly
                         | CommandError::Broken { .. }
                 )
+                | (What::Steer, CommandError::Busy(_))
+                | (What::AcceptDoubt, CommandError::NothingInDoubt)
                 | (_, CommandError::Stopped)
         );
         match what {
@@ -185,7 +204,8 @@ impl Simulation {
                 self.world.change_disk(disk, Disk::disown_all);
             }
         }
-        self.atlas.learn(&self.world, asked, self.pending.may_stop, &status);
+        let is_held_back = self.pending.may_stop || self.operator.steers_at(asked);
+        self.atlas.learn(&self.world, asked, is_held_back, &status);
         if status.state == ArrayState::Broken {
             self.world.note(format_args!("-- the array is broken"));
             self.broken = true;
@@ -222,7 +242,7 @@ impl Simulation {
         let is_vacant =
             status.members.iter().filter(holds).count() < usize::from(self.settings.slots);
         let mut spares = with_state(status, MemberState::Spare).into_iter();
-        let stops = self.operator.waits_for(What::Stop);
+        let stops = self.operator.waits_for(What::Stop) || self.operator.steers_at(asked);
         let may_begin = is_vacant && !stops && !status.sync.action.runs();
         let is_idle = may_begin && spares.any(|disk| self.atlas.is_well(disk));
         let since = self.operator.spare_idle.filter(|_| is_idle);
@@ -407,8 +427,58 @@ impl Simulation {
         (self.operator.expects_none, self.operator.checking) = (false, None);
     }
 
+    /// Has all redundancy made right. What the evidence leaves open goes by the data, or by a copy that is as good as
+    /// any.
     pub(super) fn repair(&mut self) {
-        self.order(What::Repair, Action::Repair(Undecided::Leave));
+        let in_sync =
+            self.operator.status.iter().flat_map(|status| with_state(status, MemberState::InSync));
+        let copies: Vec<MemberId> =
+            in_sync.filter_map(|disk| self.process().member(disk)).collect();
+        let undecided = match self.random.below(3) {
+            0 => Undecided::Leave,
+            1 if !self.settings.has_parity() && self.atlas.is_sound() && !copies.is_empty() => {
+                Undecided::ByMember(*self.random.pick(&copies))
+            }
+            _ => Undecided::ByData,
+        };
+        self.order(What::Repair, Action::Repair(undecided));
+    }
+
+    /// Bounds, stops, frees or goes on with sync tasks, as an operator may at any time. What holds them back ends soon.
+    pub(super) fn steer(&mut self) {
+        let Some(status) = &self.operator.status else { return };
+        let (all, chunk) =
+            (status.sync.total_sectors, u64::from(self.settings.chunk_sectors.max(8)));
+        let bound = self.random.below(all / chunk + 1) * chunk;
+        // A story has them held back.
+        let what = if self.aimed_disk().is_some() { 4 } else { self.random.below(6) };
+        match what {
+            0..3 => self.set_bound("sync_max", bound),
+            3 => self.set_bound("sync_min", bound),
+            4 => self.order(What::Steer, Action::Freeze),
+            _ => return self.order(What::Steer, Action::Idle),
+        }
+        let most_ms = *self.random.pick(&[20, 200, 2_000, 10_000]);
+        let until = self.world.now() + Duration::from_millis(self.random.within(1..most_ms));
+        self.operator.steers_until = self.operator.steers_until.max(Some(until + GOES_ON_WITHIN));
+        self.world.set_alarm(until, ALARM_LET_GO);
+    }
+
+    fn set_bound(&self, key: &str, sector: u64) {
+        let is_set = self.process().set(key, &sector.to_string());
+        self.world.note(format_args!("-- {key} {sector}, taken: {is_set}"));
+    }
+
+    /// Nothing holds back sync tasks any more.
+    pub(super) fn let_sync_go(&mut self) {
+        if self.process.is_none() || !self.operator.steers_at(self.world.now()) {
+            return;
+        }
+        self.world.note(format_args!("-- sync tasks may go on"));
+        self.process().set("sync_max", "max");
+        self.process().set("sync_min", "0");
+        self.order(What::Steer, Action::Sync);
+        self.operator.steers_until = Some(self.world.now() + GOES_ON_WITHIN);
     }
 
     /// Has everything checked or repaired, whatever is found, and waits until that has ended. None
@@ -429,6 +499,7 @@ impl Simulation {
 
     /// The status at a moment from now on at which no sync task runs.
     pub(super) fn idle_status(&mut self) -> Result<ArrayStatus, Failure> {
+        self.let_sync_go();
         let idle = |status: &ArrayStatus| !status.sync.action.runs();
         self.status_where("the end of all sync", SYNC_MAX, idle)
     }
@@ -451,9 +522,10 @@ impl Simulation {
         patience: Duration,
         is_so: impl Fn(&ArrayStatus) -> bool,
     ) -> Result<ArrayStatus, Failure> {
-        let since = self.world.now();
+        let since = self.operator.steers_until.max(Some(self.world.now()));
         self.step_within(patience, what, |this| {
-            this.operator.status_asked > since && this.operator.status.as_ref().is_some_and(&is_so)
+            Some(this.operator.status_asked) > since
+                && this.operator.status.as_ref().is_some_and(&is_so)
         })?;
         Ok(self.operator.status.clone().expect("just seen"))
     }

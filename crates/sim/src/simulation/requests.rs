@@ -21,7 +21,7 @@ use super::{ALARM_WAKE, Failure, Simulation};
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     requests: BTreeMap<u64, PendingRequest>,
-    last_tag: u64,
+    pub(super) last_tag: u64,
     pub(super) answered: u64,
     pub(super) failed: u64,
     /// Requests may fail now, for their array is being stopped.
@@ -39,6 +39,10 @@ struct PendingRequest {
 impl Pending {
     pub(super) fn count(&self) -> usize {
         self.requests.len()
+    }
+
+    pub(super) fn has(&self, tag: u64) -> bool {
+        self.requests.contains_key(&tag)
     }
 
     /// The tag of the oldest, what it is, and since when.
@@ -233,7 +237,10 @@ impl Simulation {
                     Failure::Wrong { sector: range.start, sectors, violation }
                 })?;
             }
-            Ask::Write { fua, .. } | Ask::WriteZeroes { fua, .. } => {
+            Ask::Write { range, fua, .. } | Ask::WriteZeroes { range, fua } => {
+                if !done {
+                    self.note_half_done(range);
+                }
                 let certainty = match (done, fua) {
                     (false, _) => Certainty::Unknown,
                     (true, false) => Certainty::Done,

@@ -41,6 +41,7 @@ impl Simulation {
         self.go_down();
         match self.hides_a_failed_flush() {
             true => {
+                self.leave_half_done(true);
                 self.world.cut_power();
                 self.model.cut_power();
             }
@@ -54,6 +55,7 @@ impl Simulation {
         if self.hides_a_failed_flush() {
             return self.cut_power();
         }
+        self.leave_half_done(false);
         self.world.kill();
         self.model.kill();
         self.crashed();
@@ -71,6 +73,7 @@ impl Simulation {
 
     /// Takes the power away, and starts again.
     pub(super) fn cut_power(&mut self) -> Result<(), Failure> {
+        self.leave_half_done(true);
         self.world.cut_power();
         self.model.cut_power();
         self.crashed();

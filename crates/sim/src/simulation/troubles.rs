@@ -6,12 +6,12 @@ use std::time::Duration;
 use mdspace_engine::status::MemberState;
 use mdspace_engine::time::Time;
 
-use crate::disk::{Disk, DiskIndex, Hang, Healing, Persistence};
+use crate::disk::{Disk, DiskIndex, Hang, Healing, Held, Persistence};
 use crate::settings::{Happening, SLOWER};
 use crate::workload::Ask;
 
 use super::atlas::with_state;
-use super::operator::{ALARM_STATUS, STATUS_EVERY};
+use super::operator::{ALARM_LET_GO, ALARM_STATUS, STATUS_EVERY};
 use super::plugs::Back;
 use super::restart::Before;
 use super::{ALARM_WAKE, Failure, Simulation};
@@ -21,6 +21,15 @@ const LONG_REST_MS: u64 = 24_000;
 
 /// Requests that users send before a disk resets.
 const LAST_REQUESTS: usize = 30;
+
+/// A flush that takes longer is not waited for.
+const FLUSHED_WITHIN: Duration = Duration::from_secs(2);
+
+/// When users are quiet for so long, the array is clean, and no bit is left to be cleared.
+const ALL_IS_WRITTEN: Duration = Duration::from_secs(30);
+
+/// Reads that wait for no member end in this time.
+const READS_END_WITHIN: Duration = Duration::from_secs(20);
 
 /// Alarms from here on mend the disk of that number.
 const ALARM_MEND: u64 = 1000;
@@ -163,6 +172,14 @@ impl Simulation {
             Happening::Reset => return self.reset(),
             Happening::KillBeforeReturn if self.may_crash() => return self.kill_before_return(),
             Happening::KillBeforeReturn => {}
+            Happening::Steer if self.settings.redundancy() > 0 => self.steer(),
+            Happening::HoldRecords => self.hold(false),
+            Happening::HoldData => self.hold(true),
+            Happening::AcceptDoubt if self.settings.has_parity() => self.accept_doubt(),
+            Happening::Steer | Happening::AcceptDoubt => {}
+            Happening::HangTwo if self.settings.redundancy() > 0 => return self.hang_two(),
+            Happening::HangTwo => {}
+            Happening::CutWhenFlushed => return self.cut_when_flushed(),
         }
         Ok(())
     }
@@ -326,6 +343,33 @@ impl Simulation {
         self.world.change_disk(disk, |disk| disk.faults.spoil(range, healing));
     }
 
+    /// What is asked of a member's data, or else of its records, takes long: who waits for that waits while all else goes
+    /// on. That is slowness, and no fault: it passes no deadline but those of reads.
+    fn hold(&mut self, is_of_data: bool) {
+        if self.settings.redundancy() == 0 || self.settings.paths > 0 {
+            return;
+        }
+        let disk = self.aimed_disk().unwrap_or_else(|| *self.random.pick(&self.disks));
+        let most_ms = *self.random.pick(&[5, 50, 500, 1_000]);
+        let least_ms = if self.aimed_at.is_some() { most_ms / 2 } else { 0 };
+        let us = self.random.within(least_ms * 1_000 + 500..most_ms * 1_000);
+        let until = self.world.now() + Duration::from_micros(us);
+        let data = self.data();
+        let sectors = match is_of_data {
+            true => data,
+            false if data.start > 0 => 0..data.start,
+            false => data.end..u64::MAX,
+        };
+        let what = if is_of_data { "data" } else { "records" };
+        self.world
+            .note(format_args!("-- {disk} holds what it is asked of its {what} until {until:?}"));
+        let held = Held { sectors, until };
+        self.world.change_disk(disk, |disk| {
+            disk.faults.held.get_or_insert(held);
+        });
+        self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
+    }
+
     fn flicker(&mut self, disk: DiskIndex) {
         // Most of a run lies behind it.
         let most_us = *self.random.pick(&[10_000, 50_000]);
@@ -421,6 +465,58 @@ impl Simulation {
         self.world.set_alarm(until, ALARM_MEND + u64::from(disk.0));
     }
 
+    /// What users flush last is durable at that moment, and not later.
+    fn cut_when_flushed(&mut self) -> Result<(), Failure> {
+        if !self.may_crash() {
+            return Ok(());
+        }
+        self.backlog.push_front(Ask::Flush);
+        self.submit_next();
+        let flush = self.pending.last_tag;
+        let until = self.world.now() + FLUSHED_WITHIN;
+        self.world.set_alarm(until, ALARM_WAKE);
+        while self.pending.has(flush) && self.world.now() < until {
+            self.step()?;
+        }
+        self.crash(Happening::PowerCut)
+    }
+
+    /// Two members do not answer, and users read. One answers again, and the array can do without the other one: all
+    /// reads end, though that one is silent still.
+    fn hang_two(&mut self) -> Result<(), Failure> {
+        self.drain()?;
+        // Nothing is left to be written: the controller waits for no member.
+        self.wait(ALL_IS_WRITTEN)?;
+        let in_sync =
+            self.operator.status.iter().flat_map(|status| with_state(status, MemberState::InSync));
+        let mut disks: Vec<DiskIndex> = in_sync.collect();
+        self.random.shuffle(&mut disks);
+        let &[soon, late, ..] = &disks[..] else { return Ok(()) };
+        // A member that is late now and then may be late again at any time.
+        let slowest = self.settings.disks.iter().map(|disk| disk.latency.most()).max();
+        let is_late_at_times = self.settings.read_deadline() <= slowest;
+        if self.settings.paths > 0 || is_late_at_times || !self.atlas.is_sound() {
+            return Ok(());
+        }
+        self.atlas.hurt(soon);
+        self.atlas.hurt(late);
+        let until = self.world.now() + Duration::from_secs(3);
+        self.world.note(format_args!("-- {late} does not answer, and {soon} until {until:?}"));
+        self.world.change_disk(soon, |disk| disk.faults.hang = Some(Hang::Until(until)));
+        self.world.set_alarm(until, ALARM_MEND + u64::from(soon.0));
+        self.world.change_disk(late, |disk| disk.faults.hang = Some(Hang::ForEver));
+        self.last_hang = until;
+        self.read_all();
+        while !self.backlog.is_empty() && self.pending.count() < self.workload.depth() {
+            self.submit_next();
+        }
+        self.backlog.clear();
+        let what = "a read that the array can answer without the member that hangs";
+        self.step_within(READS_END_WITHIN, what, |this| this.pending.count() == 0)?;
+        self.world.change_disk(late, |disk| disk.faults.hang = None);
+        Ok(())
+    }
+
     /// Slowness is no fault: nothing may come of it. Much of it would pass the deadlines of paths, and those of
     /// disks that are far away or whose records take long.
     fn slow(&mut self) {
@@ -512,6 +608,7 @@ impl Simulation {
         match alarm {
             ALARM_WAKE => {}
             ALARM_STATUS => self.look(),
+            ALARM_LET_GO => self.let_sync_go(),
             _ => {
                 let disk = DiskIndex((alarm - ALARM_MEND) as u16);
                 self.world.note(format_args!("-- {disk} recovers"));

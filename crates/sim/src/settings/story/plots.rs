@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mdspace_engine::array::Point;
 
-use super::{Teller, Wishes, outliers, resets};
+use super::{Teller, Wishes, orders, outliers, resets};
 use crate::random::{Random, splitmix64};
 use crate::settings::{Aim, Happening, Tending, Trouble};
 
@@ -76,6 +76,13 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("reset-in-a-resync", [4, 2], resets::in_a_resync),
     Plot("reset-in-a-rebuild", [6, 3], resets::in_a_rebuild),
     Plot("reset-in-a-copy", [6, 3], resets::in_a_copy),
+    Plot("accepted-off-the-list", [0, 8], orders::accepted_off_the_list),
+    Plot("accepted-and-written-beside", [0, 8], orders::accepted_and_written_beside),
+    Plot("back-beside-doubt", [0, 8], orders::back_beside_doubt),
+    Plot("flushed-past-behind", [0, 6], orders::flushed_past_behind),
+    Plot("refused-behind", [0, 6], orders::refused_behind),
+    Plot("record-takes-the-other", [0, 6], orders::record_takes_the_other),
+    Plot("hung-two", [3, 2], orders::hung_two),
 ];
 
 /// Draws one, and tells it. Each draws as many tickets as its weight, from a stream of its own, and the least of all
