@@ -5,7 +5,7 @@ fn each_reason_not_to_listen_has_its_own_cure() {
     let cure = |front: &str, kind: io::ErrorKind| {
         let front: Address = front.parse().expect("an address");
         let error = ListenError::Io { front: front.clone(), source: kind.into() };
-        super::cure(&front, &error)
+        cure(&front, &error)
     };
     let denied = io::ErrorKind::PermissionDenied;
     assert!(cure("nbd:tcp:80", denied).contains("below 1024"));
