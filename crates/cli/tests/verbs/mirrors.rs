@@ -47,7 +47,7 @@ fn write_behind_needs_a_mirror_a_bitmap_and_a_write_mostly_member() {
         ("--level=1", "a write-mostly member"),
     ] {
         let create = format!("create m --raid-devices=2 --run --write-behind=8 {words} a b");
-        user.refused(&create, &["write-behind needs", lacks]);
+        user.refused_with(2, &create, &["write-behind needs", lacks]);
     }
     assert_eq!(user.run("create m --level=1 -n 2 --write-behind=16384 a b").status, 2);
     assert!(user.bytes("a").iter().all(|byte| *byte == 0), "nothing was written");
