@@ -69,8 +69,7 @@ impl Controller {
 
     /// What is lost without the members in these slots, which their replacements take over.
     fn loss_without(&self, slots: &[Slot]) -> Loss {
-        let now = self.view_now(&self.array.views.current());
-        let before = self.with_doubt_of_asking(now.clone());
+        let mut before = self.view_now(&self.array.views.current());
         let mut after = before.clone();
         for slot in slots {
             after.slots[usize::from(slot.0)] = before.replacement(*slot).cloned();
@@ -81,6 +80,14 @@ impl Controller {
             let durable = member.and_then(Member::falls_back_to).map_or(u64::MAX, Readable::sector);
             view.filled_sectors = view.filled_sectors.min(durable);
         }
+        // No list says yet what members lack of the writes that are being judged. Some rows they leave in doubt whoever
+        // goes.
+        let (doubt_before, mut fails) =
+            (self.doubt_of_asking(&before), self.doubt_of_asking(&after));
+        let coming = doubt_before.both(&fails);
+        doubt_before.iter().for_each(|range| fails.remove(&range));
+        put_in_doubt(&mut before, &coming);
+        put_in_doubt(&mut after, &coming);
         // Parity was accepted for what is missing now.
         after.unaccepted = after.doubted.clone();
         after.accepted_for_all = Default::default();
@@ -94,8 +101,6 @@ impl Controller {
         lost_before.iter().for_each(|range| lost.remove(&range));
         // First: one that is behind no more is being judged.
         let behind = self.behind_in(&after);
-        // No list says yet what members lack of the writes that are being judged.
-        let fails = self.added_doubt(&now, &after);
         let elsewhere = read_elsewhere(&before, &after);
         match (lost.sectors() + fails.sectors(), behind, elsewhere.sectors()) {
             (0, 0, 0) => Loss::Nothing,
@@ -103,16 +108,6 @@ impl Controller {
             (0, writes, _) => Loss::Behind(writes),
             (sectors, ..) => Loss::Sectors(sectors),
         }
-    }
-
-    /// A view in which rows are in doubt that writes will have put there whoever goes.
-    fn with_doubt_of_asking(&self, mut view: ArrayView) -> ArrayView {
-        let coming = self.doubt_of_asking(&view);
-        for doubt in [&mut view.doubted, &mut view.unaccepted] {
-            let doubt = Arc::make_mut(doubt);
-            coming.iter().for_each(|range| doubt.insert(range));
-        }
-        view
     }
 
     /// Sectors without those of a mirror that a member of `slot` gives which is being filled, and no copy that is
@@ -193,6 +188,14 @@ impl Controller {
             of_array.filter(|_| is_lost).collect::<Vec<_>>()
         };
         borders.cut().flat_map(lost).collect()
+    }
+}
+
+/// Has rows of a view be in doubt that writes will have put there.
+fn put_in_doubt(view: &mut ArrayView, rows: &Ranges) {
+    for doubt in [&mut view.doubted, &mut view.unaccepted] {
+        let doubt = Arc::make_mut(doubt);
+        rows.iter().for_each(|range| doubt.insert(range));
     }
 }
 
