@@ -85,6 +85,19 @@ fn no_member_is_failed_by_order_where_another_one_turns_out_to_be_gone() {
     }
 }
 
+/// It need not answer for that.
+#[test]
+fn a_member_that_hangs_is_failed_by_order() {
+    for (seed, shape) in (270..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).hangs_in = Some(0..u64::MAX);
+        fail(&mut world, 1, false).unwrap_or_else(|error| panic!("{error} ({world})"));
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+        world.verify();
+    }
+}
+
 /// Another host has the members: nothing is failed by an order, and nothing is out when they are free again.
 #[test]
 fn an_order_to_fail_a_member_of_a_reserved_array_is_answered() {

@@ -32,7 +32,7 @@ impl Deref for Leaving {
 }
 
 impl Controller {
-    /// Those that failed, and others that do not answer any more either: all are asked to read their superblock's place.
+    /// Those that failed, and others that do not answer any more either: they are asked to read their superblock's place.
     /// And of those that are `chosen`, though they still work, who is not needed for any block when the others have left,
     /// as long as any `may` go by choice. Where none of them can be spared anyway, and nobody failed, nobody is asked.
     pub(super) async fn leaving(
@@ -45,8 +45,8 @@ impl Controller {
         if failed.is_empty() && spared.is_empty() {
             return Leaving::none();
         }
-        let has_failed = |id: MemberId| failed.iter().any(|(failed, _)| *failed == id);
-        let others = |member: &&Member| member.is_live() && !has_failed(member.id);
+        let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
+        let others = |member: &&Member| member.is_live() && !may_go(member.id);
         let others = self.members.iter().filter(others);
         let probes = others.map(|member| self.ask(member, probe(member.superblock.place.sector)));
         let mut silent = failures(join_all(probes).await);
