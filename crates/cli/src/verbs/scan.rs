@@ -1,6 +1,6 @@
 //! `mdspace assemble --scan`: every array that is found, each by a command of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -52,13 +52,15 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
     places.extend(configured.iter().flat_map(Configured::paths));
     let found = members_at(places);
     let (mut wanted, mut failures) = (Vec::new(), Vec::new());
+    // Without its configuration an array might be served where or how it must not be.
+    let mut uuids: Vec<Uuid> = Vec::new();
     for configured in configured {
+        uuids.extend(configured.uuids(&found));
         match configured.wanted(&found) {
             Ok(array) => wanted.push(array),
             Err(failure) => failures.push(failure),
         }
     }
-    let uuids: Vec<_> = wanted.iter().filter_map(|array| array.uuid).collect();
     let mut others: BTreeMap<Uuid, Members> = BTreeMap::new();
     for (place, superblock) in found {
         if !uuids.contains(&superblock.set_uuid) {
@@ -67,7 +69,6 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
     }
     for (uuid, members) in others {
         match unconfigured(uuid, members) {
-            // Without its configuration an array might be served where or how it must not be.
             Ok(array) if broken.contains_key(&array.name) => {}
             Ok(array) => wanted.push(array),
             Err(failure) => failures.push(failure),
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
     }
     failures.extend(broken.into_values());
     failures.iter().for_each(output::print_error);
-    if wanted.is_empty() {
+    if wanted.is_empty() && failures.is_empty() {
         let cure = "name where to look: --device=PATH";
         return Err(Failure::new("no array was assembled", "no member was found", cure));
     }
@@ -171,22 +172,27 @@ impl Configured {
 
     /// Of its array: where it does not say it, that of the members that it names.
     fn uuid(&self, found: &Members) -> Result<Option<Uuid>, Failure> {
-        if let Some(uuid) = self.config.array() {
-            return Ok(Some(uuid));
-        }
-        let named: Vec<PathBuf> =
-            self.config.members.iter().map(|name| path_of_name(name)).collect();
-        let named = found.iter().filter(|(place, _)| named.contains(place));
-        let mut uuids = named.map(|(_, superblock)| superblock.set_uuid);
-        let first = uuids.next();
-        match uuids.find(|uuid| Some(*uuid) != first) {
-            None => Ok(first),
-            Some(_) => Err(Failure::new(
+        match self.uuids(found)[..] {
+            [] => Ok(None),
+            [one] => Ok(Some(one)),
+            _ => Err(Failure::new(
                 format!("cannot assemble {}", self.name),
                 format!("{} names members of several arrays", self.file.display()),
                 "say there which one is meant: uuid = \"UUID\"",
             )),
         }
+    }
+
+    /// The arrays that it may be about.
+    fn uuids(&self, found: &Members) -> Vec<Uuid> {
+        if let Some(uuid) = self.config.array() {
+            return vec![uuid];
+        }
+        let named: Vec<PathBuf> =
+            self.config.members.iter().map(|name| path_of_name(name)).collect();
+        let named = found.iter().filter(|(place, _)| named.contains(place));
+        let uuids: BTreeSet<Uuid> = named.map(|(_, superblock)| superblock.set_uuid).collect();
+        uuids.into_iter().collect()
     }
 }
 

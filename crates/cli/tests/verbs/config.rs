@@ -401,6 +401,32 @@ fn a_scan_obeys_a_configuration_that_names_no_uuid() {
     user.expect(0, "stop one");
 }
 
+/// Without it the array would be served for writing, or where it must not be.
+#[test]
+fn a_scan_starts_no_array_whose_configuration_it_cannot_use() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "create two --level=1 --raid-devices=2 --assume-clean c d");
+    user.expect(0, "stop one");
+    user.expect(0, "stop two");
+    let saved = std::fs::read_to_string(user.path("etc/one.toml")).expect("it was saved");
+    let (a, c) = (user.path("a"), user.path("c"));
+    let members = saved.lines().find(|line| line.starts_with("members")).expect("its members");
+    let bad = saved.replace(members, "members = [\"ram:5\"]\nreadonly = true");
+    let of_two = format!("members = [{a:?}, {c:?}]\nreadonly = true\n");
+    let devices = "--device=a --device=b --device=c --device=d";
+    for (bad, starts_two) in [(bad, true), (of_two, false)] {
+        std::fs::write(user.path("etc/one.toml"), bad).expect("room");
+        let said = user.run(&format!("assemble --scan {devices}"));
+        assert_eq!(said.status, 1, "{said:?}");
+        assert!(!said.out.contains("one: started"), "{said:?}");
+        assert_eq!(said.out.contains("two: started"), starts_two, "{said:?}");
+        if starts_two {
+            user.expect(0, "stop two");
+        }
+    }
+}
+
 #[test]
 fn a_scan_takes_what_it_finds_beside_the_members_of_a_configuration() {
     let user = User::with_members(&["a", "b", "c"]);
