@@ -249,6 +249,7 @@ impl Simulation {
         self.operator.spare_idle = since.or(is_idle.then_some(asked));
         match since {
             Some(since) if asked.since(since) > SPARE_WAITS => {
+                self.world.note(format_args!("-- {:?}", status.sync));
                 Err(Failure::Stuck { what: "a spare's wait beside an empty slot".to_owned() })
             }
             _ => Ok(()),
@@ -477,7 +478,7 @@ impl Simulation {
         self.world.note(format_args!("-- sync tasks may go on"));
         self.process().set("sync_max", "max");
         self.process().set("sync_min", "0");
-        self.order(What::Steer, Action::Sync);
+        self.order(What::Steer, Action::Idle);
         self.operator.steers_until = Some(self.world.now() + GOES_ON_WITHIN);
     }
 
