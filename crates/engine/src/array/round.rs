@@ -38,6 +38,7 @@ use super::reconstruct::{
     within,
 };
 use super::rules::{Rule, keep};
+use super::sources::Sources;
 use super::stripes::Taken;
 use super::unread::Unread;
 use super::view::ArrayView;
@@ -236,6 +237,28 @@ impl ArrayLane {
     /// The old data of a row that cannot be read as a whole, block by block: one member lacks sectors here,
     /// and another one there. None where some are lost.
     async fn read_in_parts(&self, at: &ClaimedRow<'_>, columns: &Columns) -> Option<Stripe> {
+        loop {
+            let epoch = self.view().epoch;
+            let mut sources = Sources::new();
+            let stripe = self.read_parts(at, columns, &mut sources).await?;
+            // One that went out since its part was read may have given what was there before a write that others have.
+            let is_there = |view: &ArrayView| {
+                sources.iter().all(|id| view.present().any(|(_, member)| member.id == *id))
+            };
+            if self.with_view(|now| now.epoch == epoch || is_there(now)) {
+                return Some(stripe);
+            }
+            stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
+        }
+    }
+
+    /// The same once, and the members that gave any part of it.
+    async fn read_parts(
+        &self,
+        at: &ClaimedRow<'_>,
+        columns: &Columns,
+        sources: &mut Sources,
+    ) -> Option<Stripe> {
         let wanted = Places::first(usize::from(at.map.data_disks()));
         let new = |place| (place, self.lane.backend().allocate(columns_bytes(columns)));
         let mut stripe: Stripe = wanted.iter().map(new).collect();
@@ -258,6 +281,9 @@ impl ArrayLane {
                 self.copy(&mut whole[within(columns, &part)], known);
             }
             self.recycle_all(read.blocks);
+            let new = read.sources.iter().filter(|id| !sources.contains(id));
+            let new: Sources = new.copied().collect();
+            sources.extend(new);
         }
         Some(stripe)
     }

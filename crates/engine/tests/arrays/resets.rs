@@ -175,3 +175,35 @@ fn no_block_is_computed_by_what_a_member_gave_that_went_out_while_it_was_read() 
         world.compare(chunk, &into.take());
     }
 }
+
+/// Its row is read block by block, for one member lacks this and another one that.
+#[test]
+fn a_write_is_not_made_of_parts_that_a_member_gave_that_went_out_before_the_last_one() {
+    let mut hung = 0;
+    for seed in 70..80 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID6, seed));
+        world.write_random(0, world.sectors());
+        world.serve(0, Request::Flush).unwrap();
+        let chunk = u64::from(shapes::RAID6.chunk_sectors);
+        let data = [0, 1, 2].map(|column| world.disk_of(column * chunk));
+        let parity: Vec<usize> = (0..5).filter(|disk| !data.contains(disk)).collect();
+        world.write_random(2 * chunk, 8);
+        let start = world.disks.data().start;
+        for (disk, sector) in [data[0], parity[0], parity[1]].into_iter().zip(start..) {
+            world.disks.disk(disk).unreadable.insert(sector);
+        }
+        world.disks.disk(data[2]).reset();
+        reads_under_way(&mut world, data[1], 1..2);
+        let bytes = world.random.bytes(3 * SECTOR);
+        let from = Rc::new(bytes.clone());
+        let write = world.start(1, Request::Write { sector: chunk, from, fua: false });
+        world.turns(400);
+        hung += usize::from(!write.has_ended());
+        world.serve(2, Request::Flush).unwrap();
+        world.disks.disk(data[1]).hangs_in = None;
+        world.end(&write).unwrap();
+        world.remember(chunk, &bytes);
+        world.verify();
+    }
+    assert!(hung > 0, "no part was read while the flush told");
+}
