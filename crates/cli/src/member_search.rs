@@ -65,9 +65,9 @@ pub(crate) fn beside(
     mut found: Vec<(PathBuf, Superblock)>,
 ) -> (Vec<PathBuf>, Vec<LeftOut>) {
     found.retain(|(path, _)| !known.iter().any(|known| is_same_place(known, path)));
-    let is_same = |(_, one): &(PathBuf, Superblock), (_, other): &(PathBuf, Superblock)| {
-        (one.set_uuid, one.device_uuid) == (other.set_uuid, other.device_uuid)
-    };
+    // A snapshot over a member stands on it, too, and says what that said once. Of two that differ assembly takes none.
+    let is_same =
+        |(_, one): &(PathBuf, Superblock), (_, other): &(PathBuf, Superblock)| one == other;
     let mut once: Vec<(PathBuf, Superblock)> = Vec::new();
     for device in found {
         if !once.iter().any(|known| is_same(known, &device) && is_same_place(&known.0, &device.0)) {
