@@ -80,14 +80,11 @@ impl Controller {
             let durable = member.and_then(Member::falls_back_to).map_or(u64::MAX, Readable::sector);
             view.filled_sectors = view.filled_sectors.min(durable);
         }
-        // No list says yet what members lack of the writes that are being judged. Some rows they leave in doubt whoever
-        // goes.
-        let (doubt_before, mut fails) =
-            (self.doubt_of_asking(&before), self.doubt_of_asking(&after));
-        let coming = doubt_before.both(&fails);
-        doubt_before.iter().for_each(|range| fails.remove(&range));
-        put_in_doubt(&mut before, &coming);
-        put_in_doubt(&mut after, &coming);
+        // No list says yet what members lack of the writes that are being judged. Some rows will be in doubt with these
+        // members and without them.
+        let doubt = self.compare_doubt(&before, &after);
+        put_in_doubt(&mut before, &doubt.in_both);
+        put_in_doubt(&mut after, &doubt.in_both);
         // Parity was accepted for what is missing now.
         after.unaccepted = after.doubted.clone();
         after.accepted_for_all = Default::default();
@@ -102,7 +99,7 @@ impl Controller {
         // First: one that is behind no more is being judged.
         let behind = self.behind_in(&after);
         let elsewhere = read_elsewhere(&before, &after);
-        match (lost.sectors() + fails.sectors(), behind, elsewhere.sectors()) {
+        match (lost.sectors() + doubt.added.sectors(), behind, elsewhere.sectors()) {
             (0, 0, 0) => Loss::Nothing,
             (0, 0, sectors) => Loss::Copy(sectors),
             (0, writes, _) => Loss::Behind(writes),

@@ -210,7 +210,7 @@ impl Controller {
             after.slots[usize::from(slot.0)] = Some(there);
             after.replacements.retain(|(_, other)| other.id != id);
         }
-        !self.added_doubt(&before, &after).is_empty()
+        !self.compare_doubt(&before, &after).added.is_empty()
     }
 
     /// A member that has all data of its slot takes it over. The member that had the slot becomes faulty, if it has

@@ -44,6 +44,12 @@ pub(super) struct Torn {
     pub(super) sent: Option<BTreeMap<Slot, Ranges>>,
 }
 
+/// What writes that are not judged yet leave in doubt in two views.
+pub(super) struct ComparedDoubt {
+    pub(super) in_both: Ranges,
+    pub(super) added: Ranges,
+}
+
 impl Controller {
     /// Judges the writes that have asked and records what that takes, until each is answered.
     pub(super) async fn judge_writes(&mut self) {
@@ -109,11 +115,12 @@ impl Controller {
         doubts.iter().flat_map(Ranges::iter).collect()
     }
 
-    /// What more they leave in doubt in one view than in another.
-    pub(super) fn added_doubt(&self, before: &ArrayView, after: &ArrayView) -> Ranges {
-        let mut doubt = self.doubt_of_asking(after);
-        self.doubt_of_asking(before).iter().for_each(|range| doubt.remove(&range));
-        doubt
+    /// What they leave in doubt in two views: in both, and in the second one alone.
+    pub(super) fn compare_doubt(&self, before: &ArrayView, after: &ArrayView) -> ComparedDoubt {
+        let (doubt_before, mut added) = (self.doubt_of_asking(before), self.doubt_of_asking(after));
+        let in_both = doubt_before.both(&added);
+        doubt_before.iter().for_each(|range| added.remove(&range));
+        ComparedDoubt { in_both, added }
     }
 
     /// Ends the doubt of what writes that are answered have made whole, and has a resync try again where they
