@@ -13,11 +13,6 @@ use super::{Controller, Member};
 pub(super) struct Leaving(Vec<(MemberId, IoError)>);
 
 impl Leaving {
-    /// None goes: nothing is asked.
-    pub(super) fn none() -> Self {
-        Self(Vec::new())
-    }
-
     pub(super) fn has(&self, member: MemberId) -> bool {
         self.iter().any(|(id, _)| *id == member)
     }
@@ -32,9 +27,14 @@ impl Deref for Leaving {
 }
 
 impl Controller {
-    /// Those that failed, and others that do not answer any more either: they are asked to read their superblock's place.
-    /// And of those that are `chosen`, though they still work, who is not needed for any block when the others have left,
-    /// as long as any `may` go by choice. Where none of them can be spared anyway, and nobody failed, nobody is asked.
+    /// Members that failed, and all others that do not answer any more.
+    pub(super) async fn leaving_failed(&self, failed: Vec<(MemberId, IoError)>) -> Leaving {
+        self.leaving(failed, Vec::new(), |_| false).await
+    }
+
+    /// The same, and those of the `chosen` members, which still work, that are not needed for any block without the others.
+    /// None of them goes unless `may` says so, before the question and after it. The others are asked to read their
+    /// superblock's place. They are not asked where no member failed and no chosen one can be spared.
     pub(super) async fn leaving(
         &self,
         failed: Vec<(MemberId, IoError)>,
@@ -43,7 +43,7 @@ impl Controller {
     ) -> Leaving {
         let spared = self.spare(&failed, chosen, &[], &may);
         if failed.is_empty() && spared.is_empty() {
-            return Leaving::none();
+            return Leaving(Vec::new());
         }
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
@@ -51,7 +51,7 @@ impl Controller {
         let probes = others.map(|member| self.ask(member, probe(member.superblock.place.sector)));
         let mut silent = failures(join_all(probes).await);
         silent.retain(|(_, error)| error.kind.scope() != Scope::Sectors);
-        // Lateness alone fails nobody. But nobody is given up who counts on one that is late.
+        // A member that is only late stays where no member failed. The choice is judged as if it were gone.
         let fails = |(_, error): &(MemberId, IoError)| {
             !failed.is_empty() || error.kind.scope() != Scope::Time
         };
@@ -64,8 +64,8 @@ impl Controller {
         Leaving(leaving)
     }
 
-    /// Of members that are chosen, those that can be spared together without the others that leave, or are late. One
-    /// that leaves already is none of them.
+    /// Of members that are chosen, those that can be spared together when the `leaving` and the late ones are gone. One
+    /// that leaves already is not among them.
     fn spare(
         &self,
         leaving: &[(MemberId, IoError)],
@@ -73,10 +73,13 @@ impl Controller {
         late: &[MemberId],
         may: impl Fn(&Self) -> bool,
     ) -> Vec<(MemberId, IoError)> {
+        let mut spared = Vec::new();
+        if chosen.is_empty() || !may(self) {
+            return spared;
+        }
         let mut without: Vec<MemberId> = leaving.iter().map(|(id, _)| *id).collect();
         without.extend(late);
-        let mut spared = Vec::new();
-        for one in chosen.into_iter().filter(|_| may(self)) {
+        for one in chosen {
             if without.contains(&one.0) {
                 continue;
             }
@@ -89,9 +92,9 @@ impl Controller {
         spared
     }
 
-    /// Takes out those that failed, and who is silent. False when the array broke over it.
+    /// Takes out those that failed, and those that do not answer. False when the array broke over it.
     pub(super) async fn take_out_failed(&mut self, failed: Vec<(MemberId, IoError)>) -> bool {
-        let leaving = self.leaving(failed, Vec::new(), |_| false).await;
+        let leaving = self.leaving_failed(failed).await;
         self.take_out(&leaving).await
     }
 }

@@ -195,12 +195,12 @@ impl Controller {
         let by_order = vec![(id, IoError { kind: IoErrorKind::Other, errno: 0 })];
         loop {
             let leaving = if force {
-                self.leaving(by_order.clone(), Vec::new(), |_| false).await
+                self.leaving_failed(by_order.clone()).await
             } else {
                 self.refuse_loss_of(id)?;
                 self.leaving(Vec::new(), by_order.clone(), |_| true).await
             };
-            // It counted on one that is only late.
+            // It can be spared only if a late member is there.
             if leaving.is_empty() {
                 return Err(CommandError::Needed);
             }

@@ -73,7 +73,7 @@ impl Controller {
             }
             all_along = false;
             self.put_off_hand_over();
-            let leaving = self.leaving(failed, Vec::new(), |_| false).await;
+            let leaving = self.leaving_failed(failed).await;
             let enough = self.mark_faulty(&leaving);
             // Lanes stop reading the member before anyone hears that its superblock is old.
             let epoch = self.publish();
@@ -282,7 +282,7 @@ impl Controller {
         let live = self.members.iter().filter(|member| member.is_written());
         let flushes = live.map(|member| self.flush(member));
         let failed = failures(join_all(flushes).await);
-        let leaving = self.leaving(failed, Vec::new(), |_| false).await;
+        let leaving = self.leaving_failed(failed).await;
         self.is_durable_but_on(&leaving, &reached);
         if !leaving.is_empty() && !self.take_out(&leaving).await {
             return false;
