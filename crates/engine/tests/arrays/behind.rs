@@ -500,18 +500,24 @@ fn a_flush_where_only_write_mostly_members_are_left_waits_for_what_is_behind() {
     a_flush_waits_without_the_member_that_is_ahead(|world| world.fail(0));
 }
 
+/// A write that was answered is behind on the only member that is left, and a flush waits for it.
+fn flush_without_the_member_that_is_ahead(seed: u64) -> (World, Pending) {
+    let mut world = two_mirrors(seed, 8);
+    let write = start_write(&world, 0, 64, 7);
+    world.end(&write).unwrap();
+    world.fail(0);
+    let flush = world.start(2, Request::Flush);
+    world.turns(3000);
+    assert!(!flush.has_ended(), "{world}");
+    (world, flush)
+}
+
 /// The member that was ahead is out, and the other one does not take what is behind: nobody has what was answered, and
 /// the next flush says so. It is told once, as a device does.
 #[test]
 fn a_flush_tells_that_what_was_answered_is_on_no_member() {
     for seed in 1..20 {
-        let mut world = two_mirrors(seed, 8);
-        let write = start_write(&world, 0, 64, 7);
-        world.end(&write).unwrap();
-        world.fail(0);
-        let flush = world.start(2, Request::Flush);
-        world.turns(3000);
-        assert!(!flush.has_ended(), "{world}");
+        let (mut world, flush) = flush_without_the_member_that_is_ahead(seed);
         refuse(&world, 1, 64);
         let_go(&mut world);
         assert_eq!(world.end(&flush), Err(RequestError::Lost), "{world}");
@@ -544,13 +550,7 @@ fn a_flush_goes_well_where_what_a_member_did_not_take_behind_is_on_another() {
 /// What never lands is waited for until the array is stopped by force.
 #[test]
 fn a_stop_by_force_ends_a_flush_that_waits_for_what_is_behind() {
-    let mut world = two_mirrors(5, 8);
-    let write = start_write(&world, 0, 64, 7);
-    world.end(&write).unwrap();
-    world.fail(0);
-    let flush = world.start(2, Request::Flush);
-    world.turns(3000);
-    assert!(!flush.has_ended(), "{world}");
+    let (mut world, flush) = flush_without_the_member_that_is_ahead(5);
     world.order(Action::StopByForce);
     assert_eq!(world.end(&flush), Err(RequestError::Stopped), "{world}");
 }

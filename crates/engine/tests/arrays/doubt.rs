@@ -109,15 +109,6 @@ fn a_rebuild_goes_round_a_row_in_doubt() {
     }
 }
 
-/// The disk that a read of eight sectors goes to.
-fn disk_of(world: &mut World, sector: u64) -> usize {
-    world.disks.reset_counts();
-    world.read(sector, 8).unwrap();
-    let disks = 0..usize::from(world.shape().disks);
-    let mut read = disks.filter(|&disk| world.disks.disk(disk).sectors_read() > 0);
-    read.next().expect("one is read")
-}
-
 /// Parity of old bytes says nothing of a member that is late, and comes back with what it really has.
 #[test]
 fn a_write_before_the_first_resync_waits_for_a_late_member_that_it_needs() {
@@ -125,7 +116,7 @@ fn a_write_before_the_first_resync_waits_for_a_late_member_that_it_needs() {
         let mut world = unsynced(shape, seed);
         world.write_random(0, 8);
         // Both have blocks of the first row.
-        let (written, late) = (disk_of(&mut world, 0), disk_of(&mut world, 16));
+        let (written, late) = (world.disk_of(0), world.disk_of(16));
         world.set("write_deadline", "0");
         world.disks.disk(late).hangs_in = Some(0..u64::MAX);
         let read = world.start_read(16, 8);
@@ -193,7 +184,7 @@ fn where_two_parities_disagree_the_missing_block_is_an_error() {
         let mut world = crashed(shape, seed);
         let row = row_sectors(&shape);
         // As if one member alone had taken a write: another block than the one that will be missing.
-        let (torn, lost) = (disk_of(&mut world, 0), disk_of(&mut world, row - 8));
+        let (torn, lost) = (world.disk_of(0), world.disk_of(row - 8));
         assert_ne!(torn, lost);
         let at = DATA_OFFSET as usize * SECTOR;
         world.disks.disk(torn).bytes[at..at + SECTOR].fill(0x5a);
@@ -249,7 +240,7 @@ fn a_block_in_doubt_is_not_computed_while_its_member_is_only_late() {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         world.command(Action::Freeze).unwrap();
         world.write_random(0, world.sectors());
-        let disk = disk_of(&mut world, 0);
+        let disk = world.disk_of(0);
         let before = world.read(0, 8).unwrap();
         world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
         assert_eq!(world.write(0, vec![9; 8 * SECTOR]), Err(RequestError::NoSpace), "{world}");
@@ -275,7 +266,7 @@ fn doubt_accepted_with_one_member_missing_is_not_accepted_for_a_second() {
             world.write_random(0, world.sectors());
             let row = row_sectors(&shape);
             let chunk = u64::from(shape.chunk_sectors);
-            let [torn, second, missing] = [0, chunk, row - 8].map(|at| disk_of(&mut world, at));
+            let [torn, second, missing] = [0, chunk, row - 8].map(|at| world.disk_of(at));
             assert!(second != missing, "{world}");
             world.crash();
             let at = DATA_OFFSET as usize * SECTOR;
@@ -384,7 +375,7 @@ fn a_failed_write_turns_old_once_where_the_copy_that_was_read_fails_by_itself() 
 fn a_sector_that_was_never_written_is_not_computed_while_its_member_is_only_late() {
     for (seed, shape) in (150..).zip(resynced_at_first()) {
         let mut world = unsynced(shape, seed);
-        let disk = disk_of(&mut world, 0);
+        let disk = world.disk_of(0);
         world.disks.disk(disk).hangs_in = Some(world.disks.data());
         let into = Rc::new(RefCell::new(vec![0; 8 * SECTOR]));
         let read = world.start(0, Request::Read { sector: 0, into: into.clone() });
@@ -403,10 +394,9 @@ fn a_sector_that_was_written_before_the_first_resync_is_computed_while_its_membe
         world.write_random(0, 8);
         // It is late, and does not fail.
         world.set("write_deadline", "0");
-        let disk = disk_of(&mut world, 0);
+        let disk = world.disk_of(0);
         let last = world.sectors() - row_sectors(&shape);
-        let other =
-            (last..).step_by(16).find(|sector| disk_of(&mut world, *sector) == disk).unwrap();
+        let other = (last..).step_by(16).find(|sector| world.disk_of(*sector) == disk).unwrap();
         world.disks.disk(disk).hangs_in = Some(world.disks.data());
         let found = world.read(0, 8).unwrap();
         world.compare(0, &found);
@@ -431,7 +421,7 @@ fn without_the_member_that_had_no_room_two_parities_give_the_block_of_one_that_f
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
             let result = world.write(0, vec![9; 8 * SECTOR]);
             world.disks.disk(full).write_error = None;
@@ -480,7 +470,7 @@ fn after_a_resync_that_came_half_way_the_others_give_the_block_of_a_member_that_
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             if lost == written {
                 continue;
             }
@@ -504,7 +494,7 @@ fn a_resync_that_found_room_for_no_parity_leaves_no_block_to_be_computed_wrong()
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             if lost == written {
                 continue;
             }
@@ -540,7 +530,7 @@ fn no_lane_computes_by_what_was_known_before_a_resync_came_half_way() {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             if lost == written || full == written {
                 continue;
             }
@@ -588,7 +578,7 @@ fn a_resync_that_found_no_room_again_leaves_known_which_parity_the_write_lacks()
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             {
                 let data = world.disks.data();
                 let mut disk = world.disks.disk(full);
@@ -621,7 +611,7 @@ fn a_write_beside_accepted_doubt_computes_around_the_member_that_had_no_room() {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             if lost == written {
                 continue;
             }
@@ -648,7 +638,7 @@ fn doubt_of_a_block_that_may_be_read_again_does_not_end_before_it_is_written() {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             if lost == written {
                 continue;
             }
@@ -741,7 +731,7 @@ fn a_write_before_the_first_resync_writes_a_block_again_that_it_could_not_read()
             world.write_random(row - 4, 4);
             world.write_random(0, 4);
             world.disks.disk(bad).unreadable.clear();
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             world.fail(written);
             let read = world.read(0, 4).unwrap();
             world.compare(0, &read);
@@ -757,7 +747,7 @@ fn a_write_in_accepted_doubt_writes_a_block_again_that_it_could_not_read() {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let full = disk_of(&mut world, u64::from(shape.chunk_sectors));
+            let full = world.disk_of(u64::from(shape.chunk_sectors));
             world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
             let at = u64::from(shape.chunk_sectors);
             assert!(world.write(at, vec![9; 8 * SECTOR]).is_err(), "{world}");
@@ -770,7 +760,7 @@ fn a_write_in_accepted_doubt_writes_a_block_again_that_it_could_not_read() {
             if written.is_err() {
                 continue;
             }
-            let own = disk_of(&mut world, 0);
+            let own = world.disk_of(0);
             world.fail(own);
             if let Ok(read) = world.read(0, 4) {
                 assert!(read.iter().all(|byte| *byte == 7), "disk {bad} ({world})");
@@ -790,7 +780,7 @@ fn accepted_doubt_is_computed_as_before_where_a_spare_is_filled() {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.command(Action::Freeze).unwrap();
             world.write_random(0, world.sectors());
-            let written = disk_of(&mut world, 0);
+            let written = world.disk_of(0);
             if [old, lost].contains(&written) {
                 continue;
             }
@@ -819,7 +809,7 @@ fn a_spare_without_room_does_not_hide_what_a_failed_write_lacks() {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         world.command(Action::Freeze).unwrap();
         world.write_random(0, world.sectors());
-        let full = disk_of(&mut world, 0);
+        let full = world.disk_of(0);
         world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
         let new = vec![9; 8 * SECTOR];
         assert_eq!(world.write(0, new.clone()), Err(RequestError::NoSpace), "{world}");
@@ -847,7 +837,7 @@ fn the_block_that_a_member_had_no_room_for_is_computed_when_that_member_fails() 
         let mut world = World::synced(Setup::shuffled(shape, seed));
         world.command(Action::Freeze).unwrap();
         world.write_random(0, world.sectors());
-        let full = disk_of(&mut world, 0);
+        let full = world.disk_of(0);
         world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
         let new = vec![9; 8 * SECTOR];
         assert_eq!(world.write(0, new.clone()), Err(RequestError::NoSpace), "{world}");
@@ -873,9 +863,9 @@ fn a_spare_that_was_filled_where_a_block_was_refused_helps_to_compute_another_bl
         let mut world = World::synced(Setup::shuffled(shape, 192));
         world.command(Action::Freeze).unwrap();
         world.write_random(0, world.sectors());
-        let full = disk_of(&mut world, 0);
+        let full = world.disk_of(0);
         let chunk = u64::from(shape.chunk_sectors);
-        let beside = disk_of(&mut world, chunk);
+        let beside = world.disk_of(chunk);
         world.disks.disk(full).write_error = Some(IoErrorKind::NoSpace);
         let new = vec![9; 8 * SECTOR];
         assert_eq!(world.write(0, new.clone()), Err(RequestError::NoSpace), "{world}");
@@ -915,7 +905,7 @@ fn a_block_of_a_row_that_was_just_made_whole_is_computed() {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         world.command(Action::Freeze).unwrap();
         world.write_random(0, world.sectors());
-        let full = disk_of(&mut world, 0);
+        let full = world.disk_of(0);
         let others = (0..usize::from(shape.disks)).filter(|disk| *disk != full);
         let lost: Vec<usize> = others.take(shape.can_lose() - 1).collect();
         fail_for_want_of_space(&mut world, full);
@@ -941,7 +931,7 @@ fn a_block_beside_the_outlier_of_a_row_that_was_just_made_whole_is_computed() {
         world.command(Action::Freeze).unwrap();
         world.write_random(0, world.sectors());
         let chunk = u64::from(shape.chunk_sectors);
-        let [full, beside] = [0, chunk].map(|sector| disk_of(&mut world, sector));
+        let [full, beside] = [0, chunk].map(|sector| world.disk_of(sector));
         fail_for_want_of_space(&mut world, full);
         let row = row_sectors(&shape);
         let new = world.random.bytes(row as usize * SECTOR);
