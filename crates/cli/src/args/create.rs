@@ -121,7 +121,7 @@ pub(crate) struct AssembleArgs {
     /// Where two halves ran apart: a member of the half to go on with.
     #[arg(long, value_name = "MEMBER")]
     pub(crate) prefer: Option<MemberSpec>,
-    /// What the configuration names and the array does without.
+    /// Members that the configuration names and that are left out.
     #[arg(skip)]
     pub(crate) left_out: Vec<LeftOut>,
     #[command(flatten)]

@@ -42,7 +42,7 @@ codes! {
     Usage = "usage", 2;
     /// What was waited for ended and left part of its work undone.
     Undone = "undone", 2;
-    /// Nobody can tell what is right.
+    /// Members contradict each other, and nothing says which is right.
     Undecidable = "undecidable", 3;
     /// No array of this name runs.
     NoArray = "no-array", 4;

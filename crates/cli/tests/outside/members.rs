@@ -107,7 +107,7 @@ fn without_redundancy_a_member_that_shrinks_is_an_error_and_nothing_wrong() {
     filled.mdspace.succeed(&["stop", "a", "--force"]);
 }
 
-/// A write at the end of such a file would make it as long as it was, and nobody would know.
+/// A write at the end of such a file would make it as long as it was, and hide the cut.
 #[test]
 fn a_member_that_is_cut_and_written_at_its_end_is_failed_and_never_read_wrong() {
     const LAST: usize = 64 << 10;

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn a_restart_waits_for_the_changes_under_way_and_lets_none_begin() {
     let changes = Changes::default();
-    let change = changes.begin().expect("nobody keeps it out");
+    let change = changes.begin().expect("no restart keeps it out");
     assert!(changes.keep_out(Duration::ZERO).is_none(), "one is under way");
     drop(changes.begin().expect("a restart that was refused keeps nothing out"));
     std::thread::scope(|scope| {
