@@ -56,6 +56,21 @@ pub(super) struct ReadPlaces<'a> {
     pub(super) places: Places,
 }
 
+impl ReadPlaces<'_> {
+    /// Whether the members that they were read from in a view still give them. One that went out meanwhile may have
+    /// given what was there before a write that the others have.
+    pub(super) fn are_still_given(&self, before: &ArrayView, now: &ArrayView) -> bool {
+        let sectors = self.row.member_sectors(self.columns);
+        let (start, count) = (sectors.start, sectors.end - sectors.start);
+        let gives = |place| {
+            let slot = slot_of(self.row, usize::from(self.map.data_disks()), place);
+            let member = now.member(slot).filter(|member| member.can_wait_for(start, count));
+            member.is_some_and(|now| before.member(slot).is_some_and(|was| was.id == now.id))
+        };
+        now.epoch == before.epoch || self.places.iter().all(gives)
+    }
+}
+
 /// How blocks that are not read are computed.
 pub(super) enum Way {
     /// By parity that is believed, if any are.
@@ -269,7 +284,7 @@ impl ArrayLane {
                 continue;
             }
             let read = ReadPlaces { map: at.map, row, columns, places: reads };
-            if !self.still_give(&view, &read) {
+            if !self.with_view(|now| read.are_still_given(&view, now)) {
                 self.recycle_all(blocks);
                 continue;
             }
@@ -303,21 +318,6 @@ impl ArrayLane {
             }
             return Ok(ReadRow { state, blocks, sources });
         }
-    }
-
-    /// Whether the members that blocks were read from still give them. One that went out meanwhile may have given what
-    /// was there before a write that the others have.
-    pub(super) fn still_give(&self, before: &ArrayView, read: &ReadPlaces<'_>) -> bool {
-        let sectors = read.row.member_sectors(read.columns);
-        let (start, count) = (sectors.start, sectors.end - sectors.start);
-        self.with_view(|now| {
-            let gives = |place| {
-                let slot = slot_of(read.row, usize::from(read.map.data_disks()), place);
-                let member = now.member(slot).filter(|member| member.can_wait_for(start, count));
-                member.is_some_and(|now| before.member(slot).is_some_and(|was| was.id == now.id))
-            };
-            now.epoch == before.epoch || read.places.iter().all(gives)
-        })
     }
 
     /// What is to be read for `wanted`. `is_whole`: a write has made the row whole, and no view says so yet.

@@ -222,11 +222,7 @@ impl ArrayLane {
             }
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
-            let row_of = |places| ReadPlaces { map, row: &row, columns, places };
-            if complete
-                && self.still_holds(&view.epoch, &work, &state, &unread)
-                && self.still_give(&view, &row_of(blocks.places()))
-            {
+            if complete && self.still_holds(&view, &work, &state, &unread, &blocks) {
                 let keep = worth_keeping && state.parity_trusted && plan.leaves_blocks(&state);
                 break self.compute(&work, &state, plan, blocks, keep);
             }
@@ -311,20 +307,26 @@ impl ArrayLane {
         fits
     }
 
-    /// Whether the same members take writes, with the same trust, as in the view that was planned for.
+    /// Whether the same members take writes, with the same trust, as in the view that was planned for, and still give
+    /// what was read of them.
     fn still_holds(
         &self,
-        epoch: &u64,
+        before: &ArrayView,
         work: &Work<'_>,
         planned: &RowState,
         unread: &Unread,
+        blocks: &Blocks,
     ) -> bool {
         self.with_view(|view| {
-            if view.epoch == *epoch {
+            if view.epoch == before.epoch {
                 return true;
             }
-            let now = row_state(view, work.map, &work.row, &work.cover.columns, unread);
-            now.writable == planned.writable && now.parity_trusted == planned.parity_trusted
+            let Work { map, row, cover, .. } = work;
+            let now = row_state(view, map, row, &cover.columns, unread);
+            let read = ReadPlaces { map, row, columns: &cover.columns, places: blocks.places() };
+            now.writable == planned.writable
+                && now.parity_trusted == planned.parity_trusted
+                && read.are_still_given(before, view)
         })
     }
 
