@@ -169,7 +169,15 @@ impl Counter {
 /// The optimised program: nobody runs the one that tests are built with.
 fn optimised() -> PathBuf {
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--bin", "mdspace", "--message-format=json"])
+        .args([
+            "build",
+            "--release",
+            "-p",
+            "mdspace-cli",
+            "--bin",
+            "mdspace",
+            "--message-format=json",
+        ])
         .current_dir(project())
         .output()
         .expect("cargo runs");
