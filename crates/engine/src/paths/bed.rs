@@ -35,6 +35,8 @@ pub(super) struct Wires {
     pub(super) ios: RefCell<Vec<(Ticket, MemberIo)>>,
     /// So many writes to come are refused at once.
     pub(super) refuses: Cell<u32>,
+    /// What paths say to an I/O on the spot.
+    pub(super) says_at_once: Cell<Option<Result<(), IoError>>>,
     /// Members that were read.
     pub(super) read: RefCell<Vec<MemberId>>,
     /// What they give.
@@ -54,6 +56,9 @@ pub(super) enum Gives {
 }
 
 impl Backend for Wires {
+    fn at_once(&self, _: &mut MemberIo) -> Option<Result<(), IoError>> {
+        self.says_at_once.get()
+    }
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
         if io.member == DEVICE {
             return self.device.get().expect("it is attached").submit(ticket, io);
@@ -380,7 +385,7 @@ pub(super) fn joining_over<const N: usize>(superblocks: [Option<Vec<u8>>; N]) ->
     joining_by(&format!("1 1 round-robin 0 {N} 0 {names}"), Rc::new(wires))
 }
 
-fn joining_by(groups: &str, wires: Rc<Wires>) -> Flushing {
+pub(super) fn joining_by(groups: &str, wires: Rc<Wires>) -> Flushing {
     let known = device(groups, Failback::Manual);
     let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
     let opened: Vec<_> =

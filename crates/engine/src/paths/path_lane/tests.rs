@@ -485,3 +485,42 @@ fn a_flush_waits_for_first_flushes_as_long_as_its_lane_lives() {
     while device.answer(0, Ok(())) || device.answer(1, Ok(())) {}
     assert_eq!(ended.take(), Some(Ok(())));
 }
+
+/// Its selectors count what is done on the spot as they count the rest.
+#[test]
+fn an_io_on_the_spot_goes_over_a_path_and_is_counted_there_once_it_is_done() {
+    let by = |selector: &str| format!("1 1 {selector} 0 1 1 a 1");
+    for selector in ["round-robin", "historical-service-time"] {
+        let device = joining_by(&by(selector), Rc::new(Wires::default()));
+        device.wires.answer_reads(&device.lane);
+        assert!(device.answer(0, Ok(())), "its first flush");
+        let path = device.wires.device.get().expect("it is attached");
+        let done = || {
+            let counters = &path.counters.paths[0];
+            (counters.ios.get(), counters.bytes.get(), counters.in_flight.get())
+        };
+        let read = || {
+            let into = ReadInto::Buffer(Buffer::zeroed(1024), 0..1024);
+            let op = IoOp::Read { sector: 8, into };
+            let mut io = MemberIo { member: DEVICE, op, patience: Patience::FOREVER };
+            let ended = path.at_once(&mut io);
+            assert_eq!(io.member, DEVICE, "it is the device's I/O as before");
+            ended
+        };
+        let (ios, bytes, _) = done();
+
+        device.wires.says_at_once.set(Some(Ok(())));
+        assert_eq!(read(), Some(Ok(())));
+        assert_eq!(done(), (ios + 1, bytes + 1024, 0), "{selector}");
+        assert!(!path.waits.get());
+
+        // Another path may do it.
+        device.wires.says_at_once.set(Some(Err(IoError { kind: IoErrorKind::Medium, errno: 5 })));
+        assert_eq!(read(), None);
+        assert!(!path.waits.get());
+
+        device.wires.says_at_once.set(None);
+        assert_eq!(read(), None);
+        assert!(path.waits.get(), "it is not asked again");
+    }
+}

@@ -87,3 +87,19 @@ fn the_last_word_about_one_work_counts() {
     assert!(!why.keeps(Work::Recovery) && !why.keeps(Work::Resync));
     assert_eq!(why.next_alarm(), None);
 }
+
+#[test]
+fn a_reason_replaces_none_that_is_about_something_else() {
+    let mut why = WhyIdle::default();
+    let reasons = [
+        Reason::Frozen,
+        Reason::Failed(Work::Recovery),
+        Reason::Later(Work::Resync, at(3)),
+        Reason::ReadOnly,
+        Reason::Failed(Work::Request),
+    ];
+    reasons.into_iter().for_each(|reason| why.add(reason));
+    why.add(Reason::ReadOnly);
+    assert_eq!(why.0.len(), reasons.len());
+    assert!(reasons.iter().all(|reason| why.0.contains(reason)), "{:?}", why.0);
+}
