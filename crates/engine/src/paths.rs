@@ -75,7 +75,9 @@ const EVENTS_KEPT: usize = 1000;
 /// What only the outside can do for a device. Nothing here may wait: the answers come by
 /// [`Paths::opened`] and [`Paths::fenced`], from any thread.
 pub trait Host: Send + Sync {
-    /// Connects a path anew, whose connection was lost; its old member may be closed.
+    /// Connects a path anew, whose connection was lost; its old member may be closed. Asked of a path to a device of
+    /// this host that does not do what it is asked, it opens what has the path's name now, if that is another device and
+    /// the paths [let go](Paths::let_go) of the old one.
     fn reopen(&self, paths: &Arc<Paths>, path: usize);
 
     /// Sees to it that nothing sent over a path until now can be done any more: what was kept of that for

@@ -32,6 +32,32 @@ impl Paths {
         true
     }
 
+    /// The name of a path leads to another device of this host, or to none: what it had is of no more use. True: it may
+    /// be closed, so that the system can give its name to what comes next. False: the path serves over it, or something
+    /// that went over it may not be over.
+    #[must_use]
+    pub fn let_go(&self, path: usize, member: MemberId) -> bool {
+        let mut locked = self.owner.lock();
+        let owner = &mut *locked;
+        let own = &owner.paths[path];
+        let is_over = !own.serves_or_joins() && own.is_over(member);
+        if !is_over || self.is_closed() || owner.late.awaits(path) || self.in_flight_over(path) > 0
+        {
+            return false;
+        }
+        self.lose_connection(owner, path);
+        let own = &mut owner.paths[path];
+        own.member = None;
+        own.lost = true;
+        own.standing = Standing::Unproved;
+        true
+    }
+
+    /// Requests of all lanes that a path has.
+    fn in_flight_over(&self, path: usize) -> u64 {
+        self.counters.lock().iter().map(|lane| lane.paths[path].in_flight.get()).sum()
+    }
+
     /// A path did not do what it was asked. `lost`: its connection is of no more use.
     pub(super) fn fail(
         &self,

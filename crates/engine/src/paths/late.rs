@@ -174,7 +174,7 @@ impl Paths {
         match done {
             Ok(()) => {
                 own.lost |= own.remote;
-                if matches!(own.health, Health::Active | Health::Joining) && own.remote {
+                if own.serves_or_joins() && own.remote {
                     own.health = Health::Failed;
                     own.reason = "to be connected anew".into();
                 }

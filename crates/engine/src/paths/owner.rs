@@ -105,6 +105,11 @@ impl OwnedPath {
         self.health == Health::Active && !is_fenced
     }
 
+    /// Whether it is in use, or is about to be.
+    pub(super) fn serves_or_joins(&self) -> bool {
+        matches!(self.health, Health::Active | Health::Joining)
+    }
+
     /// Whether it is not known yet where it leads. Of several copies of the device the newest is found before the first
     /// request: what was written to another one would be lost, and what was read from it would be old.
     pub(super) fn keeps_requests_waiting(&self) -> bool {

@@ -102,7 +102,10 @@ impl Check {
         paths.begin_fence(self.path, lane.backend().now());
         match candidate {
             _ if self.lost => self.connect(paths, lane).await,
-            Some(candidate) => self.admit(paths, lane, candidate, first).await,
+            Some(candidate) => {
+                self.admit(paths, lane, candidate, first).await;
+                paths.follow_name(self.path);
+            }
             None => {}
         }
     }
@@ -249,6 +252,18 @@ impl Paths {
     fn is_in_use(&self, member: MemberId) -> bool {
         let owner = self.owner.lock();
         owner.paths.iter().any(|path| path.member.as_ref().is_some_and(|(id, _)| *id == member))
+    }
+
+    /// Has the host look where the name of a path to a device of this host leads now, unless that serves. It may have been
+    /// unplugged, and another one have come in its place.
+    fn follow_name(self: &Arc<Self>, path: usize) {
+        let stays = {
+            let own = &self.owner.lock().paths[path];
+            own.remote || own.serves_or_joins() || own.health == Health::FailedByWord
+        };
+        if !stays && self.begin_to_reopen(path) {
+            self.host.reopen(self, path);
+        }
     }
 
     /// Whether a new connection of a path is to be asked for: not while one is on its way.

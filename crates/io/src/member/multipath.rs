@@ -17,7 +17,7 @@ use mdspace_engine::paths::{Cache, FenceId, Host, Paths, Policy, Table};
 use crate::clock;
 
 use super::path_name::path_of_name;
-use super::{MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote};
+use super::{Identity, MemberTable, OpenError, OpenMode, UnprovedWrites, is_remote};
 
 /// How long the command of a fence may run: what it asks may be gone itself.
 const FENCE_MAX: Duration = Duration::from_secs(300);
@@ -184,21 +184,11 @@ impl Host for PathHost {
         let (members, theirs) = (self.members.clone(), paths.clone());
         let (name, mode, alone) = (self.names[path].clone(), self.mode, self.alone);
         let started = on_thread("path-open", move || {
-            let (old, _) = theirs.path(path);
-            let opened = match members.upgrade() {
-                Some(members) => reopen(&members, &theirs, &name, (mode, alone)),
-                None => Err("the members are closed".into()),
+            let Some(members) = members.upgrade() else {
+                let _ = theirs.opened(path, Err("the members are closed".into()));
+                return;
             };
-            let new = opened.as_ref().ok().map(|(id, _)| *id);
-            // The paths know of the new connection before the old one closes: what that one owes is unproved
-            // then. Of a closed one that they still had, nothing would be in flight, as if all was answered.
-            let unused = match theirs.opened(path, opened) {
-                true => old.filter(|old| !theirs.members().contains(old)),
-                false => new,
-            };
-            if let (Some(unused), Some(members)) = (unused, members.upgrade()) {
-                members.close(unused);
-            }
+            connect_anew(&members, &theirs, path, &name, (mode, alone));
         });
         if let Err(why) = started {
             // One that is closed waits for no answer.
@@ -231,6 +221,48 @@ impl Host for PathHost {
         if let Some(unproved) = &self.unproved {
             unproved.forget(&self.names[path]);
         }
+    }
+}
+
+/// Opens what the name of a path leads to now, and closes what it had. A device of this host is closed first: while it is
+/// open, the kernel gives its name to no other one. One that has its name still stays as it is.
+fn connect_anew(
+    members: &Arc<MemberTable>,
+    paths: &Paths,
+    path: usize,
+    name: &str,
+    how: (OpenMode, Alone),
+) {
+    let close_unused = |id: MemberId| {
+        if !paths.members().contains(&id) {
+            members.close(id);
+        }
+    };
+    let (old, _) = paths.path(path);
+    if let Some(old) = old.filter(|_| !is_remote(name)) {
+        if has_its_name(members, old, name) || !paths.let_go(path, old) {
+            let _ = paths.opened(path, Err("it does not answer".into()));
+            return;
+        }
+        close_unused(old);
+    }
+    let opened = reopen(members, paths, name, how);
+    let new = opened.as_ref().ok().map(|(id, _)| *id);
+    // The paths know of the new connection before the old one closes: what that one owes is unproved then. Of a closed
+    // one that they still had, nothing would be in flight, as if all was answered.
+    match paths.opened(path, opened) {
+        true => old.into_iter().for_each(close_unused),
+        false => new.into_iter().for_each(|new| members.close(new)),
+    }
+}
+
+/// Whether a member that is open is still what its name leads to. A name that is missing for a moment tells nothing, unless
+/// the device is gone too.
+fn has_its_name(members: &MemberTable, id: MemberId, name: &str) -> bool {
+    let Some(Ok(known)) = members.identity(id) else { return true };
+    match Identity::of_name(&path_of_name(name)) {
+        Ok(now) => now == known,
+        Err(_) => !known.has_left(),
     }
 }
 

@@ -37,6 +37,13 @@ impl Identity {
         (self.dev != 0).then_some(self.dev)
     }
 
+    /// Whether it is a block device that the kernel does not have any more, though it is open.
+    pub(super) fn has_left(&self) -> bool {
+        let known = Path::new("/sys/dev/block");
+        let (major, minor) = (libc::major(self.rdev), libc::minor(self.rdev));
+        self.rdev != 0 && known.exists() && !known.join(format!("{major}:{minor}")).exists()
+    }
+
     pub(super) fn of_metadata(metadata: &Metadata) -> Self {
         // Two nodes of one block device, in /dev and elsewhere, are one.
         match metadata.file_type().is_block_device() {

@@ -524,3 +524,54 @@ fn an_io_on_the_spot_goes_over_a_path_and_is_counted_there_once_it_is_done() {
         assert!(path.waits.get(), "it is not asked again");
     }
 }
+
+/// A device of one path to a device of this host, which has failed, and how often it was asked for another one.
+fn with_a_failed_local_path() -> (Flushing, Reopens) {
+    let (wires, reopens) = (Rc::new(Wires::default()), Reopens::default());
+    let known = device(TWO_PATHS, Failback::Manual);
+    let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
+    let opened = vec![Ok(connection(&known, 0)), Ok(connection(&known, 1))];
+    let (table, policy) = (known.table.clone(), known.policy.clone());
+    let host = Box::new(reopens.clone());
+    let paths = Paths::new("d", table, policy, opened, &[false; 2], host).expect("a device");
+    assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
+    paths.look_after_on(&lane);
+    wires.pass(&lane, Duration::ZERO);
+    assert_eq!(health(&paths), Health::Active);
+    (Flushing { lane, wires, paths }, reopens)
+}
+
+/// The kernel has given its name to what came in its place, and the old one never answers again.
+#[test]
+fn a_failed_path_to_a_device_of_this_host_joins_over_what_has_its_name_by_now() {
+    let (device, reopens) = with_a_failed_local_path();
+    let old = connection(&device.paths, 0).0;
+    device.paths.fail(0, None, "it is unplugged", true, device.wires.now.get());
+    // What checks it is told so as well.
+    for _ in 0..2 {
+        device.wires.now.set(device.wires.now.get() + seconds(1));
+        device.wires.answer(&device.lane, |io| io.member.index != 0);
+        device.wires.fail_reads(&device.lane, 0, IoErrorKind::Gone);
+    }
+    assert_eq!(reopens.count(), 1, "the host looks where its name leads");
+    assert!(device.paths.let_go(0, old));
+    assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+    (0..2).for_each(|_| device.wires.pass(&device.lane, seconds(1)));
+    assert!(device.wires.read.borrow().iter().any(|id| id.index == 5));
+    assert_eq!(health(&device.paths), Health::Active);
+    assert_eq!(reopens.count(), 1, "it serves");
+}
+
+#[test]
+fn a_path_lets_nothing_go_that_serves_or_that_requests_went_over_which_are_not_over() {
+    let (device, _) = with_a_failed_local_path();
+    let old = connection(&device.paths, 0).0;
+    assert!(!device.paths.let_go(0, old), "it serves");
+    device.write_over(0);
+    device.paths.fail(0, None, "it is unplugged", true, device.wires.now.get());
+    assert!(!device.paths.let_go(0, old), "a write is under way");
+    device.end_write_over(0);
+    assert!(!device.paths.let_go(0, connection(&device.paths, 1).0), "that is another path's");
+    assert!(device.paths.let_go(0, old));
+    assert!(!device.paths.let_go(0, old), "it is gone");
+}

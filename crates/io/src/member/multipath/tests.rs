@@ -1,8 +1,10 @@
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_engine::paths::Policy;
+use mdspace_engine::time::Time;
 
 use super::*;
 
@@ -38,6 +40,51 @@ fn the_old_connection_of_a_path_is_open_until_the_paths_know_of_the_new_one() {
     let (new, _) = reopened(&members, &paths, "ram:64K").expect("it opens");
     assert!(members.info(old).is_some() && members.info(new).is_some());
     assert_eq!(paths.members(), [old]);
+}
+
+/// A device of one path, to a file of this name.
+fn device_over(path: &Path) -> (Arc<MemberTable>, Arc<Paths>, MemberId) {
+    let members = MemberTable::new();
+    let name = path.to_str().expect("a plain name");
+    let opened = members.open(name, OpenMode::RUN).expect("the file");
+    let old = opened.0;
+    let table = format!("0 128 multipath 0 0 1 1 round-robin 0 1 0 {name}");
+    let table = table.parse().expect("a table line");
+    let paths =
+        Paths::new("d", table, Policy::default(), vec![Ok(opened)], &[false], Box::new(NoHost));
+    (members, paths.expect("a device"), old)
+}
+
+fn file_of_64_kib(path: &Path) {
+    File::create(path).and_then(|file| file.set_len(64 << 10)).expect("a file");
+}
+
+/// What was unplugged comes back under its name as another device of the kernel.
+#[test]
+fn a_failed_path_goes_to_what_has_its_name_by_now_and_closes_what_it_had() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("disk");
+    file_of_64_kib(&path);
+    let (members, paths, old) = device_over(&path);
+    let name = path.to_str().expect("a plain name");
+    let connect = || {
+        connect_anew(&members, &paths, 0, name, (OpenMode::RUN, Alone { has_company: false }));
+    };
+
+    // Its name is gone for a moment, or leads to the same as before.
+    connect();
+    fs::rename(&path, folder.path().join("other")).expect("renamed");
+    connect();
+    assert_eq!(paths.members(), [old]);
+
+    file_of_64_kib(&path);
+    connect();
+    assert_eq!(paths.members(), [old], "it joins");
+    paths.message(&["fail_path", name], Time::ZERO).expect("a message");
+    connect();
+    let [new] = paths.members()[..] else { panic!("it has one connection") };
+    assert!(new != old && members.info(old).is_none());
+    assert_eq!(members.identity(new).expect("a file").ok(), Identity::of_name(&path).ok());
 }
 
 #[test]
