@@ -10,7 +10,6 @@ use mdspace_format::superblock::Superblock;
 use mdspace_format::{MetadataVersion, SuperblockPlace};
 
 use crate::backend::IoOp;
-use crate::memory::Buffer;
 
 use super::Paths;
 use super::identity::{Identity, Said};
@@ -80,12 +79,11 @@ impl Paths {
         });
     }
 
-    /// Notes a superblock that a path has made durable. `came` is what came back of a write with a buffer of its
-    /// own.
+    /// Notes a superblock that a path has made durable.
     #[inline]
-    pub(super) fn note_durable(&self, kept: &Kept, came: Option<&Buffer>) {
+    pub(super) fn note_durable(&self, kept: &Kept) {
         let Some(written) = kept.written() else { return };
-        self.note_superblocks(&written, &|| kept.bytes(came), |owner, said| {
+        self.note_superblocks(&written, &|| kept.bytes(), |owner, said| {
             owner.superblocks += 1;
             owner.given.is_durable(said, owner.known.as_mut());
         });

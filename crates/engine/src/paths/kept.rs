@@ -18,11 +18,6 @@ pub(super) enum Kept {
         sink: Rc<dyn Sink>,
         range: Range<usize>,
     },
-    WriteBuffer {
-        sector: u64,
-        range: Range<usize>,
-        fua: bool,
-    },
     /// `owned`: it came as a buffer of its own, and goes back as one.
     WriteShared {
         sector: u64,
@@ -55,8 +50,8 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    /// Keeps what is needed of `op` to ask again. A path behind a network (`remote`) may hold a
-    /// write's memory for longer than the request lasts: it shares it.
+    /// Keeps what is needed of `op` to ask again. A path may hold a write's memory for longer than the request lasts:
+    /// it shares it. One behind a network (`remote`) may do so for any time.
     #[inline]
     pub(super) fn of(op: &mut IoOp, remote: bool, lane: &Lane) -> Self {
         if remote {
@@ -69,7 +64,7 @@ impl Kept {
             IoOp::Read { sector, into: ReadInto::Sink(sink, range) } => {
                 Self::ReadSink { sector: *sector, sink: sink.clone(), range: range.clone() }
             }
-            IoOp::Write { sector, from, fua } => Self::of_write(*sector, from, *fua, remote),
+            IoOp::Write { sector, from, fua } => Self::of_write(*sector, from, *fua),
             IoOp::Flush => Self::Flush,
             IoOp::Discard { sector, sectors } => {
                 Self::Discard { sector: *sector, sectors: *sectors }
@@ -80,11 +75,8 @@ impl Kept {
         }
     }
 
-    fn of_write(sector: u64, from: &mut WriteFrom, fua: bool, remote: bool) -> Self {
+    fn of_write(sector: u64, from: &mut WriteFrom, fua: bool) -> Self {
         match from {
-            WriteFrom::Buffer(_, range) if !remote => {
-                Self::WriteBuffer { sector, range: range.clone(), fua }
-            }
             WriteFrom::Buffer(..) => {
                 let WriteFrom::Buffer(buffer, range) = take(from) else { unreachable!("seen") };
                 let buffer = Rc::new(buffer);
@@ -102,8 +94,8 @@ impl Kept {
         }
     }
 
-    /// The same request once more. `buffer` is what came back of a request with a buffer of its own;
-    /// without it there is no asking again.
+    /// The same request once more. `buffer` is what came back of a read with a buffer of its own; without it there is no
+    /// asking again.
     pub(super) fn again(&self, buffer: Option<Buffer>) -> Option<IoOp> {
         Some(match self {
             Self::ReadBuffer { sector, range } => {
@@ -111,10 +103,6 @@ impl Kept {
             }
             Self::ReadSink { sector, sink, range } => {
                 IoOp::Read { sector: *sector, into: ReadInto::Sink(sink.clone(), range.clone()) }
-            }
-            Self::WriteBuffer { sector, range, fua } => {
-                let from = WriteFrom::Buffer(buffer?, range.clone());
-                IoOp::Write { sector: *sector, from, fua: *fua }
             }
             Self::WriteShared { sector, buffer, range, fua, .. } => {
                 let from = WriteFrom::Shared(buffer.clone(), range.clone());
@@ -149,9 +137,9 @@ impl Kept {
         let bytes = |sector: u64, bytes: usize| Some(sector..sector + bytes as u64 / 512);
         match self {
             Self::ReadBuffer { .. } | Self::ReadSink { .. } | Self::Flush => None,
-            Self::WriteBuffer { sector, range, .. }
-            | Self::WriteShared { sector, range, .. }
-            | Self::WriteSource { sector, range, .. } => bytes(*sector, range.len()),
+            Self::WriteShared { sector, range, .. } | Self::WriteSource { sector, range, .. } => {
+                bytes(*sector, range.len())
+            }
             Self::WriteGather { sector, parts, .. } => {
                 bytes(*sector, parts.iter().map(|(_, range)| range.len()).sum())
             }
@@ -161,11 +149,8 @@ impl Kept {
         }
     }
 
-    /// What it writes. `came` is what came back of a request with a buffer of its own.
-    pub(super) fn bytes(&self, came: Option<&Buffer>) -> Option<Vec<u8>> {
-        if let Self::WriteBuffer { range, .. } = self {
-            return Some(came?[range.clone()].to_vec());
-        }
+    /// What it writes.
+    pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         let IoOp::Write { from, .. } = self.again(None)? else { return None };
         Some(from.to_vec())
     }
@@ -175,8 +160,7 @@ impl Kept {
         match self {
             Self::ReadBuffer { .. } | Self::ReadSink { .. } | Self::Discard { .. } => false,
             Self::Flush => true,
-            Self::WriteBuffer { fua, .. }
-            | Self::WriteShared { fua, .. }
+            Self::WriteShared { fua, .. }
             | Self::WriteSource { fua, .. }
             | Self::WriteGather { fua, .. }
             | Self::WriteZeroes { fua, .. } => *fua,

@@ -292,7 +292,7 @@ impl PathLane {
         let Direct { ticket, deadline, kept, chosen } = direct;
         self.count_end(lane, &chosen, began, done.result.is_ok());
         if done.result.is_ok() {
-            self.note_answered(&kept, done.buffer.as_ref(), &chosen);
+            self.note_answered(&kept, &chosen);
         }
         let waits = keep(Rule::AnswersWaitForProof);
         if done.result.is_ok() && !(waits && self.is_held(&kept, &[])) {
@@ -328,10 +328,10 @@ impl PathLane {
 
     /// Notes a write that a path has answered, and may have in a cache of its own, or has made durable.
     #[inline]
-    fn note_answered(&self, kept: &Kept, came: Option<&Buffer>, chosen: &Chosen) {
+    fn note_answered(&self, kept: &Kept, chosen: &Chosen) {
         let (writes, own) = (kept.written().is_some(), &self.counters.paths[chosen.path]);
         if kept.makes_durable() {
-            return self.paths.note_durable(kept, came);
+            return self.paths.note_durable(kept);
         }
         if !self.paths.has_own_caches || !writes {
             return;

@@ -121,7 +121,7 @@ impl PathLane {
             tries -= 1;
             match self.try_path(lane, &mut request, chosen).await {
                 Ok(()) => {
-                    self.note_answered(&request.kept, request.buffer.as_ref(), &chosen);
+                    self.note_answered(&request.kept, &chosen);
                     request.landed = true;
                 }
                 Err(error) => {

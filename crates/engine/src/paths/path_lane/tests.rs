@@ -575,3 +575,43 @@ fn a_path_lets_nothing_go_that_serves_or_that_requests_went_over_which_are_not_o
     assert!(device.paths.let_go(0, old));
     assert!(!device.paths.let_go(0, old), "it is gone");
 }
+
+/// A write whose buffer goes back to who gave it. A device of this host keeps it for as long as it does not answer.
+#[test]
+fn a_write_with_a_buffer_of_its_own_goes_over_another_path_of_this_host() {
+    let (device, _) = with_a_failed_local_path();
+    let ended = Rc::new(RefCell::new(None));
+    let (lane, end) = (device.lane.clone(), ended.clone());
+    device.lane.spawn(async move {
+        let mut buffer = Buffer::zeroed(1024);
+        buffer.fill(3);
+        let from = WriteFrom::Buffer(buffer, 0..512);
+        let op = IoOp::Write { sector: 0, from, fua: false };
+        let io = MemberIo { member: DEVICE, op, patience: Patience::of(seconds(8)) };
+        *end.borrow_mut() = Some(lane.io(io).await);
+    });
+    device.lane.turn();
+    let take = || {
+        let is_write = |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Write { .. });
+        let mut ios = device.wires.ios.borrow_mut();
+        let at = ios.iter().position(is_write).expect("a write is under way");
+        ios.remove(at)
+    };
+    let (ticket, held) = take();
+    device.wires.now.set(device.wires.now.get() + seconds(4));
+    let late = Err(IoError { kind: IoErrorKind::Deadline, errno: 110 });
+    device.lane.complete(ticket, IoDone { result: late, buffer: None });
+    device.lane.turn();
+
+    let (ticket, io) = take();
+    assert!(io.member != held.member && io.patience == Patience::of(seconds(4)));
+    let IoOp::Write { from, .. } = &io.op else { unreachable!("seen") };
+    assert_eq!(from.to_vec(), [3; 512]);
+    device.lane.complete(ticket, IoDone { result: Ok(()), buffer: io.op.into_buffer() });
+    // What the first path may still do writes the same.
+    device.paths.message(&["fail_path", "a", "--fenced"], Time::ZERO).expect("a message");
+    device.lane.turn();
+    let done = ended.take().expect("it has ended");
+    assert_eq!(done.result, Ok(()));
+    assert_eq!(done.buffer.expect("it comes back")[..], [3; 1024]);
+}
