@@ -117,6 +117,14 @@ impl Patience {
         }
     }
 
+    /// The longer of it and a span.
+    pub(crate) fn at_least(self, span: Duration) -> Self {
+        match self {
+            Self::FOREVER => self,
+            _ => Self { micros: self.micros.max(Self::of(span).micros) },
+        }
+    }
+
     /// The shorter of it and a span.
     pub(crate) fn at_most(self, span: Duration) -> Self {
         let most = Self::of(span);

@@ -27,6 +27,7 @@ use super::handover::LaneHandover;
 use super::intent::LaneIntent;
 use super::read::DirectReads;
 use super::rules::Rule;
+use super::sync::SyncReads;
 use super::unread::Cause;
 use super::users::LaneUsers;
 use super::view::{ArrayView, MemberView, WriteMode};
@@ -47,8 +48,8 @@ pub struct ArrayLane {
     pub(super) gather: Gather,
     pub(super) handover: LaneHandover,
     pub(super) users: LaneUsers,
-    /// How often the sync task on this lane has doubled its patience.
-    sync_doublings: Cell<u32>,
+    /// How long the sync task on this lane waits for its reads.
+    sync_reads: RefCell<Rc<SyncReads>>,
     left: Cell<bool>,
 }
 
@@ -93,7 +94,7 @@ impl ArrayLane {
             gather: Gather::default(),
             handover: LaneHandover::on_node(node),
             users: LaneUsers::default(),
-            sync_doublings: Cell::new(0),
+            sync_reads: RefCell::default(),
             left: Cell::new(false),
         });
         let follower = this.clone();
@@ -287,6 +288,11 @@ impl ArrayLane {
         is_newer
     }
 
+    /// Waits until this lane has this view or a newer one.
+    pub(super) async fn adopts(&self, epoch: u64) {
+        self.view_moved.until(|| (self.view.borrow().epoch >= epoch).then_some(())).await;
+    }
+
     /// Waits until the array's view is another one than `view`.
     async fn other_view(&self, view: &ArrayView) {
         self.view_moved.until(|| (self.view.borrow().epoch != view.epoch).then_some(())).await;
@@ -315,31 +321,34 @@ impl ArrayLane {
         self.lane.io(MemberIo { member: member.id, op, patience })
     }
 
-    /// How long a sync task waits for a read under its claim.
+    /// How long the sync task on this lane waits for a read under its claim.
     pub(super) fn sync_read_patience(&self) -> Patience {
-        let settings = &self.array.settings;
-        settings.read_patience().doubled(self.sync_doublings.get(), settings.write_patience())
+        self.sync_reads.borrow().patience(&self.array.settings)
     }
 
-    /// Sets how often that is doubled: a member that always answers, and always late, must not keep a
-    /// sync task from its end.
-    pub(super) fn set_sync_doublings(&self, doublings: u32) {
-        self.sync_doublings.set(doublings);
-    }
-
-    pub(super) fn sync_doublings(&self) -> u32 {
-        self.sync_doublings.get()
+    /// The patience of a sync task that begins on this lane.
+    pub(super) fn begin_sync_reads(&self) -> Rc<SyncReads> {
+        self.sync_reads.take();
+        self.sync_reads.borrow().clone()
     }
 
     /// Reads a member for a sync task, which waits under its claim.
-    pub(super) fn read_member_for_sync(
+    pub(super) async fn read_member_for_sync(
         &self,
         member: &MemberView,
         sector: u64,
         into: ReadInto,
-    ) -> Io<'_> {
+    ) -> IoDone {
         let op = IoOp::Read { sector: member.data_offset + sector, into };
-        self.lane.io(MemberIo { member: member.id, op, patience: self.sync_read_patience() })
+        let patience = self.sync_read_patience();
+        let mut io = self.lane.io(MemberIo { member: member.id, op, patience });
+        self.end_of_sync_read(&mut io).await
+    }
+
+    /// The end of a read that a sync task has begun.
+    pub(super) async fn end_of_sync_read(&self, io: &mut Io<'_>) -> IoDone {
+        let reads = self.sync_reads.borrow().clone();
+        reads.end_of(io).await
     }
 
     /// Reads a late member without a deadline, until the array has taken it out, or, from `look_after` on, `others_suffice`

@@ -421,7 +421,8 @@ impl ArrayLane {
     ) -> bool {
         let view = self.view();
         let length = columns_bytes(columns);
-        let patience = match unread.is_of_sync() {
+        let is_of_sync = unread.is_of_sync();
+        let patience = match is_of_sync {
             true => self.sync_read_patience(),
             false => self.array.settings.read_patience(),
         };
@@ -452,7 +453,11 @@ impl ArrayLane {
             }
         }
         for (place, member, io) in &mut under_way {
-            ended(*place, *member, io.await, blocks);
+            let done = match is_of_sync {
+                true => self.end_of_sync_read(io).await,
+                false => io.await,
+            };
+            ended(*place, *member, done, blocks);
         }
         complete
     }

@@ -10,6 +10,7 @@ mod depth;
 mod mirror_compare;
 mod mirror_window;
 mod pace;
+mod reads;
 mod replace_window;
 mod row_compare;
 mod row_window;
@@ -27,13 +28,13 @@ use std::time::Duration;
 use crate::geometry::Geometry;
 use crate::lane::first_of;
 use crate::ranges::Ranges;
-use crate::signal::Signal;
 use crate::status::{Mismatches, SyncEnd};
 use crate::time::Time;
 
 use super::array_lane::ArrayLane;
 
 use pace::Pace;
+pub(super) use reads::SyncReads;
 pub(crate) use span::SyncSpan;
 pub(super) use window::SyncKind;
 use window::{Found, WindowError};
@@ -98,8 +99,7 @@ pub(super) struct SyncTask {
     /// Windows, and their sectors, since the last report.
     unreported: Cell<(u64, u64)>,
     pace: RefCell<Pace>,
-    cancelled: Cell<bool>,
-    told: Signal,
+    reads: Rc<SyncReads>,
     failed: Cell<bool>,
     /// Windows that could not be done and were left for another time.
     skipped: RefCell<Ranges>,
@@ -129,15 +129,13 @@ impl SyncTask {
             workers: Cell::new(0),
             unreported: Cell::default(),
             pace: RefCell::new(Pace::new(port.lane.backend().now())),
-            cancelled: Cell::new(false),
-            told: Signal::default(),
+            reads: port.begin_sync_reads(),
             failed: Cell::new(false),
             skipped: RefCell::new(found.skipped),
             no_space: Cell::new(false),
             mismatch_sectors: Cell::new(found.mismatch_sectors),
             mismatches: RefCell::new(found.mismatches),
         });
-        port.set_sync_doublings(0);
         task.hire(port);
         task
     }
@@ -202,7 +200,7 @@ impl SyncTask {
         match () {
             () if self.workers.get() > 0 => None,
             // What failed may have done so over the very change for which it was told to end.
-            () if self.cancelled.get() => Some(SyncEnd::Interrupted),
+            () if self.is_told_to_end() => Some(SyncEnd::Interrupted),
             // Before what was left out: where there is room again, all of it is tried again.
             () if self.no_space.get() => Some(SyncEnd::NoSpace),
             () if self.failed.get() || !self.skipped.borrow().is_empty() => {
@@ -226,20 +224,19 @@ impl SyncTask {
         self.pace.borrow().speed_kib_s(now)
     }
 
-    /// Asks it to end after the windows that are under way.
+    /// Asks it to end after the windows that are under way. What waits for members that are late ends at once.
     pub(super) fn cancel(&self) {
-        self.cancelled.set(true);
-        self.told.notify();
+        self.reads.tell_to_end();
     }
 
     /// Whether somebody has asked it to.
     pub(super) fn is_told_to_end(&self) -> bool {
-        self.cancelled.get()
+        self.reads.is_told_to_end()
     }
 
     fn is_over(&self) -> bool {
         let is_full = self.no_space.get() && self.kind.fills_members();
-        self.cancelled.get() || self.failed.get() || is_full
+        self.is_told_to_end() || self.failed.get() || is_full
     }
 
     /// Takes on workers, one for each window that may be in flight.
@@ -277,15 +274,15 @@ impl SyncTask {
         part: impl AsyncFn() -> Result<Found, WindowError>,
     ) -> Result<Found, WindowError> {
         loop {
-            let doublings = port.sync_doublings();
+            let doublings = self.reads.doublings();
             let given_up = port.sync_read_patience().deadline(port.lane.backend().now());
             let result = part().await;
             if !matches!(result, Err(WindowError::Late)) || self.is_told_to_end() {
                 return result;
             }
             let waited = given_up.is_some_and(|when| port.lane.backend().now() >= when);
-            if waited && port.sync_doublings() == doublings {
-                port.set_sync_doublings(doublings + 1);
+            if waited {
+                self.reads.double(doublings);
             }
             self.sleep(port, LATE_MEMBER_AGAIN).await;
         }
@@ -294,8 +291,8 @@ impl SyncTask {
     /// Sleeps for so long, or until it is told to end.
     async fn sleep(&self, port: &ArrayLane, span: Duration) {
         let lane = &port.lane;
-        let told = self.told.until(|| self.cancelled.get().then_some(()));
-        first_of(lane.sleep_until(lane.backend().now() + span), told).await;
+        let woken = lane.sleep_until(lane.backend().now() + span);
+        first_of(woken, self.reads.until_told()).await;
     }
 
     /// Tells the controller how far it is, if it has not heard that. What waits at `sync_max` may keep something else from

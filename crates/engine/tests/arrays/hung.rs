@@ -393,6 +393,55 @@ fn what_waits_for_a_late_member_is_done_by_another_one_that_answers_again() {
     }
 }
 
+/// Each read is answered, but later than a write may be.
+#[test]
+fn a_member_slower_than_the_write_deadline_keeps_no_sync_task_from_its_end() {
+    let shapes = [shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10];
+    for (seed, shape) in (450..).zip(shapes) {
+        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+        world.write_random(0, world.sectors());
+        world.wait_clean();
+        world.disks.disk(0).reads_take = Duration::from_secs(15);
+        world.command(Action::Check).unwrap();
+        world.sleep_ms(4000 * SECOND_MS);
+        assert_eq!(world.status().sync.action, SyncAction::Idle, "the check has no end ({world})");
+        assert_eq!(world.status().mismatch_sectors, 0, "{world}");
+
+        // It may be told to end in the middle of a long wait.
+        world.command(Action::Check).unwrap();
+        world.sleep_ms(60 * SECOND_MS);
+        hang(&world, 0);
+        world.sleep_ms(SECOND_MS / 2);
+        world.command(Action::Idle).unwrap();
+        let before = world.now_ms();
+        world.wait_idle();
+        assert!(world.now_ms() - before <= 2 * SECOND_MS, "{world}");
+    }
+}
+
+/// A sector for which the drive tries for long before it gives it up, and that no other member gives.
+#[test]
+fn a_read_of_what_only_a_slow_member_could_give_ends_when_that_says_no() {
+    for (seed, shape, lost) in [(440, shapes::RAID1, &[1, 2][..]), (441, shapes::RAID10, &[1])] {
+        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+        world.write_random(0, world.sectors());
+        world.wait_clean();
+        lost.iter().for_each(|disk| world.fail(*disk));
+        let data = world.disks.data();
+        world.disks.disk(0).unreadable.insert(data.start + 3);
+        world.disks.disk(0).reads_take = Duration::from_secs(3);
+        let into = Rc::new(RefCell::new(vec![0xa5; 8 * SECTOR]));
+        let read = world.start(0, Request::Read { sector: 0, into });
+        world.sleep_ms(2 * SECOND_MS);
+        let from = Rc::new(vec![7; SECTOR]);
+        let write = world.start(0, Request::Write { sector: 3, from, fua: false });
+        world.sleep_ms(100 * SECOND_MS);
+        assert!(read.has_ended(), "the read waits ({world})");
+        assert_eq!(world.end(&read), Err(RequestError::Lost), "({world})");
+        assert!(write.has_ended(), "the write waits behind it ({world})");
+    }
+}
+
 /// Each is late with every read, and answers in the end.
 #[test]
 fn members_that_are_late_with_every_read_keep_none_from_its_end() {

@@ -187,10 +187,12 @@ impl ArrayLane {
         suspect: Suspect,
     ) -> Result<(), RequestError> {
         let block = self.with_view(|view| view.block_sectors);
+        // What was answered before this claim is in this view or an older one.
+        let newest = self.array.views.epoch();
         let (mut left, mut mended) = (vec![(region, out)], Mended::default());
         let mut result = Ok(());
         while let Some((region, out)) = left.pop() {
-            let view = self.view();
+            let epoch = self.with_view(|view| view.epoch);
             let read = self.read_whole((claim, mode), &region, (into, out), suspect, &mut mended);
             let Err(why) = read.await else { continue };
             if let Some((one, other)) = region.halves(block) {
@@ -202,8 +204,9 @@ impl ArrayLane {
                 result = Err(self.lost_or_stopped());
                 break;
             };
-            if self.newer_view(&view).await {
-                // Since this view was made a write may have made the block readable, and been answered.
+            if epoch < newest {
+                // A write may have made the block readable, and been answered.
+                self.adopts(newest).await;
                 left.push((region, out));
                 continue;
             }
