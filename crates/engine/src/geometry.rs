@@ -7,6 +7,7 @@
 //! All addresses are 512-byte sectors; member addresses count from the member's `data_offset`.
 
 use std::fmt;
+use std::ops::Range;
 
 pub use divisor::Divisor;
 pub use error::GeometryError;
@@ -88,6 +89,13 @@ pub struct Piece {
     pub member_sector: u64,
     /// Sectors from there on that hold consecutive array sectors; at least 1.
     pub sectors: u64,
+}
+
+impl Piece {
+    /// Its sectors, relative to the member's `data_offset`.
+    pub(crate) fn member_sectors(&self) -> Range<u64> {
+        self.member_sector..self.member_sector + self.sectors
+    }
 }
 
 impl Geometry {

@@ -171,7 +171,8 @@ impl<'a> MemberWrites<'a> {
 
     /// Starts a write to a member that the caller has found, and to its replacement.
     pub(super) fn start_on_member(&mut self, member: &MemberView, sector: u64, from: WriteFrom) {
-        let view = self.view.clone();
+        // It may have come since the first of these writes, and its replacement too.
+        let view = self.lane.view();
         let slot = view.present().find(|(_, other)| other.id == member.id).map(|(slot, _)| slot);
         let both = self.lane.array.rules.keep(Rule::WindowsReachReplacements);
         let replacement = slot.and_then(|slot| view.replacement(slot));

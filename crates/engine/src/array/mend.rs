@@ -166,10 +166,8 @@ impl ArrayLane {
         let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
         let mut blocks = Blocks::default();
         let read = self.read_spans(at.row, &state, columns, &spans, &mut blocks, &mut unread).await;
-        for member in at.sources(&view, &reads).into_iter().filter(|_| read) {
-            if !sources.contains(&member) {
-                sources.push(member);
-            }
+        if read {
+            sources.add(at.sources(&view, columns, &reads));
         }
         let same = read.then(|| self.both_ways_agree(at.row, &state, columns, &mut blocks));
         self.recycle_all(blocks);

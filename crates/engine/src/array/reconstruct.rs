@@ -98,10 +98,10 @@ impl ClaimedRow<'_> {
         Some(places.filter(|place| slots.contains(&self.slot(*place))).collect())
     }
 
-    /// The members that these places are read from.
-    pub(super) fn sources(&self, view: &ArrayView, places: &Places) -> Sources {
+    /// What is read of these places, and of which members.
+    pub(super) fn sources(&self, view: &ArrayView, columns: &Columns, places: &Places) -> Sources {
         let readers = places.iter().map(|place| view.member(self.slot(place)));
-        readers.flatten().map(|member| member.id).collect()
+        readers.flatten().map(|member| (member.id, self.sectors(columns))).collect()
     }
 
     /// Whether what a place has may be [read again](ArrayView::may_be_read_again) as it was, though it is not read now.
@@ -266,7 +266,7 @@ impl ArrayLane {
             };
             let span = |place| plan::Span { place, columns: columns.clone() };
             let spans: SmallVec<[_; 8]> = reads.iter().map(span).collect();
-            let (mut blocks, sources) = (Blocks::default(), at.sources(&view, &reads));
+            let (mut blocks, sources) = (Blocks::default(), at.sources(&view, columns, &reads));
             let complete = match unread.waits() {
                 true => {
                     let suffice = |view: &ArrayView, unread: &Unread| {

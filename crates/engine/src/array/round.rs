@@ -235,20 +235,16 @@ impl ArrayLane {
     async fn read_in_parts(&self, at: &ClaimedRow<'_>, columns: &Columns) -> Option<Stripe> {
         loop {
             let epoch = self.view().epoch;
-            let mut sources = Sources::new();
+            let mut sources = Sources::default();
             let stripe = self.read_parts(at, columns, &mut sources).await?;
-            // One that went out since its part was read may have given what was there before a write that others have.
-            let is_there = |view: &ArrayView| {
-                sources.iter().all(|id| view.present().any(|(_, member)| member.id == *id))
-            };
-            if self.with_view(|now| now.epoch == epoch || is_there(now)) {
+            if self.with_view(|now| now.epoch == epoch || sources.are_still_given(now)) {
                 return Some(stripe);
             }
             stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
         }
     }
 
-    /// The same once, and the members that gave any part of it.
+    /// The same once, and what members gave of it.
     async fn read_parts(
         &self,
         at: &ClaimedRow<'_>,
@@ -277,9 +273,7 @@ impl ArrayLane {
                 self.copy(&mut whole[within(columns, &part)], known);
             }
             self.recycle_all(read.blocks);
-            let new = read.sources.iter().filter(|id| !sources.contains(id));
-            let new: Sources = new.copied().collect();
-            sources.extend(new);
+            sources.add(read.sources);
         }
         Some(stripe)
     }

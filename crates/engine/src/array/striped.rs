@@ -152,7 +152,7 @@ impl ArrayLane {
         }
         let mut writes = MemberWrites::new(self, false);
         for piece in pieces {
-            let range = piece.member_sector..piece.member_sector + piece.sectors;
+            let range = piece.member_sectors();
             writes.start_zeroes(piece.slot, range, true);
         }
         writes.finish_alone(|_, buffer| self.recycle(Some(buffer))).await
@@ -246,7 +246,7 @@ impl ArrayLane {
     ) -> Result<(), RequestError> {
         let mut writes = MemberWrites::new(self, false);
         for piece in pieces {
-            let range = piece.member_sector..piece.member_sector + piece.sectors;
+            let range = piece.member_sectors();
             writes.start_zeroes(piece.slot, range, discard);
         }
         let ended = writes.finish(|| target, |_, buffer| self.recycle(Some(buffer)));

@@ -507,6 +507,56 @@ fn what_was_filled_from_a_member_that_goes_is_filled_again() {
     }
 }
 
+/// A row is read block by block for a write. Meanwhile a member goes from which another one was filled, which gave its
+/// block of the first parts. That one stays, and is filled anew there.
+#[test]
+fn a_write_is_not_made_of_parts_that_a_member_gave_that_is_filled_anew_since() {
+    let mut hung = 0;
+    for (seed, first_goes) in (275..285).zip([true, false].into_iter().cycle()) {
+        let shape = Shape { member_sectors: 2048, ..shapes::RAID6 };
+        let chunk = u64::from(shape.chunk_sectors);
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let row = 1024 / chunk * 3 * chunk;
+        let data = [0, 1, 2].map(|column| world.disk_of(row + column * chunk));
+        let parity: Vec<usize> = (0..5).filter(|disk| !data.contains(disk)).collect();
+        let (goes, stays) = match first_goes {
+            true => (parity[0], parity[1]),
+            false => (parity[1], parity[0]),
+        };
+        fill_up_to(&mut world, data[2], 5, 1024);
+        rest_and_write(&mut world);
+        world.disks.disk(goes).reset();
+        world.set("sync_max", "1120");
+        let start = world.disks.data().start + 1024;
+        world.disks.reset_counts();
+        world.order(Action::Idle);
+        world.until("more of it", |world| {
+            world.disks.disk(5).sectors_written(start..start + 96) == 96
+        });
+        world.turns(50);
+
+        world.set("hedged_reads", "0");
+        world.set("read_deadline", "0");
+        world.disks.disk(data[0]).unreadable.insert(start);
+        world.disks.disk(goes).unreadable.insert(start);
+        world.disks.disk(stays).unreadable.insert(start + 1);
+        world.disks.disk(data[1]).hangs_in = Some(start + 3..start + 4);
+        let bytes = world.random.bytes(4 * 512);
+        let from = Rc::new(bytes);
+        let write = world.start(1, Request::Write { sector: row + chunk, from, fua: false });
+        world.turns(400);
+        hung += usize::from(!write.has_ended());
+        world.serve(2, Request::Flush).unwrap();
+        world.disks.disk(data[1]).hangs_in = None;
+        // The first sector is lost, with three members of its row.
+        let _ = world.end(&write);
+        let sector = row + 2 * chunk + 2;
+        let found = world.read(sector, 1).unwrap();
+        world.compare(sector, &found);
+    }
+    assert!(hung > 0, "no part was read while the flush told");
+}
+
 /// Another member is to be replaced too, and the next run begins at its front. What the first replacement has is
 /// not copied again, for the member may give something older by now: nor where it ends in the middle of a window.
 #[test]

@@ -269,9 +269,7 @@ fn parts_of(sectors: &Ranges, views: &[&ArrayView]) -> impl Iterator<Item = Rang
 /// The slot from which these sectors of a mirror in doubt are read, which are all alike.
 fn read_from(view: &ArrayView, part: &Range<u64>) -> Option<Slot> {
     let copies = believed(view, part.start, part.end - part.start);
-    let gives = |copy: &Piece| {
-        !lacks(view, copy.slot, &(copy.member_sector..copy.member_sector + copy.sectors))
-    };
+    let gives = |copy: &Piece| !lacks(view, copy.slot, &copy.member_sectors());
     copies.into_iter().find(gives).map(|copy| copy.slot)
 }
 
@@ -279,7 +277,7 @@ fn read_from(view: &ArrayView, part: &Range<u64>) -> Option<Slot> {
 fn replacement_gives(view: &ArrayView, slot: Slot, part: &Range<u64>) -> bool {
     let copies = copies(&view.geometry, part.start, part.end - part.start);
     let copy = copies.iter().find(|copy| copy.slot == slot);
-    let sectors = copy.map(|copy| copy.member_sector..copy.member_sector + copy.sectors);
+    let sectors = copy.map(|copy| copy.member_sectors());
     sectors.is_some_and(|sectors| gives(view.replacement(slot), &sectors))
 }
 

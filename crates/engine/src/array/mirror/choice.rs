@@ -115,7 +115,7 @@ impl<'a, Clock: Fn() -> Time> Chooser<'a, Clock> {
         };
         if self.one_copy && !view.trusted(&(sector..sector + sectors)) {
             let has = |(piece, member): &Reader<'_>| {
-                let range = piece.member_sector..piece.member_sector + piece.sectors;
+                let range = piece.member_sectors();
                 member.may_give_again(&range) || member.has_some_of(&range)
             };
             let mut copies = believed(view, sector, sectors).into_iter();

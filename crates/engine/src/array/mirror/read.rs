@@ -37,6 +37,8 @@ enum NotRead {
     ByAny(Unreadable),
     /// A copy gives it, but what others have that come before it may be read again.
     ByPick,
+    /// The member that gave it may have lost it.
+    SourceFailed,
 }
 
 /// Why a copy is not the same as the one that was read, and may be read again.
@@ -192,7 +194,7 @@ impl ArrayLane {
         let (mut left, mut mended) = (vec![(region, out)], Mended::default());
         let mut result = Ok(());
         while let Some((region, out)) = left.pop() {
-            let epoch = self.with_view(|view| view.epoch);
+            let view = self.view();
             let read = self.read_whole((claim, mode), &region, (into, out), suspect, &mut mended);
             let Err(why) = read.await else { continue };
             if let Some((one, other)) = region.halves(block) {
@@ -200,12 +202,13 @@ impl ArrayLane {
                 left.extend([(other, behind), (one, out)]);
                 continue;
             }
-            let NotRead::ByAny(unreadable) = why else {
-                result = Err(self.lost_or_stopped());
-                break;
-            };
-            if epoch < newest {
+            let (tries_again, unreadable) = match why {
+                NotRead::ByPick => (false, Unreadable::new()),
+                NotRead::SourceFailed => (self.newer_view(&view).await, Unreadable::new()),
                 // A write may have made the block readable, and been answered.
+                NotRead::ByAny(unreadable) => (view.epoch < newest, unreadable),
+            };
+            if tries_again {
                 self.adopts(newest).await;
                 left.push((region, out));
                 continue;
@@ -274,7 +277,8 @@ impl ArrayLane {
             }
         }
         let Some((piece, block, source)) = found else { return Err(NotRead::ByAny(unreadable)) };
-        let (held, from) = ((claim, &range), (&*block, &source.into_iter().collect()));
+        let sources = source.into_iter().map(|id| (id, piece.member_sectors())).collect();
+        let (held, from) = ((claim, &range), (&*block, &sources));
         let is_read_from_now_on = match trusted {
             true => {
                 let mends = mode == Mode::Exclusive && !unreadable.is_empty();
@@ -293,7 +297,7 @@ impl ArrayLane {
         self.recycle(Some(block));
         is_read_from_now_on.map_err(|why| match why {
             NotSettled::Kept => NotRead::ByPick,
-            NotSettled::SourceFailed => NotRead::ByAny(Unreadable::new()),
+            NotSettled::SourceFailed => NotRead::SourceFailed,
         })
     }
 
@@ -414,7 +418,7 @@ impl ArrayLane {
             Some(_) => member.can_wait_for(piece.member_sector, piece.sectors),
         };
         if !there {
-            let range = piece.member_sector..piece.member_sector + piece.sectors;
+            let range = piece.member_sectors();
             return if member.has_some_of(&range) { Tried::InPart } else { Tried::Nothing };
         }
         let bytes = byte_range(0, piece.sectors);
@@ -503,5 +507,5 @@ fn other_suffices(
 
 /// The sectors of a copy, on its member.
 fn sectors_of(copy: &Piece) -> Range<u64> {
-    copy.member_sector..copy.member_sector + copy.sectors
+    copy.member_sectors()
 }

@@ -130,16 +130,16 @@ impl Copied {
     /// Whether some of it cannot be read, and some perhaps can.
     pub(super) fn has_parts(&self, port: &ArrayLane) -> bool {
         let Self::Unreadable(piece, _) = self else { return false };
-        let range = piece.member_sector..piece.member_sector + piece.sectors;
+        let range = piece.member_sectors();
         port.with_view(|view| {
             view.member(piece.slot).is_some_and(|member| !member.bad.contains(&range))
         })
     }
 
-    /// The member that gave it.
-    pub(super) fn source(&self) -> Option<MemberId> {
+    /// The member that gave it, and which sectors.
+    pub(super) fn source(&self) -> Option<(MemberId, Range<u64>)> {
         match self {
-            Self::Block(_, member, _) => Some(*member),
+            Self::Block(piece, member, _) => Some((*member, piece.member_sectors())),
             Self::None | Self::Late | Self::Unreadable(..) => None,
         }
     }
@@ -165,8 +165,8 @@ pub(super) async fn first_readable(
     let mut unreadable = Vec::new();
     for piece in pieces {
         match read(port, &piece).await {
-            Copied::Block(_, source, block) => {
-                let sources = Sources::from_slice(&[source]);
+            Copied::Block(piece, source, block) => {
+                let sources = Sources::of(source, piece.member_sectors());
                 for (copy, _) in unreadable.iter().filter(|_| !trusted) {
                     let from = (&*block, &sources);
                     if port.settle_copy((claim, range), copy, from).await.is_err() {
@@ -197,7 +197,7 @@ pub(super) async fn read(port: &ArrayLane, piece: &Piece) -> Copied {
     let view = port.view();
     let Some(member) = view.reader(piece.slot, piece.member_sector, piece.sectors) else {
         let waits = |member: &MemberView| member.can_wait_for(piece.member_sector, piece.sectors);
-        let range = piece.member_sector..piece.member_sector + piece.sectors;
+        let range = piece.member_sectors();
         return match view.member(piece.slot) {
             Some(member) if waits(member) => Copied::Late,
             Some(member) if member.bad.overlaps(&range) || member.has_some_of(&range) => {

@@ -6,7 +6,7 @@ use crate::geometry::{Row, Slot};
 use crate::memory::Buffer;
 use crate::status::Mismatch;
 
-use super::super::array_lane::{ArrayLane, LaneView, Permit, SECTOR_BYTES};
+use super::super::array_lane::{ArrayLane, Permit, SECTOR_BYTES};
 use super::super::blocks::Blocks;
 use super::super::claims::Columns;
 use super::super::command::Undecided;
@@ -52,9 +52,8 @@ struct Comparison<'a> {
     row: &'a Row,
     columns: &'a Columns,
     kind: &'a SyncKind,
-    view: LaneView,
     state: RowState,
-    /// Members that gave what was read.
+    /// What was read, and of which members.
     sources: Sources,
     unread: Unread,
     blocks: Blocks,
@@ -87,7 +86,6 @@ impl<'a> Comparison<'a> {
         let mut unread = Unread::of_sync();
         // It is judged by what was read, whoever is late or lost by now.
         let (blocks, state, sources) = read_whole(port, at, columns, &mut unread).await?;
-        let view = port.view();
         let length = columns_bytes(columns);
         let (p, q) = port.parity_of(row, &by_exponent(row, &state, &blocks, &(0..length)), length);
         Ok(Self {
@@ -100,7 +98,6 @@ impl<'a> Comparison<'a> {
             mended: Mended::default(),
             undone: Ok(()),
             permit: None,
-            view,
             state,
             sources,
             unread,
@@ -157,7 +154,6 @@ impl<'a> Comparison<'a> {
         if self.mends() && (self.any_is_bad() || *self.kind != SyncKind::Resync) {
             let permit = self.port.permit(self.at.sectors(self.columns)).await;
             self.permit = Some(permit.map_err(|_| WindowError::Failed)?);
-            self.view = self.port.view();
         }
         Ok(())
     }
@@ -244,8 +240,8 @@ impl<'a> Comparison<'a> {
             }
         }
         let (Some(liar), Some(fresh_p)) = (liar, fresh_p) else { return };
-        let Some(member) = self.view.member(self.slot(liar)).filter(|_| self.writes.is_some())
-        else {
+        let view = self.port.view();
+        let Some(member) = view.member(self.slot(liar)).filter(|_| self.writes.is_some()) else {
             return;
         };
         let mut right = self.port.lane.backend().allocate(at.len());
@@ -291,7 +287,9 @@ impl<'a> Comparison<'a> {
         self.port.recycle(known);
         // Without some of the row nobody can tell.
         let may_write = self.judges() || !self.leaves() || !self.state.parity_trusted;
-        let (member, start) = (self.view.member(self.slot(place)), self.start());
+        // Whoever is in the slot by now: a replacement may have taken it since the row was read.
+        let view = self.port.view();
+        let (member, start) = (view.member(self.slot(place)), self.start());
         match (member.filter(|_| differs && may_write), &mut self.writes) {
             (Some(member), Some(writes)) => {
                 writes.start(self.port, member, start, whole_buffer(fresh));
@@ -313,8 +311,9 @@ impl<'a> Comparison<'a> {
     }
 
     async fn rewrite(&mut self, place: Place, block: &[u8]) {
+        let view = self.port.view();
         if let (Some(permit), Some(lasting)) = (&self.permit, &self.lasting)
-            && let Some(member) = self.view.member(self.slot(place))
+            && let Some(member) = view.member(self.slot(place))
         {
             let held = (self.at.claim, permit, lasting);
             match self.port.rewrite(held, member, self.start(), block).await {
@@ -396,7 +395,7 @@ async fn read_whole(
                 false => WindowError::Failed,
             });
         };
-        let sources = at.sources(&view, &state.readable);
+        let sources = at.sources(&view, columns, &state.readable);
         let places = 0..state.data_count + state.parity_count;
         let readable = places.filter(|&place| state.readable.has(place));
         let spans: Vec<_> =

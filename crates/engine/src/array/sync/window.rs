@@ -87,7 +87,7 @@ pub(super) enum WindowError {
     Unreadable,
     /// There was no space behind a member.
     NoSpace,
-    /// A member is late that is needed for it.
+    /// A member is late that is needed for it, or what it has read would be read otherwise by now: it is done again.
     Late,
     /// What it lacks could only be computed from parity that a failed write or a crash left in doubt.
     Doubted,

@@ -78,7 +78,8 @@ impl<'a> WindowWrites<'a> {
     }
 }
 
-/// Flushes the members that a window has read, before it writes by that.
+/// Flushes the members that a window has read, before it writes by that. Where it would be read otherwise by now, the
+/// window is done again.
 pub(super) async fn make_last(
     port: &ArrayLane,
     kind: &SyncKind,
@@ -88,5 +89,8 @@ pub(super) async fn make_last(
         SyncKind::Resync => port.make_last_for_resync(sources).await,
         _ => port.make_last(sources).await,
     };
-    lasting.ok_or(WindowError::Failed)
+    lasting.ok_or_else(|| match port.with_view(|now| sources.are_still_given(now)) {
+        true => WindowError::Failed,
+        false => WindowError::Late,
+    })
 }
