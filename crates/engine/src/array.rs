@@ -25,6 +25,7 @@ mod intent;
 mod mailbox;
 mod member_writes;
 mod mend;
+mod met;
 mod mirror;
 mod news;
 pub mod outliers;

@@ -25,6 +25,7 @@ use super::flushes::{self, Flush};
 use super::gather::Gather;
 use super::handover::LaneHandover;
 use super::intent::LaneIntent;
+use super::met::Met;
 use super::read::DirectReads;
 use super::rules::Rule;
 use super::sync::SyncReads;
@@ -41,6 +42,7 @@ pub struct ArrayLane {
     pub(crate) array: Arc<Array>,
     view: RefCell<LaneView>,
     view_moved: Signal,
+    met: Met,
     intent: LaneIntent,
     writes_in_flight: Cell<u32>,
     left_behind: Rc<LeftBehind>,
@@ -87,6 +89,7 @@ impl ArrayLane {
             array: array.clone(),
             view: RefCell::new(Rc::new(view)),
             view_moved: Signal::default(),
+            met: Met::default(),
             intent: LaneIntent::default(),
             writes_in_flight: Cell::new(0),
             left_behind: Rc::default(),
@@ -97,6 +100,7 @@ impl ArrayLane {
             sync_reads: RefCell::default(),
             left: Cell::new(false),
         });
+        this.met.add(&this.view());
         let follower = this.clone();
         lane.spawn(async move { follower.follow_views().await });
         this
@@ -180,7 +184,8 @@ impl ArrayLane {
         self.leave();
     }
 
-    /// Leaves the array, with nothing under way: its place may be taken by another lane.
+    /// Leaves the array, with nothing under way: its place may be taken by another lane. What members owe it is
+    /// asked of it no more.
     pub(super) fn leave(&self) {
         if !self.left.replace(true) {
             self.array.views.wake(self.lane.id());
@@ -196,13 +201,26 @@ impl ArrayLane {
         if intent_moved && self.array.rules.keep(Rule::LanesForgetIdleChunks) {
             self.intent.close_epoch(&self.array.intent);
         }
-        let backend = self.lane.backend();
-        self.array
-            .views
-            .tell_who_holds(|member| backend.in_flight(member) + backend.unanswered(member) > 0);
+        self.array.views.tell_who_holds(|member| self.is_held_by(member));
         let busy = self.writes_in_flight.get() > 0 || self.left_behind.0.get() > 0;
+        if !busy {
+            self.met.forget_unless(|member| self.is_held_by(member));
+        }
+        self.met.add(&self.view());
         self.array.views.adopt(self.lane.id(), epoch, busy);
         self.view_moved.notify();
+    }
+
+    /// Whether a member has something of this lane that it has not answered, though nobody may wait for it any
+    /// more.
+    fn is_held_by(&self, member: MemberId) -> bool {
+        let backend = self.lane.backend();
+        backend.in_flight(member) + backend.unanswered(member) > 0
+    }
+
+    /// Whether a member that this lane has met has something of it that it has not answered.
+    pub(super) fn is_owed_answers(&self) -> bool {
+        self.met.any(|member| self.is_held_by(member))
     }
 
     /// Refuses a range that is not whole blocks inside the array.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::MemberState;
@@ -169,7 +170,7 @@ fn a_stop_waits_for_workers() {
         let started = write_at_once(&mut world, 0);
         let moment = world.random.below(10) as usize;
         world.rounds(moment);
-        world.order(mdspace_engine::array::Action::Stop);
+        world.order(Action::Stop);
         world.until("every answer", |_| started.iter().all(Pending::has_ended));
         workers.iter().for_each(|worker| world.dismiss(worker));
         world.until("the leave of all workers", |world| world.hired() == 0);
@@ -178,5 +179,60 @@ fn a_stop_waits_for_workers() {
         world.assemble_all().unwrap();
         world.wait_idle();
         assert_eq!(world.check(), 0, "{world}");
+    }
+}
+
+/// An array that has failed disk 1, which still holds a write of the worker.
+fn with_a_late_write_of_a_worker(shape: Shape, seed: u64) -> (World, Worker) {
+    let mut world = World::synced(setup(shape, seed));
+    let worker = world.hire(0);
+    world.hang_writes_of(&worker, 1);
+    while world.held_of(&worker, 1) == 0 {
+        let started = write_at_once(&mut world, 0);
+        end_all(&mut world, started);
+    }
+    assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+    (world, worker)
+}
+
+/// The old bytes may land as long as the member has not answered that worker.
+#[test]
+fn a_device_that_owes_an_answer_to_a_worker_that_was_dismissed_is_not_taken_back() {
+    for (seed, shape) in (130..).zip(shapes::parity()) {
+        for removed in [false, true] {
+            let (mut world, worker) = with_a_late_write_of_a_worker(shape, seed);
+            world.dismiss(&worker);
+            world.until("the end of what it served", |world| world.hired() == 0);
+            world.rounds(100);
+            if removed {
+                world.remove(1);
+            }
+            for only_back in [false, true] {
+                let refused = world.add_as(1, only_back).unwrap_err();
+                assert_eq!(refused, CommandError::Unanswered, "{world}");
+            }
+            world.write_random(0, world.sectors());
+            world.disks.disk(1).writes_hang_on = None;
+            world.until("the leave of the worker", |world| world.has_left(&worker));
+            world.add(1).unwrap();
+            world.wait_idle();
+            assert_eq!(world.status().degraded(), 0, "{world}");
+            assert_eq!(world.check(), 0, "{world}");
+            world.verify();
+        }
+    }
+}
+
+/// A stop does not wait for it, nor does the worker then.
+#[test]
+fn a_stop_ends_though_a_worker_that_was_dismissed_waits_for_an_answer() {
+    for (seed, shape) in (140..).zip(shapes::parity()) {
+        let (mut world, worker) = with_a_late_write_of_a_worker(shape, seed);
+        world.dismiss(&worker);
+        world.rounds(100);
+        assert!(!world.has_left(&worker), "{world}");
+        world.command(Action::Stop).unwrap();
+        world.until("the leave of the worker", |world| world.has_left(&worker));
+        assert_ne!(world.held_of(&worker, 1), 0, "{world}");
     }
 }

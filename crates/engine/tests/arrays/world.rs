@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply, Undecided};
 use mdspace_engine::assembly::{self, LeftOut, Options, Reason, Refusal};
+use mdspace_engine::backend::Backend;
 use mdspace_engine::create::{self, CreateError, NewDevice};
 use mdspace_engine::geometry::Shape as Map;
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
@@ -408,6 +409,16 @@ impl World {
 
     pub(crate) fn has_left(&self, worker: &Worker) -> bool {
         worker.left.borrow().is_some()
+    }
+
+    /// I/Os of a worker that a disk still holds.
+    pub(crate) fn held_of(&self, worker: &Worker, disk: usize) -> usize {
+        self.lanes[worker.lane].1.in_flight(self.disks.id(disk))
+    }
+
+    /// A disk answers no write of a worker any more.
+    pub(crate) fn hang_writes_of(&self, worker: &Worker, disk: usize) {
+        self.disks.disk(disk).writes_hang_on = Some(worker.lane as u16);
     }
 
     pub(crate) fn hired(&self) -> usize {

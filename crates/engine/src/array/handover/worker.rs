@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use crate::array::gather::Piece;
 use crate::array::round::Round;
@@ -15,6 +16,9 @@ use super::desk::{End, GivenRound};
 /// Batches that a worker has under way at most. Members that are slow, not the worker, are what such
 /// an array waits for: the lanes at home go on by themselves then.
 const BATCHES_MAX: usize = 4;
+
+/// How often a worker that is to leave looks whether members have answered what it asked of them.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A worker's rounds: how many it has taken, and which have ended and go home.
 #[derive(Default)]
@@ -51,8 +55,9 @@ impl WorkerSide {
 }
 
 impl Array {
-    /// Asks the worker on `lane` to leave: it ends what it has taken, takes no more, gives its place
-    /// among the lanes back, and its task ends.
+    /// Asks the worker on `lane` to leave: it takes no more, and ends what it has taken. When members have
+    /// answered all that it asked of them, or the array has ended, it gives its place among the lanes back, and
+    /// its task ends.
     pub fn dismiss(&self, lane: LaneId) {
         self.handover.desk(lane).dismiss();
     }
@@ -79,7 +84,16 @@ impl ArrayLane {
             self.side().less_than(1, context.waker())
         })
         .await;
+        self.all_answered().await;
         self.leave();
+    }
+
+    /// Waits until no member can do any more what this lane asked of it, or the array has ended. Before that the
+    /// array asks every lane who may.
+    async fn all_answered(&self) {
+        while self.is_owed_answers() && !self.array.views.is_closed() {
+            self.lane.sleep_until(self.lane.backend().now() + LOOK_EVERY).await;
+        }
     }
 
     fn side(&self) -> &WorkerSide {

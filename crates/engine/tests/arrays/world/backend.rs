@@ -99,8 +99,8 @@ impl RamBackend {
         let lies_in = |range: &Option<Range<u64>>| {
             range.as_ref().is_some_and(|range| range.contains(&sector))
         };
-        let is_read = matches!(io.op, IoOp::Read { .. });
-        lies_in(&disk.hangs_in) || !is_read && lies_in(&disk.writes_hang_in)
+        let writes_hang = disk.writes_hang_on == Some(self.lane) || lies_in(&disk.writes_hang_in);
+        lies_in(&disk.hangs_in) || !matches!(io.op, IoOp::Read { .. }) && writes_hang
     }
 
     /// Answers what hangs or takes beyond its deadline; the disk still has it, and may do it later.

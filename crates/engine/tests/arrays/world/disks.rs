@@ -40,6 +40,8 @@ pub(crate) struct Disk {
     pub(crate) fua_flushes: bool,
     /// Flushes that this lane sends are not answered as long as this stands.
     pub(crate) flush_hangs_on: Option<u16>,
+    /// The same of its writes.
+    pub(crate) writes_hang_on: Option<u16>,
     /// Flushes that ended well or badly.
     pub(crate) flushes: u64,
     pub(crate) reads: Vec<Range<u64>>,
