@@ -161,17 +161,31 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Starts one more lane beside these, on some CPUs of a node, for whoever will end it.
-    pub(crate) fn start_worker(
+    /// Starts one more lane beside these, on some CPUs of a node, and begins its `work` there. The lane ends when
+    /// that has ended; until then it keeps its connections to members.
+    pub(crate) fn start_worker<Work>(
         &self,
         id: LaneId,
         node: usize,
         cpus: Vec<usize>,
-    ) -> Result<WorkerThread, StartError> {
+        work: impl FnOnce(&Rc<Lane>) -> Work + Send + 'static,
+    ) -> Result<WorkerThread, StartError>
+    where
+        Work: Future<Output = ()> + 'static,
+    {
         let (ended_sender, ended) = channel();
         let place = Place::some_of(node, cpus);
         let handle = Handle::start(id, Term::OfItsOwn, place, &self.config, ended_sender)?;
-        Ok(WorkerThread { handle, ended: Mutex::new(ended) })
+        let mailbox = handle.mailbox.clone();
+        let thread = WorkerThread { handle, ended: Mutex::new(ended) };
+        thread.call(move |lane, _| {
+            let work = work(lane);
+            lane.spawn(async move {
+                work.await;
+                mailbox.request_stop();
+            });
+        });
+        Ok(thread)
     }
 
     /// The NUMA nodes that lanes run on.
@@ -295,11 +309,6 @@ impl WorkerThread {
             let _ = sender.send(work(lane, io));
         }));
         receiver.recv().expect("a lane that was not asked to end runs what it is given")
-    }
-
-    /// Asks the thread to end when its tasks have ended and no I/O is in flight.
-    pub(crate) fn request_stop(&self) {
-        self.handle.mailbox.request_stop();
     }
 
     /// Waits for the end of the thread, but no longer than `patience`. Says whether it has come.

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -208,12 +209,9 @@ impl State {
             // All seats are taken only while others cannot leave.
             let Some(id) = self.free_seat(lanes) else { return Ok(()) };
             lanes.members().serve_lanes(lanes.count() + self.serving.len() + 1)?;
-            let thread = lanes.start_worker(id, node, cpus.to_vec())?;
             let array = array.clone();
-            thread.call(move |lane, _| {
-                let port = ArrayLane::attach_on(&array, lane, node);
-                lane.spawn(port.work());
-            });
+            let work = move |lane: &Rc<Lane>| ArrayLane::attach_on(&array, lane, node).work();
+            let thread = lanes.start_worker(id, node, cpus.to_vec(), work)?;
             self.serving.push(Worker { id, node, thread });
         }
         Ok(())
@@ -231,6 +229,5 @@ impl State {
 impl Worker {
     fn dismiss(&self, array: &Array) {
         array.dismiss(self.id);
-        self.thread.request_stop();
     }
 }

@@ -2,10 +2,12 @@
 //! device.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
-use std::io::{self, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+mod server;
+mod working;
+
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{
@@ -13,115 +15,12 @@ use mdspace_engine::backend::{
 };
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Cache, GroupStatus, Paths, Policy};
-use mdspace_io::nbd_wire::{self as wire, Fields, Put, export_flag, option_reply};
+use mdspace_io::nbd_wire::export_flag;
 use mdspace_io::{
     Lanes, LanesConfig, MemberTable, MultipathSpec, OpenError, OpenMode, StartError, UnprovedWrites,
 };
 
-const BYTES: usize = 1 << 20;
-
-type Disk = Arc<Mutex<Vec<u8>>>;
-
-/// A disk whose first superblock says so.
-fn disk(salt: u8) -> Disk {
-    let mut bytes = vec![0; BYTES];
-    bytes[4096..8192].fill(salt);
-    Arc::new(Mutex::new(bytes))
-}
-
-/// Serves its first connection from the first disk, and so on; the last one serves all later ones.
-fn serve(disks: Vec<Disk>) -> (tempfile::TempDir, String) {
-    serve_with(export_flag::CAN_MULTI_CONN, disks)
-}
-
-fn serve_with(flags: u16, disks: Vec<Disk>) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let path: PathBuf = folder.path().join("socket");
-    let listener = UnixListener::bind(&path).unwrap();
-    std::thread::spawn(move || {
-        let mut connections = listener.incoming();
-        let last = disks.last().unwrap().clone();
-        for disk in disks.into_iter().chain(std::iter::repeat(last)) {
-            let Some(Ok(stream)) = connections.next() else { return };
-            // The client hangs up when it is done.
-            std::thread::spawn(move || drop(serve_one(stream, flags, &disk)));
-        }
-    });
-    let uri = format!("nbd+unix://{}", path.display());
-    (folder, uri)
-}
-
-/// Takes writes, and does none of them.
-fn serve_one(stream: UnixStream, flags: u16, disk: &Disk) -> io::Result<()> {
-    serve_one_with(stream, flags, disk, |stream, bytes| stream.read_exact(&mut vec![0; bytes]))
-}
-
-/// `take` takes the bytes of a write from the connection.
-fn serve_one_with(
-    mut stream: UnixStream,
-    flags: u16,
-    disk: &Disk,
-    take: impl Fn(&mut UnixStream, usize) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut greeting = Vec::new();
-    greeting.put_u64(wire::INIT_MAGIC);
-    greeting.put_u64(wire::OPTION_MAGIC);
-    greeting.put_u16(wire::handshake_flag::FIXED_NEWSTYLE | wire::handshake_flag::NO_ZEROES);
-    stream.write_all(&greeting)?;
-    stream.read_exact(&mut [0; 4])?;
-    // The first connection asks for what lies below the export.
-    while take_option(&mut stream)? != wire::option::GO {
-        let mut answer = Vec::new();
-        answer.put_u64(wire::OPTION_REPLY_MAGIC);
-        answer.put_u32(wire::option::INFO);
-        answer.put_u32(option_reply::ERR_UNKNOWN);
-        answer.put_u32(0);
-        stream.write_all(&answer)?;
-    }
-    let mut export = Vec::new();
-    export.put_u16(wire::info::EXPORT);
-    export.put_u64(BYTES as u64);
-    export.put_u16(export_flag::HAS_FLAGS | flags);
-    for (kind, data) in [(option_reply::INFO, export), (option_reply::ACK, Vec::new())] {
-        let mut answer = Vec::new();
-        answer.put_u64(wire::OPTION_REPLY_MAGIC);
-        answer.put_u32(wire::option::GO);
-        answer.put_u32(kind);
-        answer.put_u32(wire::length_u32(data.len()));
-        answer.extend(data);
-        stream.write_all(&answer)?;
-    }
-    loop {
-        let mut request = [0; wire::REQUEST_HEADER_BYTES];
-        stream.read_exact(&mut request)?;
-        let mut fields = Fields(&request[6..]);
-        let (kind, cookie) = (fields.u16().unwrap(), fields.u64().unwrap());
-        let (offset, len) = (fields.u64().unwrap() as usize, fields.u32().unwrap() as usize);
-        if kind == wire::command::WRITE {
-            take(&mut stream, len)?;
-            continue;
-        }
-        if kind != wire::command::READ {
-            return Ok(());
-        }
-        let mut answer = Vec::new();
-        answer.put_u32(wire::SIMPLE_REPLY_MAGIC);
-        answer.put_u32(0);
-        answer.put_u64(cookie);
-        answer.extend_from_slice(&disk.lock().unwrap()[offset..offset + len]);
-        stream.write_all(&answer)?;
-    }
-}
-
-/// Reads an option and gives its number.
-fn take_option(stream: &mut UnixStream) -> io::Result<u32> {
-    let mut head = [0; wire::OPTION_HEADER_BYTES];
-    stream.read_exact(&mut head)?;
-    let mut fields = Fields(&head[8..]);
-    let (option, bytes) = (fields.u32().unwrap(), fields.u32().unwrap());
-    stream.read_exact(&mut vec![0; bytes as usize])?;
-    Ok(option)
-}
+use server::{BYTES, Disk, disk, serve, serve_one, serve_one_with, serve_with};
 
 /// Reads the superblock on a lane.
 fn read_on(lanes: &Lanes, lane: u16, member: MemberId) -> Result<u8, IoErrorKind> {

@@ -1,0 +1,128 @@
+//! An array of exports, and workers on it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use mdspace_engine::array::{Action, Reply};
+use mdspace_engine::assembly::Options;
+use mdspace_engine::create::{self, Creation, NewDevice};
+use mdspace_engine::lane::LaneId;
+use mdspace_engine::memory::{Sink, Source};
+use mdspace_engine::request::{Queue, Request};
+use mdspace_format::placement::BitmapRequest;
+use mdspace_format::superblock::{MemberFlags, SetName};
+use mdspace_format::{Level, MetadataVersion, Uuid};
+use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray};
+
+use super::server::{Gate, serve_through};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const BLOCK_BYTES: usize = 4096;
+
+/// A RAID5 of these exports, on one lane.
+fn array(uris: &[String]) -> RunningArray {
+    let lanes = Lanes::start(LanesConfig::default()).unwrap();
+    let open = |uri| lanes.members().open(uri, OpenMode::RUN).unwrap();
+    let devices: Vec<_> = uris.iter().map(|uri| open(uri)).collect();
+    let creation = Creation {
+        name: SetName::new("exports").unwrap(),
+        uuid: Uuid([1; 16]),
+        version: MetadataVersion::V1_2,
+        level: Level::Raid5,
+        layout: 2,
+        chunk_sectors: 128,
+        raid_disks: uris.len() as u16,
+        size_sectors: None,
+        data_offset_sectors: None,
+        bitmap: BitmapRequest::None,
+        assume_clean: true,
+        force: false,
+        write_behind: 0,
+    };
+    let slots = devices.iter().map(|(id, info)| {
+        Some(NewDevice { id: *id, info: info.clone(), flags: MemberFlags::default() })
+    });
+    let mut number = 1;
+    let uuid = move || {
+        number += 1;
+        Uuid([number; 16])
+    };
+    let plan = create::plan(&creation, slots.collect(), 1, uuid).unwrap();
+    lanes.call(LaneId(0), async move |lane, _| create::write(&lane, &plan).await).unwrap();
+    RunningArray::assemble(Arc::new(lanes), devices, Options::default()).unwrap()
+}
+
+/// Writes some blocks of the first chunk of each row, all at once, so that each round reads; gives how many of the
+/// writes ended well.
+fn write_all(array: &RunningArray) -> Receiver<(usize, usize)> {
+    let (sender, ended) = channel();
+    array.run_on(LaneId(0), move |port, lane, io| {
+        let (port, io) = (port.clone(), io.clone());
+        lane.spawn(async move {
+            let (queue, mut all) = (Queue::new(), 0);
+            let blocks = (0..port.sectors() * 512 / BLOCK_BYTES as u64).step_by(2);
+            for block in blocks.filter(|block| block / 16 % 3 == 0) {
+                let payload = io.payload(BLOCK_BYTES);
+                Sink::put(&*payload, 0, &[block as u8; BLOCK_BYTES]);
+                let from: Rc<dyn Source> = payload;
+                port.submit(&queue, block, Request::Write { sector: block * 8, from, fua: false });
+                all += 1;
+            }
+            let mut well = 0;
+            while queue.in_flight() > 0 {
+                well += usize::from(queue.next().await.result.is_ok());
+            }
+            sender.send((well, all)).unwrap();
+        });
+    });
+    ended
+}
+
+fn end(array: RunningArray) {
+    let lanes = array.lanes().clone();
+    array.stop().unwrap();
+    Arc::into_inner(lanes).unwrap().stop(PATIENCE).unwrap();
+}
+
+/// It waits for what one member reads, and uses no connection to the others at that moment.
+#[test]
+fn a_worker_that_is_dismissed_keeps_its_connections_until_what_it_serves_has_ended() {
+    let gates: Vec<Arc<Gate>> = (0..4).map(|_| Arc::default()).collect();
+    let (_folders, uris): (Vec<_>, Vec<_>) =
+        gates.iter().map(|gate| serve_through(gate, 4 << 20)).unzip();
+    let array = array(&uris);
+    array.set("group_thread_cnt", "1").unwrap();
+    array.set("read_deadline", "0").unwrap();
+    array.set("hedged_reads", "0").unwrap();
+    assert_eq!(array.worker_counts().running, 1);
+    // Connections are proved by what they read: first it gets them.
+    let ended = loop {
+        let has_worked = array.worker_traffic()[0].1.member_ios > 0;
+        gates[3].shut(has_worked);
+        let ended = write_all(&array);
+        if has_worked && gates[3].holds(2, Duration::from_secs(1)) {
+            break ended;
+        }
+        gates[3].shut(false);
+        ended.recv_timeout(PATIENCE).expect("every write is answered");
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| array.set("group_thread_cnt", "0").unwrap());
+        while array.worker_counts().running > 0 {
+            std::thread::yield_now();
+        }
+        // It has gone around with the order to leave.
+        (0..2).for_each(|_| drop(array.worker_traffic()));
+        gates[3].shut(false);
+    });
+    let (well, all) = ended.recv_timeout(PATIENCE).expect("every write is answered");
+    let Ok(Reply::Status(status)) = array.command(Action::Status) else { panic!("a status") };
+    assert_eq!(status.degraded(), 0, "no member is failed");
+    assert_eq!(well, all);
+    assert!(array.worker_traffic().is_empty(), "it has left");
+    end(array);
+}
