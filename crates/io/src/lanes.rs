@@ -128,6 +128,7 @@ impl Handle {
         let thread = thread.spawn(move || {
             place.apply();
             let end = run::run(id, term, &config, &theirs, &started_sender);
+            theirs.close();
             // Nobody listens after `stop` has lost its patience.
             let _ = ended.send(end);
         })?;
@@ -178,13 +179,14 @@ impl Lanes {
         let handle = Handle::start(id, Term::OfItsOwn, place, &self.config, ended_sender)?;
         let mailbox = handle.mailbox.clone();
         let thread = WorkerThread { handle, ended: Mutex::new(ended) };
-        thread.call(move |lane, _| {
+        let begun = thread.call(move |lane, _| {
             let work = work(lane);
             lane.spawn(async move {
                 work.await;
                 mailbox.request_stop();
             });
         });
+        begun.expect("a lane ends only when it is asked to");
         Ok(thread)
     }
 
@@ -298,17 +300,18 @@ pub(crate) struct WorkerThread {
 }
 
 impl WorkerThread {
-    /// Runs `work` on the thread, between two turns, and waits for its result.
+    /// Runs `errand` on the thread, between two turns, and waits for its result. `None`: the thread has ended.
     pub(crate) fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Rc<Lane>, &LaneIo) -> T + Send + 'static,
-    ) -> T {
+        errand: impl FnOnce(&Rc<Lane>, &LaneIo) -> T + Send + 'static,
+    ) -> Option<T> {
         let (sender, receiver) = channel();
         self.handle.mailbox.post(Box::new(move |lane, io| {
             // The caller waits below: it is there to hear.
-            let _ = sender.send(work(lane, io));
+            let _ = sender.send(errand(lane, io));
         }));
-        receiver.recv().expect("a lane that was not asked to end runs what it is given")
+        // A lane that ends drops what it was still to run, and the sender with it.
+        receiver.recv().ok()
     }
 
     /// Waits for the end of the thread, but no longer than `patience`. Says whether it has come.

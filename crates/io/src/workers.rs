@@ -15,8 +15,8 @@ use mdspace_engine::sync::Mutex;
 
 use crate::lanes::{Lanes, StartError, WorkerThread, cpu_list};
 
-/// How long workers that leave are waited for before others may start in their place. They end what
-/// they hold, and a member may hang.
+/// How long a worker that leaves is waited for before another one may start in its place. It ends what it
+/// has, and stays as long as a member owes it an answer: for ever, where that one hangs.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The key whose value is a list of CPUs.
@@ -51,15 +51,27 @@ pub struct WorkerCounts {
 }
 
 #[derive(Default)]
-pub(crate) struct Workers(Mutex<State>);
+pub(crate) struct Workers {
+    /// Held by whoever changes how many there are, and waits for those that leave.
+    changing: Mutex<()>,
+    /// Held for moments.
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
     /// Where they may run; nothing for all CPUs.
     cpus: Option<Vec<usize>>,
-    serving: Vec<Worker>,
-    /// Dismissed; their threads end soon.
-    leaving: Vec<Worker>,
+    serving: Vec<Arc<Worker>>,
+    leaving: Vec<Leaving>,
+}
+
+/// A worker that was dismissed. Its thread ends when it has left the array.
+#[derive(Clone)]
+struct Leaving {
+    worker: Arc<Worker>,
+    /// Until then none starts in its place.
+    awaited_until: Instant,
 }
 
 struct Worker {
@@ -76,13 +88,18 @@ impl Workers {
 
     /// Makes as many workers run as the array's settings ask for.
     pub(crate) fn adjust(&self, lanes: &Lanes, array: &Arc<Array>) -> Result<(), StartError> {
-        let mut state = self.0.lock();
+        let _changing = self.changing.lock();
+        self.fit(lanes, array)
+    }
+
+    fn fit(&self, lanes: &Lanes, array: &Arc<Array>) -> Result<(), StartError> {
         let asked = array.workers_asked();
-        let groups: Vec<_> = state.groups(lanes).collect();
+        let groups: Vec<_> = self.state.lock().groups(lanes).collect();
         for (node, cpus) in groups.iter().enumerate() {
-            state.shrink(array, node, asked.min(cpus.len()));
+            self.state.lock().shrink(array, node, asked.min(cpus.len()));
         }
-        state.wait_for_leaving(LEAVE_PATIENCE);
+        self.wait_for_leaving(|leaving| leaving.awaited_until);
+        let mut state = self.state.lock();
         lanes.members().serve_lanes(lanes.count() + state.serving.len())?;
         for (node, cpus) in groups.into_iter().enumerate() {
             state.grow(lanes, array, node, asked.min(cpus.len()), &cpus)?;
@@ -104,43 +121,56 @@ impl Workers {
                 allowed: show(lanes.topology().nodes.iter().flatten().copied().collect()),
             })?),
         };
-        {
-            let mut state = self.0.lock();
-            state.cpus = cpus;
-            state.dismiss_all(array);
-        }
-        Ok(self.adjust(lanes, array)?)
+        let _changing = self.changing.lock();
+        let mut state = self.state.lock();
+        state.cpus = cpus;
+        state.dismiss_all(array);
+        drop(state);
+        Ok(self.fit(lanes, array)?)
     }
 
     /// Where workers may run.
     pub(crate) fn cpus(&self) -> String {
-        self.0.lock().cpus.clone().map_or_else(|| "all".to_owned(), show)
+        self.state.lock().cpus.clone().map_or_else(|| "all".to_owned(), show)
     }
 
     pub(crate) fn counts(&self, array: &Array) -> WorkerCounts {
-        let running = self.0.lock().serving.len();
+        let running = self.state.lock().serving.len();
         WorkerCounts { asked: array.workers_asked(), running }
     }
 
-    /// Asks the lane of every worker.
+    /// Asks the lane of every worker, also of those that are leaving.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(&Lane) -> T + Clone + Send + 'static,
     ) -> Vec<(LaneId, T)> {
-        let state = self.0.lock();
-        let answer = |worker: &Worker| {
+        let workers: Vec<_> = self.state.lock().all().cloned().collect();
+        let answer = |worker: &Arc<Worker>| {
             let question = question.clone();
-            (worker.id, worker.thread.call(move |lane, _| question(lane)))
+            Some((worker.id, worker.thread.call(move |lane, _| question(lane))?))
         };
-        state.serving.iter().map(answer).collect()
+        workers.iter().filter_map(answer).collect()
     }
 
     /// Ends all workers. Says whether they have ended in time; else they are left to themselves.
     pub(crate) fn end(&self, array: &Array, patience: Duration) -> bool {
-        let mut state = self.0.lock();
-        state.dismiss_all(array);
-        state.wait_for_leaving(patience);
-        state.leaving.is_empty()
+        let _changing = self.changing.lock();
+        self.state.lock().dismiss_all(array);
+        let until = Instant::now() + patience;
+        self.wait_for_leaving(|_| until);
+        self.state.lock().leaving.is_empty()
+    }
+
+    /// Waits for each worker that leaves until then at most, and forgets those whose threads have ended.
+    fn wait_for_leaving(&self, until: impl Fn(&Leaving) -> Instant) {
+        let mut ended = self.state.lock().leaving.clone();
+        ended.retain(|one| {
+            let patience = until(one).saturating_duration_since(Instant::now());
+            one.worker.thread.has_ended(patience)
+        });
+        let is_there =
+            |one: &Leaving| ended.iter().all(|ended| !Arc::ptr_eq(&ended.worker, &one.worker));
+        self.state.lock().leaving.retain(is_there);
     }
 }
 
@@ -180,21 +210,18 @@ impl State {
         while self.serving_on(node) > wanted {
             let last = self.serving.iter().rposition(|worker| worker.node == node);
             let worker = self.serving.remove(last.expect("one was counted"));
-            worker.dismiss(array);
-            self.leaving.push(worker);
+            self.leaving.push(Leaving::dismiss(worker, array));
         }
     }
 
     fn dismiss_all(&mut self, array: &Array) {
-        self.serving.iter().for_each(|worker| worker.dismiss(array));
-        self.leaving.append(&mut self.serving);
+        let all = self.serving.drain(..);
+        self.leaving.extend(all.map(|worker| Leaving::dismiss(worker, array)));
     }
 
-    fn wait_for_leaving(&mut self, patience: Duration) {
-        let until = Instant::now() + patience;
-        self.leaving.retain_mut(|worker| {
-            !worker.thread.has_ended(until.saturating_duration_since(Instant::now()))
-        });
+    /// Those that serve, and those that are leaving.
+    fn all(&self) -> impl Iterator<Item = &Arc<Worker>> {
+        self.serving.iter().chain(self.leaving.iter().map(|leaving| &leaving.worker))
     }
 
     fn grow(
@@ -212,7 +239,7 @@ impl State {
             let array = array.clone();
             let work = move |lane: &Rc<Lane>| ArrayLane::attach_on(&array, lane, node).work();
             let thread = lanes.start_worker(id, node, cpus.to_vec(), work)?;
-            self.serving.push(Worker { id, node, thread });
+            self.serving.push(Arc::new(Worker { id, node, thread }));
         }
         Ok(())
     }
@@ -220,14 +247,13 @@ impl State {
     fn free_seat(&self, lanes: &Lanes) -> Option<LaneId> {
         let mut seats = (lanes.count()..Workers::seats(lanes))
             .map(|seat| LaneId(u16::try_from(seat).expect("fewer than 65536 lanes")));
-        let taken =
-            |id: &LaneId| self.serving.iter().chain(&self.leaving).any(|worker| worker.id == *id);
-        seats.find(|id| !taken(id))
+        seats.find(|id| self.all().all(|worker| worker.id != *id))
     }
 }
 
-impl Worker {
-    fn dismiss(&self, array: &Array) {
-        array.dismiss(self.id);
+impl Leaving {
+    fn dismiss(worker: Arc<Worker>, array: &Array) -> Self {
+        array.dismiss(worker.id);
+        Self { worker, awaited_until: Instant::now() + LEAVE_PATIENCE }
     }
 }

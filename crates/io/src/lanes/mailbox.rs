@@ -16,7 +16,8 @@ use super::EventFd;
 pub(super) type Setup = Box<dyn FnOnce(&Rc<Lane>, &LaneIo) + Send>;
 
 pub(super) struct Mailbox {
-    letters: Mutex<Vec<Setup>>,
+    /// `None` once the lane has ended.
+    letters: Mutex<Option<Vec<Setup>>>,
     /// Whether a lane should look into `letters`.
     filled: AtomicBool,
     stop: AtomicBool,
@@ -26,15 +27,19 @@ pub(super) struct Mailbox {
 impl Mailbox {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            letters: Mutex::default(),
+            letters: Mutex::new(Some(Vec::new())),
             filled: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             wake: Arc::new(EventFd::new()?),
         })
     }
 
+    /// Gives the lane something to run. One that has ended drops it.
     pub(super) fn post(&self, setup: Setup) {
-        self.letters.lock().push(setup);
+        match &mut *self.letters.lock() {
+            Some(letters) => letters.push(setup),
+            None => return,
+        }
         self.filled.store(true, Ordering::Release);
         // The counter holds the wake until the lane sleeps, so none is slept through.
         self.wake.wake();
@@ -51,7 +56,14 @@ impl Mailbox {
             return Vec::new();
         }
         self.filled.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *self.letters.lock())
+        self.letters.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The lane has ended: drops what it did not run, and whatever is posted from now on.
+    pub(super) fn close(&self) {
+        let letters = self.letters.lock().take();
+        // Outside the lock: what they hold may do something when it is dropped.
+        drop(letters);
     }
 
     /// Whether something has been posted since the last look.

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
 use mdspace_engine::array::{Action, Reply};
@@ -161,10 +162,12 @@ fn workers_serve_their_own_node_from_its_cpus_with_memory_of_their_own() {
             before[1 - node],
             "the other node's worker is left alone"
         );
-        let state = array.workers.0.lock();
+        let state = array.workers.state.lock();
         let look = |node: usize| {
             let worker = &state.serving[node].thread;
-            worker.call(|_, io| (crate::lanes::allowed().unwrap(), io.stock().kept_bytes()))
+            worker
+                .call(|_, io| (crate::lanes::allowed().unwrap(), io.stock().kept_bytes()))
+                .unwrap()
         };
         let (cpus, kept) = look(node);
         assert_eq!(cpus, topology.nodes[node]);
@@ -202,7 +205,8 @@ fn workers_move_to_other_cpus_and_a_list_of_others_is_refused() {
     let cpu = topology.nodes[0][0].to_string();
     array.set("worker_cpus", &cpu).unwrap();
     assert!(array.setting_values().contains(&("worker_cpus", cpu)));
-    let nodes: Vec<_> = array.workers.0.lock().serving.iter().map(|worker| worker.node).collect();
+    let nodes: Vec<_> =
+        array.workers.state.lock().serving.iter().map(|worker| worker.node).collect();
     assert!(nodes.contains(&0), "{nodes:?}");
     array.set("worker_cpus", "all").unwrap();
     assert_eq!(array.worker_counts().running, 2);
@@ -257,6 +261,36 @@ fn workers_that_leave_close_no_multipath_device() {
     }
     (0..2).for_each(|lane| write_all(&array, lane, 9));
     verify(&array, [9, 9]);
+    end(array);
+}
+
+/// It stays as long as a member owes it an answer.
+#[test]
+fn a_worker_that_leaves_is_asked_until_its_thread_has_ended() {
+    let array = array(two_nodes());
+    let may_end = Arc::new(AtomicBool::new(false));
+    let order = may_end.clone();
+    let work = move |lane: &Rc<Lane>| {
+        let lane = lane.clone();
+        async move {
+            while !order.load(Ordering::Acquire) {
+                lane.sleep_until(lane.backend().now() + Duration::from_millis(1)).await;
+            }
+        }
+    };
+    let (id, node) = (LaneId(2), 0);
+    let thread = array.lanes().start_worker(id, node, Vec::new(), work).unwrap();
+    let worker = Arc::new(Worker { id, node, thread });
+    array.workers.state.lock().leaving.push(Leaving { worker, awaited_until: Instant::now() });
+    array.set("max_stripe_batch", "7").unwrap();
+    let asked = || array.workers.ask(Lane::id);
+    assert_eq!(asked(), [(id, id)]);
+    may_end.store(true, Ordering::Release);
+    let until = Instant::now() + PATIENCE;
+    while !asked().is_empty() {
+        assert!(Instant::now() < until, "it stays");
+    }
+    assert_eq!(array.workers.state.lock().leaving.len(), 1, "nobody has looked for it");
     end(array);
 }
 
