@@ -227,7 +227,8 @@ impl ArrayLane {
 
     /// Reads `wanted`, or where it cannot be read what it takes to compute it. Members that fail on the way
     /// are done without as long as the rest suffices. A block that its member cannot read is computed
-    /// alone: `Lost` of wider columns means that they are to be asked for in halves.
+    /// alone, and none waits for a late member that another one needs: `Lost` of wider columns means that they are to
+    /// be asked for in halves.
     async fn read_for(
         &self,
         at: &ClaimedRow<'_>,
@@ -246,6 +247,10 @@ impl ArrayLane {
             let plan = self.plan_reads(&view, (at, columns), wanted, unread, is_whole);
             let ReadPlan { state, lost, .. } = plan;
             let Some((reads, way)) = plan.reads else {
+                let asked = (at, columns);
+                if !is_block && self.parts_wait_for_nobody(&view, asked, wanted, unread, is_whole) {
+                    return Err(RequestError::Lost);
+                }
                 if unread.wait_for_late() {
                     continue;
                 }
@@ -318,6 +323,26 @@ impl ArrayLane {
             }
             return Ok(ReadRow { state, blocks, sources });
         }
+    }
+
+    /// Whether blocks of these columns may be had without the late members that all of them would wait for.
+    fn parts_wait_for_nobody(
+        &self,
+        view: &ArrayView,
+        (at, columns): (&ClaimedRow<'_>, &Columns),
+        wanted: &Places,
+        unread: &Unread,
+        is_whole: bool,
+    ) -> bool {
+        if !unread.may_wait() {
+            return false;
+        }
+        let unread = unread.of_whole_members();
+        let mut starts = columns.clone().step_by(view.block_sectors as usize);
+        starts.any(|start| {
+            let block = start..(start + view.block_sectors).min(columns.end);
+            self.plan_reads(view, (at, &block), wanted, &unread, is_whole).reads.is_some()
+        })
     }
 
     /// What is to be read for `wanted`. `is_whole`: a write has made the row whole, and no view says so yet.

@@ -156,10 +156,22 @@ impl Unread {
         without
     }
 
+    /// Whether late members are to be waited for where it cannot be done without them.
+    pub(super) fn may_wait(&self) -> bool {
+        self.waiting == Waiting::NotYet
+    }
+
+    /// The same without the members of which some sectors cannot be read, and others can.
+    pub(super) fn of_whole_members(&self) -> Self {
+        let mut of_whole = self.clone();
+        of_whole.missed.retain(|missed| missed.cause != Cause::Unreadable);
+        of_whole
+    }
+
     /// From now on late members are waited for. False when they were already, or may not be: it cannot
     /// be done.
     pub(super) fn wait_for_late(&mut self) -> bool {
-        let begins = self.waiting == Waiting::NotYet;
+        let begins = self.may_wait();
         if begins {
             self.waiting = Waiting::Now;
             self.missed.retain(|missed| missed.cause != Cause::Late);

@@ -442,6 +442,28 @@ fn a_read_of_what_only_a_slow_member_could_give_ends_when_that_says_no() {
     }
 }
 
+/// One member hangs. Of two others each lacks another block of a row: as a whole it cannot be computed, block by block
+/// it can.
+#[test]
+fn a_wide_read_waits_for_no_late_member_that_its_blocks_can_do_without() {
+    for seed in 420..424 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID6.without_bitmap(), seed));
+        world.write_random(0, world.sectors());
+        let data = world.disks.data();
+        let rows = data.clone().step_by(16);
+        world.disks.disk(0).hangs_in = Some(data);
+        world.disks.disk(1).unreadable.extend(rows.clone());
+        world.disks.disk(2).unreadable.extend(rows.map(|row| row + 8));
+        let (read, into) = start_read(&world);
+        world.sleep_ms(60 * SECOND_MS);
+        assert!(read.has_ended(), "the read waits ({world})");
+        world.end(&read).unwrap();
+        world.compare(0, &into.take());
+        go_on(&world, 0);
+        world.verify();
+    }
+}
+
 /// Each is late with every read, and answers in the end.
 #[test]
 fn members_that_are_late_with_every_read_keep_none_from_its_end() {
