@@ -568,6 +568,9 @@ pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
         CommandError::Active => "`mdspace fail` it first",
         CommandError::LastMember => "`mdspace stop` the array to let go of it",
         CommandError::Needed => "replace another member first, or use --force and lose data",
+        CommandError::NeedsLate { .. } => {
+            "try again when they answer, fail one of them instead, or use --force and lose data"
+        }
         CommandError::HoldsAlone { .. } => {
             "wait for the resync with `mdspace wait`, replace another member first, or use --force and \
              lose those data"

@@ -119,6 +119,15 @@ pub enum CommandError {
     /// Failing it would take the array down.
     #[error("the array needs this member: without it data would be lost (--force fails it anyway)")]
     Needed,
+    /// It could be spared, if others answered.
+    #[error(
+        "members did not answer in time: {late}; without them and this one data would be lost (--force \
+         fails it anyway)"
+    )]
+    NeedsLate {
+        /// The names of those others.
+        late: String,
+    },
     /// Some blocks of it can be had from no other member.
     #[error(
         "at least {sectors} sectors of the array can be had from this member alone: others list them as \

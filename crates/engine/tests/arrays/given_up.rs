@@ -117,6 +117,24 @@ fn an_order_to_fail_a_member_of_a_reserved_array_is_answered() {
     }
 }
 
+/// It may answer again: then the other one can be spared.
+#[test]
+fn an_order_to_fail_a_member_names_who_is_late_and_needed_then() {
+    for (seed, shape) in (280..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
+        world.wait_clean();
+        world.disks.disk(1).hangs_in = Some(0..u64::MAX);
+        let late = world.disks.info(1).name;
+        let refused = fail(&mut world, 0, false);
+        assert_eq!(refused, Err(CommandError::NeedsLate { late }), "{world}");
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        world.disks.disk(1).hangs_in = None;
+        fail(&mut world, 0, false).unwrap_or_else(|error| panic!("{error} ({world})"));
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        world.verify();
+    }
+}
+
 /// Lateness alone fails nobody: a member that counts on it stays.
 #[test]
 fn no_member_is_failed_that_is_only_late_when_another_one_is_to_be_given_up() {

@@ -167,6 +167,7 @@ impl Simulation {
                     What::Fail(_),
                     CommandError::NotAMember
                         | CommandError::Needed
+                        | CommandError::NeedsLate { .. }
                         | CommandError::HoldsAlone { .. }
                         | CommandError::IsAhead { .. }
                         | CommandError::IsRead { .. }

@@ -10,9 +10,18 @@ use super::{Controller, Member};
 
 /// Members that go out together, and their errors. All others have been asked whether they answer: a cable or a server
 /// takes several at once, and that one is out must not be on record when the rest turns out to be lost with it.
-pub(super) struct Leaving(Vec<(MemberId, IoError)>);
+#[derive(Default)]
+pub(super) struct Leaving {
+    members: Vec<(MemberId, IoError)>,
+    /// Who did not answer in time, and stays all the same. None was chosen to go that is needed without these.
+    late: Vec<MemberId>,
+}
 
 impl Leaving {
+    pub(super) fn late(&self) -> &[MemberId] {
+        &self.late
+    }
+
     pub(super) fn has(&self, member: MemberId) -> bool {
         self.iter().any(|(id, _)| *id == member)
     }
@@ -22,7 +31,7 @@ impl Deref for Leaving {
     type Target = [(MemberId, IoError)];
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.members
     }
 }
 
@@ -43,7 +52,7 @@ impl Controller {
     ) -> Leaving {
         let spared = self.spare(&failed, chosen, &[], &may);
         if failed.is_empty() && spared.is_empty() {
-            return Leaving(Vec::new());
+            return Leaving::default();
         }
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
@@ -61,7 +70,7 @@ impl Controller {
         leaving.extend(gone);
         let spared = self.spare(&leaving, spared, &late, &may);
         leaving.extend(spared);
-        Leaving(leaving)
+        Leaving { members: leaving, late }
     }
 
     /// Of members that are chosen, those that can be spared together when the `leaving` and the late ones are gone. One

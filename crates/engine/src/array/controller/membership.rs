@@ -200,9 +200,8 @@ impl Controller {
                 self.refuse_loss_of(id)?;
                 self.leaving(Vec::new(), by_order.clone(), |_| true).await
             };
-            // It can be spared only if a late member is there.
             if leaving.is_empty() {
-                return Err(CommandError::Needed);
+                return Err(CommandError::NeedsLate { late: self.names_of(leaving.late()) });
             }
             let stands = self.take_out(&leaving).await;
             let is_out = |member: &Member| member.id == id && !member.is_live();
@@ -214,6 +213,11 @@ impl Controller {
             }
             // Others turned out to be gone: the order is judged without them.
         }
+    }
+
+    fn names_of(&self, members: &[MemberId]) -> String {
+        let named = self.members.iter().filter(|member| members.contains(&member.id));
+        named.map(|member| &*member.info.name).collect::<Vec<_>>().join(", ")
     }
 
     /// Says what would be lost without a member that still works.
