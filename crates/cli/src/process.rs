@@ -41,11 +41,11 @@ mod scrub;
 mod spares;
 mod state_dir;
 mod systemd;
+mod under_way;
 mod unproved;
 
 use array::ServedArray;
 pub(crate) use array::{cure_of, words_of_doubt};
-use changes::Changes;
 pub(crate) use created::check as check_words;
 use descriptors::Needs;
 use ending::{Ending, Served};
@@ -55,6 +55,7 @@ use recorder::Recorder;
 use saved::Saved;
 use scrub::Scrub;
 use spares::SpareGroup;
+use under_way::UnderWay;
 
 /// How long clients and members may take to finish what is under way at a stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -137,7 +138,7 @@ pub(crate) struct ServingProcess {
     spares: SpareGroup,
     saved: Saved,
     scrub: Scrub,
-    changes: Changes,
+    changes: UnderWay,
 }
 
 /// Serves until someone stops it. Nothing is left running when it returns.
@@ -194,6 +195,7 @@ fn serve_with_log(
     }
     ending::stop_on(process.clone(), signals).map_err(system)?;
     process.ending.wait();
+    process.spares.wait_for_moves();
     process.ending.leave_name(lock);
     Ok(ExitCode::SUCCESS)
 }
@@ -251,7 +253,7 @@ impl ServingProcess {
             spares: SpareGroup::new(run_dir.clone()),
             saved: Saved::new(task.serving()),
             scrub: Scrub::new(log::path(task.name(), run_dir).with_extension("scrub")),
-            changes: Changes::default(),
+            changes: UnderWay::default(),
         };
         process.note_left_out(&left_out);
         let told: Vec<_> = left_out.into_iter().chain(task.left_out()).collect();
@@ -336,6 +338,7 @@ impl Served for ServingProcess {
 
     fn stop_served(&self, force: bool) -> Vec<String> {
         self.keep_scrub();
+        self.spares.end_moves(force);
         let stopped = self.array.stop(force);
         self.ending.note_members(self.array.members().table());
         stopped

@@ -151,6 +151,11 @@ impl RunDir {
         RestartTurn::take(self, name)
     }
 
+    /// Whether somebody restarts an array. It may not run meanwhile.
+    pub(crate) fn is_being_restarted(&self, name: &ArrayName) -> bool {
+        RestartTurn::is_taken(self, name)
+    }
+
     fn try_lock_file(&self, name: &ArrayName) -> io::Result<Option<File>> {
         let file = self.open_lock(name)?;
         for attempt in 1.. {

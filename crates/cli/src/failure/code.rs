@@ -60,6 +60,8 @@ codes! {
     NeedsYes = "needs-yes", 1;
     /// Something else uses the device.
     InUse = "in-use", 1;
+    /// The array is being restarted.
+    Restarting = "restarting", 1;
     /// Too many members of the array are lost.
     Broken = "broken", 1;
     /// The array takes no writes.

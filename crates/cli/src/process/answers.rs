@@ -24,14 +24,17 @@ use crate::member_probe::{self, Probed, Purpose};
 use crate::report::MemberReport;
 use crate::settings;
 
+/// How long a device that was not taken may take to be let go.
+const LET_GO_WITHIN: Duration = Duration::from_secs(5);
+
 impl Answer for ServingProcess {
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
         match request {
             Request::Events { follow } => self.recorder.tell(follow, replies),
             Request::Stop { force, restarts: true } => self.stop_to_restart(force, replies),
             Request::Stop { force, .. } => self.stop_and_tell(force, replies),
-            Request::GiveSpare { group, bytes } => match self.begin_change() {
-                Ok(_change) => self.give_and_tell(&group, bytes, replies),
+            Request::GiveSpare { group, bytes } => match self.begin_move() {
+                Ok(_move) => self.give_and_tell(&group, bytes, replies),
                 Err(failure) => replies.send(&Reply::Failed { failure }),
             },
             other => {
@@ -223,7 +226,8 @@ impl ServingProcess {
                 Err(error) => {
                     // Whom the array may still take in stays open.
                     if matches!(error, OrderError::Refused(_)) {
-                        self.array.members().close(member);
+                        // Who hears that may use it elsewhere at once.
+                        self.array.members().close_and_wait(member, LET_GO_WITHIN);
                     }
                     return Err(error.failure(&what));
                 }

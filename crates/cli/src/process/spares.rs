@@ -2,8 +2,8 @@
 //!
 //! The process that needs a spare and has none asks the others over their control sockets. A spare goes
 //! over only so: removed from the one array, its superblock erased and flushed through the locked file, its
-//! lock released, added to the other by what it is, not by its name alone. If one of the two
-//! processes dies on the way, the device is at worst a spare of no array.
+//! lock released, added to the other by what it is, not by its name alone. Neither process stops or restarts
+//! meanwhile. If one of the two dies on the way, the device is at worst a spare of no array.
 
 use std::fs::File;
 use std::io;
@@ -18,13 +18,14 @@ use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, MemberStatus}
 use mdspace_format::Uuid;
 use mdspace_io::{Identity, path_of_name};
 
+use super::under_way::{Begun, UnderWay};
 use super::{ServingProcess, answers};
 use crate::control::client::Client;
 use crate::control::server::Replies;
 use crate::control::{Reply, Request};
 use crate::erasure::erase_superblocks;
 use crate::events::Happened;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::member_probe::{FoundSuperblock, Look, Probed, superblocks};
 use crate::run_dir::{RunDir, Running};
 
@@ -38,18 +39,46 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(5);
 const ERASED_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long a stop waits for a spare on its way, and one by force. The process does not end before it has arrived.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
+const ARRIVES_WITHIN_BY_FORCE: Duration = Duration::from_secs(5);
+
+/// How long an array that is being restarted may take to have its spare back, and between two tries.
+const IS_BACK_WITHIN: Duration = Duration::from_secs(60);
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
 /// The group of an array, and the search for a spare in it.
 pub(super) struct SpareGroup {
     run_dir: RunDir,
     name: Mutex<Option<String>>,
     asked: Mutex<Option<Instant>>,
     asking: AtomicBool,
+    on_their_way: UnderWay,
+}
+
+/// A spare may be on its way as long as the value lives: the array is not stopped or restarted meanwhile.
+pub(super) struct Move<'a> {
+    _way: Begun<'a>,
+    _change: Begun<'a>,
 }
 
 impl SpareGroup {
     pub(super) fn new(run_dir: RunDir) -> Self {
-        let (name, asked, asking) = Default::default();
-        Self { run_dir, name, asked, asking }
+        let (name, asked, asking, on_their_way) = Default::default();
+        Self { run_dir, name, asked, asking, on_their_way }
+    }
+
+    /// Lets no spare come or go any more, and waits for those on their way, before the array is stopped.
+    pub(super) fn end_moves(&self, force: bool) {
+        let patience = if force { ARRIVES_WITHIN_BY_FORCE } else { ARRIVES_WITHIN };
+        if !self.on_their_way.end(patience) {
+            tracing::warn!("a spare is still on its way: the process ends when that is somewhere");
+        }
+    }
+
+    /// Waits until no spare is on its way. There is an end to each step of that.
+    pub(super) fn wait_for_moves(&self) {
+        while !self.on_their_way.end(ARRIVES_WITHIN) {}
     }
 
     /// Where this array runs.
@@ -128,6 +157,16 @@ fn needed_bytes(status: &ArrayStatus) -> u64 {
 }
 
 impl ServingProcess {
+    /// Begins to give or take a spare.
+    pub(super) fn begin_move(&self) -> Result<Move<'_>, Failure> {
+        let change = self.begin_change()?;
+        let way = self.spares.on_their_way.begin().ok_or_else(|| {
+            let what = format!("{} gives and takes no spare", self.name);
+            Failure::new(what, "it is being stopped", "assemble it again")
+        })?;
+        Ok(Move { _way: way, _change: change })
+    }
+
     /// Gives a spare to the process that asks for one. If that does not wait for it any more, it stays here.
     pub(super) fn give_and_tell(
         &self,
@@ -226,33 +265,48 @@ impl ServingProcess {
     fn ask_group(&self, group: &str, bytes: u64) {
         let running = self.spares.run_dir.running().unwrap_or_default();
         for giver in running.iter().filter(|running| running.name != self.name) {
+            // Before it is asked: with the answer the spare is on its way.
+            let Ok(on_its_way) = self.begin_move() else { return };
             let ask = |mut client: Client| {
                 client.ask(&Request::GiveSpare { group: group.to_owned(), bytes })
             };
             let given = Client::connect_within(&giver.run_dir, &giver.name, PATIENCE).and_then(ask);
             if let Ok(Reply::Spare { member, probed }) = given {
-                return self.take_spare(giver, member, probed);
+                return self.take_spare(giver, member, probed, on_its_way);
             }
         }
     }
 
-    fn take_spare(&self, giver: &Running, member: String, probed: Probed) {
-        let Running { run_dir, name: giver } = giver;
-        let add = |_change| self.add(std::slice::from_ref(&member), false, &probed);
-        match self.begin_change().and_then(add) {
+    fn take_spare(&self, giver: &Running, member: String, probed: Probed, on_its_way: Move<'_>) {
+        match self.add(std::slice::from_ref(&member), false, &probed) {
             Ok(_) => {
-                tracing::info!("{member} came from {giver}, as a spare");
-                self.recorder.record(vec![Happened::moved(&member, giver)]);
+                tracing::info!("{member} came from {}, as a spare", giver.name);
+                self.recorder.record(vec![Happened::moved(&member, &giver.name)]);
             }
             Err(failure) => {
-                tracing::warn!("{member} goes back to {giver}: {failure}");
-                let back = Request::Add { members: vec![member], probed };
-                let client = Client::connect_within(run_dir, giver, PATIENCE);
-                if let Err(failure) = client.and_then(|mut client| client.ask(&back)) {
+                tracing::warn!("{member} goes back to {}: {failure}", giver.name);
+                if let Err(failure) = give_back(giver, member, probed) {
                     tracing::error!("the spare belongs to no array now: {failure}");
                 }
             }
         }
+        drop(on_its_way);
+    }
+}
+
+/// Gives a spare back to the array that gave it, also where that is just being restarted.
+fn give_back(giver: &Running, member: String, probed: Probed) -> Result<(), Failure> {
+    let Running { run_dir, name } = giver;
+    let back = Request::Add { members: vec![member], probed };
+    let until = Instant::now() + IS_BACK_WITHIN;
+    loop {
+        let client = Client::connect_within(run_dir, name, PATIENCE);
+        let Err(failure) = client.and_then(|mut client| client.ask(&back)) else { return Ok(()) };
+        let comes_back = failure.code == Code::Restarting || run_dir.is_being_restarted(name);
+        if !comes_back || Instant::now() >= until {
+            return Err(failure);
+        }
+        thread::sleep(TRY_AGAIN_AFTER);
     }
 }
 

@@ -7,9 +7,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::thread;
 
-use super::RunDir;
 use super::name_lock::is_at;
+use super::{LOCK_ATTEMPTS, LOCK_RETRY_AFTER, RunDir};
 use crate::args::ArrayName;
 
 /// The right to restart an array, until it is dropped or the process ends.
@@ -25,7 +26,8 @@ pub(crate) struct Taken(pub(crate) String);
 
 impl RestartTurn {
     pub(super) fn take(run_dir: &RunDir, name: &ArrayName) -> io::Result<Result<Self, Taken>> {
-        let path = run_dir.path().join(format!("{name}.restarting"));
+        let path = path(run_dir, name);
+        let mut attempts = 0;
         loop {
             let mut file = OpenOptions::new()
                 .read(true)
@@ -36,6 +38,12 @@ impl RestartTurn {
                 .open(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
+                // Perhaps only someone who looks whether the array is restarted.
+                Err(TryLockError::WouldBlock) if attempts < LOCK_ATTEMPTS => {
+                    attempts += 1;
+                    thread::sleep(LOCK_RETRY_AFTER);
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => return Ok(Err(Taken(holder(file)))),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -47,6 +55,16 @@ impl RestartTurn {
             }
         }
     }
+
+    /// Whether a process has it.
+    pub(super) fn is_taken(run_dir: &RunDir, name: &ArrayName) -> bool {
+        let file = File::open(path(run_dir, name));
+        file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+}
+
+fn path(run_dir: &RunDir, name: &ArrayName) -> PathBuf {
+    run_dir.path().join(format!("{name}.restarting"))
 }
 
 /// Who has written its number there. It may be about to do so.

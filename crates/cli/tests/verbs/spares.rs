@@ -1,7 +1,10 @@
 //! Spares that go from one array to another of the same group, with real processes that die meanwhile.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -233,4 +236,132 @@ fn a_taker_that_does_not_wait_for_its_answer_costs_nobody_a_spare() {
     until(&user, "it has answered", || log().contains("is given away"));
     until(&user, "it is a spare again", || has(&user, "two", "s"));
     user.expect(0, "examine s");
+}
+
+/// An array of the group whose process is this one: it says what the test wants.
+struct Giver {
+    listener: UnixListener,
+    /// It runs as long as this is locked.
+    _lock: File,
+}
+
+impl Giver {
+    fn new(user: &User) -> Self {
+        let lock = File::create(user.run_dir().join("giver.lock")).expect("a file");
+        lock.try_lock().expect("it is free");
+        let listener = UnixListener::bind(user.run_dir().join("giver.sock")).expect("a socket");
+        listener.set_nonblocking(true).expect("it may");
+        Self { listener, _lock: lock }
+    }
+
+    /// The next request, and where its answer goes.
+    fn next_request(&self, user: &User) -> (String, UnixStream) {
+        let client = RefCell::new(None);
+        until(user, "it is asked", || match self.listener.accept() {
+            Ok((socket, _)) => client.borrow_mut().replace(socket).is_none(),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                false
+            }
+        });
+        let mut client: UnixStream = client.into_inner().expect("just now");
+        client.set_nonblocking(false).expect("it may");
+        say(&mut client, r#"{"protocol":2,"version":"1"}"#);
+        let mut request = String::new();
+        let mut reader = BufReader::new(client);
+        reader.read_line(&mut request).expect("it asks");
+        (request, reader.into_inner())
+    }
+
+    /// The next request for a spare, and where its answer goes.
+    fn next_wish(&self, user: &User) -> UnixStream {
+        let (request, client) = self.next_request(user);
+        assert!(request.contains("give-spare"), "{request}");
+        client
+    }
+}
+
+fn say(client: &mut UnixStream, line: &str) {
+    writeln!(client, "{line}").expect("it waits for its answer");
+}
+
+/// Says that it works on its answer until `done`.
+fn work(user: &User, client: &mut UnixStream, what: &str, done: impl Fn() -> bool) {
+    let client = RefCell::new(client);
+    until(user, what, || {
+        say(&mut client.borrow_mut(), r#"{"reply":"working"}"#);
+        done()
+    });
+}
+
+fn give(user: &User, client: &mut UnixStream, member: &str) {
+    let path = user.path(member).display().to_string();
+    say(client, &format!(r#"{{"reply":"spare","member":"{path}","probed":{{}}}}"#));
+}
+
+fn ends_well(mut child: Child) {
+    assert!(child.wait().expect("it ends").success());
+}
+
+/// A mirror that lacks a member and asks for one, and has a front.
+fn mirror_that_asks() -> (User, Giver) {
+    let user = User::with_members(&["a", "b", "s"]);
+    let socket = user.path("front").display().to_string();
+    let front = format!("--serve=nbd:unix:{socket}");
+    user.expect(0, &format!("create one --level=1 --raid-devices=2 --assume-clean {front} a b"));
+    let giver = Giver::new(&user);
+    user.expect(0, "fail one a");
+    user.expect(0, "remove one a");
+    user.expect(0, "set one spare_group=shelf");
+    (user, giver)
+}
+
+#[test]
+fn a_restart_waits_for_a_spare_on_its_way() {
+    let (user, giver) = mirror_that_asks();
+    let mut wish = giver.next_wish(&user);
+    let restart = user.command("restart one").spawn().expect("it starts");
+    work(&user, &mut wish, "the restart waits", || {
+        user.run("readwrite one").err.contains("being restarted")
+    });
+    give(&user, &mut wish, "s");
+    ends_well(restart);
+    until(&user, "the spare takes the place", || is_whole(&user, "one"));
+    assert!(has(&user, "one", "s"));
+}
+
+#[test]
+fn a_stop_waits_for_a_spare_on_its_way() {
+    let (user, giver) = mirror_that_asks();
+    let mut wish = giver.next_wish(&user);
+    let stop = user.command("stop one").spawn().expect("it starts");
+    work(&user, &mut wish, "its front is closed", || !user.path("front").exists());
+    user.expect(0, "detail one");
+    give(&user, &mut wish, "s");
+    ends_well(stop);
+    user.expect(0, "examine s");
+    user.expect(0, "assemble one b s");
+    until(&user, "the spare takes the place", || is_whole(&user, "one"));
+}
+
+#[test]
+fn a_spare_that_is_not_taken_goes_back_to_an_array_that_is_being_restarted() {
+    let (user, giver) = mirror_that_asks();
+    let mut wish = giver.next_wish(&user);
+    // It is no place for data any more.
+    std::fs::remove_file(user.path("s")).expect("a file");
+    give(&user, &mut wish, "s");
+    drop(wish);
+    let code = r#""code":"restarting","exit_code":1"#;
+    let why = r#""what":"no","why":"it is being restarted","cure":"wait""#;
+    for _ in 0..2 {
+        let (request, mut client) = giver.next_request(&user);
+        assert!(request.contains(r#""request":"add""#) && request.contains("/s"), "{request}");
+        say(&mut client, &format!(r#"{{"reply":"failed","failure":{{{why},{code}}}}}"#));
+    }
+    let (request, mut client) = giver.next_request(&user);
+    assert!(request.contains(r#""request":"add""#), "{request}");
+    say(&mut client, r#"{"reply":"done","notes":[]}"#);
+    let log = std::fs::read_to_string(user.run_dir().join("one.log")).expect("a log");
+    assert!(!log.contains("belongs to no array"), "{log}");
 }

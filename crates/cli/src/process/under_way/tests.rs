@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_restart_waits_for_the_changes_under_way_and_lets_none_begin() {
-    let changes = Changes::default();
+    let changes = UnderWay::default();
     let change = changes.begin().expect("no restart keeps it out");
     assert!(changes.keep_out(Duration::ZERO).is_none(), "one is under way");
     drop(changes.begin().expect("a restart that was refused keeps nothing out"));
@@ -20,10 +20,25 @@ fn a_restart_waits_for_the_changes_under_way_and_lets_none_begin() {
 
 #[test]
 fn changes_go_on_after_a_restart_that_came_to_nothing() {
-    let changes = Changes::default();
+    let changes = UnderWay::default();
     let quiet = changes.keep_out(Duration::ZERO).expect("none is under way");
     assert!(changes.keep_out(Duration::ZERO).is_none(), "one restart at a time");
     assert!(changes.begin().is_none(), "not while it is written down how the array is");
     drop(quiet);
     assert!(changes.begin().is_some());
+}
+
+#[test]
+fn an_end_waits_for_what_is_under_way_and_lets_nothing_begin() {
+    let moves = UnderWay::default();
+    let on_its_way = moves.begin().expect("nothing has ended");
+    assert!(!moves.end(Duration::ZERO), "one is under way");
+    assert!(moves.begin().is_none());
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| moves.end(Duration::MAX));
+        drop(on_its_way);
+        assert!(end.join().expect("it ends"));
+    });
+    drop(moves.keep_out(Duration::ZERO));
+    assert!(moves.begin().is_none());
 }
