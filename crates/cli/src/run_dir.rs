@@ -1,5 +1,7 @@
 //! Where the serving processes of one user meet: sockets and lock files.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, Uid, test_kill_process};
 
 use crate::args::ArrayName;
 use crate::failure::Failure;
@@ -271,9 +273,17 @@ fn wait_while(patience: Duration, is_there: impl Fn() -> io::Result<bool>) -> io
     Ok(true)
 }
 
-/// Where new arrays of this user go.
-pub(crate) fn default_path() -> PathBuf {
-    Places::usual().first
+/// Every directory in which arrays of a user with this environment may have run, whether or not it is there.
+pub(crate) fn places_of(user: Uid, environment: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let usual = |name: &str| environment(name).filter(|_| name != "MDSPACE_RUN_DIR");
+    let all = [Places::of(user, &environment, |_| true), Places::of(user, usual, |_| true)];
+    let mut paths: Vec<PathBuf> = all
+        .into_iter()
+        .flat_map(|places| std::iter::once(places.first).chain(places.others))
+        .collect();
+    let mut seen = BTreeSet::new();
+    paths.retain(|path| seen.insert(path.clone()));
+    paths
 }
 
 #[cfg(test)]

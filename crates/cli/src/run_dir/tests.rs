@@ -120,7 +120,7 @@ fn a_place_that_is_not_this_users_keeps_no_name_from_them() {
 fn places(variables: &[(&str, &str)], folders: &[&str]) -> (String, Vec<String>) {
     let value = |name: &str| Some(variables.iter().find(|known| known.0 == name)?.1.into());
     let is_ours = |path: &Path| folders.iter().any(|folder| path == Path::new(folder));
-    let places = Places::of(rustix::process::Uid::from_raw(7), value, is_ours);
+    let places = Places::of(Uid::from_raw(7), value, is_ours);
     let text = |path: PathBuf| path.display().to_string();
     (text(places.first), places.others.into_iter().map(text).collect())
 }

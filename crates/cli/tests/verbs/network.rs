@@ -105,6 +105,31 @@ fn a_member_that_owes_the_answer_to_a_write_does_not_come_back() {
     }
 }
 
+/// The record of a process that was killed lies where that process kept its state.
+#[test]
+fn an_export_that_may_still_be_written_to_is_refused_also_where_state_is_kept_elsewhere_by_now() {
+    let user = User::with_members(&["a", "b"]);
+    let (one, other) = (serve(&user, "a"), serve(&user, "b"));
+    let words = "--level=1 --raid-devices=2 --assume-clean";
+    user.expect(0, &format!("create top {words} {one} {other}"));
+    user.signal(Signal::KILL, pid_of(&user, "top"));
+    let assemble = |word: &str| {
+        let mut command = user.command(&format!("assemble top {word} {one} {other}"));
+        let done = command.env("MDSPACE_STATE_DIR", user.path("state")).output();
+        let done = done.expect("it starts");
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (status, why) = assemble("--run");
+    assert!(status == Some(1) && why.contains("may still appear"), "{why}");
+    let (status, why) = assemble("--fenced");
+    assert_eq!(status, Some(0), "{why}");
+    let records = std::fs::read_dir(user.run_dir().join("unproved")).expect("it was made");
+    assert_eq!(records.count(), 0, "that word was about them");
+    for name in ["top", "a", "b"] {
+        user.expect(0, &format!("stop {name}"));
+    }
+}
+
 /// What is sent over its connection after that word is not proved by it.
 #[test]
 fn the_word_that_nothing_may_appear_is_refused_of_a_member_that_the_array_uses() {

@@ -28,8 +28,10 @@ const UNFINISHED: &str = "new";
 /// The records of this process, and those of processes that are gone.
 #[derive(Clone, Debug)]
 pub struct UnprovedWrites {
-    /// Where they lie, or why they cannot be used.
+    /// Where they are made, or why they cannot be used.
     folder: Result<PathBuf, String>,
+    /// Where else some may lie.
+    others: Vec<PathBuf>,
     known: Arc<Mutex<Vec<Known>>>,
     moment: Arc<AtomicU64>,
 }
@@ -76,12 +78,23 @@ pub(crate) struct Record {
 impl UnprovedWrites {
     /// In `folder`, which is made when there is something to keep.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { folder: Ok(folder), known: Arc::default(), moment: Arc::default() }
+        Self::with(Ok(folder))
     }
 
     /// Nowhere: members that need a record are refused, and `why` is said.
     pub fn nowhere(why: String) -> Self {
-        Self { folder: Err(why), known: Arc::default(), moment: Arc::default() }
+        Self::with(Err(why))
+    }
+
+    fn with(folder: Result<PathBuf, String>) -> Self {
+        let (others, known, moment) = Default::default();
+        Self { folder, others, known, moment }
+    }
+
+    /// Those in other folders count as well. None is made there.
+    pub fn and_in(self, others: Vec<PathBuf>) -> Self {
+        let is_other = |other: &PathBuf| self.folder.as_ref() != Ok(other);
+        Self { others: others.into_iter().filter(is_other).collect(), ..self }
     }
 
     fn folder(&self) -> io::Result<&Path> {
@@ -91,14 +104,15 @@ impl UnprovedWrites {
     /// Sectors of `member` where a write of a process that is gone may still appear. A member is the same
     /// under each name that leads to the same export.
     pub fn of(&self, member: &str) -> io::Result<Vec<Range<u64>>> {
-        let entries = match fs::read_dir(self.folder()?) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
+        let mut paths = Vec::new();
+        for folder in
+            std::iter::once(self.folder()?).chain(self.others.iter().map(PathBuf::as_path))
+        {
+            paths.extend(entries(folder).map_err(|error| at(folder, error))?);
+        }
         let wanted = [Some(escaped(member)), place::of_export(member)];
         let mut ranges = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
+        for path in paths {
             if path.extension().is_some_and(|extension| extension == UNFINISHED) {
                 continue;
             }
@@ -204,6 +218,14 @@ impl Record {
         let ranges: Vec<Range<u64>> = unproved().map(|write| write.sectors.clone()).collect();
         // Without it the record says that they may appear anywhere.
         drop(self.file.write_all_at(&ranges_part(&ranges), 0));
+    }
+}
+
+/// What lies in a folder; nothing where that is not there.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
     }
 }
 

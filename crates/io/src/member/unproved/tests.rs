@@ -37,6 +37,22 @@ fn what_is_kept_is_found_again_until_it_is_proved() {
     assert_eq!(later(&kept).of(MEMBER).unwrap(), []);
 }
 
+/// As where the place for records was another one when the process ran that left it.
+#[test]
+fn a_record_in_another_folder_counts_until_it_is_proved() {
+    let (_folder, there) = empty();
+    let record = there.begin(MEMBER, "place").unwrap();
+    let owed = [sent(&record, 8..16)];
+    record.end(&owed);
+    let (_here, here) = empty();
+    assert_eq!(here.of(MEMBER).unwrap(), []);
+    let folders = [&there, &here].map(|kept| kept.folder().expect("it is there").to_owned());
+    let both = here.and_in(folders.to_vec());
+    assert_eq!(both.of(MEMBER).unwrap(), one(8..16));
+    both.forget(MEMBER);
+    assert_eq!(later(&there).of(MEMBER).unwrap(), []);
+}
+
 #[test]
 fn a_member_that_closes_with_all_answers_leaves_nothing() {
     let (_folder, kept) = empty();
