@@ -28,7 +28,7 @@ mod purpose;
 mod question;
 mod remote;
 
-pub(crate) use contents::{Area, FoundSuperblock, superblocks};
+pub(crate) use contents::{Area, FoundSuperblock, superblock_that_counts, superblocks};
 use look::Headway;
 pub(crate) use look::{Look, asked_of, is_same_place, look};
 pub(crate) use probed::Probed;
@@ -146,8 +146,8 @@ fn ask_unless(
         let (member, what) = (member.to_path_buf(), what.to_owned());
         move |headway| {
             let held = hold()?;
-            let found = superblocks(&held.file).map_err(|e| unreadable(&member, e, &what))?;
-            let is_known = found.iter().any(|found| found.superblock.as_ref().is_some_and(&known));
+            let unreadable = |error| unreadable(&member, error, &what);
+            let is_known = contents::has_superblock(&held.file, &known).map_err(unreadable)?;
             let shown = match run || is_known {
                 true => Question::default(),
                 false => shown(&held, &what, headway)?,

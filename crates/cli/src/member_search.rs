@@ -6,9 +6,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use mdspace_engine::assembly::{LeftOut, Reason};
-use mdspace_format::superblock::of_device;
 use mdspace_format::{Superblock, Uuid};
 use mdspace_io::{are_twins, name_of_path, open_to_look, stands_on};
+use rustix::io::Errno;
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::failure::Failure;
@@ -33,11 +33,8 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
                 found.push((device, superblock));
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed += 1,
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                output::print_error(&failed(format!("{}: {error}", name_of_path(&device))));
-            }
-            // A drive without a medium, or a device that went away.
-            _ => {}
+            Err(error) => say_unread(&device, &error),
+            Ok(_) => {}
         }
     }
     if found.is_empty() {
@@ -204,8 +201,26 @@ pub(crate) fn superblocks_of(
 
 /// The superblock that counts on a device, which may never answer.
 pub(crate) fn read_superblock(device: &Path) -> io::Result<Option<Superblock>> {
-    let found = member_probe::superblocks(&open_to_look(device)?)?;
-    Ok(of_device(found.into_iter().filter_map(|found| found.superblock)))
+    member_probe::superblock_that_counts(&open_to_look(device)?)
+}
+
+/// Names a device that gives no superblock, where it may be a member all the same. One that is not there or has no
+/// medium is none, and what this user may not read tells nothing.
+pub(crate) fn say_unread(device: &Path, error: &io::Error) {
+    if is_trouble(error) {
+        output::print_aside(&format!("{} cannot be read: {error}: left out", name_of_path(device)));
+    }
+}
+
+fn is_trouble(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, TimedOut};
+    let is_none =
+        [Errno::NOMEDIUM, Errno::NXIO, Errno::NODEV].map(|errno| Some(errno.raw_os_error()));
+    match error.kind() {
+        TimedOut => true,
+        NotFound | PermissionDenied | NotADirectory => false,
+        _ => error.raw_os_error().is_some() && !is_none.contains(&error.raw_os_error()),
+    }
 }
 
 fn is_wanted(superblock: &Superblock, name: &ArrayName, uuid: Option<Uuid>) -> bool {

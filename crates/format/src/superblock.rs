@@ -388,6 +388,24 @@ pub fn of_device(found: impl IntoIterator<Item = Superblock>) -> Option<Superblo
     })
 }
 
+/// As [`of_device`], of what each place gave. A place that cannot be read may lie in the data of a member of another
+/// version, so its error counts only where no superblock is found in another place.
+pub fn of_places<E>(
+    places: impl IntoIterator<Item = Result<Option<Superblock>, E>>,
+) -> Result<Option<Superblock>, E> {
+    let (mut found, mut trouble) = (Vec::new(), None);
+    for place in places {
+        match place {
+            Ok(superblock) => found.extend(superblock),
+            Err(error) => trouble = Some(error),
+        }
+    }
+    match (of_device(found), trouble) {
+        (None, Some(trouble)) => Err(trouble),
+        (superblock, _) => Ok(superblock),
+    }
+}
+
 /// The fixed part and the bytes of the roles, once magic, place and checksum are right.
 fn checked_bytes(
     bytes: &[u8],

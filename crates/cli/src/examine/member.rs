@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use mdspace_format::bitmap::{
     BitmapError, HEADER_BYTES, LOCKLESS_VERSION, LocklessBitmap, PAGE_BYTES,
 };
-use mdspace_format::superblock::{AREA_BYTES, SuperblockErrorKind, of_device};
+use mdspace_format::superblock::{AREA_BYTES, SuperblockErrorKind, of_places};
 use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role, SECTOR_BYTES,
     Superblock, SuperblockError,
@@ -103,26 +103,30 @@ impl ExaminedMember {
     }
 }
 
-/// The superblock that counts. Of several errors, the one that knows most: damaged or impossible
-/// before absent.
+/// The superblock that counts, also where the place of another one cannot be read. Of several errors, the one that knows
+/// most: damaged or impossible before absent.
 fn read_superblock(
     file: &File,
     device_sectors: u64,
 ) -> io::Result<Result<Superblock, SuperblockError>> {
-    let mut found = Vec::new();
+    let mut places = Vec::new();
     let have = device_sectors.saturating_mul(SECTOR_BYTES) as usize;
     let mut failed = SuperblockError::Short { have, need: DEVICE_BYTES_MIN };
     for version in MetadataVersion::PROBE_ORDER {
         let Some(place) = version.place(device_sectors) else { continue };
         let mut bytes = [0; AREA_BYTES];
-        file.read_exact_at(&mut bytes, place.sector * SECTOR_BYTES)?;
-        match Superblock::parse(&bytes, place, device_sectors) {
-            Ok(superblock) => found.push(superblock),
-            Err(error) if failed.kind() == SuperblockErrorKind::Absent => failed = error,
-            Err(_) => {}
-        }
+        let read = file.read_exact_at(&mut bytes, place.sector * SECTOR_BYTES);
+        places.push(read.map(|()| match Superblock::parse(&bytes, place, device_sectors) {
+            Ok(superblock) => Some(superblock),
+            Err(error) => {
+                if failed.kind() == SuperblockErrorKind::Absent {
+                    failed = error;
+                }
+                None
+            }
+        }));
     }
-    Ok(of_device(found).ok_or(failed))
+    Ok(of_places(places)?.ok_or(failed))
 }
 
 fn unusable(path: &Path, error: SuperblockError) -> Failure {

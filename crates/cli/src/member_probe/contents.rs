@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
-use mdspace_format::superblock::{AREA_BYTES, has_magic};
+use mdspace_format::superblock::{AREA_BYTES, has_magic, of_places};
 use mdspace_format::{MetadataVersion, Superblock};
 use rustix::fs::SeekFrom::{Data, Hole};
 use rustix::fs::seek;
@@ -141,23 +141,56 @@ fn short_size(bytes: u64) -> String {
     )
 }
 
-/// The md superblocks of a member, in the order in which mdadm looks.
+/// The md superblocks of a member, in the order in which mdadm looks. An error where one of their places cannot be
+/// read: who overwrites them must know them all.
 pub(crate) fn superblocks(file: &File) -> io::Result<Vec<FoundSuperblock>> {
-    let device_sectors = (&*file).seek(SeekFrom::End(0))? / 512;
+    let found: io::Result<Vec<_>> = places(file)?.into_iter().collect();
+    Ok(found?.into_iter().flatten().collect())
+}
+
+/// Whether one of the md superblocks of a member is `known`. An error where none is and one may be in a place that
+/// cannot be read.
+pub(super) fn has_superblock(file: &File, known: impl Fn(&Superblock) -> bool) -> io::Result<bool> {
+    let places = places(file)?;
+    let mut found = places.iter().flatten().flatten();
+    if found.any(|found| found.superblock.as_ref().is_some_and(&known)) {
+        return Ok(true);
+    }
+    places.into_iter().try_for_each(|place| place.map(drop)).map(|()| false)
+}
+
+/// The md superblock that counts on a member, as assembly has it.
+pub(crate) fn superblock_that_counts(file: &File) -> io::Result<Option<Superblock>> {
+    counts(places(file)?)
+}
+
+fn counts(places: Vec<io::Result<Option<FoundSuperblock>>>) -> io::Result<Option<Superblock>> {
+    of_places(places.into_iter().map(|place| Ok(place?.and_then(|found| found.superblock))))
+}
+
+fn places(mut file: &File) -> io::Result<Vec<io::Result<Option<FoundSuperblock>>>> {
+    let device_sectors = file.seek(SeekFrom::End(0))? / 512;
+    Ok(places_read(device_sectors, |area, at| file.read_exact_at(area, at)))
+}
+
+/// What `read` gives of each place of a superblock.
+fn places_read(
+    device_sectors: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+) -> Vec<io::Result<Option<FoundSuperblock>>> {
     let places = MetadataVersion::PROBE_ORDER.iter().filter_map(|v| v.place(device_sectors));
     let places = places.map(|place| (place.sector, Some(place)));
     let old = MetadataVersion::sector_of_0_90(device_sectors).map(|sector| (sector, None));
-    let mut found = Vec::new();
-    for (sector, place) in places.chain(old) {
+    let looked = places.chain(old).map(|(sector, place)| {
         let mut area = Area::zeroes();
-        file.read_exact_at(&mut area.0, sector * 512)?;
-        if has_magic(&area.0) {
-            let parse = |place| Superblock::parse(&area.0, place, device_sectors).ok();
+        read(&mut area.0, sector * 512)?;
+        let parse = |place| Superblock::parse(&area.0, place, device_sectors).ok();
+        Ok(has_magic(&area.0).then(|| {
             let (version, superblock) = (place.map(|place| place.version), place.and_then(parse));
-            found.push(FoundSuperblock { sector, version, superblock });
-        }
-    }
-    Ok(found)
+            FoundSuperblock { sector, version, superblock }
+        }))
+    });
+    looked.collect()
 }
 
 fn describe(found: &FoundSuperblock) -> String {
@@ -202,15 +235,4 @@ fn signature_line(export: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blkids_words_become_one_line() {
-        let export = "DEVNAME=/tmp/x\nLABEL=my disk\nUUID=ab-cd\nTYPE=ext4\nUSAGE=filesystem\n";
-        let line = signature_line(export);
-        assert_eq!(line.as_deref(), Some("ext4 filesystem, label \"my disk\", UUID ab-cd"));
-        assert_eq!(signature_line("PTTYPE=gpt\n").as_deref(), Some("gpt partition table"));
-        assert_eq!(signature_line(""), None);
-    }
-}
+mod tests;

@@ -37,3 +37,14 @@ fn what_cannot_be_read_is_left_out_where_its_name_may_lead_to_another_device_and
         assert_eq!(said.as_deref(), why);
     }
 }
+
+#[test]
+fn a_device_that_may_be_a_member_and_cannot_be_read_is_named() {
+    let system = |errno: Errno| io::Error::from(errno);
+    for error in [system(Errno::IO), system(Errno::ILSEQ), io::ErrorKind::TimedOut.into()] {
+        assert!(is_trouble(&error), "{error}");
+    }
+    let no_medium = [Errno::NOMEDIUM, Errno::NXIO, Errno::NODEV, Errno::NOENT, Errno::ACCESS];
+    assert!(no_medium.iter().all(|errno| !is_trouble(&system(*errno))));
+    assert!(!is_trouble(&io::Error::other("it is no file or block device")));
+}

@@ -11,14 +11,14 @@ use std::thread;
 
 use mdspace_engine::assembly::LeftOut;
 use mdspace_format::{Superblock, Uuid};
-use mdspace_io::{name_of_path, path_of_name};
+use mdspace_io::path_of_name;
 
 use super::Outcome;
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::config::{self, Config};
 use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
-use crate::member_search::{beside, block_devices, superblocks_of};
+use crate::member_search::{beside, block_devices, say_unread, superblocks_of};
 use crate::output;
 use crate::run_dir::{RunDir, Running};
 
@@ -113,18 +113,14 @@ fn configurations() -> Result<(Vec<Configured>, BTreeMap<ArrayName, Failure>), F
     Ok((configured, broken))
 }
 
-/// Those of the places that hold a superblock. What is no member, or cannot be read, is not ours to complain about.
+/// Those of the places that hold a superblock. Those that cannot be read are named.
 fn members_at(places: Vec<PathBuf>) -> Members {
     let mut members = Vec::new();
     for (place, superblock) in superblocks_of(places) {
         match superblock {
             Ok(Some(superblock)) => members.push((place, superblock)),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                let why = format!("{}: {error}", name_of_path(&place));
-                let cure = "look at the device and the kernel's log";
-                output::print_error(&Failure::new("a device was left out", why, cure));
-            }
-            _ => {}
+            Ok(None) => {}
+            Err(error) => say_unread(&place, &error),
         }
     }
     members

@@ -385,6 +385,18 @@ fn a_scan_assembles_every_array_that_it_finds() {
     user.expect(0, "stop one");
 }
 
+#[test]
+fn a_scan_names_what_it_cannot_read() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "stop one");
+    // It is a file, and has no end that could be sought.
+    let said = user.run("assemble --scan --device=/proc/self/mem --device=a --device=b");
+    assert!(said.status == 0 && said.out.contains("2 of 2"), "{said:?}");
+    assert!(said.err.contains("/proc/self/mem cannot be read"), "{said:?}");
+    user.expect(0, "stop one");
+}
+
 /// Its members tell which array it is of.
 #[test]
 fn a_scan_obeys_a_configuration_that_names_no_uuid() {

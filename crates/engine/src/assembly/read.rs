@@ -95,16 +95,14 @@ pub enum ReadError {
     },
 }
 
-/// Reads a device's superblock: the latest made, where several versions are found. `None` if there
-/// is none. A place that cannot be read may lie in the data of a member of another version, so it
-/// counts only where nothing else is found.
+/// Reads a device's superblock: the one that counts, where several versions are found. `None` if there
+/// is none.
 pub async fn read_superblock(
     lane: &Lane,
     id: MemberId,
     info: &MemberInfo,
 ) -> Result<Option<Superblock>, ReadError> {
-    let mut found = Vec::new();
-    let mut trouble = None;
+    let mut places = Vec::new();
     for version in MetadataVersion::PROBE_ORDER {
         let Some(place) = version.place(info.sectors) else { continue };
         let left = (info.sectors - place.sector) * 512;
@@ -113,23 +111,17 @@ pub async fn read_superblock(
             Ok(bytes) => bytes,
             Err(error) if error.is_of_silence() => return Err(error),
             Err(error) => {
-                trouble = Some(error);
+                places.push(Err(error));
                 continue;
             }
         };
-        match Superblock::parse(&bytes, place, info.sectors) {
-            Ok(superblock) => found.push(superblock),
-            Err(error) if error.kind() == SuperblockErrorKind::Absent => {}
-            Err(error) => {
-                trouble = Some(ReadError::Superblock { member: info.name.clone(), error });
-            }
-        }
+        places.push(match Superblock::parse(&bytes, place, info.sectors) {
+            Ok(superblock) => Ok(Some(superblock)),
+            Err(error) if error.kind() == SuperblockErrorKind::Absent => Ok(None),
+            Err(error) => Err(ReadError::Superblock { member: info.name.clone(), error }),
+        });
     }
-    match (superblock::of_device(found).map(with_size_of_md), trouble) {
-        (Some(superblock), _) => Ok(Some(superblock)),
-        (None, Some(trouble)) => Err(trouble),
-        (None, None) => Ok(None),
-    }
+    Ok(superblock::of_places(places)?.map(with_size_of_md))
 }
 
 /// With the member size that md would write at its next update. Members that md has updated and members

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use mdspace_format::superblock::of_device;
+use mdspace_format::superblock::{of_device, of_places};
 use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role, Superblock, Timestamp,
     Unsupported,
@@ -108,6 +108,15 @@ fn what_lies_in_the_data_of_another_superblock_is_data_whatever_it_says_of_itsel
     assert_eq!(counts([found(V1_2, 2048..end, 1), found(V1_0, 4096..end, 9)]), V1_0);
     assert_eq!(counts([found(V1_2, 2048..end, 9), found(V1_0, 4096..end, 1)]), V1_2);
     assert_eq!(of_device([]), None);
+}
+
+#[test]
+fn a_place_that_cannot_be_read_counts_only_where_no_other_one_has_a_superblock() {
+    let there = found(MetadataVersion::V1_2, 2048..4096, 1);
+    let places = [Err("bad sector"), Ok(None), Ok(Some(there.clone()))];
+    assert_eq!(of_places(places), Ok(Some(there)));
+    assert_eq!(of_places([Ok(None), Err("bad sector")]), Err("bad sector"));
+    assert_eq!(of_places::<()>([Ok(None)]), Ok(None));
 }
 
 #[test]
