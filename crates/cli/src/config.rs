@@ -108,7 +108,8 @@ impl Config {
         let members: Vec<_> = members.collect::<Result<_, _>>()?;
         let mut there = members.into_iter().filter(is_there).collect();
         self.add_back(&mut there, array);
-        let left_out = array.map(|array| member_search::follow(&mut there, array));
+        let follow = |array| member_search::follow(&mut there, array, &self.device_uuids);
+        let left_out = array.map(follow).transpose().map_err(|failure| failure.why)?;
         Ok((there, left_out.unwrap_or_default()))
     }
 

@@ -1,5 +1,6 @@
 //! Finds an array's members among the block devices of this host.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -7,13 +8,15 @@ use std::path::{Path, PathBuf};
 
 use mdspace_engine::assembly::{LeftOut, Reason};
 use mdspace_format::{Superblock, Uuid};
-use mdspace_io::{are_twins, name_of_path, open_to_look, stands_on};
+use mdspace_io::{are_twins, is_remote, name_of_path, open_to_look, path_of_name, stands_on};
 use rustix::io::Errno;
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
+use crate::config::UuidWord;
 use crate::failure::Failure;
 use crate::member_probe::{self, Look, asked_of, is_same_place};
 use crate::output;
+use crate::process::paths_of;
 
 /// The block devices of this host, one a line behind two lines of heading.
 const PARTITIONS: &str = "/proc/partitions";
@@ -48,20 +51,54 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
             "no member of an array of {wanted} among the block devices{closed}"
         )));
     }
-    let (found, left_out) = beside(&[], found);
+    let (found, left_out) = beside(&Known::default(), found);
     args.members = found.into_iter().map(MemberSpec::Path).collect();
     args.left_out.extend(left_out);
     Ok(())
+}
+
+/// What an array has already, beside what a search finds.
+#[derive(Default)]
+pub(crate) struct Known {
+    places: Vec<PathBuf>,
+    /// Of members that are no devices of this host. One of those may lead to the same.
+    device_uuids: Vec<Uuid>,
+}
+
+impl Known {
+    /// Of these members, some of which a configuration knows by `device_uuids`.
+    pub(crate) fn new(
+        members: &[MemberSpec],
+        device_uuids: &BTreeMap<String, UuidWord>,
+    ) -> Result<Self, Failure> {
+        let mut known = Self::default();
+        for member in members {
+            let name = member.absolute()?;
+            if let MemberSpec::Path(path) = member {
+                known.places.push(path.clone());
+                continue;
+            }
+            let paths = paths_of(&name).into_iter().flatten().filter(|path| !is_remote(path));
+            known.places.extend(paths.map(|path| path_of_name(&path)));
+            known.device_uuids.extend(device_uuids.get(&name).map(|word| word.0));
+        }
+        Ok(known)
+    }
+
+    fn has(&self, (path, superblock): &(PathBuf, Superblock)) -> bool {
+        self.device_uuids.contains(&superblock.device_uuid)
+            || self.places.iter().any(|known| is_same_place(known, path))
+    }
 }
 
 /// Devices that were found, with their superblocks, as members beside those `known`. What is known already is not taken
 /// again, nor are the same bytes twice: of a mapping, its paths and loop devices over one file one is taken, that on
 /// which none of the others stands. Gives what was left out.
 pub(crate) fn beside(
-    known: &[PathBuf],
+    known: &Known,
     mut found: Vec<(PathBuf, Superblock)>,
 ) -> (Vec<PathBuf>, Vec<LeftOut>) {
-    found.retain(|(path, _)| !known.iter().any(|known| is_same_place(known, path)));
+    found.retain(|device| !known.has(device));
     // A snapshot over a member stands on it, too, and says what that said once. Of two that differ assembly takes none.
     let is_same =
         |(_, one): &(PathBuf, Superblock), (_, other): &(PathBuf, Superblock)| one == other;
@@ -82,7 +119,7 @@ pub(crate) fn beside(
             stands_on(other, path) || *earlier < number && are_twins(other, path)
         };
         let mut others = others.filter(takes_its_place).map(|(_, (other, _))| other);
-        match known.iter().find(shares).or_else(|| others.next()) {
+        match known.places.iter().find(shares).or_else(|| others.next()) {
             None => members.push(path.clone()),
             Some(other) => {
                 let why = format!("has the same bytes as {}", name_of_path(other));
@@ -97,7 +134,11 @@ pub(crate) fn beside(
 /// Where members of the array are that the names `members` once led to: names of block devices may lead to
 /// others after a boot. What belongs to another array goes, what is found elsewhere comes. Gives what went.
 /// Files stay where nothing else does: assembly says then that the array was made anew.
-pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) -> Vec<LeftOut> {
+pub(crate) fn follow(
+    members: &mut Vec<MemberSpec>,
+    array: Uuid,
+    device_uuids: &BTreeMap<String, UuidWord>,
+) -> Result<Vec<LeftOut>, Failure> {
     let paths: Vec<_> = members.iter().filter_map(path_of).map(Path::to_path_buf).collect();
     let (mut left_out, mut files) = (Vec::new(), Vec::new());
     let found = superblocks_of(paths.clone()).into_iter();
@@ -113,8 +154,7 @@ pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) -> Vec<LeftOut>
     if left_out.len() > files.len() {
         let moved = devices_beside(&paths).into_iter().filter(|(_, found)| belongs(found, array));
         let moved = moved.filter_map(|(device, found)| Some((device, found.ok()??)));
-        let stay: Vec<_> = members.iter().filter_map(path_of).map(Path::to_path_buf).collect();
-        let (moved, twice) = beside(&stay, moved.collect());
+        let (moved, twice) = beside(&Known::new(members, device_uuids)?, moved.collect());
         members.extend(moved.into_iter().map(MemberSpec::Path));
         left_out.extend(twice);
     }
@@ -123,7 +163,7 @@ pub(crate) fn follow(members: &mut Vec<MemberSpec>, array: Uuid) -> Vec<LeftOut>
         left_out.retain(|left_out| !names.contains(&left_out.member));
         members.append(&mut files);
     }
-    left_out
+    Ok(left_out)
 }
 
 /// Why what a member's name leads to takes no part in the array that it does not belong to; none where assembly is to

@@ -48,6 +48,7 @@ use array::ServedArray;
 pub(crate) use array::{cure_of, words_of_doubt};
 pub(crate) use created::check as check_words;
 use descriptors::Needs;
+pub(crate) use descriptors::paths_of;
 use ending::{Ending, Served};
 use fronts::{Fronts, Prepared};
 use launch::Readiness;

@@ -135,7 +135,7 @@ fn raised(limit: Rlimit, needed: u64) -> Result<Option<u64>, u64> {
 }
 
 /// The paths of a member that is made of some. A file that cannot be read is refused when it is opened.
-pub(super) fn paths_of(member: &str) -> Option<Vec<String>> {
+pub(crate) fn paths_of(member: &str) -> Option<Vec<String>> {
     let file = member.strip_prefix("multipath:")?;
     let text = read_text(&path_of_name(file)).unwrap_or_default();
     let spec = MultipathSpec::parse(&text);

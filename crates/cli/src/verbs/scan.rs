@@ -18,7 +18,7 @@ use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::config::{self, Config};
 use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
-use crate::member_search::{beside, block_devices, say_unread, superblocks_of};
+use crate::member_search::{Known, beside, block_devices, say_unread, superblocks_of};
 use crate::output;
 use crate::run_dir::{RunDir, Running};
 
@@ -144,14 +144,11 @@ impl Configured {
         let (mut members, left_out) = config.members_there(uuid).map_err(failed)?;
         say(&left_out);
         let of_it = found.iter().filter(|(_, superblock)| Some(superblock.set_uuid) == uuid);
-        let known = members.iter().filter_map(|member| match member {
-            MemberSpec::Path(path) => Some(path.clone()),
-            _ => None,
-        });
-        let known: Vec<PathBuf> = known.collect();
         let left: Vec<PathBuf> =
             left_out.iter().map(|left_out| path_of_name(&left_out.member)).collect();
         let of_it = of_it.filter(|(place, _)| !left.contains(place));
+        // Paths of a multipath member may be among what was found.
+        let known = Known::new(&members, &config.device_uuids)?;
         let (more, left_out) = beside(&known, of_it.cloned().collect());
         say(&left_out);
         members.extend(more.into_iter().map(MemberSpec::Path));
@@ -199,7 +196,7 @@ fn unconfigured(uuid: Uuid, found: Members) -> Result<Wanted, Failure> {
         let (why, cure) = ("its name is none for us", format!("assemble it: --uuid={uuid}"));
         return Err(Failure::new(format!("cannot assemble {uuid}"), why, cure));
     };
-    let (members, left_out) = beside(&[], found);
+    let (members, left_out) = beside(&Known::default(), found);
     say(&left_out);
     let members = members.into_iter().map(MemberSpec::Path).collect();
     Ok(Wanted { name, uuid: Some(uuid), config: None, members })

@@ -385,6 +385,27 @@ fn a_scan_assembles_every_array_that_it_finds() {
     user.expect(0, "stop one");
 }
 
+/// What it finds may be a path of a member that has several.
+#[test]
+fn a_scan_starts_an_array_over_paths_that_it_finds_itself() {
+    let user = User::with_members(&["a", "b"]);
+    let a = user.path("a");
+    let table =
+        |path: &str| format!("table = \"0 16384 multipath 0 0 1 1 round-robin 0 1 0 {path}\"\n");
+    std::fs::write(user.path("m.toml"), table(&a.display().to_string())).expect("room");
+    let words = "--level=1 --raid-devices=2 --assume-clean --save multipath:m.toml b";
+    user.expect(0, &format!("create one {words}"));
+    user.expect(0, "stop one");
+    let said = user.expect(0, "assemble --scan --device=a --device=b");
+    assert!(said.contains("one: started with 2 of 2"), "{said}");
+    user.expect(0, "stop one");
+    // By another name, and with a file that does not tell: it is known by what it is.
+    std::fs::hard_link(&a, user.path("same")).expect("a link");
+    let said = user.expect(0, "assemble --scan --device=same");
+    assert!(said.contains("one: started with 2 of 2"), "{said}");
+    user.expect(0, "stop one");
+}
+
 #[test]
 fn a_scan_names_what_it_cannot_read() {
     let user = User::with_members(&["a", "b"]);
