@@ -140,7 +140,10 @@ pub(crate) enum Verb {
     /// The serving process itself; started by create and assemble.
     #[command(name = "__serve", hide = true)]
     ServingProcess {
-        /// The words of the command that starts it.
+        /// The run directory that the command has chosen.
+        #[arg(long)]
+        run_dir: PathBuf,
+        /// The words of that command.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },

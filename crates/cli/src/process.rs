@@ -143,17 +143,16 @@ pub(crate) struct ServingProcess {
 }
 
 /// Serves until someone stops it. Nothing is left running when it returns.
-pub(crate) fn serve(task: &Task, seat: Seat) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(task: &Task, seat: Seat, run_dir: &RunDir) -> Result<ExitCode, Failure> {
     let name = task.name();
-    let run_dir = RunDir::open()?;
     let system = |error: io::Error| Failure::new(task.what(), error, "see `mdspace doctor`");
     let Some(lock) = run_dir.try_lock(name).map_err(system)? else {
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
     let lock = Arc::new(lock);
-    let served = seat.with_log(name, &run_dir, |without_log| {
-        serve_with_log(task, seat, &run_dir, &lock, without_log)
+    let served = seat.with_log(name, run_dir, |without_log| {
+        serve_with_log(task, seat, run_dir, &lock, without_log)
     });
     // Held until the process ends: other commands that take the lock wait for that end.
     std::mem::forget(lock);

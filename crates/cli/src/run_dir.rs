@@ -62,6 +62,11 @@ impl RunDir {
         Self::open().map(|run_dir| run_dir.having(name))
     }
 
+    /// As [`open`](Self::open), for an array that is to run at `path`: an array that is restarted stays where it was.
+    pub(crate) fn open_in(path: &Path) -> Result<Self, Failure> {
+        Self::open_among(Places::usual().beginning_with(path))
+    }
+
     /// The directory at `path` alone, made if it is not there, refused if it is another user's.
     #[cfg(test)]
     pub(crate) fn open_at(path: PathBuf) -> Result<Self, Failure> {

@@ -76,7 +76,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Completions(args) => help::completions(args.shell),
         Verb::Man => help::man(),
         Verb::Help(args) => help::run(&args),
-        Verb::ServingProcess { words } => create::serving_process(words),
+        Verb::ServingProcess { run_dir, words } => create::serving_process(&run_dir, words),
         Verb::MountGuard { directory, id, link } => Ok(mount_guard::run(directory, id, &link)),
     }
 }

@@ -1,6 +1,6 @@
 //! Starting a serving process that stays when the command returns.
 //!
-//! The command runs itself again as `mdspace __serve VERB ...` with the same words. The new process
+//! The command runs itself again as `mdspace __serve --run-dir=DIRECTORY VERB ...` with the same words. The new process
 //! takes a session of its own, and says on its standard output, as one JSON line, whether the array
 //! and every front answer. Only then does the command return 0. If the command dies while it waits,
 //! the line cannot be said, and the new process stops what it has started.
@@ -91,6 +91,9 @@ pub(crate) fn launch_with(
     let spinner = spinner(name);
     let mut child = Command::new(env::current_exe().map_err(cannot)?)
         .arg(SERVING_VERB)
+        // Its user may have another first one by then, or by the environment.
+        .arg("--run-dir")
+        .arg(run_dir.path())
         .args(words)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

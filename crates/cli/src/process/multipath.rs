@@ -53,17 +53,20 @@ struct MultipathProcess {
 }
 
 /// Serves until someone stops it.
-pub(crate) fn serve(args: &MultipathArgs, seat: Seat) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(
+    args: &MultipathArgs,
+    seat: Seat,
+    run_dir: &RunDir,
+) -> Result<ExitCode, Failure> {
     let (name, what) = (&args.name, format!("cannot serve {}", args.name));
-    let run_dir = RunDir::open()?;
     let system = |error: io::Error| Failure::new(what.clone(), error, "see `mdspace doctor`");
     let Some(lock) = run_dir.try_lock(name).map_err(system)? else {
         let cure = format!("stop it with `mdspace stop {name}`, or choose another name");
         return Err(Failure::new(what, format!("{name} runs already"), cure));
     };
     let lock = Arc::new(lock);
-    let served = seat.with_log(name, &run_dir, |without_log| {
-        serve_with_log(args, seat, &run_dir, &lock, without_log)
+    let served = seat.with_log(name, run_dir, |without_log| {
+        serve_with_log(args, seat, run_dir, &lock, without_log)
     });
     // Held until the process ends: other commands that take the lock wait for that end.
     std::mem::forget(lock);

@@ -32,6 +32,13 @@ impl Places {
         Self { first: path, others: Vec::new(), roots: None }
     }
 
+    /// The same places, of which that at `path` is for new arrays.
+    pub(super) fn beginning_with(self, path: &Path) -> Self {
+        let is_other = |other: &PathBuf| std::path::absolute(other).ok().as_deref() != Some(path);
+        let others = std::iter::once(self.first).chain(self.others).filter(is_other);
+        Self { first: path.to_owned(), others: others.collect(), roots: self.roots }
+    }
+
     /// The places of a user with this environment; `is_ours` says whether a directory is there and safe.
     pub(super) fn of(
         user: Uid,

@@ -140,6 +140,16 @@ fn new_arrays_go_to_one_place_whatever_the_environment() {
     assert_eq!(places(&own, &["/run/user/7"]), ("/own".to_owned(), Vec::new()));
 }
 
+#[test]
+fn an_array_that_is_restarted_stays_where_it_ran_and_the_others_are_found_as_before() {
+    let [first, other, third] = ["/first", "/other", "/third"].map(PathBuf::from);
+    let places =
+        Places { first: first.clone(), others: vec![other.clone(), third.clone()], roots: None };
+    let moved = places.clone().beginning_with(&other);
+    assert_eq!(moved, Places { first: other, others: vec![first.clone(), third], roots: None });
+    assert_eq!(places.clone().beginning_with(&first), places);
+}
+
 /// Two directories of one user, the first for new arrays.
 fn two_run_dirs() -> (tempfile::TempDir, RunDir, RunDir) {
     let temp = tempfile::tempdir().expect("a temporary directory");

@@ -61,7 +61,7 @@ pub(crate) fn assemble(mut args: Box<AssembleArgs>) -> Outcome {
 /// Serves a multipath device that stands alone.
 pub(crate) fn multipath(args: &MultipathArgs) -> Outcome {
     if args.foreground {
-        return process::multipath::serve(args, Seat::Foreground);
+        return process::multipath::serve(args, Seat::Foreground, &RunDir::open()?);
     }
     let mut notes = Vec::new();
     let served = launch::launch(&args.name, &RunDir::open()?)?.tell(&mut notes);
@@ -82,7 +82,7 @@ fn task_of(verb: Verb) -> Result<Task, Failure> {
 
 fn serve(task: Task) -> Outcome {
     if task.serving().foreground {
-        return process::serve(&task, Seat::Foreground);
+        return process::serve(&task, Seat::Foreground, &RunDir::open()?);
     }
     let launched = launch::launch_with(task.name(), &RunDir::open()?, words_of(&task))?;
     let mut notes = Vec::new();
@@ -116,22 +116,25 @@ fn words_of(task: &Task) -> Vec<OsString> {
     words
 }
 
-/// The other side of [`launch::launch`]: this process is the one that serves.
-pub(crate) fn serving_process(words: Vec<OsString>) -> Outcome {
+/// The other side of [`launch::launch`]: this process is the one that serves, in `run_dir`.
+pub(crate) fn serving_process(run_dir: &Path, words: Vec<OsString>) -> Outcome {
     let words = std::iter::once("mdspace".into()).chain(words);
     let detach = || {
         let stays = |error| Failure::new("cannot leave the terminal", error, "try --foreground");
         launch::detach().map_err(stays)
     };
-    let served = match CommandLine::parse_from(words).verb {
+    let verb = CommandLine::parse_from(words).verb;
+    let served = RunDir::open_in(run_dir).and_then(|run_dir| match verb {
         Verb::Multipath(args) => {
-            detach().and_then(|()| process::multipath::serve(&args, Seat::Detached))
-        }
-        verb => task_of(verb).and_then(|task| {
             detach()?;
-            process::serve(&task, Seat::Detached)
-        }),
-    };
+            process::multipath::serve(&args, Seat::Detached, &run_dir)
+        }
+        verb => {
+            let task = task_of(verb)?;
+            detach()?;
+            process::serve(&task, Seat::Detached, &run_dir)
+        }
+    });
     match served {
         Ok(code) => Ok(code),
         Err(failure) => {

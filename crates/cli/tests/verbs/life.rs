@@ -182,7 +182,9 @@ fn nothing_is_left_running_when_the_command_that_waits_is_gone() {
     // Closed before the start: a child of another test may hold a copy for a moment.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let mut command = user.command(&format!("__serve create data {RAID1} --assume-clean a b"));
+    let run_dir = user.run_dir().display().to_string();
+    let words = format!("__serve --run-dir={run_dir} create data {RAID1} --assume-clean a b");
+    let mut command = user.command(&words);
     let mut child = command.stdout(writer).stderr(Stdio::null()).spawn().expect("a start");
     assert!(!child.wait().expect("it ends").success());
     assert!(user.processes().is_empty());
