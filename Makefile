@@ -3,7 +3,8 @@
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
 # make test-all  hours: test, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
-# make install   the program, its manual, completions, units and udev rule; PREFIX=... DESTDIR=...
+# make install   the program, its manual, completions, units and udev rule; PREFIX=... DESTDIR=...; root builds
+#                nothing in another user's source: `make build`, then `sudo make install`
 # make uninstall takes all of that away
 #
 # Every group has its own time limit and prints its time. What a group runs is built before, under a
@@ -17,6 +18,8 @@ PREFIX ?= /usr/local
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What is installed; another one is not built first.
 PROGRAM ?= $(TARGET)/release/mdspace
+# What root leaves in another user's folders is in that user's way: then it installs what is there.
+BUILD_FIRST := $(shell [ "$$(id -u)" = 0 ] && [ "$$(stat -c %u .)" != 0 ] || echo build)
 # One test program holds every test of the whole command; a group is one of its modules.
 TEST_OUTSIDE := $(CARGO) test --workspace --test outside
 OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
@@ -42,7 +45,8 @@ install: $(PROGRAM)
 uninstall:
 	@DESTDIR="$(DESTDIR)" tools/install --remove "$(PREFIX)"
 
-$(TARGET)/release/mdspace: build
+$(TARGET)/release/mdspace: $(BUILD_FIRST)
+	@true
 
 check: fmt lint docs unit model spec sim exhaustive tree
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::harness::project;
 
@@ -62,5 +63,82 @@ fn an_installation_is_whole_runs_and_goes_without_a_trace() {
         assert!(runs.iter().all(|line| line.contains("=/opt/bin/mdspace ")), "{runs:?}");
     }
     make("uninstall", folder.path());
+    assert_eq!(files_below(folder.path()), BTreeSet::new());
+}
+
+/// Runs `tools/install`, with programs in `programs` before those of the system.
+fn install(words: &[&str], programs: &Path) -> Output {
+    let path = format!("{}:{}", programs.display(), env!("PATH"));
+    let mut command = Command::new(project().join("tools/install"));
+    command.args(words).current_dir(programs).env("PATH", path).env_remove("DESTDIR");
+    command.output().expect("it runs")
+}
+
+#[test]
+fn a_prefix_that_units_could_not_name_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = |name: &str| folder.path().join(name).display().to_string();
+    let prefixes = ["relative", "~/opt", &below("a|b"), &below("a&b"), &below("a b"), &below("%h")];
+    for prefix in prefixes {
+        for word in [env!("CARGO_BIN_EXE_mdspace"), "--remove"] {
+            let refused = install(&[word, prefix], folder.path());
+            assert_eq!(refused.status.code(), Some(2), "{prefix}: {refused:?}");
+            assert!(String::from_utf8_lossy(&refused.stderr).contains("PREFIX is"), "{refused:?}");
+        }
+    }
+    assert_eq!(files_below(folder.path()), BTreeSet::new());
+}
+
+#[test]
+fn udev_is_told_of_its_rule_and_when_that_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (programs, told) = (folder.path().join("programs"), folder.path().join("told"));
+    fs::create_dir(&programs).unwrap();
+    for name in ["udevadm", "systemctl"] {
+        let program = programs.join(name);
+        fs::write(&program, format!("#!/bin/sh\necho {name} $* >> {}\n", told.display())).unwrap();
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let prefix = folder.path().join("opt").display().to_string();
+    for word in [env!("CARGO_BIN_EXE_mdspace"), "--remove"] {
+        drop(fs::remove_file(&told));
+        let done = install(&[word, &prefix], &programs);
+        assert!(done.status.success(), "{done:?}");
+        assert!(fs::read_to_string(&told).unwrap().contains("udevadm control --reload"), "{word}");
+    }
+}
+
+/// As `sudo make install` would in a home directory.
+#[test]
+fn root_builds_nothing_in_the_source_of_another_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |target: &str| {
+        let mut command = Command::new("make");
+        command.arg("-C").arg(folder.path()).arg("-f").arg(project().join("Makefile"));
+        let output = command.args(["-n", target]).output().expect("make runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(make("install").contains("cargo build"), "its own");
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if is_root {
+        chown(folder.path(), Some(54_321), None).unwrap();
+        let commands = make("install");
+        assert!(
+            commands.contains("tools/install") && !commands.contains("cargo build"),
+            "{commands}"
+        );
+        assert!(make("build").contains("cargo build"), "where it is told to");
+    }
+}
+
+#[test]
+fn what_is_not_built_is_not_installed_and_the_cure_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, prefix) = (folder.path().join("none"), folder.path().join("opt"));
+    let words = [program.display().to_string(), prefix.display().to_string()];
+    let refused = install(&[&words[0], &words[1]], folder.path());
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("make build"), "{refused:?}");
     assert_eq!(files_below(folder.path()), BTreeSet::new());
 }
