@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::output::{printable, printable_lines};
 
@@ -11,7 +11,7 @@ mod code;
 pub(crate) use code::Code;
 
 /// What failed, why, and what to do about it. Travels over the control socket as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Failure {
     /// What did not happen, without a capital and a full stop.
     pub(crate) what: String,
@@ -19,8 +19,7 @@ pub(crate) struct Failure {
     pub(crate) why: String,
     /// What the user can do.
     pub(crate) cure: String,
-    /// What kind it is. Older processes do not say it.
-    #[serde(default)]
+    /// What kind it is.
     pub(crate) code: Code,
     /// The exit code of the command: that of the code, but for verbs whose exit codes mean something else.
     pub(crate) exit_code: u8,
@@ -65,6 +64,29 @@ impl Failure {
     /// The same failure, for a verb whose exit code says something else.
     pub(crate) fn with_exit_code(self, exit_code: u8) -> Self {
         Self { exit_code, ..self }
+    }
+}
+
+/// A failure as a process says it.
+#[derive(Deserialize)]
+struct Said {
+    what: String,
+    why: String,
+    cure: String,
+    /// Older processes do not say it.
+    code: Option<Code>,
+    exit_code: u8,
+}
+
+impl<'de> Deserialize<'de> for Failure {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        let Said { what, why, cure, code, exit_code } = Said::deserialize(reader)?;
+        // Where no array runs that is the exit code too, but then none says it.
+        let of_older = match exit_code == Code::NoAnswer.exit_code() {
+            true => Code::NoAnswer,
+            false => Code::default(),
+        };
+        Ok(Self { what, why, cure, code: code.unwrap_or(of_older), exit_code })
     }
 }
 

@@ -41,7 +41,15 @@ fn a_failure_keeps_its_code_on_its_way_and_an_unknown_one_is_the_usual() {
     assert_eq!(serde_json::from_str::<Failure>(&json).expect("the same"), absent);
     let newer: Failure = serde_json::from_str(&json.replace("no-array", "no-moon")).expect("JSON");
     assert_eq!((newer.code, newer.exit_code), (Code::Failed, 4));
-    let older: Failure =
-        serde_json::from_str(&json.replace(r#""code":"no-array","#, "")).expect("JSON");
-    assert_eq!(older.code, Code::Failed);
+}
+
+/// An array of which that is believed may go on: its configuration is kept.
+#[test]
+fn a_failure_of_an_older_process_is_of_silence_where_its_exit_code_says_so() {
+    let older = |exit_code: u8| {
+        let json = format!(r#"{{"what":"a","why":"b","cure":"c","exit_code":{exit_code}}}"#);
+        serde_json::from_str::<Failure>(&json).expect("JSON")
+    };
+    assert!(older(4).is_of_silence());
+    assert_eq!((older(4).exit_code, older(1).code, older(2).code), (4, Code::Failed, Code::Failed));
 }
