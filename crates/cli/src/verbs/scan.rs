@@ -208,19 +208,28 @@ fn say(left_out: &[LeftOut]) {
     }
 }
 
-/// What runs, by UUID. Several that do not answer take no longer than one.
-fn running(run_dir: &RunDir) -> BTreeMap<String, ArrayName> {
+/// An array that runs.
+struct Served {
+    name: ArrayName,
+    uuid: String,
+    /// In the words by which it knows them.
+    members: Vec<String>,
+}
+
+/// What runs and answers. Several that do not answer take no longer than one.
+fn running(run_dir: &RunDir) -> Vec<Served> {
     let ask = |Running { run_dir, name }: &Running| {
         let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
-        client.and_then(|mut client| client.report()).ok().map(|report| report.array.uuid)
+        let array = client.and_then(|mut client| client.report()).ok()?.array;
+        let members = array.members.into_iter().map(|member| member.member).collect();
+        Some(Served { name: name.clone(), uuid: array.uuid, members })
     };
     let running = run_dir.running().unwrap_or_default();
-    let uuids: Vec<Option<String>> = thread::scope(|scope| {
+    let served: Vec<Option<Served>> = thread::scope(|scope| {
         let asking: Vec<_> = running.iter().map(|it| scope.spawn(move || ask(it))).collect();
         asking.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
     });
-    let known = uuids.into_iter().zip(running);
-    known.filter_map(|(uuid, running)| Some((uuid?, running.name))).collect()
+    served.into_iter().flatten().collect()
 }
 
 impl Wanted {
@@ -230,30 +239,57 @@ impl Wanted {
         &self,
         args: &AssembleArgs,
         run_dir: &RunDir,
-        running: &mut BTreeMap<String, ArrayName>,
+        running: &mut Vec<Served>,
         notes: &mut Vec<String>,
     ) -> Result<bool, Failure> {
-        let (name, uuid) = (&self.name, self.uuid.map(|uuid| uuid.to_string()));
-        if let Some(known) = uuid.as_ref().and_then(|uuid| running.get(uuid)) {
-            notes.push(format!("{known}: runs already"));
+        let name = &self.name;
+        if let Some(served) = running.iter().find(|served| self.is(served)) {
+            notes.push(format!("{}: runs already", served.name));
             return Ok(true);
         }
         if run_dir.having(name).is_running(name).unwrap_or(false) {
-            let uuid = uuid.unwrap_or_default();
-            let why =
-                format!("another array runs as {name}, or what runs so does not say what it is");
-            let cure =
-                format!("stop that one, or choose a name: mdspace assemble NAME --uuid={uuid}");
-            return Err(Failure::new(format!("cannot assemble array {uuid}"), why, cure));
+            return Err(self.has_lost_its_name());
         }
         let failed = |error: io::Error| {
             Failure::new(format!("cannot assemble {name}"), error, "assemble it by its name")
         };
         let ended = self.command(args)?.status().map_err(failed)?;
-        if ended.success() {
-            running.extend(uuid.map(|uuid| (uuid, name.clone())));
+        if let (true, Some(uuid)) = (ended.success(), self.uuid) {
+            running.push(Served {
+                name: name.clone(),
+                uuid: uuid.to_string(),
+                members: Vec::new(),
+            });
         }
         Ok(ended.success())
+    }
+
+    /// Whether it is what runs. Where nothing tells its UUID, by its name and a member.
+    fn is(&self, served: &Served) -> bool {
+        if let Some(uuid) = self.uuid {
+            return served.uuid == uuid.to_string();
+        }
+        let is_named = |member: &MemberSpec| {
+            member.absolute().is_ok_and(|member| served.members.contains(&member))
+        };
+        served.name == self.name && self.members.iter().any(is_named)
+    }
+
+    fn has_lost_its_name(&self) -> Failure {
+        let name = &self.name;
+        let (what, cure) = match self.uuid {
+            Some(uuid) => (
+                format!("cannot assemble array {uuid}"),
+                format!("stop that one, or choose a name: mdspace assemble NAME --uuid={uuid}"),
+            ),
+            None => (
+                format!("cannot assemble {name}"),
+                "stop that one; or say in its configuration which array it is: uuid = \"UUID\""
+                    .to_owned(),
+            ),
+        };
+        let why = format!("another array runs as {name}, or what runs so does not say what it is");
+        Failure::new(what, why, cure)
     }
 
     fn command(&self, args: &AssembleArgs) -> Result<Command, Failure> {

@@ -57,6 +57,14 @@ fn a_scan_starts_an_array_with_the_remote_members_of_its_configuration() {
     user.expect(0, "stop top");
     user.expect(0, "assemble --scan --run --device=a");
     assert_eq!(user.expect(0, "get top degraded").trim(), "0");
+    // Where nothing tells its UUID, it is what runs under its name and has its members.
+    let file = user.path("etc/top.toml");
+    std::fs::write(&file, format!("members = [\"{other}\"]\n")).expect("room");
+    let said = user.expect(0, "assemble --scan --device=b");
+    assert!(said.contains("top: runs already"), "{said}");
+    std::fs::write(&file, "members = [\"nbd://127.0.0.1:1\"]\n").expect("room");
+    let cure = ["another array runs as top", "say in its configuration"];
+    user.refused("assemble --scan --device=b", &cure);
     user.expect(0, "stop top");
     user.expect(0, "stop b");
 }
