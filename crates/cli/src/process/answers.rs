@@ -491,6 +491,12 @@ impl ServingProcess {
                 "it takes readonly, active",
             )
             .with_code(Code::Usage)),
+            ("spare_group", word) if !is_word(word) => {
+                let why = "a group has one word for a name, without blanks";
+                let cure = "give a word, as spare_group=shelf; an empty one leaves the group";
+                let failure = Failure::new(format!("cannot set {key} to {word:?}"), why, cure);
+                Err(failure.with_code(Code::Usage))
+            }
             ("spare_group", word) => {
                 self.spares.set_name(word);
                 self.recorder.poke();
@@ -521,6 +527,11 @@ impl ServingProcess {
         };
         Err(Failure::new(format!("cannot set {key} to {value}"), refused, cure).with_code(code))
     }
+}
+
+/// Whether it can stand where words are parted by blanks and lines.
+fn is_word(text: &str) -> bool {
+    !text.chars().any(|letter| letter.is_whitespace() || letter.is_control())
 }
 
 fn cure_of_setting(key: &str, error: &SetError) -> &'static str {

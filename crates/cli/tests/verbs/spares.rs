@@ -64,6 +64,20 @@ fn a_spare_goes_to_the_array_of_its_group_that_needs_it() {
 }
 
 #[test]
+fn the_name_of_a_group_is_one_word() {
+    let user = two_mirrors();
+    user.expect(0, "set one spare_group=shelf");
+    for name in ["a b", " ", "a\tb", "a\nb"] {
+        let refused = user.run_words(&["set", "one", &format!("spare_group={name}")]);
+        assert_eq!(refused.status, 2, "{refused:?}");
+        assert!(refused.err.contains("without blanks"), "{refused:?}");
+    }
+    assert_eq!(user.expect(0, "get one spare_group"), "shelf\n");
+    user.expect(0, "set one spare_group=");
+    assert_eq!(user.expect(0, "get one spare_group"), "\n");
+}
+
+#[test]
 fn a_member_that_is_to_be_replaced_is_a_reason_to_ask_too() {
     let user = two_mirrors();
     user.expect(0, "set one spare_group=shelf");
