@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use io_uring::{IoUring, Probe, opcode};
@@ -91,7 +92,7 @@ fn io_uring() -> Finding {
         Err(error) => {
             let disabled = read_word("/proc/sys/kernel/io_uring_disabled");
             let found = format!("{error} (kernel.io_uring_disabled = {disabled})");
-            return lacking("io_uring", found, "sysctl kernel.io_uring_disabled=0", true);
+            return lacking("io_uring", found, cure_of_ring(&error), true);
         }
     };
     let mut probe = Probe::new();
@@ -104,11 +105,27 @@ fn io_uring() -> Finding {
         .map(|(name, _)| *name)
         .collect();
     if without.is_empty() {
-        return ok("io_uring", "all operations that a lane uses".into());
+        return match mdspace_io::try_ring() {
+            Ok(()) => ok("io_uring", "all operations that a lane uses".into()),
+            Err(error) if mdspace_io::is_of_locked_memory(&error) => {
+                let found = "the limit on locked memory leaves no room for the ring of a lane";
+                lacking("io_uring", found.into(), LOCK_MORE, true)
+            }
+            Err(error) => lacking("io_uring", error.to_string(), cure_of_ring(&error), true),
+        };
     }
     let found = format!("without {}", without.join(", "));
     lacking("io_uring", found, "use Linux 6.1 or later", true)
 }
+
+fn cure_of_ring(error: &io::Error) -> &'static str {
+    match mdspace_io::is_of_locked_memory(error) {
+        true => LOCK_MORE,
+        false => "sysctl kernel.io_uring_disabled=0",
+    }
+}
+
+const LOCK_MORE: &str = "ulimit -l unlimited   (LimitMEMLOCK= in a unit)";
 
 fn locked_memory() -> Finding {
     let limit = getrlimit(Resource::Memlock).current;
@@ -116,7 +133,7 @@ fn locked_memory() -> Finding {
     if limit.is_none_or(|bytes| bytes >= LOCKED_BYTES_WANTED) {
         return ok("locked memory", found);
     }
-    lacking("locked memory", found, "ulimit -l unlimited   (LimitMEMLOCK= in a unit)", false)
+    lacking("locked memory", found, LOCK_MORE, false)
 }
 
 /// The instruction set that computes parity.

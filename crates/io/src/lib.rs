@@ -35,6 +35,6 @@ pub use member::{
 };
 pub use payload::Payload;
 pub use prefetch::Ahead;
-pub use queue::IoChoice;
+pub use queue::{IoChoice, is_of_locked_memory, try_ring};
 pub use running::{AssembleError, RunningArray};
 pub use workers::{SetError, WorkerCounts};

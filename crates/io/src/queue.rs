@@ -4,6 +4,7 @@
 //! A [`Call`] holds plain pointers: whoever pushes it owns what they point to until its completion
 //! has been reaped.
 
+mod no_ring;
 mod ring;
 mod threads;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use crate::lanes::EventFd;
 
+pub use no_ring::{is_of_locked_memory, try_ring};
 pub(crate) use ring::MEMORY_PLACES;
 pub(crate) use threads::run_file;
 
@@ -100,7 +102,9 @@ impl Queue {
     /// The queue of the calling thread, which alone may use it. `wake` ends its sleep.
     pub(crate) fn new(choice: IoChoice, wake: Arc<EventFd>) -> io::Result<Self> {
         match choice {
-            IoChoice::Uring => Ring::new(Entries::MANY, wake).map(Self::Ring),
+            IoChoice::Uring => Ring::new(Entries::MANY, wake)
+                .map(Self::Ring)
+                .map_err(|error| no_ring::explained(&error)),
             IoChoice::Preadv => Ok(Self::Threads(Threads::new(THREADS_MAX, run_file, wake))),
             #[cfg(test)]
             IoChoice::TinyRing => Ring::new(Entries::FEWEST, wake).map(Self::Ring),
@@ -111,12 +115,8 @@ impl Queue {
             IoChoice::Auto => Ok(match Ring::new(Entries::MANY, wake.clone()) {
                 Ok(ring) => Self::Ring(ring),
                 Err(error) => {
-                    tracing::warn!(
-                        %error,
-                        "io_uring is not available: I/O goes through threads, slower; \
-                         cure: a kernel from 5.19 on with sysctl kernel.io_uring_disabled=0, \
-                         and no seccomp filter that forbids it"
-                    );
+                    let error = no_ring::explained(&error);
+                    tracing::warn!("I/O of a lane goes through threads, slower: {error}");
                     Self::Threads(Threads::new(THREADS_MAX, run_file, wake))
                 }
             }),

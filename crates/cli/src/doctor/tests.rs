@@ -26,3 +26,10 @@ fn every_finding_is_a_line_and_every_cure_another() {
     assert_eq!(diagnosis.text().lines().count(), diagnosis.findings.len() + cures);
     assert!(diagnosis.findings.iter().all(|finding| finding.ok == finding.cure.is_none()));
 }
+
+#[test]
+fn a_ring_without_room_in_locked_memory_is_no_fault_of_the_kernels_settings() {
+    let cure = |kind: io::ErrorKind| cure_of_ring(&kind.into());
+    assert!(cure(io::ErrorKind::OutOfMemory).contains("ulimit -l"));
+    assert!(cure(io::ErrorKind::PermissionDenied).contains("io_uring_disabled"));
+}
