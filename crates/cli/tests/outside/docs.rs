@@ -96,6 +96,50 @@ fn every_block_of_the_administrators_guide_works() {
     run("docs/admin.md");
 }
 
+/// Every document of the project.
+fn documents() -> Vec<String> {
+    let pages = fs::read_dir(project().join("docs")).expect("a folder");
+    let pages = pages.map(|page| page.expect("an entry").file_name().into_string().expect("text"));
+    let pages = pages.filter(|page| page.ends_with(".md")).map(|page| format!("docs/{page}"));
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(pages)
+        .collect()
+}
+
+/// A line without what is in quotes.
+fn unquoted(line: &str) -> String {
+    let mut quote = None;
+    let outside = line.chars().filter(|&letter| match (quote, letter) {
+        (None, '\'' | '"') => {
+            quote = Some(letter);
+            false
+        }
+        (None, _) => true,
+        (Some(open), _) => {
+            quote = quote.filter(|_| letter != open);
+            false
+        }
+    });
+    outside.collect()
+}
+
+/// zsh runs no line in which a pattern fits no file, and takes `#` for a command.
+#[test]
+fn every_block_is_commands_that_zsh_takes_too() {
+    for document in documents() {
+        let text = fs::read_to_string(project().join(&document)).expect("a document");
+        let shown = text.replace("<!-- not run: ", "<!-- ");
+        for Block { line, text } in blocks(&shown) {
+            let is_command = text.starts_with(|letter: char| letter.is_ascii_lowercase());
+            assert!(is_command, "{document}:{line}: what is no shell's is marked as `text`");
+            let plain = text.lines().map(unquoted).find(|line| line.contains(['?', '*', '#']));
+            assert_eq!(plain, None, "{document}:{line}: quote it");
+        }
+    }
+}
+
 #[test]
 fn blocks_in_other_languages_and_with_a_reason_are_left_out() {
     let document =
