@@ -15,7 +15,7 @@ use crate::control::server::Listener;
 use crate::failure::Failure;
 use crate::member_probe::Purpose;
 use crate::output;
-use crate::report::{ArrayReport, Report, SCHEMA};
+use crate::report::{ArrayReport, Report, SCHEMA, VERSION};
 use crate::run_dir::{NameLock, RunDir};
 
 mod answers;
@@ -315,6 +315,7 @@ impl ServingProcess {
             workers: self.array.workers(),
             stripe_cache_bytes: self.array.stripe_cache_bytes(),
             pid: std::process::id(),
+            version: VERSION.to_owned(),
         })
     }
 }

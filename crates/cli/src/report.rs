@@ -20,6 +20,9 @@ pub(crate) use paths::{DeviceReport, HeldReport, PathReport, PathsReport, Served
 /// The `schema` of every JSON object that mdspace prints.
 pub(crate) const SCHEMA: u32 = 1;
 
+/// Of this program.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// One array and the process that serves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
@@ -40,6 +43,9 @@ pub(crate) struct Report {
     pub(crate) stripe_cache_bytes: usize,
     /// The serving process.
     pub(crate) pid: u32,
+    /// Of the program that it runs; older ones do not say it.
+    #[serde(default)]
+    pub(crate) version: String,
 }
 
 /// Threads that share in the work of busy lanes.

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::pulse::{BEAT, Outlet, Pulse};
 use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
 use crate::failure::{Code, Failure};
+use crate::report::VERSION;
 
 /// Connections at once; one more is closed without a word.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
@@ -180,7 +181,7 @@ fn serve(stream: UnixStream, serving: &Serving) -> io::Result<()> {
     stream.set_read_timeout(Some(*idle_max))?;
     stream.set_write_timeout(Some(*idle_max))?;
     let mut writer = stream.try_clone()?;
-    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let version = VERSION.to_owned();
     write_line(&mut writer, &Hello { protocol: PROTOCOL, version })?;
     let outlet = Arc::new(Outlet::new(writer));
     let mut reader = BufReader::new(stream);

@@ -196,7 +196,11 @@ fn member_words(member: &MemberReport) -> String {
 
 fn write_fronts(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out)?;
-    field(out, "Served by", format!("process {}", report.pid))?;
+    let program = match report.version.as_str() {
+        "" => String::new(),
+        version => format!(", mdspace {version}"),
+    };
+    field(out, "Served by", format!("process {}{program}", report.pid))?;
     if report.stripe_cache_bytes > 0 {
         field(out, "Stripe Cache", format!("{} KiB", report.stripe_cache_bytes / 1024))?;
     }

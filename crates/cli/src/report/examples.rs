@@ -97,6 +97,7 @@ fn report(status: &ArrayStatus) -> Report {
         workers,
         stripe_cache_bytes: 0,
         pid: 42,
+        version: "1.2.3".to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use mdspace_engine::paths::{GroupStatus, PathStatus, PathsStatus};
 use serde::{Deserialize, Serialize};
 
-use super::{FrontReport, Report, SCHEMA};
+use super::{FrontReport, Report, SCHEMA, VERSION};
 
 /// What one process serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub(crate) struct DeviceReport {
     pub(crate) fronts: Vec<FrontReport>,
     /// The serving process.
     pub(crate) pid: u32,
+    /// Of the program that it runs; older ones do not say it.
+    #[serde(default)]
+    pub(crate) version: String,
 }
 
 /// Its paths, or those of a member.
@@ -95,6 +98,7 @@ impl DeviceReport {
             multipath: PathsReport::new(name, status),
             fronts,
             pid: std::process::id(),
+            version: VERSION.to_owned(),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use serde::Serialize;
+
 use super::Outcome;
 use crate::args::EventsArgs;
 use crate::control::client::{Client, ENDS_WITHIN};
@@ -11,6 +13,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::process::journal;
 use crate::render::event;
+use crate::report::SCHEMA;
 use crate::run_dir::RunDir;
 
 /// Prints the events kept; with `--follow` those to come, until the array stops. Those of an array that does
@@ -23,7 +26,7 @@ pub(crate) fn run(args: &EventsArgs) -> Outcome {
     };
     let mut reply = client.ask(&Request::Events { follow: args.follow })?;
     while let Reply::Event { event } = &reply {
-        if !is_read(event, args.json)? {
+        if !is_read(event, args)? {
             break;
         }
         reply = match client.next_reply() {
@@ -40,7 +43,7 @@ pub(crate) fn run(args: &EventsArgs) -> Outcome {
 fn print_written(run_dir: &RunDir, args: &EventsArgs, failure: Failure) -> Outcome {
     let events = journal::read(&args.name, run_dir);
     for event in &events {
-        if !is_read(event, args.json)? {
+        if !is_read(event, args)? {
             break;
         }
     }
@@ -67,10 +70,21 @@ fn end(run_dir: &RunDir, args: &EventsArgs, lost: Failure) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// An event as `--json` prints it.
+#[derive(Serialize)]
+struct Line<'a> {
+    schema: u32,
+    array: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
 /// Prints an event. Says whether anyone is there to read more.
-fn is_read(event: &Event, json: bool) -> Result<bool, Failure> {
-    match json {
-        true => output::json_line_is_read(event),
+fn is_read(event: &Event, args: &EventsArgs) -> Result<bool, Failure> {
+    match args.json {
+        true => {
+            output::json_line_is_read(&Line { schema: SCHEMA, array: args.name.as_str(), event })
+        }
         false => output::line_is_read(&event::line(&output::plain(event))),
     }
 }

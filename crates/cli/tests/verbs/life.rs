@@ -417,6 +417,8 @@ fn events_outlive_a_process_that_was_killed_and_go_on_with_the_next_one() {
     user.expect(0, "fail data b");
     let told = user.expect(0, "events data --json");
     assert!(told.contains("Fail"), "{told}");
+    let says_whose = |line: &str| line.starts_with(r#"{"schema":1,"array":"data","sequence":"#);
+    assert!(told.lines().all(says_whose), "{told}");
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     let written = || fs::read_to_string(user.run_dir().join("data.events")).unwrap();
     while !written().contains("Fail") {

@@ -51,7 +51,7 @@ Consistency Policy : bitmap
 
        1       -        -        -      faulty   /none/m1
 
-         Served by : process 42
+         Served by : process 42, mdspace 1.2.3
           Front at : nbd:unix:/tmp/data.sock (0 clients)
 ";
     let text = utc_text(&examples::rebuilding_raid6());
