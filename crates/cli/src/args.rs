@@ -305,17 +305,17 @@ pub(crate) struct ActionArgs {
     /// What to do, as written to md's sync_action.
     pub(crate) action: Action,
     /// Wait for the end of the check or repair; exit 2 when it did not do all, 3 when there are
-    /// places of which nobody can tell who lies.
+    /// places where it is not known which member is wrong.
     #[arg(long)]
     pub(crate) wait: bool,
     /// End a check or repair after so long, as 2h, 90m or 30s; the next one with --for goes on there.
     #[arg(long = "for", value_name = "SPAN")]
     pub(crate) budget: Option<Span>,
-    /// With repair, where nobody can tell who lies: believe the data, and make parity (or the other
-    /// copies) agree, as md does.
+    /// With repair, where it is not known which member is wrong: believe the data, and make parity (or
+    /// the other copies) agree, as md does.
     #[arg(long, conflicts_with = "trust")]
     pub(crate) force_parity: bool,
-    /// With repair on RAID1 and RAID10, where nobody can tell who lies: believe this member.
+    /// With repair on RAID1 and RAID10, where it is not known which is right: believe this member.
     #[arg(long, value_name = "MEMBER")]
     pub(crate) trust: Option<MemberSpec>,
 }
@@ -382,8 +382,8 @@ pub(crate) struct FrontArgs {
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) at: FrontArgs,
-    /// Let a TCP front listen where other machines reach it: whoever connects may read and
-    /// overwrite the array.
+    /// Let a TCP front listen where other machines reach it: each client may read and overwrite
+    /// the array.
     #[arg(long)]
     pub(crate) insecure: bool,
 }

@@ -88,7 +88,7 @@ pub(crate) struct ArrayReport {
     /// Where the last check or repair found mismatches, and who lies.
     #[serde(default)]
     pub(crate) mismatches: MismatchesReport,
-    /// Sectors of the array that nobody can give any more, for bad blocks of members.
+    /// Sectors of the array that no member can give any more, for bad blocks of members.
     #[serde(default)]
     pub(crate) lost: SkippedReport,
     /// Sectors of a member where a missing or bad block is an error, for a crash or a failed write may have
@@ -136,7 +136,7 @@ pub(crate) struct SyncReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MismatchesReport {
     pub(crate) places: u64,
-    /// Those of which nobody can tell who lies.
+    /// Those where it is not known which member is wrong.
     pub(crate) undecidable: u64,
     /// The first places.
     pub(crate) first: Vec<MismatchReport>,
@@ -150,7 +150,7 @@ pub(crate) struct MismatchReport {
     pub(crate) sectors: u64,
     pub(crate) row: Option<u64>,
     pub(crate) slots: Vec<u32>,
-    /// The member that lies; null where nobody can tell.
+    /// The member that lies; null where that is not known.
     pub(crate) liar: Option<String>,
     pub(crate) liar_slot: Option<u32>,
     /// On mirrors: what is written while it changes, swap above all, may differ without harm.

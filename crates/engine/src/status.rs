@@ -280,7 +280,7 @@ pub struct Mismatches {
     pub first: Vec<Mismatch>,
     /// All of them.
     pub places: u64,
-    /// Those of which nobody can tell who lies.
+    /// Those where it is not known which member is wrong.
     pub undecidable: u64,
 }
 

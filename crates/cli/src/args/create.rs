@@ -145,8 +145,8 @@ pub(crate) struct ServingArgs {
     /// nbd:tcp:HOST:PORT; with ?ro for read-only.
     #[arg(long, value_name = "FRONT")]
     pub(crate) serve: Vec<Address>,
-    /// Let TCP fronts listen where other machines reach them: whoever connects may read and
-    /// overwrite the array.
+    /// Let TCP fronts listen where other machines reach them: each client may read and overwrite
+    /// the array.
     #[arg(long)]
     pub(crate) insecure: bool,
     /// Lanes: threads that each carry requests from start to end.

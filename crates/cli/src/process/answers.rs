@@ -367,7 +367,7 @@ impl ServingProcess {
         Ok(Reply::done())
     }
 
-    /// What a repair is to do where nobody can tell who lies.
+    /// What a repair is to do where it is not known which member is wrong.
     fn undecided(&self, force_parity: bool, trust: Option<&str>) -> Result<Undecided, Failure> {
         let Some(word) = trust else {
             return Ok(if force_parity { Undecided::ByData } else { Undecided::Leave });

@@ -12,7 +12,7 @@ use crate::report::{ArrayReport, MismatchReport};
 use crate::run_dir::RunDir;
 
 /// Writes md's `sync_action`; with `--wait` returns at the end and says what was found; exit 2 when
-/// something was left undone, 3 when nobody can tell who lies.
+/// something was left undone, 3 when it is not known which member is wrong.
 pub(crate) fn run(args: &ActionArgs) -> Outcome {
     let mut client = Client::connect(&RunDir::open_of(&args.name)?, &args.name)?;
     let trust = args.trust.as_ref().map(MemberSpec::absolute).transpose()?;
@@ -76,7 +76,7 @@ fn place_of_end(args: &ActionArgs, client: &mut Client) -> Result<Option<String>
     )))
 }
 
-/// Whether there are places of which nobody can tell who lies, nor the trusted member decides.
+/// Whether there are places where it is not known which member is wrong, and the trusted one does not decide.
 fn is_open(array: &ArrayReport, trust: Option<&str>) -> bool {
     let found = &array.mismatches;
     let trusted = array.members.iter().find(|member| Some(&*member.member) == trust);
@@ -87,12 +87,13 @@ fn is_open(array: &ArrayReport, trust: Option<&str>) -> bool {
     !listed || found.first.iter().any(open)
 }
 
-/// Where nobody can tell who lies, nothing was changed; the user may know better.
+/// Where it is not known which member is wrong nothing was changed; the user may know better.
 fn undecidable(args: &ActionArgs, array: &ArrayReport) -> Failure {
     let places = array.mismatches.undecidable;
     let noun = if places == 1 { "place" } else { "places" };
-    let what =
-        format!("undecidable in {places} {noun}: nobody can tell who lies, nothing was changed");
+    let what = format!(
+        "undecidable in {places} {noun}: it is not known which member is wrong, nothing was changed"
+    );
     let repair = format!("mdspace action {} repair", args.name);
     let (why, cure) = match array.level.as_str() {
         "raid4" | "raid5" | "raid6" => (
@@ -115,7 +116,7 @@ fn undecidable(args: &ActionArgs, array: &ArrayReport) -> Failure {
     Failure::new(what, why, cure).with_code(Code::Undecidable)
 }
 
-/// Who is concerned by the places that nobody can decide, in the order of slots.
+/// The members of the undecidable places, in the order of slots.
 fn concerned(array: &ArrayReport) -> Vec<String> {
     let open = || array.mismatches.first.iter().filter(|place| place.liar.is_none());
     let is_concerned = |slot| open().any(|place| place.slots.contains(&slot));
