@@ -1,6 +1,7 @@
 //! Negative controls of the simulator: each rule of the engine is broken, one at a time, until a seed
 //! notices. docs/sim.md says which of them live.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use super::{Options, in_parallel};
 struct Noticed {
     seed: u64,
     trouble: Trouble,
+    story: &'static str,
     reason: String,
 }
 
@@ -23,14 +25,26 @@ struct Noticed {
 struct Sum {
     first: Option<Noticed>,
     seeds: u64,
+    /// How many of them by the name of their story.
+    stories: BTreeMap<&'static str, u64>,
 }
 
 impl Sum {
     fn add(&mut self, noticed: Noticed) {
         self.seeds += 1;
+        *self.stories.entry(noticed.story).or_default() += 1;
         if self.first.as_ref().is_none_or(|first| noticed.seed < first.seed) {
             self.first = Some(noticed);
         }
+    }
+
+    /// The stories of the seeds that noticed, those of most first.
+    fn by_story(&self) -> String {
+        let mut stories: Vec<_> = self.stories.iter().collect();
+        stories.sort_by_key(|(_, seeds)| std::cmp::Reverse(**seeds));
+        let name = |story: &'static str| if story.is_empty() { "no story" } else { story };
+        let words = stories.iter().map(|(story, seeds)| format!("{} {seeds}", name(story)));
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -38,6 +52,7 @@ impl Sum {
 struct Good {
     seed: u64,
     trouble: Trouble,
+    story: &'static str,
     asked: Asked,
 }
 
@@ -52,16 +67,20 @@ pub(super) fn run(options: &Options) -> bool {
         let asked = good.iter().filter(|good| good.asked.has(*rule));
         in_parallel(options, asked, |good| {
             let Some(reason) = breaks(*rule, good, options) else { return true };
-            let noticed = Noticed { seed: good.seed, trouble: good.trouble, reason };
+            let Good { seed, trouble, story, .. } = *good;
+            let noticed = Noticed { seed, trouble, story, reason };
             sum.lock().expect("nothing panics under the lock").add(noticed);
             options.keep_going
         });
         let seconds = since.elapsed().as_secs_f64();
-        let Sum { first, seeds } = sum.into_inner().expect("nothing panics under the lock");
-        let (name, of_all) = (rule.name(), format!("{seeds} of {}, ", options.seeds));
-        match first {
-            Some(Noticed { seed, trouble, reason }) => {
-                let of_all = if options.keep_going { of_all } else { String::new() };
+        let sum = sum.into_inner().expect("nothing panics under the lock");
+        let of_all = match options.keep_going {
+            true => format!("{} of {} ({}), ", sum.seeds, options.seeds, sum.by_story()),
+            false => String::new(),
+        };
+        let name = rule.name();
+        match sum.first {
+            Some(Noticed { seed, trouble, reason, .. }) => {
                 let trouble = if trouble == Trouble::Beyond { " beyond" } else { "" };
                 println!("{name:<30} {of_all}seed {seed}{trouble}, {seconds:.1} s: {reason}");
             }
@@ -71,7 +90,12 @@ pub(super) fn run(options: &Options) -> bool {
             }
         }
     }
-    println!("{} rules, {alive} broken ones live after {} seeds", rules.len(), options.seeds);
+    let runs = good.len();
+    println!(
+        "{} rules, {alive} broken ones live after {} seeds, {runs} of them run",
+        rules.len(),
+        options.seeds
+    );
     alive == 0
 }
 
@@ -84,13 +108,14 @@ fn good_seeds(options: &Options) -> Vec<Good> {
         if !options.wants(&settings) {
             return true;
         }
+        let story = settings.story;
         Asked::take_here();
         let result = trial::run(settings, Trace::silent(), None, None).result;
         let asked = Asked::take_here();
         match result {
             Ok(_) => {
                 let mut good = good.lock().expect("nothing panics under the lock");
-                good.push(Good { seed, trouble, asked });
+                good.push(Good { seed, trouble, story, asked });
             }
             Err(reason) => println!("seed {seed} fails as it is: {}", reason.words),
         }
