@@ -225,6 +225,12 @@ impl Model {
 
     /// The process dies. What was in flight was done or not; disks keep what they have.
     pub fn kill(&mut self) {
+        if !self.steady {
+            // Where a write was under way the one or the other may be read first now.
+            let sectors = self.writes.values().flat_map(|write| write.range.clone());
+            let sectors: Vec<u64> = sectors.collect();
+            sectors.into_iter().for_each(|at| self.sectors[at as usize].forget_last_read());
+        }
         let open: Vec<Asked> = self.writes.keys().copied().collect();
         open.into_iter().for_each(|asked| self.end_write(asked, Certainty::Unknown));
         self.reads.clear();

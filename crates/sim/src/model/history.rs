@@ -88,8 +88,12 @@ impl History {
         })
     }
 
-    /// What was held there may have become anything, and stays that. Nothing is written there now.
+    /// What was held there may have become anything, and stays that. Nothing is written there now. It may be what was
+    /// read before another value, but not what was read last.
     pub(super) fn may_be_anything(&mut self, now: Moment) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.hidden.is_some()) {
+            (entry.read, entry.hidden) = (None, None);
+        }
         let anything = Entry {
             value: Value::Anything,
             begun: now,
@@ -164,6 +168,13 @@ impl History {
             } else if entry.read.is_some_and(|read| read < begun) {
                 entry.hidden.get_or_insert(now);
             }
+        }
+    }
+
+    /// What was read last may be read again after another value. What was read before that stays away.
+    pub(super) fn forget_last_read(&mut self) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.hidden.is_none()) {
+            entry.read = None;
         }
     }
 

@@ -302,6 +302,38 @@ fn what_was_accepted_may_be_anything_and_what_was_read_before_does_not_come_back
 }
 
 #[test]
+fn what_was_read_before_another_value_comes_back_only_where_doubt_is_accepted() {
+    for accepts in [false, true] {
+        let mut one = One::new();
+        one.0.set_steady(false);
+        one.write(1);
+        assert!(one.read(1));
+        let asked = one.0.begin_write(0..1, &[Version(2)]);
+        one.0.end_write(asked, Certainty::Unknown);
+        assert!(one.read(2));
+        if accepts {
+            one.0.may_be_anything(0);
+        }
+        assert_eq!(one.read(1), accepts);
+        assert_eq!(one.read(2), !accepts, "it was read, and perhaps another one after it");
+    }
+}
+
+#[test]
+fn after_a_kill_in_a_write_the_old_value_may_follow_the_new_one_but_no_older_one() {
+    let mut one = One::new();
+    one.0.set_steady(false);
+    assert!(one.read(0));
+    let asked = one.0.begin_write(0..1, &[Version(1)]);
+    one.0.end_write(asked, Certainty::Unknown);
+    assert!(one.read(1));
+    one.0.begin_write(0..1, &[Version(2)]);
+    one.0.kill();
+    assert!(one.read(2) && one.read(1));
+    assert!(!one.read(2) && !one.read(0), "they were read, and then another one");
+}
+
+#[test]
 fn what_rests_on_one_member_is_lost_with_it_and_a_crash_though_it_was_flushed() {
     for holds in [false, true] {
         let mut one = One::new();
