@@ -75,6 +75,8 @@ pub struct Simulation {
     last_hang: Time,
     /// Until then users think.
     thinking_until: Time,
+    /// They write nothing.
+    only_read: bool,
     /// The array has lost more than it bears, and said so.
     broken: bool,
     /// The rule of the engine that is broken.
@@ -326,6 +328,7 @@ impl Simulation {
             plugs: Plugs::default(),
             random,
             thinking_until: Time::ZERO,
+            only_read: false,
             broken: false,
             _broken_here: broken_here,
             judges_errors: false,

@@ -149,6 +149,11 @@ impl Workload {
         }
     }
 
+    /// The next request of users that write nothing.
+    pub fn next_read(&mut self) -> Ask {
+        Ask::Read(self.range())
+    }
+
     fn new_versions(&mut self) -> Vec<Version> {
         let changes = chance(&mut self.random, self.habits.unstable_one_in);
         let count = if changes { 2 } else { 1 };

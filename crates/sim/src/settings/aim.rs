@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Happening, words};
 
 /// Something that happens when the engine comes to a point. The aims of a run take turns: the next one is
-/// looked for when this one has come.
+/// looked for when this one has come, or comes right after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aim {
     /// The point.
@@ -20,7 +20,7 @@ pub struct Aim {
     pub happening: Option<Happening>,
     /// To the disk, or the lane, with this number. None: to any.
     pub disk: Option<u16>,
-    /// One in so many times.
+    /// One in so many times; 0: whether the engine comes to the point or not.
     pub one_in: u64,
     /// Up to so much later: some orderings can only be broken in the time until the next point.
     pub late_by: Duration,
@@ -31,6 +31,11 @@ impl Aim {
     #[must_use]
     pub fn at_once(self) -> Self {
         Self { late_by: Duration::ZERO, ..self }
+    }
+
+    /// Whether it follows the one before, wherever the engine is.
+    pub fn follows(self) -> bool {
+        self.one_in == 0
     }
 }
 
@@ -44,6 +49,9 @@ impl fmt::Display for Aim {
         }
         if let Some(disk) = disk {
             write!(f, " to d{disk}")?;
+        }
+        if self.follows() {
+            return write!(f, " then, up to {late_by} us later");
         }
         write!(f, " at 1 {} of {one_in} up to {late_by} us later", point.name())
     }

@@ -41,6 +41,8 @@ pub(super) struct Wishes {
     pub levels: &'static [i32],
     /// With or without a bitmap.
     pub bitmap: Option<bool>,
+    /// A bit of it stands for much: soon all are set, and no write waits for one.
+    pub coarse_bitmap: bool,
     /// The array begins with a resync.
     pub first_resync: bool,
     /// All redundancy is right from the start: bits that are set are those of writes.
@@ -63,6 +65,8 @@ pub(super) struct Wishes {
     pub alike: bool,
     /// One of two copies is written behind.
     pub behind: bool,
+    /// What is behind on it is there soon, unless the story holds it.
+    pub soon_there: bool,
     /// And that is the first of the two. It takes no longer than the other one. A spare does, and is read all the same.
     pub behind_first: bool,
     /// No copy is written behind.
@@ -202,6 +206,16 @@ impl Teller {
     /// Nothing happens there: the next aim waits for it.
     fn after(&self, point: Point, one_in: u64) -> Aim {
         Aim { point, happening: None, disk: None, one_in, late_by: self.late_by }
+    }
+
+    /// It happens right after the one before.
+    fn then(&self, happening: Happening) -> Aim {
+        self.at(Point::MembersAnswered, happening, 0).at_once()
+    }
+
+    /// As [`then`](Self::then), to this disk.
+    fn then_to(&self, disk: u16, happening: Happening) -> Aim {
+        Aim { disk: Some(disk), ..self.then(happening) }
     }
 
     /// As [`at`](Self::at), to this disk.

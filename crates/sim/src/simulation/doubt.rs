@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mdspace_engine::array::Action;
 use mdspace_engine::status::{ArrayStatus, MemberState};
 
-use super::Simulation;
 use super::operator::What;
+use super::{Failure, Simulation};
 
 /// Sectors of the members in which a write may have come half-way since all was well last.
 #[derive(Debug, Default)]
@@ -26,6 +26,16 @@ impl Simulation {
             let on_members = sectors.into_iter().map(|sector| shape.places(sector)[0].sector);
             self.half_done.0.extend(on_members);
         }
+    }
+
+    /// Looks at the array and believes what is in doubt now.
+    pub(super) fn accept_doubt_now(&mut self) -> Result<(), Failure> {
+        let now = self.world.now();
+        self.step_until("the status", |this| this.operator.has_status_since(now))?;
+        self.accept_doubt();
+        self.step_until("the order to accept doubt", |this| {
+            !this.operator.waits_for(What::AcceptDoubt)
+        })
     }
 
     /// Believes parity that a crash or a failed write left in doubt, where the array says that some is.

@@ -37,8 +37,13 @@ pub(super) struct Operator {
 
 impl Operator {
     /// Whether this was ordered and is still to be done.
-    fn waits_for(&self, what: What) -> bool {
+    pub(super) fn waits_for(&self, what: What) -> bool {
         self.orders.iter().any(|order| order.what == what)
+    }
+
+    /// Whether the last status was asked for later than that.
+    pub(super) fn has_status_since(&self, time: Time) -> bool {
+        self.status.is_some() && self.status_asked > time
     }
 
     /// Whether sync tasks may be held back at this time.
@@ -81,6 +86,9 @@ const SPARE_WAITS: Duration = Duration::from_secs(5);
 
 /// The alarm that ends what holds back sync tasks.
 pub(super) const ALARM_LET_GO: u64 = 2;
+
+/// So long a story has them held back.
+const HELD_BACK: Duration = Duration::from_secs(30);
 
 /// So long after that they go on at the latest.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(2);
@@ -448,20 +456,35 @@ impl Simulation {
 
     /// Bounds, stops, frees or goes on with sync tasks, as an operator may at any time. What holds them back ends soon.
     pub(super) fn steer(&mut self) {
+        // A story has them held back.
+        if self.aimed_disk().is_some() {
+            self.order(What::Steer, Action::Freeze);
+            return self.goes_on_in(HELD_BACK);
+        }
         let Some(status) = &self.operator.status else { return };
         let (all, chunk) =
             (status.sync.total_sectors, u64::from(self.settings.chunk_sectors.max(8)));
         let bound = self.random.below(all / chunk + 1) * chunk;
-        // A story has them held back.
-        let what = if self.aimed_disk().is_some() { 4 } else { self.random.below(6) };
-        match what {
+        match self.random.below(6) {
             0..3 => self.set_bound("sync_max", bound),
             3 => self.set_bound("sync_min", bound),
             4 => self.order(What::Steer, Action::Freeze),
             _ => return self.order(What::Steer, Action::Idle),
         }
         let most_ms = *self.random.pick(&[20, 200, 2_000, 10_000]);
-        let until = self.world.now() + Duration::from_millis(self.random.within(1..most_ms));
+        let time = Duration::from_millis(self.random.within(1..most_ms));
+        self.goes_on_in(time);
+    }
+
+    /// Lets no sync task go further than its first chunk.
+    pub(super) fn bound_to_the_first_chunk(&mut self) {
+        self.set_bound("sync_max", u64::from(self.settings.chunk_sectors.max(8)));
+        self.goes_on_in(HELD_BACK);
+    }
+
+    /// What holds back sync tasks ends then.
+    fn goes_on_in(&mut self, time: Duration) {
+        let until = self.world.now() + time;
         self.operator.steers_until = self.operator.steers_until.max(Some(until + GOES_ON_WITHIN));
         self.world.set_alarm(until, ALARM_LET_GO);
     }

@@ -77,7 +77,7 @@ impl Simulation {
             None if self.requests_left == 0 => return false,
             None => {
                 self.requests_left -= 1;
-                self.workload.next_ask()
+                if self.only_read { self.workload.next_read() } else { self.workload.next_ask() }
             }
         };
         self.submit(ask);

@@ -71,12 +71,14 @@ impl Simulation {
         }
         let aim = *self.settings.aims.get(self.aim)?;
         let reached = process.times_reached(aim.point);
-        let is_new = reached > self.point_reached;
+        let is_new = aim.follows() || reached > self.point_reached;
         self.point_reached = reached;
-        if !is_new || !self.random.one_in(aim.one_in) {
+        if !is_new || !self.random.one_in(aim.one_in.max(1)) {
             return None;
         }
-        self.world.note(format_args!("-- {}: {}", aim.point.name(), aim.point.sentence()));
+        if !aim.follows() {
+            self.world.note(format_args!("-- {}: {}", aim.point.name(), aim.point.sentence()));
+        }
         self.aim = (self.aim + 1) % self.settings.aims.len();
         self.aimed_at = aim.disk.map(DiskIndex);
         let next = self.settings.aims[self.aim].point;
@@ -106,6 +108,7 @@ impl Simulation {
                 self.let_happen_in(STATUS_EVERY * 2, Happening::Tend);
                 Ok(())
             }
+            Happening::AcceptDoubt if self.settings.has_parity() => self.accept_doubt_now(),
             other => self.happen(other),
         };
         self.aimed_at = None;
@@ -180,13 +183,25 @@ impl Simulation {
             Happening::HangTwo if self.settings.redundancy() > 0 => return self.hang_two(),
             Happening::HangTwo => {}
             Happening::CutWhenFlushed => return self.cut_when_flushed(),
+            Happening::OnlyRead => self.only_read = true,
+            Happening::WriteAgain => self.only_read = false,
+            Happening::ReadNow => {
+                self.drain()?;
+                return self.read_all_at_once();
+            }
+            Happening::RefuseAll => self.hurt(Self::refuse_all),
+            Happening::Bound if self.settings.redundancy() > 0 => self.bound_to_the_first_chunk(),
+            Happening::Bound => {}
+            Happening::LetGo => self.let_sync_go(),
         }
         Ok(())
     }
 
     /// Users come late, now and then: until the first write a resync goes on in an array that counts as clean.
     pub(super) fn begin_with_a_rest(&mut self) -> Result<(), Failure> {
-        if self.process.is_none() || !self.random.one_in(4) {
+        let aims = &self.settings.aims;
+        let story_goes_on = aims.get(self.aim).is_some_and(|aim| aim.follows());
+        if self.process.is_none() || !self.random.one_in(4) || story_goes_on {
             return Ok(());
         }
         self.rest_for_itself(0)
@@ -350,8 +365,13 @@ impl Simulation {
             return;
         }
         let disk = self.aimed_disk().unwrap_or_else(|| *self.random.pick(&self.disks));
-        let most_ms = *self.random.pick(&[5, 50, 500, 1_000]);
-        let least_ms = if self.aimed_at.is_some() { most_ms / 2 } else { 0 };
+        let mut most_ms = *self.random.pick(&[5, 50, 500, 1_000]);
+        let mut least_ms = 0;
+        if self.aimed_at.is_some() {
+            // Until the controller has made its records.
+            most_ms = most_ms.max(500);
+            least_ms = most_ms / 2;
+        }
         let us = self.random.within(least_ms * 1_000 + 500..most_ms * 1_000);
         let until = self.world.now() + Duration::from_micros(us);
         let data = self.data();
@@ -373,7 +393,12 @@ impl Simulation {
     fn flicker(&mut self, disk: DiskIndex) {
         // Most of a run lies behind it.
         let most_us = *self.random.pick(&[10_000, 50_000]);
-        let until = self.world.now() + Duration::from_micros(self.random.within(1..most_us));
+        let mut us = self.random.within(1..most_us);
+        if self.only_read {
+            // Long enough for users to read everything, and short enough for them to pause until it is over.
+            us = us.max(500_000);
+        }
+        let until = self.world.now() + Duration::from_micros(us);
         self.world.note(format_args!("-- {disk} cannot read until {until:?}"));
         let data = self.data();
         self.world.change_disk(disk, |disk| disk.faults.spoil(data, Healing::At(until)));
@@ -395,6 +420,16 @@ impl Simulation {
         };
         self.world.note(format_args!("-- {disk} refuses writes to {range:?} ({persistence:?})"));
         self.world.change_disk(disk, |disk| disk.faults.refuse_writes(range, persistence));
+    }
+
+    /// Blocks get on its list wherever users write next.
+    fn refuse_all(&mut self, disk: DiskIndex) {
+        let times = *self.random.pick(&[4, 10, 25]);
+        self.world.note(format_args!("-- {disk} refuses the next {times} writes"));
+        let data = self.data();
+        self.world.change_disk(disk, |disk| {
+            disk.faults.refuse_writes(data, Persistence::Times(times));
+        });
     }
 
     fn fail_flush(&mut self, disk: DiskIndex) {
@@ -548,7 +583,12 @@ impl Simulation {
         if self.aimed_at.is_some() {
             most_ms = most_ms.max(20);
         }
-        let until = self.world.now() + Duration::from_millis(self.random.within(1..most_ms));
+        let mut ms = self.random.within(1..most_ms);
+        if self.only_read {
+            // Until they write again, or a resync was there.
+            ms = ms.max(1_000);
+        }
+        let until = self.world.now() + Duration::from_millis(ms);
         self.world.note(format_args!("-- {disk} is full until {until:?}"));
         self.world.change_disk(disk, |disk| {
             disk.faults.full_until = disk.faults.full_until.max(Some(until));
@@ -572,7 +612,11 @@ impl Simulation {
         let lanes = self.process().lanes();
         let aimed_at = self.aimed_at.map(|number| number.0).filter(|lane| *lane < lanes);
         let lane = aimed_at.unwrap_or_else(|| self.random.below(lanes.into()) as u16);
-        let until = self.world.now() + Duration::from_micros(self.random.within(1..30_000));
+        let mut us = self.random.within(1..30_000);
+        if aimed_at.is_some() {
+            us = us.max(15_000);
+        }
+        let until = self.world.now() + Duration::from_micros(us);
         self.world.note(format_args!("-- L{lane} gets no turn until {until:?}"));
         self.world.let_doze(lane, until);
     }

@@ -33,49 +33,55 @@ impl Teller {
         self.to(FULL, Point::MembersAnswered, Happening::Fill, 5)
     }
 
-    /// A member goes at once, or as soon as it is asked for something.
-    fn loss(&mut self) -> Happening {
-        self.pick(&[Happening::FailMember, Happening::Vanish])
-    }
-
     /// Everything is read.
     fn read(&self) -> Aim {
         self.at(Point::MembersAnswered, Happening::ReadAll, 1).at_once()
     }
 }
 
-/// A resync makes one parity right and finds no room for the other. Then a third member is lost, or was before.
+/// A resync makes one parity right and finds no room for the other. Then a third member is lost, or was before, and a lane
+/// hears late of what the resync found.
 pub(super) fn half_done(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let [other, third] = tell.pick(&[[1, 2], [1, 3], [2, 1], [2, 3], [3, 1], [3, 2]]);
-    let (loss, lane, soon) = (tell.loss(), tell.pick(&[0, 1, 2]), tell.pick(&[1, 1, 3]));
-    let comes_after = tell.pick(&[true, true, true, false]);
-    let end = tell.pick(&[Point::WindowIsDone, Point::ResyncIsRecorded]);
-    let aims = match comes_after {
-        true => vec![
-            tell.no_room(),
-            tell.to(other, Point::RowsAreInDoubt, Happening::Fill, 1).at_once(),
-            tell.to(third, end, loss, 1).at_once(),
-            tell.read(),
-            tell.read(),
-        ],
-        false => vec![
-            tell.no_room(),
-            tell.to(third, Point::RowsAreInDoubt, loss, soon).at_once(),
-            tell.to(other, Point::MemberIsOut, Happening::Fill, 1).at_once(),
-            tell.at(Point::SuperblocksAreWritten, Happening::ReadAll, 1),
-            tell.to(lane, Point::WindowIsDone, Happening::Doze, 2).at_once(),
-            tell.at(Point::WindowIsDone, Happening::ReadAll, 1),
-            tell.read(),
-        ],
+    let lane = tell.pick(&[1, 2, 3, 4]);
+    let mut aims = vec![
+        tell.no_room(),
+        tell.after(Point::RowsAreInDoubt, 1),
+        tell.then_to(FULL, Happening::Steer),
+        // In some rows more.
+        tell.at(Point::MembersAnswered, Happening::OnlyRead, 10).at_once(),
+    ];
+    let vanish = tell.then_to(third, Happening::Vanish);
+    let fill = tell.then_to(other, Happening::Fill);
+    let (let_go, read) = (tell.then(Happening::LetGo), tell.then(Happening::ReadNow));
+    aims.extend(match tell.pick(&[true, false, false]) {
+        true => {
+            let done = tell.to(third, Point::ResyncIsRecorded, Happening::Vanish, 1).at_once();
+            vec![fill, let_go, done, read, read]
+        }
+        false => {
+            let doze = tell.then_to(lane, Happening::Doze);
+            let done = tell.at(Point::WindowIsDone, Happening::ReadAll, 1).at_once();
+            vec![vanish, read, fill, doze, let_go, done, done, read]
+        }
+    });
+    aims.push(tell.then(Happening::WriteAgain));
+    let wishes = Wishes {
+        many_lanes: true,
+        spread: true,
+        synced: true,
+        calm: true,
+        sync_seconds: Wishes::AT_ONCE,
+        ..short_of_room()
     };
-    let sync_seconds = if comes_after { Wishes::AT_ONCE } else { Wishes::SOON };
-    (aims, Wishes { many_lanes: true, sync_seconds, ..short_of_room() })
+    (aims, wishes)
 }
 
 /// What the member without room has cannot be read for a while, and there is no room for it still when it can. Then
 /// others are lost. A resync is slow to come.
 pub(super) fn unreadable_for_a_while(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let ([third, fourth], loss) = (tell.pick(&[[1, 2], [2, 3], [3, 1]]), tell.loss());
+    let [third, fourth] = tell.pick(&[[1, 2], [2, 3], [3, 1]]);
+    let loss = tell.pick(&[Happening::FailMember, Happening::Vanish]);
     let aims = vec![
         tell.no_room(),
         tell.to(FULL, Point::RowsAreInDoubt, Happening::Flicker, 1).at_once(),
