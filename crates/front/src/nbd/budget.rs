@@ -1,13 +1,17 @@
 //! Memory for what clients hold, shared by all clients of a process.
 //!
 //! Each client has a little of its own, which costs no shared word. Who needs more borrows from here, in
-//! the order of asking, and gives back when it holds nothing, or when others wait. A client that does not
+//! the order of asking, and gives back when it uses nothing, or when others wait. The first who waits calls all
+//! who have borrowed: one whose requests hang would else keep what it does not use. A client that does not
 //! take its answers is cut off in time, so that everyone's turn comes.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+
+use crate::wait::SharedWait;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +32,8 @@ struct State {
     free_bytes: usize,
     asked: u64,
     waiting: VecDeque<Waiting>,
+    /// Those who have borrowed.
+    holders: Vec<Arc<Call>>,
 }
 
 #[derive(Debug)]
@@ -36,10 +42,25 @@ struct Waiting {
     waker: Waker,
 }
 
+/// One client's part in the budget; what it has borrowed is given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Borrower {
+    budget: Budget,
+    bytes: Cell<usize>,
+    call: Arc<Call>,
+}
+
+/// Comes to a client when others begin to wait for what it has borrowed.
+#[derive(Debug, Default)]
+pub(super) struct Call {
+    is_here: AtomicBool,
+    waiting: SharedWait,
+}
+
 /// A place in the queue; it is left when this is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
-    budget: Budget,
+pub(super) struct Turn<'a> {
+    borrower: &'a Borrower,
     number: Option<u64>,
 }
 
@@ -53,7 +74,8 @@ impl Default for Budget {
 impl Budget {
     /// A budget of so many bytes. One request may need 32 MiB: less is never granted to it.
     pub fn new(bytes: usize) -> Budget {
-        let state = State { free_bytes: bytes, asked: 0, waiting: VecDeque::new() };
+        let (waiting, holders) = (VecDeque::new(), Vec::new());
+        let state = State { free_bytes: bytes, asked: 0, waiting, holders };
         Budget(Arc::new(Shared { state: Mutex::new(state), wanted: AtomicBool::new(false) }))
     }
 
@@ -62,19 +84,8 @@ impl Budget {
         self.lock().free_bytes
     }
 
-    pub(super) fn turn(&self) -> Turn {
-        Turn { budget: self.clone(), number: None }
-    }
-
-    /// Whether someone waits for what others hold.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.0.wanted.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn give_back(&self, bytes: usize) {
-        let mut state = self.lock();
-        state.free_bytes += bytes;
-        state.wake_first();
+    pub(super) fn borrower(&self) -> Borrower {
+        Borrower { budget: self.clone(), bytes: Cell::new(0), call: Arc::default() }
     }
 
     /// Has everyone who waits look again: their server may be closing.
@@ -100,16 +111,73 @@ impl State {
     }
 }
 
-impl Turn {
+impl Borrower {
+    pub(super) fn turn(&self) -> Turn<'_> {
+        Turn { borrower: self, number: None }
+    }
+
+    /// Whether someone waits for what others have borrowed.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.budget.0.wanted.load(Ordering::Relaxed)
+    }
+
+    /// What comes when someone begins to wait. Who gets it gives back what it does not use.
+    pub(super) fn call(&self) -> Arc<Call> {
+        self.call.clone()
+    }
+
+    pub(super) fn give_back(&self, bytes: usize) {
+        let left = self.bytes.get() - bytes;
+        self.bytes.set(left);
+        let mut state = self.budget.lock();
+        state.free_bytes += bytes;
+        if left == 0 {
+            state.holders.retain(|holder| !Arc::ptr_eq(holder, &self.call));
+        }
+        state.wake_first();
+    }
+}
+
+impl Drop for Borrower {
+    fn drop(&mut self) {
+        if self.bytes.get() > 0 {
+            self.give_back(self.bytes.get());
+        }
+    }
+}
+
+impl Call {
+    fn comes(&self) {
+        self.is_here.store(true, Ordering::Release);
+        self.waiting.wake();
+    }
+
+    /// Whether it has come since the last look.
+    fn has_come(&self) -> bool {
+        self.is_here.swap(false, Ordering::AcqRel)
+    }
+
+    /// Waits for `other`, or until it comes.
+    pub(super) async fn or(&self, other: impl Future<Output = ()>) {
+        self.waiting.unless(|| self.has_come(), other).await;
+    }
+}
+
+impl Turn<'_> {
     /// Borrows `bytes` when all who asked before have got theirs and so many are free.
     pub(super) fn poll_borrow(&mut self, bytes: usize, waker: &Waker) -> Poll<()> {
-        let mut state = self.budget.lock();
+        let Borrower { budget, bytes: borrowed, call } = self.borrower;
+        let mut state = budget.lock();
         let is_next = match (state.waiting.front(), self.number) {
             (None, _) => true,
             (Some(first), number) => Some(first.number) == number,
         };
         if is_next && state.free_bytes >= bytes {
             state.free_bytes -= bytes;
+            if borrowed.get() == 0 {
+                state.holders.push(call.clone());
+            }
+            borrowed.set(borrowed.get() + bytes);
             drop(state);
             self.leave();
             return Poll::Ready(());
@@ -120,22 +188,27 @@ impl Turn {
             None => {
                 state.asked += 1;
                 state.waiting.push_back(Waiting { number, waker: waker.clone() });
+                budget.note_who_waits(&state);
+                // As long as others wait, each client gives back with each answer what it does not use.
+                if state.waiting.len() == 1 {
+                    state.holders.iter().for_each(|holder| holder.comes());
+                }
             }
         }
-        self.budget.note_who_waits(&state);
         Poll::Pending
     }
 
     fn leave(&mut self) {
         let Some(number) = self.number.take() else { return };
-        let mut state = self.budget.lock();
+        let budget = &self.borrower.budget;
+        let mut state = budget.lock();
         state.waiting.retain(|waiting| waiting.number != number);
-        self.budget.note_who_waits(&state);
+        budget.note_who_waits(&state);
         state.wake_first();
     }
 }
 
-impl Drop for Turn {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.leave();
     }

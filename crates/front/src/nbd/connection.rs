@@ -11,6 +11,7 @@ use std::net::Shutdown;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::volume::VolumePart;
 use crate::wait::Wait;
 
 use super::batch::{Data, Piece};
-use super::budget::Budget;
+use super::budget::{Borrower, Call};
 use super::request::{Command, Request};
 use super::session::{Closing, Event, Session};
 use super::wire::Errno;
@@ -54,7 +55,7 @@ pub(super) struct Terms {
     /// How long a client may take no answer, or send nothing of a write that it began.
     pub(super) stall: Duration,
     /// For what it holds beyond its own share.
-    pub(super) budget: Budget,
+    pub(super) budget: Borrower,
     /// Those of all clients on the lane.
     pub(super) writes: Rc<LaneWrites>,
 }
@@ -142,7 +143,9 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         let (answering, its_lane) = (connection.clone(), lane.clone());
         lane.spawn(async move { answering.answer(&its_lane).await });
         let (watched, over) = (Rc::downgrade(&connection), connection.over.clone());
-        lane.spawn(Connection::watch(watched, over, lane.clone(), connection.terms.stall));
+        let watching =
+            Watching { stall: connection.terms.stall, call: connection.terms.budget.call() };
+        lane.spawn(Connection::watch(watched, over, lane.clone(), watching));
         let its_lane = lane.clone();
         lane.spawn(async move { connection.receive(&its_lane).await });
     }
@@ -156,13 +159,17 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 
 /// Watching.
 impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
-    /// Cuts the client off when it takes no answers, or does not go on with a write that it began: what it
-    /// holds is memory that others wait for. No send and no receipt is timed by itself.
-    async fn watch(connection: Weak<Self>, over: Rc<Over>, lane: Rc<Lane>, stall: Duration) {
+    /// Gives back what the client does not use when others begin to wait for it. Cuts the client off when it takes
+    /// no answers, or does not go on with a write that it began: what it holds is memory that others wait for. No
+    /// send and no receipt is timed by itself.
+    async fn watch(connection: Weak<Self>, over: Rc<Over>, lane: Rc<Lane>, watching: Watching) {
+        let Watching { stall, call } = watching;
         let mut seen = [Seen::default(); 2];
         loop {
-            over.or(lane.sleep_until(lane.backend().now() + stall / 4)).await;
+            let pause = lane.sleep_until(lane.backend().now() + stall / 4);
+            over.or(call.or(pause)).await;
             let Some(this) = connection.upgrade() else { return };
+            this.give_back();
             let now = lane.lived();
             let transfers = [&this.sending, &this.writing];
             let stalls =
@@ -309,7 +316,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         .await
     }
 
-    /// Gives back what the client does not hold any more: all of it at once, or when others wait.
+    /// Gives back what the client does not hold any more: when it holds nothing, or when others wait.
     fn give_back(&self) {
         let session = &mut self.state.borrow_mut().session;
         if session.granted_bytes() == 0 {
@@ -317,7 +324,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         }
         let budget = &self.terms.budget;
         if session.held_bytes() == 0 || budget.is_wanted() {
-            budget.give_back(session.take_back());
+            let unused = session.take_back();
+            if unused > 0 {
+                budget.give_back(unused);
+            }
         }
     }
 
@@ -473,12 +483,15 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 
 impl<V, K> Drop for Connection<V, K> {
     fn drop(&mut self) {
-        let granted = self.state.borrow().session.granted_bytes();
-        if granted > 0 {
-            self.terms.budget.give_back(granted);
-        }
         self.over.comes();
     }
+}
+
+/// What the task that watches a connection looks for.
+struct Watching {
+    stall: Duration,
+    /// For what the client has borrowed.
+    call: Arc<Call>,
 }
 
 /// The end of a connection, for the task that watches it.

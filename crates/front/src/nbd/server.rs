@@ -373,7 +373,7 @@ impl Shared {
             let terms = Terms {
                 handshake_until: lane.lived() + self.limits.handshake,
                 stall: self.limits.stall,
-                budget: self.limits.budget.clone(),
+                budget: self.limits.budget.borrower(),
                 writes: writes.clone(),
             };
             Connection::start(&lane, &io, socket, part.clone(), session, terms, presence);
