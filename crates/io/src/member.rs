@@ -23,8 +23,7 @@ mod unnamed;
 mod unproved;
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -76,16 +75,23 @@ pub(crate) struct Locks {
     pub(crate) _unnamed: Vec<place::PlaceLock>,
 }
 
-/// Where a file or block device ends now, in bytes; none where it is something else, or does not say.
+/// Where a file or block device ends now, in bytes; none where it is something else, or does not say. Asks the kernel,
+/// and no server, and waits for nothing: lanes ask.
 pub(crate) type EndOf = fn(&File) -> Option<u64>;
 
-/// Asks the kernel, and no server.
-pub(crate) fn end_of(mut file: &File) -> Option<u64> {
-    if let Some(seen) = Seen::of(file).filter(|seen| seen.is_file) {
-        return Some(seen.bytes);
-    }
-    file.metadata().ok().filter(|found| found.file_type().is_block_device())?;
-    file.seek(SeekFrom::End(0)).ok()
+/// The end of a file.
+pub(crate) fn end_of_file(file: &File) -> Option<u64> {
+    Seen::of(file).filter(|seen| seen.is_file).map(|seen| seen.bytes)
+}
+
+/// The end of a block device. A seek to its end would take the kernel's lock of the device, which zeroing and discard
+/// hold for as long as the device takes.
+pub(crate) fn end_of_device(file: &File) -> Option<u64> {
+    const GET_SIZE: libc::Ioctl = libc::_IOR::<libc::size_t>(0x12, 114);
+    let mut bytes = 0u64;
+    // SAFETY: the request writes 8 bytes to `bytes`; what is no block device refuses it.
+    let asked = unsafe { libc::ioctl(file.as_raw_fd(), GET_SIZE, &raw mut bytes) };
+    (asked == 0).then_some(bytes)
 }
 
 /// What answers a member's I/O.

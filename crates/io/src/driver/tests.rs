@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
-use crate::member::{Device, EndOf, Export, MemberFile, Moment, end_of};
+use crate::member::{Device, EndOf, Export, MemberFile, Moment, end_of_device, end_of_file};
 use crate::payload::Lent;
 
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
@@ -25,7 +25,7 @@ fn pipe() -> (LocalLane, MemberId, io::PipeWriter) {
 }
 
 fn pipe_with(config: &LanesConfig) -> (LocalLane, MemberId, io::PipeWriter) {
-    pipe_that_ends(config, end_of)
+    pipe_that_ends(config, end_of_file)
 }
 
 /// A pipe that takes itself for a block device of 2^20 sectors that ends there now.
@@ -221,7 +221,7 @@ fn crowded(io: IoChoice, bytes: u64) -> (LocalLane, MemberId, tempfile::NamedTem
     image.as_file().set_len(bytes).unwrap();
     let file = image.reopen().unwrap();
     let file = MemberFile::new(file);
-    let device = Device::File { file, memory_align: 1, inline: false, end: end_of };
+    let device = Device::File { file, memory_align: 1, inline: false, end: end_of_file };
     let info = MemberInfo {
         name: "image".into(),
         sectors: bytes / 512,
@@ -403,7 +403,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::that_ends(IoChoice::Preadv, end_of)
+        Self::that_ends(IoChoice::Preadv, end_of_file)
     }
 
     fn that_ends(choice: IoChoice, end: EndOf) -> Self {
@@ -457,7 +457,7 @@ impl Bench {
 /// The process was stopped, or the machine paused: no member was late in that time.
 #[test]
 fn time_in_which_its_lane_stood_still_is_no_time_of_a_members() {
-    let bench = Bench::that_ends(IoChoice::Uring, end_of);
+    let bench = Bench::that_ends(IoChoice::Uring, end_of_file);
     let seconds = |seconds| Time::ZERO + Duration::from_secs(seconds);
     let is_late_at = |now| {
         bench.driver.lately.set(now);
@@ -595,6 +595,16 @@ fn a_block_device_that_ends_earlier_than_before_is_gone_and_not_full() {
         assert_eq!(bench.ends(&mut op, -libc::ENOSPC), Some(Err(kind)));
         bench.end(op);
     }
+}
+
+/// The end of a device is asked for without the lock that a zeroing holds which hangs.
+#[test]
+fn what_is_no_device_has_no_end_of_one() {
+    let image = tempfile::tempfile().unwrap();
+    image.set_len(3 * 512).unwrap();
+    assert_eq!((end_of_file(&image), end_of_device(&image)), (Some(3 * 512), None));
+    let device = std::fs::File::open("/dev/null").unwrap();
+    assert_eq!((end_of_file(&device), end_of_device(&device)), (None, None));
 }
 
 /// A write beyond the end of a file makes it longer. One up to where the member ended would make it as long as it was,

@@ -15,8 +15,8 @@ use super::nbd::NotOpened;
 use super::probe::{self, Transfers};
 use super::spec::Spec;
 use super::{
-    Device, Locks, MemberFile, MemberTable, MultipathSpec, Nbd, Null, Ram, below, end_of, named,
-    nbd, unnamed,
+    Device, EndOf, Locks, MemberFile, MemberTable, MultipathSpec, Nbd, Null, Ram, below,
+    end_of_device, end_of_file, named, nbd, unnamed,
 };
 
 /// How long a claim may outlive the process that made it, as far as we wait.
@@ -339,8 +339,11 @@ impl Opening<'_> {
         let is_block = named.file_type().is_block_device();
         let (mut file, locks) = self.claim(is_block)?;
         let metadata = file.metadata().map_err(self.system("look at it"))?;
-        // The end of a block device is its size, as that of a file.
-        let bytes = file.seek(SeekFrom::End(0)).map_err(self.system("ask for its size"))?;
+        let (end, bytes): (EndOf, _) = match is_block {
+            true => (end_of_device, end_of_device(&file).ok_or_else(io::Error::last_os_error)),
+            false => (end_of_file, file.seek(SeekFrom::End(0))),
+        };
+        let bytes = bytes.map_err(self.system("ask for its size"))?;
         let transfers = match (self.mode.buffered, is_block) {
             (false, _) => Transfers::probe(&file, is_block),
             (true, true) => Transfers::buffered_block(&file),
@@ -360,7 +363,7 @@ impl Opening<'_> {
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
         let file = MemberFile::new(file);
-        let device = Device::File { file, memory_align, inline, end: end_of };
+        let device = Device::File { file, memory_align, inline, end };
         Ok(Opened { device, info, locks })
     }
 
