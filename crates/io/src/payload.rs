@@ -137,6 +137,17 @@ impl Payload {
         self.filling.set(self.filling.get() - 1);
     }
 
+    /// Takes what a transfer under way brings that moved it elsewhere: as if it had filled the memory that it was lent.
+    pub(crate) fn put_lent(&self, lent: Lent, range: &Range<usize>, bytes: &[u8]) {
+        assert!(self.filling.get() > 0, "the transfer is under way");
+        assert_eq!(bytes.len(), range.len());
+        // SAFETY: the range lies within the memory, as `at_lent` asserts. Nobody holds a slice of its bytes: they are
+        // shown when no transfer is under way. No other transfer was given this range.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at_lent(lent, range), bytes.len());
+        }
+    }
+
     /// Says that a transfer has missed its deadline: it may write to its memory at any time from now
     /// on, and nobody is to see that.
     pub(crate) fn overtaken(&self, lent: Lent) {

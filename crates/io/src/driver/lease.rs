@@ -217,7 +217,10 @@ impl Lease {
             Memory::Into(ReadInto::Buffer(buffer, range)) => {
                 buffer[range.clone()].copy_from_slice(bytes);
             }
-            Memory::Into(ReadInto::Sink(sink, range)) => sink.put(range.start, bytes),
+            Memory::Into(ReadInto::Sink(sink, range)) => match payload_of_sink(&**sink) {
+                Some(payload) => payload.put_lent(self.lent, range, bytes),
+                None => sink.put(range.start, bytes),
+            },
             Memory::From(_) | Memory::Gather { .. } | Memory::Zeroes { .. } => {}
         }
     }

@@ -28,13 +28,22 @@ fn pipe_with(config: &LanesConfig) -> (LocalLane, MemberId, io::PipeWriter) {
     pipe_that_ends(config, end_of_file)
 }
 
-/// A pipe that takes itself for a block device of 2^20 sectors that ends there now.
 fn pipe_that_ends(config: &LanesConfig, end: EndOf) -> (LocalLane, MemberId, io::PipeWriter) {
     let lane = LocalLane::new(config).unwrap();
+    let (member, writer) = pipe_member(config, 1, end);
+    (lane, member, writer)
+}
+
+/// A pipe that takes itself for a block device of 2^20 sectors that ends there now.
+fn pipe_member(
+    config: &LanesConfig,
+    memory_align: usize,
+    end: EndOf,
+) -> (MemberId, io::PipeWriter) {
     let (reader, writer) = io::pipe().unwrap();
     let file = std::fs::File::from(std::os::fd::OwnedFd::from(reader));
     let file = MemberFile::new(file);
-    let device = Device::File { file, memory_align: 1, inline: false, end };
+    let device = Device::File { file, memory_align, inline: false, end };
     let info = MemberInfo {
         name: "pipe".into(),
         sectors: 1 << 20,
@@ -42,8 +51,7 @@ fn pipe_that_ends(config: &LanesConfig, end: EndOf) -> (LocalLane, MemberId, io:
         rotational: false,
         discard_zeroes: false,
     };
-    let member = config.members.add(device, info, false).unwrap();
-    (lane, member, writer)
+    (config.members.add(device, info, false).unwrap(), writer)
 }
 
 fn read(lane: &Lane, member: MemberId, bytes: usize) -> MemberIo {
@@ -128,6 +136,34 @@ fn what_a_late_read_brings_is_in_no_payload() {
         assert!(bytes[..1024] == [9; 1024] && bytes[1024..] == [7; 1024]);
         assert!(payload.stable().is_some_and(|shown| *shown == *bytes));
         assert_eq!(Rc::strong_count(&payload), 1);
+        drop(writer);
+    });
+}
+
+/// Both read into one payload. Only who puts the answer together goes on in other memory.
+#[test]
+fn a_read_that_bounces_ends_beside_a_late_one_of_the_same_payload() {
+    let config = LanesConfig { io: IoChoice::Uring, ..LanesConfig::default() };
+    let (local, late, late_writer) = pipe_with(&config);
+    let (member, mut writer) = pipe_member(&config, 4096, end_of_file);
+    let (lane, io) = (local.lane().clone(), local.io().clone());
+    local.block_on(async move {
+        let payload = io.payload(4096);
+        let read = |member, range, patience| {
+            let op = IoOp::Read { sector: 0, into: ReadInto::Sink(payload.clone(), range) };
+            lane.io(MemberIo { member, op, patience })
+        };
+        let first = read(late, 0..512, Patience::of(Duration::from_millis(5)));
+        let direct = read(late, 1024..1536, Patience::FOREVER);
+        let second = read(member, 512..1024, Patience::FOREVER);
+        assert_eq!(first.await.result.unwrap_err().kind, IoErrorKind::Deadline);
+        writer.write_all(&[7; 512]).unwrap();
+        assert_eq!(second.await.result, Ok(()));
+        drop(late_writer);
+        assert!(direct.await.result.is_err());
+        payload.put(0, &[9; 512]);
+        let bytes = payload.to_vec();
+        assert!(bytes[..512] == [9; 512] && bytes[512..1024] == [7; 512]);
         drop(writer);
     });
 }
