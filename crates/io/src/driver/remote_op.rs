@@ -246,14 +246,10 @@ impl RemoteOp {
     }
 
     /// Takes the answer to the request under way: 0, or the server's number of an error.
-    pub(super) fn absorb(&mut self, errno: u32) -> Next {
+    pub(super) fn absorb(&mut self, errno: u32, driver: &Driver) -> Next {
         self.stage = Stage::Sent;
         if errno != 0 {
-            let errno = i32::try_from(errno).unwrap_or(libc::EINVAL);
-            return Next::End(Err(match self.request_flushes() {
-                true => flush_error(errno),
-                false => io_error(errno),
-            }));
+            return self.absorb_errno(i32::try_from(errno).unwrap_or(libc::EINVAL), driver);
         }
         let piece = self.piece;
         let more = match &mut self.work {
@@ -280,6 +276,19 @@ impl RemoteOp {
         }
         self.stage = Stage::Queued;
         Next::Again
+    }
+
+    fn absorb_errno(&mut self, errno: i32, driver: &Driver) -> Next {
+        match self.work {
+            _ if self.request_flushes() => Next::End(Err(flush_error(errno))),
+            // Zeroes can always be written.
+            Work::Zero { offset, left } if errno == libc::EOPNOTSUPP && self.ticket.is_some() => {
+                self.work = Work::of_written_zeroes(driver, offset, left);
+                self.stage = Stage::Queued;
+                Next::Again
+            }
+            _ => Next::End(Err(io_error(errno))),
+        }
     }
 
     /// Whether the request under way makes durable what was written before.
@@ -342,11 +351,15 @@ impl Work {
                 if export.writes_zeroes() {
                     return Self::Zero { offset, left: bytes };
                 }
-                let len = usize::try_from(bytes).expect("a range of this machine's size");
-                let lease = Some(Lease::zeroes(driver.zeroes(), len));
-                Self::Write { lease, offset, bytes, done: 0 }
+                Self::of_written_zeroes(driver, offset, bytes)
             }
         }
+    }
+
+    fn of_written_zeroes(driver: &Driver, offset: u64, bytes: u64) -> Self {
+        let len = usize::try_from(bytes).expect("a range of this machine's size");
+        let lease = Some(Lease::zeroes(driver.zeroes(), len));
+        Self::Write { lease, offset, bytes, done: 0 }
     }
 }
 

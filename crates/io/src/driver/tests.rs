@@ -16,6 +16,7 @@ use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
 use crate::member::{Device, EndOf, Export, MemberFile, Moment, end_of_device, end_of_file};
+use crate::nbd_wire::command;
 use crate::payload::Lent;
 
 /// A lane, and a member that is the reading end of a pipe. Only the ring reads a pipe as if it had
@@ -702,12 +703,49 @@ fn a_request_to_a_server_that_makes_durable_and_fails_is_a_failed_flush() {
         let mut ended = None;
         for &answer in answers {
             op.header(Token(1), export, Moment::default());
-            ended = match op.absorb(answer) {
+            ended = match op.absorb(answer, &bench.driver) {
                 Next::Again => None,
                 Next::End(result) => Some(result.map_err(|error| error.kind)),
             };
         }
         assert_eq!(ended, Some(Err(kind)), "forces {forces}, fua {fua}, {answers:?}");
+        op.end(Ok(()), &bench.driver.stock);
+    }
+}
+
+/// Zeroes can always be written. What is refused of a durable request may be what makes it durable.
+#[test]
+fn zeroes_that_a_server_refuses_to_make_are_written() {
+    let (bench, refused) = (Bench::new(), libc::EOPNOTSUPP as u32);
+    let device = bench.device();
+    let zeroes = |fua| IoOp::WriteZeroes { sector: 8, sectors: 4, fua };
+    for (op, forces, answers) in [
+        (zeroes(false), true, &[Ok(refused), Ok(0)][..]),
+        (IoOp::Discard { sector: 8, sectors: 4 }, true, &[Ok(refused), Ok(0)]),
+        (zeroes(true), false, &[Ok(refused), Ok(0), Ok(0)]),
+        (zeroes(true), true, &[Err(refused)]),
+    ] {
+        let what = format!("{op:?}");
+        let (ticket, export) =
+            (Ticket { slot: 7, generation: 1 }, Export::that_makes_zeroes(forces));
+        let mut op = RemoteOp::new(&bench.driver, device.clone(), export, ticket, NEVER, op);
+        for (at, answer) in answers.iter().enumerate() {
+            let header = op.header(Token(1), export, Moment::default());
+            let kinds = [command::WRITE_ZEROES, command::WRITE, command::FLUSH];
+            assert_eq!(header[6..8], kinds[at].to_be_bytes(), "{what}");
+            if at == 1 {
+                assert_eq!(header[16..24], (8 * 512u64).to_be_bytes());
+                assert_eq!(header[24..28], (4 * 512u32).to_be_bytes());
+            }
+            let next = op.absorb(answer.unwrap_or_else(|errno| errno), &bench.driver);
+            let is_last = at + 1 == answers.len();
+            match next {
+                Next::Again => assert!(!is_last, "{what}"),
+                Next::End(result) => {
+                    assert_eq!((is_last, result.is_ok()), (true, answer.is_ok()), "{what}")
+                }
+            }
+        }
         op.end(Ok(()), &bench.driver.stock);
     }
 }
@@ -727,7 +765,7 @@ fn each_request_of_an_io_has_an_answer_of_its_own() {
         assert!(op.awaits(token, cookie));
         assert!(cookies.iter().all(|earlier| !op.awaits(token, *earlier)), "{cookies:x?}");
         cookies.push(cookie);
-        op.absorb(0);
+        op.absorb(0, &bench.driver);
     }
     op.end(Ok(()), &bench.driver.stock);
 }

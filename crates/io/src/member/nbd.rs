@@ -88,6 +88,13 @@ impl Export {
         Self { bytes: 1 << 20, flags, block_bytes: 512, payload_bytes: 1 << 20 }
     }
 
+    /// One that can make zeroes too.
+    #[cfg(test)]
+    pub(crate) fn that_makes_zeroes(forces: bool) -> Self {
+        let export = Self::that_flushes(forces);
+        Self { flags: export.flags | export_flag::SEND_WRITE_ZEROES, ..export }
+    }
+
     /// Whether a flush means something. Without, the server promises that writes need none.
     pub(crate) fn flushes(self) -> bool {
         self.has(export_flag::SEND_FLUSH)

@@ -130,7 +130,7 @@ impl Driver {
             op.early_answer = Some(errno);
             return;
         }
-        match op.absorb(errno) {
+        match op.absorb(errno, self) {
             Next::Again => {
                 let device = op.device.clone();
                 drop(ops);
