@@ -114,6 +114,8 @@ mod flag {
     pub(super) const QUEUE_IF_NO_PATH: u32 = 1;
     pub(super) const CLOSED: u32 = 2;
     pub(super) const WATCHED: u32 = 4;
+    /// The device was away, and may have lost what it was not told to flush. The next flush tells.
+    pub(super) const WAS_AWAY: u32 = 8;
 }
 
 impl Paths {

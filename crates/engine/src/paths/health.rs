@@ -2,10 +2,11 @@
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
+use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
-use super::Paths;
 use super::owner::{Health, Owner, Standing};
+use super::{Paths, flag};
 
 impl Paths {
     /// The answer to [`Host::reopen`](super::Host::reopen). False: the device is closed meanwhile, and
@@ -49,6 +50,7 @@ impl Paths {
         let own = &mut owner.paths[path];
         own.member = None;
         own.lost = true;
+        own.was_unplugged = true;
         own.standing = Standing::Unproved;
         true
     }
@@ -115,12 +117,31 @@ impl Paths {
         let may = !ends && own.health != Health::FailedByWord && !owner.late.awaits(path);
         match may {
             true => {
+                self.note_absence(owner, path);
                 owner.note_blank_over(path, true);
                 self.reinstate_in(owner, path, now);
             }
             false => self.fail_in(owner, path, "what was sent over it is not over yet", now),
         }
         may
+    }
+
+    /// Notes whether the device may have been without power before a path was taken into use again. One that another path
+    /// has served meanwhile was not: it has just been compared with that.
+    fn note_absence(&self, owner: &mut Owner, path: usize) {
+        let mut others = owner.paths.iter().enumerate().filter(|(other, _)| *other != path);
+        let is_served = others.any(|(_, other)| other.is_peer());
+        let was_unplugged = std::mem::take(&mut owner.paths[path].was_unplugged);
+        // Paths with caches of their own owe what they have not flushed.
+        if was_unplugged && !is_served && !self.has_own_caches {
+            self.flags.fetch_or(flag::WAS_AWAY, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether the device was away since this was last asked.
+    pub(super) fn take_absence(&self) -> bool {
+        self.has(flag::WAS_AWAY)
+            && self.flags.fetch_and(!flag::WAS_AWAY, Ordering::AcqRel) & flag::WAS_AWAY != 0
     }
 
     fn reinstate_in(&self, owner: &mut Owner, path: usize, now: Time) {

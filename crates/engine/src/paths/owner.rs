@@ -51,6 +51,8 @@ pub(super) struct OwnedPath {
     pub(super) failures: u32,
     /// Its connection is lost: it needs a new one.
     pub(super) lost: bool,
+    /// It had a device of this host that the kernel has no more, and has not been in use since.
+    pub(super) was_unplugged: bool,
     /// Whether its connection leads to the device.
     pub(super) standing: Standing,
     /// It was asked for, and has not come.
@@ -144,6 +146,7 @@ impl OwnedPath {
         };
         Self {
             lost: member.is_none(),
+            was_unplugged: false,
             member,
             remote,
             health,

@@ -138,6 +138,9 @@ impl PathLane {
     /// done: it must be submitted.
     pub fn at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
         let lane = self.lane.upgrade()?;
+        if matches!(io.op, IoOp::Flush) {
+            return None;
+        }
         let chosen = self.choose_for(&lane, &io.op)?;
         let timed = chosen.timed_by.is_some();
         let began = if timed { self.count_begin(&lane, &chosen) } else { None };
@@ -296,8 +299,9 @@ impl PathLane {
         }
         let waits = keep(Rule::AnswersWaitForProof);
         if done.result.is_ok() && !(waits && self.is_held(&kept, &[])) {
+            let result = self.end_of(&kept, Ok(()));
             let buffer = kept.into_buffer(done.buffer, lane.backend());
-            return Some(self.answer(Ok(()), buffer));
+            return Some(self.answer(result, buffer));
         }
         let mut request = Request::new(ticket, deadline, kept, done.buffer);
         let goes_on = match done.result {
@@ -394,7 +398,7 @@ impl PathLane {
     }
 
     fn end(&self, lane: &Lane, request: Request, result: Result<(), IoError>) -> IoDone {
-        let result = request.failed_flush.map_or(result, Err);
+        let result = self.end_of(&request.kept, request.failed_flush.map_or(result, Err));
         let buffer = request.kept.into_buffer(request.buffer, lane.backend());
         self.answer(result, buffer)
     }

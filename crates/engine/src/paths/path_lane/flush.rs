@@ -34,6 +34,15 @@ impl FlushTime {
 }
 
 impl PathLane {
+    /// What a request comes to. A flush tells once that the device was away: what was answered before may have gone with
+    /// its cache.
+    pub(super) fn end_of(&self, kept: &Kept, result: Result<(), IoError>) -> Result<(), IoError> {
+        match kept {
+            Kept::Flush if self.paths.take_absence() => Err(LOST),
+            _ => result,
+        }
+    }
+
     /// Starts a flush of the device.
     pub(super) fn submit_flush(
         self: &Rc<Self>,

@@ -562,6 +562,36 @@ fn a_failed_path_to_a_device_of_this_host_joins_over_what_has_its_name_by_now() 
     assert_eq!(reopens.count(), 1, "it serves");
 }
 
+/// It was without power, and what it had in its cache is gone. Where another path served it all the time it was not.
+#[test]
+fn the_next_flush_after_a_device_was_away_fails_once() {
+    for is_served in [false, true] {
+        let (device, _) = with_a_failed_local_path();
+        let now = device.wires.now.get();
+        device.paths.message(&["queue_if_no_path"], now).expect("a message");
+        device.write_over(0);
+        device.end_write_over(0);
+        device.paths.fail(0, None, "it is unplugged", true, now);
+        if !is_served {
+            device.paths.fail(1, None, "it is unplugged", true, now);
+            assert!(device.paths.let_go(1, connection(&device.paths, 1).0));
+        }
+        assert!(device.paths.let_go(0, connection(&device.paths, 0).0));
+        // This one waits until a path is back.
+        let waits = (!is_served).then(|| device.start(Patience::FOREVER));
+        assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+        (0..2).for_each(|_| device.wires.pass(&device.lane, seconds(1)));
+        assert_eq!(health(&device.paths), Health::Active);
+        assert_eq!(
+            waits.and_then(|flush| flush.take()),
+            (!is_served).then_some(Err(IoErrorKind::Flush))
+        );
+        let again = device.start(Patience::FOREVER);
+        assert!(device.answer(5, Ok(())) || device.answer(1, Ok(())));
+        assert_eq!(again.take(), Some(Ok(())), "served {is_served}");
+    }
+}
+
 #[test]
 fn a_path_lets_nothing_go_that_serves_or_that_requests_went_over_which_are_not_over() {
     let (device, _) = with_a_failed_local_path();
