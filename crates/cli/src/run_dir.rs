@@ -158,7 +158,7 @@ impl RunDir {
         RestartTurn::take(self, name)
     }
 
-    /// Whether somebody restarts an array. It may not run meanwhile.
+    /// Whether an array is being restarted. It may not run meanwhile.
     pub(crate) fn is_being_restarted(&self, name: &ArrayName) -> bool {
         RestartTurn::is_taken(self, name)
     }

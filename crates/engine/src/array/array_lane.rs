@@ -211,8 +211,7 @@ impl ArrayLane {
         self.view_moved.notify();
     }
 
-    /// Whether a member has something of this lane that it has not answered, though nobody may wait for it any
-    /// more.
+    /// Whether a member has not answered something that this lane asked of it, also past its deadline.
     fn is_held_by(&self, member: MemberId) -> bool {
         let backend = self.lane.backend();
         backend.in_flight(member) + backend.unanswered(member) > 0

@@ -48,29 +48,6 @@ pub(super) struct ReadPlan {
     pub(super) misleads: bool,
 }
 
-/// Some blocks of a row that were read.
-pub(super) struct ReadPlaces<'a> {
-    pub(super) map: &'a ParityGeometry,
-    pub(super) row: &'a Row,
-    pub(super) columns: &'a Columns,
-    pub(super) places: Places,
-}
-
-impl ReadPlaces<'_> {
-    /// Whether the members that they were read from in a view still give them. One that went out meanwhile may have
-    /// given what was there before a write that the others have.
-    pub(super) fn are_still_given(&self, before: &ArrayView, now: &ArrayView) -> bool {
-        let sectors = self.row.member_sectors(self.columns);
-        let (start, count) = (sectors.start, sectors.end - sectors.start);
-        let gives = |place| {
-            let slot = slot_of(self.row, usize::from(self.map.data_disks()), place);
-            let member = now.member(slot).filter(|member| member.can_wait_for(start, count));
-            member.is_some_and(|now| before.member(slot).is_some_and(|was| was.id == now.id))
-        };
-        now.epoch == before.epoch || self.places.iter().all(gives)
-    }
-}
-
 /// How blocks that are not read are computed.
 pub(super) enum Way {
     /// By parity that is believed, if any are.
@@ -288,8 +265,7 @@ impl ArrayLane {
             if !complete {
                 continue;
             }
-            let read = ReadPlaces { map: at.map, row, columns, places: reads };
-            if !self.with_view(|now| read.are_still_given(&view, now)) {
+            if !self.with_view(|now| now.epoch == view.epoch || sources.are_still_given(now)) {
                 self.recycle_all(blocks);
                 continue;
             }

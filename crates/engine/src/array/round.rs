@@ -34,8 +34,7 @@ use super::mend::Mended;
 use super::plan::{self, Method, Place, Places, RmwLevel, RowState, Span};
 use super::points::Point;
 use super::reconstruct::{
-    ClaimedRow, ReadPlaces, ReadRow, by_exponent, columns_bytes, parity_index, row_state, slot_of,
-    within,
+    ClaimedRow, ReadRow, by_exponent, columns_bytes, parity_index, row_state, slot_of, within,
 };
 use super::rules::{Rule, keep};
 use super::sources::Sources;
@@ -317,10 +316,15 @@ impl ArrayLane {
             }
             let Work { map, row, cover, .. } = work;
             let now = row_state(view, map, row, &cover.columns, unread);
-            let read = ReadPlaces { map, row, columns: &cover.columns, places: blocks.places() };
+            let sectors = row.member_sectors(&cover.columns);
+            let source = |place| {
+                let member = before.member(slot_of(row, planned.data_count, place))?;
+                Some((member.id, sectors.clone()))
+            };
+            let sources: Option<Sources> = blocks.places().iter().map(source).collect();
             now.writable == planned.writable
                 && now.parity_trusted == planned.parity_trusted
-                && read.are_still_given(before, view)
+                && sources.is_some_and(|sources| sources.are_still_given(view))
         })
     }
 

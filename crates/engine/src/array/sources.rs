@@ -75,8 +75,8 @@ impl FromIterator<(MemberId, Range<u64>)> for Sources {
 pub(super) struct Lasting(());
 
 impl ArrayLane {
-    /// Flushes members that were read, under the claim that they were read under. None where one has failed, or does so
-    /// now, or does not give any more what it gave: the array does without that by then, or is broken.
+    /// Flushes members that were read, under the claim that they were read under. None where one of them has failed, fails
+    /// now, or does not give any more what it gave.
     pub(super) async fn make_last(&self, sources: &Sources) -> Option<Lasting> {
         if !self.array.rules.keep(Rule::SourcesAreFlushed) {
             return Some(Lasting(()));

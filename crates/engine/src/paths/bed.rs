@@ -386,14 +386,24 @@ pub(super) fn joining_over<const N: usize>(superblocks: [Option<Vec<u8>>; N]) ->
 }
 
 pub(super) fn joining_by(groups: &str, wires: Rc<Wires>) -> Flushing {
+    joining_to(groups, wires, true, Reopens::default())
+}
+
+/// One whose paths lead to servers, or to devices of this host.
+pub(super) fn joining_to(
+    groups: &str,
+    wires: Rc<Wires>,
+    is_remote: bool,
+    host: Reopens,
+) -> Flushing {
     let known = device(groups, Failback::Manual);
     let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
     let opened: Vec<_> =
         (0..known.group_of.len()).map(|path| Ok(connection(&known, path as u16))).collect();
-    let remote = vec![true; opened.len()];
+    let remote = vec![is_remote; opened.len()];
     let (table, policy) = (known.table.clone(), known.policy.clone());
-    let host = Box::new(Reopens::default());
-    let paths = Paths::new("d", table, policy, opened, &remote, host).expect("a device");
+    let paths = Paths::new("d", table, policy, opened, &remote, Box::new(host));
+    let paths = paths.expect("a device");
     assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
     paths.look_after_on(&lane);
     lane.turn();

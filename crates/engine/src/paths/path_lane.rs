@@ -138,6 +138,7 @@ impl PathLane {
     /// done: it must be submitted.
     pub fn at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
         let lane = self.lane.upgrade()?;
+        // Its end may tell that the device was away.
         if matches!(io.op, IoOp::Flush) {
             return None;
         }

@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::{fmt, str};
 
+use super::probe::sysfs;
+
 /// The longest configuration that is read.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
@@ -39,9 +41,8 @@ impl Identity {
 
     /// Whether it is a block device that the kernel does not have any more, though it is open.
     pub(super) fn has_left(&self) -> bool {
-        let known = Path::new("/sys/dev/block");
-        let (major, minor) = (libc::major(self.rdev), libc::minor(self.rdev));
-        self.rdev != 0 && known.exists() && !known.join(format!("{major}:{minor}")).exists()
+        let is_shown = || Path::new("/sys/dev/block").exists();
+        self.rdev != 0 && is_shown() && sysfs(self.rdev).is_none()
     }
 
     pub(super) fn of_metadata(metadata: &Metadata) -> Self {

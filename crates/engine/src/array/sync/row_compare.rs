@@ -287,7 +287,7 @@ impl<'a> Comparison<'a> {
         self.port.recycle(known);
         // Without some of the row nobody can tell.
         let may_write = self.judges() || !self.leaves() || !self.state.parity_trusted;
-        // Whoever is in the slot by now: a replacement may have taken it since the row was read.
+        // A replacement may have taken the slot since the row was read.
         let view = self.port.view();
         let (member, start) = (view.member(self.slot(place)), self.start());
         match (member.filter(|_| differs && may_write), &mut self.writes) {

@@ -525,26 +525,19 @@ fn an_io_on_the_spot_goes_over_a_path_and_is_counted_there_once_it_is_done() {
     }
 }
 
-/// A device of one path to a device of this host, which has failed, and how often it was asked for another one.
-fn with_a_failed_local_path() -> (Flushing, Reopens) {
-    let (wires, reopens) = (Rc::new(Wires::default()), Reopens::default());
-    let known = device(TWO_PATHS, Failback::Manual);
-    let lane = Lane::new(LaneId(0), wires.clone(), Arc::new(NoDriver));
-    let opened = vec![Ok(connection(&known, 0)), Ok(connection(&known, 1))];
-    let (table, policy) = (known.table.clone(), known.policy.clone());
-    let host = Box::new(reopens.clone());
-    let paths = Paths::new("d", table, policy, opened, &[false; 2], host).expect("a device");
-    assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());
-    paths.look_after_on(&lane);
-    wires.pass(&lane, Duration::ZERO);
-    assert_eq!(health(&paths), Health::Active);
-    (Flushing { lane, wires, paths }, reopens)
+/// One that is reached over two devices of this host, and how often the host was asked for another one.
+fn of_this_host() -> (Flushing, Reopens) {
+    let reopens = Reopens::default();
+    let device = joining_to(TWO_PATHS, Rc::default(), false, reopens.clone());
+    device.wires.pass(&device.lane, Duration::ZERO);
+    assert_eq!(health(&device.paths), Health::Active);
+    (device, reopens)
 }
 
 /// The kernel has given its name to what came in its place, and the old one never answers again.
 #[test]
 fn a_failed_path_to_a_device_of_this_host_joins_over_what_has_its_name_by_now() {
-    let (device, reopens) = with_a_failed_local_path();
+    let (device, reopens) = of_this_host();
     let old = connection(&device.paths, 0).0;
     device.paths.fail(0, None, "it is unplugged", true, device.wires.now.get());
     // What checks it is told so as well.
@@ -566,7 +559,7 @@ fn a_failed_path_to_a_device_of_this_host_joins_over_what_has_its_name_by_now() 
 #[test]
 fn the_next_flush_after_a_device_was_away_fails_once() {
     for is_served in [false, true] {
-        let (device, _) = with_a_failed_local_path();
+        let (device, _) = of_this_host();
         let now = device.wires.now.get();
         device.paths.message(&["queue_if_no_path"], now).expect("a message");
         device.write_over(0);
@@ -594,7 +587,7 @@ fn the_next_flush_after_a_device_was_away_fails_once() {
 
 #[test]
 fn a_path_lets_nothing_go_that_serves_or_that_requests_went_over_which_are_not_over() {
-    let (device, _) = with_a_failed_local_path();
+    let (device, _) = of_this_host();
     let old = connection(&device.paths, 0).0;
     assert!(!device.paths.let_go(0, old), "it serves");
     device.write_over(0);
@@ -609,7 +602,7 @@ fn a_path_lets_nothing_go_that_serves_or_that_requests_went_over_which_are_not_o
 /// A write whose buffer goes back to who gave it. A device of this host keeps it for as long as it does not answer.
 #[test]
 fn a_write_with_a_buffer_of_its_own_goes_over_another_path_of_this_host() {
-    let (device, _) = with_a_failed_local_path();
+    let (device, _) = of_this_host();
     let ended = Rc::new(RefCell::new(None));
     let (lane, end) = (device.lane.clone(), ended.clone());
     device.lane.spawn(async move {
