@@ -28,7 +28,7 @@ use super::intent::LaneIntent;
 use super::met::Met;
 use super::read::DirectReads;
 use super::rules::Rule;
-use super::sync::SyncReads;
+use super::sync::{SyncRead, SyncReads};
 use super::unread::Cause;
 use super::users::LaneUsers;
 use super::view::{ArrayView, MemberView, WriteMode};
@@ -338,11 +338,6 @@ impl ArrayLane {
         self.lane.io(MemberIo { member: member.id, op, patience })
     }
 
-    /// How long the sync task on this lane waits for a read under its claim.
-    pub(super) fn sync_read_patience(&self) -> Patience {
-        self.sync_reads.borrow().patience(&self.array.settings)
-    }
-
     /// The patience of a sync task that begins on this lane.
     pub(super) fn begin_sync_reads(&self) -> Rc<SyncReads> {
         self.sync_reads.take();
@@ -356,16 +351,16 @@ impl ArrayLane {
         sector: u64,
         into: ReadInto,
     ) -> IoDone {
+        let read = self.begin_sync_read();
         let op = IoOp::Read { sector: member.data_offset + sector, into };
-        let patience = self.sync_read_patience();
-        let mut io = self.lane.io(MemberIo { member: member.id, op, patience });
-        self.end_of_sync_read(&mut io).await
+        let mut io = self.lane.io(MemberIo { member: member.id, op, patience: read.patience() });
+        read.end_of(self, &mut io).await
     }
 
-    /// The end of a read that a sync task has begun.
-    pub(super) async fn end_of_sync_read(&self, io: &mut Io<'_>) -> IoDone {
+    /// Begins a read of the sync task on this lane.
+    pub(super) fn begin_sync_read(&self) -> SyncRead {
         let reads = self.sync_reads.borrow().clone();
-        reads.end_of(io).await
+        reads.begin(self)
     }
 
     /// Reads a late member without a deadline, until the array has taken it out, or, from `look_after` on, `others_suffice`

@@ -422,10 +422,10 @@ impl ArrayLane {
     ) -> bool {
         let view = self.view();
         let length = columns_bytes(columns);
-        let is_of_sync = unread.is_of_sync();
-        let patience = match is_of_sync {
-            true => self.sync_read_patience(),
-            false => self.array.settings.read_patience(),
+        let of_sync = unread.is_of_sync().then(|| self.begin_sync_read());
+        let patience = match &of_sync {
+            Some(read) => read.patience(),
+            None => self.array.settings.read_patience(),
         };
         let mut complete = true;
         let mut ended = |place: Place, member: MemberId, done: IoDone, blocks: &mut Blocks| {
@@ -454,9 +454,9 @@ impl ArrayLane {
             }
         }
         for (place, member, io) in &mut under_way {
-            let done = match is_of_sync {
-                true => self.end_of_sync_read(io).await,
-                false => io.await,
+            let done = match &of_sync {
+                Some(read) => read.end_of(self, io).await,
+                None => io.await,
             };
             ended(*place, *member, done, blocks);
         }

@@ -75,8 +75,8 @@ impl FromIterator<(MemberId, Range<u64>)> for Sources {
 pub(super) struct Lasting(());
 
 impl ArrayLane {
-    /// Flushes members that were read, under the claim that they were read under. None where one of them has failed, fails
-    /// now, or does not give any more what it gave.
+    /// Flushes members that were read, under the claim that they were read under. None where the array breaks, or where
+    /// one of them does not give any more what it gave.
     pub(super) async fn make_last(&self, sources: &Sources) -> Option<Lasting> {
         if !self.array.rules.keep(Rule::SourcesAreFlushed) {
             return Some(Lasting(()));
@@ -96,12 +96,10 @@ impl ArrayLane {
             self.array.mailbox.member_failed(member, error);
         })
         .await;
-        if failed.is_empty() {
-            let are_given = self.with_view(|now| sources.are_still_given(now));
-            return are_given.then_some(Lasting(()));
-        }
-        self.do_without(&view, &failed).await;
-        None
+        // What came from a member that failed is taken back with it: the others are asked.
+        let are_out = failed.is_empty() || self.do_without(&view, &failed).await;
+        let last = are_out && self.with_view(|now| sources.are_still_given(now));
+        last.then_some(Lasting(()))
     }
 
     /// The same for a window of a resync. All members are flushed before it begins, and when the array is marked clean:

@@ -34,7 +34,7 @@ use crate::time::Time;
 use super::array_lane::ArrayLane;
 
 use pace::Pace;
-pub(super) use reads::SyncReads;
+pub(super) use reads::{SyncRead, SyncReads};
 pub(crate) use span::SyncSpan;
 pub(super) use window::SyncKind;
 use window::{Found, WindowError};
@@ -266,23 +266,18 @@ impl SyncTask {
         Next::Window(range.start..end.min(bound))
     }
 
-    /// Does `part` until no member is late in it. Nothing is claimed between two tries, so that users do not wait
-    /// for that member. It is given more time when it had all that it was given.
+    /// Does `part` until no member is late in it, and what it has read still counts. Nothing is claimed between two
+    /// tries, so that users do not wait for that member.
     async fn patiently(
         &self,
         port: &ArrayLane,
         part: impl AsyncFn() -> Result<Found, WindowError>,
     ) -> Result<Found, WindowError> {
         loop {
-            let doublings = self.reads.doublings();
-            let given_up = port.sync_read_patience().deadline(port.lane.backend().now());
             let result = part().await;
-            if !matches!(result, Err(WindowError::Late)) || self.is_told_to_end() {
+            let is_again = matches!(result, Err(WindowError::Late | WindowError::Outdated));
+            if !is_again || self.is_told_to_end() {
                 return result;
-            }
-            let waited = given_up.is_some_and(|when| port.lane.backend().now() >= when);
-            if waited {
-                self.reads.double(doublings);
             }
             self.sleep(port, LATE_MEMBER_AGAIN).await;
         }
@@ -384,7 +379,7 @@ impl SyncTask {
             }
             Err(WindowError::Unreadable | WindowError::Doubted) => unreachable!("gone round"),
             // It stays in flight, and all ends here: only who was told to end stops waiting.
-            Err(WindowError::Late | WindowError::Told) => {}
+            Err(WindowError::Late | WindowError::Outdated | WindowError::Told) => {}
         }
     }
 }

@@ -87,8 +87,10 @@ pub(super) enum WindowError {
     Unreadable,
     /// There was no space behind a member.
     NoSpace,
-    /// A member is late that is needed for it, or what it has read would be read otherwise by now: it is done again.
+    /// A member is late that is needed for it: it is done again.
     Late,
+    /// What it has read would be read otherwise by now: it is done again.
+    Outdated,
     /// What it lacks could only be computed from parity that a failed write or a crash left in doubt.
     Doubted,
     /// The task was told to end before all blocks of it were done, one after the other.
@@ -168,7 +170,7 @@ async fn run_in_halves(
         match ended {
             Ok(found) => all.add(found),
             // What was found before it counts: it may be mended by now.
-            Err(WindowError::Late | WindowError::Told) => {
+            Err(WindowError::Late | WindowError::Outdated | WindowError::Told) => {
                 all.left = Some(range.start..window.end);
                 break;
             }

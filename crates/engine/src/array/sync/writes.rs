@@ -91,6 +91,6 @@ pub(super) async fn make_last(
     };
     lasting.ok_or_else(|| match port.with_view(|now| sources.are_still_given(now)) {
         true => WindowError::Failed,
-        false => WindowError::Late,
+        false => WindowError::Outdated,
     })
 }
