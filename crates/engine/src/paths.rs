@@ -97,6 +97,8 @@ pub struct Paths {
     policy: Policy,
     /// Whether a path may have a cache of its own.
     has_own_caches: bool,
+    /// Whether a device that was away may have lost what it was not told to flush.
+    loses_when_away: bool,
     /// Which group each path is in.
     group_of: Vec<usize>,
     /// Changes with each view.
@@ -106,6 +108,9 @@ pub struct Paths {
     /// A view was published, or the watch has something to do.
     changed: Signal,
     counters: Mutex<Vec<Arc<LaneCounters>>>,
+    /// Writes that the device had answered when its last good flush was sent, where its paths have no caches of their
+    /// own; and one more: none before the first, for an earlier process may have written something.
+    flushed: AtomicU64,
     host: Box<dyn Host>,
 }
 
@@ -114,8 +119,8 @@ mod flag {
     pub(super) const QUEUE_IF_NO_PATH: u32 = 1;
     pub(super) const CLOSED: u32 = 2;
     pub(super) const WATCHED: u32 = 4;
-    /// The device was away, and may have lost what it was not told to flush. The next flush tells.
-    pub(super) const WAS_AWAY: u32 = 8;
+    /// The device may have lost writes that it has answered. Its requests fail until a flush has told that.
+    pub(super) const LOSS_UNTOLD: u32 = 8;
 }
 
 impl Paths {
@@ -161,6 +166,7 @@ impl Paths {
             info,
             table,
             has_own_caches: policy.cache == Cache::OfEachPath && remote.contains(&true),
+            loses_when_away: policy.cache == Cache::OfEachPath && !remote.contains(&true),
             policy,
             group_of,
             generation: AtomicU64::new(0),
@@ -168,6 +174,7 @@ impl Paths {
             owner: Mutex::new(owner),
             changed: Signal::default(),
             counters: Mutex::default(),
+            flushed: AtomicU64::new(0),
             host,
         });
         this.tell_doubles(&mut this.owner.lock());

@@ -12,7 +12,7 @@ use mdspace_format::superblock::{MemberFlags, SetName, Superblock};
 use mdspace_format::{Level, MetadataVersion, Uuid};
 
 use super::owner::Health;
-use super::policy::Failback;
+use super::policy::{Cache, Failback, Policy};
 use super::tests::{device, device_of};
 use super::{FenceId, Host, PathLane, Paths};
 use crate::backend::{
@@ -289,12 +289,37 @@ impl Flushing {
         true
     }
 
+    /// Starts a read of the device, whose end is kept.
+    pub(super) fn start_read(&self) -> Ended {
+        let (lane, ended) = (self.lane.clone(), Ended::default());
+        let end = ended.clone();
+        self.lane.spawn(async move {
+            let into = ReadInto::Buffer(Buffer::zeroed(512), 0..512);
+            let op = IoOp::Read { sector: 64, into };
+            let io = MemberIo { member: DEVICE, op, patience: Patience::FOREVER };
+            end.set(Some(lane.io(io).await.result.map_err(|error| error.kind)));
+        });
+        self.lane.turn();
+        ended
+    }
+
     /// Starts a write of the device.
     pub(super) fn write(&self) {
-        let lane = self.lane.clone();
+        self.start_write(0, Buffer::zeroed(512), false);
+    }
+
+    /// Starts a write of a superblock, as an array does it.
+    pub(super) fn write_superblock(&self, superblock: &[u8]) {
+        let mut buffer = Buffer::zeroed(superblock.len());
+        buffer.copy_from_slice(superblock);
+        self.start_write(SUPERBLOCK_SECTOR, buffer, true);
+    }
+
+    fn start_write(&self, sector: u64, buffer: Buffer, fua: bool) {
+        let (lane, bytes) = (self.lane.clone(), buffer.len());
         self.lane.spawn(async move {
-            let from = WriteFrom::Shared(Rc::new(Buffer::zeroed(512)), 0..512);
-            let op = IoOp::Write { sector: 0, from, fua: false };
+            let from = WriteFrom::Shared(Rc::new(buffer), 0..bytes);
+            let op = IoOp::Write { sector, from, fua };
             drop(lane.io(MemberIo { member: DEVICE, op, patience: Patience::FOREVER }).await);
         });
         self.lane.turn();
@@ -331,9 +356,14 @@ impl Flushing {
 
     /// The path answers it.
     pub(super) fn end_write_over(&self, path: u16) {
+        self.end_write_over_as(path, Ok(()));
+    }
+
+    pub(super) fn end_write_over_as(&self, path: u16, result: Result<(), IoErrorKind>) {
         let at = self.find_write_over(path).expect("it is under way");
         let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
-        self.lane.complete(ticket, IoDone { result: Ok(()), buffer: None });
+        let result = result.map_err(|kind| IoError { kind, errno: 19 });
+        self.lane.complete(ticket, IoDone { result, buffer: None });
         self.lane.turn();
     }
 
@@ -386,7 +416,7 @@ pub(super) fn joining_over<const N: usize>(superblocks: [Option<Vec<u8>>; N]) ->
 }
 
 pub(super) fn joining_by(groups: &str, wires: Rc<Wires>) -> Flushing {
-    joining_to(groups, wires, true, Reopens::default())
+    joining_to(groups, wires, true, Cache::OfEachPath, Reopens::default())
 }
 
 /// One whose paths lead to servers, or to devices of this host.
@@ -394,6 +424,7 @@ pub(super) fn joining_to(
     groups: &str,
     wires: Rc<Wires>,
     is_remote: bool,
+    cache: Cache,
     host: Reopens,
 ) -> Flushing {
     let known = device(groups, Failback::Manual);
@@ -401,7 +432,7 @@ pub(super) fn joining_to(
     let opened: Vec<_> =
         (0..known.group_of.len()).map(|path| Ok(connection(&known, path as u16))).collect();
     let remote = vec![is_remote; opened.len()];
-    let (table, policy) = (known.table.clone(), known.policy.clone());
+    let (table, policy) = (known.table.clone(), Policy { cache, ..known.policy.clone() });
     let paths = Paths::new("d", table, policy, opened, &remote, Box::new(host));
     let paths = paths.expect("a device");
     assert!(wires.device.set(PathLane::attach(&paths, &lane)).is_ok());

@@ -2,11 +2,11 @@
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo};
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{Ordering, fence};
 use crate::time::Time;
 
+use super::Paths;
 use super::owner::{Health, Owner, Standing};
-use super::{Paths, flag};
 
 impl Paths {
     /// The answer to [`Host::reopen`](super::Host::reopen). False: the device is closed meanwhile, and
@@ -50,14 +50,17 @@ impl Paths {
         let own = &mut owner.paths[path];
         own.member = None;
         own.lost = true;
-        own.was_unplugged = true;
+        own.was_unplugged |= own.standing == Standing::Joined;
         own.standing = Standing::Unproved;
         true
     }
 
     /// Requests of all lanes that a path has.
     fn in_flight_over(&self, path: usize) -> u64 {
-        self.counters.lock().iter().map(|lane| lane.paths[path].in_flight.get()).sum()
+        let count = self.counters.lock().iter().map(|lane| lane.paths[path].in_flight.get()).sum();
+        // What lanes have counted of those that ended is seen with it.
+        fence(Ordering::Acquire);
+        count
     }
 
     /// A path did not do what it was asked. `lost`: its connection is of no more use.
@@ -126,22 +129,22 @@ impl Paths {
         may
     }
 
-    /// Notes whether the device may have been without power before a path was taken into use again. One that another path
-    /// has served meanwhile was not: it has just been compared with that.
+    /// Notes that the device may have been without power before a path is taken into use again, whichever of them was
+    /// unplugged. One that another path serves was not: this one has just been compared with that.
     fn note_absence(&self, owner: &mut Owner, path: usize) {
         let mut others = owner.paths.iter().enumerate().filter(|(other, _)| *other != path);
-        let is_served = others.any(|(_, other)| other.is_peer());
-        let was_unplugged = std::mem::take(&mut owner.paths[path].was_unplugged);
-        // Paths with caches of their own owe what they have not flushed.
-        if was_unplugged && !is_served && !self.has_own_caches {
-            self.flags.fetch_or(flag::WAS_AWAY, Ordering::AcqRel);
+        if others.any(|(_, other)| other.is_peer()) {
+            owner.paths[path].was_unplugged = false;
+            return;
         }
-    }
-
-    /// Whether the device was away since this was last asked.
-    pub(super) fn take_absence(&self) -> bool {
-        self.has(flag::WAS_AWAY)
-            && self.flags.fetch_and(!flag::WAS_AWAY, Ordering::AcqRel) & flag::WAS_AWAY != 0
+        let mut was_unplugged = false;
+        for own in &mut owner.paths {
+            was_unplugged |= std::mem::take(&mut own.was_unplugged);
+        }
+        // Paths with caches of their own owe what they have not flushed.
+        if was_unplugged && self.loses_when_away {
+            self.lose_what_is_not_flushed();
+        }
     }
 
     fn reinstate_in(&self, owner: &mut Owner, path: usize, now: Time) {

@@ -37,7 +37,10 @@ pub(super) enum Kept {
         parts: Vec<(Rc<dyn Source>, Range<usize>)>,
         fua: bool,
     },
-    Flush,
+    /// `covers`: writes that the device had answered when it came, if its paths have no caches of their own.
+    Flush {
+        covers: u64,
+    },
     Discard {
         sector: u64,
         sectors: u64,
@@ -50,6 +53,8 @@ pub(super) enum Kept {
 }
 
 impl Kept {
+    pub(super) const FLUSH: Self = Self::Flush { covers: 0 };
+
     /// Keeps what is needed of `op` to ask again. A path may hold a write's memory for longer than the request lasts:
     /// it shares it. One behind a network (`remote`) may do so for any time.
     #[inline]
@@ -65,7 +70,7 @@ impl Kept {
                 Self::ReadSink { sector: *sector, sink: sink.clone(), range: range.clone() }
             }
             IoOp::Write { sector, from, fua } => Self::of_write(*sector, from, *fua),
-            IoOp::Flush => Self::Flush,
+            IoOp::Flush => Self::FLUSH,
             IoOp::Discard { sector, sectors } => {
                 Self::Discard { sector: *sector, sectors: *sectors }
             }
@@ -116,7 +121,7 @@ impl Kept {
                 let from = WriteFrom::Gather(parts.clone());
                 IoOp::Write { sector: *sector, from, fua: *fua }
             }
-            Self::Flush => IoOp::Flush,
+            Self::Flush { .. } => IoOp::Flush,
             Self::Discard { sector, sectors } => {
                 IoOp::Discard { sector: *sector, sectors: *sectors }
             }
@@ -136,7 +141,7 @@ impl Kept {
     pub(super) fn written(&self) -> Option<Range<u64>> {
         let bytes = |sector: u64, bytes: usize| Some(sector..sector + bytes as u64 / 512);
         match self {
-            Self::ReadBuffer { .. } | Self::ReadSink { .. } | Self::Flush => None,
+            Self::ReadBuffer { .. } | Self::ReadSink { .. } | Self::Flush { .. } => None,
             Self::WriteShared { sector, range, .. } | Self::WriteSource { sector, range, .. } => {
                 bytes(*sector, range.len())
             }
@@ -159,7 +164,7 @@ impl Kept {
     pub(super) fn makes_durable(&self) -> bool {
         match self {
             Self::ReadBuffer { .. } | Self::ReadSink { .. } | Self::Discard { .. } => false,
-            Self::Flush => true,
+            Self::Flush { .. } => true,
             Self::WriteShared { fua, .. }
             | Self::WriteSource { fua, .. }
             | Self::WriteGather { fua, .. }

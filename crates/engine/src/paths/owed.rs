@@ -5,19 +5,21 @@
 //! earlier process may have left writes in its cache. Lanes count the writes
 //! that each path has answered. A flush goes over every path that owes one, and covers what was answered
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
-//! once, as a disk does that has lost its cache. Each path gets its first flush before it takes requests, when it is
+//! once, as a disk does that has lost its cache. By then all other requests fail too, if writes of this process may be lost:
+//! they would read or change what is older than what was answered. Each path gets its first flush before it takes requests, when it is
 //! proved to lead to the device, so that the loss of one that has taken no writes since fails nothing. Over one that is
 //! not proved nothing is flushed: a server tells an error once, and then it is for those who have written there.
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoError, IoOp, MemberId, MemberIo, Patience};
 use crate::lane::{Lane, first_of};
+use crate::sync::atomic::Ordering;
 use crate::time::Time;
 
-use super::Paths;
 use super::kept::Kept;
 use super::owner::{Health, OwnedPath, Owner, Standing};
 use super::path_lane::{Meaning, meaning};
+use super::{Paths, flag};
 
 /// What the paths owe.
 #[derive(Debug)]
@@ -160,11 +162,11 @@ impl Paths {
                         break;
                     }
                 }
-                None => owner.owed.lose(path, answered),
+                None => self.lose(&mut owner, path, answered),
             }
         }
         let losses = owner.owed.losses;
-        let is_told = owner.owed.tell() && keep(Rule::LostCachesAreTold);
+        let is_told = self.tell_of_losses(&mut owner) && keep(Rule::LostCachesAreTold);
         (!is_told).then_some(DeviceFlush { parts, losses })
     }
 
@@ -191,7 +193,7 @@ impl Paths {
         let mut owner = self.owner.lock();
         let kept_all = owner.owed.losses == flush.losses;
         if !kept_all {
-            owner.owed.tell();
+            self.tell_of_losses(&mut owner);
         }
         kept_all || !keep(Rule::LostCachesAreTold)
     }
@@ -233,7 +235,7 @@ impl Paths {
         let flush = MemberIo { member: proved, op: IoOp::Flush, patience };
         let flushed = lane.io(flush).await.result;
         let is_of_path =
-            |error: &IoError| matches!(meaning(*error, &Kept::Flush), Meaning::OfThePath);
+            |error: &IoError| matches!(meaning(*error, &Kept::FLUSH), Meaning::OfThePath);
         let failed = flushed.err().filter(is_of_path);
         first.ended = match (flushed, failed) {
             (Ok(()), _) => Ended::Well,
@@ -275,13 +277,65 @@ impl Paths {
         have_ended()
     }
 
+    /// What the device has answered and was not told to flush may be lost. Its paths have no caches of their own.
+    pub(super) fn lose_what_is_not_flushed(&self) {
+        let answered = self.answered();
+        if self.flushed.swap(answered, Ordering::AcqRel) != answered {
+            self.note_loss();
+        }
+    }
+
+    /// The device has made durable what it had answered, where its paths have no caches of their own.
+    pub(super) fn is_flushed(&self, answered: u64) {
+        self.flushed.fetch_max(answered, Ordering::AcqRel);
+    }
+
+    /// Writes that the device has answered, and one more.
+    pub(super) fn answered(&self) -> u64 {
+        1 + (0..self.group_of.len()).map(|path| self.answered_over(path)).sum::<u64>()
+    }
+
+    /// Writes of this process may be lost: requests fail until a flush has told that. What they read or write by then would be
+    /// older than what was answered.
+    fn note_loss(&self) {
+        if keep(Rule::LostCachesAreTold) {
+            self.flags.fetch_or(flag::LOSS_UNTOLD, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether writes of this process may be lost, and no flush has told that.
+    #[inline]
+    pub(super) fn has_untold_loss(&self) -> bool {
+        self.has(flag::LOSS_UNTOLD)
+    }
+
+    /// A flush tells what was lost, if anything was.
+    pub(super) fn tell_loss(&self) {
+        self.flags.fetch_and(!flag::LOSS_UNTOLD, Ordering::AcqRel);
+    }
+
     /// A path gets another connection: what it owes over the old one is lost.
     pub(super) fn lose_connection(&self, owner: &mut Owner, path: usize) {
         if self.has_own_caches
             && let Some(answered) = self.owed_over(owner, path)
         {
-            owner.owed.lose(path, answered);
+            self.lose(owner, path, answered);
         }
+    }
+
+    /// What a path owes is lost.
+    fn lose(&self, owner: &mut Owner, path: usize, answered: u64) {
+        // What an earlier process has left there was read when the array was assembled: it fails no request.
+        if owner.owed.paths[path].covered != answered {
+            self.note_loss();
+        }
+        owner.owed.lose(path, answered);
+    }
+
+    /// A flush tells all losses so far. Whether there are any that none has told.
+    fn tell_of_losses(&self, owner: &mut Owner) -> bool {
+        self.tell_loss();
+        owner.owed.tell()
     }
 
     /// A write was answered over a connection that may have been replaced meanwhile.
@@ -289,6 +343,7 @@ impl Paths {
         let mut owner = self.owner.lock();
         if owner.paths[path].member.as_ref().is_none_or(|(id, _)| *id != member) {
             owner.owed.losses += 1;
+            self.note_loss();
         }
     }
 

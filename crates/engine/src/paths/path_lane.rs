@@ -22,6 +22,7 @@ use request::Request;
 
 use super::kept::{Kept, written_by};
 use super::late::LateId;
+use super::policy::Cache;
 use super::selector::{Began, Chooser, LaneCounters};
 use super::table::Selector;
 use super::view::{Usable, View};
@@ -138,8 +139,8 @@ impl PathLane {
     /// done: it must be submitted.
     pub fn at_once(&self, io: &mut MemberIo) -> Option<Result<(), IoError>> {
         let lane = self.lane.upgrade()?;
-        // Its end may tell that the device was away.
-        if matches!(io.op, IoOp::Flush) {
+        // Its end tells what was lost, or that nothing will be.
+        if matches!(io.op, IoOp::Flush) || self.paths.has_untold_loss() {
             return None;
         }
         let chosen = self.choose_for(&lane, &io.op)?;
@@ -149,6 +150,9 @@ impl PathLane {
         let ended = lane.backend().at_once(io);
         io.member = device;
         let good = ended == Some(Ok(()));
+        if good && written_by(&io.op).is_some() {
+            self.counters.paths[chosen.path].written.add(1);
+        }
         match timed {
             true => self.count_end(&lane, &chosen, began, good),
             false if good => self.chooser.count_done(chosen.path, chosen.bytes, &self.counters),
@@ -175,7 +179,7 @@ impl PathLane {
         };
         let began = self.count_begin(&lane, &chosen);
         let for_path = self.patience(chosen.remote, chosen.is_last, &op, patience);
-        let kept = Kept::of(&mut op, chosen.remote, &lane);
+        let kept = self.keep(&mut op, chosen.remote, &lane);
         let io = MemberIo { member: chosen.member, op, patience: for_path };
         let submitted = lane.backend().submit(ticket, io);
         // A path that refuses at once leaves the request to the others, with the same end.
@@ -294,10 +298,11 @@ impl PathLane {
         done: IoDone,
     ) -> Option<IoDone> {
         let Direct { ticket, deadline, kept, chosen } = direct;
-        self.count_end(lane, &chosen, began, done.result.is_ok());
+        // First what it was: with nothing in flight a path may be let go.
         if done.result.is_ok() {
             self.note_answered(&kept, &chosen);
         }
+        self.count_end(lane, &chosen, began, done.result.is_ok());
         let waits = keep(Rule::AnswersWaitForProof);
         if done.result.is_ok() && !(waits && self.is_held(&kept, &[])) {
             let result = self.end_of(&kept, Ok(()));
@@ -335,10 +340,13 @@ impl PathLane {
     #[inline]
     fn note_answered(&self, kept: &Kept, chosen: &Chosen) {
         let (writes, own) = (kept.written().is_some(), &self.counters.paths[chosen.path]);
+        if let Kept::Flush { covers } = kept {
+            return self.paths.is_flushed(*covers);
+        }
         if kept.makes_durable() {
             return self.paths.note_durable(kept);
         }
-        if !self.paths.has_own_caches || !writes {
+        if !writes || self.paths.policy.cache == Cache::Shared {
             return;
         }
         own.written.add(1);
@@ -381,8 +389,10 @@ impl PathLane {
                 if request.kept.makes_durable() && !error.was_not_sent() {
                     let failed = IoError { kind: IoErrorKind::Flush, errno: error.errno };
                     match request.kept {
-                        Kept::Flush if keep(Rule::DurableWritesFailOnce) => return Err(failed),
-                        Kept::Flush => {}
+                        Kept::Flush { .. } if keep(Rule::DurableWritesFailOnce) => {
+                            return Err(failed);
+                        }
+                        Kept::Flush { .. } => {}
                         _ => {
                             request.failed_flush =
                                 Some(failed).filter(|_| keep(Rule::LostFuaIsAFailedFlush));
@@ -454,7 +464,7 @@ pub(super) fn meaning(error: IoError, kept: &Kept) -> Meaning {
         IoErrorKind::Flush | IoErrorKind::Reserved => Meaning::OfTheDevice,
         // What it was to make durable may be lost: one more flush would find nothing to do, over whatever
         // path, and say that all is well.
-        IoErrorKind::Medium | IoErrorKind::Other if matches!(kept, Kept::Flush) => {
+        IoErrorKind::Medium | IoErrorKind::Other if matches!(kept, Kept::Flush { .. }) => {
             Meaning::OfTheDevice
         }
         // A server says EIO for its own troubles too.

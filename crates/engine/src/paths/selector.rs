@@ -31,7 +31,7 @@ pub(super) struct PathCounters {
     pub(super) bytes: Count,
     pub(super) in_flight: Count,
     pub(super) in_flight_bytes: Count,
-    /// Writes that were answered and are not durable by themselves, where the path may have a cache of its own.
+    /// Writes that were answered and are not durable by themselves.
     pub(super) written: Count,
     /// Of `historical-service-time`: mean time of an I/O in ns, and when it was last measured.
     pub(super) service_nanos: Count,
@@ -60,7 +60,8 @@ impl Count {
 
     #[inline]
     fn sub(&self, less: u64) {
-        self.set(self.get() - less);
+        // Who sees it sees what was counted before it.
+        self.0.store(self.get() - less, Ordering::Release);
     }
 }
 

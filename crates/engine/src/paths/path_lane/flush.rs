@@ -34,13 +34,28 @@ impl FlushTime {
 }
 
 impl PathLane {
-    /// What a request comes to. A flush tells once that the device was away: what was answered before may have gone with
-    /// its cache.
-    pub(super) fn end_of(&self, kept: &Kept, result: Result<(), IoError>) -> Result<(), IoError> {
-        match kept {
-            Kept::Flush if self.paths.take_absence() => Err(LOST),
-            _ => result,
+    /// What is kept of a request.
+    pub(super) fn keep(&self, op: &mut IoOp, remote: bool, lane: &Lane) -> Kept {
+        match op {
+            IoOp::Flush if self.paths.loses_when_away => {
+                Kept::Flush { covers: self.paths.answered() }
+            }
+            op => Kept::of(op, remote, lane),
         }
+    }
+
+    /// What a request comes to. Where the device may have lost writes that it has answered, it would read or change what
+    /// is older: all requests fail until a flush has told that.
+    pub(super) fn end_of(&self, kept: &Kept, result: Result<(), IoError>) -> Result<(), IoError> {
+        let ends_otherwise =
+            |error: &IoError| matches!(error.kind, IoErrorKind::Reserved | IoErrorKind::Cancelled);
+        if !self.paths.has_untold_loss() || result.as_ref().is_err_and(ends_otherwise) {
+            return result;
+        }
+        if let Kept::Flush { .. } = kept {
+            self.paths.tell_loss();
+        }
+        Err(LOST)
     }
 
     /// Starts a flush of the device.
@@ -90,7 +105,7 @@ impl PathLane {
         let result = match flush.parts.is_empty() {
             // Only an earlier process may have written something: one path is asked.
             true => {
-                let request = Request::new(ticket, time.deadline, Kept::Flush, None);
+                let request = Request::new(ticket, time.deadline, Kept::FLUSH, None);
                 let (request, result) = self.carry_out(lane, request).await;
                 request.failed_flush.map_or(result, Err)
             }
@@ -135,7 +150,7 @@ impl PathLane {
         error: IoError,
         is_blamed: bool,
     ) -> IoError {
-        if is_blamed && matches!(meaning(error, &Kept::Flush), Meaning::OfThePath) {
+        if is_blamed && matches!(meaning(error, &Kept::FLUSH), Meaning::OfThePath) {
             self.paths.fail_with(part.path, part.member, error, lane.backend().now());
         }
         self.paths.not_flushed(part);

@@ -67,7 +67,7 @@ impl PathLane {
         patience: Patience,
         mut op: IoOp,
     ) -> Submitted {
-        let kept = Kept::of(&mut op, true, lane);
+        let kept = self.keep(&mut op, true, lane);
         let buffer = op.into_buffer();
         let deadline = patience.deadline(lane.lived());
         let request = Request::new(ticket, deadline, kept, buffer);
@@ -120,10 +120,7 @@ impl PathLane {
             };
             tries -= 1;
             match self.try_path(lane, &mut request, chosen).await {
-                Ok(()) => {
-                    self.note_answered(&request.kept, &chosen);
-                    request.landed = true;
-                }
+                Ok(()) => request.landed = true,
                 Err(error) => {
                     let goes_on = self.goes_on(lane, &mut request, &chosen, error);
                     if let Err(error) = goes_on.and(if tries == 0 { Err(error) } else { Ok(()) }) {
@@ -166,6 +163,9 @@ impl PathLane {
         let patience = self.patience(chosen.remote, chosen.is_last, &op, left);
         let began = self.count_begin(lane, &chosen);
         let done = lane.io(MemberIo { member: chosen.member, op, patience }).await;
+        if done.result.is_ok() {
+            self.note_answered(&request.kept, &chosen);
+        }
         self.count_end(lane, &chosen, began, done.result.is_ok());
         request.buffer = done.buffer;
         done.result

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::Health;
 use super::super::bed::*;
-use super::super::policy::Failback;
+use super::super::policy::{Cache, Failback};
 use super::super::tests::{device, device_of};
 use super::*;
 use crate::backend::{ReadInto, WriteFrom};
@@ -527,8 +527,12 @@ fn an_io_on_the_spot_goes_over_a_path_and_is_counted_there_once_it_is_done() {
 
 /// One that is reached over two devices of this host, and how often the host was asked for another one.
 fn of_this_host() -> (Flushing, Reopens) {
+    with_a_cache(Cache::OfEachPath)
+}
+
+fn with_a_cache(cache: Cache) -> (Flushing, Reopens) {
     let reopens = Reopens::default();
-    let device = joining_to(TWO_PATHS, Rc::default(), false, reopens.clone());
+    let device = joining_to(TWO_PATHS, Rc::default(), false, cache, reopens.clone());
     device.wires.pass(&device.lane, Duration::ZERO);
     assert_eq!(health(&device.paths), Health::Active);
     (device, reopens)
@@ -555,34 +559,153 @@ fn a_failed_path_to_a_device_of_this_host_joins_over_what_has_its_name_by_now() 
     assert_eq!(reopens.count(), 1, "it serves");
 }
 
-/// It was without power, and what it had in its cache is gone. Where another path served it all the time it was not.
-#[test]
-fn the_next_flush_after_a_device_was_away_fails_once() {
-    for is_served in [false, true] {
-        let (device, _) = of_this_host();
-        let now = device.wires.now.get();
-        device.paths.message(&["queue_if_no_path"], now).expect("a message");
-        device.write_over(0);
-        device.end_write_over(0);
-        device.paths.fail(0, None, "it is unplugged", true, now);
-        if !is_served {
-            device.paths.fail(1, None, "it is unplugged", true, now);
-            assert!(device.paths.let_go(1, connection(&device.paths, 1).0));
-        }
-        assert!(device.paths.let_go(0, connection(&device.paths, 0).0));
-        // This one waits until a path is back.
-        let waits = (!is_served).then(|| device.start(Patience::FOREVER));
-        assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
-        (0..2).for_each(|_| device.wires.pass(&device.lane, seconds(1)));
-        assert_eq!(health(&device.paths), Health::Active);
-        assert_eq!(
-            waits.and_then(|flush| flush.take()),
-            (!is_served).then_some(Err(IoErrorKind::Flush))
-        );
-        let again = device.start(Patience::FOREVER);
-        assert!(device.answer(5, Ok(())) || device.answer(1, Ok(())));
-        assert_eq!(again.take(), Some(Ok(())), "served {is_served}");
+/// Both paths of a device of this host are lost, and requests wait. The kernel has those no more that it `lets_go`.
+fn lose_all(device: &Flushing, lets_go: &[usize]) {
+    let now = device.wires.now.get();
+    device.paths.message(&["queue_if_no_path"], now).expect("a message");
+    (0..2).for_each(|path| device.paths.fail(path, None, "it is unplugged", true, now));
+    for path in lets_go {
+        assert!(device.paths.let_go(*path, connection(&device.paths, *path as u16).0));
     }
+}
+
+/// A path is back, over a device that the kernel has made anew, or over the one that it had.
+fn come_back(device: &Flushing, path: usize, is_anew: bool) {
+    if is_anew {
+        assert!(device.paths.opened(path, Ok(connection(&device.paths, 5 + path as u16))));
+    }
+    (0..2).for_each(|_| device.wires.pass(&device.lane, seconds(1)));
+    assert_eq!(device.healths()[path], Health::Active);
+}
+
+/// A write of the device that is answered.
+fn write_over_any(device: &Flushing) {
+    device.write();
+    let path = (0..7).find(|path| device.find_write_over(*path).is_some());
+    device.end_write_over(path.expect("a path has it"));
+}
+
+/// A flush of the device, if all its paths can do their part.
+fn flush_over_any(device: &Flushing) -> Option<Result<(), IoErrorKind>> {
+    let ended = device.start(Patience::FOREVER);
+    while (0..7).any(|path| device.answer(path, Ok(()))) {}
+    ended.take()
+}
+
+fn read_over_any(device: &Flushing) -> Option<Result<(), IoErrorKind>> {
+    let ended = device.start_read();
+    device.wires.answer_reads(&device.lane);
+    ended.take()
+}
+
+/// It was without power, and what it had in its cache is gone: what it gives is older than what was answered. It is all one
+/// which of its paths comes back first.
+#[test]
+fn requests_of_a_device_that_was_away_with_unflushed_writes_fail_until_a_flush_has_told() {
+    let ways: [(&[usize], usize, bool); 3] =
+        [(&[0, 1], 0, true), (&[0], 1, false), (&[1], 0, false)];
+    for (lets_go, back, is_anew) in ways {
+        let (device, _) = of_this_host();
+        write_over_any(&device);
+        lose_all(&device, lets_go);
+        let waits = device.start_read();
+        come_back(&device, back, is_anew);
+        let lost = Some(Err(IoErrorKind::Flush));
+        assert_eq!(waits.take(), lost, "it has waited for a path");
+        assert_eq!(read_over_any(&device), lost);
+        let first = 1 - back;
+        if lets_go.contains(&first) {
+            come_back(&device, first, true);
+        }
+        assert_eq!(read_over_any(&device), lost);
+        assert_eq!(flush_over_any(&device), lost, "it tells");
+        assert_eq!(flush_over_any(&device), Some(Ok(())));
+        assert_eq!(read_over_any(&device), Some(Ok(())));
+    }
+}
+
+/// All members may hang on one cable.
+#[test]
+fn a_device_that_was_away_fails_nothing_where_it_can_have_lost_nothing() {
+    // All is flushed, or its cache is not its own.
+    for cache in [Cache::OfEachPath, Cache::Shared] {
+        let (device, _) = with_a_cache(cache);
+        write_over_any(&device);
+        if cache == Cache::OfEachPath {
+            assert_eq!(flush_over_any(&device), Some(Ok(())));
+        }
+        for _ in 0..2 {
+            lose_all(&device, &[0, 1]);
+            come_back(&device, 0, true);
+            assert_eq!(read_over_any(&device), Some(Ok(())), "{cache:?}");
+            assert_eq!(flush_over_any(&device), Some(Ok(())), "{cache:?}");
+            let own = device.paths.path(0).0.expect("a device");
+            device.paths.fail(0, None, "it is unplugged", true, device.wires.now.get());
+            assert!(device.paths.let_go(0, own));
+            assert!(device.paths.opened(0, Ok(connection(&device.paths, 0))));
+            assert!(device.paths.opened(1, Ok(connection(&device.paths, 1))));
+            (0..2).for_each(|_| device.wires.pass(&device.lane, seconds(1)));
+        }
+    }
+    // Another path serves it all the time.
+    let (device, _) = of_this_host();
+    write_over_any(&device);
+    device.paths.fail(0, None, "it is unplugged", true, device.wires.now.get());
+    assert!(device.paths.let_go(0, connection(&device.paths, 0).0));
+    come_back(&device, 0, true);
+    assert_eq!(read_over_any(&device), Some(Ok(())));
+    assert_eq!(flush_over_any(&device), Some(Ok(())));
+}
+
+/// A flush that failed has made nothing durable, and what came after one is not covered by it.
+#[test]
+fn only_what_was_answered_before_a_good_flush_was_sent_is_safe_from_an_absence() {
+    for is_good in [false, true] {
+        let (device, _) = of_this_host();
+        assert_eq!(flush_over_any(&device), Some(Ok(())));
+        if !is_good {
+            write_over_any(&device);
+        }
+        let flush = device.start(Patience::FOREVER);
+        if is_good {
+            write_over_any(&device);
+        }
+        let result = if is_good { Ok(()) } else { Err(IoErrorKind::Flush) };
+        assert!(device.answer(0, result) || device.answer(1, result));
+        assert_eq!(flush.take(), Some(result));
+        lose_all(&device, &[0, 1]);
+        come_back(&device, 0, true);
+        assert_eq!(read_over_any(&device), Some(Err(IoErrorKind::Flush)), "good {is_good}");
+    }
+}
+
+/// What leads elsewhere, and never served, takes nothing along.
+#[test]
+fn a_path_that_never_served_tells_of_no_absence() {
+    let wires = Rc::new(Wires::default());
+    let other = superblock(8, 3);
+    wires.superblocks.replace([(0, superblock(7, 3)), (1, other)].into_iter().collect());
+    let device = joining_to(TWO_PATHS, wires, false, Cache::OfEachPath, Reopens::default());
+    device.wires.answer_reads_in_order(&device.lane);
+    let used = device.healths().iter().position(|health| *health == Health::Active);
+    let used = used.expect("one of them is the device");
+    write_over_any(&device);
+    lose_all(&device, &[1 - used]);
+    come_back(&device, used, false);
+    assert_eq!(read_over_any(&device), Some(Ok(())));
+}
+
+/// The array stops by that. A flush error would only take a member out.
+#[test]
+fn a_reservation_is_told_before_a_loss() {
+    let (device, _) = of_this_host();
+    write_over_any(&device);
+    lose_all(&device, &[0, 1]);
+    come_back(&device, 0, true);
+    let flush = device.start(Patience::FOREVER);
+    assert!(device.answer(5, Err(IoErrorKind::Reserved)));
+    assert_eq!(flush.take(), Some(Err(IoErrorKind::Reserved)));
+    assert_eq!(flush_over_any(&device), Some(Err(IoErrorKind::Flush)));
 }
 
 #[test]
