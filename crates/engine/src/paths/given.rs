@@ -1,8 +1,9 @@
-//! Superblocks that the device's user has written since the device was last read: an array was created on it,
-//! or has taken it as a new member. When its last path is lost before the next check, the device says one of
-//! these when a path is back, and no longer what was known of it.
+//! Superblocks that the device's user has written since the device was last read. When its last path is lost before the
+//! next check, the device says one of these when a path is back, or what was known of it.
 //!
-//! And it is not older than the last one that it has made durable: else it is a copy of an earlier time.
+//! It says none that is older than the last one that it has made durable: else it is a copy of an earlier time. And it
+//! says none that came from elsewhere: then another program has written to it while no path led there, and what the
+//! array knows of its blocks is not so any more.
 
 use std::ops::Range;
 
@@ -25,43 +26,41 @@ pub(super) fn places(sectors: u64) -> Vec<SuperblockPlace> {
     places.into_iter().flatten().collect()
 }
 
-/// Superblocks of other devices than the known one, the oldest first.
+/// Superblocks that were written and not read yet, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Given(Vec<Said>);
 
 impl Given {
-    /// Notes what is about to be written. One that only updates the last one tells nothing new.
-    pub(super) fn add(&mut self, said: Said, known: Option<&Identity>) {
-        let last = self.0.last().or(known.and_then(|known| known.superblock.as_ref()));
-        if last.is_some_and(|last| last.is_of(&said)) {
-            return;
-        }
+    /// Notes what is about to be written.
+    pub(super) fn add(&mut self, said: Said) {
+        self.0.retain(|given| *given != said);
         if self.0.len() == KEPT {
             self.0.remove(0);
         }
         self.0.push(said);
     }
 
-    /// The device has made one durable.
+    /// The device has made one durable: it holds none of those before it.
     fn is_durable(&mut self, said: Said, known: Option<&mut Identity>) {
-        let known = known.and_then(|known| known.superblock.as_mut());
-        if let Some(last) = self.0.last_mut().or(known).filter(|last| last.is_of(&said)) {
-            last.events = said.events;
+        if let Some(at) = self.0.iter().position(|given| *given == said) {
+            let later = self.0.split_off(at);
+            self.0.retain(|given| !given.is_of(&said));
+            self.0.extend(later);
         }
+        let known = known.and_then(|known| known.superblock.as_mut());
+        known.into_iter().filter(|known| known.is_of(&said)).for_each(|known| *known = said);
     }
 
     /// Whether the device's user has made it what it says.
     pub(super) fn explains(&self, own: &Identity) -> bool {
-        let is_it = |own: &Said, given: &Said| own.is_of(given) && own.events >= given.events;
-        own.superblock.is_some_and(|own| self.0.iter().any(|given| is_it(&own, given)))
+        own.superblock.is_some_and(|own| self.0.contains(&own))
     }
 
     /// The device says so now: what was given up to that is the past. What was given since may not have landed
     /// when it was read.
     pub(super) fn read(&mut self, identity: &Identity) {
         let said = identity.superblock;
-        let is_it = |given: &Said| said.is_some_and(|said| said.is_of(given));
-        if let Some(at) = self.0.iter().rposition(is_it) {
+        if let Some(at) = self.0.iter().rposition(|given| Some(*given) == said) {
             self.0.drain(..=at);
         }
     }
@@ -75,7 +74,7 @@ impl Paths {
         let written = *sector..*sector + from.len() as u64 / 512;
         let bytes = || Some(from.to_vec());
         self.note_superblocks(&written, &bytes, |owner, said| {
-            owner.given.add(said, owner.known.as_ref());
+            owner.given.add(said);
         });
     }
 

@@ -1,5 +1,7 @@
 //! Proving that a path leads to the device that the others lead to.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use mdspace_format::superblock::{self, Superblock};
 use mdspace_format::{SuperblockPlace, Uuid};
 
@@ -31,12 +33,16 @@ pub(super) struct Said {
     set: Uuid,
     device: Uuid,
     pub(super) events: u64,
+    /// Of all that it says: another update of the same device has another one, also one of the same event count.
+    digest: u64,
 }
 
 impl Said {
     pub(super) fn of(superblock: &Superblock) -> Self {
         let (set, device) = (superblock.set_uuid, superblock.device_uuid);
-        Self { set, device, events: superblock.events }
+        let mut digest = DefaultHasher::new();
+        superblock.encode().hash(&mut digest);
+        Self { set, device, events: superblock.events, digest: digest.finish() }
     }
 
     /// Whether both are of one device.
@@ -138,7 +144,8 @@ impl Identity {
             return Compared::Unclear;
         };
         // What stands still beside a superblock that is updated may be zeroes, of which a copy has as many.
-        let is_updated = before.superblock != after.superblock;
+        let events = |of: &Self| of.superblock.map(|said| said.events);
+        let is_updated = events(before) != events(after);
         let is_not_between = self.is_older_than(before) || after.is_older_than(self);
         let agrees = match is_updated {
             true if is_not_between => Some(false),
@@ -160,12 +167,19 @@ impl Identity {
         }
     }
 
-    /// Why it cannot be the device that was `known` some time ago.
-    pub(super) fn contradicts_last(&self, known: &Self) -> Option<String> {
-        self.contradicts(known).or_else(|| match self.is_older_than(known) {
-            true => Some("its superblock is older than the device's was".into()),
-            false => None,
-        })
+    /// Why it cannot be the device that was `known` some time ago. Once that `may_be_written`, its superblock says that
+    /// another one has written to it since, also where event counts do not tell.
+    pub(super) fn contradicts_last(&self, known: &Self, may_be_written: bool) -> Option<String> {
+        let other = || match () {
+            () if self.is_older_than(known) => {
+                Some("its superblock is older than the device's was")
+            }
+            () if may_be_written && self.superblock != known.superblock => {
+                Some("its superblock was written by another program since")
+            }
+            () => None,
+        };
+        self.contradicts(known).or_else(|| other().map(str::to_owned))
     }
 
     /// What no update of a superblock changes.

@@ -311,7 +311,7 @@ impl Owner {
 /// Why a path cannot lead to the device, though no other one does: that is what it was last, or what its user has made
 /// it since.
 fn contradicts_last(owner: &Owner, own: &Identity) -> Option<String> {
-    let why = own.contradicts_last(owner.known.as_ref()?);
+    let why = own.contradicts_last(owner.known.as_ref()?, owner.may_be_written);
     why.filter(|_| !owner.given.explains(own))
 }
 

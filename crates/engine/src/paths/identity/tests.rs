@@ -1,7 +1,7 @@
 use super::*;
 
 pub(in super::super) fn said(device: u8, events: u64) -> Option<Said> {
-    Some(Said { set: Uuid([1; 16]), device: Uuid([device; 16]), events })
+    Some(Said { set: Uuid([1; 16]), device: Uuid([device; 16]), events, digest: events })
 }
 
 pub(in super::super) fn identity(superblock: Option<Said>, first: u8, second: u8) -> Identity {
@@ -15,9 +15,11 @@ fn yesterdays_copy_of_a_device_is_another_device() {
     let Compared::Other(why) = copy.compare(&today, &today) else { panic!("they are the same") };
     assert!(why.contains("event count 5") && why.contains("event count 9"), "{why}");
     assert!(copy.is_older_than(&today) && !today.is_older_than(&copy));
-    assert!(copy.contradicts_last(&today).is_some());
-    // It may have been updated since.
-    assert_eq!(today.contradicts_last(&copy), None);
+    assert!(copy.contradicts_last(&today, false).is_some());
+    // It may be the newest of several.
+    assert_eq!(today.contradicts_last(&copy, false), None);
+    assert!(today.contradicts_last(&copy, true).is_some());
+    assert_eq!(today.contradicts_last(&today, true), None);
 }
 
 #[test]
@@ -71,9 +73,9 @@ fn what_is_read_in_the_middle_of_an_update_is_no_other_device() {
 fn other_devices_are_told_by_their_uuids_and_sizes() {
     let (one, other) = (identity(said(7, 9), 1, 2), identity(said(8, 9), 1, 2));
     assert!(matches!(one.compare(&other, &other), Compared::Other(_)));
-    assert!(one.contradicts_last(&other).is_some() && !one.is_older_than(&other));
+    assert!(one.contradicts_last(&other, false).is_some() && !one.is_older_than(&other));
     let longer = Identity { sectors: 4096, ..one.clone() };
-    assert!(longer.contradicts_last(&one).is_some());
+    assert!(longer.contradicts_last(&one, false).is_some());
     assert!(identity(None, 0, 0).is_blank());
     assert!(!identity(None, 0, 1).is_blank() && !identity(said(7, 1), 0, 0).is_blank());
 }

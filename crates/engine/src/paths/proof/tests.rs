@@ -209,6 +209,56 @@ fn no_request_goes_over_a_path_while_another_one_may_have_a_newer_copy() {
     assert_eq!(flushed.take(), Some(Ok(())));
 }
 
+/// All paths of a device are lost, and one is back over another connection, which reads this superblock.
+fn come_back_with(device: &Flushing, superblock: Option<Vec<u8>>) -> Health {
+    device.paths.fail(0, None, "it does not answer", true, device.wires.now.get());
+    device.wires.superblocks.borrow_mut().insert(5, superblock);
+    assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+    for _ in 0..3 {
+        device.wires.now.set(device.wires.now.get() + Duration::from_secs(1));
+        settle(device);
+    }
+    device.healths()[0]
+}
+
+/// A superblock of these events that was written at another time.
+fn written_again(device: u8, events: u64) -> Option<Vec<u8>> {
+    use mdspace_format::superblock::Superblock;
+    let place = mdspace_format::MetadataVersion::V1_2.place(2048).expect("it fits");
+    let mut superblock = Superblock::parse(&superblock(device, events)?, place, 2048).ok()?;
+    superblock.corrected_reads += 1;
+    Some(superblock.encode())
+}
+
+/// The kernel's md, say, has found the members when the cable was back, and somebody has written to the array.
+#[test]
+fn a_device_that_another_program_has_written_to_while_no_path_led_there_is_refused() {
+    for other in [superblock(7, 12), written_again(7, 10), superblock(7, 9)] {
+        let device = joining_over([superblock(7, 10)]);
+        settle(&device);
+        assert_eq!(device.healths(), [Active]);
+        assert_eq!(come_back_with(&device, other), Refused);
+    }
+}
+
+#[test]
+fn a_device_is_back_with_the_superblock_that_it_had_or_with_one_that_was_sent_since() {
+    for (back, is_answered) in [(10, false), (11, false), (11, true)] {
+        let device = joining_over([superblock(7, 10)]);
+        settle(&device);
+        device.write_superblock(&superblock(7, 11).expect("one"));
+        let end = if is_answered { Ok(()) } else { Err(IoErrorKind::Gone) };
+        device.end_write_over_as(0, end);
+        assert_eq!(come_back_with(&device, superblock(7, back)), Active, "{back}");
+    }
+    // It was durable.
+    let device = joining_over([superblock(7, 10)]);
+    settle(&device);
+    device.write_superblock(&superblock(7, 11).expect("one"));
+    device.end_write_over(0);
+    assert_eq!(come_back_with(&device, superblock(7, 10)), Refused);
+}
+
 /// Nothing is written before it has answered.
 #[test]
 fn two_paths_that_agree_are_refused_where_a_third_one_has_a_newer_copy() {
