@@ -43,7 +43,8 @@ pub(super) struct NotRewritten(pub(super) RequestError);
 
 impl ArrayLane {
     /// Reads some columns under the caller's exclusive claim on their units. A block that cannot be read
-    /// is computed and written back where it belongs. The cache is not asked.
+    /// is computed and written back where it belongs. The cache is not asked. It is read again where one of those that gave
+    /// it went out meanwhile: that may have given what was there before a write that the others have.
     pub(super) async fn read_and_mend(
         &self,
         at: &ClaimedRow<'_>,
@@ -53,15 +54,23 @@ impl ArrayLane {
         mended: &mut Mended,
     ) -> Result<Buffer, RequestError> {
         let wanted = Places::of(place);
-        let mut read = self.read_for_rebuild(at, columns, &wanted, &mut unread).await?;
-        let block = read.blocks.take(place).expect("just read or computed");
-        self.recycle_all(read.blocks);
-        let from = (place, &block, &read.sources);
-        if self.block_becomes_pick(at, columns, from, &unread, mended).await {
-            return Ok(block);
+        loop {
+            let epoch = self.with_view(|view| view.epoch);
+            let mut read = self.read_for_rebuild(at, columns, &wanted, &mut unread).await?;
+            let block = read.blocks.take(place).expect("just read or computed");
+            self.recycle_all(read.blocks);
+            let from = (place, &block, &read.sources);
+            let is_read_from_now_on =
+                self.block_becomes_pick(at, columns, from, &unread, mended).await;
+            let is_given = self.with_view(|now| read.sources.are_given_since(epoch, now));
+            if is_given && is_read_from_now_on {
+                return Ok(block);
+            }
+            self.recycle(Some(block));
+            if is_given {
+                return Err(self.lost_or_stopped());
+            }
         }
-        self.recycle(Some(block));
-        Err(self.lost_or_stopped())
     }
 
     /// Sees to it that what was computed is what is read from now on, where its member did not give it and may do so

@@ -265,12 +265,14 @@ impl ArrayLane {
             if !complete {
                 continue;
             }
-            if !self.with_view(|now| now.epoch == view.epoch || sources.are_still_given(now)) {
+            let has_picks = !is_whole && view.has_picks(&at.sectors(columns));
+            let are_out =
+                !has_picks || lost.is_empty() || self.are_out_for_good(&lost, unread).await;
+            if !self.with_view(|now| sources.are_given_since(view.epoch, now)) {
                 self.recycle_all(blocks);
                 continue;
             }
-            let has_picks = !is_whole && view.has_picks(&at.sectors(columns));
-            if has_picks && !lost.is_empty() && !self.are_out_for_good(&lost, unread).await {
+            if !are_out {
                 self.recycle_all(blocks);
                 return Err(RequestError::Lost);
             }

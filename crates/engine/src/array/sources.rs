@@ -53,6 +53,11 @@ impl Sources {
         self.0.iter().all(|source| view.present().any(|(_, member)| gives(source, member)))
     }
 
+    /// The same, where what was read is not older than the view of this `epoch`.
+    pub(super) fn are_given_since(&self, epoch: u64, now: &ArrayView) -> bool {
+        now.epoch == epoch || self.are_still_given(now)
+    }
+
     /// Whose flush shows that what they gave is there for good. What a member was filled with since its last flush came
     /// from any of the others.
     fn to_flush(&self, view: &ArrayView) -> SmallVec<[MemberId; 8]> {

@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use mdspace_engine::array::Undecided;
-use mdspace_engine::request::Request;
+use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::SyncAction;
 
 use crate::shapes::{self, Shape};
-use crate::world::{SECTOR, Setup, World};
+use crate::world::{Pending, SECTOR, Setup, World};
 
 /// One that bears the loss of a member, of each kind.
 const SHAPES: [Shape; 4] = [shapes::RAID1, shapes::RAID5, shapes::RAID6, shapes::RAID10];
@@ -120,7 +120,9 @@ fn a_resync_of_what_nobody_wrote_flushes_no_member_for_each_window() {
 
 /// Its reads are under way when the flush tells, and end after that.
 fn reads_under_way(world: &mut World, disk: usize, sectors: Range<u64>) {
-    world.set("hedged_reads", "0");
+    if world.shape().has_parity() {
+        world.set("hedged_reads", "0");
+    }
     world.set("read_deadline", "0");
     let start = world.disks.data().start;
     world.disks.disk(disk).hangs_in = Some(start + sectors.start..start + sectors.end);
@@ -206,4 +208,90 @@ fn a_write_is_not_made_of_parts_that_a_member_gave_that_went_out_before_the_last
         world.verify();
     }
     assert!(hung > 0, "no part was read while the flush told");
+}
+
+/// A read of one sector that waits for a disk.
+fn start_read(world: &mut World, sector: u64) -> (Pending, Rc<RefCell<Vec<u8>>>) {
+    let into = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
+    let read = world.start(1, Request::Read { sector, into: into.clone() });
+    world.turns(400);
+    assert!(!read.has_ended(), "the read waits for nothing ({world})");
+    (read, into)
+}
+
+/// The block that cannot be read was computed already. Nobody has written to it.
+#[test]
+fn no_block_is_read_by_what_a_member_gave_that_went_out_while_it_was_mended() {
+    for seed in 80..90 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID6, seed));
+        world.write_random(0, world.sectors());
+        world.serve(0, Request::Flush).unwrap();
+        let (lost, stale) = (world.disk_of(0), world.disk_of(shapes::RAID6.chunk_sectors.into()));
+        let start = world.disks.data().start;
+        // Both parities say what the block is: one of these is read to compare.
+        for parity in (0..usize::from(shapes::RAID6.disks)).filter(|it| ![lost, stale].contains(it))
+        {
+            world.write_random(shapes::RAID6.chunk_sectors.into(), 8);
+            world.disks.disk(lost).unreadable.insert(start + 3);
+            reads_under_way(&mut world, parity, 3..4);
+            world.disks.disk(stale).reset();
+            let into = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
+            let read = world.start(1, Request::Read { sector: 3, into: into.clone() });
+            world.turns(400);
+            world.serve(2, Request::Flush).unwrap();
+            world.disks.disk(parity).hangs_in = None;
+            world.end(&read).unwrap();
+            world.compare(3, &into.take());
+            world.verify();
+            world.remove(stale);
+            world.add(stale).unwrap();
+            world.wait_idle();
+        }
+    }
+}
+
+/// It is the flush before the mend that tells.
+#[test]
+fn a_block_is_lost_rather_than_read_by_what_a_member_gave_that_has_reset() {
+    let two_copies = Shape { disks: 2, ..shapes::RAID1 };
+    for (seed, shape) in (90..).zip([two_copies, shapes::RAID5]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        if !shape.has_parity() {
+            world.set("read_policy", "first");
+        }
+        world.write_random(0, world.sectors());
+        world.serve(0, Request::Flush).unwrap();
+        let lost = world.disk_of(0);
+        let stale =
+            if shape.has_parity() { world.disk_of(shape.chunk_sectors.into()) } else { 1 - lost };
+        world.write_random(if shape.has_parity() { shape.chunk_sectors.into() } else { 0 }, 8);
+        let start = world.disks.data().start;
+        world.disks.disk(lost).unreadable.insert(start + 3);
+        world.disks.disk(stale).reset();
+        let read = world.read(3, 1).map(|_| "old bytes");
+        assert_eq!(read, Err(RequestError::Lost), "{world}");
+        assert!(world.status().degraded() > 0, "{world}");
+    }
+}
+
+/// A third copy has what was answered and flushed, and the read has read it.
+#[test]
+fn a_copy_is_not_read_of_a_member_that_went_out_while_it_was_compared() {
+    for seed in 95..105 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID1, seed));
+        world.set("read_policy", "first");
+        world.write_random(0, world.sectors());
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, 8);
+        let start = world.disks.data().start;
+        world.disks.disk(0).unreadable.insert(start + 3);
+        reads_under_way(&mut world, 2, 3..4);
+        world.disks.disk(1).reset();
+        let (read, into) = start_read(&mut world, 3);
+        world.serve(2, Request::Flush).unwrap();
+        world.disks.disk(2).hangs_in = None;
+        world.end(&read).unwrap();
+        world.compare(3, &into.take());
+        world.verify();
+    }
 }

@@ -234,6 +234,7 @@ impl ArrayLane {
         suspect: Suspect,
         mended: &mut Mended,
     ) -> Result<(), NotRead> {
+        let epoch = self.with_view(|view| view.epoch);
         let mut unreadable = Unreadable::new();
         let (mut kept, mut found) = (Copies::new(), None);
         let range = region.sector..region.sector + region.sectors();
@@ -277,7 +278,7 @@ impl ArrayLane {
             }
         }
         let Some((piece, block, source)) = found else { return Err(NotRead::ByAny(unreadable)) };
-        let sources = source.into_iter().map(|id| (id, piece.member_sectors())).collect();
+        let sources: Sources = source.into_iter().map(|id| (id, piece.member_sectors())).collect();
         let (held, from) = ((claim, &range), (&*block, &sources));
         let is_read_from_now_on = match trusted {
             true => {
@@ -290,6 +291,12 @@ impl ArrayLane {
                 Ok(())
             }
             false => self.copy_becomes_pick(held, region, (piece, from), &kept, mended).await,
+        };
+        // One that went out meanwhile may have given what was there before a write that the others have.
+        let is_given = self.with_view(|now| sources.are_given_since(epoch, now));
+        let is_read_from_now_on = match is_given {
+            true => is_read_from_now_on,
+            false => Err(NotSettled::SourceFailed),
         };
         if is_read_from_now_on.is_ok() {
             self.put(into, out, &block);
