@@ -106,9 +106,11 @@ impl Config {
     ) -> Result<(Vec<MemberSpec>, Vec<LeftOut>), String> {
         let members = self.members.iter().map(|word| word.parse::<MemberSpec>());
         let members: Vec<_> = members.collect::<Result<_, _>>()?;
-        let mut there = members.into_iter().filter(is_there).collect();
+        let (mut there, gone): (Vec<_>, Vec<_>) = members.into_iter().partition(is_there);
         self.add_back(&mut there, array);
-        let follow = |array| member_search::follow(&mut there, array, &self.device_uuids);
+        let is_device_gone = gone.iter().any(member_search::is_name_of_device);
+        let follow =
+            |array| member_search::follow(&mut there, array, &self.device_uuids, is_device_gone);
         let left_out = array.map(follow).transpose().map_err(|failure| failure.why)?;
         Ok((there, left_out.unwrap_or_default()))
     }

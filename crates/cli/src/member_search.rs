@@ -132,12 +132,13 @@ pub(crate) fn beside(
 }
 
 /// Where members of the array are that the names `members` once led to: names of block devices may lead to
-/// others after a boot. What belongs to another array goes, what is found elsewhere comes. Gives what went.
+/// others after a boot, and one of them may be gone (`is_device_gone`). What belongs to another array goes, what is found elsewhere comes. Gives what went.
 /// Files stay where nothing else does: assembly says then that the array was made anew.
 pub(crate) fn follow(
     members: &mut Vec<MemberSpec>,
     array: Uuid,
     device_uuids: &BTreeMap<String, UuidWord>,
+    is_device_gone: bool,
 ) -> Result<Vec<LeftOut>, Failure> {
     let paths: Vec<_> = members.iter().filter_map(path_of).map(Path::to_path_buf).collect();
     let (mut left_out, mut files) = (Vec::new(), Vec::new());
@@ -151,7 +152,7 @@ pub(crate) fn follow(
             files.push(MemberSpec::Path(path));
         }
     }
-    if left_out.len() > files.len() {
+    if is_device_gone || left_out.len() > files.len() {
         let moved = devices_beside(&paths).into_iter().filter(|(_, found)| belongs(found, array));
         let moved = moved.filter_map(|(device, found)| Some((device, found.ok()??)));
         let (moved, twice) = beside(&Known::new(members, device_uuids)?, moved.collect());
@@ -195,6 +196,11 @@ fn path_of(member: &MemberSpec) -> Option<&Path> {
         MemberSpec::Path(path) => Some(path),
         _ => None,
     }
+}
+
+/// Whether a member that is not there was a block device, by its name.
+pub(crate) fn is_name_of_device(member: &MemberSpec) -> bool {
+    path_of(member).is_some_and(|path| path.starts_with("/dev"))
 }
 
 fn is_block(path: &Path) -> bool {

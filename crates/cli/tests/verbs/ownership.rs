@@ -70,6 +70,25 @@ fn a_search_takes_the_same_bytes_once() {
     user.expect(0, "stop data");
 }
 
+/// Its name in /dev/disk/by-id, say, is another one in another enclosure.
+#[test]
+fn a_saved_array_finds_a_member_whose_name_is_gone() {
+    let user = User::with_members(&["a", "b"]);
+    let (Some(a), Some(b)) = (Loop::over(&user, "a"), Loop::over(&user, "b")) else {
+        return eprintln!("SKIPPED: no loop device can be attached here");
+    };
+    user.expect(0, &format!("create data {MIRROR} {} {}", a.0, b.0));
+    user.expect(0, "save data");
+    user.expect(0, "stop data");
+    let config = user.path("etc/data.toml");
+    let text = fs::read_to_string(&config).expect("a configuration");
+    assert!(text.contains(&b.0), "{text}");
+    fs::write(&config, text.replace(&b.0, "/dev/disk/by-id/gone")).expect("room");
+    let found = user.expect(0, "assemble data");
+    assert!(found.contains("started with 2 of 2 members"), "{found}");
+    user.expect(0, "stop data");
+}
+
 /// A loop device goes on with a file that was deleted. Another name of that may be there.
 #[test]
 fn a_file_is_not_taken_by_another_name_than_the_deleted_one_of_a_loop_device() {
