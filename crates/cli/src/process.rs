@@ -339,9 +339,10 @@ impl Served for ServingProcess {
 
     fn stop_served(&self, force: bool) -> Vec<String> {
         self.keep_scrub();
-        self.spares.end_moves(force);
-        let stopped = self.array.stop(force);
+        let on_its_way = self.spares.end_moves(force);
+        let mut notes = self.array.stop(force);
         self.ending.note_members(self.array.members().table());
-        stopped
+        notes.extend(on_its_way);
+        notes
     }
 }

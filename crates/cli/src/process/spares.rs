@@ -47,6 +47,10 @@ const ARRIVES_WITHIN_BY_FORCE: Duration = Duration::from_secs(5);
 const IS_BACK_WITHIN: Duration = Duration::from_secs(60);
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
+/// How long a taker may take to have its spare, or to give it back, and between two looks whether it has.
+const IS_SOMEWHERE_WITHIN: Duration = Duration::from_secs(180);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
 /// The group of an array, and the search for a spare in it.
 pub(super) struct SpareGroup {
     run_dir: RunDir,
@@ -69,11 +73,13 @@ impl SpareGroup {
     }
 
     /// Lets no spare come or go any more, and waits for those on their way, before the array is stopped.
-    pub(super) fn end_moves(&self, force: bool) {
+    /// Gives a line for the user where one is still on its way.
+    pub(super) fn end_moves(&self, force: bool) -> Option<String> {
         let patience = if force { ARRIVES_WITHIN_BY_FORCE } else { ARRIVES_WITHIN };
-        if !self.on_their_way.end(patience) {
-            tracing::warn!("a spare is still on its way: the process ends when that is somewhere");
-        }
+        let are_over = self.on_their_way.end(patience);
+        let note =
+            "a spare is on its way between two arrays: the process ends when that has arrived";
+        (!are_over).then(|| note.to_owned()).inspect(|note| tracing::warn!("{note}"))
     }
 
     /// Waits until no spare is on its way. There is an end to each step of that.
@@ -167,7 +173,8 @@ impl ServingProcess {
         Ok(Move { _way: way, _change: change })
     }
 
-    /// Gives a spare to the process that asks for one. If that does not wait for it any more, it stays here.
+    /// Gives a spare to the process that asks for one. If that does not wait for it any more, it stays here. It has ended
+    /// when the spare has arrived there, or is back: the taker hangs up then.
     pub(super) fn give_and_tell(
         &self,
         group: &str,
@@ -179,6 +186,7 @@ impl ServingProcess {
             Ok(Reply::Spare { member, probed }) => Some((member.clone(), probed.clone())),
             _ => None,
         };
+        let is_given = spare.is_some();
         let told = match replies.are_awaited() {
             true => replies.send(&answers::reply(given)),
             false => Err(io::ErrorKind::BrokenPipe.into()),
@@ -188,6 +196,11 @@ impl ServingProcess {
             if let Err(failure) = self.add(&[member], false, &probed) {
                 tracing::error!("the spare belongs to no array now: {failure}");
             }
+            return told;
+        }
+        let until = Instant::now() + IS_SOMEWHERE_WITHIN;
+        while is_given && replies.are_awaited() && Instant::now() < until {
+            thread::sleep(LOOK_AGAIN_AFTER);
         }
         told
     }
@@ -267,17 +280,19 @@ impl ServingProcess {
         for giver in running.iter().filter(|running| running.name != self.name) {
             // Before it is asked: with the answer the spare is on its way.
             let Ok(on_its_way) = self.begin_move() else { return };
-            let ask = |mut client: Client| {
-                client.ask(&Request::GiveSpare { group: group.to_owned(), bytes })
-            };
-            let given = Client::connect_within(&giver.run_dir, &giver.name, PATIENCE).and_then(ask);
+            let client = Client::connect_within(&giver.run_dir, &giver.name, PATIENCE);
+            let Ok(mut client) = client else { continue };
+            let given = client.ask(&Request::GiveSpare { group: group.to_owned(), bytes });
             if let Ok(Reply::Spare { member, probed }) = given {
-                return self.take_spare(giver, member, probed, on_its_way);
+                self.take_spare(giver, member, probed);
+                // The giver may stop now, and so may this array.
+                drop((client, on_its_way));
+                return;
             }
         }
     }
 
-    fn take_spare(&self, giver: &Running, member: String, probed: Probed, on_its_way: Move<'_>) {
+    fn take_spare(&self, giver: &Running, member: String, probed: Probed) {
         match self.add(std::slice::from_ref(&member), false, &probed) {
             Ok(_) => {
                 tracing::info!("{member} came from {}, as a spare", giver.name);
@@ -290,7 +305,6 @@ impl ServingProcess {
                 }
             }
         }
-        drop(on_its_way);
     }
 }
 
@@ -300,9 +314,12 @@ fn give_back(giver: &Running, member: String, probed: Probed) -> Result<(), Fail
     let back = Request::Add { members: vec![member], probed };
     let until = Instant::now() + IS_BACK_WITHIN;
     loop {
+        // The restart may end just after a try that came too early.
+        let was_gone = run_dir.is_being_restarted(name);
         let client = Client::connect_within(run_dir, name, PATIENCE);
         let Err(failure) = client.and_then(|mut client| client.ask(&back)) else { return Ok(()) };
-        let comes_back = failure.code == Code::Restarting || run_dir.is_being_restarted(name);
+        let is_gone = was_gone || run_dir.is_being_restarted(name);
+        let comes_back = failure.code == Code::Restarting || is_gone;
         if !comes_back || Instant::now() >= until {
             return Err(failure);
         }

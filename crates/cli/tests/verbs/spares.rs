@@ -140,13 +140,27 @@ fn ask_for_spare(user: &User, name: &str, group: &str, bytes: u64) -> String {
 
 /// Sends one request; gives its answer, and hangs up.
 fn ask(user: &User, name: &str, request: &str) -> String {
-    let socket = UnixStream::connect(user.run_dir().join(format!("{name}.sock")));
-    let mut socket = BufReader::new(socket.expect("it runs"));
-    writeln!(socket.get_mut(), "{request}").expect("it listens");
-    let (mut hello, mut answer) = (String::new(), String::new());
-    socket.read_line(&mut hello).expect("it speaks first");
-    socket.read_line(&mut answer).expect("it answers");
-    answer
+    Taker::ask(user, name, request).answer()
+}
+
+/// A process that has sent a request. It hangs up with the value.
+struct Taker(BufReader<UnixStream>);
+
+impl Taker {
+    fn ask(user: &User, name: &str, request: &str) -> Self {
+        let socket = UnixStream::connect(user.run_dir().join(format!("{name}.sock")));
+        let mut socket = BufReader::new(socket.expect("it runs"));
+        writeln!(socket.get_mut(), "{request}").expect("it listens");
+        let mut hello = String::new();
+        socket.read_line(&mut hello).expect("it speaks first");
+        Self(socket)
+    }
+
+    fn answer(&mut self) -> String {
+        let mut answer = String::new();
+        self.0.read_line(&mut answer).expect("it answers");
+        answer
+    }
 }
 
 /// The link by which the spare is named leads to another array's member by the time that it is given.
@@ -356,6 +370,32 @@ fn a_stop_waits_for_a_spare_on_its_way() {
     user.expect(0, "examine s");
     user.expect(0, "assemble one b s");
     until(&user, "the spare takes the place", || is_whole(&user, "one"));
+}
+
+/// The taker may not be able to use it.
+#[test]
+fn the_array_that_gave_a_spare_stops_when_that_has_arrived_or_is_back() {
+    let user = User::with_members(&["a", "b", "s"]);
+    let front = format!("--serve=nbd:unix:{}", user.path("front").display());
+    let shape = "--level=1 --raid-devices=2 --spare-devices=1 --assume-clean";
+    user.expect(0, &format!("create one {shape} {front} a b s"));
+    user.expect(0, "set one spare_group=shelf");
+    let mut taker =
+        Taker::ask(&user, "one", r#"{"request":"give-spare","group":"shelf","bytes":0}"#);
+    let answer = taker.answer();
+    assert!(answer.contains(r#""reply":"spare""#), "{answer}");
+    let stop = user.command("stop one").spawn().expect("it starts");
+    until(&user, "its front is closed", || !user.path("front").exists());
+    let identity = answer.split_once(r#""probed":"#).expect("what it is").1;
+    let identity = identity.strip_suffix("}\n").expect("a whole answer");
+    let path = user.path("s").display().to_string();
+    let back = format!(r#"{{"request":"add","members":["{path}"],"probed":{identity}}}"#);
+    let answer = ask(&user, "one", &back);
+    assert!(answer.contains(r#""reply":"done""#), "{answer}");
+    drop(taker);
+    ends_well(stop);
+    let examined = user.expect(0, "examine s");
+    assert!(examined.contains("spare"), "{examined}");
 }
 
 #[test]
