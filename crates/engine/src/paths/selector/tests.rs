@@ -127,5 +127,12 @@ fn io_affinity_keeps_a_lane_on_its_path() {
     let mut bench = Bench::new("io-affinity", &[], 3);
     assert_eq!(bench.chosen(3, 4096), [1, 1, 1], "lane 1 has path 1");
     bench.usable.remove(1);
-    assert_eq!(bench.chosen(2, 4096).len(), 2, "without its path it takes another");
+    assert_eq!(
+        bench.chosen(4, 4096),
+        [0, 2, 0, 2],
+        "without its path it lets the others take turns"
+    );
+    bench.usable[0].lanes = 1 << 1 | 1 << 2;
+    bench.usable[1].lanes = 1 << 1;
+    assert_eq!(bench.chosen(4, 4096), [0, 2, 0, 2], "two paths of its own take turns");
 }
