@@ -277,3 +277,25 @@ fn flushes_that_wait_share_the_next_one() {
     others.iter().for_each(|flush| world.end(flush).unwrap());
     assert_eq!(world.disks.disk(1).flushes, before + 2, "{world}");
 }
+
+/// The controller's flush hangs, and a user's waits for it. The member fails meanwhile, so that the controller goes
+/// on without it: so does the user's flush.
+#[test]
+fn a_flush_ends_that_waits_for_one_that_the_controller_gives_up() {
+    for (seed, shape) in (1000..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(2);
+        world.set("write_deadline", "0");
+        // Marking the array clean flushes first.
+        world.disks.disk(0).flush_hangs_on = Some(0);
+        world.sleep_ms(1000);
+        let flush = world.start(1, Request::Flush);
+        world.turns(50);
+        assert!(!flush.has_ended(), "{world}");
+        world.disks.disk(0).read_error = Some(IoErrorKind::Gone);
+        world.read(0, world.sectors()).unwrap();
+        world.until("the end of the flush", |_| flush.has_ended());
+        assert_eq!(flush.result(), Some(Ok(())), "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+    }
+}
