@@ -18,9 +18,19 @@ fn raid6() -> Shape {
     Shape { member_sectors: 1024, ..shape }
 }
 
+/// The same of RAID5, which has one of parity.
+fn raid5() -> Shape {
+    let shape = Shape::new(Level::Raid5, 2, 5, 128).without_bitmap();
+    Shape { member_sectors: 1024, ..shape }
+}
+
 /// A synced array, dirty already.
 fn world(seed: u64) -> World {
-    let mut world = World::synced(Setup::new(raid6(), seed));
+    world_of(raid6(), seed)
+}
+
+fn world_of(shape: Shape, seed: u64) -> World {
+    let mut world = World::synced(Setup::new(shape, seed));
     world.write_random(4000, 8);
     world.disks.reset_counts();
     world
@@ -53,16 +63,25 @@ fn warm(world: &mut World) {
 
 #[test]
 fn writing_a_small_area_again_reads_nothing() {
+    for (shape, parity) in [(raid6(), 2), (raid5(), 1)] {
+        let mut world = world_of(shape, 1);
+        warm(&mut world);
+        for _ in 0..4 {
+            (0..16).for_each(|block| world.write_random(block * 24, 8));
+            // Less than a unit needs the old block, which is known too.
+            (0..16).for_each(|block| world.write_random(block * 24 + 3, 2));
+        }
+        let (read, written) = traffic(&world);
+        assert_eq!((read, written), (0, 4 * 2 * 16 * (1 + parity) * 4096));
+        world.verify();
+        assert_eq!(world.check(), 0);
+    }
+}
+
+#[test]
+fn without_room_in_the_cache_old_blocks_are_read() {
     let mut world = world(1);
     warm(&mut world);
-    for _ in 0..4 {
-        (0..16).for_each(|block| world.write_random(block * 24, 8));
-        // Less than a unit needs the old block, which is known too.
-        (0..16).for_each(|block| world.write_random(block * 24 + 3, 2));
-    }
-    let (read, written) = traffic(&world);
-    assert_eq!((read, written), (0, 4 * 2 * 16 * 3 * 4096));
-    // Unless there is no room for it.
     world.array().set("stripe_cache_size", "17").unwrap();
     assert!(value(&world, "stripe_cache_active") <= 17);
     world.disks.reset_counts();
