@@ -224,6 +224,30 @@ fn a_connection_that_is_lost_before_its_first_flush_makes_the_next_flush_fail_on
     }
 }
 
+/// A flush tells what went with the connection that it was sent over: the next one has nothing to tell.
+#[test]
+fn a_flush_that_loses_its_connection_has_told_what_that_owed() {
+    let device = Flushing::new(true);
+    while device.answer(0, Ok(())) || device.answer(1, Ok(())) {}
+    device.write_over(1);
+    device.end_write_over(1);
+    let ended = device.start(Patience::FOREVER);
+    assert!(device.answer(1, Err(IoErrorKind::Gone)));
+    assert_eq!(ended.take(), Some(Err(IoErrorKind::Flush)));
+    assert_eq!(device.flush(), Some(Ok(())), "it is told once");
+}
+
+/// And an error that a server tells of what an earlier process has left there.
+#[test]
+fn a_flush_that_a_server_fails_has_told_what_was_there_before() {
+    let device = Flushing::new(false);
+    let ended = device.start(Patience::FOREVER);
+    assert!(device.answer(0, Err(IoErrorKind::Flush)) && device.answer(1, Ok(())));
+    assert_eq!(ended.take(), Some(Err(IoErrorKind::Flush)));
+    device.paths.fail(0, None, "it is cut", true, Time::ZERO);
+    assert_eq!(device.flush(), Some(Ok(())), "it is told once");
+}
+
 /// A device whose first path is down at the start, and whose other one is known.
 fn with_a_path_that_is_down() -> Flushing {
     let (wires, known) = (Rc::new(Wires::default()), device(TWO_PATHS, Failback::Manual));
