@@ -90,6 +90,34 @@ fn one_write_alone_wakes_no_worker() {
     world.verify();
 }
 
+/// Starts writes of so many sectors at once, each to the end of a row of its own.
+fn write_rows_at_once(world: &mut World, rows: u64, sectors: u64) -> Vec<Pending> {
+    let shape = world.shape();
+    let row_sectors = u64::from(shape.chunk_sectors) * u64::from(shape.disks - 1);
+    let write = |row| {
+        let sector = (row + 1) * row_sectors - sectors;
+        let bytes = world.random.bytes(sectors as usize * SECTOR);
+        world.remember(sector, &bytes);
+        world.submit(0, Request::Write { sector, from: Rc::new(bytes), fua: false })
+    };
+    (0..rows).map(write).collect()
+}
+
+/// Its waking costs more than a few short rounds.
+#[test]
+fn a_worker_gets_many_rounds_or_long_ones() {
+    let shape = Shape { chunk_sectors: 128, member_sectors: 2048, ..shapes::RAID5 };
+    for (rows, sectors, is_worth) in [(5, 8, false), (6, 8, true), (2, 64, false), (2, 384, true)] {
+        let mut world = World::synced(setup(shape, 42));
+        let _worker = world.hire(0);
+        world.turns(10);
+        let started = write_rows_at_once(&mut world, rows, sectors);
+        end_all(&mut world, started);
+        assert_eq!(world.worker_ios() > 0, is_worth, "{rows} rows, {sectors} sectors of each");
+        world.verify();
+    }
+}
+
 /// Workers are hired and dismissed at any moment, the batch and the stripe cache change, and nothing waits for ever.
 #[test]
 fn workers_come_and_go_while_writes_are_under_way() {
