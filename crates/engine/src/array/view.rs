@@ -7,6 +7,8 @@
 
 #[cfg(test)]
 pub(super) mod samples;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::sync::Arc;
