@@ -276,6 +276,24 @@ fn a_path_without_a_fence_serves_on_beside_its_late_writes() {
     assert_eq!(letters(&paths), "AAEAA");
 }
 
+/// No answer to another lane proves anything of them, and none over a connection that is lost.
+#[test]
+fn late_writes_are_proved_by_their_own_answer_and_that_is_told_once() {
+    let paths = device(TWO_GROUPS, Failback::Manual);
+    let member = MemberId { index: 0, generation: 0 };
+    let proved = |event: &PathEvent| event.event == "LateWritesProved";
+    let told = || paths.events_after(0).into_iter().filter(proved).count();
+    let late = || paths.owner.lock().late.iter().count();
+    paths.add_late(0, member, LaneId(0), 0..8, false, NOW);
+    for (lane, left, times) in [(LaneId(1), 1, 0), (LaneId(0), 0, 1), (LaneId(0), 0, 1)] {
+        paths.settle_late(member, lane, false, NOW);
+        assert_eq!((late(), told()), (left, times), "{lane:?}");
+    }
+    paths.add_late(0, member, LaneId(0), 0..8, true, NOW);
+    paths.settle_late(member, LaneId(0), false, NOW);
+    assert_eq!((late(), told()), (1, 1), "its connection is lost");
+}
+
 #[test]
 fn a_path_that_joins_while_it_is_fenced_needs_another_connection() {
     let fences = Fencing::default();
