@@ -27,6 +27,8 @@ struct Sum {
     seeds: u64,
     /// How many of them by the name of their story.
     stories: BTreeMap<&'static str, u64>,
+    /// Seeds that asked about the rule and noticed nothing.
+    missed: Vec<u64>,
 }
 
 impl Sum {
@@ -38,12 +40,14 @@ impl Sum {
         }
     }
 
-    /// The stories of the seeds that noticed, those of most first.
-    fn by_story(&self) -> String {
+    /// The stories of the seeds that noticed, those of most first, and of how many that asked about the rule.
+    fn by_story(&self, asked: &BTreeMap<&'static str, u64>) -> String {
         let mut stories: Vec<_> = self.stories.iter().collect();
         stories.sort_by_key(|(_, seeds)| std::cmp::Reverse(**seeds));
         let name = |story: &'static str| if story.is_empty() { "no story" } else { story };
-        let words = stories.iter().map(|(story, seeds)| format!("{} {seeds}", name(story)));
+        let words = stories
+            .iter()
+            .map(|(story, seeds)| format!("{} {seeds} of {}", name(story), asked[*story]));
         words.collect::<Vec<_>>().join(", ")
     }
 }
@@ -64,21 +68,33 @@ pub(super) fn run(options: &Options) -> bool {
     for rule in &rules {
         let since = Instant::now();
         let sum: Mutex<Sum> = Mutex::default();
-        let asked = good.iter().filter(|good| good.asked.has(*rule));
-        in_parallel(options, asked, |good| {
-            let Some(reason) = breaks(*rule, good, options) else { return true };
+        let asked = || good.iter().filter(|good| good.asked.has(*rule));
+        in_parallel(options, asked(), |good| {
             let Good { seed, trouble, story, .. } = *good;
-            let noticed = Noticed { seed, trouble, story, reason };
-            sum.lock().expect("nothing panics under the lock").add(noticed);
+            let reason = breaks(*rule, good, options);
+            let mut sum = sum.lock().expect("nothing panics under the lock");
+            match reason {
+                Some(reason) => sum.add(Noticed { seed, trouble, story, reason }),
+                None => {
+                    sum.missed.push(seed);
+                    return true;
+                }
+            }
             options.keep_going
         });
         let seconds = since.elapsed().as_secs_f64();
-        let sum = sum.into_inner().expect("nothing panics under the lock");
+        let mut sum = sum.into_inner().expect("nothing panics under the lock");
+        let mut stories = BTreeMap::new();
+        asked().for_each(|good| *stories.entry(good.story).or_default() += 1);
         let of_all = match options.keep_going {
-            true => format!("{} of {} ({}), ", sum.seeds, options.seeds, sum.by_story()),
+            true => format!("{} of {} ({}), ", sum.seeds, options.seeds, sum.by_story(&stories)),
             false => String::new(),
         };
         let name = rule.name();
+        if options.keep_going && options.story.is_some() {
+            sum.missed.sort_unstable();
+            println!("{name:<30} not noticed by {:?}", sum.missed);
+        }
         match sum.first {
             Some(Noticed { seed, trouble, reason, .. }) => {
                 let trouble = if trouble == Trouble::Beyond { " beyond" } else { "" };

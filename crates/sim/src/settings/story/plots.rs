@@ -168,33 +168,62 @@ fn first_resync(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// A member is being filled while users are quiet; then the superblocks change, and the power goes.
-fn filled_in_quiet(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let begin = tell.pick(&[Happening::FailMember, Happening::Replace, Happening::Replace]);
-    let (change, record) = (tell.change(), tell.record());
-    let aims = vec![
-        tell.at(Point::MembersAnswered, begin, 20),
-        tell.at(Point::WindowIsDone, Happening::Rest, tell.often),
-        tell.after(Point::ArrayIsClean, 1),
-        tell.at(Point::WindowIsDone, if tell.coin { Happening::AddSpare } else { change }, 3),
-        tell.at(if tell.coin { Point::SuperblocksAreWritten } else { record }, tell.crash, 1),
-    ];
-    (aims, Wishes { levels: IN_CHUNKS, small_chunks: true, ..with_spare(tell) })
+impl Teller {
+    /// Disks full of noise are resynced while users wait. No block of a member is by chance what another one has there.
+    fn resyncs_noise(&self) -> Vec<Aim> {
+        let pause = self.then(Happening::Pause);
+        vec![self.at(Point::MembersAnswered, Happening::Pause, 10).at_once(), pause, pause]
+    }
 }
 
-/// A member is being filled while users pause and come back; the power goes with the superblocks that say so.
+/// A member is being filled while users are quiet. A spare is added, and the power goes with the superblocks that say so.
+fn filled_in_quiet(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    // Parity bears a crash only where no member is missing.
+    let (begin, levels): (_, &[i32]) = tell.pick(&[
+        (Happening::FailMember, &[10]),
+        (Happening::Replace, IN_CHUNKS),
+        (Happening::Replace, IN_CHUNKS),
+    ]);
+    let mut aims = tell.resyncs_noise();
+    aims.extend([
+        tell.then(begin),
+        tell.then(Happening::Rest),
+        tell.after(Point::ArrayIsClean, 1),
+        // Not long after one record of how far it came, and long before the next.
+        tell.after(Point::ProgressIsRecorded, 1),
+        tell.at(Point::WindowIsDone, Happening::AddSpare, 3).at_once(),
+        tell.at(Point::SuperblocksAreWritten, Happening::PowerCut, 1).at_once(),
+    ]);
+    let wishes = Wishes {
+        levels,
+        first_resync: true,
+        small_chunks: true,
+        long: true,
+        calm: true,
+        kinds: [10, 90, 0],
+        paths: Some(0),
+        ..with_spare(tell)
+    };
+    (aims, wishes)
+}
+
+/// A member is being filled while users pause and come back. The power goes with the superblocks that say so.
 fn filled_in_fits(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let begin = if tell.coin { Happening::Replace } else { Happening::FailMember };
-    let aims = vec![
-        tell.at(Point::MembersAnswered, begin, 20),
+    let mut aims = tell.resyncs_noise();
+    aims.extend([
+        tell.then(begin),
         tell.after(Point::WindowIsDone, 2),
-        tell.at(Point::ArrayIsDirty, Happening::PowerCut, 1),
-    ];
+        tell.at(Point::ArrayIsDirty, Happening::PowerCut, 1).at_once(),
+    ]);
     // Other levels bear a crash only where no member is missing.
     let levels = if tell.coin { IN_CHUNKS } else { &[10] };
     let wishes = Wishes {
         levels,
         bitmap: Some(true),
+        first_resync: true,
+        calm: true,
+        paths: Some(0),
         kinds: [10, 90, 0],
         small_chunks: true,
         long: true,
