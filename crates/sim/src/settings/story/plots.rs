@@ -149,20 +149,28 @@ fn change_in_a_write(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (vec![tell.at(point, change, 10 * tell.often)], redundant())
 }
 
-/// The array is resynced while users are quiet; then the superblocks change, and the power goes.
+/// The array stops before it is resynced. Nothing is written when it goes on. A spare is added, and the power goes with the
+/// superblocks that say so.
 fn first_resync(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let change = tell.change();
     let aims = vec![
-        tell.at(Point::WindowIsDone, Happening::Rest, tell.often),
-        tell.at(Point::WindowIsDone, if tell.coin { Happening::AddSpare } else { change }, 3),
-        tell.at(Point::SuperblocksAreWritten, tell.crash, 1),
+        tell.at(Point::WindowIsDone, Happening::OnlyRead, tell.often).at_once(),
+        tell.then(Happening::Restart),
+        tell.then(Happening::Rest),
+        // Not long after one record of how far it came, and long before the next.
+        tell.after(Point::ProgressIsRecorded, 1),
+        tell.at(Point::WindowIsDone, Happening::AddSpare, 3).at_once(),
+        tell.at(Point::SuperblocksAreWritten, Happening::PowerCut, 1).at_once(),
+        tell.then(Happening::WriteAgain),
     ];
     let wishes = Wishes {
-        spare: false,
         levels: IN_CHUNKS,
+        spare: false,
         first_resync: true,
         bitmap: Some(false),
         small_chunks: true,
+        long: true,
+        calm: true,
+        paths: Some(0),
         ..with_spare(tell)
     };
     (aims, wishes)
