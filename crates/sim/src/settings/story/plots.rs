@@ -34,7 +34,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("first-resync", [6, 3], first_resync),
     Plot("filled-in-quiet", [5, 4], filled_in_quiet),
     Plot("filled-in-fits", [4, 2], filled_in_fits),
-    Plot("filled-around-doubt", [0, 6], filled_around_doubt),
+    Plot("filled-around-doubt", [0, 8], filled_around_doubt),
     Plot("filled", [2, 2], filled),
     Plot("cleared-while-filled", [7, 4], cleared_while_filled),
     Plot("flush-fails", [0, 5], flush_fails),
@@ -242,21 +242,37 @@ fn filled_in_fits(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// A member is lost where a write found no space: what belongs to it there nobody knows.
+/// A member is lost where writes found no space: what belongs to it there nobody knows. A spare is filled with the rest, and
+/// everything is read.
 fn filled_around_doubt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let (full, lost) = tell.pick(&[(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]);
     let aims = vec![
-        tell.at(Point::MembersAnswered, Happening::Fill, 5),
-        Aim { late_by: tell.late_by / 10, ..tell.at(Point::RowsAreInDoubt, Happening::Vanish, 1) },
-        tell.at(Point::WindowIsDone, Happening::ReadAll, 5),
-        tell.after(Point::ArrayIsClean, 20),
+        tell.to(full, Point::MembersAnswered, Happening::Fill, 20),
+        tell.after(Point::RowsAreInDoubt, 1).at_once(),
+        tell.then_to(full, Happening::Steer),
+        // In several rows: in some of them the other one has data.
+        tell.at(Point::MembersAnswered, Happening::OnlyRead, 10).at_once(),
+        tell.then(Happening::ReadNow),
+        tell.then_to(lost, Happening::Vanish),
+        tell.then(Happening::ReadNow),
+        tell.then(Happening::LetGo),
+        tell.then(Happening::Pause),
+        tell.then(Happening::ReadNow),
+        tell.then(Happening::WriteAgain),
     ];
     let wishes = Wishes {
-        levels: &[4, 5, 6, 6],
+        levels: &[5],
+        few: true,
         spare: true,
+        synced: true,
         hot: true,
-        discards: true,
+        short: true,
+        spread: true,
+        calm: true,
+        paths: Some(0),
         sync_seconds: Wishes::AT_ONCE,
         kinds: [50, 50, 0],
+        tending: Tending::Never,
         ..Wishes::default()
     };
     (aims, wishes)
