@@ -237,6 +237,9 @@ impl Settings {
         settings.servers = wishes.servers;
         if settings.redundancy() > 0 {
             settings.tuning = draw_tuning(seed);
+            if wishes.impatient {
+                settings.set_write_deadline("4");
+            }
             settings.tuning.extend(draw_sync(seed, settings.sync_speed(wishes.sync_seconds)));
         }
         if matches!(level, 1 | 10) {
@@ -399,6 +402,11 @@ impl Settings {
             self.flags[..alike].iter_mut().for_each(|flags| flags.0 &= !mostly);
             self.flags[behind].0 |= mostly;
         }
+    }
+
+    fn set_write_deadline(&mut self, seconds: &'static str) {
+        let deadline = self.tuning.iter_mut().find(|(key, _)| *key == "write_deadline");
+        deadline.into_iter().for_each(|(_, value)| *value = seconds);
     }
 
     fn draw_disks(&mut self, random: &mut Random, wishes: &Wishes) {

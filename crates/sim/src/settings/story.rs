@@ -71,6 +71,8 @@ pub(super) struct Wishes {
     pub behind_first: bool,
     /// No copy is written behind.
     pub prompt: bool,
+    /// A member that does not answer a write is soon given up.
+    pub impatient: bool,
     /// A mirror has three copies.
     pub three: bool,
     /// The disks begin empty: a thin one has space only for what was written.

@@ -488,13 +488,38 @@ fn cleared_without(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// A member comes back while something that it was sent is still under way.
+/// A member that hangs with writes under way is failed, and comes back. Users write there again before those land.
 fn back_too_soon(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![
-        tell.at(Point::MembersAnswered, Happening::Hang, 10 * tell.often),
-        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+        tell.to(0, Point::MembersAnswered, Happening::Hang, 20).at_once(),
+        tell.after(Point::MemberIsOut, 1),
+        tell.at(Point::SuperblocksAreWritten, Happening::Pause, 1).at_once(),
+        tell.then(Happening::Tend),
+        // Every other time the disk is not put back at once.
+        tell.then(Happening::Pause),
+        tell.then(Happening::Tend),
+        tell.then(Happening::Pause),
+        tell.then(Happening::Tend),
+        tell.after(Point::MembersAnswered, 200),
     ];
-    (aims, redundant())
+    let wishes = Wishes {
+        few: true,
+        no_spare: true,
+        synced: true,
+        bitmap: Some(true),
+        hot: true,
+        short: true,
+        prompt: true,
+        impatient: true,
+        calm: true,
+        busy: true,
+        paths: Some(0),
+        kinds: [10, 90, 0],
+        sync_seconds: Wishes::AT_ONCE,
+        tending: Tending::Returns,
+        ..redundant()
+    };
+    (aims, wishes)
 }
 
 /// A member fails with writes and flushes under way, and all ends before that is on record.
