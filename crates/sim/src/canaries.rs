@@ -24,16 +24,16 @@ struct Noticed {
 #[derive(Default)]
 struct Sum {
     first: Option<Noticed>,
-    seeds: u64,
     /// How many of them by the name of their story.
     stories: BTreeMap<&'static str, u64>,
-    /// Seeds that asked about the rule and noticed nothing.
+    /// Seeds that noticed it, and those that asked about the rule and did not.
+    hits: Vec<u64>,
     missed: Vec<u64>,
 }
 
 impl Sum {
     fn add(&mut self, noticed: Noticed) {
-        self.seeds += 1;
+        self.hits.push(noticed.seed);
         *self.stories.entry(noticed.story).or_default() += 1;
         if self.first.as_ref().is_none_or(|first| noticed.seed < first.seed) {
             self.first = Some(noticed);
@@ -87,13 +87,16 @@ pub(super) fn run(options: &Options) -> bool {
         let mut stories = BTreeMap::new();
         asked().for_each(|good| *stories.entry(good.story).or_default() += 1);
         let of_all = match options.keep_going {
-            true => format!("{} of {} ({}), ", sum.seeds, options.seeds, sum.by_story(&stories)),
+            true => {
+                format!("{} of {} ({}), ", sum.hits.len(), options.seeds, sum.by_story(&stories))
+            }
             false => String::new(),
         };
         let name = rule.name();
         if options.keep_going && options.story.is_some() {
+            sum.hits.sort_unstable();
             sum.missed.sort_unstable();
-            println!("{name:<30} not noticed by {:?}", sum.missed);
+            println!("{name:<30} noticed by {:?}, not by {:?}", sum.hits, sum.missed);
         }
         match sum.first {
             Some(Noticed { seed, trouble, reason, .. }) => {

@@ -59,6 +59,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("no-room", [3, 2], no_room),
     Plot("failed-round", [9, 0], failed_round),
     Plot("filled-from-full", [18, 0], filled_from_full),
+    Plot("filled-past-holes", [7, 0], filled_past_holes),
     Plot("waits-for-space", [4, 0], waits_for_space),
     Plot("breaks", [0, 11], breaks),
     Plot("lost-before-resync", [3, 2], lost_before_resync),
@@ -746,7 +747,10 @@ fn filled_from_full(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let mut aims = vec![
         tell.to(0, Point::MembersAnswered, begin, 5),
         tell.after(Point::WindowIsDone, 1),
-        tell.to(full, Point::WindowIsDone, Happening::Fill, 1),
+        // It has no space until all is filled.
+        tell.at(Point::WindowIsDone, Happening::OnlyRead, 1).at_once(),
+        tell.then_to(full, Happening::Fill),
+        tell.then(Happening::WriteAgain),
         tell.after(Point::RowsAreInDoubt, 1),
         tell.at(Point::MembersAnswered, Happening::ReadAll, 3),
     ];
@@ -781,6 +785,40 @@ fn filled_from_full(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         in_front: true,
         long: true,
         kinds: [50, 50, 0],
+        sync_seconds: Wishes::SOON,
+        tending: Tending::Never,
+        ..Wishes::default()
+    };
+    (aims, wishes)
+}
+
+/// The only member of a mirror has no space, and writes come to the one alone that is filled with a copy of it. The array
+/// stops as soon as that one is filled.
+fn filled_past_holes(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![
+        tell.to(0, Point::MembersAnswered, Happening::FailMember, 5).at_once(),
+        tell.after(Point::WindowIsDone, 1).at_once(),
+        tell.then(Happening::OnlyRead),
+        tell.then_to(1, Happening::Fill),
+        tell.then(Happening::WriteAgain),
+        tell.at(Point::MemberIsFilled, Happening::Restart, 1).at_once(),
+        tell.at(Point::MembersAnswered, Happening::Leave, 100),
+    ];
+    let wishes = Wishes {
+        levels: &[1, 10],
+        few: true,
+        spare: true,
+        prompt: true,
+        synced: true,
+        spaced: true,
+        hot: true,
+        in_front: true,
+        short: true,
+        long: true,
+        calm: true,
+        busy: true,
+        paths: Some(0),
+        kinds: [85, 15, 0],
         sync_seconds: Wishes::SOON,
         tending: Tending::Never,
         ..Wishes::default()
