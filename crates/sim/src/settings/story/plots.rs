@@ -65,7 +65,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("lost-before-resync", [3, 2], lost_before_resync),
     Plot("doubt-across-a-stop", [0, 5], doubt_across_a_stop),
     Plot("back-with-a-list", [18, 0], back_with_a_list),
-    Plot("listed-and-left-out", [12, 0], listed_and_left_out),
+    Plot("listed-and-left-out", [10, 0], listed_and_left_out),
     Plot("back-half-filled", [6, 2], back_half_filled),
     Plot("replaced-in-crash", [3, 2], replaced_in_crash),
     Plot("differing-copies", [2, 1], differing_copies),
@@ -953,20 +953,20 @@ fn back_with_a_list(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 /// A member that lists bad blocks is not there at a start. It is put back before anything is written, and a crash comes
 /// when it loses its list.
 fn listed_and_left_out(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    // Users seldom come to all places that are refused.
-    let refuse = tell.to(0, Point::MembersAnswered, Happening::RefuseWrites, 3);
     let aims = vec![
-        refuse,
-        refuse,
-        refuse,
-        refuse,
-        tell.to(0, Point::ListIsLonger, Happening::StartWithout, 1),
+        tell.to(0, Point::MembersAnswered, Happening::RefuseAll, 20).at_once(),
+        tell.then_to(0, Happening::RefuseAll),
+        tell.to(0, Point::ListIsLonger, Happening::StartWithout, 1).at_once(),
         tell.at(Point::MemberIsIn, tell.crash, 1).at_once(),
     ];
     let wishes = Wishes {
         // With parity no crash is borne while a member is out.
         levels: MIRRORS,
         no_spare: true,
+        synced: true,
+        alike: true,
+        calm: true,
+        paths: Some(0),
         kinds: [20, 80, 0],
         hot: true,
         tending: Tending::Returns,
