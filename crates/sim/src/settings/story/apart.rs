@@ -20,7 +20,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("halves", [6, 0], halves),
     Plot("forgotten-bitmaps", [2, 1], forgotten_bitmaps),
     Plot("replaced-while-busy", [4, 4], replaced_while_busy),
-    Plot("handed-over", [1, 0], handed_over),
+    Plot("handed-over", [3, 0], handed_over),
     Plot("overlapping-late", [6, 0], overlapping_late),
     Plot("slow-fences", [0, 8], slow_fences),
     Plot("secret-flush", [0, 2], secret_flush),

@@ -31,7 +31,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("any-crash", [2, 2], any_crash),
     Plot("any-change", [2, 2], any_change),
     Plot("change-in-a-write", [2, 2], change_in_a_write),
-    Plot("first-resync", [6, 3], first_resync),
+    Plot("first-resync", [4, 2], first_resync),
     Plot("filled-in-quiet", [5, 4], filled_in_quiet),
     Plot("filled-in-fits", [4, 2], filled_in_fits),
     Plot("filled-around-doubt", [0, 8], filled_around_doubt),
@@ -42,7 +42,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("off-the-list", [0, 14], off_the_list),
     Plot("behind", [5, 0], behind),
     Plot("behind-and-read", [12, 0], behind_and_read),
-    Plot("behind-in-quiet", [5, 0], behind_in_quiet),
+    Plot("behind-in-quiet", [9, 0], behind_in_quiet),
     Plot("behind-off-record", [5, 0], behind_off_record),
     Plot("cleared-without", [3, 3], cleared_without),
     Plot("back-too-soon", [7, 2], back_too_soon),
@@ -60,7 +60,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("failed-round", [9, 0], failed_round),
     Plot("filled-from-full", [18, 0], filled_from_full),
     Plot("filled-past-holes", [7, 0], filled_past_holes),
-    Plot("waits-for-space", [4, 0], waits_for_space),
+    Plot("waits-for-space", [7, 0], waits_for_space),
     Plot("breaks", [0, 11], breaks),
     Plot("lost-before-resync", [3, 2], lost_before_resync),
     Plot("doubt-across-a-stop", [0, 5], doubt_across_a_stop),
@@ -430,12 +430,33 @@ fn behind_and_read(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     (aims, wishes)
 }
 
-/// Writes behind are under way when the array gets quiet.
+/// Writes are behind on a member that holds them when users get quiet. The power goes when the array counts as clean, or
+/// when bits are cleared.
 fn behind_in_quiet(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let point = if tell.coin { Point::BitsAreCleared } else { Point::ArrayIsClean };
-    let aims =
-        vec![tell.after(Point::AnsweredBehind, 10 * tell.often), tell.at(point, tell.crash, 1)];
-    (aims, Wishes { levels: &[1], behind: true, trickle: true, ..Wishes::default() })
+    let wishes = Wishes { levels: &[1], behind: true, ..Wishes::default() };
+    if tell.pick(&[true, false, false, false]) {
+        let aims = vec![
+            tell.after(Point::AnsweredBehind, 10 * tell.often),
+            tell.at(Point::BitsAreCleared, tell.crash, 1),
+        ];
+        return (aims, Wishes { trickle: true, ..wishes });
+    }
+    let aims = vec![
+        tell.to(1, Point::AnsweredBehind, Happening::HoldData, 5).at_once(),
+        tell.at(Point::AnsweredBehind, Happening::OnlyRead, 2).at_once(),
+        tell.at(Point::ArrayIsClean, Happening::PowerCut, 1).at_once(),
+        tell.then(Happening::WriteAgain),
+    ];
+    let wishes = Wishes {
+        soon_there: true,
+        short: true,
+        calm: true,
+        paths: Some(0),
+        durable_one_in: Some(0),
+        kinds: [20, 80, 0],
+        ..wishes
+    };
+    (aims, wishes)
 }
 
 /// One of two copies that are not written behind is lost, and the process ends before that is on record. What was
