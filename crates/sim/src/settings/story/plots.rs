@@ -609,19 +609,16 @@ fn filled_from_spoilt(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 
 /// The only copy cannot be read. It is written while the lane that lists it gets no turn.
 fn only_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
-    let spoil = tell.to(1, Point::MembersAnswered, Happening::SpoilSectors, 1);
+    let flicker = tell.to(1, Point::MembersAnswered, Happening::Flicker, 1).at_once();
     let doze = tell.to(0, Point::MembersAnswered, Happening::Doze, 2).at_once();
     let aims = vec![
         tell.to(0, Point::MembersAnswered, Happening::FailMember, 3),
         tell.after(Point::SuperblocksAreWritten, 1),
         doze,
-        spoil,
-        spoil,
-        spoil,
+        flicker,
         doze,
-        spoil,
-        spoil,
-        tell.at(Point::ListIsLonger, Happening::Leave, 1),
+        flicker,
+        tell.at(Point::ListIsLonger, Happening::Leave, 1).at_once(),
     ];
     let wishes = Wishes {
         paths: Some(0),
@@ -630,7 +627,7 @@ fn only_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         calm: true,
         kinds: [50, 50, 0],
         hot: true,
-        in_chunks: true,
+        short: true,
         levels: &[1, 1, 1, 5],
         few: true,
         no_spare: true,
