@@ -996,19 +996,28 @@ fn listed_and_left_out(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 /// A new member fails while it is being filled, and comes back.
 fn back_half_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let (levels, new): (&[i32], u16) = tell.pick(&[(&[1, 10], 2), (&[4, 5], 3), (&[6], 4)]);
-    let aims = vec![
-        tell.after(Point::MembersAnswered, 40),
-        tell.to(0, Point::MembersAnswered, Happening::FailMember, 40),
-        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+    let mut aims = tell.resyncs_noise();
+    aims.extend([
+        // Few bits are set when it comes back.
+        tell.then(Happening::Pause),
+        tell.then(Happening::OnlyRead),
+        tell.then_to(0, Happening::FailMember),
+        tell.then(Happening::Pause),
+        tell.then(Happening::Tend),
         tell.after(Point::SlotIsGiven, 1),
         tell.to(new, Point::WindowIsDone, Happening::FailMember, 1),
-        tell.at(Point::SuperblocksAreWritten, Happening::Tend, 1),
+        tell.then(Happening::Pause),
+        tell.then(Happening::Tend),
         tell.after(Point::MemberIsFilled, 1),
-        tell.at(Point::MembersAnswered, Happening::Leave, 5),
-    ];
+        tell.then(Happening::ReadNow),
+        tell.then(Happening::WriteAgain),
+    ]);
     let wishes = Wishes {
         bitmap: Some(true),
+        first_resync: true,
         no_spare: true,
+        calm: true,
+        paths: Some(0),
         kinds: [10, 90, 0],
         small_chunks: true,
         sync_seconds: tell.slowly,
