@@ -93,7 +93,16 @@ type AllUnderWay<'a> = SmallVec<[UnderWay<'a>; 1]>;
 type DirectPlace = (Slot, MemberId, u64);
 
 /// What the claimed path knows about a direct read that failed.
-pub(super) type Failed = Option<(Slot, MemberId, IoError)>;
+pub(super) type Failed = Option<FailedRead>;
+
+/// A read of a member that failed, and that the array was told of.
+#[derive(Clone, Copy)]
+pub(super) struct FailedRead {
+    slot: Slot,
+    member: MemberId,
+    error: IoError,
+    cause: Cause,
+}
 
 impl ArrayLane {
     /// Starts a read without a task, if one healthy member holds all of it. False: not started.
@@ -186,7 +195,7 @@ impl ArrayLane {
         self.lane.spawn(async move {
             let sectors = (read.into.len() / SECTOR_BYTES) as u64;
             let part = Part { first: 0, sectors, array_sector: read.sector };
-            let failed = Some((read.slot, read.member, error));
+            let failed = this.failed_read(read.slot, read.member, error);
             let result = this.read_claimed(&part, &read.into, failed).await;
             read.queue.end(read.tag, result);
         });
@@ -228,7 +237,7 @@ impl ArrayLane {
                 None => hard.push((part, None)),
                 Some((slot, member, io)) => {
                     if let Err(error) = io.await.result {
-                        hard.push((part, Some((slot, member, error))));
+                        hard.push((part, self.failed_read(slot, member, error)));
                     }
                 }
             }
@@ -239,6 +248,14 @@ impl ArrayLane {
         Ok(())
     }
 
+    /// Tells that a member did not do a read, in the moment in which that is known: later it may answer again. None where
+    /// nothing could be done without it.
+    pub(super) fn failed_read(&self, slot: Slot, member: MemberId, error: IoError) -> Failed {
+        let redundant = self.with_view(|view| view.geometry.max_failures() > 0);
+        let cause = redundant.then(|| self.report_read(member, error))?;
+        Some(FailedRead { slot, member, error, cause })
+    }
+
     /// Reads a part that no healthy member gave: under a claim, from what is left.
     pub(super) async fn read_claimed(
         &self,
@@ -246,11 +263,8 @@ impl ArrayLane {
         into: &Rc<dyn Sink>,
         failed: Failed,
     ) -> Result<(), RequestError> {
-        let redundant = self.with_view(|view| view.geometry.max_failures() > 0);
-        let error = failed.filter(|_| redundant);
-        let failed = error.map(|(slot, member, error)| (slot, self.report_read(member, error)));
         // A medium error is mended in passing, which writes: nobody else may touch the row.
-        let mend = failed.is_some_and(|(_, cause)| cause == Cause::Unreadable);
+        let mend = failed.is_some_and(|read| read.cause == Cause::Unreadable);
         let mode = if mend { Mode::Exclusive } else { Mode::Shared };
         // The view is kept over waits for the geometry alone, which never changes.
         let view = self.view();
@@ -259,16 +273,15 @@ impl ArrayLane {
         match &*view.geometry {
             Geometry::Linear(_) | Geometry::Raid0(_) => Err(RequestError::Lost),
             Geometry::Raid1(_) | Geometry::Raid10(_) => {
-                let mode = match error {
-                    Some((slot, member, error))
-                        if mend && self.fails_fast(slot, sector, sectors) =>
-                    {
-                        self.array.mailbox.member_failed_fast(member, error);
+                let mode = match failed {
+                    Some(read) if mend && self.fails_fast(read.slot, sector, sectors) => {
+                        self.array.mailbox.member_failed_fast(read.member, read.error);
                         Mode::Shared
                     }
                     _ => mode,
                 };
-                self.read_copy(sector, sectors, into, out, mode, failed).await
+                let suspect = failed.map(|read| (read.slot, read.cause));
+                self.read_copy(sector, sectors, into, out, mode, suspect).await
             }
             Geometry::Parity(map) => {
                 let at = map.split(part.array_sector);
@@ -279,7 +292,7 @@ impl ArrayLane {
                 let (claim, mode) = self.claim_to_read(at.row, units, mode, &range).await;
                 let claimed = ClaimedRow { map, row: &row, claim: &claim };
                 let place = usize::from(at.data_index);
-                let failed = error.zip(failed).map(|((_, member, _), (_, cause))| (member, cause));
+                let failed = failed.map(|read| (read.member, read.cause));
                 self.read_row((&claimed, mode), columns, place, failed, (into, out)).await
             }
         }

@@ -94,7 +94,7 @@ impl ArrayLane {
         }
         for (part, slot, member, result) in join_all(reads).await {
             if let Err(error) = result {
-                hard.push((part, Some((slot, member, error))));
+                hard.push((part, self.failed_read(slot, member, error)));
             }
         }
         for (part, failed) in hard {
