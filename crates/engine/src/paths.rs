@@ -108,8 +108,8 @@ pub struct Paths {
     /// A view was published, or the watch has something to do.
     changed: Signal,
     counters: Mutex<Vec<Arc<LaneCounters>>>,
-    /// Writes that the device had answered when its last good flush was sent, where its paths have no caches of their
-    /// own; and one more: none before the first, for an earlier process may have written something.
+    /// Writes of this process that the device had answered when its last good flush was sent, where its paths have no
+    /// caches of their own.
     flushed: AtomicU64,
     host: Box<dyn Host>,
 }
@@ -153,6 +153,7 @@ impl Paths {
             known: None,
             given: Given::default(),
             superblocks: 0,
+            unplugs: 0,
             blank_over: None,
             may_be_written: false,
             no_path_since: None,

@@ -70,6 +70,8 @@ impl ArrayLane {
             if is_given {
                 return Err(self.lost_or_stopped());
             }
+            // It may be written there by now.
+            unread.ask_again();
         }
     }
 

@@ -52,6 +52,7 @@ impl Paths {
         own.lost = true;
         own.was_unplugged |= own.standing == Standing::Joined;
         own.standing = Standing::Unproved;
+        owner.unplugs += 1;
         true
     }
 
@@ -133,14 +134,8 @@ impl Paths {
     /// unplugged. One that another path serves was not: this one has just been compared with that.
     fn note_absence(&self, owner: &mut Owner, path: usize) {
         let mut others = owner.paths.iter().enumerate().filter(|(other, _)| *other != path);
-        if others.any(|(_, other)| other.is_peer()) {
-            owner.paths[path].was_unplugged = false;
-            return;
-        }
-        let mut was_unplugged = false;
-        for own in &mut owner.paths {
-            was_unplugged |= std::mem::take(&mut own.was_unplugged);
-        }
+        let is_served = others.any(|(_, other)| other.is_peer());
+        let was_unplugged = owner.forget_unplugs() && !is_served;
         // Paths with caches of their own owe what they have not flushed.
         if was_unplugged && self.loses_when_away {
             self.lose_what_is_not_flushed();

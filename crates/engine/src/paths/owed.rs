@@ -290,9 +290,9 @@ impl Paths {
         self.flushed.fetch_max(answered, Ordering::AcqRel);
     }
 
-    /// Writes that the device has answered, and one more.
+    /// Writes that the device has answered.
     pub(super) fn answered(&self) -> u64 {
-        1 + (0..self.group_of.len()).map(|path| self.answered_over(path)).sum::<u64>()
+        (0..self.group_of.len()).map(|path| self.answered_over(path)).sum()
     }
 
     /// Writes of this process may be lost: requests fail until a flush has told that. What they read or write by then would be

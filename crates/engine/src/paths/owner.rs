@@ -31,6 +31,8 @@ pub(super) struct Owner {
     pub(super) given: Given,
     /// Durable superblocks of its user that were answered.
     pub(super) superblocks: u64,
+    /// How often a path was unplugged.
+    pub(super) unplugs: u64,
     /// The one path that is used as long as the device is blank.
     pub(super) blank_over: Option<usize>,
     /// Writes may have gone over one of the paths.
@@ -51,7 +53,7 @@ pub(super) struct OwnedPath {
     pub(super) failures: u32,
     /// Its connection is lost: it needs a new one.
     pub(super) lost: bool,
-    /// It had a device of this host that the kernel has no more, and has not been in use since.
+    /// It had a device of this host that the kernel has no more, and no path has been in use since.
     pub(super) was_unplugged: bool,
     /// Whether its connection leads to the device.
     pub(super) standing: Standing,
@@ -97,6 +99,14 @@ impl Health {
             Self::Failed | Self::FailedByWord => "failed",
             Self::Refused => "refused",
         }
+    }
+}
+
+impl Owner {
+    /// A path is in use: whether one was unplugged before that.
+    pub(super) fn forget_unplugs(&mut self) -> bool {
+        let forget = |any, path: &mut OwnedPath| std::mem::take(&mut path.was_unplugged) || any;
+        self.paths.iter_mut().fold(false, forget)
     }
 }
 

@@ -150,7 +150,7 @@ impl PathLane {
         let ended = lane.backend().at_once(io);
         io.member = device;
         let good = ended == Some(Ok(()));
-        if good && written_by(&io.op).is_some() {
+        if good && may_be_in_a_cache(&io.op) {
             self.counters.paths[chosen.path].written.add(1);
         }
         match timed {
@@ -470,6 +470,15 @@ pub(super) fn meaning(error: IoError, kept: &Kept) -> Meaning {
         // A server says EIO for its own troubles too.
         IoErrorKind::Medium => Meaning::Unclear,
         IoErrorKind::Gone | IoErrorKind::Deadline | IoErrorKind::Other => Meaning::OfThePath,
+    }
+}
+
+/// Whether the device may have only in a cache what it has answered.
+fn may_be_in_a_cache(op: &IoOp) -> bool {
+    match op {
+        IoOp::Write { fua, .. } | IoOp::WriteZeroes { fua, .. } => !fua,
+        IoOp::Discard { .. } => true,
+        IoOp::Read { .. } | IoOp::Flush => false,
     }
 }
 

@@ -40,6 +40,8 @@ struct Peers {
     all: Vec<Peer>,
     /// Superblocks that the device had got when they were named.
     superblocks: u64,
+    /// How often paths had been unplugged by then.
+    unplugs: u64,
 }
 
 impl Peers {
@@ -193,6 +195,10 @@ impl Paths {
         } else if !(is_same && self.is_read_by_all(owner, peers, &are_now, &seen.own)) {
             return Ruling::Changed;
         }
+        if owner.unplugs == peers.unplugs && owner.paths[path].health == Health::Active {
+            // It was there all the time, and serves.
+            owner.forget_unplugs();
+        }
         self.accept(owner, candidate, &are_now, (seen.own, peers.superblocks), now)
     }
 
@@ -260,7 +266,11 @@ impl Paths {
         };
         let peers = owner.paths.iter().enumerate().filter(counts).filter_map(peer);
         let count = if is_active { 1 } else { usize::MAX };
-        Peers { all: peers.take(count).collect(), superblocks: owner.superblocks }
+        Peers {
+            all: peers.take(count).collect(),
+            superblocks: owner.superblocks,
+            unplugs: owner.unplugs,
+        }
     }
 
     /// Notes what the device says of itself, and over which path, as long as it is blank. Not if its superblock

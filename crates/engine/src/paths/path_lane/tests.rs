@@ -681,6 +681,30 @@ fn a_device_that_was_away_fails_nothing_where_it_can_have_lost_nothing() {
     assert_eq!(flush_over_any(&device), Some(Ok(())));
 }
 
+/// One path was unplugged for good, and the other one served since.
+#[test]
+fn a_path_that_was_unplugged_long_ago_tells_of_no_absence() {
+    let (device, _) = of_this_host();
+    let now = device.wires.now.get();
+    device.paths.message(&["queue_if_no_path"], now).expect("a message");
+    device.paths.fail(1, None, "it is unplugged", true, now);
+    assert!(device.paths.let_go(1, connection(&device.paths, 1).0));
+    device.wires.pass(&device.lane, seconds(10));
+    write_over_any(&device);
+    device.paths.fail(0, None, "it does not answer", true, device.wires.now.get());
+    come_back(&device, 0, false);
+    assert_eq!(read_over_any(&device), Some(Ok(())));
+}
+
+#[test]
+fn a_device_that_was_away_before_anything_was_written_fails_nothing() {
+    let (device, _) = of_this_host();
+    lose_all(&device, &[0, 1]);
+    come_back(&device, 0, true);
+    assert_eq!(read_over_any(&device), Some(Ok(())));
+    assert_eq!(flush_over_any(&device), Some(Ok(())));
+}
+
 /// A flush that failed has made nothing durable, and what came after one is not covered by it.
 #[test]
 fn only_what_was_answered_before_a_good_flush_was_sent_is_safe_from_an_absence() {
