@@ -166,7 +166,9 @@ impl Driver {
         count += self.end_pretended(lane);
         // After the completions: what has ended in time is not late because we looked late.
         self.expire(lane);
-        let Swept { to_end, asked } = self.devices.borrow_mut().sweep(&self.queue);
+        let mut devices = self.devices.borrow_mut();
+        let Swept { to_end, asked } = devices.sweep(&self.queue, &self.lane, lane.id());
+        drop(devices);
         to_end.iter().for_each(|device| self.hang_up(lane, device));
         asked.into_iter().for_each(|(member, asked)| self.identify(&member, asked));
         count

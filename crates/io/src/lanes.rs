@@ -19,7 +19,7 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::sync::Mutex;
 
 use crate::lane_io::LaneIo;
-use crate::member::{MemberTable, OneConnection};
+use crate::member::{MemberTable, NotConnected};
 use crate::queue::IoChoice;
 
 use cpus::Place;
@@ -73,9 +73,9 @@ pub enum StartError {
         /// The CPU asked for.
         cpu: usize,
     },
-    /// A member bears one lane only.
+    /// A member bears one lane only, or none more.
     #[error(transparent)]
-    OneConnection(#[from] OneConnection),
+    NotConnected(#[from] NotConnected),
     /// The system refused a thread, its wake-up, or its ring.
     #[error("cannot start a lane: {0}; MDSPACE_IO=preadv does without io_uring")]
     System(#[from] io::Error),
@@ -121,6 +121,7 @@ impl Handle {
         config: &LanesConfig,
         ended: Sender<LaneEnd>,
     ) -> Result<Self, StartError> {
+        let counted = config.members.count_on(id)?;
         let mailbox = Arc::new(Mailbox::new()?);
         let (started_sender, started) = channel();
         let (theirs, config, node) = (mailbox.clone(), config.clone(), place.node);
@@ -129,6 +130,7 @@ impl Handle {
             place.apply();
             let end = run::run(id, term, &config, &theirs, &started_sender);
             theirs.close();
+            drop(counted);
             // Nobody listens after `stop` has lost its patience.
             let _ = ended.send(end);
         })?;
@@ -138,13 +140,12 @@ impl Handle {
 }
 
 impl Lanes {
-    /// Starts the lanes; they sleep until something is run on them.
+    /// Starts the lanes, each with its connections to the members that are open; they sleep until something is run on them.
     pub fn start(config: LanesConfig) -> Result<Self, StartError> {
         let topology = match &config.topology {
             Some(topology) => topology.clone(),
             None => Topology::of_this_machine()?,
         };
-        config.members.serve_lanes(config.count.max(1))?;
         let places = cpus::places(config.count.max(1), &config.cpus, &topology)?;
         let (ended_sender, ended) = channel();
         let ended = Mutex::new(ended);
@@ -162,7 +163,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Starts one more lane beside these, on some CPUs of a node, and begins its `work` there. The lane ends when
+    /// Starts one more lane beside these, with its connections to the members that are open, on some CPUs of a node, and begins its `work` there. The lane ends when
     /// that has ended; until then it keeps its connections to members.
     pub(crate) fn start_worker<Work>(
         &self,

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::Paths;
 
 pub use below::{are_twins, lies_on, stands_on};
@@ -37,7 +38,7 @@ pub use member_file::FileFacts;
 pub use multipath::MultipathSpec;
 pub use named::{Identity, open_to_look, read_text};
 pub use null::{KeyHelp, null_keys, null_presets};
-pub use open::{OneConnection, OpenError, OpenMode};
+pub use open::{NoConnection, NotConnected, OneConnection, OpenError, OpenMode};
 pub use path_name::{name_of_path, path_of_name};
 pub use place::{ServerPlace, abstract_name};
 pub use spec::{check_name, is_remote};
@@ -46,7 +47,7 @@ pub use unproved::UnprovedWrites;
 pub(crate) use unproved::{Moment, Owed};
 
 pub(crate) use member_file::MemberFile;
-pub(crate) use nbd::{Export, Nbd, proof};
+pub(crate) use nbd::{Export, Made, Nbd, proof};
 pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};
 pub(crate) use ram::Ram;
 use seen::Seen;
@@ -124,6 +125,18 @@ impl Device {
 }
 
 impl Member {
+    fn nbd(&self) -> Option<&Nbd> {
+        match &self.device {
+            Device::Nbd(nbd) => Some(nbd),
+            _ => None,
+        }
+    }
+
+    /// Whether it is an export to which a lane needs a connection before it is counted on.
+    fn lacks(&self, lane: LaneId) -> bool {
+        self.nbd().is_some_and(|nbd| nbd.lacks(lane))
+    }
+
     /// Whether it is a file or block device that ends earlier than when it was opened. Writes beyond that end find
     /// no space, and no file system is full; or they make a file longer again, over a hole that reads as zeroes.
     pub(crate) fn has_shrunk(&self) -> bool {

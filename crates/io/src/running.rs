@@ -17,7 +17,7 @@ use mdspace_engine::lane::{Lane, LaneId, Traffic};
 
 use crate::lane_io::LaneIo;
 use crate::lanes::Lanes;
-use crate::workers::{SetError, WORKER_CPUS, WorkerCounts, Workers};
+use crate::workers::{GROUP_THREAD_CNT, SetError, WORKER_CPUS, WorkerCounts, Workers};
 
 /// The lane on which an array's owner runs.
 const HOME: LaneId = LaneId(0);
@@ -144,7 +144,14 @@ impl RunningArray {
             return self.workers.set_cpus(value, &self.lanes, &self.array);
         }
         self.array.set(key, value)?;
-        Ok(self.workers.adjust(&self.lanes, &self.array)?)
+        match self.workers.adjust(&self.lanes, &self.array) {
+            // They were missing before, and no other key brings them.
+            Err(missing) if key != GROUP_THREAD_CNT => {
+                tracing::warn!("not all workers serve: {missing}");
+                Ok(())
+            }
+            adjusted => Ok(adjusted?),
+        }
     }
 
     /// Memory that the stripe cache's blocks take, in bytes.

@@ -19,6 +19,9 @@ use crate::lanes::{Lanes, StartError, WorkerThread, cpu_list};
 /// has, and stays as long as a member owes it an answer: for ever, where that one hangs.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The key that says how many workers each node has.
+pub(crate) const GROUP_THREAD_CNT: &str = "group_thread_cnt";
+
 /// The key whose value is a list of CPUs.
 pub(crate) const WORKER_CPUS: &str = "worker_cpus";
 
@@ -99,10 +102,30 @@ impl Workers {
             self.state.lock().shrink(array, node, asked.min(cpus.len()));
         }
         self.wait_for_leaving(|leaving| leaving.awaited_until);
-        let mut state = self.state.lock();
-        lanes.members().serve_lanes(lanes.count() + state.serving.len())?;
         for (node, cpus) in groups.into_iter().enumerate() {
-            state.grow(lanes, array, node, asked.min(cpus.len()), &cpus)?;
+            self.grow(lanes, array, node, asked.min(cpus.len()), &cpus)?;
+        }
+        Ok(())
+    }
+
+    /// Hires on a node until so many serve there. Each has its connections to the members before it serves: one of which
+    /// a connection does not come is not hired.
+    fn grow(
+        &self,
+        lanes: &Lanes,
+        array: &Arc<Array>,
+        node: usize,
+        wanted: usize,
+        cpus: &[usize],
+    ) -> Result<(), StartError> {
+        while self.state.lock().serving_on(node) < wanted {
+            // All seats are taken only while others cannot leave.
+            let Some(id) = self.state.lock().free_seat(lanes) else { return Ok(()) };
+            let array = array.clone();
+            let work = move |lane: &Rc<Lane>| ArrayLane::attach_on(&array, lane, node).work();
+            // Servers are waited for here: the state is not held.
+            let thread = lanes.start_worker(id, node, cpus.to_vec(), work)?;
+            self.state.lock().serving.push(Arc::new(Worker { id, node, thread }));
         }
         Ok(())
     }
@@ -222,26 +245,6 @@ impl State {
     /// Those that serve, and those that are leaving.
     fn all(&self) -> impl Iterator<Item = &Arc<Worker>> {
         self.serving.iter().chain(self.leaving.iter().map(|leaving| &leaving.worker))
-    }
-
-    fn grow(
-        &mut self,
-        lanes: &Lanes,
-        array: &Arc<Array>,
-        node: usize,
-        wanted: usize,
-        cpus: &[usize],
-    ) -> Result<(), StartError> {
-        while self.serving_on(node) < wanted {
-            // All seats are taken only while others cannot leave.
-            let Some(id) = self.free_seat(lanes) else { return Ok(()) };
-            lanes.members().serve_lanes(lanes.count() + self.serving.len() + 1)?;
-            let array = array.clone();
-            let work = move |lane: &Rc<Lane>| ArrayLane::attach_on(&array, lane, node).work();
-            let thread = lanes.start_worker(id, node, cpus.to_vec(), work)?;
-            self.serving.push(Arc::new(Worker { id, node, thread }));
-        }
-        Ok(())
     }
 
     fn free_seat(&self, lanes: &Lanes) -> Option<LaneId> {

@@ -63,22 +63,25 @@ pub enum Compared {
 }
 
 impl Identity {
-    /// Of a device of so many `sectors`, of which `pieces` were read, each from this byte on. The places of
-    /// superblocks are among them.
-    pub fn of_pieces(sectors: u64, pieces: &[(u64, &[u8])]) -> Self {
-        let superblock_at = |place: SuperblockPlace| {
+    /// Of a device of so many `sectors`, of which `pieces` were read, each from this byte on. None: no superblock is
+    /// found, and a place where one may lie is not among them.
+    pub fn of_pieces(sectors: u64, pieces: &[(u64, &[u8])]) -> Option<Self> {
+        let read_at = |place: SuperblockPlace| {
             let at = place.sector * SECTOR_BYTES as u64;
-            let read_there = pieces.iter().rfind(|(start, _)| *start <= at);
-            let bytes = read_there.and_then(|(start, bytes)| bytes.get((at - start) as usize..))?;
-            Superblock::parse(bytes, place, sectors).ok()
+            let (start, bytes) = pieces.iter().rfind(|(start, _)| *start <= at)?;
+            bytes.get((at - start) as usize..).filter(|bytes| !bytes.is_empty())
         };
-        let found = given::places(sectors).into_iter().filter_map(superblock_at);
-        let superblock = superblock::of_device(found).as_ref().map(Said::of);
-        Self {
-            sectors,
-            superblock,
-            blocks: pieces.iter().flat_map(|(_, bytes)| *bytes).copied().collect(),
+        let places = given::places(sectors);
+        let parse = |place| Superblock::parse(read_at(place)?, place, sectors).ok();
+        let superblock = superblock::of_device(places.iter().copied().filter_map(parse));
+        if superblock.is_none() && places.into_iter().any(|place| read_at(place).is_none()) {
+            return None;
         }
+        Some(Self {
+            sectors,
+            superblock: superblock.as_ref().map(Said::of),
+            blocks: pieces.iter().flat_map(|(_, bytes)| *bytes).copied().collect(),
+        })
     }
 
     /// Reads it over a path, with `patience` for each block. A place that the device cannot read may lie in
@@ -204,6 +207,11 @@ impl Identity {
             (Some(own), Some(other)) => own.is_of(other) && own.events < other.events,
             _ => false,
         }
+    }
+
+    /// Whether md's superblock tells it from other devices.
+    pub fn has_superblock(&self) -> bool {
+        self.superblock.is_some()
     }
 
     /// Whether nothing tells this device from another one of its size.

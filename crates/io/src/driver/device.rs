@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mdspace_engine::backend::{MemberId, Ticket};
-use mdspace_engine::lane::Lane;
+use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::paths::PathLane;
 
 use crate::lanes::Term;
@@ -43,10 +43,10 @@ impl Device {
         self.in_flight.get() + self.paths.as_ref().map_or(0, |paths| paths.in_flight())
     }
 
-    /// What is asked of a lane that has a connection.
-    fn questions(&self) -> Option<Vec<Asker>> {
+    /// What is asked of a lane that has a connection, which it may have to take up.
+    fn questions(&self, lane: LaneId) -> Option<Vec<Asker>> {
         let member::Device::Nbd(nbd) = &self.member.device else { return None };
-        let is_up = self.link.as_ref().is_some_and(Link::is_up);
+        let is_up = self.link.as_ref().is_some_and(Link::is_up) || nbd.waits_for(lane);
         is_up.then(|| nbd.questions.take()).filter(|asked| !asked.is_empty())
     }
 
@@ -186,7 +186,12 @@ impl Devices {
 
     /// Lets go of closed members that hold nothing of this lane any more. Gives those whose
     /// connections are to be ended first, and those over whose connections something is to be read.
-    pub(super) fn sweep(&mut self, queue: &RefCell<Queue>) -> Swept {
+    pub(super) fn sweep(
+        &mut self,
+        queue: &RefCell<Queue>,
+        lane: &OnceCell<Weak<Lane>>,
+        id: LaneId,
+    ) -> Swept {
         let mut swept = Swept::default();
         let news = self.table.news_count();
         if news == self.news_seen && !self.closing {
@@ -194,10 +199,13 @@ impl Devices {
         }
         self.news_seen = news;
         self.closing = false;
+        for member in self.table.asked_over_waiting(id) {
+            self.find(member, queue, lane);
+        }
         for device in &mut self.met {
             let Some(known) = device else { continue };
             if !known.member.closing.load(Ordering::Acquire) {
-                swept.asked.extend(known.questions().map(|asked| (known.member.clone(), asked)));
+                swept.asked.extend(known.questions(id).map(|asked| (known.member.clone(), asked)));
                 continue;
             }
             if known.held() > 0 {

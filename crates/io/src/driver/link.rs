@@ -4,6 +4,8 @@
 //! Answers are received into the link's own memory and copied from there: so a read can be given up
 //! at any time, and its memory comes back at once. What is written goes out of the writer's own.
 //!
+//! A lane makes no connection: the member has one for it from the start.
+//!
 //! A connection that is lost, by an error or because the server broke the protocol, stays lost: see
 //! [`Nbd`]. The socket is shut down, and when the kernel has ended both calls on it, everything that
 //! was under way ends as gone.
@@ -18,6 +20,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use mdspace_engine::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, Submitted, Ticket};
 use mdspace_engine::lane::Lane;
@@ -25,9 +28,8 @@ use mdspace_engine::sync::Mutex;
 use mdspace_engine::time::Time;
 
 use crate::errno::io_error;
-use crate::lanes::EventFd;
 use crate::member::proof::{self, Asker};
-use crate::member::{self, Member, MemberTable, Nbd};
+use crate::member::{self, Made, Member, Nbd};
 use crate::nbd_wire::{Put, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command};
 use crate::queue::Token;
 
@@ -42,6 +44,9 @@ use batch::Batch;
 /// Memory for what arrives, a link.
 const INBOX_BYTES: usize = 256 << 10;
 
+/// When a thread is asked for again that the system did not give.
+const WITHOUT_THREAD_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// A member's connection on one lane.
 #[derive(Default)]
 pub(super) struct Link {
@@ -53,12 +58,16 @@ pub(super) struct Link {
     unanswered: Cell<usize>,
 }
 
+/// Where a thread leaves what it has proved.
+type Place = Arc<Mutex<Option<io::Result<OwnedFd>>>>;
+
 #[derive(Default)]
 enum State {
-    /// Nobody has asked for anything yet.
+    /// The connection is not taken up yet.
     #[default]
     Idle,
-    Connecting(Arc<Mutex<Option<io::Result<OwnedFd>>>>),
+    /// A thread proves it.
+    Proving(Place),
     Up(Connection),
     Lost,
 }
@@ -88,12 +97,12 @@ enum WireCall {
 #[derive(Default)]
 pub(super) struct Links {
     listed: RefCell<Vec<Rc<Device>>>,
-    connecting: RefCell<Vec<Rc<Device>>>,
+    proving: RefCell<Vec<Rc<Device>>>,
 }
 
 impl Links {
     pub(super) fn want_something(&self) -> bool {
-        !self.listed.borrow().is_empty() || !self.connecting.borrow().is_empty()
+        !self.listed.borrow().is_empty() || !self.proving.borrow().is_empty()
     }
 
     /// Whether requests wait that could go out now.
@@ -163,11 +172,11 @@ impl Driver {
         }
     }
 
-    /// Connects, sends and ends what waits for that.
+    /// Takes connections up, sends and ends what waits for that.
     pub(super) fn look_after_links(&self, lane: &Lane) {
-        let mut connecting = self.links.connecting.take();
-        connecting.retain(|device| !self.has_connected(lane, device));
-        self.links.connecting.borrow_mut().append(&mut connecting);
+        let mut proving = self.links.proving.take();
+        proving.retain(|device| !self.has_proved(lane, device));
+        self.links.proving.borrow_mut().append(&mut proving);
         for device in self.links.listed.take() {
             let link = link_of(&device);
             link.listed.set(false);
@@ -184,37 +193,60 @@ impl Driver {
         }
     }
 
+    /// Takes up the connection that was made for this lane. It has none where the member was lost before.
     fn connect(&self, lane: &Lane, device: &Rc<Device>) {
-        if let Some(socket) = nbd_of(&device.member).take_first() {
-            return self.up(lane, device, socket);
-        }
-        let place: Arc<Mutex<Option<io::Result<OwnedFd>>>> = Arc::default();
-        *link_of(device).state.borrow_mut() = State::Connecting(place.clone());
-        self.links.connecting.borrow_mut().push(device.clone());
-        let (member, wake) = (device.member.clone(), self.wake.clone());
-        let members = self.devices.borrow().table();
-        let thread = std::thread::Builder::new().name("nbd-connect".into());
-        let started = thread.spawn(move || connect(&member, &members, &place, &wake));
-        if let Err(error) = started {
-            tracing::warn!("{}: cannot connect: {error}", device.member.info.name);
-            *link_of(device).state.borrow_mut() = State::Lost;
+        match nbd_of(&device.member).take(lane.id()) {
+            Some(Made { socket, is_told: true }) => self.up(lane, device, socket),
+            Some(Made { socket, is_told: false }) => self.prove(lane, device, socket),
+            None => *link_of(device).state.borrow_mut() = State::Lost,
         }
     }
 
-    /// Looks whether the thread that connects is done. True: nothing is to be waited for.
-    fn has_connected(&self, lane: &Lane, device: &Rc<Device>) -> bool {
+    /// Has a thread prove the connection. Without one it is tried again soon.
+    fn prove(&self, lane: &Lane, device: &Rc<Device>, socket: OwnedFd) {
+        let place: Place = Arc::default();
+        *link_of(device).state.borrow_mut() = State::Proving(place.clone());
+        self.links.proving.borrow_mut().push(device.clone());
+        let (member, wake, id) = (device.member.clone(), self.wake.clone(), lane.id());
+        let members = self.devices.borrow().table();
+        let handed = Arc::new(Mutex::new(Some(socket)));
+        let taken = handed.clone();
+        let thread = std::thread::Builder::new().name("nbd-prove".into());
+        let started = thread.spawn(move || {
+            let Some(socket) = taken.lock().take() else { return };
+            let (nbd, bytes) = (nbd_of(&member), member.info.sectors * 512);
+            let proved = nbd.prove_again(id, socket, bytes, || members.have_lanes_look());
+            *place.lock() = Some(proved);
+            wake.wake();
+        });
+        if started.is_err()
+            && let Some(socket) = handed.lock().take()
+        {
+            nbd_of(&device.member).give_back(id, Made { socket, is_told: false });
+            *link_of(device).state.borrow_mut() = State::Idle;
+            self.note_deadline(self.about_now() + WITHOUT_THREAD_AGAIN_AFTER);
+        }
+    }
+
+    /// Looks whether the thread that proves is done. True: nothing is to be waited for.
+    fn has_proved(&self, lane: &Lane, device: &Rc<Device>) -> bool {
         let place = match &*link_of(device).state.borrow() {
-            State::Connecting(place) => place.clone(),
+            State::Proving(place) => Some(place.clone()),
+            State::Idle => None,
             _ => return true,
         };
-        let Some(result) = place.lock().take() else { return false };
-        match result {
-            Ok(socket) => self.up(lane, device, socket),
-            Err(error) => {
+        match place.map(|place| place.lock().take()) {
+            None => self.connect(lane, device),
+            Some(None) => return false,
+            Some(Some(Ok(socket))) => self.up(lane, device, socket),
+            Some(Some(Err(error))) => {
                 tracing::warn!("{}: cannot connect: {error}", device.member.info.name);
+                nbd_of(&device.member).have_disconnected(lane.id());
                 *link_of(device).state.borrow_mut() = State::Lost;
-                self.end_all(lane, device);
             }
+        }
+        if matches!(&*link_of(device).state.borrow(), State::Lost) {
+            self.list(device);
         }
         true
     }
@@ -242,7 +274,6 @@ impl Driver {
             answers: Answers::default(),
         };
         *link_of(device).state.borrow_mut() = State::Up(connection);
-        nbd_of(&device.member).have_connected();
         self.receive(device, &socket, vec![0; INBOX_BYTES].into_boxed_slice());
         self.send(device);
         if device.member.closing.load(Ordering::Acquire) {
@@ -312,6 +343,14 @@ impl Driver {
         lane.complete(ticket, IoDone { result: Err(error), buffer });
     }
 
+    /// Ends the connection of a link that the server has ended, or on which it broke the protocol.
+    pub(super) fn lose(&self, lane: &Lane, device: &Rc<Device>) {
+        if link_of(device).is_up() {
+            nbd_of(&device.member).have_lost();
+        }
+        self.hang_up(lane, device);
+    }
+
     /// Ends the connection of a link; what is under way there ends when the kernel lets go.
     pub(super) fn hang_up(&self, lane: &Lane, device: &Rc<Device>) {
         let link = link_of(device);
@@ -327,7 +366,7 @@ impl Driver {
         });
         if drained == Some(true) {
             *link.state.borrow_mut() = State::Lost;
-            nbd_of(&device.member).have_disconnected();
+            nbd_of(&device.member).have_disconnected(lane.id());
             self.end_all(lane, device);
         }
     }
@@ -378,18 +417,6 @@ impl WireOp {
             unsafe { libc::shutdown(connection.socket.as_raw_fd(), libc::SHUT_RDWR) };
         });
     }
-}
-
-/// The life of the thread that connects.
-fn connect(
-    member: &Member,
-    members: &MemberTable,
-    place: &Mutex<Option<io::Result<OwnedFd>>>,
-    wake: &EventFd,
-) {
-    let result = nbd_of(member).connect(member.info.sectors * 512, || members.have_lanes_look());
-    *place.lock() = Some(result);
-    wake.wake();
 }
 
 /// Tells the server that the connection ends. One that does not listen is left without.

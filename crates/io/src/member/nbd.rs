@@ -5,11 +5,13 @@
 //!                        └─ proof: it leads to the device of the first connection
 //! ```
 //!
-//! Each lane has a connection of its own. All but the first are proved to lead to the same device before
-//! they serve. A connection that is lost is not made again: the member is
+//! Each lane has a connection of its own, which is made before the lane is counted on: a lane makes none itself, and a
+//! server without a place for one more fails no member. All but the first are proved to lead to the same device before
+//! they serve; where no superblock has told that, once more when they begin to. A connection that is lost is not made again: the member is
 //! gone, since what answers at the same address later may be another device. Whoever opens it again
 //! gets a new member, and proves that it is the same device.
 
+mod connections;
 mod dial;
 pub(crate) mod proof;
 mod uri;
@@ -18,6 +20,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use mdspace_engine::lane::LaneId;
 use mdspace_engine::sync::Mutex;
 
 use crate::nbd_wire::export_flag;
@@ -29,6 +32,8 @@ pub(crate) use uri::Uri;
 use super::lineage::{Answer, Below, Question};
 use super::place::{self, ServerPlace, SocketFile};
 use super::unproved::{Moment, Owed, Record};
+use connections::Connections;
+pub(crate) use connections::Made;
 use dial::{Asking, dial};
 use proof::Questions;
 
@@ -41,8 +46,7 @@ pub(crate) struct Nbd {
     pub(super) lock_name: String,
     /// No other socket gets that name while the lock is held.
     _socket_file: Option<SocketFile>,
-    /// The connection over which it was opened, for the first lane that asks.
-    first: Mutex<Option<OwnedFd>>,
+    connections: Connections,
     /// That writes may be under way to it; none for one that is only read.
     pub(super) record: Option<Record>,
     /// Writes that were sent over connections that are lost, and not answered.
@@ -154,18 +158,19 @@ impl Nbd {
         }
         let place = place.map_or_else(|| ServerPlace::at_the_end_of(&socket), Ok)?;
         let lock_name = place::lock_name(&place, &uri.export);
-        let first = Mutex::new(Some(socket));
+        let questions = Questions::default();
+        questions.connected();
         Ok(Self {
             uri,
             export,
             lock_name,
             _socket_file: socket_file,
-            first,
+            connections: Connections::new(socket),
             record: None,
             leaf,
             below: None,
             owed: Mutex::default(),
-            questions: Questions::default(),
+            questions,
         })
     }
 
@@ -178,15 +183,34 @@ impl Nbd {
         }
     }
 
-    /// Notes that a lane is connected.
-    pub(crate) fn have_connected(&self) {
-        self.questions.connected();
-        self.below.iter().for_each(|below| below.set_in_use(true));
+    /// Whether a connection is missing that a lane needs before it is counted on.
+    pub(super) fn lacks(&self, lane: LaneId) -> bool {
+        self.connections.lack(lane)
+    }
+
+    /// Whether a lane has a connection that may serve, and has not taken it up.
+    pub(crate) fn waits_for(&self, lane: LaneId) -> bool {
+        self.connections.wait_for(lane)
+    }
+
+    /// The connection that was made for a lane, once.
+    pub(crate) fn take(&self, lane: LaneId) -> Option<Made> {
+        self.connections.take(lane)
+    }
+
+    /// Gives back what its lane cannot take up yet.
+    pub(crate) fn give_back(&self, lane: LaneId, made: Made) {
+        self.connections.add(lane, made);
+    }
+
+    /// Notes that the server has ended a connection: the member is lost, and no lane needs another one.
+    pub(crate) fn have_lost(&self) {
+        self.connections.lose_one().into_iter().for_each(|lane| self.have_disconnected(lane));
     }
 
     /// Notes that a lane is connected no more. Without another one nothing goes there.
-    pub(crate) fn have_disconnected(&self) {
-        if self.questions.disconnected() {
+    pub(crate) fn have_disconnected(&self, lane: LaneId) {
+        if self.connections.end(lane) && self.questions.disconnected() {
             self.below.iter().for_each(|below| below.set_in_use(false));
         }
     }
@@ -201,24 +225,51 @@ impl Nbd {
         self.owed.lock().push(write);
     }
 
-    /// The connection over which the member was opened, to the first lane that asks.
-    pub(crate) fn take_first(&self) -> Option<OwnedFd> {
-        self.first.lock().take()
-    }
-
-    /// One more connection to the same export. Waits a few seconds at most, for the server and for a lane
-    /// that is connected, which `tell` has look at the questions.
-    pub(crate) fn connect(&self, bytes: u64, tell: impl Fn()) -> io::Result<OwnedFd> {
-        if !self.export.shares() {
-            return Err(io::Error::other(
-                "its server bears one connection, which another lane has",
-            ));
-        }
+    /// Makes the connection of a lane. Waits a few seconds at most, for the server and for a lane that is connected,
+    /// which `tell` has look at the questions.
+    pub(super) fn connect(&self, lane: LaneId, bytes: u64, tell: impl Fn()) -> io::Result<()> {
+        let mut is_told = false;
         let prove = |stream: &mut dyn dial::Stream, export| match export == self.export {
-            true => proof::prove(stream, export, bytes, &self.questions, &tell),
+            true => proof::prove(stream, export, bytes, &self.questions, &tell)
+                .map(|by_superblock| is_told = by_superblock),
             false => Err(io::Error::other("the export is not what it was")),
         };
-        dial(&self.uri, None, prove).map(|(socket, _)| socket)
+        match dial(&self.uri, None, prove) {
+            Ok((socket, _)) => {
+                self.connections.add(lane, Made { socket, is_told });
+                if is_told {
+                    self.may_serve();
+                }
+                Ok(())
+            }
+            Err(_) if !self.lacks(lane) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Proves a connection once more that no superblock had told from others. Waits, as [`connect`](Self::connect).
+    pub(crate) fn prove_again(
+        &self,
+        lane: LaneId,
+        socket: OwnedFd,
+        bytes: u64,
+        tell: impl Fn(),
+    ) -> io::Result<OwnedFd> {
+        let prove = |stream: &mut dyn dial::Stream| {
+            proof::prove(stream, self.export, bytes, &self.questions, &tell).map(drop)
+        };
+        let socket = dial::go_on(socket, &self.uri, prove)?;
+        match self.connections.tell(lane) {
+            None => return Err(io::Error::other("its lane has ended")),
+            Some(false) => self.may_serve(),
+            Some(true) => {}
+        }
+        Ok(socket)
+    }
+
+    fn may_serve(&self) {
+        self.questions.connected();
+        self.below.iter().for_each(|below| below.set_in_use(true));
     }
 }
 

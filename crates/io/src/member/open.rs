@@ -121,7 +121,10 @@ pub enum OpenError {
     },
     /// Several lanes would use it.
     #[error(transparent)]
-    OneConnection(#[from] OneConnection),
+    OneConnection(OneConnection),
+    /// A lane would have no connection to it.
+    #[error(transparent)]
+    NoConnection(NoConnection),
     /// The table is full.
     #[error("65536 members are open; close some")]
     TooMany,
@@ -136,6 +139,39 @@ pub enum OpenError {
 pub struct OneConnection {
     /// The member as the user named it.
     pub name: String,
+}
+
+/// A lane's own connection to an export does not come.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name}: of the connections that each lane and worker needs, one does not come: {why}; let its server take \
+     more of them, or use fewer lanes (--lanes) and workers (group_thread_cnt)"
+)]
+pub struct NoConnection {
+    /// The member as the user named it.
+    pub name: String,
+    /// What the system or the server said, or what tells against the connection.
+    pub why: String,
+}
+
+/// Why a lane cannot be counted on beside others.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotConnected {
+    /// An export bears one connection.
+    #[error(transparent)]
+    One(#[from] OneConnection),
+    /// Its own connection does not come.
+    #[error(transparent)]
+    None(#[from] NoConnection),
+}
+
+impl From<NotConnected> for OpenError {
+    fn from(refused: NotConnected) -> Self {
+        match refused {
+            NotConnected::One(one) => Self::OneConnection(one),
+            NotConnected::None(none) => Self::NoConnection(none),
+        }
+    }
 }
 
 const LEADS_BACK: &str =

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
+use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::Paths;
 use mdspace_engine::sync::Mutex;
 
@@ -15,9 +16,9 @@ use crate::lanes::EventFd;
 use super::holder::Holder;
 use super::lineage::Lineage;
 use super::named::Identity;
-use super::open::{self, OneConnection, OpenError, OpenMode, Opened};
+use super::open::{self, NoConnection, NotConnected, OneConnection, OpenError, OpenMode, Opened};
 use super::place::PlaceLock;
-use super::{Device, FileFacts, Member, MultipathSpec, UnprovedWrites};
+use super::{Device, FileFacts, Member, MultipathSpec, Nbd, UnprovedWrites};
 
 /// How long a closed member of this table may keep an export from being opened again.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
@@ -43,8 +44,8 @@ pub struct MemberTable {
     places: Mutex<Vec<Weak<PlaceLock>>>,
     /// Exports are locked with others that share them.
     shares_exports: AtomicBool,
-    /// Lanes that may use a member, workers among them.
-    lanes_count: AtomicUsize,
+    /// Lanes that may use a member, workers among them; each has a connection to each export.
+    counted: Mutex<Vec<LaneId>>,
 }
 
 #[derive(Default)]
@@ -68,7 +69,7 @@ impl MemberTable {
             lineage: Lineage::new(),
             places: Mutex::default(),
             shares_exports: AtomicBool::new(false),
-            lanes_count: AtomicUsize::new(1),
+            counted: Mutex::default(),
         })
     }
 
@@ -136,11 +137,35 @@ impl MemberTable {
     }
 
     fn insert(&self, opened: Opened, read_only: bool) -> Result<MemberId, OpenError> {
+        let member = self.enter(opened, read_only)?;
+        // Nobody uses it yet: its number is given when each lane has its connection.
+        while let Some(lane) = self.lane_that_lacks(&member) {
+            if let Err(refused) = self.connect(&member, lane) {
+                self.close(member.id);
+                return Err(NotConnected::from(refused).into());
+            }
+        }
+        Ok(member.id)
+    }
+
+    fn lane_that_lacks(&self, member: &Member) -> Option<LaneId> {
+        self.counted.lock().iter().copied().find(|lane| member.lacks(*lane))
+    }
+
+    /// Makes the connection of a lane.
+    fn connect(&self, member: &Member, lane: LaneId) -> Result<(), NoConnection> {
+        let Some(nbd) = member.nbd() else { return Ok(()) };
+        let connected = nbd.connect(lane, member.info.sectors * 512, || self.have_lanes_look());
+        let name = member.info.name.clone();
+        connected.map_err(|error| NoConnection { name, why: error.to_string() })
+    }
+
+    fn enter(&self, opened: Opened, read_only: bool) -> Result<Arc<Member>, OpenError> {
         let Opened { device, info, locks } = opened;
         let mut entries = self.entries.lock();
         // Under the lock: not while lanes are added.
-        if self.lanes_count.load(Ordering::Relaxed) > 1 && !device.bears_lanes() {
-            return Err(OneConnection { name: info.name }.into());
+        if self.counted.lock().len() > 1 && !device.bears_lanes() {
+            return Err(OpenError::OneConnection(OneConnection { name: info.name }));
         }
         let free = entries.iter().position(|entry| entry.latest.strong_count() == 0);
         let index = free.unwrap_or(entries.len());
@@ -154,8 +179,8 @@ impl MemberTable {
         let closing = AtomicBool::new(false);
         let member = Arc::new(Member { id, info, read_only, device, locks, closing });
         entry.latest = Arc::downgrade(&member);
-        entry.open = Some(member);
-        Ok(id)
+        entry.open = Some(member.clone());
+        Ok(member)
     }
 
     /// The open file or device of a member: the very one that is locked and written, wherever its
@@ -239,18 +264,53 @@ impl MemberTable {
         self.member(id).is_some_and(timed)
     }
 
-    /// Says how many lanes may use a member from now on. Several are refused, by the member's name, where an
-    /// open one is an export that bears one connection; such a one is opened for one lane only.
-    pub(crate) fn serve_lanes(&self, lanes: usize) -> Result<(), OneConnection> {
-        let entries = self.entries.lock();
-        let mut open = entries.iter().filter_map(|entry| entry.open.as_ref());
-        match open.find(|member| lanes > 1 && !member.device.bears_lanes()) {
-            Some(member) => Err(OneConnection { name: member.info.name.clone() }),
-            None => {
-                self.lanes_count.store(lanes, Ordering::Relaxed);
-                Ok(())
+    /// Counts on one more lane, for as long as the value is there. It has a connection to each open export then, and gets
+    /// one to each that is opened later. Several lanes are refused where an open one bears one connection; such a one is
+    /// opened for one lane only. Waits a few seconds at most for each export.
+    pub(crate) fn count_on(self: &Arc<Self>, lane: LaneId) -> Result<Counted, NotConnected> {
+        loop {
+            let Some(member) = self.count(lane)? else {
+                return Ok(Counted { members: self.clone(), lane });
+            };
+            if let Err(refused) = self.connect(&member, lane) {
+                self.disconnect(lane);
+                return Err(refused.into());
             }
         }
+    }
+
+    /// Counts on a lane, unless it lacks a connection to a member, which is given then.
+    fn count(&self, lane: LaneId) -> Result<Option<Arc<Member>>, OneConnection> {
+        let entries = self.entries.lock();
+        let mut counted = self.counted.lock();
+        let mut open = entries.iter().filter_map(|entry| entry.open.as_ref());
+        let bears_one = |member: &&Arc<Member>| !counted.is_empty() && !member.device.bears_lanes();
+        if let Some(member) = open.clone().find(bears_one) {
+            return Err(OneConnection { name: member.info.name.clone() });
+        }
+        let lacking = open.find(|member| member.lacks(lane)).cloned();
+        if lacking.is_none() {
+            counted.push(lane);
+        }
+        Ok(lacking)
+    }
+
+    /// Ends what was made for a lane that is not counted on.
+    fn disconnect(&self, lane: LaneId) {
+        let entries = self.entries.lock();
+        if self.counted.lock().contains(&lane) {
+            return;
+        }
+        let open = entries.iter().filter_map(|entry| entry.open.as_ref()?.nbd());
+        open.for_each(|nbd| nbd.have_disconnected(lane));
+    }
+
+    /// Open exports of which somebody asks, where a lane has not taken up its connection.
+    pub(crate) fn asked_over_waiting(&self, lane: LaneId) -> Vec<MemberId> {
+        let entries = self.entries.lock();
+        let open = entries.iter().filter_map(|entry| entry.open.as_ref());
+        let is_asked = |nbd: &Nbd| nbd.questions.are_asked() && nbd.waits_for(lane);
+        open.filter(|member| member.nbd().is_some_and(is_asked)).map(|member| member.id).collect()
     }
 
     /// Closes a member: no new I/O finds it. Its file closes, its lock ends and its index may be
@@ -303,5 +363,21 @@ impl MemberTable {
         let mut lanes = self.lanes.lock();
         lanes.retain(|lane| lane.strong_count() > 0);
         lanes.push(Arc::downgrade(lane));
+    }
+}
+
+/// A lane that is counted on.
+pub(crate) struct Counted {
+    members: Arc<MemberTable>,
+    lane: LaneId,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut counted = self.members.counted.lock();
+        let at = counted.iter().position(|lane| *lane == self.lane);
+        counted.swap_remove(at.expect("it was counted"));
+        drop(counted);
+        self.members.disconnect(self.lane);
     }
 }

@@ -17,10 +17,13 @@ use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Cache, GroupStatus, Paths, Policy};
 use mdspace_io::nbd_wire::export_flag;
 use mdspace_io::{
-    Lanes, LanesConfig, MemberTable, MultipathSpec, OpenError, OpenMode, StartError, UnprovedWrites,
+    Lanes, LanesConfig, MemberTable, MultipathSpec, NotConnected, OpenError, OpenMode, StartError,
+    UnprovedWrites,
 };
 
-use server::{BYTES, Disk, disk, serve, serve_one, serve_one_with, serve_with};
+use server::{
+    BYTES, Disk, Limits, disk, serve, serve_limited, serve_one, serve_one_with, serve_with,
+};
 
 /// Reads the superblock on a lane.
 fn read_on(lanes: &Lanes, lane: u16, member: MemberId) -> Result<u8, IoErrorKind> {
@@ -47,30 +50,54 @@ fn every_lane_gets_a_connection_to_the_same_device() {
     }
 }
 
-#[test]
-fn a_later_connection_to_another_device_serves_nothing() {
-    let (_folder, uri) = serve(vec![disk(1), disk(2), disk(1)]);
-    let (lanes, member) = start(&uri);
-    assert_eq!(read_on(&lanes, 0, member), Ok(1));
-    assert_eq!(read_on(&lanes, 1, member), Err(IoErrorKind::Gone));
-    assert_eq!(read_on(&lanes, 2, member), Ok(1), "it is compared with one that was proved");
+fn lanes(count: usize) -> Lanes {
+    Lanes::start(LanesConfig { count, ..LanesConfig::default() }).unwrap()
 }
 
-/// What is compared is what the device says now, not what it said when it was opened.
 #[test]
-fn a_device_that_was_written_to_is_the_same_device() {
-    let device = disk(0);
-    let (_folder, uri) = serve(vec![device.clone()]);
+fn an_export_of_which_a_later_connection_leads_to_another_device_is_not_opened() {
+    let (_folder, uri) = serve(vec![disk(1), disk(2), disk(1)]);
+    let refused = lanes(3).members().open(&uri, OpenMode::RUN).unwrap_err().to_string();
+    assert!(refused.contains("another device"), "{refused}");
+}
+
+/// An array is created there after it was opened.
+#[test]
+fn a_connection_to_another_blank_device_serves_nothing_once_the_first_one_is_written_to() {
+    let disks = [disk(0), disk(0)];
+    let (_folder, uri) = serve(disks.to_vec());
     let (lanes, member) = start(&uri);
-    assert_eq!(read_on(&lanes, 0, member), Ok(0));
-    device.lock().unwrap()[4096..8192].fill(3);
-    assert_eq!(read_on(&lanes, 1, member), Ok(3));
+    disks[0].lock().unwrap()[4096..8192].fill(1);
+    assert_eq!(read_on(&lanes, 1, member), Err(IoErrorKind::Gone));
+    assert_eq!(read_on(&lanes, 0, member), Ok(1));
+}
+
+/// No lane waits for its connection, nor fails the member because there is none.
+#[test]
+fn an_export_that_has_no_connection_for_each_lane_is_not_opened() {
+    let limits = Limits::connections(2);
+    let (_folder, uri) = serve_limited(&limits, BYTES);
+    let refused = lanes(3).members().open(&uri, OpenMode::RUN).unwrap_err().to_string();
+    assert!(refused.contains(&uri) && refused.contains("--lanes"), "{refused}");
+    while limits.connected() > 0 {
+        std::thread::yield_now();
+    }
+    let lanes = lanes(2);
+    let (member, _) = lanes.members().open(&uri, OpenMode::RUN).unwrap();
+    assert_eq!([0, 1].map(|lane| read_on(&lanes, lane, member)), [Ok(0), Ok(0)]);
+}
+
+#[test]
+fn a_sector_that_an_export_cannot_read_is_not_compared() {
+    let (_folder, uri) = serve_limited(&Limits::unreadable(BYTES / 512 - 1), BYTES);
+    let lanes = lanes(2);
+    let (member, _) = lanes.members().open(&uri, OpenMode::RUN).unwrap();
+    assert_eq!([0, 1].map(|lane| read_on(&lanes, lane, member)), [Ok(0), Ok(0)]);
 }
 
 #[test]
 fn an_export_that_bears_one_connection_is_opened_for_one_lane_only() {
     let (_folder, uri) = serve_with(0, vec![disk(1)]);
-    let lanes = |count| Lanes::start(LanesConfig { count, ..LanesConfig::default() }).unwrap();
     let refused = lanes(2).members().open(&uri, OpenMode::RUN).unwrap_err();
     assert!(matches!(&refused, OpenError::OneConnection(one) if one.name == uri), "{refused}");
     let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
@@ -89,7 +116,7 @@ fn no_lane_is_added_where_a_member_bears_one_connection() {
     members.open(&uri, OpenMode::RUN).unwrap();
     let two = LanesConfig { count: 2, members, ..LanesConfig::default() };
     let refused = Lanes::start(two).unwrap_err();
-    assert!(matches!(refused, StartError::OneConnection(_)), "{refused}");
+    assert!(matches!(refused, StartError::NotConnected(NotConnected::One(_))), "{refused}");
 }
 
 /// The states of a device's paths, once they are as wanted.

@@ -1,6 +1,8 @@
 //! Servers of disks in memory.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
@@ -30,28 +32,103 @@ pub(crate) fn serve_with(flags: u16, disks: Vec<Disk>) -> (tempfile::TempDir, St
 
 /// Serves a disk that takes writes and does them. What it reads passes the gate.
 pub(crate) fn serve_through(gate: &Arc<Gate>, bytes: usize) -> (tempfile::TempDir, String) {
-    let (gate, disk) = (gate.clone(), Mutex::new(vec![0; bytes]));
-    listen(move |_, mut stream| {
-        greet(&mut stream, export_flag::CAN_MULTI_CONN, bytes)?;
+    serve_limited(&Arc::new(Limits { gate: gate.clone(), ..Limits::default() }), bytes)
+}
+
+/// What a server does not do.
+pub(crate) struct Limits {
+    gate: Arc<Gate>,
+    /// It hangs up on more connections than these at once.
+    connections: usize,
+    /// It cannot read this sector.
+    unreadable: Option<usize>,
+    /// Those it has.
+    connected: Mutex<BTreeMap<usize, UnixStream>>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            gate: Arc::default(),
+            connections: usize::MAX,
+            unreadable: None,
+            connected: Mutex::default(),
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn connections(connections: usize) -> Arc<Self> {
+        Arc::new(Self { connections, ..Self::default() })
+    }
+
+    pub(crate) fn unreadable(sector: usize) -> Arc<Self> {
+        Arc::new(Self { unreadable: Some(sector), ..Self::default() })
+    }
+
+    pub(crate) fn connected(&self) -> usize {
+        self.connected.lock().unwrap().len()
+    }
+
+    /// Hangs up on everybody.
+    pub(crate) fn hang_up(&self) {
+        let connected = self.connected.lock().unwrap();
+        connected.values().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
+    }
+
+    fn serve(
+        &self,
+        at: usize,
+        mut stream: UnixStream,
+        disk: &Mutex<Vec<u8>>,
+        bytes: usize,
+    ) -> io::Result<()> {
+        let mut connected = self.connected.lock().unwrap();
+        if connected.len() == self.connections {
+            return Ok(());
+        }
+        connected.insert(at, stream.try_clone()?);
+        drop(connected);
+        let served = self.answer(&mut stream, disk, bytes);
+        self.connected.lock().unwrap().remove(&at);
+        served
+    }
+
+    fn answer(
+        &self,
+        stream: &mut UnixStream,
+        disk: &Mutex<Vec<u8>>,
+        bytes: usize,
+    ) -> io::Result<()> {
+        greet(stream, export_flag::CAN_MULTI_CONN, bytes)?;
         loop {
-            let request = Request::take(&mut stream)?;
-            let sectors = request.offset..request.offset + request.len;
-            let mut read = Vec::new();
+            let request = Request::take(stream)?;
+            let range = request.offset..request.offset + request.len;
             match request.kind {
                 command::WRITE => {
                     let mut written = vec![0; request.len];
                     stream.read_exact(&mut written)?;
-                    disk.lock().unwrap()[sectors].copy_from_slice(&written);
+                    disk.lock().unwrap()[range].copy_from_slice(&written);
+                    request.answer(stream, &[])?;
+                }
+                command::READ if self.unreadable.is_some_and(|at| range.contains(&(at * 512))) => {
+                    request.refuse(stream, libc::EIO)?;
                 }
                 command::READ => {
-                    gate.pass();
-                    read.extend_from_slice(&disk.lock().unwrap()[sectors]);
+                    self.gate.pass();
+                    let read = disk.lock().unwrap()[range].to_vec();
+                    request.answer(stream, &read)?;
                 }
                 _ => return Ok(()),
             }
-            request.answer(&mut stream, &read)?;
         }
-    })
+    }
+}
+
+/// As [`serve_through`], within its limits.
+pub(crate) fn serve_limited(limits: &Arc<Limits>, bytes: usize) -> (tempfile::TempDir, String) {
+    let (limits, disk) = (limits.clone(), Mutex::new(vec![0; bytes]));
+    listen(move |at, stream| limits.serve(at, stream, &disk, bytes))
 }
 
 /// Serves each connection, with its number, on a thread of its own.
@@ -159,9 +236,17 @@ impl Request {
     }
 
     fn answer(&self, stream: &mut UnixStream, read: &[u8]) -> io::Result<()> {
+        self.reply(stream, 0, read)
+    }
+
+    fn refuse(&self, stream: &mut UnixStream, errno: i32) -> io::Result<()> {
+        self.reply(stream, errno as u32, &[])
+    }
+
+    fn reply(&self, stream: &mut UnixStream, errno: u32, read: &[u8]) -> io::Result<()> {
         let mut answer = Vec::new();
         answer.put_u32(wire::SIMPLE_REPLY_MAGIC);
-        answer.put_u32(0);
+        answer.put_u32(errno);
         answer.put_u64(self.cookie);
         answer.extend_from_slice(read);
         stream.write_all(&answer)

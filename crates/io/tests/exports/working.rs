@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mdspace_engine::array::{Action, Reply};
 use mdspace_engine::assembly::Options;
@@ -14,14 +14,16 @@ use mdspace_engine::request::{Queue, Request};
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Level, MetadataVersion, Uuid};
-use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray};
+use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
 
-use super::server::{Gate, serve_through};
+use super::server::{Gate, Limits, serve_limited, serve_through};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const BLOCK_BYTES: usize = 4096;
+
+const DISK_BYTES: usize = 4 << 20;
 
 /// A RAID5 of these exports, on one lane.
 fn array(uris: &[String]) -> RunningArray {
@@ -88,12 +90,114 @@ fn end(array: RunningArray) {
     Arc::into_inner(lanes).unwrap().stop(PATIENCE).unwrap();
 }
 
+fn degraded(array: &RunningArray) -> u32 {
+    let Ok(Reply::Status(status)) = array.command(Action::Status) else { panic!("a status") };
+    status.degraded()
+}
+
+/// Writes until workers have I/Os, if there are some; every write ends well.
+fn write_with_workers(array: &RunningArray) {
+    loop {
+        let (well, all) = write_all(array).recv_timeout(PATIENCE).expect("every write is answered");
+        assert_eq!((well, degraded(array)), (all, 0), "no member is failed");
+        if array.worker_traffic().iter().all(|(_, traffic)| traffic.member_ios > 0) {
+            return;
+        }
+    }
+}
+
+fn limited(limits: &[Arc<Limits>]) -> (Vec<tempfile::TempDir>, Vec<String>) {
+    limits.iter().map(|limits| serve_limited(limits, DISK_BYTES)).unzip()
+}
+
+#[test]
+fn a_worker_whose_connection_does_not_come_is_not_hired_and_no_member_fails() {
+    let limits: Vec<_> = [2, 2, 1, 2].map(Limits::connections).into();
+    let (_folders, uris) = limited(&limits);
+    let array = array(&uris);
+    let hired = array.set("group_thread_cnt", "1");
+    write_with_workers(&array);
+    let refused = hired.unwrap_err().to_string();
+    assert!(refused.contains(&uris[2]), "{refused}");
+    assert_eq!(array.worker_counts(), WorkerCounts { asked: 1, running: 0 });
+    array.set("max_stripe_batch", "7").expect("no worker is asked for");
+    // What it had of the others has ended.
+    let until = Instant::now() + PATIENCE;
+    while limits.iter().any(|limits| limits.connected() > 1) {
+        assert!(Instant::now() < until, "a connection that nobody uses stays");
+        std::thread::yield_now();
+    }
+    end(array);
+}
+
+/// It has the places of those that have left.
+#[test]
+fn a_worker_is_hired_where_each_server_has_a_place_for_it() {
+    let limits: Vec<_> = [2; 4].map(Limits::connections).into();
+    let (_folders, uris) = limited(&limits);
+    let array = array(&uris);
+    for _ in 0..2 {
+        array.set("group_thread_cnt", "1").unwrap();
+        assert_eq!(array.worker_counts().running, 1);
+        write_with_workers(&array);
+        array.set("group_thread_cnt", "0").unwrap();
+        let until = Instant::now() + PATIENCE;
+        while limits.iter().any(|limits| limits.connected() > 1) {
+            assert!(Instant::now() < until, "it keeps its connections");
+            std::thread::yield_now();
+        }
+    }
+    end(array);
+}
+
+#[test]
+fn a_member_that_is_lost_keeps_no_worker_from_being_hired() {
+    let limits: Vec<_> = [usize::MAX; 4].map(Limits::connections).into();
+    let (mut folders, uris) = limited(&limits);
+    let array = array(&uris);
+    drop(folders.pop());
+    limits[3].hang_up();
+    while degraded(&array) == 0 {
+        write_all(&array).recv_timeout(PATIENCE).expect("every write is answered");
+    }
+    array.set("group_thread_cnt", "1").unwrap();
+    assert_eq!((array.worker_counts().running, degraded(&array)), (1, 1));
+    end(array);
+}
+
+#[test]
+fn a_member_that_comes_while_a_worker_serves_has_a_connection_for_it_too() {
+    let (_folders, uris) = limited(&[const { usize::MAX }; 4].map(Limits::connections));
+    let array = array(&uris);
+    array.set("group_thread_cnt", "1").unwrap();
+    let open = |connections| {
+        let (_folder, uri) = serve_limited(&Limits::connections(connections), DISK_BYTES);
+        array.lanes().members().open(&uri, OpenMode::RUN).map(drop)
+    };
+    open(1).unwrap_err();
+    open(2).unwrap();
+    array.set("group_thread_cnt", "0").unwrap();
+    open(1).unwrap();
+    end(array);
+}
+
+/// Its superblock was written since its first connection came.
+#[test]
+fn a_device_that_was_written_to_is_the_same_device() {
+    let (_folders, uris) = limited(&[const { usize::MAX }; 4].map(Limits::connections));
+    let array = array(&uris);
+    write_all(&array).recv_timeout(PATIENCE).unwrap();
+    array.set("group_thread_cnt", "1").unwrap();
+    write_with_workers(&array);
+    end(array);
+}
+
 /// It waits for what one member reads, and uses no connection to the others at that moment.
 #[test]
 fn a_worker_that_is_dismissed_keeps_its_connections_until_what_it_serves_has_ended() {
     let gates: Vec<Arc<Gate>> = (0..4).map(|_| Arc::default()).collect();
     let (_folders, uris): (Vec<_>, Vec<_>) =
-        gates.iter().map(|gate| serve_through(gate, 4 << 20)).unzip();
+        gates.iter().map(|gate| serve_through(gate, DISK_BYTES)).unzip();
     let array = array(&uris);
     array.set("group_thread_cnt", "1").unwrap();
     array.set("read_deadline", "0").unwrap();
@@ -120,9 +224,7 @@ fn a_worker_that_is_dismissed_keeps_its_connections_until_what_it_serves_has_end
         gates[3].shut(false);
     });
     let (well, all) = ended.recv_timeout(PATIENCE).expect("every write is answered");
-    let Ok(Reply::Status(status)) = array.command(Action::Status) else { panic!("a status") };
-    assert_eq!(status.degraded(), 0, "no member is failed");
-    assert_eq!(well, all);
+    assert_eq!((well, degraded(&array)), (all, 0), "no member is failed");
     assert!(array.worker_traffic().is_empty(), "it has left");
     end(array);
 }

@@ -53,7 +53,7 @@ impl Driver {
         let good =
             again || bytes > 0 && self.take_answers(lane, &device, &mut answers, &inbox[..bytes]);
         if !good {
-            return self.hang_up(lane, &device);
+            return self.lose(lane, &device);
         }
         // What an answer's owner does at once may have hung up.
         let goes_on = link.connection(|connection| {

@@ -154,7 +154,7 @@ impl Driver {
         }
         match whole {
             true => self.send(&device),
-            false => self.hang_up(lane, &device),
+            false => self.lose(lane, &device),
         }
     }
 }

@@ -5,6 +5,7 @@ mod bounded;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::nbd_wire::{
@@ -92,6 +93,18 @@ where
     stream.extend(PROOF_PATIENCE);
     prove(&mut stream, export).map_err(|error| at(&uri.server, error))?;
     Ok((stream.unbounded()?.into(), export))
+}
+
+/// Has `prove` look at a connection that was made before, and gives it back.
+pub(super) fn go_on(
+    socket: OwnedFd,
+    uri: &Uri,
+    prove: impl FnOnce(&mut dyn Stream) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    // Of whatever family: the calls are the same.
+    let mut stream = Bounded::new(UnixStream::from(socket), Instant::now() + PROOF_PATIENCE);
+    prove(&mut stream).map_err(|error| at(&uri.server, error))?;
+    Ok(stream.unbounded()?.into())
 }
 
 fn at(server: &Server, error: io::Error) -> io::Error {

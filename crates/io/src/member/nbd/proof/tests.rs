@@ -7,8 +7,24 @@ use mdspace_format::{Level, MetadataVersion, Role, Timestamp, Uuid};
 /// Bytes of a device with a superblock of 1.2.
 const DEVICE_BYTES: u64 = 4 << 20;
 
+/// What is read of a device of so many bytes, of which this stands in the places that are compared.
+fn blocks(bytes: u64, mut read: &[u8]) -> Blocks {
+    let mut blocks = Blocks::new();
+    for place in places(bytes) {
+        let (here, rest) = read.split_at(read.len().min((place.end - place.start) as usize));
+        add(&mut blocks, &place, here);
+        read = rest;
+    }
+    blocks
+}
+
 /// Whether it is the same device; none where that is not known.
 fn agrees(bytes: u64, before: &[u8], own: &[u8], after: &[u8]) -> Option<bool> {
+    let [before, own, after] = [before, own, after].map(|read| blocks(bytes, read));
+    agree(&before, &own, &after, bytes)
+}
+
+fn agree(before: &Blocks, own: &Blocks, after: &Blocks, bytes: u64) -> Option<bool> {
     match compare(bytes, before, own, after) {
         Compared::Same => Some(true),
         Compared::Other(_) => Some(false),
@@ -67,6 +83,32 @@ fn while_its_superblock_is_updated_a_connection_to_a_copy_is_not_proven() {
     assert_eq!(compare(5, 8, 9), Some(false), "an older one");
     assert_eq!(compare(10, 8, 9), Some(false), "a newer one");
     assert_eq!(compare(8, 8, 9), None, "maybe one of the last update");
+}
+
+/// User data lie there where the superblock is of another version.
+#[test]
+fn a_block_that_cannot_be_read_is_not_compared() {
+    let [known, other, later] = [9, 5, 9].map(|events| blocks(DEVICE_BYTES, &device(events)));
+    for missing in [0, DEVICE_BYTES - 4096, DEVICE_BYTES - 8192] {
+        let mut own = known.clone();
+        own.remove(&missing);
+        assert_eq!(agree(&known, &own, &later, DEVICE_BYTES), Some(true));
+        assert_eq!(agree(&own, &known, &own, DEVICE_BYTES), Some(true));
+        let mut own = other.clone();
+        own.remove(&missing);
+        assert_eq!(agree(&known, &own, &later, DEVICE_BYTES), Some(false));
+    }
+}
+
+/// All that is left of both devices is blank.
+#[test]
+fn a_device_whose_superblock_cannot_be_read_is_not_proven() {
+    let known = blocks(DEVICE_BYTES, &device(9));
+    let mut own = known.clone();
+    own.remove(&4096);
+    assert_eq!(agree(&known, &own, &known, DEVICE_BYTES), None);
+    assert_eq!(agree(&own, &known, &own, DEVICE_BYTES), None);
+    assert_eq!(agree(&own, &own, &own, DEVICE_BYTES), None);
 }
 
 #[test]
