@@ -6,4 +6,4 @@ mod decide;
 mod read;
 
 pub use decide::{Assembly, LeftOut, Options, Reason, Refusal, decide};
-pub use read::{Candidate, FoundBitmap, ReadError, read, read_all, read_superblock};
+pub use read::{Candidate, FoundBitmap, ReadError, read, read_all, read_counting, read_superblock};

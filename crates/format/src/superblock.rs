@@ -368,31 +368,64 @@ impl BadBlockLogPlace {
     }
 }
 
+/// The superblock that counts on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// It.
+    pub superblock: Superblock,
+    /// Another one: each lies in what the other calls data. Only who knows the array can tell which one is data.
+    pub rival: Option<Superblock>,
+}
+
+impl Counting {
+    fn alone(superblock: Superblock) -> Self {
+        Self { superblock, rival: None }
+    }
+
+    fn beside(superblock: Superblock, rival: Superblock) -> Self {
+        Self { superblock, rival: Some(rival) }
+    }
+}
+
 /// Of the superblocks found in the three places of one device, the one that counts. What lies in the data
 /// area of another is data: users of the array can write there what they like. Where two lie in each
-/// other's data, the one at the front counts: `create` and mdadm erase superblocks of other versions, and an
-/// array with its superblock at the end overwrites one at the front with its first data. Of those that lie
+/// other's data, the one of the array that is `wanted` counts, else the one at the front: `create` and mdadm erase
+/// superblocks of other versions, and an array with its superblock at the end overwrites one at the front with its
+/// first data. But its users may write one there. Of those that lie
 /// apart, the one whose array was made last counts.
-pub fn of_device(found: impl IntoIterator<Item = Superblock>) -> Option<Superblock> {
+pub fn counting(
+    found: impl IntoIterator<Item = Superblock>,
+    wanted: Option<Uuid>,
+) -> Option<Counting> {
     let mut found: Vec<Superblock> = found.into_iter().collect();
     found.sort_by_key(|superblock| superblock.place.sector);
-    found.into_iter().reduce(|front, back| {
-        let back_is_data = front.holds_as_data(&back);
-        let front_is_data = back.holds_as_data(&front);
-        match (back_is_data, front_is_data) {
-            (true, _) => front,
+    let is_wanted = |superblock: &Superblock| Some(superblock.set_uuid) == wanted;
+    found.into_iter().map(Counting::alone).reduce(|front, back| {
+        let (first, last) = (&front.superblock, &back.superblock);
+        match (first.holds_as_data(last), last.holds_as_data(first)) {
+            (true, true) if is_wanted(last) && !is_wanted(first) => {
+                Counting::beside(back.superblock, front.superblock)
+            }
+            (true, true) => Counting::beside(front.superblock, back.superblock),
+            (true, false) => front,
             (false, true) => back,
-            (false, false) if back.ctime.raw() >= front.ctime.raw() => back,
+            (false, false) if last.ctime.raw() >= first.ctime.raw() => back,
             (false, false) => front,
         }
     })
 }
 
-/// As [`of_device`], of what each place gave. A place that cannot be read may lie in the data of a member of another
+/// As [`counting`], for who wants no array more than another.
+pub fn of_device(found: impl IntoIterator<Item = Superblock>) -> Option<Superblock> {
+    counting(found, None).map(|counting| counting.superblock)
+}
+
+/// As [`counting`], of what each place gave. A place that cannot be read may lie in the data of a member of another
 /// version, so its error counts only where no superblock is found in another place.
-pub fn of_places<E>(
+pub fn counting_of_places<E>(
     places: impl IntoIterator<Item = Result<Option<Superblock>, E>>,
-) -> Result<Option<Superblock>, E> {
+    wanted: Option<Uuid>,
+) -> Result<Option<Counting>, E> {
     let (mut found, mut trouble) = (Vec::new(), None);
     for place in places {
         match place {
@@ -400,10 +433,17 @@ pub fn of_places<E>(
             Err(error) => trouble = Some(error),
         }
     }
-    match (of_device(found), trouble) {
+    match (counting(found, wanted), trouble) {
         (None, Some(trouble)) => Err(trouble),
-        (superblock, _) => Ok(superblock),
+        (counting, _) => Ok(counting),
     }
+}
+
+/// As [`counting_of_places`], for who wants no array more than another.
+pub fn of_places<E>(
+    places: impl IntoIterator<Item = Result<Option<Superblock>, E>>,
+) -> Result<Option<Superblock>, E> {
+    Ok(counting_of_places(places, None)?.map(|counting| counting.superblock))
 }
 
 /// The fixed part and the bytes of the roles, once magic, place and checksum are right.

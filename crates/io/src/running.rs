@@ -63,7 +63,7 @@ impl RunningArray {
         options: Options,
     ) -> Result<Self, AssembleError> {
         let assembly = lanes.call(HOME, async move |lane, _| {
-            let (candidates, mut left_out) = assembly::read_all(&lane, members).await;
+            let (candidates, mut left_out) = assembly::read_all(&lane, members, options.uuid).await;
             match assembly::decide(candidates, &options) {
                 Ok(mut assembly) => {
                     assembly.left_out.append(&mut left_out);

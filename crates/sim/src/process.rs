@@ -204,9 +204,9 @@ fn assemble(
     options: &Options,
 ) -> Result<Assembly, StartError> {
     let found = Rc::new(RefCell::new(None));
-    let (slot, task_lane) = (found.clone(), lane.clone());
+    let (slot, task_lane, wanted) = (found.clone(), lane.clone(), options.uuid);
     lane.spawn(async move {
-        *slot.borrow_mut() = Some(assembly::read_all(&task_lane, devices).await);
+        *slot.borrow_mut() = Some(assembly::read_all(&task_lane, devices, wanted).await);
     });
     world.poke(lane.id());
     if !world.run_until(|| found.borrow().is_some()) {

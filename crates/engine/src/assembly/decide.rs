@@ -27,7 +27,7 @@ use crate::neighbours::Neighbours;
 use super::read::Candidate;
 use belonging::{
     freshest, leave_out_unserved, newest, of_one_array, refuse_copies, refuse_disagreement,
-    refuse_if_it_went_on, refuse_unhandled,
+    refuse_if_it_went_on, refuse_unhandled, rivals,
 };
 use roles::{in_sync_at, is_in_sync, refuse_crowding, refuse_surprise, sort_out};
 use unsynced::{
@@ -72,6 +72,16 @@ pub struct Assembly {
 
 /// Decides about `candidates`.
 pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly, Refusal> {
+    let rivals = rivals(&candidates, options);
+    decide_among(candidates, options).map_err(|refusal| match refusal {
+        Refusal::Duplicate { .. } | Refusal::DifferentArrays { .. } | Refusal::NoneOfIt { .. } => {
+            rivals.unwrap_or(refusal)
+        }
+        refusal => refusal,
+    })
+}
+
+fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly, Refusal> {
     let mut left_out = Vec::new();
     let candidates = of_one_array(candidates, options, &mut left_out)?;
     refuse_copies(&candidates)?;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use mdspace_format::bitmap::{BitmapError, LOCKLESS_VERSION, LocklessBitmap};
 use mdspace_format::placement::size_step;
-use mdspace_format::superblock::{self, SuperblockErrorKind};
+use mdspace_format::superblock::{self, Counting, SuperblockErrorKind};
 use mdspace_format::{
     BadBlockLog, BitmapSuperblock, DirtyMap, Features, Level, MetadataVersion, Superblock,
-    SuperblockError,
+    SuperblockError, Uuid,
 };
 
 use crate::backend::{
@@ -37,6 +37,8 @@ pub struct Candidate {
     pub info: MemberInfo,
     /// What it says it is.
     pub superblock: Superblock,
+    /// What it says too: each superblock lies in what the other one calls data.
+    pub rival: Option<Superblock>,
     /// Its copy of the bitmap.
     pub bitmap: FoundBitmap,
     /// Its bad-block list.
@@ -102,6 +104,16 @@ pub async fn read_superblock(
     id: MemberId,
     info: &MemberInfo,
 ) -> Result<Option<Superblock>, ReadError> {
+    Ok(read_counting(lane, id, info, None).await?.map(|counting| counting.superblock))
+}
+
+/// As [`read_superblock`], for who looks for members of the array that is `wanted`.
+pub async fn read_counting(
+    lane: &Lane,
+    id: MemberId,
+    info: &MemberInfo,
+    wanted: Option<Uuid>,
+) -> Result<Option<Counting>, ReadError> {
     let mut places = Vec::new();
     for version in MetadataVersion::PROBE_ORDER {
         let Some(place) = version.place(info.sectors) else { continue };
@@ -121,7 +133,8 @@ pub async fn read_superblock(
             Err(error) => Err(ReadError::Superblock { member: info.name.clone(), error }),
         });
     }
-    Ok(superblock::of_places(places)?.map(with_size_of_md))
+    Ok(superblock::counting_of_places(places, wanted)?
+        .map(|counting| Counting { superblock: with_size_of_md(counting.superblock), ..counting }))
 }
 
 /// With the member size that md would write at its next update. Members that md has updated and members
@@ -140,23 +153,34 @@ pub async fn read(
     id: MemberId,
     info: MemberInfo,
 ) -> Result<Option<Candidate>, ReadError> {
-    let Some(superblock) = read_superblock(lane, id, &info).await? else { return Ok(None) };
-    let bitmap = read_bitmap(lane, id, &info, &superblock).await?;
-    let bad_blocks = read_bad_blocks(lane, id, &info, &superblock).await?;
-    Ok(Some(Candidate { id, info, superblock, bitmap, bad_blocks }))
+    read_wanted(lane, id, info, None).await
 }
 
-/// Reads the metadata of several devices. One whose metadata cannot be read counts as missing, as one
+async fn read_wanted(
+    lane: &Lane,
+    id: MemberId,
+    info: MemberInfo,
+    wanted: Option<Uuid>,
+) -> Result<Option<Candidate>, ReadError> {
+    let counting = read_counting(lane, id, &info, wanted).await?;
+    let Some(Counting { superblock, rival }) = counting else { return Ok(None) };
+    let bitmap = read_bitmap(lane, id, &info, &superblock).await?;
+    let bad_blocks = read_bad_blocks(lane, id, &info, &superblock).await?;
+    Ok(Some(Candidate { id, info, superblock, rival, bitmap, bad_blocks }))
+}
+
+/// Reads the metadata of several devices, for who looks for the array that is `wanted`, if one is. One whose metadata cannot be read counts as missing, as one
 /// that is no member does, and is named.
 pub async fn read_all(
     lane: &Lane,
     devices: Vec<(MemberId, MemberInfo)>,
+    wanted: Option<Uuid>,
 ) -> (Vec<Candidate>, Vec<LeftOut>) {
     let (mut candidates, mut left_out) = (Vec::new(), Vec::new());
     // All at once: several that do not answer take no longer than one.
     let reading = devices.into_iter().map(async |(id, info)| {
         let member = info.name.clone();
-        (member, read(lane, id, info).await)
+        (member, read_wanted(lane, id, info, wanted).await)
     });
     for (member, found) in join_all(reading).await {
         let reason = match found {

@@ -6,7 +6,7 @@ use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::Request;
 use mdspace_engine::status::MemberState;
-use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace, Timestamp};
+use mdspace_format::{MetadataVersion, Superblock, SuperblockPlace, Timestamp, Uuid};
 
 use crate::shapes::{self, Shape};
 use crate::world::{SECTOR, Setup, World};
@@ -127,6 +127,48 @@ fn a_superblock_that_a_user_wrote_into_the_data_is_data() {
     }
     assert_eq!(world.assemble_all().unwrap(), []);
     assert_eq!(world.status().metadata, MetadataVersion::V1_2);
+}
+
+/// An array of version 1.0 has its first sectors where members of 1.2 have their superblocks: a user may write one there,
+/// or copy an old member onto the array.
+#[test]
+fn a_superblock_that_a_user_wrote_where_others_have_theirs_hides_no_member() {
+    let shape = Shape { version: MetadataVersion::V1_0, ..shapes::RAID1 };
+    let mut world = World::synced(Setup::new(shape, 31));
+    let sectors = world.disks.disk(0).sectors();
+    let real = world.disks.superblock(0).unwrap();
+    let mut forged = real.clone();
+    forged.set_uuid = Uuid([9; 16]);
+    forged.place = MetadataVersion::V1_2.place(sectors).unwrap();
+    forged.data_offset_sectors = 64;
+    forged.data_size_sectors = sectors - 64;
+    forged.size_sectors = 64;
+    forged.bitmap_offset_sectors = 16;
+    forged.bad_block_log = None;
+    forged.events += 100;
+    assert_eq!(forged.validate(sectors), Ok(()));
+    let bytes = forged.encode();
+    world.remember(8, &bytes);
+    world.write(8, bytes).unwrap();
+    world.stop();
+    world.crash();
+    let all: Vec<usize> = (0..usize::from(shape.disks)).collect();
+    let refused = world.assemble(&all, &Options::default()).unwrap_err();
+    let says = refused.to_string();
+    let places =
+        [forged.place.sector, real.place.sector].map(|sector| format!("at sector {sector}"));
+    let names = [real.set_uuid, forged.set_uuid].map(|uuid| uuid.to_string());
+    assert!(places.iter().chain(&names).all(|word| says.contains(word)), "{says}");
+    let wanted = Options { uuid: Some(real.set_uuid), ..Options::default() };
+    assert_eq!(world.assemble(&all, &wanted).unwrap(), []);
+    assert_eq!(world.status().metadata, MetadataVersion::V1_0);
+    world.verify();
+    world.fail(1);
+    world.write_many(3);
+    world.remove(1);
+    world.add_as(1, true).unwrap();
+    world.wait_idle();
+    world.verify();
 }
 
 /// Its bytes are no superblock any more, or there is none. The others start when told to.

@@ -220,9 +220,9 @@ impl World {
         assert!(self.array.is_none(), "one array at a time");
         let members: Vec<_> =
             disks.iter().map(|&index| (self.disks.id(index), self.disks.info(index))).collect();
-        let lane = self.lanes[0].0.clone();
+        let (lane, wanted) = (self.lanes[0].0.clone(), options.uuid);
         let (candidates, mut left_out) =
-            self.run(async move { assembly::read_all(&lane, members).await });
+            self.run(async move { assembly::read_all(&lane, members, wanted).await });
         // Disks that wait for their use are not worth a word.
         left_out.retain(|device| device.reason != Reason::NoSuperblock);
         let mut assembly = assembly::decide(candidates, options)?;

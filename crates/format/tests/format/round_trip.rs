@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use mdspace_format::superblock::{of_device, of_places};
+use mdspace_format::superblock::{Counting, counting, of_device, of_places};
 use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, Features, MetadataVersion, Role, Superblock, Timestamp,
     Unsupported,
@@ -108,6 +108,34 @@ fn what_lies_in_the_data_of_another_superblock_is_data_whatever_it_says_of_itsel
     assert_eq!(counts([found(V1_2, 2048..end, 1), found(V1_0, 4096..end, 9)]), V1_0);
     assert_eq!(counts([found(V1_2, 2048..end, 9), found(V1_0, 4096..end, 1)]), V1_2);
     assert_eq!(of_device([]), None);
+}
+
+/// In an array of 1.0 a user's data lie where others have their superblocks.
+#[test]
+fn of_two_superblocks_in_each_others_data_the_one_of_the_wanted_array_counts() {
+    use MetadataVersion::{V1_0, V1_2};
+    let end = found(V1_0, 0..64, 1).place.sector;
+    let of = |uuid, superblock| Superblock { set_uuid: uuid, ..superblock };
+    let [one, other, third] = [1, 2, 3].map(|byte| mdspace_format::Uuid([byte; 16]));
+    let front = of(one, found(V1_2, 2048..end + 16, 1));
+    let back = of(other, found(V1_0, 0..end, 9));
+    let cases = [
+        (None, &front, &back),
+        (Some(third), &front, &back),
+        (Some(one), &front, &back),
+        (Some(other), &back, &front),
+    ];
+    for (wanted, superblock, rival) in cases {
+        let counts = counting([back.clone(), front.clone()], wanted).unwrap();
+        assert_eq!((&counts.superblock, counts.rival.as_ref()), (superblock, Some(rival)));
+    }
+    // Of one array both: the front, as ever.
+    let counts = counting([of(other, front.clone()), back.clone()], Some(other)).unwrap();
+    assert_eq!(counts.superblock.place, front.place);
+    // What lies in the data of the other one, and not the other way round, is data for everybody.
+    let data = of(other, found(V1_0, 4096..end, 9));
+    let counts = counting([front.clone(), data], Some(other)).unwrap();
+    assert_eq!(counts, Counting { superblock: front, rival: None });
 }
 
 #[test]

@@ -89,11 +89,14 @@ impl Controller {
         if let Err(error) = self.may_take_in(&order, None).await {
             return order.answer(Err(error));
         }
-        let lane = self.lane.clone();
+        let (lane, wanted) = (self.lane.clone(), Some(self.model().superblock.set_uuid));
         self.beside(order, async move |order| {
-            let reading = assembly::read_superblock(&lane, order.id, &order.info);
+            let reading = assembly::read_counting(&lane, order.id, &order.info, wanted);
             match within(&lane, reading).await {
-                Ok(found) => Step::Probed(found.ok().flatten().map(Box::new)),
+                Ok(found) => {
+                    let found = found.ok().flatten().map(|counting| counting.superblock);
+                    Step::Probed(found.map(Box::new))
+                }
                 Err(why) => Step::NotRead(CommandError::Metadata(why)),
             }
         });

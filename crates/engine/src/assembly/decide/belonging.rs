@@ -43,6 +43,23 @@ pub(super) fn of_one_array(
     }
 }
 
+/// What to say of a member that may belong to another array than it is taken to, where the array that is wanted does not
+/// tell.
+pub(super) fn rivals(candidates: &[Candidate], options: &Options) -> Option<Refusal> {
+    candidates.iter().find_map(|member| {
+        let (taken, rival) = (&member.superblock, member.rival.as_ref()?);
+        let uuids = [taken.set_uuid, rival.set_uuid];
+        let is_settled = options.uuid.is_some_and(|wanted| uuids.contains(&wanted));
+        (!is_settled && uuids[0] != uuids[1]).then(|| Refusal::TwoSuperblocks {
+            member: member.info.name.clone(),
+            taken: uuids[0],
+            taken_sector: taken.place.sector,
+            rival: uuids[1],
+            rival_sector: rival.place.sector,
+        })
+    })
+}
+
 /// A number alone is no proof of a copy: that of a member that was removed may go to another.
 pub(super) fn refuse_copies(candidates: &[Candidate]) -> Result<(), Refusal> {
     for (index, first) in candidates.iter().enumerate() {

@@ -71,6 +71,23 @@ pub enum Refusal {
         /// Its array.
         other_uuid: Uuid,
     },
+    /// A member's user has written a superblock into the data, or an old one lies there; which one tells the array alone.
+    #[error(
+        "{member} has two superblocks, and each lies in what the other calls data: one of array {taken} at sector \
+         {taken_sector}, one of array {rival} at sector {rival_sector}; say which array is meant: --uuid=UUID"
+    )]
+    TwoSuperblocks {
+        /// The member.
+        member: String,
+        /// The array to which it was taken to belong.
+        taken: Uuid,
+        /// Where that superblock lies.
+        taken_sector: u64,
+        /// The other one's array.
+        rival: Uuid,
+        /// Where the other one lies.
+        rival_sector: u64,
+    },
     /// The same member twice.
     #[error("{first} and {other} claim to be the same member: one is a copy of the other")]
     Duplicate {

@@ -59,6 +59,7 @@ pub(super) fn array(
         id: device.id,
         info: device.info,
         superblock: Superblock { events, ..superblock },
+        rival: None,
         bitmap: FoundBitmap::Good(Box::new(header.clone()), map.clone()),
         bad_blocks: Ok(BadBlockLog::new(0)),
     });
