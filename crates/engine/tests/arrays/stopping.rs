@@ -72,6 +72,29 @@ fn a_stop_by_force_ends_within_seconds_and_says_who_has_not_answered() {
     }
 }
 
+/// No pass clears bits meanwhile: it would wait for a flush of the late member, and the end by force for the pass.
+#[test]
+fn no_bits_are_cleared_while_an_array_is_stopped() {
+    for (seed, shape) in (20..).zip([shapes::RAID5, shapes::RAID1, shapes::RAID10]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "0");
+        world.write_random(0, world.sectors());
+        world.sleep_ms(1000);
+        let data = world.disks.data();
+        world.disks.disk(1).hangs_in = Some(data);
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        let from = Rc::new(vec![7; world.sectors() as usize * SECTOR]);
+        let write = world.start(1, Request::Write { sector: 0, from, fua: false });
+        world.sleep_ms(1000);
+        let before = world.now_ms();
+        let forced = order(&world, Action::StopByForce);
+        world.until("the end", |_| has_come(&forced));
+        let took = world.now_ms() - before;
+        assert!((10_000..12_000).contains(&took), "{took} ms ({world})");
+        drop(write);
+    }
+}
+
 /// Where nothing stands against it, force changes nothing.
 #[test]
 fn a_stop_by_force_of_a_quiet_array_leaves_it_clean() {

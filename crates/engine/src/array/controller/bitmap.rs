@@ -169,13 +169,17 @@ impl Controller {
     }
 
     /// One pass of md's bitmap daemon: bits that nobody used since the last pass are cleared. Never
-    /// while degraded: they tell what a member that is out has missed.
+    /// while degraded: they tell what a member that is out has missed. Nor while the array is stopped: a pass waits for
+    /// members, who stops does not, and an orderly stop clears all bits itself.
     pub(super) async fn clear_idle_bits(&mut self) {
         let now = self.lane.backend().now();
         if self.next_clearing.is_none_or(|when| now < when) {
             return;
         }
         self.next_clearing = None;
+        if self.stop.is_some() {
+            return;
+        }
         if self.may_clear_bits() {
             let idle = self.array.intent.begin_clearing();
             if !idle.is_empty() {
@@ -194,7 +198,7 @@ impl Controller {
 
     fn may_clear_bits(&self) -> bool {
         let is_whole = self.degraded() == 0 || !self.array.rules.keep(Rule::ClearingWaitsForWhole);
-        is_whole && !self.read_only && self.mode != super::WriteMode::Broken
+        is_whole && !self.read_only && self.may_write()
     }
 
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.
