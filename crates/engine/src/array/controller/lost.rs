@@ -13,8 +13,33 @@ use super::super::view::{ArrayView, MemberView};
 use super::progress::Readable;
 use super::{Controller, Member, WriteMode};
 
-/// Most pieces of members that are looked at, each within one chunk.
+/// Most pieces of members that are looked at, each within one chunk. Where there are more, no member is given up by choice.
 const PIECES_MAX: usize = 1 << 16;
+
+/// Sectors that were found among pieces of members.
+struct Found {
+    sectors: Ranges,
+    /// At least so many were not looked at.
+    unseen: u64,
+}
+
+impl Found {
+    /// Looks at so many pieces, and tells whether there are more.
+    fn among<P>(
+        mut pieces: impl Iterator<Item = P>,
+        most: usize,
+        find: impl FnMut(P) -> Vec<Range<u64>>,
+        length: impl Fn(&P) -> u64,
+    ) -> Self {
+        let sectors = pieces.by_ref().take(most).flat_map(find).collect();
+        Self { sectors, unseen: pieces.next().as_ref().map_or(0, length) }
+    }
+
+    /// At least so many sectors count, as nobody knows better.
+    fn count(&self) -> u64 {
+        self.sectors.sectors() + self.unseen
+    }
+}
 
 /// What the array loses with members that it has now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +74,7 @@ impl Controller {
             return Ranges::default();
         }
         let view = self.array.views.current();
-        self.lost_in(&view, &listed(&view), Doubt::IsCompared)
+        self.lost_in(&view, &listed(&view), Doubt::IsCompared).sectors
     }
 
     /// What is lost with these members: the one question before a member that still works is given up.
@@ -95,11 +120,11 @@ impl Controller {
         let mut lost = self.lost_in(&after, &suspects, Doubt::Loses);
         // What reads give now by comparing parities is lost with them too.
         let lost_before = self.lost_in(&before, &suspects, Doubt::IsCompared);
-        lost_before.iter().for_each(|range| lost.remove(&range));
+        lost_before.sectors.iter().for_each(|range| lost.sectors.remove(&range));
         // First: one that is behind no more is being judged.
         let behind = self.behind_in(&after);
         let elsewhere = read_elsewhere(&before, &after);
-        match (lost.sectors() + doubt.added.sectors(), behind, elsewhere.sectors()) {
+        match (lost.count() + doubt.added.sectors(), behind, elsewhere.count()) {
             (0, 0, 0) => Loss::Nothing,
             (0, 0, sectors) => Loss::Copy(sectors),
             (0, writes, _) => Loss::Behind(writes),
@@ -141,7 +166,7 @@ impl Controller {
     }
 
     /// Sectors of the array that are lost where these sectors of members lie.
-    fn lost_in(&self, view: &ArrayView, suspects: &[(Slot, Range<u64>)], doubt: Doubt) -> Ranges {
+    fn lost_in(&self, view: &ArrayView, suspects: &[(Slot, Range<u64>)], doubt: Doubt) -> Found {
         let chunk = view.geometry.chunk_sectors().map_or(u64::MAX, u64::from);
         let pieces = suspects.iter().flat_map(|(slot, sectors)| {
             in_chunks(sectors.clone(), chunk).map(|piece| (*slot, piece))
@@ -153,7 +178,7 @@ impl Controller {
                 of_array(&view.geometry, slot, &piece).into_iter().collect()
             }
         };
-        pieces.take(PIECES_MAX).flat_map(lost).collect()
+        Found::among(pieces, PIECES_MAX, lost, |(_, piece)| piece.end - piece.start)
     }
 
     /// `piece`: sectors of all members, within one row.
@@ -238,32 +263,42 @@ fn lost_copies(view: &ArrayView, slot: Slot, piece: &Range<u64>) -> Vec<Range<u6
 
 /// Sectors of a mirror that are in doubt and that `after` reads from another slot than `before`. What a
 /// user has read there could turn older.
-fn read_elsewhere(before: &ArrayView, after: &ArrayView) -> Ranges {
+fn read_elsewhere(before: &ArrayView, after: &ArrayView) -> Found {
     let geometry = &*before.geometry;
     if !matches!(geometry, Geometry::Raid1(_) | Geometry::Raid10(_)) {
-        return Ranges::default();
+        return Found { sectors: Ranges::default(), unseen: 0 };
     }
     let changes = |part: &Range<u64>| {
         let now = read_from(after, part);
         now.is_some() && now != read_from(before, part)
     };
-    parts_of(&before.doubted, &[before, after]).filter(changes).collect()
+    let views = [before, after];
+    let changed =
+        |piece| parts_of_piece(&views, piece).into_iter().filter(changes).collect::<Vec<_>>();
+    let pieces = in_regions(&before.doubted, geometry);
+    Found::among(pieces, PIECES_MAX, changed, |piece| piece.end - piece.start)
 }
 
-/// The parts of a mirror's sectors in which everything is the same that these views say of their copies.
+fn in_regions(sectors: &Ranges, geometry: &Geometry) -> impl Iterator<Item = Range<u64>> {
+    let region = region_sectors(geometry);
+    sectors.iter().flat_map(move |range| in_chunks(range, region))
+}
+
+/// The parts of the first pieces of a mirror's sectors in which everything is the same that these views say of their
+/// copies.
 fn parts_of(sectors: &Ranges, views: &[&ArrayView]) -> impl Iterator<Item = Range<u64>> {
-    let geometry = &*views[0].geometry;
-    let in_regions = |range| in_chunks(range, region_sectors(geometry));
-    let pieces = sectors.iter().flat_map(in_regions).take(PIECES_MAX);
-    pieces.flat_map(move |piece| {
-        let mut borders = Borders::of(piece.clone());
-        for copy in copies(geometry, piece.start, piece.end - piece.start) {
-            let shift = piece.start.wrapping_sub(copy.member_sector);
-            let members = views.iter().flat_map(|view| view.writers(copy.slot));
-            members.for_each(|member| borders.add_member(member, shift));
-        }
-        borders.cut().collect::<Vec<_>>()
-    })
+    let pieces = in_regions(sectors, &views[0].geometry).take(PIECES_MAX);
+    pieces.flat_map(move |piece| parts_of_piece(views, piece))
+}
+
+fn parts_of_piece(views: &[&ArrayView], piece: Range<u64>) -> Vec<Range<u64>> {
+    let mut borders = Borders::of(piece.clone());
+    for copy in copies(&views[0].geometry, piece.start, piece.end - piece.start) {
+        let shift = piece.start.wrapping_sub(copy.member_sector);
+        let members = views.iter().flat_map(|view| view.writers(copy.slot));
+        members.for_each(|member| borders.add_member(member, shift));
+    }
+    borders.cut().collect()
 }
 
 /// The slot from which these sectors of a mirror in doubt are read, which are all alike.
@@ -305,3 +340,6 @@ fn in_chunks(sectors: Range<u64>, chunk: u64) -> impl Iterator<Item = Range<u64>
         (first < sectors.end).then_some(first..at)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+use super::*;
+
+/// Nobody is told that nothing is lost there.
+#[test]
+fn what_too_many_pieces_keep_from_being_looked_at_counts_as_found() {
+    let found = |pieces: u64, most| {
+        let pieces = (0..pieces).map(|piece| piece * 8..piece * 8 + 8);
+        let odd = |piece: Range<u64>| if piece.start % 16 == 8 { vec![piece] } else { Vec::new() };
+        let found = Found::among(pieces, most, odd, |piece| piece.end - piece.start);
+        (found.sectors.sectors(), found.unseen, found.count())
+    };
+    assert_eq!(found(4, 4), (16, 0, 16));
+    assert_eq!(found(4, 3), (8, 8, 16));
+    assert_eq!(found(1, 0), (0, 8, 8));
+    assert_eq!(found(0, 0), (0, 0, 0));
+}
