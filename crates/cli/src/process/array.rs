@@ -420,6 +420,7 @@ pub(crate) fn cure_of(refusal: &Refusal) -> &'static str {
             "name members of that array; where it was made anew, its configuration is of the old one: say \
              `mdspace assemble NAME MEMBER... --save`"
         }
+        Refusal::TwoSuperblocks { .. } => "say which array is wanted: --uuid=UUID",
         Refusal::DifferentArrays { .. } => "leave one array's members out, or say --uuid=UUID",
         Refusal::Unsupported { .. } => "use the program that made the array",
         _ => "look at the members with `mdspace examine`; docs/recovery.md helps",

@@ -393,28 +393,6 @@ fn what_waits_for_a_late_member_is_done_by_another_one_that_answers_again() {
     }
 }
 
-/// What a long read has heard of a member that was late is old news by the time that it comes to the block.
-#[test]
-fn a_long_read_waits_once_for_two_members_of_which_one_answers_again() {
-    for (seed, shape) in (480..).zip([shapes::RAID1, shapes::RAID4, shapes::RAID5, shapes::RAID10])
-    {
-        let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
-        world.write_random(0, world.sectors());
-        let hung: Vec<usize> = if shape.has_parity() { vec![0, 1] } else { vec![0, 1, 2] };
-        hung.iter().for_each(|disk| hang(&world, *disk));
-        let (read, into) = start_read(&world);
-        world.sleep_ms(3 * SECOND_MS);
-        hung[1..].iter().for_each(|disk| go_on(&world, *disk));
-        for _ in 0..8 {
-            world.sleep_ms(SECOND_MS / 2);
-            world.status();
-        }
-        assert!(read.has_ended(), "the read waits ({world})");
-        world.end(&read).unwrap();
-        world.compare(0, &into.take());
-    }
-}
-
 /// Each read is answered, but later than a write may be.
 #[test]
 fn a_member_slower_than_the_write_deadline_keeps_no_sync_task_from_its_end() {
