@@ -528,7 +528,11 @@ impl Simulation {
         self.random.shuffle(&mut disks);
         let &[soon, late, ..] = &disks[..] else { return Ok(()) };
         // A member that is late now and then may be late again at any time.
-        let slowest = self.settings.disks.iter().map(|disk| disk.latency.most()).max();
+        let most = |disk: &DiskIndex| {
+            self.world
+                .disk(*disk, |disk| disk.spec.latency.most() * disk.faults.slowness.unwrap_or(1))
+        };
+        let slowest = self.disks.iter().map(most).max();
         let is_late_at_times = self.settings.read_deadline() <= slowest;
         if self.settings.paths > 0 || is_late_at_times || !self.atlas.is_sound() {
             return Ok(());
