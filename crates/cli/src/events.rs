@@ -47,6 +47,7 @@ impl Event {
             "Mismatch",
             "PathFailed",
             "PathRefused",
+            "PathInUse",
             "PathNotFlushed",
             "AllPathsLost",
             "LateWritesRecalled",

@@ -256,16 +256,21 @@ impl Drop for Opened {
     }
 }
 
-/// Opens a member. The kernel lets go of what a killed process had in flight a moment after its
-/// end: a member in use gets that moment.
+/// Opens a member. One in use gets a moment to become free.
 pub(crate) fn open(
     table: &MemberTable,
     name: &str,
     mode: OpenMode,
 ) -> Result<(MemberId, MemberInfo), OpenError> {
+    once_free(|| table.open(name, mode))
+}
+
+/// Opens what may be in use for a moment yet: the kernel lets go of what a killed process had in flight a moment after
+/// its end.
+pub(crate) fn once_free<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
     let until = Instant::now() + PREDECESSOR_GETS;
     loop {
-        match table.open(name, mode) {
+        match open() {
             Err(OpenError::InUse { .. }) if Instant::now() < until => thread::sleep(LOOK_EVERY),
             result => return result,
         }

@@ -259,6 +259,17 @@ impl Paths {
         }
     }
 
+    /// Tells that somebody else has what a path leads to; once, as long as nothing else happens to that path.
+    pub fn tell_in_use(&self, path: usize, note: String) {
+        let mut owner = self.owner.lock();
+        let name = self.name_of(path);
+        let mut events = owner.events.iter().rev();
+        let last = events.find(|event| event.member.as_deref() == Some(name));
+        if !last.is_some_and(|last| last.event == "PathInUse" && last.note == note) {
+            self.tell(&mut owner, "PathInUse", Some(path), note);
+        }
+    }
+
     /// Events after `sequence` that are still kept.
     pub fn events_after(&self, sequence: u64) -> Vec<PathEvent> {
         let owner = self.owner.lock();

@@ -26,6 +26,7 @@ use crate::control::server::{Answer, Listener, Replies};
 use crate::control::{Reply, Request};
 use crate::events::Happened;
 use crate::failure::Failure;
+use crate::member_probe::{Purpose, once_free, refused};
 use crate::report::DeviceReport;
 use crate::run_dir::{NameLock, RunDir};
 
@@ -166,13 +167,8 @@ impl MultipathProcess {
         members.keep_unproved(state_dir::unproved());
         members.share_exports();
         let mode = OpenMode { read_only: args.readonly, ..OpenMode::RUN };
-        let (member, paths) =
-            members.open_multipath(args.name.as_str(), &spec, mode).map_err(|error| match error
-                .why_and_cure()
-            {
-                Some((why, cure)) => Failure::new(what, why, cure),
-                None => Failure::new(what, error, "look at the paths"),
-            })?;
+        let opened = once_free(|| members.open_multipath(args.name.as_str(), &spec, mode));
+        let (member, paths) = opened.map_err(|error| refused(error, &Purpose::known(what)))?;
         let info = paths.info().clone();
         let device = Device { lanes: Arc::new(lanes), member, info, flushes: Flushes::default() };
         let process = Arc::new(Self {

@@ -411,6 +411,34 @@ fn paths_to_different_devices_are_refused() {
     assert!(user.processes().is_empty());
 }
 
+/// The other path would write to the disk beside the one who has it.
+#[test]
+fn a_device_is_not_served_while_somebody_else_has_one_of_its_paths() {
+    let user = User::with_members(&["a", "b"]);
+    let create = "--level=1 --raid-devices=2 --assume-clean";
+    user.expect(0, &format!("create one {create} a b"));
+    for name in ["a", "b"] {
+        let other = format!("{name}2");
+        std::fs::copy(user.path(name), user.path(&other)).expect("room");
+        let path = |name| format!("{{member = \"{}\"}}", user.path(name).display());
+        let mut paths = [name, &other].map(path);
+        if name == "b" {
+            paths.reverse();
+        }
+        let file = format!("[[group]]\npath = [{}]\n", paths.join(", "));
+        std::fs::write(user.path(&format!("{name}.toml")), file).expect("a file");
+    }
+    let why = ["a is in use by mdspace"];
+    user.refused("assemble two --run multipath:a.toml multipath:b.toml", &why);
+    user.refused("multipath two --file=a.toml", &why);
+    user.refused("multipath two --file=b.toml", &["b is in use by mdspace"]);
+    user.refused(&format!("create two {create} --run multipath:a.toml multipath:b.toml"), &why);
+    user.refused("add one --run multipath:a.toml", &["a is in use by"]);
+    user.expect(0, "stop one");
+    user.expect(0, "assemble two multipath:a.toml multipath:b.toml");
+    user.expect(0, "stop two");
+}
+
 #[test]
 fn a_device_that_is_listed_twice_is_told_under_whatever_name() {
     let user = User::with_members(&["disk", "other"]);

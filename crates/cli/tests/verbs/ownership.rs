@@ -186,7 +186,7 @@ fn an_export_is_a_member_of_one_running_array_only() {
     user.refused(&format!("create more {MIRROR} --run c {link}"), &["in use by"]);
     let paths = format!("[[group]]\n[[group.path]]\nmember = \"{link}\"\n");
     fs::write(user.path("paths"), paths).expect("a file");
-    user.refused("multipath mp --file=paths", &["no path", "in use by"]);
+    user.refused("multipath mp --file=paths", &["is in use by"]);
     servers.expect(0, "stop data");
     user.expect(0, &format!("assemble data {link} {other}"));
     servers.refused(&format!("assemble data {one} {other}"), &["in use by"]);

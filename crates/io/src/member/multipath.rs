@@ -50,7 +50,8 @@ impl MultipathSpec {
         file::parse(text)
     }
 
-    /// Opens the paths. Those that cannot be opened are tried again later; one must be.
+    /// Opens the paths. Those that cannot be opened are tried again later; one must be. None may be in use by
+    /// somebody else.
     pub(super) fn open(
         &self,
         name: &str,
@@ -112,7 +113,8 @@ impl MultipathSpec {
 type OpenedPath = Result<(MemberId, MemberInfo), String>;
 
 /// Opens a member for each path; paths that are one device of this host share one. An error: a path that no
-/// later try would open either. Those before it are `opened` then.
+/// later try would open either, or that somebody else has: over another path the device would be written to beside
+/// them. Those before it are `opened` then.
 fn open_each(
     names: &[String],
     members: &MemberTable,
@@ -124,9 +126,11 @@ fn open_each(
         opened.push(match known {
             Some(known) => opened[known].clone(),
             None => match members.open(path, mode) {
-                Err(error @ (OpenError::OneConnection(_) | OpenError::LeadsBack { .. })) => {
-                    return Err(error);
-                }
+                Err(
+                    error @ (OpenError::OneConnection(_)
+                    | OpenError::LeadsBack { .. }
+                    | OpenError::InUse { .. }),
+                ) => return Err(error),
                 answer => answer.map_err(|error| error.to_string()),
             },
         });
@@ -246,7 +250,7 @@ fn connect_anew(
         }
         close_unused(old);
     }
-    let opened = reopen(members, paths, name, how);
+    let opened = reopen(members, paths, (path, name), how);
     let new = opened.as_ref().ok().map(|(id, _)| *id);
     // The paths know of the new connection before the old one closes: what that one owes is unproved then. Of a closed
     // one that they still had, nothing would be in flight, as if all was answered.
@@ -266,14 +270,21 @@ fn has_its_name(members: &MemberTable, id: MemberId, name: &str) -> bool {
     }
 }
 
-/// A new connection in place of the one that was lost, which stays open.
+/// A new connection in place of the one that was lost, which stays open. What somebody else has by now stays out, and
+/// is told: they may write to the device.
 fn reopen(
     members: &Arc<MemberTable>,
     paths: &Paths,
-    name: &str,
+    (path, name): (usize, &str),
     (mode, alone): (OpenMode, Alone),
 ) -> OpenedPath {
-    let (new, info) = members.open(name, mode).map_err(|error| error.to_string())?;
+    let (new, info) = members.open(name, mode).map_err(|error| {
+        let why = error.to_string();
+        if matches!(error, OpenError::InUse { .. }) {
+            paths.tell_in_use(path, why.clone());
+        }
+        why
+    })?;
     let why = match alone.refuses(members, new) {
         true => Some(ALONE.to_owned()),
         false => paths.does_more_than(&info),

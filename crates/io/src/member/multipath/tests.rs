@@ -30,7 +30,7 @@ fn device() -> (Arc<MemberTable>, Arc<Paths>, MemberId) {
 }
 
 fn reopened(members: &Arc<MemberTable>, paths: &Paths, name: &str) -> OpenedPath {
-    reopen(members, paths, name, (OpenMode::RUN, Alone { has_company: false }))
+    reopen(members, paths, (0, name), (OpenMode::RUN, Alone { has_company: false }))
 }
 
 /// Lanes ask what they owe a path's connection, and of one that is closed nothing is known.
@@ -85,6 +85,30 @@ fn a_failed_path_goes_to_what_has_its_name_by_now_and_closes_what_it_had() {
     let [new] = paths.members()[..] else { panic!("it has one connection") };
     assert!(new != old && members.info(old).is_none());
     assert_eq!(members.identity(new).expect("a file").ok(), Identity::of_name(&path).ok());
+}
+
+/// Who has it may write there. The path stays out, and the operator is told once.
+#[test]
+fn a_path_that_somebody_else_has_by_now_stays_out_and_an_event_says_who_has_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("disk");
+    file_of_64_kib(&path);
+    let (members, paths, old) = device_over(&path);
+    let name = path.to_str().expect("a plain name");
+    paths.message(&["fail_path", name], Time::ZERO).expect("a message");
+    fs::rename(&path, folder.path().join("other")).expect("renamed");
+    file_of_64_kib(&path);
+    let others = MemberTable::new();
+    others.open(name, OpenMode::RUN).expect("a free file");
+    for _ in 0..2 {
+        connect_anew(&members, &paths, 0, name, (OpenMode::RUN, Alone { has_company: false }));
+    }
+    assert!(paths.members().is_empty() && members.info(old).is_none());
+    let events = paths.events_after(0);
+    let told: Vec<_> = events.iter().filter(|event| event.event == "PathInUse").collect();
+    let [told] = told[..] else { panic!("told once: {events:?}") };
+    assert_eq!(told.member.as_deref(), Some(name));
+    assert!(told.note.contains("in use by"), "{}", told.note);
 }
 
 #[test]
