@@ -39,6 +39,8 @@ fn checked_environment() -> Result<(), failure::Failure> {
 }
 
 fn main() -> ExitCode {
+    // One that another one has started has the name of a link to it, and who has a member is named.
+    let _ = rustix::thread::set_name(c"mdspace");
     inherited::keep_from_children();
     let command_line = args::CommandLine::parse();
     checked_environment().and_then(|()| verbs::run(command_line.verb)).unwrap_or_else(|failure| {

@@ -9,6 +9,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -75,6 +76,13 @@ pub(crate) fn launch(name: &ArrayName, run_dir: &RunDir) -> Result<Launched, Fai
     launch_with(name, run_dir, env::args_os().skip(1).collect())
 }
 
+/// The program as it runs, also where an update has replaced its file or taken that away.
+pub(crate) fn this_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("mdspace");
+    command
+}
+
 /// Starts a serving process with the words of another command.
 pub(crate) fn launch_with(
     name: &ArrayName,
@@ -89,7 +97,7 @@ pub(crate) fn launch_with(
         )
     };
     let spinner = spinner(name);
-    let mut child = Command::new(env::current_exe().map_err(cannot)?)
+    let mut child = this_program()
         .arg(SERVING_VERB)
         // Its user may have another first one by then, or by the environment.
         .arg("--run-dir")

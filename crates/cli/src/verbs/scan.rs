@@ -1,7 +1,6 @@
 //! `mdspace assemble --scan`: every array that is found, each by a command of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -20,6 +19,7 @@ use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
 use crate::member_search::{Known, beside, block_devices, say_unread, superblocks_of};
 use crate::output;
+use crate::process::launch;
 use crate::run_dir::{RunDir, Running};
 
 /// Members that were found, with the superblock of each.
@@ -293,7 +293,7 @@ impl Wanted {
     }
 
     fn command(&self, args: &AssembleArgs) -> Result<Command, Failure> {
-        let mut command = Command::new(env::current_exe().unwrap_or_else(|_| "mdspace".into()));
+        let mut command = launch::this_program();
         command.args(["assemble", self.name.as_str()]);
         if let Some(uuid) = self.uuid {
             command.args(["--uuid", &uuid.to_string()]);

@@ -633,6 +633,36 @@ fn what_is_ordered_while_an_array_restarts_and_is_done_counts_afterwards() {
     panic!("each restart was quicker");
 }
 
+/// An update replaces it, and `restart` is how the array gets the new one.
+#[test]
+fn a_restart_whose_program_is_replaced_meanwhile_starts_the_array_again() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    let file = user.run_dir().join("data.restart.toml");
+    let program = user.path("mdspace");
+    for _ in 0..100 {
+        std::fs::copy(env!("CARGO_BIN_EXE_mdspace"), &program).expect("room");
+        let before = pid(&user);
+        let mut restart = user.command_of_program(&program, "restart data");
+        let mut restart = restart.stdout(Stdio::null()).spawn().expect("it starts");
+        while !file.exists() {
+            assert!(restart.try_wait().expect("it is ours").is_none(), "it writes its file first");
+            std::thread::yield_now();
+        }
+        user.signal(Signal::STOP, restart.id());
+        let is_in_time = user.run("get data level").status == 0 && pid(&user) == before;
+        std::fs::remove_file(&program).expect("it was there");
+        user.signal(Signal::CONT, restart.id());
+        assert!(restart.wait().expect("it is ours").success());
+        assert_ne!(pid(&user), before);
+        if is_in_time {
+            user.expect(0, "stop data");
+            return;
+        }
+    }
+    panic!("each restart was quicker");
+}
+
 #[test]
 fn a_restart_changes_nothing_while_another_one_is_at_work_and_follows_one_that_was_killed() {
     let user = User::with_members(&["a", "b"]);

@@ -444,16 +444,46 @@ fn events_outlive_a_process_that_was_killed_and_go_on_with_the_next_one() {
     user.expect(0, "stop data");
 }
 
-/// A command starts its own program again. Here what is found by its name by then stops itself.
+/// The process that a command has started, if it has got to its program.
+fn serving_process_of(command: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{command}/task/{command}/children")).ok()?;
+    let mut children = children.split_whitespace().filter_map(|number| number.parse().ok());
+    children.find(|process: &u32| {
+        let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == b"__serve")
+    })
+}
+
 #[test]
 fn a_process_that_is_stopped_at_its_start_keeps_no_verb() {
     let user = User::with_members(&["a", "b"]);
-    let other = "printf '#!/bin/sh\\nkill -STOP $$\\n' > 'mdspace (deleted)' && chmod +x 'mdspace (deleted)'";
-    let own = "cp \"$0\" mdspace && exec 3< mdspace && rm mdspace && exec /proc/self/fd/3 \"$@\"";
-    let created =
-        user.run_behind(&format!("{other} && {own}"), &format!("create data {RAID1} a b"));
-    assert_eq!(created.status, 4, "{created:?}");
-    assert!(created.err.contains("kill -CONT"), "{created:?}");
+    for _ in 0..100 {
+        let mut create = user.command(&format!("create data {RAID1} --run a b"));
+        let create = create.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut create = create.expect("mdspace starts");
+        let serving = loop {
+            let found = serving_process_of(create.id());
+            if found.is_some() || create.try_wait().expect("it is ours").is_some() {
+                break found;
+            }
+            std::thread::yield_now();
+        };
+        if let Some(serving) = serving {
+            user.signal(Signal::STOP, serving);
+        }
+        let created = create.wait_with_output().expect("it is ours");
+        if created.status.success() {
+            // It was quicker.
+            serving.into_iter().for_each(|serving| user.signal(Signal::CONT, serving));
+            user.expect(0, "stop data");
+            continue;
+        }
+        let said = String::from_utf8_lossy(&created.stderr).into_owned();
+        assert!(created.status.code() == Some(4) && said.contains("kill -CONT"), "{said}");
+        serving.into_iter().for_each(|serving| user.signal(Signal::KILL, serving));
+        return;
+    }
+    panic!("each start was quicker");
 }
 
 /// A full file system takes a part of a line. The next line that finds room begins anew.

@@ -65,6 +65,20 @@ impl User {
         command
     }
 
+    /// As [`User::command`], with another file of the program.
+    pub(crate) fn command_of_program(&self, program: &Path, words: &str) -> Command {
+        let plain = self.command(words);
+        let mut command = Command::new(program);
+        command.args(plain.get_args()).current_dir(self.folder.path()).stdin(Stdio::null());
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
     /// Runs `mdspace` with these words.
     pub(crate) fn run(&self, words: &str) -> Done {
         Self::done(&mut self.command(words))

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::block_device::Link;
+use crate::process::launch;
 
 /// The hidden verb under which the second process starts.
 const GUARD_VERB: &str = "__unmount-after";
@@ -56,9 +57,8 @@ impl MountGuard {
         device: Option<File>,
         link: Option<[PathBuf; 2]>,
     ) -> io::Result<Self> {
-        // The program as it runs, also where an update has replaced its file.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("mdspace").arg(GUARD_VERB).arg(mount.directory());
+        let mut command = launch::this_program();
+        command.arg(GUARD_VERB).arg(mount.directory());
         command.arg(mount.id().to_string()).args(link.into_iter().flatten());
         command.current_dir("/").process_group(0).env_clear();
         // For the program that unmounts.
