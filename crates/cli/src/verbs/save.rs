@@ -119,16 +119,15 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
         Failure { cure: format!("{}; {cure}", failure.cure), ..failure }
     })?;
     let mut notes = stopped.notes;
-    // What was ordered since it was asked.
-    if let Some(at_stop) = stopped.config.filter(|at_stop| *at_stop != config) {
-        at_stop.write(&file).map_err(|failure| {
-            let cure = format!(
-                "`mdspace assemble {name} --config={}` starts it as it was before the last orders",
-                file.display()
-            );
-            Failure { cure, ..failure }
-        })?;
-    }
+    // What was ordered since it was asked. It is stopped by now: without that it starts all the same.
+    let at_stop = stopped.config.filter(|at_stop| *at_stop != config);
+    let kept = at_stop.map_or(Ok(()), |at_stop| at_stop.write(&file));
+    let kept = kept.map_err(|failure| Failure {
+        what: format!("{name} was started as it was before its last orders"),
+        why: format!("{}: {}", failure.what, failure.why),
+        cure: format!("look at it with `mdspace detail {name}`, and give them again"),
+        ..failure
+    });
     let mut words: Vec<OsString> = ["assemble", name.as_str()].map(OsString::from).into();
     words.extend(args.run.then(|| "--run".into()));
     words.extend(["--config".into(), file.clone().into_os_string()]);
@@ -141,7 +140,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
         drop(fs::remove_file(&file));
         launched.tell(&mut notes)
     });
-    output::end(&notes, served)
+    output::end(&notes, served.and(kept))
 }
 
 #[cfg(test)]

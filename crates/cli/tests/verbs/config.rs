@@ -663,6 +663,72 @@ fn a_restart_whose_program_is_replaced_meanwhile_starts_the_array_again() {
     panic!("each restart was quicker");
 }
 
+/// A folder in memory, which is soon full; gone with the value.
+struct SmallFolder(std::path::PathBuf);
+
+impl SmallFolder {
+    /// None where this user may mount nothing.
+    fn at(path: std::path::PathBuf) -> Option<Self> {
+        std::fs::create_dir(&path).expect("a new folder");
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=700", "none"]).arg(&path);
+        mount.stderr(Stdio::null()).status().ok().filter(|status| status.success())?;
+        Some(Self(path))
+    }
+
+    fn fill(&self) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(self.0.join("filling")).expect("a file");
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+}
+
+impl Drop for SmallFolder {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+/// It was stopped when that was found out.
+#[test]
+fn a_restart_that_cannot_write_down_the_last_orders_starts_the_array_and_says_so() {
+    let user = User::with_members(&["a", "b"]);
+    let Some(folder) = SmallFolder::at(user.run_dir()) else {
+        return eprintln!("SKIPPED: nothing can be mounted here");
+    };
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "set data max_read_errors=7");
+    let file = user.run_dir().join("data.restart.toml");
+    for value in 101..=200 {
+        let before = pid(&user);
+        let mut restart = user.command("restart data");
+        let restart = restart.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut restart = restart.expect("mdspace starts");
+        while !file.exists() {
+            assert!(restart.try_wait().expect("it is ours").is_none(), "it writes its file first");
+            std::thread::yield_now();
+        }
+        user.signal(Signal::STOP, restart.id());
+        let is_set = user.run(&format!("set data max_read_errors={value}")).status == 0;
+        let is_in_time = is_set && pid(&user) == before;
+        if is_in_time {
+            folder.fill();
+        }
+        user.signal(Signal::CONT, restart.id());
+        let ended = restart.wait_with_output().expect("it is ours");
+        assert_ne!(pid(&user), before);
+        if is_in_time {
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(!ended.status.success() && said.contains("before its last orders"), "{said}");
+            assert_eq!(user.expect(0, "get data max_read_errors"), "7\n");
+            user.expect(0, "stop data");
+            return;
+        }
+        user.expect(0, "set data max_read_errors=7");
+    }
+    panic!("each restart was quicker");
+}
+
 #[test]
 fn a_restart_changes_nothing_while_another_one_is_at_work_and_follows_one_that_was_killed() {
     let user = User::with_members(&["a", "b"]);
