@@ -176,6 +176,8 @@ fn serve_with_log(
         .map(|front| Prepared::new(&front, name, run_dir))
         .collect::<Result<Vec<_>, _>>()?;
     let (process, mut notes) = ServingProcess::start(task, run_dir)?;
+    // Before anyone can write to the array, or ask what was set.
+    let refused = process.set_all(&task.serving().settings);
     let _listener = match process.open_doors(fronts, run_dir, lock, &mut notes) {
         Ok(listener) => listener,
         Err(failure) => {
@@ -183,7 +185,6 @@ fn serve_with_log(
             return Err(failure);
         }
     };
-    let refused = process.set_all(&task.serving().settings);
     notes.extend(without_log);
     refused.iter().for_each(|line| tracing::error!("{line}"));
     notes.iter().for_each(|note| tracing::info!("{note}"));

@@ -729,6 +729,38 @@ fn a_restart_that_cannot_write_down_the_last_orders_starts_the_array_and_says_so
     panic!("each restart was quicker");
 }
 
+/// Else it would take a write in the moment after its start.
+#[test]
+fn a_saved_array_is_read_only_before_anyone_can_connect() {
+    let user = User::with_members(&["a", "b"]);
+    let socket = user.path("data.sock");
+    let serve = format!("--serve=nbd:unix:{}", socket.display());
+    user.expect(0, &format!("create data --level=1 --raid-devices=2 --assume-clean {serve} a b"));
+    user.expect(0, "set data max_read_errors=7");
+    user.expect(0, "save data");
+    user.expect(0, "stop data");
+    let config = user.path("etc/data.toml");
+    let text = std::fs::read_to_string(&config).expect("a configuration");
+    let set = "[settings]\n";
+    assert!(text.contains(set), "{text}");
+    let read_only = format!("{set}array_state = \"readonly\"\n");
+    std::fs::write(&config, text.replace(set, &read_only)).expect("room");
+    for _ in 0..20 {
+        let told = std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+                    std::thread::yield_now();
+                }
+                Client::is_told_read_only(&socket)
+            });
+            user.expect(0, "assemble data");
+            first.join().expect("it was served")
+        });
+        assert!(told, "who came first could write");
+        user.expect(0, "stop data");
+    }
+}
+
 #[test]
 fn a_restart_changes_nothing_while_another_one_is_at_work_and_follows_one_that_was_killed() {
     let user = User::with_members(&["a", "b"]);
