@@ -18,11 +18,11 @@ use crate::own_dir;
 
 mod name_lock;
 mod places;
-mod restart_turn;
+mod turn;
 
 pub(crate) use name_lock::NameLock;
 use places::Places;
-pub(crate) use restart_turn::{RestartTurn, Taken};
+pub(crate) use turn::{Taken, Turn, Work};
 
 /// Bytes of `sun_path` in a socket address, without the final zero (`<linux/un.h>`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -153,14 +153,20 @@ impl RunDir {
         NameLock::take(self, name)
     }
 
-    /// Takes the turn to restart an array, for as long as the value lives; else says who has it.
-    pub(crate) fn take_restart(&self, name: &ArrayName) -> io::Result<Result<RestartTurn, Taken>> {
-        RestartTurn::take(self, name)
+    /// Takes the turn to do such work on an array, for as long as the value lives; else says who has had it for all of
+    /// `patience`.
+    pub(crate) fn take_turn(
+        &self,
+        name: &ArrayName,
+        work: Work,
+        patience: Duration,
+    ) -> io::Result<Result<Turn, Taken>> {
+        Turn::take(work.path(self, name), patience)
     }
 
     /// Whether an array is being restarted. It may not run meanwhile.
     pub(crate) fn is_being_restarted(&self, name: &ArrayName) -> bool {
-        RestartTurn::is_taken(self, name)
+        Turn::is_taken(&Work::Restart.path(self, name))
     }
 
     fn try_lock_file(&self, name: &ArrayName) -> io::Result<Option<File>> {

@@ -1,21 +1,42 @@
-//! The turn of a `restart`: of those of one array at once, one does the work.
+//! The turn of a command: of those of one array that do the same work at once, one does it.
 //!
-//! They would share the file that says how the array was. One that finds no array any more would delete it, and
-//! the one that has stopped the array could start nothing.
+//! Two `restart`s would share the file that says how the array was. One that finds no array any more would delete it,
+//! and the one that has stopped the array could start nothing. Of two that save an array, the one that asked first
+//! would write last, and what was set between would be lost.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::name_lock::is_at;
-use super::{LOCK_ATTEMPTS, LOCK_RETRY_AFTER, RunDir};
+use super::{LOCK_RETRY_AFTER, RunDir};
 use crate::args::ArrayName;
 
-/// The right to restart an array, until it is dropped or the process ends.
+/// What one command at a time may do to an array.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// Stop it and start it again.
+    Restart,
+    /// Ask how it is, and write that to its configuration.
+    Save,
+}
+
+impl Work {
+    pub(super) fn path(self, run_dir: &RunDir, name: &ArrayName) -> PathBuf {
+        let word = match self {
+            Self::Restart => "restarting",
+            Self::Save => "saving",
+        };
+        run_dir.path().join(format!("{name}.{word}"))
+    }
+}
+
+/// The right to do such work, until it is dropped or the process ends.
 #[derive(Debug)]
-pub(crate) struct RestartTurn {
+pub(crate) struct Turn {
     path: PathBuf,
     file: File,
 }
@@ -24,10 +45,10 @@ pub(crate) struct RestartTurn {
 #[derive(Debug)]
 pub(crate) struct Taken(pub(crate) String);
 
-impl RestartTurn {
-    pub(super) fn take(run_dir: &RunDir, name: &ArrayName) -> io::Result<Result<Self, Taken>> {
-        let path = path(run_dir, name);
-        let mut attempts = 0;
+impl Turn {
+    /// Takes it, or says who has had it for all of `patience`.
+    pub(super) fn take(path: PathBuf, patience: Duration) -> io::Result<Result<Self, Taken>> {
+        let until = Instant::now() + patience;
         loop {
             let mut file = OpenOptions::new()
                 .read(true)
@@ -38,9 +59,7 @@ impl RestartTurn {
                 .open(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
-                // Perhaps only someone who looks whether the array is restarted.
-                Err(TryLockError::WouldBlock) if attempts < LOCK_ATTEMPTS => {
-                    attempts += 1;
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
                     thread::sleep(LOCK_RETRY_AFTER);
                     continue;
                 }
@@ -49,22 +68,18 @@ impl RestartTurn {
             }
             // One that ends takes its file away: then this is not the one that others find.
             if is_at(&file, &path)? {
-                file.set_len(0)?;
-                writeln!(file, "{}", std::process::id())?;
+                // Only who waits for it reads the number: a full disk keeps nobody from the work.
+                drop(file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())));
                 return Ok(Ok(Self { path, file }));
             }
         }
     }
 
     /// Whether a process has it.
-    pub(super) fn is_taken(run_dir: &RunDir, name: &ArrayName) -> bool {
-        let file = File::open(path(run_dir, name));
+    pub(super) fn is_taken(path: &Path) -> bool {
+        let file = File::open(path);
         file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
-}
-
-fn path(run_dir: &RunDir, name: &ArrayName) -> PathBuf {
-    run_dir.path().join(format!("{name}.restarting"))
 }
 
 /// Who has written its number there. It may be about to do so.
@@ -77,7 +92,7 @@ fn holder(mut file: File) -> String {
     }
 }
 
-impl Drop for RestartTurn {
+impl Drop for Turn {
     fn drop(&mut self) {
         // While it is locked, and where it is still this one: else it may be another one's.
         let removed = is_at(&self.file, &self.path).and_then(|is_own| match is_own {

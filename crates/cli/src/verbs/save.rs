@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use super::{Outcome, stop};
 use crate::args::{ArrayName, RestartArgs, SaveArgs, StopArgs};
@@ -12,16 +13,28 @@ use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::launch;
-use crate::run_dir::{RestartTurn, RunDir, Taken};
+use crate::run_dir::{RunDir, Taken, Turn, Work};
 
 /// Writes the configuration of an array as it is now.
 pub(crate) fn run(args: &SaveArgs) -> Outcome {
     output::end(&[write(&args.name, args.config.as_deref())?], Ok(()))
 }
 
+/// How long another `restart` may be looked at by others before this one is refused.
+const RESTART_WAITS: Duration = Duration::from_millis(100);
+
+/// How long others that save the array may take: as long as the array may take to answer.
+const SAVE_WAITS: Duration = Duration::from_secs(30);
+
 /// Writes it to `path`, or where `assemble` looks for it. Gives a line for the user.
 pub(super) fn write(name: &ArrayName, path: Option<&Path>) -> Result<String, Failure> {
-    let config = ask(&RunDir::open_of(name)?, name)?.config;
+    let run_dir = RunDir::open_of(name)?;
+    let _turn = turn(&run_dir, name, Work::Save)?;
+    write_all(&run_dir, name, path)
+}
+
+fn write_all(run_dir: &RunDir, name: &ArrayName, path: Option<&Path>) -> Result<String, Failure> {
+    let config = ask(run_dir, name)?.config;
     let path = path.map_or_else(|| config::new_path(name), |path| Ok(path.to_owned()))?;
     config.write(&path)?;
     Ok(format!("{name}: saved to {}", path.display()))
@@ -30,11 +43,13 @@ pub(super) fn write(name: &ArrayName, path: Option<&Path>) -> Result<String, Fai
 /// Writes what was set to the configuration, and leaves the rest of that as it is. Where there is none, all is written.
 /// Gives a line for the user.
 pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
+    let run_dir = RunDir::open_of(name)?;
+    let _turn = turn(&run_dir, name, Work::Save)?;
     let path = config::new_path(name)?;
     if !path.exists() {
-        return write(name, None);
+        return write_all(&run_dir, name, None);
     }
-    let now = ask(&RunDir::open_of(name)?, name)?.config;
+    let now = ask(&run_dir, name)?.config;
     let old = Config::read(&path)?;
     if let Some(other) = old.array().filter(|array| Some(*array) != now.array()) {
         let what = format!("it was set, and not saved to {}", path.display());
@@ -64,14 +79,18 @@ fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<Told, Failure> {
     }
 }
 
-/// No other `restart` of this array is at work as long as the value lives.
-fn turn(run_dir: &RunDir, name: &ArrayName) -> Result<RestartTurn, Failure> {
-    let what = format!("cannot restart {name}");
-    match run_dir.take_restart(name) {
+/// No other command does this work on this array as long as the value lives.
+fn turn(run_dir: &RunDir, name: &ArrayName, work: Work) -> Result<Turn, Failure> {
+    let (verb, does, patience) = match work {
+        Work::Restart => ("restart", "restarts", RESTART_WAITS),
+        Work::Save => ("save", "saves", SAVE_WAITS),
+    };
+    let what = format!("cannot {verb} {name}");
+    match run_dir.take_turn(name, work, patience) {
         Ok(Ok(turn)) => Ok(turn),
         Ok(Err(Taken(holder))) => {
-            let cure = "wait until that has ended; this command has changed nothing";
-            Err(Failure::new(what, format!("{holder} restarts it already"), cure))
+            let cure = "wait until that has ended, and try again";
+            Err(Failure::new(what, format!("{holder} {does} it already"), cure))
         }
         Err(error) => {
             let folder = run_dir.path().display();
@@ -91,7 +110,7 @@ fn runs_on(stop: &Failure, says_how_it_is: impl FnOnce() -> bool) -> bool {
 pub(crate) fn restart(args: &RestartArgs) -> Outcome {
     let name = &args.name;
     let run_dir = RunDir::open_of(name)?;
-    let _turn = turn(&run_dir, name)?;
+    let _turn = turn(&run_dir, name, Work::Restart)?;
     let Told { config, foreground, tells_at_stop } = ask(&run_dir, name)?;
     if foreground {
         let why = "its process stays in the foreground, and who started it would miss it";

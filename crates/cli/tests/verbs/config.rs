@@ -762,6 +762,25 @@ fn a_saved_array_is_read_only_before_anyone_can_connect() {
 }
 
 #[test]
+fn of_two_settings_that_are_saved_at_once_none_is_lost() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --save a b");
+    for value in 1..=30 {
+        let set = |key: &str| user.expect(0, &format!("set data {key}={value} --save"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| set("max_read_errors"));
+            scope.spawn(|| set("sync_io_depth"));
+            scope.spawn(|| user.expect(0, "save data"));
+        });
+        let text = std::fs::read_to_string(user.path("etc/data.toml")).expect("a configuration");
+        for key in ["max_read_errors", "sync_io_depth"] {
+            assert!(text.contains(&format!("{key} = \"{value}\"")), "{text}");
+        }
+    }
+    user.expect(0, "stop data");
+}
+
+#[test]
 fn a_restart_changes_nothing_while_another_one_is_at_work_and_follows_one_that_was_killed() {
     let user = User::with_members(&["a", "b"]);
     user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
