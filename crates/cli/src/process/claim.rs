@@ -10,12 +10,9 @@ use crate::settings;
 
 use super::rotating;
 
-/// Leaves `by-uuid/UUID` in the run directory for an array with block devices. It stays when the
-/// array stops: that is when udev looks.
+/// Leaves `by-uuid/UUID` in the run directory for an array, whatever its members are: a block device may be behind
+/// one, and may come later. It stays when the array stops: that is when udev looks.
 pub(super) fn leave(array: &ArrayReport, run_dir: &RunDir) -> io::Result<()> {
-    if array.members.iter().all(|member| member.major.is_none()) {
-        return Ok(());
-    }
     let folder = run_dir.path().join("by-uuid");
     fs::create_dir_all(&folder)?;
     rotating::append(&folder.join(settings::dashed(&array.uuid))).map(drop)

@@ -780,6 +780,20 @@ fn of_two_settings_that_are_saved_at_once_none_is_lost() {
     user.expect(0, "stop data");
 }
 
+/// udev asks for it when the array lets go of a device, whenever and under whatever name that came.
+#[test]
+fn every_array_leaves_word_that_its_members_are_not_the_kernels() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    let uuid = user.detail("data")["array"]["uuid"].as_str().expect("a UUID").to_owned();
+    let digits: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
+    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    let claim = user.run_dir().join("by-uuid").join(parts.join("-"));
+    assert!(claim.exists(), "{}", claim.display());
+    user.expect(0, "stop data");
+    assert!(claim.exists(), "udev looks when the array has stopped");
+}
+
 #[test]
 fn a_restart_changes_nothing_while_another_one_is_at_work_and_follows_one_that_was_killed() {
     let user = User::with_members(&["a", "b"]);

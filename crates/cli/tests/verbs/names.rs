@@ -122,7 +122,7 @@ fn a_name_that_no_array_has_leads_to_the_one_that_is_meant_and_stop_starts_nothi
         assert!(done.status == 4 && !done.err.contains("if you mean"), "{done:#?}");
     }
     let left: Vec<_> = std::fs::read_dir(user.run_dir()).expect("a folder").flatten().collect();
-    let is_of_data = |name: &OsStr| name.as_bytes().starts_with(b"data.");
+    let is_of_data = |name: &OsStr| name == "by-uuid" || name.as_bytes().starts_with(b"data.");
     assert!(left.iter().all(|entry| is_of_data(&entry.file_name())), "{left:?}");
     let why = ["these do: data", "if you mean data, say so; else nothing is to be stopped"];
     user.refused_with(4, "stop dat", &why);
