@@ -28,6 +28,7 @@ mod purpose;
 mod question;
 mod remote;
 
+use contents::Source;
 pub(crate) use contents::{Area, FoundSuperblock, superblock_that_counts, superblocks};
 use look::Headway;
 pub(crate) use look::{Look, asked_of, is_same_place, look};
@@ -79,6 +80,26 @@ pub(crate) fn check(
     for held in hold_and_ask(members, run_dir, run, purpose)? {
         probed.add(held.probed(purpose.what())?);
     }
+    Ok(probed)
+}
+
+/// As [`check`], for members of every kind.
+pub(crate) fn check_all<'a>(
+    members: impl Iterator<Item = &'a MemberSpec>,
+    run_dir: &RunDir,
+    run: bool,
+    purpose: &Purpose,
+) -> Result<Probed, Failure> {
+    let (mut paths, mut remote) = (Vec::new(), Vec::new());
+    for member in members {
+        match member {
+            MemberSpec::Path(path) => paths.push(path.as_path()),
+            MemberSpec::Nbd(_) | MemberSpec::Multipath(_) => remote.push(member.absolute()?),
+            MemberSpec::Ram { .. } | MemberSpec::Null(_) => {}
+        }
+    }
+    let probed = check(&paths, run_dir, run, purpose)?;
+    check_remote(remote.iter().map(String::as_str), run, purpose)?;
     Ok(probed)
 }
 
@@ -161,11 +182,16 @@ fn ask_unless(
 
 /// What lies on a member; no question for an empty one.
 fn shown(held: &Held, what: &str, headway: &Headway) -> Result<Question, Failure> {
-    let unreadable = |error| unreadable(&held.path, error, what);
-    let is_of_array = !superblocks(&held.file).map_err(unreadable)?.is_empty();
-    let lines = contents::of(&held.file, headway).map_err(unreadable)?;
+    let question = question_of(&name_of_path(&held.path), &held.file, headway);
+    question.map_err(|error| unreadable(&held.path, error, what))
+}
+
+/// What lies on a member of any kind. All that may be overwritten goes through this one look.
+fn question_of(name: &str, member: &impl Source, headway: &Headway) -> io::Result<Question> {
+    let is_of_array = !superblocks(member)?.is_empty();
+    let lines = contents::of(member, headway)?;
     let mut question = Question::default();
-    question.add(&name_of_path(&held.path), &lines, is_of_array);
+    question.add(name, &lines, is_of_array);
     Ok(question)
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         }
         Verb::Multipath(args) => create::multipath(&args),
         Verb::Message(args) => message::run(&args),
-        Verb::Bench(args) => bench::run(&args),
+        Verb::Bench(mut args) => bench::run(&mut args),
         Verb::Demo(args) => crate::demo::run(args.from).map(|()| ExitCode::SUCCESS),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Completions(args) => help::completions(args.shell),

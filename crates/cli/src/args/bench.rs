@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use mdspace_format::Level;
 
 use crate::bench::Pattern;
+use crate::member_probe::Probed;
 
 use super::key_value;
 use super::size::{Size, bytes_of, short};
@@ -94,6 +95,9 @@ pub(crate) struct BenchRunArgs {
     /// Answer yes to every question.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
+    /// What the members were when they were looked at.
+    #[arg(skip)]
+    pub(crate) probed: Probed,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

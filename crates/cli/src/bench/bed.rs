@@ -22,6 +22,7 @@ use super::measure::{Load, Outcome, RawMember, Until, array_load, raw_load};
 use super::workload::{Side, Subject};
 use super::{failed, machine, stop_lanes};
 
+pub(super) use setup::refuse_other;
 use setup::{create_array, member_names, raw_members, split_settings};
 
 /// Requests after which an array counts as warm: every stripe of the largest stripe cache of the tables
@@ -53,6 +54,7 @@ impl Bed {
         for name in &names {
             let opened = members.open(name, mode);
             let opened = opened.map_err(|error| failed("open a member", error))?;
+            refuse_other(args, &members, name, opened.0)?;
             devices.push(opened);
         }
         let modelled = devices.iter().any(|(id, _)| members.is_modelled(*id));

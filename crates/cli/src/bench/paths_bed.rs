@@ -12,6 +12,7 @@ use mdspace_io::{Lanes, LanesConfig, MemberTable, MultipathSpec, OpenMode};
 use crate::args::BenchRunArgs;
 use crate::failure::Failure;
 
+use super::bed::refuse_other;
 use super::load::Pattern;
 use super::measure::{Load, Outcome, RawMember, Until, raw_load_behind};
 use super::workload::{Side, Subject};
@@ -67,6 +68,7 @@ impl PathsBed {
         let opened = members.open_multipath("bench", &spec, mode);
         let (device, paths) = opened.map_err(|error| failed("open the paths", error))?;
         let id = paths.members()[0];
+        refuse_other(args, &members, member, id)?;
         let sectors = paths.info().sectors;
         let whole = |id: MemberId| RawMember { id, first_sector: 0, sectors };
         let modelled = members.is_modelled(id);

@@ -16,7 +16,7 @@ use super::look::Headway;
 use crate::doctor::find_program;
 
 /// Bytes that are read at once.
-const WINDOW_BYTES: u64 = 1 << 20;
+pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
 /// Up to so many windows are read; of more of them the first and the last, and so many at even distances
 /// between.
@@ -46,26 +46,74 @@ impl Area {
     }
 }
 
+/// What is looked at before it is overwritten, of whatever kind it is.
+pub(crate) trait Source {
+    /// Its size.
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Reads what lies at `at`: whole blocks.
+    fn read(&self, into: &mut [u8], at: u64) -> Result<(), Unread>;
+
+    /// What of it may hold data.
+    fn data(&self, headway: &Headway) -> io::Result<Vec<Range<u64>>>;
+
+    /// What stands for it where a program looks that opens files.
+    fn stand_in(&self, headway: &Headway) -> io::Result<File>;
+}
+
+/// Why something cannot be read.
+pub(crate) enum Unread {
+    /// It is what lies there. The rest may be read.
+    Here(io::Error),
+    /// The member does not answer, or is gone.
+    Member(io::Error),
+}
+
+impl From<Unread> for io::Error {
+    fn from(unread: Unread) -> Self {
+        let (Unread::Here(error) | Unread::Member(error)) = unread;
+        error
+    }
+}
+
+impl Source for File {
+    fn bytes(&self) -> io::Result<u64> {
+        (&*self).seek(SeekFrom::End(0))
+    }
+
+    fn read(&self, into: &mut [u8], at: u64) -> Result<(), Unread> {
+        self.read_exact_at(into, at).map_err(Unread::Here)
+    }
+
+    fn data(&self, headway: &Headway) -> io::Result<Vec<Range<u64>>> {
+        data(self, headway)
+    }
+
+    fn stand_in(&self, _: &Headway) -> io::Result<File> {
+        self.try_clone()
+    }
+}
+
 /// One line for each thing found; none for an empty member.
-pub(super) fn of(file: &File, headway: &Headway) -> io::Result<Vec<String>> {
-    let found = superblocks(file)?;
+pub(super) fn of(member: &impl Source, headway: &Headway) -> io::Result<Vec<String>> {
+    let found = superblocks(member)?;
     headway.note();
     let mut lines: Vec<String> = found.iter().map(describe).collect();
-    let signatures = signatures(file)?;
+    let signatures = signatures(member, headway)?;
     headway.note();
     // What md's own parser has said better.
     let known = |line: &String| !found.is_empty() && line.starts_with("linux_raid_member");
     lines.extend(signatures.into_iter().filter(|line| !known(line)));
     if lines.is_empty() {
-        lines.extend(unrecognised(file, headway)?);
+        lines.extend(unrecognised(member, headway)?);
     }
     Ok(lines)
 }
 
 /// How much lies there that is neither hole nor zeroes, and how much cannot be read. Where that is much, it is
 /// an estimate.
-fn unrecognised(file: &File, headway: &Headway) -> io::Result<Vec<String>> {
-    let ranges = data(file, headway)?;
+fn unrecognised(member: &impl Source, headway: &Headway) -> io::Result<Vec<String>> {
+    let ranges = member.data(headway)?;
     let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let windows: u64 = ranges.iter().map(windows_of).sum();
     let looks = windows.min(WINDOWS_MAX);
@@ -77,11 +125,15 @@ fn unrecognised(file: &File, headway: &Headway) -> io::Result<Vec<String>> {
         let Some(window) = window_at(&ranges, number) else { break };
         let part = &mut memory[..(window.end - window.start) as usize];
         seen += part.len() as u64;
-        let read = file.read_exact_at(part, window.start);
+        let read = member.read(part, window.start);
         headway.note();
-        if read.is_err() {
-            unread += part.len() as u64;
-            continue;
+        match read {
+            Ok(()) => {}
+            Err(Unread::Here(_)) => {
+                unread += part.len() as u64;
+                continue;
+            }
+            Err(Unread::Member(error)) => return Err(error),
         }
         let is_full = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
         full += part.chunks(512).filter(is_full).map(|block| block.len() as u64).sum::<u64>();
@@ -143,8 +195,8 @@ fn short_size(bytes: u64) -> String {
 
 /// The md superblocks of a member, in the order in which mdadm looks. An error where one of their places cannot be
 /// read: who overwrites them must know them all.
-pub(crate) fn superblocks(file: &File) -> io::Result<Vec<FoundSuperblock>> {
-    let found: io::Result<Vec<_>> = places(file)?.into_iter().collect();
+pub(crate) fn superblocks(member: &impl Source) -> io::Result<Vec<FoundSuperblock>> {
+    let found: io::Result<Vec<_>> = places(member)?.into_iter().collect();
     Ok(found?.into_iter().flatten().collect())
 }
 
@@ -168,9 +220,9 @@ fn counts(places: Vec<io::Result<Option<FoundSuperblock>>>) -> io::Result<Option
     of_places(places.into_iter().map(|place| Ok(place?.and_then(|found| found.superblock))))
 }
 
-fn places(mut file: &File) -> io::Result<Vec<io::Result<Option<FoundSuperblock>>>> {
-    let device_sectors = file.seek(SeekFrom::End(0))? / 512;
-    Ok(places_read(device_sectors, |area, at| file.read_exact_at(area, at)))
+fn places(member: &impl Source) -> io::Result<Vec<io::Result<Option<FoundSuperblock>>>> {
+    let device_sectors = member.bytes()? / 512;
+    Ok(places_read(device_sectors, |area, at| Ok(member.read(area, at)?)))
 }
 
 /// What `read` gives of each place of a superblock.
@@ -207,10 +259,11 @@ fn describe(found: &FoundSuperblock) -> String {
 }
 
 /// What blkid finds; without blkid nothing. It gets the open file: the name may lead elsewhere.
-fn signatures(file: &File) -> io::Result<Vec<String>> {
+fn signatures(member: &impl Source, headway: &Headway) -> io::Result<Vec<String>> {
     let Some(blkid) = find_program("blkid") else { return Ok(Vec::new()) };
     let mut look = Command::new(blkid);
-    look.args(["-p", "-o", "export", "/proc/self/fd/0"]).stdin(Stdio::from(file.try_clone()?));
+    look.args(["-p", "-o", "export", "/proc/self/fd/0"])
+        .stdin(Stdio::from(member.stand_in(headway)?));
     let output = look.output()?;
     if output.status.code() == Some(BLKID_AMBIVALENT) {
         return Ok(vec!["several signatures that exclude each other".into()]);

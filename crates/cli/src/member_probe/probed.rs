@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use mdspace_io::Identity;
+use mdspace_engine::backend::MemberId;
+use mdspace_io::{Identity, MemberTable};
 use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
 
 /// The files and devices that were looked at, by the names under which they are opened later.
 ///
@@ -24,9 +27,20 @@ impl Probed {
         self.0.extend(other.0);
     }
 
-    /// What the member of this name was; none for one that was not looked at.
-    pub(crate) fn of(&self, name: &str) -> Option<Identity> {
-        self.0.get(name).copied()
+    /// Refuses a member that was opened under this name, and is another one than was looked at.
+    pub(crate) fn refuse_other(
+        &self,
+        table: &MemberTable,
+        name: &str,
+        id: MemberId,
+        what: &str,
+    ) -> Result<(), Failure> {
+        let Some(was) = self.0.get(name) else { return Ok(()) };
+        if table.identity(id).is_some_and(|now| now.is_ok_and(|now| now == *was)) {
+            return Ok(());
+        }
+        let why = format!("{name} leads elsewhere than when it was looked at");
+        Err(Failure::new(what, why, "see where it leads, and name the device itself"))
     }
 }
 

@@ -1,24 +1,26 @@
-//! A look at what lies on members behind a network.
+//! A look at what lies on members that are no files of this host: behind a network, or behind paths.
 
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use mdspace_engine::assembly::{self, ReadError};
 use mdspace_engine::backend::{
     IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
 };
-use mdspace_engine::lane::Lane;
 use mdspace_io::{LanesConfig, LocalLane, OpenMode};
+use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::{Purpose, Question, open, refused};
+use super::contents::{Source, Unread, WINDOW_BYTES};
+use super::look::Headway;
+use super::{Purpose, Question, look, open, question_of, refused};
 use crate::failure::Failure;
 
-/// How much of a member's start is looked at, in bytes.
-const HEAD_BYTES: usize = 64 << 10;
-
-/// How long a server may take for that read.
+/// How long a server may take for a read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Shows what lies on exports, and asks. `run` answers yes.
+/// Shows what lies on exports and behind paths, and asks. `run` answers yes.
 pub(crate) fn check_remote<'a>(
     members: impl Iterator<Item = &'a str>,
     run: bool,
@@ -26,65 +28,83 @@ pub(crate) fn check_remote<'a>(
 ) -> Result<(), Failure> {
     let mut question = Question::default();
     for member in members {
-        match contents(member, purpose)? {
-            Contents::Nothing => {}
-            Contents::OfArray(line) => question.add(member, &[line], true),
-            Contents::Data(line) => question.add(member, &[line], false),
-        }
+        let (name, theirs) = (member.to_owned(), purpose.clone());
+        let shown = look(member, purpose.what(), move |headway| {
+            let remote = Remote::open(&name, &theirs)?;
+            question_of(&name, &remote, headway).map_err(|error| {
+                let why = format!("{name} cannot be read: {error}");
+                Failure::new(theirs.what(), why, "look at its server")
+            })
+        })??;
+        question.join(shown);
     }
     if run { Ok(()) } else { question.ask(purpose.what()) }
 }
 
-/// What lies on an export, in a line.
-enum Contents {
-    Nothing,
-    OfArray(String),
-    Data(String),
+/// A member that a lane of this thread reads.
+struct Remote {
+    local: LocalLane,
+    id: MemberId,
+    info: MemberInfo,
 }
 
-fn contents(member: &str, purpose: &Purpose) -> Result<Contents, Failure> {
-    let config = LanesConfig::default();
-    let system = |error| Failure::new(purpose.what(), error, "see `mdspace doctor`");
-    let local = LocalLane::new(&config).map_err(system)?;
-    let opened = open(&config.members, member, OpenMode::LOOK);
-    let (id, info) = opened.map_err(|error| refused(error, purpose))?;
-    let lane = local.lane().clone();
-    let found = local.block_on(async move { look(&lane, id, info).await });
-    let unreadable = |error: IoError| {
-        Failure::new(
-            purpose.what(),
-            format!("{member} cannot be read: {error}"),
-            "look at its server",
-        )
-    };
-    found.map_err(unreadable)
-}
-
-async fn look(lane: &Lane, id: MemberId, info: MemberInfo) -> Result<Contents, IoError> {
-    match assembly::read_superblock(lane, id, &info).await {
-        Ok(Some(superblock)) => {
-            let line = format!("a member of md array {}", superblock.set_uuid);
-            return Ok(Contents::OfArray(line));
-        }
-        Err(ReadError::Io { error, .. }) if error.kind == IoErrorKind::Deadline => {
-            return Err(error);
-        }
-        // What is nearly a superblock is data to be asked about: the look below sees it.
-        Ok(None) | Err(_) => {}
+impl Remote {
+    fn open(name: &str, purpose: &Purpose) -> Result<Self, Failure> {
+        let config = LanesConfig::default();
+        let system = |error| Failure::new(purpose.what(), error, "see `mdspace doctor`");
+        let local = LocalLane::new(&config).map_err(system)?;
+        let opened = open(&config.members, name, OpenMode::LOOK);
+        let (id, info) = opened.map_err(|error| refused(error, purpose))?;
+        Ok(Self { local, id, info })
     }
-    let bytes = HEAD_BYTES.min(info.sectors as usize * 512);
-    let into = ReadInto::Buffer(lane.backend().allocate(bytes), 0..bytes);
-    let done = lane
-        .io(MemberIo {
-            member: id,
-            op: IoOp::Read { sector: 0, into },
+}
+
+impl Source for Remote {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.info.sectors * 512)
+    }
+
+    fn read(&self, into: &mut [u8], at: u64) -> Result<(), Unread> {
+        let (lane, length) = (self.local.lane().clone(), into.len());
+        let buffer = lane.backend().allocate(length);
+        let io = MemberIo {
+            member: self.id,
+            op: IoOp::Read { sector: at / 512, into: ReadInto::Buffer(buffer, 0..length) },
             patience: Patience::of(PATIENCE),
-        })
-        .await;
-    done.result?;
-    let head = done.buffer.expect("a finished read gives its buffer back");
-    Ok(match head.iter().all(|&byte| byte == 0) {
-        true => Contents::Nothing,
-        false => Contents::Data("data: its first 64 KiB are not empty".to_owned()),
-    })
+        };
+        let done = self.local.block_on(async move { lane.io(io).await });
+        done.result.map_err(unread)?;
+        into.copy_from_slice(
+            &done.buffer.expect("a finished read gives its buffer back")[..length],
+        );
+        Ok(())
+    }
+
+    fn data(&self, _: &Headway) -> io::Result<Vec<Range<u64>>> {
+        Ok(Vec::from([0..self.bytes()?]))
+    }
+
+    /// A file in memory with its start and its end, where programs look.
+    fn stand_in(&self, headway: &Headway) -> io::Result<File> {
+        let file = File::from(memfd_create("member", MemfdFlags::CLOEXEC)?);
+        let bytes = self.bytes()?;
+        file.set_len(bytes)?;
+        let length = WINDOW_BYTES.min(bytes);
+        let mut window = vec![0; length as usize];
+        for at in [0, bytes - length] {
+            match self.read(&mut window, at) {
+                Ok(()) => file.write_all_at(&window, at)?,
+                Err(Unread::Here(_)) => {}
+                Err(Unread::Member(error)) => return Err(error),
+            }
+            headway.note();
+        }
+        Ok(file)
+    }
+}
+
+fn unread(error: IoError) -> Unread {
+    let is_of_member = matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Deadline);
+    let error = io::Error::other(error.to_string());
+    if is_of_member { Unread::Member(error) } else { Unread::Here(error) }
 }

@@ -103,12 +103,9 @@ impl OpenMembers {
         let opened = looking.map_err(silent)?.map_err(|error| refused(error, purpose))?;
         let (opened, place) = opened;
         let (id, info) = opened.take().expect("it was opened for us");
-        let is_other =
-            |was| !self.table.identity(id).is_some_and(|it| it.is_ok_and(|it| it == was));
-        if probed.of(name).is_some_and(is_other) {
+        if let Err(failure) = probed.refuse_other(&self.table, name, id, what) {
             self.table.close(id);
-            let why = format!("{name} leads elsewhere than when it was looked at");
-            return Err(Failure::new(what, why, "see where it leads, and name the device itself"));
+            return Err(failure);
         }
         // Once more: it was waited for until a member of this process had let go of it, and said what it owes.
         if let Err(failure) = self.refuse_unproved(name, mode, what) {

@@ -1,19 +1,18 @@
 //! `mdspace bench`.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use super::Outcome;
 use crate::args::{BenchArgs, BenchRunArgs, BenchVerb, MemberSpec};
 use crate::bench;
 use crate::failure::Failure;
-use crate::member_probe::{self, Purpose};
+use crate::member_probe::{self, Probed, Purpose};
 use crate::run_dir::RunDir;
 
-pub(super) fn run(args: &BenchArgs) -> Outcome {
-    match &args.verb {
+pub(super) fn run(args: &mut BenchArgs) -> Outcome {
+    match &mut args.verb {
         BenchVerb::Run(args) => {
-            look_first(args)?;
+            args.probed = look_first(args)?;
             bench::run(args)?;
         }
         BenchVerb::Limits(args) => bench::limits(args)?,
@@ -25,13 +24,14 @@ pub(super) fn run(args: &BenchArgs) -> Outcome {
 }
 
 /// What the members hold is lost: as `create`, refuses what is in use and asks about what is not empty.
-fn look_first(args: &BenchRunArgs) -> Result<(), Failure> {
-    let specs: Vec<MemberSpec> = args.member.iter().filter_map(|word| word.parse().ok()).collect();
-    let paths = specs.iter().filter_map(|spec| match spec {
-        MemberSpec::Path(path) => Some(path.as_path()),
-        _ => None,
-    });
-    let paths: Vec<&Path> = paths.collect();
+fn look_first(args: &BenchRunArgs) -> Result<Probed, Failure> {
     let purpose = Purpose::new_member("cannot measure");
-    member_probe::check(&paths, &RunDir::open()?, args.run, &purpose).map(drop)
+    let parse = |word: &String| {
+        let wrong = |why| {
+            Failure::new(purpose.what(), format!("{word}: {why}"), "see `mdspace help member`")
+        };
+        word.parse().map_err(wrong)
+    };
+    let specs: Vec<MemberSpec> = args.member.iter().map(parse).collect::<Result<_, _>>()?;
+    member_probe::check_all(specs.iter(), &RunDir::open()?, args.run, &purpose)
 }

@@ -22,20 +22,8 @@ pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
     let purpose = Purpose::new_member(format!("cannot create {}", args.name));
     // What no answer makes right is refused before a question is asked.
     process::check_words(&args, purpose.what())?;
-    let members = args.members.iter().filter_map(|place| match place {
-        MemberOrMissing::Member(MemberSpec::Path(path)) => Some(path.as_path()),
-        _ => None,
-    });
-    let members: Vec<&Path> = members.collect();
-    let remote = args.members.iter().filter_map(|place| match place {
-        MemberOrMissing::Member(member @ (MemberSpec::Nbd(_) | MemberSpec::Multipath(_))) => {
-            Some(member.absolute())
-        }
-        _ => None,
-    });
-    let remote: Vec<String> = remote.collect::<Result<_, _>>()?;
-    let probed = member_probe::check(&members, &RunDir::open()?, args.run, &purpose)?;
-    member_probe::check_remote(remote.iter().map(String::as_str), args.run, &purpose)?;
+    let members = args.members.iter().filter_map(MemberOrMissing::member);
+    let probed = member_probe::check_all(members, &RunDir::open()?, args.run, &purpose)?;
     args.probed = probed;
     serve(Task::Create(args))
 }

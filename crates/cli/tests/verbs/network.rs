@@ -18,6 +18,49 @@ fn pid_of(user: &User, name: &str) -> u32 {
     u32::try_from(pid).expect("a process number")
 }
 
+/// A file system may begin behind blocks of zeroes, and a superblock of md may stand at the end.
+#[test]
+fn what_an_export_holds_anywhere_is_asked_about_as_what_a_file_holds() {
+    let user = User::with_members(&["a", "b"]);
+    let export = serve(&user, "b");
+    let file = format!("[[group]]\n[[group.path]]\nmember = \"{export}\"\n");
+    std::fs::write(user.path("m.toml"), file).expect("a file");
+    let mirror = "--level=1 --raid-devices=2";
+    let is_asked = |what: &str| {
+        for member in [&*export, "multipath:m.toml"] {
+            let words = format!("create top {mirror} a {member}");
+            user.refused(&words, &["holds", what, "--run overwrites"]);
+        }
+        let words = format!("bench run {mirror} --member=a --member={export} --runtime=0.1");
+        user.refused(&words, &["holds", what, "--run overwrites"]);
+    };
+    let socket = user.path("b.sock");
+    let bytes = user.detail("b")["array"]["size_bytes"].as_u64().expect("a number");
+    let zeroes = [0; 4096];
+    let write = |at: u64, block: &[u8]| {
+        Client::connect(&socket).write(at, block).expect("written");
+    };
+
+    // Where Btrfs has its first superblock.
+    write(64 << 10, &[7; 4096]);
+    is_asked("of data that is not recognised");
+    write(64 << 10, &zeroes);
+    // At the end, and where metadata 0.90 lies.
+    write(bytes - 4096, &[7; 4096]);
+    is_asked("of data that is not recognised");
+    write(bytes - 4096, &zeroes);
+    let mut block = zeroes;
+    block[..4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+    let place = (bytes & !0xffff) - (64 << 10);
+    write(place, &block);
+    is_asked("an md superblock 0.90");
+    write(place, &zeroes);
+
+    user.expect(0, &format!("create top {mirror} a {export}"));
+    user.expect(0, "stop top");
+    user.expect(0, "stop b");
+}
+
 #[test]
 fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() {
     let user = User::with_members(&["a", "b"]);
@@ -25,7 +68,7 @@ fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() 
     let words = "--level=1 --raid-devices=2 --assume-clean --lanes=2";
     user.expect(0, &format!("create top {words} {one} {other}"));
     assert_eq!(user.expect(0, "get top degraded").trim(), "0");
-    user.refused(&format!("create again {words} {one} {other}"), &["a member of md array"]);
+    user.refused(&format!("create again {words} {one} {other}"), &["md superblock 1.2 of array"]);
 
     user.signal(Signal::KILL, pid_of(&user, "b"));
     user.expect(0, "readonly top");

@@ -8,9 +8,9 @@ use mdspace_engine::status::ArrayStatus;
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Level, MetadataVersion, Uuid};
-use mdspace_io::Lanes;
+use mdspace_io::{Lanes, MemberTable};
 
-use crate::args::BenchRunArgs;
+use crate::args::{BenchRunArgs, MemberSpec};
 use crate::bench::failed;
 use crate::bench::measure::RawMember;
 use crate::failure::Failure;
@@ -91,6 +91,17 @@ pub(super) fn member_names(args: &BenchRunArgs) -> Result<Vec<String>, Failure> 
             Err(failed("set up the members", why))
         }
     }
+}
+
+/// Refuses a member that is another one than was looked at before.
+pub(in crate::bench) fn refuse_other(
+    args: &BenchRunArgs,
+    members: &MemberTable,
+    name: &str,
+    id: MemberId,
+) -> Result<(), Failure> {
+    let known = MemberSpec::absolute_of(name)?;
+    args.probed.refuse_other(members, &known, id, "cannot measure")
 }
 
 pub(super) fn raw_members(
