@@ -81,7 +81,8 @@ impl Source for Remote {
     }
 
     fn data(&self, _: &Headway) -> io::Result<Vec<Range<u64>>> {
-        Ok(Vec::from([0..self.bytes()?]))
+        let all = 0..self.bytes()?;
+        Ok(vec![all])
     }
 
     /// A file in memory with its start and its end, where programs look.
