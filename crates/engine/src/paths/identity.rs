@@ -209,11 +209,6 @@ impl Identity {
         }
     }
 
-    /// Whether md's superblock tells it from other devices.
-    pub fn has_superblock(&self) -> bool {
-        self.superblock.is_some()
-    }
-
     /// Whether nothing tells this device from another one of its size.
     pub(super) fn is_blank(&self) -> bool {
         self.superblock.is_none() && self.blocks.iter().all(|&byte| byte == 0)

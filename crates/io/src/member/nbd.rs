@@ -7,7 +7,8 @@
 //!
 //! Each lane has a connection of its own, which is made before the lane is counted on: a lane makes none itself, and a
 //! server without a place for one more fails no member. All but the first are proved to lead to the same device before
-//! they serve; where no superblock has told that, once more when they begin to. A connection that is lost is not made again: the member is
+//! they serve, and once more when they begin to: a copy of the device was the same as long as nothing had been written.
+//! A connection that is lost is not made again: the member is
 //! gone, since what answers at the same address later may be another device. Whoever opens it again
 //! gets a new member, and proves that it is the same device.
 
@@ -200,7 +201,7 @@ impl Nbd {
 
     /// Gives back what its lane cannot take up yet.
     pub(crate) fn give_back(&self, lane: LaneId, made: Made) {
-        self.connections.add(lane, made);
+        self.connections.give_back(lane, made);
     }
 
     /// Notes that the server has ended a connection: the member is lost, and no lane needs another one.
@@ -210,7 +211,13 @@ impl Nbd {
 
     /// Notes that a lane is connected no more. Without another one nothing goes there.
     pub(crate) fn have_disconnected(&self, lane: LaneId) {
-        if self.connections.end(lane) && self.questions.disconnected() {
+        if self.connections.end(lane) {
+            self.serves_no_more();
+        }
+    }
+
+    fn serves_no_more(&self) {
+        if self.questions.disconnected() {
             self.below.iter().for_each(|below| below.set_in_use(false));
         }
     }
@@ -228,18 +235,13 @@ impl Nbd {
     /// Makes the connection of a lane. Waits a few seconds at most, for the server and for a lane that is connected,
     /// which `tell` has look at the questions.
     pub(super) fn connect(&self, lane: LaneId, bytes: u64, tell: impl Fn()) -> io::Result<()> {
-        let mut is_told = false;
         let prove = |stream: &mut dyn dial::Stream, export| match export == self.export {
-            true => proof::prove(stream, export, bytes, &self.questions, &tell)
-                .map(|by_superblock| is_told = by_superblock),
+            true => proof::prove(stream, export, bytes, &self.questions, &tell),
             false => Err(io::Error::other("the export is not what it was")),
         };
         match dial(&self.uri, None, prove) {
             Ok((socket, _)) => {
-                self.connections.add(lane, Made { socket, is_told });
-                if is_told {
-                    self.may_serve();
-                }
+                self.connections.add(lane, Made { socket, is_told: false });
                 Ok(())
             }
             Err(_) if !self.lacks(lane) => Ok(()),
@@ -247,7 +249,7 @@ impl Nbd {
         }
     }
 
-    /// Proves a connection once more that no superblock had told from others. Waits, as [`connect`](Self::connect).
+    /// Proves a connection once more, before it serves. Waits, as [`connect`](Self::connect).
     pub(crate) fn prove_again(
         &self,
         lane: LaneId,
@@ -256,15 +258,18 @@ impl Nbd {
         tell: impl Fn(),
     ) -> io::Result<OwnedFd> {
         let prove = |stream: &mut dyn dial::Stream| {
-            proof::prove(stream, self.export, bytes, &self.questions, &tell).map(drop)
+            proof::prove(stream, self.export, bytes, &self.questions, &tell)
         };
         let socket = dial::go_on(socket, &self.uri, prove)?;
+        // It is counted first: as soon as it is told it may be lost.
+        self.may_serve();
         match self.connections.tell(lane) {
-            None => return Err(io::Error::other("its lane has ended")),
-            Some(false) => self.may_serve(),
-            Some(true) => {}
+            Some(false) => Ok(socket),
+            was => {
+                self.serves_no_more();
+                was.map(|_| socket).ok_or_else(|| io::Error::other("its lane has ended"))
+            }
         }
-        Ok(socket)
     }
 
     fn may_serve(&self) {

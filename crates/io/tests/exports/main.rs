@@ -72,6 +72,22 @@ fn a_connection_to_another_blank_device_serves_nothing_once_the_first_one_is_wri
     assert_eq!(read_on(&lanes, 0, member), Ok(1));
 }
 
+/// A copy of it, an image of a standby host say, is the same as long as nothing is written.
+#[test]
+fn a_connection_to_a_copy_serves_nothing_once_the_device_is_written_to() {
+    let disks = [disk(0), disk(0)];
+    let update = |disk: &Disk, events| {
+        disk.lock().unwrap()[4096..8192]
+            .copy_from_slice(&working::superblock(events, BYTES as u64 / 512));
+    };
+    disks.iter().for_each(|disk| update(disk, 1));
+    let (_folder, uri) = serve(disks.to_vec());
+    let (lanes, member) = start(&uri);
+    update(&disks[0], 2);
+    assert_eq!(read_on(&lanes, 1, member), Err(IoErrorKind::Gone));
+    assert!(read_on(&lanes, 0, member).is_ok());
+}
+
 /// No lane waits for its connection, nor fails the member because there is none.
 #[test]
 fn an_export_that_has_no_connection_for_each_lane_is_not_opened() {

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::array::{Action, Reply};
 use mdspace_engine::assembly::Options;
+use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::create::{self, Creation, NewDevice};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::memory::{Sink, Source};
 use mdspace_engine::request::{Queue, Request};
 use mdspace_format::placement::BitmapRequest;
-use mdspace_format::superblock::{MemberFlags, SetName};
+use mdspace_format::superblock::{MemberFlags, SetName, Superblock};
 use mdspace_format::{Level, MetadataVersion, Uuid};
 use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
 
@@ -25,26 +26,50 @@ const BLOCK_BYTES: usize = 4096;
 
 const DISK_BYTES: usize = 4 << 20;
 
-/// A RAID5 of these exports, on one lane.
-fn array(uris: &[String]) -> RunningArray {
-    let lanes = Lanes::start(LanesConfig::default()).unwrap();
-    let open = |uri| lanes.members().open(uri, OpenMode::RUN).unwrap();
-    let devices: Vec<_> = uris.iter().map(|uri| open(uri)).collect();
-    let creation = Creation {
+/// A RAID5 of so many members.
+fn raid5(raid_disks: u16) -> Creation {
+    Creation {
         name: SetName::new("exports").unwrap(),
         uuid: Uuid([1; 16]),
         version: MetadataVersion::V1_2,
         level: Level::Raid5,
         layout: 2,
         chunk_sectors: 128,
-        raid_disks: uris.len() as u16,
+        raid_disks,
         size_sectors: None,
         data_offset_sectors: None,
         bitmap: BitmapRequest::None,
         assume_clean: true,
         force: false,
         write_behind: 0,
+    }
+}
+
+/// The superblock of a member of such an array, of so many events, at its place.
+pub(super) fn superblock(events: u64, sectors: u64) -> Vec<u8> {
+    let info = MemberInfo {
+        name: "disk".into(),
+        sectors,
+        logical_block_bytes: 512,
+        rotational: false,
+        discard_zeroes: false,
     };
+    let slots = (0..3).map(|index| {
+        let id = MemberId { index, generation: 0 };
+        Some(NewDevice { id, info: info.clone(), flags: MemberFlags::default() })
+    });
+    let creation = Creation { data_offset_sectors: Some(64), ..raid5(3) };
+    let plan = create::plan(&creation, slots.collect(), 1, || Uuid([2; 16])).unwrap();
+    let (_, superblock) = plan.members.into_iter().next().unwrap();
+    Superblock { events, ..superblock }.encode()
+}
+
+/// A RAID5 of these exports, on one lane.
+fn array(uris: &[String]) -> RunningArray {
+    let lanes = Lanes::start(LanesConfig::default()).unwrap();
+    let open = |uri| lanes.members().open(uri, OpenMode::RUN).unwrap();
+    let devices: Vec<_> = uris.iter().map(|uri| open(uri)).collect();
+    let creation = raid5(uris.len() as u16);
     let slots = devices.iter().map(|(id, info)| {
         Some(NewDevice { id: *id, info: info.clone(), flags: MemberFlags::default() })
     });

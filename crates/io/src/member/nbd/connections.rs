@@ -10,8 +10,8 @@ use mdspace_engine::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) socket: OwnedFd,
-    /// A superblock has told its device from others. Else that is to be proved again before it serves: a superblock may
-    /// have been written since.
+    /// It may serve at once: it is the first one. The others are proved again before that. A copy of the device was the
+    /// same as long as nothing had been written.
     pub(crate) is_told: bool,
 }
 
@@ -40,6 +40,14 @@ impl Connections {
         let mut state = self.0.lock();
         state.lanes.insert(lane, made.is_told);
         state.waiting.insert(lane, made);
+    }
+
+    /// Gives back what its lane cannot take up yet, if it is not lost meanwhile.
+    pub(super) fn give_back(&self, lane: LaneId, made: Made) {
+        let mut state = self.0.lock();
+        if state.lanes.contains_key(&lane) {
+            state.waiting.insert(lane, made);
+        }
     }
 
     /// Whether a lane needs one. None does where the member is lost.
