@@ -119,7 +119,8 @@ impl Config {
     /// another name.
     fn add_back(&self, members: &mut Vec<MemberSpec>, array: Option<Uuid>) {
         let is_it = |name: &String, path: &Path| {
-            let superblock = asked_of(path, member_search::read_superblock)?.ok()??;
+            let superblock =
+                asked_of(path, move |path| member_search::read_superblock(path, array))?.ok()??;
             let known = self.device_uuids.get(name);
             let is_device = known.is_none_or(|known| known.0 == superblock.device_uuid);
             Some(is_device && array.is_none_or(|array| superblock.set_uuid == array))

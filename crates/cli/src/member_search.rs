@@ -30,7 +30,7 @@ pub(crate) fn complete(args: &mut AssembleArgs) -> Result<(), Failure> {
     let failed = |why: String| Failure::new(&what, why, "name the members");
     let (mut found, mut closed) = (Vec::new(), 0);
     let devices = block_devices().map_err(|error| failed(format!("{PARTITIONS}: {error}")))?;
-    for (device, found_there) in superblocks_of(devices) {
+    for (device, found_there) in superblocks_of(devices, args.uuid) {
         match found_there {
             Ok(Some(superblock)) if is_wanted(&superblock, args.name(), args.uuid) => {
                 found.push((device, superblock));
@@ -142,7 +142,7 @@ pub(crate) fn follow(
 ) -> Result<Vec<LeftOut>, Failure> {
     let paths: Vec<_> = members.iter().filter_map(path_of).map(Path::to_path_buf).collect();
     let (mut left_out, mut files) = (Vec::new(), Vec::new());
-    let found = superblocks_of(paths.clone()).into_iter();
+    let found = superblocks_of(paths.clone(), Some(array)).into_iter();
     for (path, found) in found.filter(|(_, found)| !belongs(found, array)) {
         let is_block = is_block(&path);
         let Some(reason) = why_not(found, is_block) else { continue };
@@ -153,7 +153,8 @@ pub(crate) fn follow(
         }
     }
     if is_device_gone || left_out.len() > files.len() {
-        let moved = devices_beside(&paths).into_iter().filter(|(_, found)| belongs(found, array));
+        let moved =
+            devices_beside(&paths, array).into_iter().filter(|(_, found)| belongs(found, array));
         let moved = moved.filter_map(|(device, found)| Some((device, found.ok()??)));
         let (moved, twice) = beside(&Known::new(members, device_uuids)?, moved.collect());
         members.extend(moved.into_iter().map(MemberSpec::Path));
@@ -183,12 +184,15 @@ fn belongs(found: &io::Result<Option<Superblock>>, array: Uuid) -> bool {
 }
 
 /// The block devices of this host that none of `paths` leads to, with the superblock that counts on each.
-fn devices_beside(paths: &[PathBuf]) -> Vec<(PathBuf, io::Result<Option<Superblock>>)> {
+fn devices_beside(
+    paths: &[PathBuf],
+    array: Uuid,
+) -> Vec<(PathBuf, io::Result<Option<Superblock>>)> {
     let place = |path: &PathBuf| asked_of(path, |path| fs::canonicalize(path).ok()).flatten();
     let known: Vec<_> = paths.iter().filter_map(place).collect();
     let mut devices = block_devices().unwrap_or_default();
     devices.retain(|device| fs::canonicalize(device).is_ok_and(|place| !known.contains(&place)));
-    superblocks_of(devices)
+    superblocks_of(devices, Some(array))
 }
 
 fn path_of(member: &MemberSpec) -> Option<&Path> {
@@ -231,13 +235,14 @@ fn devices(partitions: &str) -> Vec<PathBuf> {
     names.map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect()
 }
 
-/// The superblock that counts on each device. Several that do not answer take no longer than one.
+/// The superblock that counts on each device, of which that of the `wanted` array is preferred. Several that do not answer take no longer than one.
 pub(crate) fn superblocks_of(
     devices: Vec<PathBuf>,
+    wanted: Option<Uuid>,
 ) -> Vec<(PathBuf, io::Result<Option<Superblock>>)> {
     let begun = devices.into_iter().map(|device| {
         let path = device.clone();
-        let looking = Look::start(name_of_path(&device), move |_| read_superblock(&path));
+        let looking = Look::start(name_of_path(&device), move |_| read_superblock(&path, wanted));
         (device, looking)
     });
     let begun: Vec<_> = begun.collect();
@@ -246,8 +251,11 @@ pub(crate) fn superblocks_of(
 }
 
 /// The superblock that counts on a device, which may never answer.
-pub(crate) fn read_superblock(device: &Path) -> io::Result<Option<Superblock>> {
-    member_probe::superblock_that_counts(&open_to_look(device)?)
+pub(crate) fn read_superblock(
+    device: &Path,
+    wanted: Option<Uuid>,
+) -> io::Result<Option<Superblock>> {
+    member_probe::superblock_that_counts(&open_to_look(device)?, wanted)
 }
 
 /// Names a device that gives no superblock, where it may be a member all the same. One that is not there or has no

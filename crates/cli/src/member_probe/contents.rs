@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
-use mdspace_format::superblock::{AREA_BYTES, has_magic, of_places};
-use mdspace_format::{MetadataVersion, Superblock};
+use mdspace_format::superblock::{AREA_BYTES, counting_of_places, has_magic};
+use mdspace_format::{MetadataVersion, Superblock, Uuid};
 use rustix::fs::SeekFrom::{Data, Hole};
 use rustix::fs::seek;
 use rustix::io::Errno;
@@ -212,12 +212,20 @@ pub(super) fn has_superblock(file: &File, known: impl Fn(&Superblock) -> bool) -
 }
 
 /// The md superblock that counts on a member, as assembly has it.
-pub(crate) fn superblock_that_counts(file: &File) -> io::Result<Option<Superblock>> {
-    counts(places(file)?)
+pub(crate) fn superblock_that_counts(
+    file: &File,
+    wanted: Option<Uuid>,
+) -> io::Result<Option<Superblock>> {
+    counts(places(file)?, wanted)
 }
 
-fn counts(places: Vec<io::Result<Option<FoundSuperblock>>>) -> io::Result<Option<Superblock>> {
-    of_places(places.into_iter().map(|place| Ok(place?.and_then(|found| found.superblock))))
+fn counts(
+    places: Vec<io::Result<Option<FoundSuperblock>>>,
+    wanted: Option<Uuid>,
+) -> io::Result<Option<Superblock>> {
+    let superblock = |found: Option<FoundSuperblock>| found.and_then(|found| found.superblock);
+    let found = places.into_iter().map(|place| place.map(superblock));
+    Ok(counting_of_places(found, wanted)?.map(|counting| counting.superblock))
 }
 
 fn places(member: &impl Source) -> io::Result<Vec<io::Result<Option<FoundSuperblock>>>> {

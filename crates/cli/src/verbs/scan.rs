@@ -116,7 +116,7 @@ fn configurations() -> Result<(Vec<Configured>, BTreeMap<ArrayName, Failure>), F
 /// Those of the places that hold a superblock. Those that cannot be read are named.
 fn members_at(places: Vec<PathBuf>) -> Members {
     let mut members = Vec::new();
-    for (place, superblock) in superblocks_of(places) {
+    for (place, superblock) in superblocks_of(places, None) {
         match superblock {
             Ok(Some(superblock)) => members.push((place, superblock)),
             Ok(None) => {}

@@ -1,7 +1,7 @@
 use mdspace_format::new_array::{NewArray, NewMember};
 use mdspace_format::placement::{ArrayPlacement, BitmapRequest, Request};
 use mdspace_format::superblock::{MemberFlags, SetName};
-use mdspace_format::{Level, Role, Timestamp, Uuid};
+use mdspace_format::{Level, Role, Timestamp};
 
 use super::*;
 
@@ -74,9 +74,29 @@ fn a_bad_sector_where_a_superblock_of_another_version_would_lie_hides_no_member(
         let superblock = superblock(version);
         let found = found_on(&superblock, unreadable.clone());
         assert!(found.iter().any(io::Result::is_err), "{version}");
-        assert_eq!(counts(found).expect("it is there"), Some(superblock), "{version}");
+        assert_eq!(counts(found, None).expect("it is there"), Some(superblock), "{version}");
     }
     // What may lie there is not known.
-    let hidden = counts(found_on(&superblock(V1_0), end));
+    let hidden = counts(found_on(&superblock(V1_0), end), None);
     assert_eq!(hidden.map_err(|error| error.raw_os_error()), Err(Some(Errno::IO.raw_os_error())));
+}
+
+/// The one at the front is what a user wrote into the data of an array of metadata 1.0.
+#[test]
+fn of_two_superblocks_that_call_each_other_data_the_one_of_the_wanted_array_counts() {
+    let (own, mut other) = (superblock(MetadataVersion::V1_0), superblock(MetadataVersion::V1_2));
+    other.set_uuid = Uuid([9; 16]);
+    other.data_size_sectors = DEVICE_SECTORS - other.data_offset_sectors;
+    let found = || {
+        places_read(DEVICE_SECTORS, |area, at| {
+            let all = [&own, &other];
+            let there = all.iter().find(|superblock| at == superblock.place.sector * 512);
+            there.into_iter().for_each(|superblock| area.copy_from_slice(&superblock.encode()));
+            Ok(())
+        })
+    };
+    let counting = |wanted| counts(found(), wanted).expect("all can be read");
+    assert_eq!(counting(None).as_ref(), Some(&other));
+    assert_eq!(counting(Some(own.set_uuid)).as_ref(), Some(&own));
+    assert_eq!(counting(Some(other.set_uuid)).as_ref(), Some(&other));
 }
