@@ -1,6 +1,6 @@
 //! Configurations: what an array comes back with, and arrays that are found.
 
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -604,21 +604,26 @@ fn of_restarts_at_once_one_is_done_and_the_others_say_so() {
     user.expect(0, "stop data");
 }
 
+/// Starts a restart of the array, and halts it once it has written down how the array is.
+fn start_and_halt(user: &User, restart: &mut Command) -> Child {
+    let file = user.run_dir().join("data.restart.toml");
+    let mut restart = restart.stdout(Stdio::null()).spawn().expect("mdspace starts");
+    while !file.exists() {
+        assert!(restart.try_wait().expect("it is ours").is_none(), "it writes its file first");
+        std::thread::yield_now();
+    }
+    user.signal(Signal::STOP, restart.id());
+    restart
+}
+
 /// It is done between the moment when the restart wrote down how the array is and the stop.
 #[test]
 fn what_is_ordered_while_an_array_restarts_and_is_done_counts_afterwards() {
     let user = User::with_members(&["a", "b"]);
     user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
-    let file = user.run_dir().join("data.restart.toml");
     for value in 1..=100 {
         let before = pid(&user);
-        let mut restart = user.command("restart data").stdout(Stdio::null()).spawn();
-        let restart = restart.as_mut().expect("mdspace starts");
-        while !file.exists() {
-            assert!(restart.try_wait().expect("it is ours").is_none(), "it writes its file first");
-            std::thread::yield_now();
-        }
-        user.signal(Signal::STOP, restart.id());
+        let mut restart = start_and_halt(&user, &mut user.command("restart data"));
         let is_set = user.run(&format!("set data max_read_errors={value}")).status == 0;
         let is_in_time = is_set && pid(&user) == before;
         user.signal(Signal::CONT, restart.id());
@@ -638,18 +643,12 @@ fn what_is_ordered_while_an_array_restarts_and_is_done_counts_afterwards() {
 fn a_restart_whose_program_is_replaced_meanwhile_starts_the_array_again() {
     let user = User::with_members(&["a", "b"]);
     user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
-    let file = user.run_dir().join("data.restart.toml");
     let program = user.path("mdspace");
     for _ in 0..100 {
         std::fs::copy(env!("CARGO_BIN_EXE_mdspace"), &program).expect("room");
         let before = pid(&user);
         let mut restart = user.command_of_program(&program, "restart data");
-        let mut restart = restart.stdout(Stdio::null()).spawn().expect("it starts");
-        while !file.exists() {
-            assert!(restart.try_wait().expect("it is ours").is_none(), "it writes its file first");
-            std::thread::yield_now();
-        }
-        user.signal(Signal::STOP, restart.id());
+        let mut restart = start_and_halt(&user, &mut restart);
         let is_in_time = user.run("get data level").status == 0 && pid(&user) == before;
         std::fs::remove_file(&program).expect("it was there");
         user.signal(Signal::CONT, restart.id());
@@ -670,7 +669,7 @@ impl SmallFolder {
     /// None where this user may mount nothing.
     fn at(path: std::path::PathBuf) -> Option<Self> {
         std::fs::create_dir(&path).expect("a new folder");
-        let mut mount = std::process::Command::new("mount");
+        let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=256k,mode=700", "none"]).arg(&path);
         mount.stderr(Stdio::null()).status().ok().filter(|status| status.success())?;
         Some(Self(path))
@@ -685,7 +684,7 @@ impl SmallFolder {
 
 impl Drop for SmallFolder {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("--lazy").arg(&self.0).status();
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
 }
 
@@ -698,17 +697,10 @@ fn a_restart_that_cannot_write_down_the_last_orders_starts_the_array_and_says_so
     };
     user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
     user.expect(0, "set data max_read_errors=7");
-    let file = user.run_dir().join("data.restart.toml");
     for value in 101..=200 {
         let before = pid(&user);
         let mut restart = user.command("restart data");
-        let restart = restart.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let mut restart = restart.expect("mdspace starts");
-        while !file.exists() {
-            assert!(restart.try_wait().expect("it is ours").is_none(), "it writes its file first");
-            std::thread::yield_now();
-        }
-        user.signal(Signal::STOP, restart.id());
+        let restart = start_and_halt(&user, restart.stderr(Stdio::piped()));
         let is_set = user.run(&format!("set data max_read_errors={value}")).status == 0;
         let is_in_time = is_set && pid(&user) == before;
         if is_in_time {
