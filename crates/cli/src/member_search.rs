@@ -132,7 +132,8 @@ pub(crate) fn beside(
 }
 
 /// Where members of the array are that the names `members` once led to: names of block devices may lead to
-/// others after a boot, and one of them may be gone (`is_device_gone`). What belongs to another array goes, what is found elsewhere comes. Gives what went.
+/// others after a boot, and one of them may be gone (`is_device_gone`). What belongs to another array goes, what is found
+/// elsewhere comes. Gives what went.
 /// Files stay where nothing else does: assembly says then that the array was made anew.
 pub(crate) fn follow(
     members: &mut Vec<MemberSpec>,
@@ -235,7 +236,8 @@ fn devices(partitions: &str) -> Vec<PathBuf> {
     names.map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect()
 }
 
-/// The superblock that counts on each device, of which that of the `wanted` array is preferred. Several that do not answer take no longer than one.
+/// The superblock that counts on each device, of which that of the `wanted` array is preferred. Several that do not
+/// answer take no longer than one.
 pub(crate) fn superblocks_of(
     devices: Vec<PathBuf>,
     wanted: Option<Uuid>,

@@ -259,7 +259,7 @@ impl Paths {
         }
     }
 
-    /// Tells that somebody else has what a path leads to; once, as long as nothing else happens to that path.
+    /// Tells that another process uses what a path leads to. It is told once, until the path has another event.
     pub fn tell_in_use(&self, path: usize, note: String) {
         let mut owner = self.owner.lock();
         let name = self.name_of(path);

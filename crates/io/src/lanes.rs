@@ -163,8 +163,8 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Starts one more lane beside these, with its connections to the members that are open, on some CPUs of a node, and begins its `work` there. The lane ends when
-    /// that has ended; until then it keeps its connections to members.
+    /// Starts one more lane beside these, with its connections to the members that are open, on some CPUs of a node, and
+    /// begins its `work` there. The lane ends when that has ended; until then it keeps its connections to members.
     pub(crate) fn start_worker<Work>(
         &self,
         id: LaneId,

@@ -68,7 +68,7 @@ impl Turn {
             }
             // One that ends takes its file away: then this is not the one that others find.
             if is_at(&file, &path)? {
-                // Only who waits for it reads the number: a full disk keeps nobody from the work.
+                // The number is for a message. On a full disk the work goes on without it.
                 drop(file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())));
                 return Ok(Ok(Self { path, file }));
             }

@@ -169,8 +169,8 @@ async fn read_wanted(
     Ok(Some(Candidate { id, info, superblock, rival, bitmap, bad_blocks }))
 }
 
-/// Reads the metadata of several devices, for who looks for the array that is `wanted`, if one is. One whose metadata cannot be read counts as missing, as one
-/// that is no member does, and is named.
+/// Reads the metadata of several devices; `wanted` is the array that is looked for, if it is known. A device whose
+/// metadata cannot be read counts as missing, as one that is no member does, and is named.
 pub async fn read_all(
     lane: &Lane,
     devices: Vec<(MemberId, MemberInfo)>,

@@ -5,10 +5,10 @@
 //! earlier process may have left writes in its cache. Lanes count the writes
 //! that each path has answered. A flush goes over every path that owes one, and covers what was answered
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
-//! once, as a disk does that has lost its cache. By then all other requests fail too, if writes of this process may be lost:
-//! they would read or change what is older than what was answered. Each path gets its first flush before it takes requests, when it is
-//! proved to lead to the device, so that the loss of one that has taken no writes since fails nothing. Over one that is
-//! not proved nothing is flushed: a server tells an error once, and then it is for those who have written there.
+//! once, as a disk does that has lost its cache. By then all other requests fail too, if writes of this process may be
+//! lost: they would read or change what is older than what was answered. Each path gets its first flush before it takes
+//! requests, when it is proved to lead to the device, so that the loss of one that has taken no writes since fails
+//! nothing. Over one that is not proved nothing is flushed: a server tells an error once, and then it is for those who have written there.
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoError, IoOp, MemberId, MemberIo, Patience};
@@ -286,7 +286,7 @@ impl Paths {
     }
 
     /// The device has made durable what it had answered, where its paths have no caches of their own.
-    pub(super) fn is_flushed(&self, answered: u64) {
+    pub(super) fn note_flushed(&self, answered: u64) {
         self.flushed.fetch_max(answered, Ordering::AcqRel);
     }
 
@@ -295,7 +295,7 @@ impl Paths {
         (0..self.group_of.len()).map(|path| self.answered_over(path)).sum()
     }
 
-    /// Writes of this process may be lost: requests fail until a flush has told that. What they read or write by then would be
+    /// Writes of this process may be lost: requests fail until a flush has told that. What they read or change would be
     /// older than what was answered.
     fn note_loss(&self) {
         if keep(Rule::LostCachesAreTold) {

@@ -341,7 +341,7 @@ impl PathLane {
     fn note_answered(&self, kept: &Kept, chosen: &Chosen) {
         let (writes, own) = (kept.written().is_some(), &self.counters.paths[chosen.path]);
         if let Kept::Flush { covers } = kept {
-            return self.paths.is_flushed(*covers);
+            return self.paths.note_flushed(*covers);
         }
         if kept.makes_durable() {
             return self.paths.note_durable(kept);

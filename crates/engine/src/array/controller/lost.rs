@@ -35,7 +35,7 @@ impl Found {
         Self { sectors, unseen: pieces.next().as_ref().map_or(0, length) }
     }
 
-    /// At least so many sectors count, as nobody knows better.
+    /// How many sectors count as lost. Those that were not looked at may be.
     fn count(&self) -> u64 {
         self.sectors.sectors() + self.unseen
     }

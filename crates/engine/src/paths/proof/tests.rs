@@ -230,7 +230,7 @@ fn written_again(device: u8, events: u64) -> Option<Vec<u8>> {
     Some(superblock.encode())
 }
 
-/// The kernel's md, say, has found the members when the cable was back, and somebody has written to the array.
+/// The kernel's md has started the array when the cable was back, and a user has written to it.
 #[test]
 fn a_device_that_another_program_has_written_to_while_no_path_led_there_is_refused() {
     for other in [superblock(7, 12), written_again(7, 10), superblock(7, 9)] {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Nobody is told that nothing is lost there.
+/// An order to give up a member is not told that nothing is lost there.
 #[test]
 fn what_too_many_pieces_keep_from_being_looked_at_counts_as_found() {
     let found = |pieces: u64, most| {
