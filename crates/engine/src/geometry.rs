@@ -141,12 +141,13 @@ impl Geometry {
         }
     }
 
-    /// What a claim of a sync window lies in: a chunk. RAID1 has none.
+    /// Sectors of a member that lie together in the array: a chunk. A whole member of RAID1 and linear does.
     pub(crate) fn chunk_sectors(&self) -> Option<u64> {
         match self {
             Geometry::Parity(map) => Some(map.chunk_sectors().into()),
+            Geometry::Raid0(map) => Some(map.chunk_sectors().into()),
             Geometry::Raid10(map) => Some(map.chunk_sectors().into()),
-            Geometry::Linear(_) | Geometry::Raid0(_) | Geometry::Raid1(_) => None,
+            Geometry::Linear(_) | Geometry::Raid1(_) => None,
         }
     }
 

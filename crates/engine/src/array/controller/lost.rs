@@ -8,7 +8,7 @@ use crate::geometry::{Geometry, ParityGeometry, Piece, Slot};
 use crate::ranges::Ranges;
 
 use super::super::borders::Borders;
-use super::super::mirror::{believed, copies, region_sectors};
+use super::super::mirror::{believed, copies};
 use super::super::view::{ArrayView, MemberView};
 use super::progress::Readable;
 use super::{Controller, Member, WriteMode};
@@ -167,7 +167,7 @@ impl Controller {
 
     /// Sectors of the array that are lost where these sectors of members lie.
     fn lost_in(&self, view: &ArrayView, suspects: &[(Slot, Range<u64>)], doubt: Doubt) -> Found {
-        let chunk = view.geometry.chunk_sectors().map_or(u64::MAX, u64::from);
+        let chunk = view.geometry.chunk_sectors().unwrap_or(u64::MAX);
         let pieces = suspects.iter().flat_map(|(slot, sectors)| {
             in_chunks(sectors.clone(), chunk).map(|piece| (*slot, piece))
         });
@@ -275,19 +275,20 @@ fn read_elsewhere(before: &ArrayView, after: &ArrayView) -> Found {
     let views = [before, after];
     let changed =
         |piece| parts_of_piece(&views, piece).into_iter().filter(changes).collect::<Vec<_>>();
-    let pieces = in_regions(&before.doubted, geometry);
+    let pieces = in_pieces(&before.doubted, geometry);
     Found::among(pieces, PIECES_MAX, changed, |piece| piece.end - piece.start)
 }
 
-fn in_regions(sectors: &Ranges, geometry: &Geometry) -> impl Iterator<Item = Range<u64>> {
-    let region = region_sectors(geometry);
-    sectors.iter().flat_map(move |range| in_chunks(range, region))
+/// Sectors of a mirror, cut where its copies change their places. Those of RAID1 never do, whatever the range is.
+fn in_pieces(sectors: &Ranges, geometry: &Geometry) -> impl Iterator<Item = Range<u64>> {
+    let chunk = geometry.chunk_sectors().unwrap_or(u64::MAX);
+    sectors.iter().flat_map(move |range| in_chunks(range, chunk))
 }
 
 /// The parts of the first pieces of a mirror's sectors in which everything is the same that these views say of their
 /// copies.
 fn parts_of(sectors: &Ranges, views: &[&ArrayView]) -> impl Iterator<Item = Range<u64>> {
-    let pieces = in_regions(sectors, &views[0].geometry).take(PIECES_MAX);
+    let pieces = in_pieces(sectors, &views[0].geometry).take(PIECES_MAX);
     pieces.flat_map(move |piece| parts_of_piece(views, piece))
 }
 

@@ -1,3 +1,5 @@
+use crate::geometry::{Level, Shape};
+
 use super::*;
 
 /// An order to give up a member is not told that nothing is lost there.
@@ -13,4 +15,21 @@ fn what_too_many_pieces_keep_from_being_looked_at_counts_as_found() {
     assert_eq!(found(4, 3), (8, 8, 16));
     assert_eq!(found(1, 0), (0, 8, 8));
     assert_eq!(found(0, 0), (0, 0, 0));
+}
+
+/// After a crash without a bitmap all of it is in doubt. It still tells which copy is not read.
+#[test]
+fn a_large_raid1_in_doubt_is_looked_at_whole() {
+    let member_sectors = 1 << 33;
+    let shape = Shape {
+        level: Level::Raid1,
+        raid_disks: 2,
+        layout: 0,
+        chunk_sectors: 0,
+        member_sectors,
+        member_sizes: Vec::new(),
+    };
+    let geometry = Geometry::new(&shape).unwrap();
+    let all: Ranges = std::iter::once(0..member_sectors).collect();
+    assert_eq!(in_pieces(&all, &geometry).collect::<Vec<_>>(), [0..member_sectors]);
 }
