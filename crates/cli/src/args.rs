@@ -78,6 +78,8 @@ pub(crate) enum Verb {
     Restart(RestartArgs),
     /// Write the configuration of an array, for the next `assemble NAME`.
     Save(SaveArgs),
+    /// Give an array that does not run back to the kernel's md, which then takes its members at boot.
+    Release(NameArgs),
     /// Show an array as `mdadm --detail` does.
     Detail(DetailArgs),
     /// Show every array and multipath device of this user as /proc/mdstat does.

@@ -18,6 +18,8 @@ use crate::failure::Failure;
 use crate::member_probe::asked_of;
 use crate::member_search;
 use crate::own_dir;
+use crate::settings;
+use crate::udev;
 
 mod known;
 mod uuid_word;
@@ -94,6 +96,11 @@ impl Config {
         KnownMembers::new(self.array(), names.map(|name| (name.clone(), uuid(name))))
     }
 
+    /// Its members, there or not, in the words of the command line.
+    pub(crate) fn member_names(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().chain(&self.missing).map(String::as_str)
+    }
+
     /// The array that it is of; none where it does not say it.
     pub(crate) fn array(&self) -> Option<Uuid> {
         self.uuid.map(|word| word.0)
@@ -165,6 +172,12 @@ impl Config {
     }
 }
 
+/// Where udev's rule looks.
+const ROOTS_FOLDER: &str = "/etc/mdspace";
+
+/// Debian's mdadm puts its udev rule in the initial RAM disk, where nothing of the root file system is.
+const MD_IN_INITRAMFS: &str = "/usr/share/initramfs-tools/hooks/mdadm";
+
 const HEADING: &str = "# Written by `mdspace save`; `mdspace assemble NAME` reads it.\n";
 
 /// The folder of configurations, if there is one. Refused where another user could put a file there: an
@@ -189,7 +202,7 @@ fn usual_folder() -> PathBuf {
         return folder;
     }
     if rustix::process::geteuid().is_root() {
-        return "/etc/mdspace".into();
+        return ROOTS_FOLDER.into();
     }
     match (set("XDG_CONFIG_HOME"), set("HOME")) {
         (Some(config), _) => config.join("mdspace"),
@@ -203,6 +216,58 @@ pub(crate) fn new_path(name: &ArrayName) -> Result<PathBuf, Failure> {
     let folder = usual_folder();
     own_dir::make(&folder).map_err(|why| not_safe(&folder, why))?;
     Ok(folder.join(file_name(name)))
+}
+
+/// Keeps the members of an array whose configuration is in its usual place from the kernel's md, at each boot. Gives a
+/// line for the user where that needs something more.
+pub(crate) fn keep_from_md(name: &ArrayName, array: Uuid) -> Result<Option<String>, Failure> {
+    let (folder, array) = (usual_folder(), array.to_string());
+    let is_new = udev::keep_from_md(&folder, &array, name).map_err(|error| {
+        let what = format!("the kernel's md may take the members of {name} at the next boot");
+        let why = format!("{}: {error}", folder.display());
+        Failure::new(
+            what,
+            why,
+            format!("see to it that files can be written there, then `mdspace save {name}`"),
+        )
+    })?;
+    // One of another array that had this name.
+    for other in udev::kept_from_md(&folder, name) {
+        if other != settings::dashed(&array) {
+            drop(udev::leave_to_md(&folder, &other));
+        }
+    }
+    let is_early = folder == Path::new(ROOTS_FOLDER) && Path::new(MD_IN_INITRAMFS).exists();
+    Ok((is_new && is_early).then(|| {
+        format!("{name}: `update-initramfs -u` keeps its members from md before the root file system is mounted, too")
+    }))
+}
+
+/// The same for an array that runs, where the configuration in its usual place is of it. A person may have written
+/// that, or an older version.
+pub(crate) fn keep_from_md_if_saved(name: &ArrayName, array: Uuid) -> Result<(), Failure> {
+    let Some(path) = kept_path(name)? else { return Ok(()) };
+    match Config::read(&path)?.array().is_none_or(|known| known == array) {
+        true => keep_from_md(name, array).map(drop),
+        false => Ok(()),
+    }
+}
+
+/// Takes an array out of the folder of configurations: it is not started from there any more, and its members are the
+/// kernel's md's. Gives what its configuration said, and where that is kept.
+pub(crate) fn release(name: &ArrayName) -> Result<Option<(Config, PathBuf)>, Failure> {
+    let Some(path) = kept_path(name)? else { return Ok(None) };
+    let config = Config::read(&path)?;
+    let kept = path.with_extension("toml.released");
+    let put_aside = || -> io::Result<()> {
+        fs::rename(&path, &kept)?;
+        fs::File::open(usual_folder())?.sync_all()
+    };
+    put_aside().map_err(|error| {
+        let what = format!("cannot put the configuration {} aside", path.display());
+        Failure::new(what, error, "check the rights of the folder, then try again")
+    })?;
+    Ok(Some((config, kept)))
 }
 
 /// The configuration that a new array of this name finds, in words: it is of an older one.

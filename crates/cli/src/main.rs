@@ -28,6 +28,7 @@ mod render;
 mod report;
 mod run_dir;
 mod settings;
+mod udev;
 mod verbs;
 
 /// A wrong word would be served otherwise than its user thinks.

@@ -11,17 +11,18 @@ use std::time::Duration;
 use crate::args::create::ServingArgs;
 use crate::args::member::MemberOrMissing;
 use crate::args::{ArrayName, AssembleArgs, CreateArgs, MemberSpec};
+use crate::config;
 use crate::control::server::Listener;
 use crate::failure::Failure;
 use crate::member_probe::Purpose;
 use crate::output;
 use crate::report::{ArrayReport, Report, SCHEMA, VERSION};
 use crate::run_dir::{NameLock, RunDir};
+use crate::udev;
 
 mod answers;
 mod array;
 mod changes;
-mod claim;
 mod created;
 mod descriptors;
 mod ending;
@@ -188,7 +189,7 @@ fn serve_with_log(
     notes.extend(without_log);
     refused.iter().for_each(|line| tracing::error!("{line}"));
     notes.iter().for_each(|note| tracing::info!("{note}"));
-    process.claim_members(run_dir);
+    process.keep_from_md(run_dir);
     if let Err(error) = seat.say_ready(notes, refused) {
         tracing::warn!("nobody waits for {name} any more: {error}");
         process.stop(true)?;
@@ -293,10 +294,16 @@ impl ServingProcess {
         Needs::new(self.saved.lanes(), names, fronts).provide(what)
     }
 
-    fn claim_members(&self, run_dir: &RunDir) {
-        let Ok(report) = self.report() else { return };
-        if let Err(error) = claim::leave(&report.array, run_dir) {
+    /// Has udev keep the members from the kernel's md.
+    fn keep_from_md(&self, run_dir: &RunDir) {
+        let Ok(status) = self.array.status() else { return };
+        // It stays when the array stops: that is when udev looks.
+        if let Err(error) = udev::keep_from_md(run_dir.path(), &status.uuid.to_string(), &self.name)
+        {
             tracing::warn!("udev may hand the members to the kernel's md at a stop: {error}");
+        }
+        if let Err(failure) = config::keep_from_md_if_saved(&self.name, status.uuid) {
+            tracing::warn!("{}: {}", failure.what, failure.why);
         }
     }
 

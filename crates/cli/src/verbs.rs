@@ -23,6 +23,7 @@ mod help;
 mod mdstat;
 mod members;
 mod message;
+mod release;
 mod save;
 mod scan;
 mod settings;
@@ -42,6 +43,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Stop(args) => stop::run(&args),
         Verb::Restart(args) => save::restart(&args),
         Verb::Save(args) => save::run(&args),
+        Verb::Release(args) => release::run(&args.name),
         Verb::Detail(args) => detail::run(&args),
         Verb::Mdstat => mdstat::run(),
         Verb::Add(args) => members::add(&args),

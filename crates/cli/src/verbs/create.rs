@@ -89,7 +89,7 @@ fn serve(task: Task) -> Outcome {
 /// Saves it, for the next `assemble NAME` and for systemd.
 fn keep(task: &Task, notes: &mut Vec<String>) -> Result<(), Failure> {
     let config = task.serving().config.as_deref();
-    notes.push(save::write(task.name(), config)?);
+    notes.extend(save::write(task.name(), config)?);
     // The unit reads the configuration only where `assemble NAME` looks for it.
     if config.is_none() { unit::give(task.name(), notes) } else { Ok(()) }
 }

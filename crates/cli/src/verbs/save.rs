@@ -17,7 +17,7 @@ use crate::run_dir::{RunDir, Taken, Turn, Work};
 
 /// Writes the configuration of an array as it is now.
 pub(crate) fn run(args: &SaveArgs) -> Outcome {
-    output::end(&[write(&args.name, args.config.as_deref())?], Ok(()))
+    output::end(&write(&args.name, args.config.as_deref())?, Ok(()))
 }
 
 /// How long another `restart` may be looked at by others before this one is refused.
@@ -26,23 +26,33 @@ const RESTART_WAITS: Duration = Duration::from_millis(100);
 /// How long others that save the array may take: as long as the array may take to answer.
 const SAVE_WAITS: Duration = Duration::from_secs(30);
 
-/// Writes it to `path`, or where `assemble` looks for it. Gives a line for the user.
-pub(super) fn write(name: &ArrayName, path: Option<&Path>) -> Result<String, Failure> {
+/// Writes it to `path`, or where `assemble` looks for it. Gives lines for the user.
+pub(super) fn write(name: &ArrayName, path: Option<&Path>) -> Result<Vec<String>, Failure> {
     let run_dir = RunDir::open_of(name)?;
     let _turn = turn(&run_dir, name, Work::Save)?;
     write_all(&run_dir, name, path)
 }
 
-fn write_all(run_dir: &RunDir, name: &ArrayName, path: Option<&Path>) -> Result<String, Failure> {
+fn write_all(
+    run_dir: &RunDir,
+    name: &ArrayName,
+    path: Option<&Path>,
+) -> Result<Vec<String>, Failure> {
     let config = ask(run_dir, name)?.config;
-    let path = path.map_or_else(|| config::new_path(name), |path| Ok(path.to_owned()))?;
+    let saved = |path: &Path| format!("{name}: saved to {}", path.display());
+    if let Some(path) = path {
+        config.write(path)?;
+        return Ok(vec![saved(path)]);
+    }
+    let path = config::new_path(name)?;
     config.write(&path)?;
-    Ok(format!("{name}: saved to {}", path.display()))
+    let left_to_do = config.array().map(|array| config::keep_from_md(name, array)).transpose()?;
+    Ok([saved(&path)].into_iter().chain(left_to_do.flatten()).collect())
 }
 
 /// Writes what was set to the configuration, and leaves the rest of that as it is. Where there is none, all is written.
-/// Gives a line for the user.
-pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
+/// Gives lines for the user.
+pub(super) fn write_settings(name: &ArrayName) -> Result<Vec<String>, Failure> {
     let run_dir = RunDir::open_of(name)?;
     let _turn = turn(&run_dir, name, Work::Save)?;
     let path = config::new_path(name)?;
@@ -59,7 +69,7 @@ pub(super) fn write_settings(name: &ArrayName) -> Result<String, Failure> {
     // This process may not have read the file: what else it sets stays.
     let settings = old.settings.into_iter().chain(now.settings).collect();
     Config { settings, ..old }.write(&path)?;
-    Ok(format!("{name}: saved to {}", path.display()))
+    Ok(vec![format!("{name}: saved to {}", path.display())])
 }
 
 /// What an array says of itself.
@@ -80,7 +90,7 @@ fn ask(run_dir: &RunDir, name: &ArrayName) -> Result<Told, Failure> {
 }
 
 /// No other command does this work on this array as long as the value lives.
-fn turn(run_dir: &RunDir, name: &ArrayName, work: Work) -> Result<Turn, Failure> {
+pub(super) fn turn(run_dir: &RunDir, name: &ArrayName, work: Work) -> Result<Turn, Failure> {
     let (verb, does, patience) = match work {
         Work::Restart => ("restart", "restarts", RESTART_WAITS),
         Work::Save => ("save", "saves", SAVE_WAITS),

@@ -32,7 +32,7 @@ pub(crate) fn set(args: &SetArgs) -> Outcome {
     }
     let mut notes = done(&args.name, &Request::Set { key, value })?;
     if args.save {
-        notes.push(save::write_settings(&args.name)?);
+        notes.extend(save::write_settings(&args.name)?);
     }
     output::end(&notes, Ok(()))
 }

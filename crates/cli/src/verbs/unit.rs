@@ -33,6 +33,14 @@ pub(super) fn give(name: &ArrayName, notes: &mut Vec<String>) -> Result<(), Fail
     Ok(())
 }
 
+/// What still starts an array at each boot, in words.
+pub(super) fn starts_it(name: &ArrayName) -> Option<String> {
+    let unit = format!("mdspace@{name}");
+    let is_enabled = systemd_would_find_it()
+        && systemctl("is-enabled", &unit).is_ok_and(|output| output.status.success());
+    is_enabled.then(|| format!("{name}: `systemctl disable {unit}`, which starts it at every boot"))
+}
+
 fn systemd_would_find_it() -> bool {
     let elsewhere =
         ["MDSPACE_CONFIG_DIR", "MDSPACE_RUN_DIR"].iter().any(|name| env::var_os(name).is_some());

@@ -48,7 +48,9 @@ fn an_installation_is_whole_runs_and_goes_without_a_trace() {
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("opt");
     make("install", folder.path());
-    let expected: BTreeSet<_> = FILES.iter().map(|file| prefix.join(file)).collect();
+    let hook = folder.path().join("etc/initramfs-tools/hooks/mdspace");
+    let expected = FILES.iter().map(|file| prefix.join(file));
+    let expected: BTreeSet<_> = expected.chain([hook.clone()]).collect();
     assert_eq!(files_below(folder.path()), expected);
     for file in &expected {
         assert_ne!(fs::metadata(file).unwrap().len(), 0, "{}", file.display());
@@ -62,8 +64,41 @@ fn an_installation_is_whole_runs_and_goes_without_a_trace() {
         assert!(!runs.is_empty());
         assert!(runs.iter().all(|line| line.contains("=/opt/bin/mdspace ")), "{runs:?}");
     }
+    let hook = fs::read_to_string(hook).unwrap();
+    assert!(hook.contains("/opt/lib/udev/rules.d/63-mdspace.rules \"$DESTDIR"), "{hook}");
     make("uninstall", folder.path());
     assert_eq!(files_below(folder.path()), BTreeSet::new());
+}
+
+/// There udev runs before the root file system is mounted, and mdadm's rule with it.
+#[test]
+fn the_initial_ram_disk_gets_udevs_rule_and_the_uuids_of_saved_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (host, disk) = (folder.path().join("host"), folder.path().join("disk"));
+    let entry = "etc/mdspace/by-uuid/01234567-89ab-cdef-0123-456789abcdef";
+    let rule = "usr/lib/udev/rules.d/63-mdspace.rules";
+    for file in [entry, rule] {
+        let path = host.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "data\n").unwrap();
+    }
+    // The host's own folders, by another name for the root.
+    let hook = fs::read_to_string(project().join("packaging/initramfs/mdspace")).unwrap();
+    let root = host.display().to_string();
+    let hook = hook.replace(" /usr/lib", &format!(" {root}/usr/lib"));
+    let hook = hook.replace(" /etc/mdspace/", &format!(" {root}/etc/mdspace/"));
+    let run = |words: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &hook, "hook"]).args(words).env("DESTDIR", &disk);
+        let output = command.output().expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    assert_eq!(run(&["prereqs"]), b"udev\n");
+    assert!(!disk.exists(), "it was only asked");
+    run(&[]);
+    let expected = [entry, rule].map(|file| disk.join(file)).into();
+    assert_eq!(files_below(&disk), expected);
 }
 
 /// Runs `tools/install`, with programs in `programs` before those of the system.

@@ -392,16 +392,23 @@ fn programs_of_mdadm(rules: &str, ours: Option<&str>, files: &[&str]) -> Vec<Str
 }
 
 #[test]
-fn our_udev_rule_keeps_mdadms_from_members_of_arrays_that_mdspace_had() {
+fn our_udev_rule_keeps_mdadms_from_members_of_arrays_that_mdspace_has_or_had() {
     let ours = fs::read_to_string(project().join("packaging/udev/63-mdspace.rules"));
     let ours = ours.expect("our rule");
     let Some(theirs) = mdadms_rule() else { return };
     let assembles =
         |programs: Vec<String>| programs.iter().any(|program| program.contains("--incremental"));
-    let had = ["/run/mdspace/by-uuid/01234567-89ab-cdef-0123-456789abcdef"];
-    assert!(!assembles(programs_of_mdadm(&theirs, Some(&ours), &had)));
-    assert!(assembles(programs_of_mdadm(&theirs, Some(&ours), &[])), "others are left to md");
-    assert!(assembles(programs_of_mdadm(&theirs, None, &had)), "it is our rule that does it");
+    for folder in ["/run/mdspace", "/etc/mdspace"] {
+        let claim = format!("{folder}/by-uuid/01234567-89ab-cdef-0123-456789abcdef");
+        let claims = [claim.as_str()];
+        assert!(!assembles(programs_of_mdadm(&theirs, Some(&ours), &claims)), "{folder}");
+        assert!(
+            assembles(programs_of_mdadm(&theirs, None, &claims)),
+            "it is our rule that does it"
+        );
+    }
+    let other = ["/etc/mdspace/by-uuid/00000000-89ab-cdef-0123-456789abcdef"];
+    assert!(assembles(programs_of_mdadm(&theirs, Some(&ours), &other)), "others are left to md");
 }
 
 /// mdadm's rule, from the host or among the fetched packages.

@@ -1,5 +1,6 @@
 //! Configurations: what an array comes back with, and arrays that are found.
 
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
@@ -663,11 +664,11 @@ fn a_restart_whose_program_is_replaced_meanwhile_starts_the_array_again() {
 }
 
 /// A folder in memory, which is soon full; gone with the value.
-struct SmallFolder(std::path::PathBuf);
+struct SmallFolder(PathBuf);
 
 impl SmallFolder {
     /// None where this user may mount nothing.
-    fn at(path: std::path::PathBuf) -> Option<Self> {
+    fn at(path: PathBuf) -> Option<Self> {
         std::fs::create_dir(&path).expect("a new folder");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=256k,mode=700", "none"]).arg(&path);
@@ -772,18 +773,78 @@ fn of_two_settings_that_are_saved_at_once_none_is_lost() {
     user.expect(0, "stop data");
 }
 
+/// Where udev looks whether the members of an array are the kernel's.
+fn entry_of(user: &User, folder: &Path) -> PathBuf {
+    let uuid = user.detail("data")["array"]["uuid"].as_str().expect("a UUID").to_owned();
+    let digits: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
+    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    folder.join("by-uuid").join(parts.join("-"))
+}
+
 /// udev asks for it when the array lets go of a device, whenever and under whatever name that came.
 #[test]
 fn every_array_leaves_word_that_its_members_are_not_the_kernels() {
     let user = User::with_members(&["a", "b"]);
     user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
-    let uuid = user.detail("data")["array"]["uuid"].as_str().expect("a UUID").to_owned();
-    let digits: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
-    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
-    let claim = user.run_dir().join("by-uuid").join(parts.join("-"));
-    assert!(claim.exists(), "{}", claim.display());
+    let entry = entry_of(&user, &user.run_dir());
+    assert!(entry.exists(), "{}", entry.display());
     user.expect(0, "stop data");
-    assert!(claim.exists(), "udev looks when the array has stopped");
+    assert!(entry.exists(), "udev looks when the array has stopped");
+}
+
+#[test]
+fn members_of_a_saved_array_are_the_kernels_again_when_it_is_released() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --save a b");
+    let (now, boot) = (entry_of(&user, &user.run_dir()), entry_of(&user, &user.path("etc")));
+    assert!(now.exists() && boot.exists(), "{}", boot.display());
+    user.refused("release data", &["data runs", "mdspace stop data"]);
+    assert!(now.exists() && boot.exists(), "it was refused");
+    user.expect(0, "stop data");
+    let said = user.expect(0, "release data");
+    assert!(
+        said.contains("the kernel's md's again") && said.contains("data.toml.released"),
+        "{said}"
+    );
+    assert!(!now.exists() && !boot.exists());
+    user.refused("release data", &["no configuration"]);
+    user.refused("assemble data", &["no member of an array of that name"]);
+    // What was put aside is read where it is named.
+    let kept = user.path("etc/data.toml.released");
+    user.expect(0, &format!("assemble data --config={}", kept.display()));
+    assert!(now.exists() && !boot.exists(), "it may be given back at the next boot");
+    user.expect(0, "save data");
+    assert!(boot.exists());
+    user.expect(0, "stop data");
+}
+
+#[test]
+fn an_array_that_is_made_anew_takes_the_place_of_the_old_one_at_boot() {
+    let user = User::with_members(&["a", "b"]);
+    let create = "create data --level=1 --raid-devices=2 --assume-clean --save --run a b";
+    user.expect(0, create);
+    let old = entry_of(&user, &user.path("etc"));
+    user.expect(0, "stop data");
+    user.expect(0, create);
+    let new = entry_of(&user, &user.path("etc"));
+    assert!(new.exists() && !old.exists(), "{} {}", old.display(), new.display());
+    user.expect(0, "stop data");
+}
+
+/// A person may have written it, or an older version that kept nothing.
+#[test]
+fn an_array_that_starts_by_a_configuration_is_kept_from_the_kernel_at_the_next_boot() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    let entry = entry_of(&user, &user.path("etc"));
+    user.expect(0, "stop data");
+    assert!(!entry.exists(), "it is not saved");
+    let members = ["a", "b"].map(|name| user.path(name));
+    std::fs::create_dir_all(user.path("etc")).expect("room");
+    std::fs::write(user.path("etc/data.toml"), format!("members = {members:?}\n")).expect("room");
+    user.expect(0, "assemble data");
+    assert!(entry.exists(), "{}", entry.display());
+    user.expect(0, "stop data");
 }
 
 #[test]
