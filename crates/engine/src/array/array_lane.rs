@@ -1,11 +1,12 @@
 //! An array on one lane: where requests arrive, run and are answered.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -21,7 +22,7 @@ use crate::signal::Signal;
 
 use super::Array;
 use super::blocks::Blocks;
-use super::flushes::{self, Flush};
+use super::flushes::{self, DurableWrite, Flush};
 use super::gather::Gather;
 use super::handover::LaneHandover;
 use super::intent::LaneIntent;
@@ -332,10 +333,15 @@ impl ArrayLane {
     }
 
     /// Starts a read of a member.
-    pub(super) fn read_member(&self, member: &MemberView, sector: u64, into: ReadInto) -> Io<'_> {
+    pub(super) fn read_member(
+        &self,
+        member: &MemberView,
+        sector: u64,
+        into: ReadInto,
+    ) -> MemberRead<'_> {
         let op = IoOp::Read { sector: member.data_offset + sector, into };
         let patience = self.array.settings.read_patience();
-        self.lane.io(MemberIo { member: member.id, op, patience })
+        MemberRead::start(self, MemberIo { member: member.id, op, patience })
     }
 
     /// The patience of a sync task that begins on this lane.
@@ -353,8 +359,8 @@ impl ArrayLane {
     ) -> IoDone {
         let read = self.begin_sync_read();
         let op = IoOp::Read { sector: member.data_offset + sector, into };
-        let mut io = self.lane.io(MemberIo { member: member.id, op, patience: read.patience() });
-        read.end_of(self, &mut io).await
+        let io = MemberIo { member: member.id, op, patience: read.patience() };
+        read.end_of(self, &mut MemberRead::start(self, io)).await
     }
 
     /// Begins a read of the sync task on this lane.
@@ -374,7 +380,8 @@ impl ArrayLane {
         others_suffice: impl Fn(&ArrayView) -> bool,
     ) -> Waited {
         let op = IoOp::Read { sector: member.data_offset + sector, into };
-        let io = self.lane.io(MemberIo { member: member.id, op, patience: Patience::FOREVER });
+        let io = MemberIo { member: member.id, op, patience: Patience::FOREVER };
+        let io = MemberRead::start(self, io);
         let is_out = |view: &ArrayView| {
             view.mode == WriteMode::Stopped || view.present().all(|(_, it)| it.id != member.id)
         };
@@ -412,7 +419,7 @@ impl ArrayLane {
         fua: bool,
         behind: bool,
     ) -> Result<(), IoError> {
-        let durable = fua.then(|| self.array.flushes.begin_write(member.id, behind));
+        let durable = fua.then(|| DurableWrite::begin(&self.array, member.id, behind));
         let op = IoOp::Write { sector: member.data_offset + sector, from, fua };
         let result = self.member_io(member, op).await.result;
         durable.into_iter().for_each(|durable| durable.end(result));
@@ -433,17 +440,37 @@ impl ArrayLane {
         sector: u64,
         into: ReadInto,
         patience: Patience,
-    ) -> Result<IoDone, Io<'_>> {
+    ) -> Result<IoDone, MemberRead<'_>> {
         let op = IoOp::Read { sector: member.data_offset + sector, into };
-        self.try_io(MemberIo { member: member.id, op, patience })
+        let (member, mut io) = (member.id, MemberIo { member: member.id, op, patience });
+        match self.lane.io_at_once(&mut io) {
+            Some(result) => {
+                Ok(self.as_it_counts(member, IoDone { result, buffer: io.op.into_buffer() }))
+            }
+            None => Err(MemberRead { port: self, member, io: self.lane.io_later(io) }),
+        }
     }
 
+    /// The end of a read of a member. It has failed where a flush has told that the member may have lost what it was
+    /// given: that one goes out, or the array breaks over it, and no later read gets what it has.
     #[inline]
-    fn try_io(&self, mut io: MemberIo) -> Result<IoDone, Io<'_>> {
-        match self.lane.io_at_once(&mut io) {
-            Some(result) => Ok(IoDone { result, buffer: io.op.into_buffer() }),
-            None => Err(self.lane.io_later(io)),
+    pub(super) fn as_it_counts(&self, member: MemberId, done: IoDone) -> IoDone {
+        match self.loss_told_by(member) {
+            Some(error) if done.result.is_ok() => IoDone { result: Err(error), ..done },
+            _ => done,
         }
+    }
+
+    /// What a flush of a member has told, where the array is to do without that.
+    #[inline]
+    pub(super) fn loss_told_by(&self, member: MemberId) -> Option<IoError> {
+        let error = self.array.flushes.told_by(member)?;
+        let ends = |view: &ArrayView| {
+            let is_over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
+            view.geometry.max_failures() > 0 && !is_over
+        };
+        let ends = self.with_view(ends) && self.array.rules.keep(Rule::FailedFlushesEndReads);
+        ends.then_some(error)
     }
 
     /// Copies in memory, and counts it.
@@ -557,6 +584,29 @@ impl ArrayLane {
         let flush = |member: &MemberView| Flush::new(&self.array, &self.lane, member.id, patience);
         let all = self.array.rules.keep(Rule::FlushesAskAllMembers);
         view.devices().skip(usize::from(!all)).map(flush).collect()
+    }
+}
+
+/// A read of a member that is under way.
+pub(super) struct MemberRead<'a> {
+    port: &'a ArrayLane,
+    member: MemberId,
+    io: Io<'a>,
+}
+
+impl<'a> MemberRead<'a> {
+    fn start(port: &'a ArrayLane, io: MemberIo) -> Self {
+        Self { port, member: io.member, io: port.lane.io(io) }
+    }
+}
+
+impl Future for MemberRead<'_> {
+    type Output = IoDone;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoDone> {
+        let this = &mut *self;
+        let done = ready!(Pin::new(&mut this.io).poll(context));
+        Poll::Ready(this.port.as_it_counts(this.member, done))
     }
 }
 

@@ -13,6 +13,7 @@ mod bitmap;
 mod delay;
 mod doubt;
 mod giving_way;
+mod io_end;
 mod late;
 mod late_list;
 mod leaving;

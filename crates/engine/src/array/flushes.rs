@@ -12,7 +12,9 @@
 //! Of users' flushes none waits for a durable write that is behind an answer: other members have what it
 //! writes. The controller's do, for they say of one member alone what it has.
 //!
-//! Flushes and durable writes share this state. Reads and other writes do not.
+//! Once a flush has told of a loss, nothing counts that its member gives: a drive that has reset gives what was there
+//! before writes that the others have. Reads look at one word for that. They share nothing else of this state, and
+//! other writes nothing at all.
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -25,6 +27,7 @@ use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, S
 use crate::lane::{Io, Lane};
 use crate::signal::Signal;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 use super::Array;
 use super::points::Point;
@@ -38,7 +41,13 @@ pub(crate) struct Flushes {
     ended: Signal,
     /// A durable write that was behind ended.
     behind_ended: Signal,
+    any_told: AnyTold,
 }
+
+/// Whether a flush of some member has told of a loss. On cache lines of its own, for each read looks at it.
+#[derive(Default)]
+#[repr(align(128))]
+struct AnyTold(AtomicBool);
 
 /// The flushes of one member, counted.
 struct MemberFlushes {
@@ -71,7 +80,7 @@ impl DurableWrites {
 
 /// A durable write that is under way, until it is dropped.
 pub(super) struct DurableWrite<'a> {
-    flushes: &'a Flushes,
+    array: &'a Array,
     member: MemberId,
     number: u64,
     behind: bool,
@@ -110,11 +119,36 @@ impl Flushes {
     ) -> Result<(), IoError> {
         let result = self.with(member, |flushes| {
             flushes.ended = flushes.begun;
-            flushes.failed = flushes.failed.or(result.err().filter(|_| remember));
+            if let Some(error) = result.err().filter(|_| remember) {
+                self.fail(flushes, error);
+            }
             flushes.failed.map_or(result, Err)
         });
         self.ended.notify();
         result
+    }
+
+    fn fail(&self, flushes: &mut MemberFlushes, error: IoError) {
+        flushes.failed = flushes.failed.or(Some(error));
+        if flushes.told().is_some() {
+            self.any_told.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// What a flush of a member has told: it may have lost what it was given.
+    #[inline]
+    pub(super) fn told_by(&self, member: MemberId) -> Option<IoError> {
+        if !self.any_told() {
+            return None;
+        }
+        let members = self.members.lock();
+        members.iter().find(|known| known.member == member)?.told()
+    }
+
+    /// Whether a flush of any member has told so.
+    #[inline]
+    pub(super) fn any_told(&self) -> bool {
+        self.any_told.0.load(Ordering::Acquire)
     }
 
     /// Durable writes of a member that began by now have lower numbers than this.
@@ -127,18 +161,6 @@ impl Flushes {
         self.with(member, |flushes| {
             flushes.writes.under_way.first().is_none_or(|first| *first >= number)
         })
-    }
-
-    /// A durable write to a member is about to be sent. No user's flush waits for what is `behind`: others have
-    /// it.
-    pub(super) fn begin_write(&self, member: MemberId, behind: bool) -> DurableWrite<'_> {
-        let number = self.with(member, |flushes| {
-            let number = flushes.writes.begun;
-            flushes.writes.begun += 1;
-            flushes.writes.of(behind).insert(number);
-            number
-        });
-        DurableWrite { flushes: self, member, number, behind }
     }
 
     /// Waits for the durable writes of a member that are behind now. They may have met the error that a flush
@@ -159,13 +181,16 @@ impl Flushes {
     /// Forgets a member: it left the array, or is about to be filled anew. But flushes may wait for the durable
     /// writes that it has not ended.
     pub(crate) fn forget(&self, member: MemberId) {
-        self.members.lock().retain_mut(|flushes| {
+        let mut members = self.members.lock();
+        members.retain_mut(|flushes| {
             let is_it = flushes.member == member;
             if is_it {
                 (flushes.begun, flushes.ended, flushes.failed) = Default::default();
             }
             !is_it || !flushes.writes.all_have_ended()
         });
+        let any_told = members.iter().any(|flushes| flushes.told().is_some());
+        self.any_told.0.store(any_told, Ordering::Release);
     }
 
     fn with<T>(&self, member: MemberId, use_it: impl FnOnce(&mut MemberFlushes) -> T) -> T {
@@ -179,23 +204,36 @@ impl Flushes {
     }
 }
 
-impl DurableWrite<'_> {
+impl<'a> DurableWrite<'a> {
+    /// A durable write to a member is about to be sent. No user's flush waits for what is `behind`: others have it.
+    pub(super) fn begin(array: &'a Array, member: MemberId, behind: bool) -> Self {
+        let number = array.flushes.with(member, |flushes| {
+            let number = flushes.writes.begun;
+            flushes.writes.begun += 1;
+            flushes.writes.of(behind).insert(number);
+            number
+        });
+        Self { array, member, number, behind }
+    }
+
     /// Its end. Where the member could not make it durable, what was written before may be lost too, and no
     /// later flush tells. A member that has not answered, or has gone, may have met that error without telling it.
     pub(super) fn end(self, result: Result<(), IoError>) {
         // A write that is refused, or finds no space, has come to no flush.
         let came_to_none =
             |error: &IoError| matches!(error.kind.scope(), Scope::Sectors | Scope::Space);
-        let failed = result.err().filter(|error| !came_to_none(error));
-        if failed.is_some() {
-            self.flushes.with(self.member, |flushes| flushes.failed = flushes.failed.or(failed));
+        if let Some(error) = result.err().filter(|error| !came_to_none(error)) {
+            let flushes = &self.array.flushes;
+            flushes.with(self.member, |known| flushes.fail(known, error));
+            self.array.has_told(self.member);
         }
     }
 }
 
 impl Drop for DurableWrite<'_> {
     fn drop(&mut self) {
-        let Self { flushes, member, number, behind } = *self;
+        let Self { array, member, number, behind } = *self;
+        let flushes = &array.flushes;
         let was_oldest = flushes.with(member, |known| {
             let writes = known.writes.of(behind);
             let oldest = writes.first().copied();
@@ -211,7 +249,26 @@ impl Drop for DurableWrite<'_> {
     }
 }
 
+impl Array {
+    /// A flush of a member may have told of a loss: the array does without it then, where it bears the loss of any.
+    fn has_told(&self, member: MemberId) {
+        if let Some(error) = self.flushes.told_by(member)
+            && self.views.current().geometry.max_failures() > 0
+            && self.rules.keep(Rule::FailedFlushesFailMembers)
+        {
+            // What it gave before may lie here.
+            self.cache.clear();
+            self.mailbox.member_failed(member, error);
+        }
+    }
+}
+
 impl MemberFlushes {
+    /// One that was not answered in time has told nothing.
+    fn told(&self) -> Option<IoError> {
+        self.failed.filter(|error| error.kind.scope() != Scope::Time)
+    }
+
     fn turn(&mut self, wanted: u64) -> Turn {
         match self.failed {
             Some(error) => Turn::Over(Err(error)),
@@ -284,6 +341,7 @@ impl<'a> Flush<'a> {
         let remember = self.array.rules.keep(Rule::FailedFlushesStayFailed);
         let result = self.array.flushes.end(self.member, result, remember);
         if result.is_err() {
+            self.array.has_told(self.member);
             self.array.points.reach(Point::FlushFailed);
         }
         self.state = State::Ended(result);

@@ -206,7 +206,7 @@ impl<'a> MemberWrites<'a> {
     fn write_on(&mut self, place: Place, device: Device, sector: u64, from: WriteFrom) {
         let Device { member, data_offset } = device;
         let sectors = sector..sector + (from.len() / SECTOR_BYTES) as u64;
-        let durable = self.fua.then(|| self.lane.array.flushes.begin_write(member, self.behind));
+        let durable = self.fua.then(|| DurableWrite::begin(&self.lane.array, member, self.behind));
         let write = Write { place, member, sectors, bytes: Written::ComeBack, durable };
         self.start_on(write, IoOp::Write { sector: data_offset + sector, from, fua: self.fua });
     }

@@ -62,7 +62,7 @@ impl ArrayLane {
             let from = (place, &block, &read.sources);
             let is_read_from_now_on =
                 self.block_becomes_pick(at, columns, from, &unread, mended).await;
-            let is_given = self.with_view(|now| read.sources.are_given_since(epoch, now));
+            let is_given = self.still_counts(&read.sources, epoch);
             if is_given && is_read_from_now_on {
                 return Ok(block);
             }

@@ -12,11 +12,13 @@ use smallvec::{SmallVec, smallvec};
 use crate::backend::{IoDone, IoError, IoOp, MemberId, MemberIo};
 use crate::balance::Started;
 use crate::geometry::{Geometry, Piece, Slot};
-use crate::lane::{Io, OpOwner};
+use crate::lane::OpOwner;
 use crate::memory::Sink;
 use crate::request::{Queue, RequestError};
 
-use super::array_lane::{ArrayLane, SECTOR_BYTES, byte_range, sink_part, whole_sectors};
+use super::array_lane::{
+    ArrayLane, MemberRead, SECTOR_BYTES, byte_range, sink_part, whole_sectors,
+};
 use super::claims::{Columns, Mode};
 use super::gather::RowShape;
 use super::mend::Mended;
@@ -84,7 +86,7 @@ pub(super) struct Part {
 }
 
 /// A part under way; without an I/O where no healthy member holds it.
-type UnderWay<'a> = (Part, Option<(Slot, MemberId, Io<'a>)>);
+type UnderWay<'a> = (Part, Option<(Slot, MemberId, MemberRead<'a>)>);
 
 /// Most reads that are not direct have one part, lost.
 type AllUnderWay<'a> = SmallVec<[UnderWay<'a>; 1]>;
@@ -163,7 +165,8 @@ impl ArrayLane {
         let io = MemberIo { member, op, patience: self.array.settings.read_patience() };
         let own_tag = self.direct_reads.next_tag();
         let owner: Rc<dyn OpOwner> = self.clone();
-        match self.lane.io_direct(io, &owner, own_tag) {
+        let done = self.lane.io_direct(io, &owner, own_tag);
+        match done.map(|done| self.as_it_counts(member, done)) {
             Some(IoDone { result: Ok(()), .. }) => {
                 if let Some(measured) = measured {
                     self.end_copy(slot, measured, true);
@@ -184,6 +187,7 @@ impl ArrayLane {
     /// Takes the end of a direct read. One that failed starts over under a claim.
     pub(super) fn end_direct_read(self: &Rc<Self>, own_tag: u64, done: IoDone) {
         let read = self.direct_reads.take(own_tag);
+        let done = self.as_it_counts(read.member, done);
         if let Some(measured) = read.measured {
             self.end_copy(read.slot, measured, done.result.is_ok());
         }

@@ -268,7 +268,7 @@ impl ArrayLane {
             let has_picks = !is_whole && view.has_picks(&at.sectors(columns));
             let are_out =
                 !has_picks || lost.is_empty() || self.are_out_for_good(&lost, unread).await;
-            if !self.with_view(|now| sources.are_given_since(view.epoch, now)) {
+            if !self.still_counts(&sources, view.epoch) {
                 self.recycle_all(blocks);
                 continue;
             }

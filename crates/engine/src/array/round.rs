@@ -168,7 +168,7 @@ impl ArrayLane {
     }
 
     /// Reads, computes and writes, under the round's claim and permit: whole units, as a rule. `known`
-    /// stands for what the cache has.
+    /// stands for what the cache has. It was looked at in this moment, and counts, whoever gave it.
     async fn write_pieces(
         &self,
         map: &ParityGeometry,
@@ -184,6 +184,7 @@ impl ArrayLane {
         let is_whole = unit == RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
         let worth_keeping = is_whole && self.is_worth_keeping(&work, unit);
         let mut stripes = known;
+        let mut are_known = !stripes.is_empty();
         if stripes.is_empty() && self.array.rules.keep(Rule::RoundsTakeTheirStripes) {
             stripes = self.take_stripes(map, row.index(), columns);
         }
@@ -221,7 +222,9 @@ impl ArrayLane {
             }
             // A view that moved meanwhile may have other members to write: plan again. Only then:
             // views may move faster than a slow member reads.
-            if complete && self.still_holds(&view, &work, &state, &unread, &blocks) {
+            let counts = if std::mem::take(&mut are_known) { cached } else { Places::default() };
+            let given = blocks.places().without(&counts);
+            if complete && self.still_holds(&view, &work, &state, &unread, &given) {
                 let keep = worth_keeping && state.parity_trusted && plan.leaves_blocks(&state);
                 break self.compute(&work, &state, plan, blocks, keep);
             }
@@ -236,7 +239,7 @@ impl ArrayLane {
             let epoch = self.view().epoch;
             let mut sources = Sources::default();
             let stripe = self.read_parts(at, columns, &mut sources).await?;
-            if self.with_view(|now| now.epoch == epoch || sources.are_still_given(now)) {
+            if self.still_counts(&sources, epoch) {
                 return Some(stripe);
             }
             stripe.into_iter().for_each(|(_, block)| self.recycle(Some(block)));
@@ -308,23 +311,27 @@ impl ArrayLane {
         work: &Work<'_>,
         planned: &RowState,
         unread: &Unread,
-        blocks: &Blocks,
+        given: &Places,
     ) -> bool {
+        let is_same_view = self.with_view(|view| view.epoch == before.epoch);
+        if is_same_view && !self.array.flushes.any_told() {
+            return true;
+        }
+        let Work { map, row, cover, .. } = work;
+        let sectors = row.member_sectors(&cover.columns);
+        let source = |place| {
+            let member = before.member(slot_of(row, planned.data_count, place))?;
+            Some((member.id, sectors.clone()))
+        };
+        let sources: Option<Sources> = given.iter().map(source).collect();
+        let Some(sources) = sources.filter(|sources| self.has_told_nothing(sources)) else {
+            return false;
+        };
         self.with_view(|view| {
-            if view.epoch == before.epoch {
-                return true;
-            }
-            let Work { map, row, cover, .. } = work;
             let now = row_state(view, map, row, &cover.columns, unread);
-            let sectors = row.member_sectors(&cover.columns);
-            let source = |place| {
-                let member = before.member(slot_of(row, planned.data_count, place))?;
-                Some((member.id, sectors.clone()))
-            };
-            let sources: Option<Sources> = blocks.places().iter().map(source).collect();
             now.writable == planned.writable
                 && now.parity_trusted == planned.parity_trusted
-                && sources.is_some_and(|sources| sources.are_still_given(view))
+                && sources.are_still_given(view)
         })
     }
 

@@ -65,6 +65,8 @@ named! {
         FailedFlushesStayFailed:
             "A member whose flush failed is not flushed again: the next one would go well over lost data.",
         FailedFlushesFailMembers: "A member whose flush failed is taken out.",
+        FailedFlushesEndReads: "What a member gives counts no more once its flush has failed.",
+        WhoStaysIsFlushed: "A member is given up when a flush of the others has told of no loss.",
         FlushesAskAllMembers: "A flush goes to every member.",
         FlushesCoverWhatEnded: "A flush that is under way covers nothing that ended after it began.",
         FlushesWaitForWhatIsBehind: "A flush waits for writes behind that no member has yet.",

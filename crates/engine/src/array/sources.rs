@@ -53,11 +53,6 @@ impl Sources {
         self.0.iter().all(|source| view.present().any(|(_, member)| gives(source, member)))
     }
 
-    /// The same, where what was read is not older than the view of this `epoch`.
-    pub(super) fn are_given_since(&self, epoch: u64, now: &ArrayView) -> bool {
-        now.epoch == epoch || self.are_still_given(now)
-    }
-
     /// Whose flush shows that what they gave is there for good. What a member was filled with since its last flush came
     /// from any of the others.
     fn to_flush(&self, view: &ArrayView) -> SmallVec<[MemberId; 8]> {
@@ -80,6 +75,18 @@ impl FromIterator<(MemberId, Range<u64>)> for Sources {
 pub(super) struct Lasting(());
 
 impl ArrayLane {
+    /// Whether what was read of members counts still, no part of it read under an older view than that of this `epoch`.
+    /// Else it is read again: what one of them has does not count any more.
+    pub(super) fn still_counts(&self, sources: &Sources, epoch: u64) -> bool {
+        self.has_told_nothing(sources)
+            && self.with_view(|now| now.epoch == epoch || sources.are_still_given(now))
+    }
+
+    /// Whether no flush has told that one of these members may have lost what it was given.
+    pub(super) fn has_told_nothing(&self, sources: &Sources) -> bool {
+        sources.0.iter().all(|source| self.loss_told_by(source.member).is_none())
+    }
+
     /// Flushes members that were read, under the claim that they were read under. None where the array breaks, or where
     /// one of them does not give any more what it gave.
     pub(super) async fn make_last(&self, sources: &Sources) -> Option<Lasting> {

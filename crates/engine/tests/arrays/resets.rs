@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use mdspace_engine::array::Undecided;
+use mdspace_engine::array::{Action, CommandError, Undecided};
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::SyncAction;
+use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
 
 use crate::shapes::{self, Shape};
 use crate::world::{Pending, SECTOR, Setup, World};
@@ -293,5 +293,122 @@ fn a_copy_is_not_read_of_a_member_that_went_out_while_it_was_compared() {
         world.end(&read).unwrap();
         world.compare(3, &into.take());
         world.verify();
+    }
+}
+
+/// One that bears the loss of one member and no more, of each kind.
+fn shapes_of_one_loss() -> [Shape; 3] {
+    [Shape { disks: 2, ..shapes::RAID1 }, shapes::RAID5, shapes::RAID10]
+}
+
+/// Its flush has told, and the member is there until the others have answered.
+#[test]
+fn nothing_is_read_of_a_member_whose_flush_has_failed_while_it_goes_out() {
+    for (seed, shape) in (150..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("write_deadline", "0");
+        world.set("read_deadline", "0");
+        reset_after_writes(&mut world);
+        // Superblocks and logs, and no data.
+        let records = 0..world.disks.data().start;
+        world.disks.disk(1).hangs_in = Some(records);
+        let flush = world.start(1, Request::Flush);
+        world.turns(400);
+        assert!(!flush.has_ended(), "{world}");
+        for _ in 0..10 {
+            world.verify();
+        }
+        world.disks.disk(1).hangs_in = None;
+        world.end(&flush).unwrap();
+        world.verify();
+    }
+}
+
+/// The block that the write replaces is from before an answered write: parity that is made of it fits nothing.
+#[test]
+fn no_write_is_made_of_what_a_member_gives_whose_flush_has_failed() {
+    for seed in 160..170 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        world.set("write_deadline", "0");
+        world.set("read_deadline", "0");
+        reset_after_writes(&mut world);
+        let records = 0..world.disks.data().start;
+        world.disks.disk(1).hangs_in = Some(records);
+        let flush = world.start(1, Request::Flush);
+        world.turns(400);
+        let bytes: Vec<_> = (0..world.sectors())
+            .step_by(8)
+            .map(|at| (at + 3, world.random.bytes(SECTOR)))
+            .collect();
+        let write = |(sector, bytes): &(u64, Vec<u8>)| {
+            let from = Rc::new(bytes.clone());
+            world.start(0, Request::Write { sector: *sector, from, fua: false })
+        };
+        let writes: Vec<_> = bytes.iter().map(write).collect();
+        world.turns(400);
+        world.disks.disk(1).hangs_in = None;
+        world.end(&flush).unwrap();
+        for (write, (sector, bytes)) in writes.iter().zip(&bytes) {
+            world.end(write).unwrap();
+            world.remember(*sector, bytes);
+        }
+        world.verify();
+    }
+}
+
+/// The other one reads what it has. Only its flush tells that it has lost what the one to go has.
+#[test]
+fn no_member_is_failed_by_order_where_another_one_has_lost_what_it_was_given() {
+    for (seed, shape) in (170..).zip(shapes_of_one_loss()) {
+        for shape in [shape, shape.without_bitmap()] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.serve(0, Request::Flush).unwrap();
+            world.write_random(0, world.sectors());
+            world.disks.disk(1).reset();
+            let what = Action::Fail { member: world.disks.id(0), force: false };
+            assert_eq!(world.command(what).map(drop), Err(CommandError::Needed), "{world}");
+            assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+            world.verify();
+        }
+    }
+}
+
+#[test]
+fn failing_fast_gives_up_no_member_where_the_other_one_has_lost_what_it_was_given() {
+    for seed in 180..190 {
+        let shape = Shape { failfast: 0b1, disks: 2, ..shapes::RAID1 };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_policy", "first");
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).reset();
+        let start = world.disks.data().start;
+        world.disks.disk(0).unreadable.insert(start + 3);
+        let _ = world.read(3, 1);
+        world.turns(2000);
+        world.disks.disk(0).unreadable.clear();
+        world.verify();
+    }
+}
+
+/// A shelf is without power for a moment. That is more than the level bears, and nothing of it is on record: all come
+/// back by a plain assembly.
+#[test]
+fn no_member_is_on_record_as_out_where_others_have_lost_what_they_were_given_with_it() {
+    for (seed, shape) in (190..).zip([shapes::RAID5, Shape { disks: 2, ..shapes::RAID1 }]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).reset();
+        world.disks.disk(0).reset();
+        world.disks.disk(0).flush_hangs_on = Some(0);
+        let flush = world.start(0, Request::Flush);
+        world.turns(400);
+        world.disks.disk(0).flush_hangs_on = None;
+        assert!(world.end(&flush).is_err(), "{world}");
+        world.wait_status("no array", |status| status.state == ArrayState::Broken);
+        world.crash();
+        world.assemble_all().unwrap();
+        assert_eq!(world.status().degraded(), 0, "{world}");
     }
 }

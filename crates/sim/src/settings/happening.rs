@@ -103,11 +103,15 @@ pub enum Happening {
     Bound,
     /// The operator lets sync tasks go on.
     LetGo,
+    /// A member starts anew, as in [`Self::Reset`], and stays. Users come back as soon as a flush has told.
+    ResetAndFlush,
+    /// The same, and the operator fails another member first.
+    ResetAndFail,
 }
 
 impl Happening {
     /// All of them, in the order of their weights.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 50] = [
         Self::SpoilSectors,
         Self::RefuseWrites,
         Self::FailFlush,
@@ -156,6 +160,8 @@ impl Happening {
         Self::RefuseAll,
         Self::Bound,
         Self::LetGo,
+        Self::ResetAndFlush,
+        Self::ResetAndFail,
     ];
 
     /// Whether it is bad for a member.
@@ -171,6 +177,8 @@ impl Happening {
                 | Self::StartWithout
                 | Self::Flicker
                 | Self::Reset
+                | Self::ResetAndFlush
+                | Self::ResetAndFail
                 | Self::RefuseAll
         )
     }

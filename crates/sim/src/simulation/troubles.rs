@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use mdspace_engine::array::Point;
 use mdspace_engine::status::MemberState;
 use mdspace_engine::time::Time;
 
@@ -173,6 +174,8 @@ impl Simulation {
             Happening::ReadTwice => return self.read_twice(),
             Happening::Flicker => self.hurt(Self::flicker),
             Happening::Reset => return self.reset(),
+            Happening::ResetAndFlush => return self.reset_and_flush(),
+            Happening::ResetAndFail => return self.reset_and_fail(),
             Happening::KillBeforeReturn if self.may_crash() => return self.kill_before_return(),
             Happening::KillBeforeReturn => {}
             Happening::Steer if self.settings.redundancy() > 0 => self.steer(),
@@ -466,8 +469,63 @@ impl Simulation {
     /// A disk loses what it was not told to flush, serves sync tasks for a while, and drops off. Users would be given old
     /// blocks meanwhile, and parity for them: they come back when the array knows.
     fn reset(&mut self) -> Result<(), Failure> {
-        if self.settings.redundancy() == 0 || self.settings.paths > 0 {
+        let Some(disk) = self.lose_a_cache()? else { return Ok(()) };
+        let most_us = *self.random.pick(&[20_000, 200_000]);
+        let quiet = Duration::from_micros(self.random.within(0..most_us));
+        self.wait(quiet)?;
+        self.vanish(disk);
+        self.flush_and_wait()
+    }
+
+    /// The same, but that the disk stays. Users come back as soon as a flush of theirs has told, and read and write.
+    fn reset_and_flush(&mut self) -> Result<(), Failure> {
+        if self.lose_a_cache()?.is_none() {
             return Ok(());
+        }
+        let told = |this: &Self| {
+            let process = this.process.as_ref();
+            process.map_or(0, |process| process.times_reached(Point::FlushFailed))
+        };
+        let before = told(self);
+        self.backlog.push_front(Ask::Flush);
+        self.submit_next();
+        let flush = self.pending.last_tag;
+        while self.pending.has(flush) && told(self) == before {
+            self.step()?;
+        }
+        for _ in 0..LAST_REQUESTS {
+            self.submit_next();
+        }
+        self.read_all_at_once()
+    }
+
+    /// The same, but that the disk stays, and the operator fails another one, which may be the only one to have what was
+    /// written last.
+    fn reset_and_fail(&mut self) -> Result<(), Failure> {
+        let Some(disk) = self.lose_a_cache()? else { return Ok(()) };
+        let in_sync =
+            self.operator.status.iter().flat_map(|status| with_state(status, MemberState::InSync));
+        let others: Vec<_> = in_sync.filter(|other| *other != disk).collect();
+        if !others.is_empty() {
+            let other = *self.random.pick(&others);
+            self.fail_member(other);
+            self.wait(STATUS_EVERY * 2)?;
+        }
+        self.flush_and_wait()?;
+        self.read_all_at_once()
+    }
+
+    /// An array that has nothing to flush has lost nothing.
+    fn flush_and_wait(&mut self) -> Result<(), Failure> {
+        self.backlog.push_front(Ask::Flush);
+        self.submit_next();
+        self.drain()
+    }
+
+    /// A disk resets, with nothing under way. None where the array would not bear it.
+    fn lose_a_cache(&mut self) -> Result<Option<DiskIndex>, Failure> {
+        if self.settings.redundancy() == 0 || self.settings.paths > 0 {
+            return Ok(None);
         }
         // What was written before may have been flushed by a sync task.
         for _ in 0..LAST_REQUESTS {
@@ -476,20 +534,13 @@ impl Simulation {
         self.drain()?;
         let disk = self.some_disk();
         if self.process.is_none() || !self.atlas.bears(disk) {
-            return Ok(());
+            return Ok(None);
         }
         self.atlas.hurt(disk);
         let at_risk = self.world.disk(disk, |disk| disk.store.volatile_sectors());
         self.world.note(format_args!("-- {disk} resets, {at_risk} sectors are at risk"));
         self.world.reset(disk);
-        let most_us = *self.random.pick(&[20_000, 200_000]);
-        let quiet = Duration::from_micros(self.random.within(0..most_us));
-        self.wait(quiet)?;
-        self.vanish(disk);
-        // An array that has nothing to flush has lost nothing.
-        self.backlog.push_front(Ask::Flush);
-        self.submit_next();
-        self.drain()
+        Ok(Some(disk))
     }
 
     fn hang(&mut self, disk: DiskIndex) {

@@ -5,15 +5,16 @@
 //! end: the device may tell it, and nothing else, that writes before it are lost. Until it ends no other list is
 //! written there: an older list that lands over a newer one would lack what the newer one lists.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use mdspace_format::BadBlockLog;
 
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberIo, Patience};
 use crate::lane::first_of;
-use crate::signal::Signal;
 
+use super::super::flushes::DurableWrite;
+
+use super::io_end::IoEnd;
 use super::metadata::metadata_write;
 use super::{Controller, Member};
 
@@ -21,19 +22,7 @@ use super::{Controller, Member};
 pub(super) struct LateList {
     /// What stands on the device when it has gone well.
     list: BadBlockLog,
-    end: Rc<End>,
-}
-
-#[derive(Default)]
-struct End {
-    result: Cell<Option<Result<(), IoError>>>,
-    came: Signal,
-}
-
-impl End {
-    async fn come(&self) -> Result<(), IoError> {
-        self.came.until(|| self.result.get()).await
-    }
+    end: Rc<IoEnd>,
 }
 
 impl Controller {
@@ -44,10 +33,10 @@ impl Controller {
         sector: u64,
         (list, bytes): (BadBlockLog, Vec<u8>),
     ) -> Result<(), (MemberId, IoError)> {
-        let end = Rc::<End>::default();
+        let end = Rc::<IoEnd>::default();
         self.start_list(&self.members[index], sector, &bytes, end.clone());
         let written = self.answer_in_time(&self.members[index], end.come()).await;
-        if end.result.get().is_none() {
+        if end.result().is_none() {
             self.members[index].late_list = Some(LateList { list, end });
         }
         written
@@ -60,7 +49,7 @@ impl Controller {
             return Ok(());
         };
         let ended = self.answer_in_time(member, end.come()).await;
-        if end.result.get().is_none_or(|result| result == Err(NEVER)) {
+        if end.result().is_none_or(|result| result == Err(NEVER)) {
             return ended;
         }
         self.members[index].take_late_list();
@@ -68,13 +57,13 @@ impl Controller {
     }
 
     /// What waits for it in vain for twice the time of a write has failed with it.
-    fn start_list(&self, member: &Member, sector: u64, bytes: &[u8], end: Rc<End>) {
+    fn start_list(&self, member: &Member, sector: u64, bytes: &[u8], end: Rc<IoEnd>) {
         let op = metadata_write(&member.info, sector, bytes);
         let io = MemberIo { member: member.id, op, patience: Patience::FOREVER };
         let too_late = self.lane.backend().now() + 2 * self.patience_span();
         let (array, lane) = (self.array.clone(), self.lane.clone());
         self.lane.spawn(async move {
-            let durable = array.flushes.begin_write(io.member, false);
+            let durable = DurableWrite::begin(&array, io.member, false);
             let write = async { lane.io(io).await.result };
             let never = async {
                 lane.sleep_until(too_late).await;
@@ -82,8 +71,7 @@ impl Controller {
             };
             let result = first_of(write, never).await;
             durable.end(result);
-            end.result.set(Some(result));
-            end.came.notify();
+            end.set(result);
         });
     }
 }
@@ -91,7 +79,7 @@ impl Controller {
 impl Member {
     /// Takes note of the end of a list that was not written in time, if it has come.
     pub(super) fn take_late_list(&mut self) {
-        let result = self.late_list.as_ref().and_then(|late| late.end.result.get());
+        let result = self.late_list.as_ref().and_then(|late| late.end.result());
         let Some(result) = result.filter(|result| *result != Err(NEVER)) else { return };
         let late = self.late_list.take().expect("it has ended");
         if result.is_ok() {

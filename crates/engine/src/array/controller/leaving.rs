@@ -1,11 +1,15 @@
 //! Members that are about to go out, and what is asked before that.
 
 use std::ops::Deref;
+use std::rc::Rc;
 
 use crate::backend::{IoError, MemberId, Scope};
 use crate::lane::join_all;
 
-use super::metadata::{failures, probe};
+use super::super::flushes::Flush;
+use super::super::rules::Rule;
+use super::io_end::IoEnd;
+use super::metadata::probe;
 use super::{Controller, Member};
 
 /// Members that go out together, and their errors. All others have been asked whether they answer: a cable or a server
@@ -27,6 +31,13 @@ impl Leaving {
     }
 }
 
+/// A member that was asked whether it can stay, and what came instead of a good answer.
+struct Silence {
+    member: MemberId,
+    error: IoError,
+    is_of_flush: bool,
+}
+
 impl Deref for Leaving {
     type Target = [(MemberId, IoError)];
 
@@ -43,7 +54,8 @@ impl Controller {
 
     /// The same, and those of the `chosen` members, which still work, that are not needed for any block without the others.
     /// None of them goes unless `may` says so, before the question and after it. The others are asked to read their
-    /// superblock's place. They are not asked where no member failed and no chosen one can be spared.
+    /// superblock's place, and what they were given is flushed: a drive that has reset answers reads, and has lost what
+    /// the one that goes may be the last to have. They are not asked where no member failed and no chosen one can be spared.
     pub(super) async fn leaving(
         &self,
         failed: Vec<(MemberId, IoError)>,
@@ -56,21 +68,44 @@ impl Controller {
         }
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
-        let others = self.members.iter().filter(others);
-        let probes = others.map(|member| self.ask(member, probe(member.superblock.place.sector)));
-        let mut silent = failures(join_all(probes).await);
-        silent.retain(|(_, error)| error.kind.scope() != Scope::Sectors);
-        // A member that is only late stays where no member failed. The choice is judged as if it were gone.
-        let fails = |(_, error): &(MemberId, IoError)| {
-            !failed.is_empty() || error.kind.scope() != Scope::Time
+        let others = self.members.iter().filter(others).map(|member| self.answers(member));
+        let silent = join_all(others).await.into_iter().filter_map(Result::err);
+        // A member that is only late stays where no member failed, and where its flush is. The choice is judged as if it
+        // were gone.
+        let fails = |silence: &Silence| {
+            let is_late = silence.error.kind.scope() == Scope::Time;
+            !is_late || !failed.is_empty() && !silence.is_of_flush
         };
-        let (gone, late): (Vec<_>, Vec<_>) = silent.into_iter().partition(fails);
-        let late: Vec<MemberId> = late.into_iter().map(|(id, _)| id).collect();
+        let (gone, late): (Vec<Silence>, Vec<Silence>) = silent.partition(fails);
+        let gone = gone.into_iter().map(|silence| (silence.member, silence.error));
+        let late: Vec<MemberId> = late.into_iter().map(|silence| silence.member).collect();
         let mut leaving = failed;
         leaving.extend(gone);
         let spared = self.spare(&leaving, spared, &late, &may);
         leaving.extend(spared);
         Leaving { members: leaving, late }
+    }
+
+    /// Whether a member reads what it has, and has what it was given.
+    async fn answers(&self, member: &Member) -> Result<(), Silence> {
+        let read = self.ask(member, probe(member.superblock.place.sector)).await;
+        let silence = |(member, error), is_of_flush| Silence { member, error, is_of_flush };
+        match read {
+            Err((_, error)) if error.kind.scope() == Scope::Sectors => {}
+            read => read.map_err(|failure| silence(failure, false))?,
+        }
+        if !self.array.rules.keep(Rule::WhoStaysIsFlushed) {
+            return Ok(());
+        }
+        // It goes on when nobody waits for it any more: one that is dropped counts as failed.
+        let (end, id) = (Rc::<IoEnd>::default(), member.id);
+        let (array, lane, told) = (self.array.clone(), self.lane.clone(), end.clone());
+        self.lane.spawn(async move {
+            let patience = array.settings.write_patience();
+            told.set(Flush::new(&array, &lane, id, patience).await);
+        });
+        let flushed = self.answer_in_time(member, end.come()).await;
+        flushed.map_err(|failure| silence(failure, true))
     }
 
     /// Of members that are chosen, those that can be spared together when the `leaving` and the late ones are gone. One

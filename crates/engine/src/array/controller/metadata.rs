@@ -13,7 +13,7 @@ use crate::backend::{
 use crate::lane::{first_of, join_all};
 use crate::memory::Buffer;
 
-use super::super::flushes::Flush;
+use super::super::flushes::{DurableWrite, Flush};
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::progress::FlushReceipt;
@@ -203,7 +203,7 @@ impl Controller {
         bytes: Vec<u8>,
     ) -> Result<(), (MemberId, IoError)> {
         let op = metadata_write(&member.info, sector, &bytes);
-        let durable = self.array.flushes.begin_write(member.id, false);
+        let durable = DurableWrite::begin(&self.array, member.id, false);
         let written = self.ask(member, op).await;
         durable.end(written.map_err(|(_, error)| error));
         written

@@ -204,7 +204,10 @@ impl ArrayLane {
             }
             let (tries_again, unreadable) = match why {
                 NotRead::ByPick => (false, Unreadable::new()),
-                NotRead::SourceFailed => (self.newer_view(&view).await, Unreadable::new()),
+                NotRead::SourceFailed => {
+                    let has_told = self.array.flushes.any_told();
+                    (has_told || self.newer_view(&view).await, Unreadable::new())
+                }
                 // A write may have made the block readable, and been answered.
                 NotRead::ByAny(unreadable) => (view.epoch < newest, unreadable),
             };
@@ -293,7 +296,7 @@ impl ArrayLane {
             false => self.copy_becomes_pick(held, region, (piece, from), &kept, mended).await,
         };
         // One that went out meanwhile may have given what was there before a write that the others have.
-        let is_given = self.with_view(|now| sources.are_given_since(epoch, now));
+        let is_given = self.still_counts(&sources, epoch);
         let is_read_from_now_on = match is_given {
             true => is_read_from_now_on,
             false => Err(NotSettled::SourceFailed),

@@ -16,9 +16,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::backend::{IoDone, MemberId, ReadInto};
-use crate::lane::Io;
 
-use super::super::array_lane::ArrayLane;
+use super::super::array_lane::{ArrayLane, MemberRead};
 use super::super::blocks::Blocks;
 use super::super::plan::{Place, Places, RmwLevel, RowState};
 use super::super::reconstruct::{columns_bytes, slot_of};
@@ -71,7 +70,7 @@ impl LoneReads {
 }
 
 /// Reads of a row that have not ended.
-type UnderWay<'a> = SmallVec<[(Place, MemberId, Io<'a>); 8]>;
+type UnderWay<'a> = SmallVec<[(Place, MemberId, MemberRead<'a>); 8]>;
 
 impl ArrayLane {
     /// Whether a round is the only one of this lane, and its reads are to be hedged or timed.

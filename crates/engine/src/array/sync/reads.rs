@@ -5,9 +5,9 @@ use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::array::array_lane::ArrayLane;
+use crate::array::array_lane::{ArrayLane, MemberRead};
 use crate::backend::{IoDone, IoError, IoErrorKind, Patience};
-use crate::lane::{Io, first_of};
+use crate::lane::first_of;
 use crate::signal::Signal;
 use crate::time::Time;
 
@@ -74,7 +74,11 @@ impl SyncRead {
     }
 
     /// Its end. A task that is told to end gives it no more than the first patience.
-    pub(in super::super) async fn end_of(&self, port: &ArrayLane, io: &mut Io<'_>) -> IoDone {
+    pub(in super::super) async fn end_of(
+        &self,
+        port: &ArrayLane,
+        io: &mut MemberRead<'_>,
+    ) -> IoDone {
         let first = port.array.settings.read_patience().deadline(self.began);
         let done = match self.doublings {
             0 => io.await,

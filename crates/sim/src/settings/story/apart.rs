@@ -23,7 +23,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("handed-over", [3, 0], handed_over),
     Plot("overlapping-late", [6, 0], overlapping_late),
     Plot("slow-fences", [0, 8], slow_fences),
-    Plot("secret-flush", [0, 2], secret_flush),
+    Plot("secret-flush", [0, 5], secret_flush),
     Plot("secret-fua", [0, 8], secret_fua),
     Plot("fua-flush-fails", [0, 1], fua_flush_fails),
     Plot("flush-beside-fua", [0, 12], flush_beside_fua),

@@ -52,6 +52,18 @@ pub(super) fn in_a_rebuild(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     filled(tell, tell.to(2, Point::MembersAnswered, Happening::FailMember, 50), disk, &[1, 1, 6])
 }
 
+/// While users read and write on, as soon as its flush has told.
+pub(super) fn told_by_a_flush(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![tell.to(0, Point::MembersAnswered, Happening::ResetAndFlush, 40).at_once()];
+    (aims, Wishes { levels: &[1, 4, 5, 6, 10], synced: true, no_spare: true, ..never_flushed() })
+}
+
+/// Before another member is failed by order.
+pub(super) fn failed_beside(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let aims = vec![tell.at(Point::MembersAnswered, Happening::ResetAndFail, 40).at_once()];
+    (aims, Wishes { levels: &[1, 4, 5, 10], synced: true, no_spare: true, ..never_flushed() })
+}
+
 /// In the copy for the replacement of what resets.
 pub(super) fn in_a_copy(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let disk = tell.one_that_is_read();

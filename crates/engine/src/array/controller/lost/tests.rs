@@ -31,5 +31,5 @@ fn a_large_raid1_in_doubt_is_looked_at_whole() {
     };
     let geometry = Geometry::new(&shape).unwrap();
     let all: Ranges = std::iter::once(0..member_sectors).collect();
-    assert_eq!(in_pieces(&all, &geometry).collect::<Vec<_>>(), [0..member_sectors]);
+    assert!(in_pieces(&all, &geometry).eq(std::iter::once(0..member_sectors)));
 }
