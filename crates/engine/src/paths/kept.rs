@@ -207,6 +207,16 @@ fn take(from: &mut WriteFrom) -> WriteFrom {
     std::mem::replace(from, WriteFrom::Gather(Vec::new()))
 }
 
+/// Whether an operation makes durable what was written before it; what is [kept](Kept::makes_durable) of it says the same.
+#[inline]
+pub(super) fn makes_durable(op: &IoOp) -> bool {
+    match op {
+        IoOp::Read { .. } | IoOp::Discard { .. } => false,
+        IoOp::Flush => true,
+        IoOp::Write { fua, .. } | IoOp::WriteZeroes { fua, .. } => *fua,
+    }
+}
+
 /// The sectors that an operation changes.
 #[inline]
 pub(super) fn written_by(op: &IoOp) -> Option<Range<u64>> {
@@ -218,3 +228,6 @@ pub(super) fn written_by(op: &IoOp) -> Option<Range<u64>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

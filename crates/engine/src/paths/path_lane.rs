@@ -20,7 +20,7 @@ use crate::time::Time;
 
 use request::Request;
 
-use super::kept::{Kept, written_by};
+use super::kept::{Kept, makes_durable, written_by};
 use super::late::LateId;
 use super::policy::Cache;
 use super::selector::{Began, Chooser, LaneCounters};
@@ -150,7 +150,7 @@ impl PathLane {
         let ended = lane.backend().at_once(io);
         io.member = device;
         let good = ended == Some(Ok(()));
-        if good && may_be_in_a_cache(&io.op) {
+        if good && self.may_be_in_a_cache(written_by(&io.op).is_some(), makes_durable(&io.op)) {
             self.counters.paths[chosen.path].written.add(1);
         }
         match timed {
@@ -272,16 +272,11 @@ impl PathLane {
     /// memory that it may still fill cannot be given to another path.
     fn patience(&self, remote: bool, is_last: bool, op: &IoOp, outer: Patience) -> Patience {
         let policy = &self.paths.policy;
-        let (makes_durable, span) = match op {
-            IoOp::Read { .. } if !remote => return outer,
-            IoOp::Read { .. } => return outer.at_most(policy.read_deadline),
-            IoOp::Write { fua, .. } | IoOp::WriteZeroes { fua, .. } => {
-                (*fua, policy.write_deadline)
-            }
-            IoOp::Flush => (true, policy.write_deadline),
-            IoOp::Discard { .. } => (false, policy.write_deadline),
-        };
-        if makes_durable {
+        if let IoOp::Read { .. } = op {
+            return if remote { outer.at_most(policy.read_deadline) } else { outer };
+        }
+        let span = policy.write_deadline;
+        if makes_durable(op) {
             let has_end = !remote || outer != Patience::FOREVER;
             return if has_end { outer } else { Patience::of(span) };
         }
@@ -336,20 +331,26 @@ impl PathLane {
         !view.late.is_empty() && kept.written().is_some_and(|range| view.is_barred(&range, own))
     }
 
+    /// Whether a path that has answered may have what was written only in a cache that is lost with it.
+    #[inline]
+    fn may_be_in_a_cache(&self, writes: bool, is_durable: bool) -> bool {
+        writes && !is_durable && self.paths.policy.cache != Cache::Shared
+    }
+
     /// Notes a write that a path has answered, and may have in a cache of its own, or has made durable.
     #[inline]
     fn note_answered(&self, kept: &Kept, chosen: &Chosen) {
-        let (writes, own) = (kept.written().is_some(), &self.counters.paths[chosen.path]);
+        let (writes, is_durable) = (kept.written().is_some(), kept.makes_durable());
         if let Kept::Flush { covers } = kept {
             return self.paths.note_flushed(*covers);
         }
-        if kept.makes_durable() {
-            return self.paths.note_durable(kept);
+        if is_durable {
+            self.paths.note_durable(kept);
         }
-        if !writes || self.paths.policy.cache == Cache::Shared {
+        if !self.may_be_in_a_cache(writes, is_durable) {
             return;
         }
-        own.written.add(1);
+        self.counters.paths[chosen.path].written.add(1);
         if self.paths.generation.load(Ordering::Acquire) != chosen.generation {
             self.paths.answered_late(chosen.path, chosen.member);
         }
@@ -470,15 +471,6 @@ pub(super) fn meaning(error: IoError, kept: &Kept) -> Meaning {
         // A server says EIO for its own troubles too.
         IoErrorKind::Medium => Meaning::Unclear,
         IoErrorKind::Gone | IoErrorKind::Deadline | IoErrorKind::Other => Meaning::OfThePath,
-    }
-}
-
-/// Whether the device may have only in a cache what it has answered.
-fn may_be_in_a_cache(op: &IoOp) -> bool {
-    match op {
-        IoOp::Write { fua, .. } | IoOp::WriteZeroes { fua, .. } => !fua,
-        IoOp::Discard { .. } => true,
-        IoOp::Read { .. } | IoOp::Flush => false,
     }
 }
 

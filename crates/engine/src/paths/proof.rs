@@ -195,11 +195,7 @@ impl Paths {
         } else if !(is_same && self.is_read_by_all(owner, peers, &are_now, &seen.own)) {
             return Ruling::Changed;
         }
-        if owner.unplugs == peers.unplugs && owner.paths[path].health == Health::Active {
-            // It was there all the time, and serves.
-            owner.forget_unplugs();
-        }
-        self.accept(owner, candidate, &are_now, (seen.own, peers.superblocks), now)
+        self.accept(owner, candidate, &are_now, (seen.own, peers), now)
     }
 
     /// Whether those that are peers by now have read the same as a path that was compared with some of them. What was
@@ -208,17 +204,22 @@ impl Paths {
         !owner.may_be_written && some.are_among(all) && owner.known.as_ref() == Some(own)
     }
 
-    /// Takes a path that is the same device as its peers, if there is nothing else against it.
+    /// Takes a path that is the same device as its peers, if there is nothing else against it. It was read since others
+    /// were named.
     fn accept(
         &self,
         owner: &mut Owner,
         candidate: Candidate<'_>,
         peers: &Peers,
-        (own, superblocks): (Identity, u64),
+        (own, named): (Identity, &Peers),
         now: Time,
     ) -> Ruling {
-        let path = candidate.path;
+        let (path, superblocks) = (candidate.path, named.superblocks);
         if owner.paths[path].health == Health::Active {
+            if owner.unplugs == named.unplugs {
+                // It was there all the time, and serves.
+                owner.forget_unplugs();
+            }
             self.remember(owner, path, own, superblocks);
             return Ruling::Taken;
         }
