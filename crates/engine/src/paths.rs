@@ -121,6 +121,10 @@ mod flag {
     pub(super) const WATCHED: u32 = 4;
     /// The device may have lost writes that it has answered. Its requests fail until a flush has told that.
     pub(super) const LOSS_UNTOLD: u32 = 8;
+    /// An earlier process may have left writes in its cache: no flush of this one has ended well.
+    pub(super) const HAS_EARLIER: u32 = 16;
+    /// The device may have lost those. What was read since is as old, and the next flush alone fails.
+    pub(super) const EARLIER_LOST: u32 = 32;
 }
 
 impl Paths {
@@ -140,7 +144,7 @@ impl Paths {
         let open: Vec<bool> = opened.iter().map(Result::is_ok).collect();
         let paths: Vec<OwnedPath> = opened.into_iter().zip(remote).map(own).collect();
         assert_eq!(paths.len(), group_of.len(), "one answer a path");
-        let queueing = table.features.queue_if_no_path;
+        let queueing = if table.features.queue_if_no_path { flag::QUEUE_IF_NO_PATH } else { 0 };
         let owner = Owner {
             view: Arc::new(View::closed()),
             paths,
@@ -171,7 +175,7 @@ impl Paths {
             policy,
             group_of,
             generation: AtomicU64::new(0),
-            flags: AtomicU32::new(if queueing { flag::QUEUE_IF_NO_PATH } else { 0 }),
+            flags: AtomicU32::new(queueing | flag::HAS_EARLIER),
             owner: Mutex::new(owner),
             changed: Signal::default(),
             counters: Mutex::default(),

@@ -9,6 +9,10 @@
 //! lost: they would read or change what is older than what was answered. Each path gets its first flush before it takes
 //! requests, when it is proved to lead to the device, so that the loss of one that has taken no writes since fails
 //! nothing. Over one that is not proved nothing is flushed: a server tells an error once, and then it is for those who have written there.
+//!
+//! A device of this host has one cache, behind all its paths. It loses that with its power: when no path served it and one
+//! was unplugged, it was *away*. What it had answered and not flushed is lost then; of an earlier process too, where no flush
+//! of this one had ended well.
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoError, IoOp, MemberId, MemberIo, Patience};
@@ -283,10 +287,17 @@ impl Paths {
         if self.flushed.swap(answered, Ordering::AcqRel) != answered {
             self.note_loss();
         }
+        let had_earlier = self.flags.fetch_and(!flag::HAS_EARLIER, Ordering::AcqRel);
+        if had_earlier & flag::HAS_EARLIER != 0 && keep(Rule::LostCachesAreTold) {
+            self.flags.fetch_or(flag::EARLIER_LOST, Ordering::AcqRel);
+        }
     }
 
     /// The device has made durable what it had answered, where its paths have no caches of their own.
     pub(super) fn note_flushed(&self, answered: u64) {
+        if self.has(flag::HAS_EARLIER) {
+            self.flags.fetch_and(!flag::HAS_EARLIER, Ordering::AcqRel);
+        }
         self.flushed.fetch_max(answered, Ordering::AcqRel);
     }
 
@@ -309,9 +320,10 @@ impl Paths {
         self.has(flag::LOSS_UNTOLD)
     }
 
-    /// A flush tells what was lost, if anything was.
-    pub(super) fn tell_loss(&self) {
-        self.flags.fetch_and(!flag::LOSS_UNTOLD, Ordering::AcqRel);
+    /// A flush tells what was lost. Whether anything was.
+    pub(super) fn tell_loss(&self) -> bool {
+        const LOST: u32 = flag::LOSS_UNTOLD | flag::EARLIER_LOST;
+        self.has(LOST) && self.flags.fetch_and(!LOST, Ordering::AcqRel) & LOST != 0
     }
 
     /// A path gets another connection: what it owes over the old one is lost.

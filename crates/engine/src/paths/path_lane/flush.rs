@@ -49,13 +49,14 @@ impl PathLane {
     pub(super) fn end_of(&self, kept: &Kept, result: Result<(), IoError>) -> Result<(), IoError> {
         let ends_otherwise =
             |error: &IoError| matches!(error.kind, IoErrorKind::Reserved | IoErrorKind::Cancelled);
-        if !self.paths.has_untold_loss() || result.as_ref().is_err_and(ends_otherwise) {
+        if result.as_ref().is_err_and(ends_otherwise) {
             return result;
         }
-        if let Kept::Flush { .. } = kept {
-            self.paths.tell_loss();
-        }
-        Err(LOST)
+        let is_lost = match kept {
+            Kept::Flush { .. } => self.paths.tell_loss(),
+            _ => self.paths.has_untold_loss(),
+        };
+        if is_lost { Err(LOST) } else { result }
     }
 
     /// Starts a flush of the device.

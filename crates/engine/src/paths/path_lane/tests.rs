@@ -696,13 +696,26 @@ fn a_path_that_was_unplugged_long_ago_tells_of_no_absence() {
     assert_eq!(read_over_any(&device), Some(Ok(())));
 }
 
+/// An earlier process may have been killed, and its answered writes have been in the cache. What was read since is as old.
 #[test]
-fn a_device_that_was_away_before_anything_was_written_fails_nothing() {
-    let (device, _) = of_this_host();
-    lose_all(&device, &[0, 1]);
-    come_back(&device, 0, true);
-    assert_eq!(read_over_any(&device), Some(Ok(())));
-    assert_eq!(flush_over_any(&device), Some(Ok(())));
+fn a_device_that_was_away_before_its_first_good_flush_fails_the_next_flush_and_nothing_else() {
+    let lost = Some(Err(IoErrorKind::Flush));
+    for flush in [None, Some(Ok(())), Some(Err(IoErrorKind::Flush))] {
+        let (device, _) = of_this_host();
+        if let Some(result) = flush {
+            let flush = device.start(Patience::FOREVER);
+            assert!(device.answer(0, result) || device.answer(1, result));
+            assert_eq!(flush.take(), Some(result));
+        }
+        lose_all(&device, &[0, 1]);
+        come_back(&device, 0, true);
+        assert_eq!(read_over_any(&device), Some(Ok(())));
+        if flush != Some(Ok(())) {
+            assert_eq!(flush_over_any(&device), lost, "it tells, once");
+        }
+        assert_eq!(flush_over_any(&device), Some(Ok(())));
+        assert_eq!(read_over_any(&device), Some(Ok(())));
+    }
 }
 
 /// A flush that failed has made nothing durable, and what came after one is not covered by it.
