@@ -121,7 +121,7 @@ impl Paths {
         let may = !ends && own.health != Health::FailedByWord && !owner.late.awaits(path);
         match may {
             true => {
-                self.note_absence(owner, path);
+                self.note_absence(owner, path, now);
                 owner.note_blank_over(path, true);
                 self.reinstate_in(owner, path, now);
             }
@@ -132,12 +132,15 @@ impl Paths {
 
     /// Notes that the device may have been without power before a path is taken into use again, whichever of them was
     /// unplugged. One that another path serves was not: this one has just been compared with that.
-    fn note_absence(&self, owner: &mut Owner, path: usize) {
+    fn note_absence(&self, owner: &mut Owner, path: usize, now: Time) {
         let mut others = owner.paths.iter().enumerate().filter(|(other, _)| *other != path);
         let is_served = others.any(|(_, other)| other.is_peer());
-        let was_unplugged = owner.forget_unplugs() && !is_served;
+        let was_away = owner.forget_unplugs() && !is_served;
         // Paths with caches of their own owe what they have not flushed.
-        if was_unplugged && self.loses_when_away {
+        if was_away && self.loses_when_away {
+            owner.absences += 1;
+            // First: what a lane counts as answered from now on without a look at that is counted here.
+            self.publish(owner, now);
             self.lose_what_is_not_flushed();
         }
     }

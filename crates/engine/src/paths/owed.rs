@@ -17,7 +17,7 @@
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoError, IoOp, MemberId, MemberIo, Patience};
 use crate::lane::{Lane, first_of};
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{Ordering, fence};
 use crate::time::Time;
 
 use super::kept::Kept;
@@ -283,6 +283,7 @@ impl Paths {
 
     /// What the device has answered and was not told to flush may be lost. Its paths have no caches of their own.
     pub(super) fn lose_what_is_not_flushed(&self) {
+        fence(Ordering::SeqCst);
         let answered = self.answered();
         if self.flushed.swap(answered, Ordering::AcqRel) != answered {
             self.note_loss();
@@ -350,10 +351,12 @@ impl Paths {
         owner.owed.tell()
     }
 
-    /// A write was answered over a connection that may have been replaced meanwhile.
-    pub(super) fn answered_late(&self, path: usize, member: MemberId) {
+    /// A write was answered that had begun under another view. Its connection may have been replaced since, and what was
+    /// answered there is in no cache any more; or the device was away since, over whatever path it is back.
+    pub(super) fn answered_late(&self, path: usize, member: MemberId, absences: u64) {
         let mut owner = self.owner.lock();
-        if owner.paths[path].member.as_ref().is_none_or(|(id, _)| *id != member) {
+        let was_away = owner.absences != absences;
+        if was_away || !owner.paths[path].is_over(member) {
             owner.owed.losses += 1;
             self.note_loss();
         }

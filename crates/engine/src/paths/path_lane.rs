@@ -15,7 +15,7 @@ use crate::backend::{
 };
 use crate::lane::{Lane, LaneId, Passage};
 use crate::memory::Buffer;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{Ordering, fence};
 use crate::time::Time;
 
 use request::Request;
@@ -79,6 +79,8 @@ struct Chosen {
     timed_by: Option<Selector>,
     /// The view that it was chosen from.
     generation: u64,
+    /// How often the device had been away then.
+    absences: u64,
 }
 
 impl Chosen {
@@ -87,7 +89,8 @@ impl Chosen {
         let &Usable { path, member, remote, .. } = usable;
         let timed_by = view.selector.takes_times().then_some(view.selector);
         let is_last = view.usable.len() + view.others.len() <= 1;
-        Self { path, member, remote, is_last, bytes, timed_by, generation: view.generation }
+        let &View { generation, absences, .. } = view;
+        Self { path, member, remote, is_last, bytes, timed_by, generation, absences }
     }
 }
 
@@ -351,8 +354,12 @@ impl PathLane {
             return;
         }
         self.counters.paths[chosen.path].written.add(1);
+        if self.paths.loses_when_away {
+            // Whoever notes that it was away sees the count, or this lane sees that.
+            fence(Ordering::SeqCst);
+        }
         if self.paths.generation.load(Ordering::Acquire) != chosen.generation {
-            self.paths.answered_late(chosen.path, chosen.member);
+            self.paths.answered_late(chosen.path, chosen.member, chosen.absences);
         }
     }
 

@@ -718,6 +718,43 @@ fn a_device_that_was_away_before_its_first_good_flush_fails_the_next_flush_and_n
     }
 }
 
+/// A lane did not turn while the device was away: it takes an answer that was given before.
+#[test]
+fn a_write_whose_answer_is_taken_after_the_device_was_away_counts_as_lost() {
+    let (device, _) = of_this_host();
+    assert_eq!(flush_over_any(&device), Some(Ok(())));
+    device.write_over(1);
+    while device.find_write_over(0).is_some() {
+        device.end_write_over(0);
+    }
+    assert_eq!(flush_over(&device, 0), Some(Ok(())), "it covers no write that is under way");
+    lose_all(&device, &[0]);
+    assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
+    for _ in 0..2 {
+        device.wires.now.set(device.wires.now.get() + seconds(1));
+        device.wires.answer_reads(&device.lane);
+    }
+    assert_eq!(health(&device.paths), Health::Active);
+    assert_eq!(read_over_any(&device), Some(Ok(())));
+    device.end_write_over(1);
+    let lost = Some(Err(IoErrorKind::Flush));
+    assert_eq!(read_over_any(&device), lost);
+    assert_eq!(flush_over_any(&device), lost, "it tells");
+    assert_eq!(read_over_any(&device), Some(Ok(())));
+}
+
+/// A flush of the device that goes over this path.
+fn flush_over(device: &Flushing, path: u16) -> Option<Result<(), IoErrorKind>> {
+    loop {
+        let ended = device.start(Patience::FOREVER);
+        let is_over = device.is_flushed(path);
+        while (0..7).any(|path| device.answer(path, Ok(()))) {}
+        if is_over {
+            return ended.take();
+        }
+    }
+}
+
 /// A flush that failed has made nothing durable, and what came after one is not covered by it.
 #[test]
 fn only_what_was_answered_before_a_good_flush_was_sent_is_safe_from_an_absence() {
