@@ -28,7 +28,7 @@ fn write_all(out: &mut String, report: &Report, time: impl Fn(u64) -> String) ->
     write_loads(out, array)?;
     for paths in &report.multipath {
         writeln!(out, "\n{}:", paths.member)?;
-        super::paths::write_paths(out, paths)?;
+        super::paths::write_paths(out, paths, false)?;
     }
     write_fronts(out, report)
 }

@@ -8,18 +8,26 @@ use crate::report::{DeviceReport, HeldReport, PathsReport};
 /// The whole text of `mdspace detail NAME` for a device that stands alone.
 pub(crate) fn text(report: &DeviceReport) -> String {
     let mut out = format!("{}: multipath, {}\n", report.name, short(report.size_bytes));
-    write_paths(&mut out, &report.multipath).expect("a String takes all that is written");
+    write_paths(&mut out, &report.multipath, true).expect("a String takes all that is written");
     for front in &report.fronts {
         out.push_str(&format!("\n    Front : {} ({})\n", front.address, front.clients_words()));
     }
     out
 }
 
-/// The paths of a device or a member.
-pub(crate) fn write_paths(out: &mut String, paths: &PathsReport) -> fmt::Result {
+/// The paths of a device that stands alone, or of a member.
+pub(crate) fn write_paths(out: &mut String, paths: &PathsReport, is_alone: bool) -> fmt::Result {
     writeln!(out, "    table : {}", paths.table)?;
     writeln!(out, "   status : {}", paths.status)?;
     writeln!(out, " queueing : {}", paths.queueing)?;
+    if let Some(loss) = &paths.loss {
+        writeln!(out, "     loss : {loss}")?;
+        // An array flushes its members, and fails this one.
+        if is_alone {
+            let how = "`sync FILE` of the device or file where it is served, or `qemu-io -f raw -c flush URI`";
+            writeln!(out, "            {how} sends one")?;
+        }
+    }
     for (at, group) in paths.groups.iter().enumerate() {
         writeln!(out, "\n    group {}, {}, {}", at + 1, group.state, group.selector)?;
         for path in &group.paths {
@@ -59,3 +67,6 @@ pub(crate) fn write_paths(out: &mut String, paths: &PathsReport) -> fmt::Result 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

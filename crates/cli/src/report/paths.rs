@@ -40,6 +40,8 @@ pub(crate) struct PathsReport {
     pub(crate) status: String,
     /// What happens to requests without a path.
     pub(crate) queueing: String,
+    /// Which requests fail since writes that were answered may be lost, and until when.
+    pub(crate) loss: Option<String>,
     pub(crate) groups: Vec<GroupReport>,
     /// Where a write that was sent and not answered may still appear.
     pub(crate) unproved: Vec<UnprovedReport>,
@@ -128,6 +130,7 @@ impl PathsReport {
             table: status.table,
             status: status.status,
             queueing: status.queueing,
+            loss: status.loss.map(str::to_owned),
             groups: status.groups.into_iter().map(GroupReport::from).collect(),
             unproved: status.unproved.into_iter().map(unproved).collect(),
             held: status.held.map(|held| HeldReport {

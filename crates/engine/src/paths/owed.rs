@@ -115,6 +115,11 @@ impl Owed {
         }
     }
 
+    /// Whether a flush has a loss to tell.
+    fn has_untold(&self) -> bool {
+        self.told != self.losses
+    }
+
     /// Whether a flush has a loss to tell. It is told once.
     fn tell(&mut self) -> bool {
         std::mem::replace(&mut self.told, self.losses) != self.losses
@@ -319,6 +324,21 @@ impl Paths {
     #[inline]
     pub(super) fn has_untold_loss(&self) -> bool {
         self.has(flag::LOSS_UNTOLD)
+    }
+
+    /// What is lost as far as no flush has told it, in words.
+    pub(super) fn loss(&self, owner: &Owner) -> Option<&'static str> {
+        let is_told_next = self.has(flag::EARLIER_LOST)
+            || self.has_own_caches && owner.owed.has_untold() && keep(Rule::LostCachesAreTold);
+        match self.has_untold_loss() {
+            true => Some(
+                "writes that were answered may be lost: requests fail until a flush has failed, once",
+            ),
+            false if is_told_next => {
+                Some("writes of before may be lost: the next flush fails, once")
+            }
+            false => None,
+        }
     }
 
     /// A flush tells what was lost. Whether anything was.

@@ -19,6 +19,8 @@ pub struct PathsStatus {
     pub status: String,
     /// What happens to requests while there is no path.
     pub queueing: String,
+    /// Which of its requests fail since writes that were answered may be lost, and until when.
+    pub loss: Option<&'static str>,
     /// Its groups, the best first.
     pub groups: Vec<GroupStatus>,
     /// Ranges of sectors where a write may still appear, and the path that it was sent over.
@@ -140,6 +142,7 @@ impl Paths {
             table: table.to_string(),
             status: self.status_line(&groups, owner.current),
             queueing: self.queueing(&owner),
+            loss: self.loss(&owner),
             unproved: owner.late.iter().map(unproved).collect(),
             held: held(&lanes),
             groups,

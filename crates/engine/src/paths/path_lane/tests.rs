@@ -718,6 +718,27 @@ fn a_device_that_was_away_before_its_first_good_flush_fails_the_next_flush_and_n
     }
 }
 
+/// Who sends no flush finds there why all else fails.
+#[test]
+fn a_loss_that_no_flush_has_told_is_shown_until_one_has() {
+    let all_fail = "requests fail until a flush has failed";
+    for (writes, shown) in [(false, "the next flush fails"), (true, all_fail)] {
+        let (device, _) = of_this_host();
+        let loss = || device.paths.status().loss.unwrap_or_default();
+        if writes {
+            write_over_any(&device);
+        }
+        assert_eq!(loss(), "");
+        lose_all(&device, &[0, 1]);
+        come_back(&device, 0, true);
+        let read = if writes { Err(IoErrorKind::Flush) } else { Ok(()) };
+        assert_eq!(read_over_any(&device), Some(read));
+        assert!(loss().contains(shown), "{}", loss());
+        assert_eq!(flush_over_any(&device), Some(Err(IoErrorKind::Flush)));
+        assert_eq!(loss(), "");
+    }
+}
+
 /// A lane did not turn while the device was away: it takes an answer that was given before.
 #[test]
 fn a_write_whose_answer_is_taken_after_the_device_was_away_counts_as_lost() {
