@@ -63,6 +63,8 @@ pub(crate) struct Member {
     pub(crate) locks: Locks,
     /// Set once the table has closed it: lanes let go as soon as nothing is in flight.
     pub(crate) closing: AtomicBool,
+    /// The kernel keeps others out until it is closed, and by nothing that could be ended before.
+    pub(crate) is_claimed: bool,
 }
 
 /// Locks that end with the member.

@@ -180,6 +180,14 @@ impl Queue {
         }
     }
 
+    /// Whether a file that is taken out of the ring's table closes while calls of others are under way.
+    pub(crate) fn gives_files_back(&self) -> bool {
+        match self {
+            Self::Ring(ring) => ring.gives_files_back,
+            Self::Threads(_) => true,
+        }
+    }
+
     /// Puts a file into, or with -1 takes it out of, the ring's table. False: use the plain number.
     pub(crate) fn register_file(&mut self, place: u16, fd: RawFd) -> bool {
         match self {

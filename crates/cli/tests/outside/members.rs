@@ -263,6 +263,24 @@ fn a_killed_process_that_cannot_end_keeps_its_members_and_is_named() {
     );
 }
 
+/// What a ring has registered some kernels keep as long as any call of it is under way.
+#[test]
+fn an_array_starts_again_without_a_device_that_hangs() {
+    let images = Images::new();
+    let disks = images.sparse("disk", 2, 16 * MIB);
+    Guest::new().disks(&disks).succeed(
+        "modprobe dm-mod
+         echo \"0 $(blockdev --getsz $D0) linear $D0 0\" | dmsetup create hangs
+         quietly mdspace create a --level=1 --raid-devices=2 --assume-clean --run --serve=$FRONT /dev/mapper/hangs $D1
+         dmsetup suspend --noflush --nolockfs hangs
+         qemu-io -f raw -c 'write -q 0 4k' $URI
+         mdspace stop a
+         mdspace assemble a --run $D1; mdspace stop a
+         dmsetup resume hangs
+         until dmsetup remove hangs 2>/dev/null; do pause; done",
+    );
+}
+
 /// A partition table as MBR has it, with two partitions of so many bytes from 1 MiB on.
 fn two_partitions(bytes: u64) -> [u8; SECTOR] {
     let mut table = [0; SECTOR];

@@ -110,7 +110,11 @@ impl Devices {
         let file = match &member.device {
             member::Device::File { file, .. } => {
                 let fd = file.as_raw_fd();
-                let fixed = queue.borrow_mut().register_file(id.index, fd).then_some(id.index);
+                let mut queue = queue.borrow_mut();
+                // Else one whose call hangs would keep all others, after they are closed.
+                let may_be_registered = !member.is_claimed || queue.gives_files_back();
+                let is_registered = may_be_registered && queue.register_file(id.index, fd);
+                let fixed = is_registered.then_some(id.index);
                 FileRef { fd, fixed, waits: file.asks_server() }
             }
             member::Device::Ram(_)

@@ -230,12 +230,18 @@ pub(crate) struct Opened {
     pub(super) device: Device,
     pub(super) info: MemberInfo,
     pub(super) locks: Locks,
+    /// The kernel keeps others out until it is closed.
+    pub(super) is_claimed: bool,
 }
 
 impl Opened {
     /// One that needs no locks, or has them elsewhere.
     pub(crate) fn new(device: Device, info: MemberInfo) -> Self {
-        Self { device, info, locks: Locks::default() }
+        Self::with(device, info, Locks::default())
+    }
+
+    fn with(device: Device, info: MemberInfo, locks: Locks) -> Self {
+        Self { device, info, locks, is_claimed: false }
     }
 }
 
@@ -336,7 +342,7 @@ fn open_export(
         discard_zeroes: export.writes_zeroes() && !mode.read_only,
     };
     let locks = Locks { place, ..Locks::default() };
-    Ok(Opened { device: Device::Nbd(Box::new(nbd)), info, locks })
+    Ok(Opened::with(Device::Nbd(Box::new(nbd)), info, locks))
 }
 
 fn in_use(name: &str, holder: Option<Holder>) -> OpenError {
@@ -400,7 +406,8 @@ impl Opening<'_> {
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
         let file = MemberFile::new(file);
         let device = Device::File { file, memory_align, inline, end };
-        Ok(Opened { device, info, locks })
+        let is_claimed = is_block && self.mode.exclusive;
+        Ok(Opened { is_claimed, ..Opened::with(device, info, locks) })
     }
 
     /// Opens it, and claims it if it is to be exclusive. The kernel may hold a killed user's claim

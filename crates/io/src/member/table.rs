@@ -161,7 +161,7 @@ impl MemberTable {
     }
 
     fn enter(&self, opened: Opened, read_only: bool) -> Result<Arc<Member>, OpenError> {
-        let Opened { device, info, locks } = opened;
+        let Opened { device, info, locks, is_claimed } = opened;
         let mut entries = self.entries.lock();
         // Under the lock: not while lanes are added.
         if self.counted.lock().len() > 1 && !device.bears_lanes() {
@@ -177,7 +177,7 @@ impl MemberTable {
         entry.generation = entry.generation.wrapping_add(1);
         let id = MemberId { index: id_index, generation: entry.generation };
         let closing = AtomicBool::new(false);
-        let member = Arc::new(Member { id, info, read_only, device, locks, closing });
+        let member = Arc::new(Member { id, info, read_only, device, locks, closing, is_claimed });
         entry.latest = Arc::downgrade(&member);
         entry.open = Some(member.clone());
         Ok(member)

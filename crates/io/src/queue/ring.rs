@@ -45,6 +45,7 @@ pub(crate) struct Ring {
     wake_armed: bool,
     files: bool,
     memory: bool,
+    pub(super) gives_files_back: bool,
 }
 
 impl Ring {
@@ -59,7 +60,8 @@ impl Ring {
         // Calls of a member that hangs keep the kernel's workers: it has one more for whoever comes then. As
         // it comes, four a CPU serve all members. The kernel knows this since 5.15.
         uring.submitter().register_iowq_max_workers(&mut [entries.completions, 0])?;
-        Ok(Self { uring, backlog: VecDeque::new(), wake, wake_armed: false, files, memory })
+        let (backlog, wake_armed, gives_files_back) = (VecDeque::new(), false, gives_files_back());
+        Ok(Self { uring, backlog, wake, wake_armed, files, memory, gives_files_back })
     }
 
     pub(super) fn push(&mut self, token: Token, call: Call) {
@@ -173,6 +175,21 @@ impl Drop for Ring {
         drop(submitter.unregister_files());
         drop(submitter.unregister_buffers());
     }
+}
+
+/// Whether this kernel lets go of each file that a ring does not need any more. Before Linux 6.13 it does so in the order in
+/// which they were registered and taken back: a call that hangs keeps all files of later times.
+fn gives_files_back() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    release.is_ok_and(|release| is_at_least(&release, (6, 13)))
+}
+
+/// Whether a kernel of this release is so new.
+fn is_at_least(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers = release.split(|not_digit: char| !not_digit.is_ascii_digit());
+    let mut number = || numbers.next()?.parse().ok();
+    let known = number().and_then(|major: u32| Some((major, number()?)));
+    known.is_some_and(|known| known >= wanted)
 }
 
 /// The best ring that this kernel offers: completions are run when the lane asks (6.1), or at
