@@ -323,7 +323,7 @@ pub(crate) fn refused(error: OpenError, purpose: &Purpose) -> Failure {
         return failure(why, cure);
     }
     match error {
-        OpenError::InUse { name, holder, cure } => {
+        OpenError::InUse { name, holder, cure, .. } => {
             failure(format!("{name} is in use by {holder}"), &cure).with_code(Code::InUse)
         }
         OpenError::System { name, source, .. } if source.kind() == io::ErrorKind::NotFound => {

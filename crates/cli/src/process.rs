@@ -27,6 +27,7 @@ mod created;
 mod descriptors;
 mod ending;
 pub(crate) mod fronts;
+mod hung_paths;
 pub(crate) mod journal;
 mod keeper;
 pub(crate) mod launch;

@@ -24,8 +24,8 @@ mod unproved;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
@@ -46,9 +46,12 @@ pub use table::MemberTable;
 pub use unproved::UnprovedWrites;
 pub(crate) use unproved::{Moment, Owed};
 
+#[cfg(test)]
+pub(crate) use lock::are_writes_over;
 pub(crate) use member_file::MemberFile;
 pub(crate) use nbd::{Export, Made, Nbd, proof};
 pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};
+use open::Opened;
 pub(crate) use ram::Ram;
 use seen::Seen;
 
@@ -63,8 +66,24 @@ pub(crate) struct Member {
     pub(crate) locks: Locks,
     /// Set once the table has closed it: lanes let go as soon as nothing is in flight.
     pub(crate) closing: AtomicBool,
+    may_write: Weak<MayWrite>,
     /// The kernel keeps others out until it is closed, and by nothing that could be ended before.
     pub(crate) is_claimed: bool,
+}
+
+/// The right to write to a member. The table has it as long as the member is open, and each lane that has met it until none
+/// of the lane's writes is under way there. When nobody has it, writes are over.
+#[derive(Debug)]
+pub(crate) struct MayWrite(Weak<Member>);
+
+impl Drop for MayWrite {
+    fn drop(&mut self) {
+        // One that is gone has nothing under way.
+        let member = self.0.upgrade();
+        if let Some(Device::File { file, .. }) = member.as_deref().map(|member| &member.device) {
+            file.mark_writes_over();
+        }
+    }
 }
 
 /// Locks that end with the member.
@@ -127,6 +146,23 @@ impl Device {
 }
 
 impl Member {
+    /// One that is to be opened, and the right to write to it.
+    fn new(id: MemberId, opened: Opened, read_only: bool) -> (Arc<Self>, Arc<MayWrite>) {
+        let Opened { device, info, locks, is_claimed } = opened;
+        let mut right = None;
+        let member = Arc::new_cyclic(|this: &Weak<Self>| {
+            let may_write = right.insert(Arc::new(MayWrite(this.clone())));
+            let (may_write, closing) = (Arc::downgrade(may_write), AtomicBool::new(false));
+            Self { id, info, read_only, device, locks, closing, may_write, is_claimed }
+        });
+        (member, right.expect("made with it"))
+    }
+
+    /// The right to write to it. None once it is closed, and writes are over.
+    pub(crate) fn may_write(&self) -> Option<Arc<MayWrite>> {
+        self.may_write.upgrade()
+    }
+
     fn nbd(&self) -> Option<&Nbd> {
         match &self.device {
             Device::Nbd(nbd) => Some(nbd),

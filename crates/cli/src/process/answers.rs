@@ -89,6 +89,10 @@ impl ServingProcess {
         if self.is_stopped() {
             return self.stop_and_tell(force, replies);
         }
+        let what = format!("cannot restart {}", self.name);
+        if let Err(failure) = self.array.members().refuse_hung_paths(&what) {
+            return replies.send(&Reply::Failed { failure });
+        }
         let written = self.keep_changes_out().and_then(|quiet| Ok((quiet, self.configuration()?)));
         let (quiet, config) = match written {
             Ok(written) => written,
@@ -273,6 +277,7 @@ impl ServingProcess {
                 self.array
                     .order(Action::Remove { member })
                     .map_err(|error| error.failure(&what))?;
+                notes.extend(self.array.members().hung_path_note(member, &word));
                 self.array.members().close(member);
             }
             // By that name it may have been known before it came in, or be missing.

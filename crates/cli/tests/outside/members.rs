@@ -256,7 +256,7 @@ fn a_killed_process_that_cannot_end_keeps_its_members_and_is_named() {
          until grep -q ' D ' /proc/$PROCESS/task/*/stat; do pause; done
          kill -9 $PROCESS
          if mdspace assemble a --run ${MEMBERS[1]} 2>/run/why; then exit 1; fi
-         grep -q \"in use by mdspace (process $PROCESS), which was killed and cannot end\" /run/why
+         grep -q \"in use by mdspace (process $PROCESS), which was stopped or killed and cannot end\" /run/why
          fsfreeze --unfreeze /run/mnt
          until quietly mdspace assemble a ${MEMBERS[@]}; do pause; done
          mdspace stop a; wait; umount /run/mnt; detach",
@@ -279,6 +279,60 @@ fn an_array_starts_again_without_a_device_that_hangs() {
          dmsetup resume hangs
          until dmsetup remove hangs 2>/dev/null; do pause; done",
     );
+}
+
+/// A disk behind two paths, of which one hangs: the other one is there for that.
+#[test]
+fn an_array_starts_again_while_a_path_of_a_member_hangs_in_a_read() {
+    path_hangs(
+        "until [ $(states failed) = 1 ]; do pause; done
+         quietly mdspace restart a
+         quietly mdspace detail a; [ $(states failed) = 1 ]
+         qemu-io -f raw -c 'write -q 0 4k' $URI
+         mdspace fail a multipath:/run/paths; mdspace remove a multipath:/run/paths
+         quietly mdspace re-add a multipath:/run/paths; quietly mdspace wait a
+         [ $(states failed) = 1 ]
+         dmsetup resume one
+         until [ $(states failed) = 0 ]; do pause; done
+         mdspace stop a",
+    );
+}
+
+/// It could land over newer ones that went over the other path.
+#[test]
+fn an_array_is_not_stopped_to_start_again_while_a_path_of_a_member_hangs_in_a_write() {
+    path_hangs(
+        "for round in 1 2 3 4; do qemu-io -f raw -c 'write -q 0 4k' $URI & done; wait
+         until [ $(states failed) = 1 ]; do pause; done
+         if mdspace restart a 2>/run/why; then exit 1; fi; cat /run/why
+         grep -q 'a write that was sent over /dev/mapper/one hangs there' /run/why
+         quietly mdspace detail a
+         mdspace fail a multipath:/run/paths
+         mdspace remove a multipath:/run/paths | grep -q 'a write that was sent over /dev/mapper/one hangs there'
+         if mdspace re-add a multipath:/run/paths 2>/run/why; then exit 1; fi; cat /run/why
+         grep -q 'leave it out of the file once nothing that was sent over it can land' /run/why
+         dmsetup resume one
+         until mdspace re-add a multipath:/run/paths; do pause; done
+         quietly mdspace restart a; mdspace stop a",
+    );
+}
+
+/// Runs a script in which path `one` of two to a disk, a member of array `a`, has begun to hang.
+fn path_hangs(script: &str) {
+    let images = Images::new();
+    let disks = images.sparse("disk", 1, 16 * MIB);
+    images.sparse("other", 1, 16 * MIB);
+    let prepare = "modprobe dm-mod
+         for path in one two; do echo \"0 $(blockdev --getsz $D0) linear $D0 0\" | dmsetup create $path; done
+         echo '[[group]]
+         path = [{member = \"/dev/mapper/one\"}, {member = \"/dev/mapper/two\"}]' >/run/paths
+         quietly mdspace create a --level=1 --raid-devices=2 --assume-clean --run --serve=$FRONT \
+           multipath:/run/paths $SHARE/other0
+         states() { mdspace detail a --json | grep -Eo '\"state\": *\"(active|failed|joining)\"' | grep -c $1 || :; }
+         until [ $(states active) = 3 ]; do pause; done
+         dmsetup suspend --noflush --nolockfs one";
+    let script = format!("{prepare}\n{script}\ndmsetup remove one two");
+    Guest::new().share(images.folder()).disks(&disks).succeed(&script);
 }
 
 /// A partition table as MBR has it, with two partitions of so many bytes from 1 MiB on.

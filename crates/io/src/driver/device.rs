@@ -12,7 +12,7 @@ use mdspace_engine::paths::PathLane;
 
 use crate::lanes::Term;
 use crate::member::proof::Asker;
-use crate::member::{self, Member, MemberTable};
+use crate::member::{self, MayWrite, Member, MemberTable};
 use crate::queue::{FileRef, Queue};
 
 use super::link::Link;
@@ -26,6 +26,10 @@ pub(super) struct Device {
     pub(super) in_flight: Cell<usize>,
     /// Those of them that were answered at their deadline, where the kernel still has the call.
     pub(super) overdue: Cell<usize>,
+    /// Those of all that write.
+    pub(super) changing: Cell<usize>,
+    /// The right to more of those: until the member is closed, and none is under way here.
+    may_write: RefCell<Option<Arc<MayWrite>>>,
     /// Its connection, if it is behind a network.
     pub(super) link: Option<Link>,
     /// Its paths, if it has some.
@@ -41,6 +45,11 @@ impl Device {
     /// I/Os of this lane that it still holds.
     fn held(&self) -> usize {
         self.in_flight.get() + self.paths.as_ref().map_or(0, |paths| paths.in_flight())
+    }
+
+    /// Whether a write may be begun.
+    pub(super) fn may_write(&self) -> bool {
+        self.may_write.borrow().is_some()
     }
 
     /// What is asked of a lane that has a connection, which it may have to take up.
@@ -133,8 +142,9 @@ impl Devices {
             }
             _ => None,
         };
-        let device =
-            Device { member, file, in_flight: Cell::new(0), overdue: Cell::new(0), link, paths };
+        let may_write = RefCell::new(member.may_write());
+        let (in_flight, overdue, changing) = Default::default();
+        let device = Device { member, file, in_flight, overdue, changing, may_write, link, paths };
         self.met[index] = Some(Rc::new(device));
         Some(())
     }
@@ -214,6 +224,9 @@ impl Devices {
             }
             if known.held() > 0 {
                 self.closing = true;
+                if known.changing.get() == 0 {
+                    known.may_write.take();
+                }
                 swept.to_end.extend(known.link.is_some().then(|| known.clone()));
                 continue;
             }

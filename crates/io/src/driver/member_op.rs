@@ -89,6 +89,7 @@ impl MemberOp {
     ) -> Self {
         device.in_flight.set(device.in_flight.get() + 1);
         let (work, durable) = Work::new(driver, &device.member, op);
+        device.changing.set(device.changing.get() + usize::from(work.changes()));
         Self {
             device,
             ticket: Some(ticket),
@@ -115,6 +116,10 @@ impl MemberOp {
     /// Why the call to come must not be made: the member was cut, and it would be as long again as it was, with a hole
     /// of zeroes where there were data. Other writes beyond the new end leave it shorter, which is noticed.
     pub(super) fn refusal(&self) -> Option<IoError> {
+        if self.work.changes() && !self.device.may_write() {
+            // It was closed, and whoever opens it next goes by that.
+            return Some(io_error(libc::ENODEV));
+        }
         let Work::Write(transfer) = &self.work else { return None };
         let member = &self.device.member;
         let ends = transfer.offset + transfer.lease.len() as u64;
@@ -296,12 +301,19 @@ impl MemberOp {
 
     /// Ends it.
     pub(super) fn end(self, result: Result<(), IoError>, stock: &Stock) -> IoDone {
-        self.device.in_flight.set(self.device.in_flight.get() - 1);
+        let device = &self.device;
+        device.in_flight.set(device.in_flight.get() - 1);
+        device.changing.set(device.changing.get() - usize::from(self.work.changes()));
         self.work.end(result, stock)
     }
 }
 
 impl Work {
+    /// Whether it changes what a member says that has no page cache.
+    fn changes(&self) -> bool {
+        matches!(self, Self::Write(_) | Self::Discard(_) | Self::Zero(_))
+    }
+
     /// The work of an operation, and how it becomes durable.
     #[inline]
     fn new(driver: &Driver, member: &Member, op: IoOp) -> (Self, Durable) {

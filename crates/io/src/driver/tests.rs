@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use mdspace_engine::backend::{
@@ -15,6 +16,7 @@ use super::lease::Lease;
 use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
+use crate::member::are_writes_over;
 use crate::member::{Device, EndOf, Export, MemberFile, Moment, end_of_device, end_of_file};
 use crate::nbd_wire::command;
 use crate::payload::Lent;
@@ -43,7 +45,7 @@ fn pipe_member(
 ) -> (MemberId, io::PipeWriter) {
     let (reader, writer) = io::pipe().unwrap();
     let file = std::fs::File::from(std::os::fd::OwnedFd::from(reader));
-    let file = MemberFile::new(file);
+    let file = MemberFile::new(file, true);
     let device = Device::File { file, memory_align, inline: false, end };
     let info = MemberInfo {
         name: "pipe".into(),
@@ -257,7 +259,7 @@ fn crowded(io: IoChoice, bytes: u64) -> (LocalLane, MemberId, tempfile::NamedTem
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(bytes).unwrap();
     let file = image.reopen().unwrap();
-    let file = MemberFile::new(file);
+    let file = MemberFile::new(file, true);
     let device = Device::File { file, memory_align: 1, inline: false, end: end_of_file };
     let info = MemberInfo {
         name: "image".into(),
@@ -427,6 +429,50 @@ fn lanes_end_while_the_kernel_has_a_call_that_was_answered_at_its_deadline() {
     lanes.stop(Duration::from_secs(60)).unwrap();
     assert!(!config.members.are_let_go(), "what it may still do keeps its lock");
     writer.write_all(&[1; 512]).unwrap();
+}
+
+/// Whoever opens a member next may go by it: nothing that was written before can land after that.
+#[test]
+fn a_member_that_was_closed_says_whether_writes_are_over_there() {
+    let config = LanesConfig { io: IoChoice::OneThread, ..LanesConfig::default() };
+    let (local, member, mut writer) = pipe_with(&config);
+    let fd = config.members.file(member).unwrap().unwrap();
+    // Another open file of the same pipe.
+    let other = std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap();
+    drop(fd);
+    let lane = local.lane().clone();
+    let theirs = other.try_clone().unwrap();
+    let is_marked = move || are_writes_over(&theirs).unwrap();
+    let members = config.members.clone();
+    local.block_on(async move {
+        let turn = async || lane.sleep_until(lane.backend().now() + Duration::from_millis(1)).await;
+        // One thread alone makes calls: the write has to wait for the read.
+        let read = lane.io(read_within(&lane, member, 10));
+        turn().await;
+        let from = WriteFrom::Buffer(lane.backend().allocate(512), 0..512);
+        let op = IoOp::Write { sector: 0, from, fua: false };
+        let write = lane.io(MemberIo { member, op, patience: Patience::FOREVER });
+        assert_eq!(read.await.result.unwrap_err().kind, IoErrorKind::Deadline);
+        members.close(member);
+        turn().await;
+        assert!(!is_marked(), "a write is under way");
+        let hangs = lane.io(read_within(&lane, member, 10));
+        writer.write_all(&[1; 512]).unwrap();
+        assert!(write.await.result.is_err(), "a pipe has no addresses");
+        assert_eq!(hangs.await.result.unwrap_err().kind, IoErrorKind::Deadline);
+        turn().await;
+        assert!(is_marked());
+        let from = WriteFrom::Buffer(lane.backend().allocate(512), 0..512);
+        let op = IoOp::Write { sector: 0, from, fua: false };
+        let io = lane.io(MemberIo { member, op, patience: Patience::FOREVER });
+        assert_eq!(io.await.result.unwrap_err().errno, libc::ENODEV);
+        assert!(lane.backend().in_flight(member) > 0);
+        writer.write_all(&[1; 512]).unwrap();
+        while lane.backend().in_flight(member) > 0 {
+            turn().await;
+        }
+    });
+    assert!(!are_writes_over(&other).unwrap(), "it is let go");
 }
 
 /// A lane's driver without a loop, whose calls a test answers.

@@ -241,7 +241,8 @@ fn process(is_it: impl Fn(&Seen) -> bool, info: impl Fn(&str) -> bool) -> Option
     }
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
     if has_ended(&process) {
-        let who = format!("{} (process {pid}), which was killed and cannot end", name.trim());
+        let who =
+            format!("{} (process {pid}), which was stopped or killed and cannot end", name.trim());
         let cure = "it waits for a device that hangs: thaw, reset or detach that one";
         return Some(Holder::new(who, cure));
     }

@@ -50,6 +50,9 @@ impl Bytes {
     }
 }
 
+/// A byte that no member has.
+const MARK: Bytes = Bytes { start: 1 << 62, count: Some(1) };
+
 /// Locks bytes of a file as long as it stays open: for others' writes if `shared`, else for all
 /// their locks. False: someone else has a lock.
 ///
@@ -71,19 +74,46 @@ pub(super) fn release(file: &File) {
     drop(set(file, Bytes::ALL, libc::F_UNLCK));
 }
 
+/// Marks a member that was claimed by this open file: its user has let go of it, and no call that the kernel has there is
+/// a write. The kernel keeps the mark as long as the open file, which each call keeps.
+pub(super) fn mark_writes_over(file: &File) -> io::Result<()> {
+    set(file, MARK, libc::F_RDLCK)
+}
+
+/// Whether somebody has [marked](mark_writes_over) what this open file leads to.
+pub(crate) fn are_writes_over(file: &File) -> io::Result<bool> {
+    let mut lock = described(MARK, libc::F_WRLCK)?;
+    // SAFETY: `lock` outlives the call.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) } {
+        0 => {}
+        _ => return Err(io::Error::last_os_error()),
+    }
+    let mark = described(MARK, libc::F_RDLCK)?;
+    let place = |lock: libc::flock| (lock.l_type, lock.l_start, lock.l_len);
+    // Of a lock of more bytes it is no part: that keeps others out of the member itself.
+    Ok(place(lock) == place(mark))
+}
+
 fn set(file: &File, bytes: Bytes, kind: libc::c_int) -> io::Result<()> {
-    let offset = |bytes: u64| libc::off_t::try_from(bytes).map_err(io::Error::other);
-    let lock = libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: offset(bytes.start)?,
-        // 0 means up to the end.
-        l_len: offset(bytes.count.unwrap_or(0))?,
-        l_pid: 0,
-    };
+    let lock = described(bytes, kind)?;
     // SAFETY: `lock` outlives the call.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+fn described(bytes: Bytes, kind: libc::c_int) -> io::Result<libc::flock> {
+    let offset = |bytes: u64| libc::off_t::try_from(bytes).map_err(io::Error::other);
+    Ok(libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: offset(bytes.start)?,
+        // 0 means up to the end.
+        l_len: offset(bytes.count.unwrap_or(0))?,
+        l_pid: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,8 @@ use super::seen::Seen;
 pub(crate) struct MemberFile {
     file: ManuallyDrop<File>,
     asks_server: bool,
+    /// It keeps others out, and a write to it has landed when its call ends.
+    has_claim: bool,
 }
 
 /// What is known of a file without a word with the server of its file system.
@@ -26,9 +28,19 @@ pub struct FileFacts {
 }
 
 impl MemberFile {
-    pub(crate) fn new(file: File) -> Self {
+    /// `has_claim`: it was opened so that it keeps others out, and no page cache writes anything there later.
+    pub(crate) fn new(file: File, has_claim: bool) -> Self {
         let asks_server = asks_server(&file);
-        Self { file: ManuallyDrop::new(file), asks_server }
+        Self { file: ManuallyDrop::new(file), asks_server, has_claim }
+    }
+
+    /// Its user has let go of it, and no call that the kernel still has there is a write: whoever opens it next is to know.
+    /// Without that mark some may be.
+    pub(super) fn mark_writes_over(&self) {
+        // Of one that keeps nobody out it would be said for somebody else.
+        if self.has_claim && !self.asks_server {
+            drop(lock::mark_writes_over(&self.file));
+        }
     }
 
     /// Whether a program or another host answers for its file system, and may not: then a call waits where

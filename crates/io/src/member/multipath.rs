@@ -22,7 +22,10 @@ use super::{Identity, MemberTable, OpenError, OpenMode, UnprovedWrites, is_remot
 /// How long the command of a fence may run: what it asks may be gone itself.
 const FENCE_MAX: Duration = Duration::from_secs(300);
 
-/// Time between two looks for its end.
+/// How long the last calls of a user may take that has let go of paths.
+const LAST_CALLS_GET: Duration = Duration::from_millis(500);
+
+/// Time between two looks for an end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A multipath device as its user describes it.
@@ -114,29 +117,58 @@ type OpenedPath = Result<(MemberId, MemberInfo), String>;
 
 /// Opens a member for each path; paths that are one device of this host share one. An error: a path that no
 /// later try would open either, or that somebody else has: over another path the device would be written to beside
-/// them. Those before it are `opened` then.
+/// them. Of one who has let go of it, and whose writes are over, calls may hang there: that path has failed, and joins
+/// when it can be opened. Those before it are `opened` then.
 fn open_each(
     names: &[String],
     members: &MemberTable,
     mode: OpenMode,
     opened: &mut Vec<OpenedPath>,
 ) -> Result<(), OpenError> {
+    let until = Instant::now() + LAST_CALLS_GET;
     for (at, path) in names.iter().enumerate() {
         let known = names[..at].iter().position(|other| is_same_device(other, path));
         opened.push(match known {
             Some(known) => opened[known].clone(),
-            None => match members.open(path, mode) {
-                Err(
-                    error @ (OpenError::OneConnection(_)
-                    | OpenError::LeadsBack { .. }
-                    | OpenError::InUse { .. }),
-                ) => return Err(error),
+            None => match open_when_let_go(path, members, mode, until) {
+                Err(error @ (OpenError::OneConnection(_) | OpenError::LeadsBack { .. })) => {
+                    return Err(error);
+                }
+                Err(OpenError::InUse { writes_are_over: true, .. }) => Err(HANGS.to_owned()),
+                Err(OpenError::InUse { name, holder, cure, writes_are_over }) => {
+                    let cure = format!("{cure}; {CURE_OF_WRITES}");
+                    return Err(OpenError::InUse { name, holder, cure, writes_are_over });
+                }
                 answer => answer.map_err(|error| error.to_string()),
             },
         });
     }
     Ok(())
 }
+
+/// Opens a path. The last calls of a user that has let go of it end in a moment, unless they hang.
+fn open_when_let_go(
+    path: &str,
+    members: &MemberTable,
+    mode: OpenMode,
+    until: Instant,
+) -> Result<(MemberId, MemberInfo), OpenError> {
+    loop {
+        match members.open(path, mode) {
+            Err(OpenError::InUse { writes_are_over: true, .. }) if Instant::now() < until => {
+                thread::sleep(LOOK_EVERY);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Why a path is not there.
+const HANGS: &str = "a call hangs there of a user that has let go of it; it is no write";
+
+/// What to do where writes may hang on a path.
+const CURE_OF_WRITES: &str = "if that has ended but for a call that hangs, have the path answer, or leave it out of the \
+     file once nothing that was sent over it can land any more";
 
 /// Whether two names lead to one device of this host. Two servers that have one are two.
 fn is_same_device(one: &str, other: &str) -> bool {
@@ -279,11 +311,12 @@ fn reopen(
     (mode, alone): (OpenMode, Alone),
 ) -> OpenedPath {
     let (new, info) = members.open(name, mode).map_err(|error| {
-        let why = error.to_string();
-        if matches!(error, OpenError::InUse { .. }) {
-            paths.tell_in_use(path, why.clone());
+        match &error {
+            OpenError::InUse { writes_are_over: true, .. } => return HANGS.to_owned(),
+            OpenError::InUse { .. } => paths.tell_in_use(path, error.to_string()),
+            _ => {}
         }
-        why
+        error.to_string()
     })?;
     let why = match alone.refuses(members, new) {
         true => Some(ALONE.to_owned()),

@@ -66,6 +66,8 @@ pub enum OpenError {
         holder: String,
         /// What to do.
         cure: String,
+        /// Whoever had it has let go of it, and no call that the kernel still has there is a write.
+        writes_are_over: bool,
     },
     /// The array would keep its data in itself.
     #[error("{name}: {}; {}", LEADS_BACK, LEADS_BACK_CURE)]
@@ -347,7 +349,8 @@ fn open_export(
 
 fn in_use(name: &str, holder: Option<Holder>) -> OpenError {
     let holder = holder.unwrap_or_else(Holder::unknown);
-    OpenError::InUse { name: name.into(), holder: holder.who, cure: holder.cure }
+    let writes_are_over = false;
+    OpenError::InUse { name: name.into(), holder: holder.who, cure: holder.cure, writes_are_over }
 }
 
 /// `device` does not answer; `may_be` says what that has to do with the member.
@@ -404,7 +407,7 @@ impl Opening<'_> {
             discard_zeroes: traits.discard_zeroes && !self.mode.read_only,
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
-        let file = MemberFile::new(file);
+        let file = MemberFile::new(file, self.mode.exclusive && transfers.direct);
         let device = Device::File { file, memory_align, inline, end };
         let is_claimed = is_block && self.mode.exclusive;
         Ok(Opened { is_claimed, ..Opened::with(device, info, locks) })
@@ -443,7 +446,7 @@ impl Opening<'_> {
         let file = options.open(self.path).map_err(|source| match source.raw_os_error() {
             Some(libc::EBUSY) => {
                 let device = std::fs::metadata(self.path).map_or(0, |metadata| metadata.rdev());
-                in_use(self.name, holder::of_device(device))
+                self.by_its_mark(in_use(self.name, holder::of_device(device)), self.look())
             }
             _ => self.system("open it")(source),
         })?;
@@ -460,7 +463,10 @@ impl Opening<'_> {
         let id = (metadata.dev(), metadata.ino());
         match lock::bytes(file, Bytes::ALL, self.mode.read_only) {
             Ok(true) => {}
-            Ok(false) => return Err(in_use(self.name, holder::of_locked_file(id))),
+            Ok(false) => {
+                let refused = in_use(self.name, holder::of_locked_file(id));
+                return Err(self.by_its_mark(refused, file.try_clone()));
+            }
             Err(source) => return Err(self.system("lock it")(source)),
         }
         let is_claimed = unnamed::is_claimed(id).map_err(self.system("lock it"))?;
@@ -490,6 +496,20 @@ impl Opening<'_> {
         })?;
         let below::Claimed { files: below, unnamed: _unnamed } = claimed;
         Ok(Locks { below, _unnamed, ..Locks::default() })
+    }
+
+    /// Opens it without a claim, beside whoever has it.
+    fn look(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.path)
+    }
+
+    /// A refusal of what is in use, with what its user may have said of it.
+    fn by_its_mark(&self, mut refused: OpenError, file: io::Result<File>) -> OpenError {
+        if let OpenError::InUse { writes_are_over, .. } = &mut refused {
+            let marked = file.and_then(|file| lock::are_writes_over(&file));
+            *writes_are_over = marked.unwrap_or_default();
+        }
+        refused
     }
 
     fn system(&self, doing: &'static str) -> impl Fn(io::Error) -> OpenError {

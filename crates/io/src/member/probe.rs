@@ -19,10 +19,13 @@ pub(super) struct Transfers {
     pub(super) block_bytes: u32,
     /// The system never waits here: calls are made on the spot.
     pub(super) inline: bool,
+    /// The page cache keeps nothing.
+    pub(super) direct: bool,
 }
 
 impl Transfers {
-    pub(super) const BUFFERED: Self = Self { memory_align: 1, block_bytes: 512, inline: false };
+    pub(super) const BUFFERED: Self =
+        Self { memory_align: 1, block_bytes: 512, inline: false, direct: false };
 
     /// Direct if that works, else through the page cache. Leaves `file` in that mode.
     pub(super) fn probe(file: &File, is_block: bool) -> Self {
@@ -35,7 +38,7 @@ impl Transfers {
             if fits && direct_works(file, memory_align, offset_align) {
                 let memory_align = memory_align as usize;
                 let block_bytes = block_bytes.max(offset_align);
-                return Self { memory_align, block_bytes, inline: false };
+                return Self { memory_align, block_bytes, inline: false, direct: true };
             }
         }
         Self { block_bytes, ..Self::BUFFERED }

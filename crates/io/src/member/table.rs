@@ -18,7 +18,7 @@ use super::lineage::Lineage;
 use super::named::Identity;
 use super::open::{self, NoConnection, NotConnected, OneConnection, OpenError, OpenMode, Opened};
 use super::place::PlaceLock;
-use super::{Device, FileFacts, Member, MultipathSpec, Nbd, UnprovedWrites};
+use super::{Device, FileFacts, MayWrite, Member, MultipathSpec, Nbd, UnprovedWrites};
 
 /// How long a closed member of this table may keep an export from being opened again.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
@@ -52,6 +52,8 @@ pub struct MemberTable {
 struct Entry {
     generation: u16,
     open: Option<Arc<Member>>,
+    /// As long as it is open.
+    may_write: Option<Arc<MayWrite>>,
     /// The latest member of this index; alive until the last lane has let go.
     latest: Weak<Member>,
 }
@@ -161,11 +163,10 @@ impl MemberTable {
     }
 
     fn enter(&self, opened: Opened, read_only: bool) -> Result<Arc<Member>, OpenError> {
-        let Opened { device, info, locks, is_claimed } = opened;
         let mut entries = self.entries.lock();
         // Under the lock: not while lanes are added.
-        if self.counted.lock().len() > 1 && !device.bears_lanes() {
-            return Err(OpenError::OneConnection(OneConnection { name: info.name }));
+        if self.counted.lock().len() > 1 && !opened.device.bears_lanes() {
+            return Err(OpenError::OneConnection(OneConnection { name: opened.info.name }));
         }
         let free = entries.iter().position(|entry| entry.latest.strong_count() == 0);
         let index = free.unwrap_or(entries.len());
@@ -176,10 +177,10 @@ impl MemberTable {
         let entry = &mut entries[index];
         entry.generation = entry.generation.wrapping_add(1);
         let id = MemberId { index: id_index, generation: entry.generation };
-        let closing = AtomicBool::new(false);
-        let member = Arc::new(Member { id, info, read_only, device, locks, closing, is_claimed });
+        let (member, may_write) = Member::new(id, opened, read_only);
         entry.latest = Arc::downgrade(&member);
         entry.open = Some(member.clone());
+        entry.may_write = Some(may_write);
         Ok(member)
     }
 
@@ -320,13 +321,16 @@ impl MemberTable {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(usize::from(id.index)) else { return };
         let Some(member) = entry.open.take_if(|member| member.id == id) else { return };
+        let may_write = entry.may_write.take();
         drop(entries);
         member.closing.store(true, Ordering::Release);
         if let Device::Multipath(paths) = &member.device {
             paths.close();
             paths.members().into_iter().for_each(|path| self.close(path));
         }
+        // A member that nobody has met closes with that.
         drop(member);
+        drop(may_write);
         self.have_lanes_look();
     }
 

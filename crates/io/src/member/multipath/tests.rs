@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mdspace_engine::paths::Policy;
 use mdspace_engine::time::Time;
 
+use super::super::lock;
 use super::*;
 
 struct NoHost;
@@ -109,6 +110,48 @@ fn a_path_that_somebody_else_has_by_now_stays_out_and_an_event_says_who_has_it()
     let [told] = told[..] else { panic!("told once: {events:?}") };
     assert_eq!(told.member.as_deref(), Some(name));
     assert!(told.note.contains("in use by"), "{}", told.note);
+}
+
+/// Opens a device with a path to each file.
+fn open_over(paths: &[&Path]) -> Result<(Arc<MemberTable>, Arc<Paths>), OpenError> {
+    let members = MemberTable::new();
+    let names: Vec<&str> = paths.iter().map(|path| path.to_str().expect("a plain name")).collect();
+    let count = paths.len();
+    let table = format!("0 128 multipath 0 0 1 1 round-robin 0 {count} 0 {}", names.join(" "));
+    let spec = MultipathSpec::new(table.parse().expect("a table line"), Policy::default());
+    members.open_multipath("d", &spec, OpenMode::RUN).map(|(_, paths)| (members, paths))
+}
+
+/// What is written over the other path a hung write could undo, and a hung read could not.
+#[test]
+fn a_path_on_which_a_stopped_process_hangs_keeps_the_device_down_unless_writes_are_over_there() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+    file_of_64_kib(&one);
+    file_of_64_kib(&other);
+    let hangs = MemberTable::new();
+    let (id, _) = hangs.open(one.to_str().expect("a plain name"), OpenMode::RUN).expect("free");
+    let file = hangs.file(id).expect("a file").expect("a descriptor");
+    let Err(refused) = open_over(&[&one, &other]) else { panic!("writes may be under way") };
+    let OpenError::InUse { cure, .. } = &refused else { panic!("{refused}") };
+    assert!(cure.contains("leave it out of the file once nothing"), "{cure}");
+
+    lock::mark_writes_over(&file).expect("marked");
+    let (members, paths) = open_over(&[&one, &other]).expect("nothing else can land");
+    let path = |path: usize| paths.status().groups[0].paths[path].clone();
+    assert_eq!((path(0).state, path(0).reason.as_str()), ("failed", HANGS));
+    assert_eq!(path(1).state, "joining");
+    let name = one.to_str().expect("a plain name");
+    let connect = || {
+        let how = (OpenMode::RUN, Alone { has_company: false });
+        connect_anew(&members, &paths, 0, name, how);
+    };
+    connect();
+    assert!(paths.events_after(0).iter().all(|event| event.event != "PathInUse"));
+    assert_eq!(paths.members().len(), 1);
+    drop((hangs, file));
+    connect();
+    assert_eq!(paths.members().len(), 2, "it has come when the last call has ended");
 }
 
 #[test]
