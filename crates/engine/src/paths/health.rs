@@ -130,12 +130,19 @@ impl Paths {
         may
     }
 
-    /// Notes that the device may have been without power before a path is taken into use again, whichever of them was
-    /// unplugged. One that another path serves was not: this one has just been compared with that.
+    /// Notes that the device, or the host of its servers, may have been without power before a path is taken into use again,
+    /// whichever of them was unplugged or lost. One that another path serves was not: this one has just been compared with
+    /// that.
     fn note_absence(&self, owner: &mut Owner, path: usize, now: Time) {
         let mut others = owner.paths.iter().enumerate().filter(|(other, _)| *other != path);
         let is_served = others.any(|(_, other)| other.is_peer());
         let was_away = owner.forget_unplugs() && !is_served;
+        if !is_served {
+            let lost = (0..owner.paths.len()).filter(|other| owner.paths[*other].lost);
+            lost.collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|other| self.lose_connection(owner, other));
+        }
         // Paths with caches of their own owe what they have not flushed.
         if was_away && self.loses_when_away {
             owner.absences += 1;

@@ -13,9 +13,9 @@ use crate::lane::{Lane, join_all};
 
 use super::given;
 
-const BLOCK_BYTES: usize = 4096;
+pub(super) const BLOCK_BYTES: usize = 4096;
 
-const SECTOR_BYTES: usize = 512;
+pub(super) const SECTOR_BYTES: usize = 512;
 
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +206,14 @@ impl Identity {
         match (&self.superblock, &other.superblock) {
             (Some(own), Some(other)) => own.is_of(other) && own.events < other.events,
             _ => false,
+        }
+    }
+
+    /// What was read of the first block of a device without a superblock; of others nothing.
+    pub(super) fn first_block(&self) -> &[u8] {
+        match self.superblock {
+            None => &self.blocks,
+            Some(_) => &[],
         }
     }
 

@@ -5,10 +5,11 @@
 //! earlier process may have left writes in its cache. Lanes count the writes
 //! that each path has answered. A flush goes over every path that owes one, and covers what was answered
 //! before it was sent. A connection that is lost while it owes a flush makes the device's next flush fail,
-//! once, as a disk does that has lost its cache. By then all other requests fail too, if writes of this process may be
-//! lost: they would read or change what is older than what was answered. Each path gets its first flush before it takes
-//! requests, when it is proved to lead to the device, so that the loss of one that has taken no writes since fails
-//! nothing. Over one that is not proved nothing is flushed: a server tells an error once, and then it is for those who have written there.
+//! once, as a disk does that has lost its cache. All other requests fail too, if writes of this process may be lost, from
+//! the moment at which the path is connected anew, or another one serves after none did: they would read or change what is
+//! older than what was answered. Each path gets its first flush before it takes requests, when it is proved to lead to the
+//! device, so that the loss of one that has taken no writes since fails nothing. Over one that is not proved nothing is
+//! flushed: a server tells an error once, and then it is for those who have written there.
 //!
 //! A device of this host has one cache, behind all its paths. It loses that with its power: when no path served it and one
 //! was unplugged, it was *away*. What it had answered and not flushed is lost then; of an earlier process too, where no flush
@@ -347,7 +348,7 @@ impl Paths {
         self.has(LOST) && self.flags.fetch_and(!LOST, Ordering::AcqRel) & LOST != 0
     }
 
-    /// A path gets another connection: what it owes over the old one is lost.
+    /// A path gets another connection, or another path served none meanwhile: what it owes over the old one is lost.
     pub(super) fn lose_connection(&self, owner: &mut Owner, path: usize) {
         if self.has_own_caches
             && let Some(answered) = self.owed_over(owner, path)
@@ -376,7 +377,8 @@ impl Paths {
     pub(super) fn answered_late(&self, path: usize, member: MemberId, absences: u64) {
         let mut owner = self.owner.lock();
         let was_away = owner.absences != absences;
-        if was_away || !owner.paths[path].is_over(member) {
+        let own = &owner.paths[path];
+        if was_away || own.lost || !own.is_over(member) {
             owner.owed.losses += 1;
             self.note_loss();
         }

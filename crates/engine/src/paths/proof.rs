@@ -322,8 +322,13 @@ impl Owner {
 /// Why a path cannot lead to the device, though no other one does: that is what it was last, or what its user has made
 /// it since.
 fn contradicts_last(owner: &Owner, own: &Identity) -> Option<String> {
-    let why = own.contradicts_last(owner.known.as_ref()?, owner.may_be_written);
-    why.filter(|_| !owner.given.explains(own))
+    let known = owner.known.as_ref()?;
+    let why = own.contradicts_last(known, owner.may_be_written);
+    let is_other = || {
+        (known.superblock.is_none() && !owner.given.explains_first_block(own))
+            .then(|| "its first block is not what the device's was".to_owned())
+    };
+    why.filter(|_| !owner.given.explains(own)).or_else(is_other)
 }
 
 /// Why nothing tells whether a path leads to the device: it is blank, or was when it was last looked at over the path

@@ -46,3 +46,42 @@ fn what_was_not_read_yet_is_not_forgotten() {
     given.read(&says(9, 1));
     assert!(!given.explains(&says(9, 1)));
 }
+
+/// A first block, each of whose sectors holds one byte.
+fn block(sectors: [u8; 8]) -> Vec<u8> {
+    sectors.iter().flat_map(|&byte| [byte; SECTOR_BYTES]).collect()
+}
+
+#[test]
+fn a_first_block_may_have_in_each_sector_what_it_had_or_what_was_written_there_since() {
+    let mut known = FirstBlock::default();
+    assert!(known.explains(&block([9; 8])), "it was never read");
+    known.read(&block([1; 8]));
+    assert!(known.explains(&block([1; 8])) && !known.explains(&block([2; 8])));
+    known.add(&(2..4), Some(&[[2; SECTOR_BYTES], [3; SECTOR_BYTES]].concat()));
+    known.add(&(7..20), Some(&[4; 13 * SECTOR_BYTES]));
+    for (third, fourth, last) in [(1, 1, 1), (2, 1, 4), (2, 3, 1), (1, 3, 4)] {
+        assert!(known.explains(&block([1, 1, third, fourth, 1, 1, 1, last])));
+    }
+    for wrong in [[2, 1, 1, 1, 1, 1, 1, 1], [1, 1, 3, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 4, 4]] {
+        assert!(!known.explains(&block(wrong)), "{wrong:?}");
+    }
+    // What was there before may be there again: it was not flushed.
+    known.read(&block([1, 1, 2, 3, 1, 1, 1, 4]));
+    assert!(known.explains(&block([1; 8])));
+}
+
+#[test]
+fn of_a_first_block_that_is_written_often_the_newest_contents_are_known() {
+    let mut known = FirstBlock::default();
+    known.read(&block([1; 8]));
+    let all = 10..10 + CONTENTS_KEPT as u8 + 5;
+    all.clone().for_each(|byte| known.add(&(0..1), Some(&[byte; SECTOR_BYTES])));
+    assert!(known.explains(&block([all.end - 1, 1, 1, 1, 1, 1, 1, 1])));
+    assert!(!known.explains(&block([all.start, 1, 1, 1, 1, 1, 1, 1])));
+    // What a discard leaves is not known before it is read.
+    known.add(&(0..8), None);
+    assert!(known.explains(&block([9; 8])));
+    known.read(&block([9; 8]));
+    assert!(known.explains(&block([9; 8])) && !known.explains(&block([1; 8])));
+}

@@ -237,6 +237,41 @@ fn a_flush_that_loses_its_connection_has_told_what_that_owed() {
     assert_eq!(device.flush(), Some(Ok(())), "it is told once");
 }
 
+/// The host of both servers may have been without power: the other path gives what is older.
+#[test]
+fn requests_fail_over_whatever_path_is_back_first_where_one_was_lost_with_unflushed_writes() {
+    for paths in 1..=2 {
+        for both_lost in [false, true] {
+            let device = Flushing::new(true);
+            while device.answer(0, Ok(())) || device.answer(1, Ok(())) {}
+            // The second one goes over the other path.
+            let written = |_| {
+                device.write();
+                let path = (0..2).find(|path| device.find_write_over(*path).is_some());
+                device.end_write_over(path.expect("a path has it"));
+                path
+            };
+            let path = (0..paths).filter_map(written).next_back().map_or(0, usize::from);
+            let back = both_lost.then_some(1 - path);
+            let now = device.wires.now.get();
+            device.paths.message(&["queue_if_no_path"], now).expect("a message");
+            device.paths.fail(path, None, "its server is gone", true, now);
+            if let Some(back) = back {
+                device.paths.fail(back, None, "its server is gone", true, now);
+                assert!(device.paths.opened(back, Ok(connection(&device.paths, 6))));
+                (0..2).for_each(|_| device.wires.pass(&device.lane, seconds(1)));
+                assert_eq!(device.healths()[back], Health::Active);
+            }
+            // As long as one serves, the host of both is up, and has what its cache had.
+            let read = if both_lost { Err(IoErrorKind::Flush) } else { Ok(()) };
+            assert_eq!(read_over_any(&device), Some(read), "{paths} {back:?}");
+            assert_eq!(flush_over_any(&device), Some(Err(IoErrorKind::Flush)), "it tells, once");
+            assert_eq!(flush_over_any(&device), Some(Ok(())));
+            assert_eq!(read_over_any(&device), Some(Ok(())));
+        }
+    }
+}
+
 /// And an error that a server tells of what an earlier process has left there.
 #[test]
 fn a_flush_that_a_server_fails_has_told_what_was_there_before() {

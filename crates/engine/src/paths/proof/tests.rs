@@ -211,8 +211,12 @@ fn no_request_goes_over_a_path_while_another_one_may_have_a_newer_copy() {
 
 /// All paths of a device are lost, and one is back over another connection, which reads this superblock.
 fn come_back_with(device: &Flushing, superblock: Option<Vec<u8>>) -> Health {
-    device.paths.fail(0, None, "it does not answer", true, device.wires.now.get());
     device.wires.superblocks.borrow_mut().insert(5, superblock);
+    come_back(device)
+}
+
+fn come_back(device: &Flushing) -> Health {
+    device.paths.fail(0, None, "it does not answer", true, device.wires.now.get());
     assert!(device.paths.opened(0, Ok(connection(&device.paths, 5))));
     for _ in 0..3 {
         device.wires.now.set(device.wires.now.get() + Duration::from_secs(1));
@@ -257,6 +261,22 @@ fn a_device_is_back_with_the_superblock_that_it_had_or_with_one_that_was_sent_si
     device.write_superblock(&superblock(7, 11).expect("one"));
     device.end_write_over(0);
     assert_eq!(come_back_with(&device, superblock(7, 10)), Refused);
+}
+
+/// Another disk was put in its place, as large and without a superblock too: what waits would be written to it.
+#[test]
+fn a_device_without_a_superblock_is_back_with_the_first_block_that_it_had() {
+    for is_other in [false, true] {
+        let device = joining_by("1 1 round-robin 0 1 0 a", Default::default());
+        settle(&device);
+        assert_eq!(device.healths(), [Active]);
+        let back = match is_other {
+            // All zeroes, as a new one.
+            true => come_back_with(&device, None),
+            false => come_back(&device),
+        };
+        assert_eq!(back, if is_other { Refused } else { Active });
+    }
 }
 
 /// Nothing is written before it has answered.
