@@ -104,6 +104,7 @@ impl Check {
             _ if self.lost => self.connect(paths, lane).await,
             Some(candidate) => {
                 self.admit(paths, lane, candidate, first).await;
+                paths.flush_earlier(lane, self.path, candidate.member).await;
                 paths.follow_name(self.path);
             }
             None => {}
@@ -244,7 +245,7 @@ impl Paths {
         Some(Some(Check { path, member, health, lost, awaited, again_in }))
     }
 
-    fn is_active(&self, path: usize) -> bool {
+    pub(super) fn is_active(&self, path: usize) -> bool {
         self.owner.lock().paths[path].health == Health::Active
     }
 
