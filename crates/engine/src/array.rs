@@ -36,6 +36,7 @@ mod read;
 mod reconstruct;
 mod refused;
 mod round;
+mod row_writes;
 pub(crate) mod rules;
 pub mod settings;
 mod sources;

@@ -595,6 +595,9 @@ pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
             "wait for the resync with `mdspace wait`, replace another member first, or use --force and \
              lose those data"
         }
+        CommandError::IsWritten => {
+            "try again when the write has ended, fail the member that does not answer it, or use --force"
+        }
         CommandError::IsAhead { .. } => {
             "try again when they have landed, or use --force and lose them"
         }

@@ -28,6 +28,7 @@ use super::handover::LaneHandover;
 use super::intent::LaneIntent;
 use super::met::Met;
 use super::read::DirectReads;
+use super::row_writes::RowWrites;
 use super::rules::Rule;
 use super::sync::{SyncRead, SyncReads};
 use super::unread::Cause;
@@ -46,6 +47,7 @@ pub struct ArrayLane {
     met: Met,
     intent: LaneIntent,
     writes_in_flight: Cell<u32>,
+    pub(super) row_writes: RowWrites,
     left_behind: Rc<LeftBehind>,
     pub(super) direct_reads: DirectReads,
     pub(super) gather: Gather,
@@ -93,6 +95,7 @@ impl ArrayLane {
             met: Met::default(),
             intent: LaneIntent::default(),
             writes_in_flight: Cell::new(0),
+            row_writes: RowWrites::default(),
             left_behind: Rc::default(),
             direct_reads: DirectReads::default(),
             gather: Gather::default(),
@@ -203,6 +206,9 @@ impl ArrayLane {
             self.intent.close_epoch(&self.array.intent);
         }
         self.array.views.tell_who_holds(|member| self.is_held_by(member));
+        let leaving = self.view().rests.clone();
+        let any = leaving.is_some_and(|leaving| self.row_writes.any_but_on(&leaving));
+        self.array.views.tell_of_row_writes(self.lane.id(), any);
         let busy = self.writes_in_flight.get() > 0 || self.left_behind.0.get() > 0;
         if !busy {
             self.met.forget_unless(|member| self.is_held_by(member));
@@ -293,6 +299,17 @@ impl ArrayLane {
                 return Ok(Permit { under_way: UnderWay::begin(self), chunks });
             }
             self.learn_intent(&view, &chunks).await;
+        }
+    }
+
+    /// Waits until writes of parity rows may begin, and gives the view of that moment.
+    pub(super) async fn lets_rows_be_written(&self) -> LaneView {
+        loop {
+            let view = self.view();
+            if view.rests.is_none() {
+                return view;
+            }
+            self.other_view(&view).await;
         }
     }
 

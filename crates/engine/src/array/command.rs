@@ -147,6 +147,12 @@ pub enum CommandError {
         /// How many.
         writes: u32,
     },
+    /// Other members have not answered a write yet.
+    #[error(
+        "a write is under way that other members have not answered: if one of them refuses it, what this \
+         member has beside it can be had from no other (--force fails it anyway)"
+    )]
+    IsWritten,
     /// Copies may differ, and this member's is read.
     #[error(
         "the copies of {sectors} sectors may differ since a crash or a failed write, and this member's copy \

@@ -23,6 +23,7 @@ mod metadata;
 mod progress;
 mod replacement;
 mod report;
+mod rest;
 mod space;
 mod stop;
 mod syncing;
@@ -63,6 +64,7 @@ use late_list::LateList;
 use membership::Departed;
 use progress::{Durable, Readable};
 use replacement::HandOver;
+use rest::Rest;
 use stop::Stopping;
 use syncing::Syncing;
 use why_idle::Event;
@@ -133,6 +135,10 @@ pub(super) struct Controller {
     until_read_only: Vec<Command>,
     /// Since when no write starts, so that those under way come to an end.
     held_since: Option<Time>,
+    /// No write of a parity row begins while members are given up by choice.
+    rest: Option<Rest>,
+    /// None is kept for writes under way before this.
+    no_rest_before: Option<Time>,
     /// Writes that wait for their verdict. Nothing is on record yet of what members lack of them.
     asking: Vec<Arc<Asked>>,
     /// Those of them that a member keeps from an answer which can be given up when what is behind has landed.
@@ -291,6 +297,8 @@ impl Controller {
             next_clearing: None,
             until_read_only: Vec::new(),
             held_since: None,
+            rest: None,
+            no_rest_before: None,
             asking: Vec::new(),
             landing: Vec::new(),
             has_landed: false,
@@ -389,7 +397,12 @@ impl Controller {
         }
         let result = match command.action {
             Action::Status => Ok(Reply::Status(Box::new(self.status()))),
-            Action::Fail { member, force } => self.fail(member, force).await,
+            Action::Fail { member, force } => match self.fail(member, force).await {
+                Err(CommandError::IsWritten) if self.keeps_rest() => {
+                    return self.order_later(command);
+                }
+                result => result,
+            },
             Action::Remove { member } => self.remove(member).await,
             Action::Add { member, ref info, only_back } => {
                 let info = info.clone();
@@ -425,6 +438,8 @@ impl Controller {
 
     /// Does what the state asks for and nobody has to order.
     async fn maintain(&mut self) {
+        // Boxed: an order may be among what it does.
+        Box::pin(self.ask_for_rest_again()).await;
         self.judge_what_landed().await;
         self.finish_read_only().await;
         self.close_when_quiet().await;
@@ -434,6 +449,7 @@ impl Controller {
         self.start_needed_sync().await;
         let waits_for_doubt = self.sync.why_idle.waits_for(Event::Resynced);
         self.array.mailbox.wakes_when_whole(waits_for_doubt);
+        self.end_rest();
     }
 
     fn next_alarm(&self) -> Option<Time> {
@@ -442,7 +458,9 @@ impl Controller {
         let stop = self.stop.as_ref().and_then(|stopping| stopping.next_alarm(now));
         let delay = self.sync.delay.map(|delay| delay.again);
         let gives_way = self.gives_way_at();
-        [quiet, self.next_clearing, self.sync.why_idle.next_alarm(), delay, gives_way, stop]
+        let why_idle = self.sync.why_idle.next_alarm();
+        let rest = self.next_rest();
+        [quiet, self.next_clearing, why_idle, delay, gives_way, stop, rest]
             .into_iter()
             .flatten()
             .min()
@@ -634,6 +652,7 @@ impl Controller {
             slots,
             replacements,
             mode: self.mode,
+            rests: self.rests(),
             unsynced: Arc::new(self.unsynced.clone()),
             doubted: Arc::new(self.doubted.clone()),
             unaccepted: Arc::new(self.unaccepted.clone()),

@@ -51,6 +51,9 @@ pub(super) struct MemberWrites<'a> {
     /// see what came of it.
     answered: Option<Counted<'a>>,
     any: bool,
+    /// Whether they are counted as writes of a parity row, and whether as one of which a part went wrong.
+    of_row: bool,
+    torn: bool,
 }
 
 /// What did not go well, and what did against expectation.
@@ -146,9 +149,28 @@ impl<'a> MemberWrites<'a> {
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
         let (returned, trouble, answered) = Default::default();
         let (behind, heals, any) = (false, true, false);
+        let (of_row, torn) = (false, false);
         let under_way = InFlight { lane, writes: Vec::new() };
         let view = lane.view();
-        Self { lane, view, fua, behind, under_way, returned, trouble, heals, answered, any }
+        Self {
+            lane,
+            view,
+            fua,
+            behind,
+            under_way,
+            returned,
+            trouble,
+            heals,
+            answered,
+            any,
+            of_row,
+            torn,
+        }
+    }
+
+    /// The same for a parity row, where the lane's view [lets rows be written](ArrayLane::lets_rows_be_written).
+    pub(super) fn of_row(lane: &'a ArrayLane, fua: bool) -> Self {
+        Self { of_row: true, ..Self::new(lane, fua) }
     }
 
     /// The same for what may be behind.
@@ -226,9 +248,20 @@ impl<'a> MemberWrites<'a> {
             }
             None => {
                 write.keep(&io.op);
+                if self.of_row {
+                    self.lane.row_writes.begin(write.member);
+                }
                 self.under_way.writes.push((write, self.lane.lane.io_later(io)));
             }
         }
+    }
+
+    #[inline]
+    fn ended_later(&mut self, write: Write<'a>, done: IoDone) {
+        if self.of_row {
+            self.lane.row_writes.end(write.member);
+        }
+        self.ended(write, done);
     }
 
     #[inline]
@@ -265,6 +298,10 @@ impl<'a> MemberWrites<'a> {
     #[cold]
     fn went_wrong(&mut self, write: &Write<'_>, error: IoError, buffer: Option<&Buffer>) {
         let member = write.member;
+        if self.of_row && !self.torn {
+            self.torn = true;
+            self.lane.row_writes.tears();
+        }
         if error.kind.scope() == Scope::Space {
             self.lane.array.mailbox.member_without_space(member);
         }
@@ -402,7 +439,10 @@ impl<'a> MemberWrites<'a> {
         while let Some((_, io)) = self.under_way.writes.last_mut() {
             let done = io.await;
             let (write, _) = self.under_way.writes.pop().expect("the one that has just ended");
-            self.ended(write, done);
+            self.ended_later(write, done);
+        }
+        if std::mem::take(&mut self.torn) {
+            self.lane.row_writes.torn_one_ends();
         }
         self.returned.drain(..).for_each(|(place, buffer)| keep(place, buffer));
     }
@@ -427,7 +467,7 @@ impl<'a> MemberWrites<'a> {
             match Pin::new(io).poll(context) {
                 Poll::Ready(done) => {
                     let (write, _) = self.under_way.writes.swap_remove(at);
-                    self.ended(write, done);
+                    self.ended_later(write, done);
                 }
                 Poll::Pending => at += 1,
             }

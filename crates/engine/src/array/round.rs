@@ -156,11 +156,16 @@ impl ArrayLane {
         for piece in pieces {
             let alone = std::slice::from_ref(piece);
             let mut result = self.write_pieces(map, row, alone, block, Taken::new()).await;
-            if let Err(Stopped::Unplanned) = result
+            while let Err(Stopped::Unplanned) = result
                 && let Some(stripe) = self.read_in_parts(at, &piece.columns).await
             {
+                if self.with_view(|view| view.rests.is_some()) {
+                    self.lets_rows_be_written().await;
+                    continue;
+                }
                 let known = vec![(piece.columns.clone(), stripe)];
                 result = self.write_pieces(map, row, alone, block, known).await;
+                break;
             }
             results.push(result.map_or_else(|stopped| stopped.result(&row, piece), |_| Ok(())));
         }
@@ -189,7 +194,11 @@ impl ArrayLane {
             stripes = self.take_stripes(map, row.index(), columns);
         }
         let new_blocks = loop {
-            let view = self.view();
+            if self.with_view(|view| view.rests.is_some()) {
+                // Members may go meanwhile that it came from.
+                stripes.clear();
+            }
+            let view = self.lets_rows_be_written().await;
             let mut state = work.state(&view, &unread);
             let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
@@ -224,7 +233,8 @@ impl ArrayLane {
             // views may move faster than a slow member reads.
             let counts = if std::mem::take(&mut are_known) { cached } else { Places::default() };
             let given = blocks.places().without(&counts);
-            if complete && self.still_holds(&view, &work, &state, &unread, &given) {
+            let may_write = self.with_view(|view| view.rests.is_none());
+            if complete && may_write && self.still_holds(&view, &work, &state, &unread, &given) {
                 let keep = worth_keeping && state.parity_trusted && plan.leaves_blocks(&state);
                 break self.compute(&work, &state, plan, blocks, keep);
             }
@@ -423,7 +433,7 @@ impl ArrayLane {
         let of_all = self.array.rules.keep(Rule::FuaIsOfAllPieces);
         let pieces = if of_all { work.pieces } else { &work.pieces[..1] };
         let fua = pieces.iter().any(|piece| piece.fua);
-        let mut writes = MemberWrites::new(self, fua);
+        let mut writes = MemberWrites::of_row(self, fua);
         let data_count = usize::from(work.map.data_disks());
         let sector = |columns: &Columns| work.row.member_sector() + u64::from(columns.start);
         let NewBlocks { mut mixed, parity, kept } = new_blocks;

@@ -164,6 +164,7 @@ fn first_view(start: &Start) -> ArrayView {
         slots,
         replacements,
         mode,
+        rests: None,
         unsynced: Arc::new(start.unsynced.clone()),
         doubted: Arc::new(doubted),
         unaccepted: Arc::new(unaccepted),

@@ -172,7 +172,8 @@ impl ArrayLane {
             let range = region.sector..region.sector + region.sectors();
             let _permit = self.permit(range.clone()).await?;
             let copies = mirror::copies(geometry, region.sector, region.sectors());
-            self.zero_pieces(&copies, Target::Copies(range), true).await?;
+            let writes = MemberWrites::new(self, false);
+            self.zero_pieces(writes, &copies, Target::Copies(range), true).await?;
         }
         Ok(())
     }
@@ -234,17 +235,19 @@ impl ArrayLane {
             .collect();
         let all = (0..usize::from(map.data_disks())).map(|place| (place, 0..chunk));
         let target = Target::Row { row, columns: 0..chunk, written: all.collect() };
-        self.zero_pieces(&pieces, target, discard).await
+        let _ = self.lets_rows_be_written().await;
+        let writes = MemberWrites::of_row(self, false);
+        self.zero_pieces(writes, &pieces, target, discard).await
     }
 
     /// Zeroes pieces that belong together on every member that has one.
     async fn zero_pieces(
         &self,
+        mut writes: MemberWrites<'_>,
         pieces: &[Piece],
         target: Target,
         discard: bool,
     ) -> Result<(), RequestError> {
-        let mut writes = MemberWrites::new(self, false);
         for piece in pieces {
             let range = piece.member_sectors();
             writes.start_zeroes(piece.slot, range, discard);

@@ -44,6 +44,9 @@ pub struct ArrayView {
     pub taken_out: u64,
     /// Whether writes may go.
     pub mode: WriteMode,
+    /// No write of a parity row begins now, because it is to be seen whether any is under way that others have than these
+    /// members, which may be given up. Each lane says so when it adopts this.
+    pub rests: Option<Arc<[MemberId]>>,
     /// Where redundancy is not to be trusted: resync has not been there. Sectors as resync counts
     /// them: of the array for RAID10, of a member otherwise.
     pub unsynced: Arc<Ranges>,
@@ -339,6 +342,8 @@ struct Seat {
     adopted: AtomicU64,
     /// Whether writes were under way when the lane adopted its view.
     busy: AtomicBool,
+    /// Whether writes of parity rows were, that the view asks about.
+    row_writes: AtomicBool,
     /// Writes begun on this lane, ever.
     writes: AtomicU64,
     waker: Mutex<Option<Waker>>,
@@ -354,6 +359,7 @@ impl Views {
         let seat = || Seat {
             adopted: AtomicU64::new(DETACHED),
             busy: AtomicBool::new(false),
+            row_writes: AtomicBool::new(false),
             writes: AtomicU64::new(0),
             waker: Mutex::default(),
         };
@@ -426,6 +432,16 @@ impl Views {
         self.moved.notify();
     }
 
+    /// Lane, before it adopts: says whether it has writes of parity rows under way that the view asks about.
+    pub(crate) fn tell_of_row_writes(&self, lane: LaneId, any: bool) {
+        self.seats[usize::from(lane.0)].row_writes.store(any, Ordering::Relaxed);
+    }
+
+    /// Controller: whether any lane has, once every lane has adopted that view.
+    pub(crate) fn any_row_writes(&self) -> bool {
+        self.seats.iter().any(|seat| seat.row_writes.load(Ordering::Relaxed))
+    }
+
     /// Controller: asks every lane which of these members have something of it under way. They answer with
     /// the adoption of the next view.
     pub(crate) fn ask_who_holds(&self, asked: Vec<MemberId>) {
@@ -449,6 +465,7 @@ impl Views {
 
     /// Says that `lane` uses no view any more.
     pub fn detach(&self, lane: LaneId) {
+        self.tell_of_row_writes(lane, false);
         self.adopt(lane, DETACHED, false);
     }
 

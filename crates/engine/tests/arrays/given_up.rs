@@ -7,10 +7,10 @@ use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{MemberState, SyncAction, SyncEnd};
+use mdspace_engine::status::{ArrayState, MemberState, SyncAction, SyncEnd};
 
 use crate::shapes::{self, Shape};
-use crate::world::{SECTOR, Setup, World};
+use crate::world::{Pending, SECTOR, Setup, World};
 
 const LISTED: Range<u64> = 20..24;
 
@@ -276,6 +276,159 @@ fn no_member_is_failed_by_order_where_a_row_will_be_in_doubt_anyway() {
         let beside = world.read(8, world.sectors() - 8);
         assert!(beside.is_ok(), "{beside:?} beside, {failed:?} ({world})");
         assert!(matches!(failed, Err(CommandError::HoldsAlone { .. })), "{failed:?} ({world})");
+    }
+}
+
+/// RAID5 in which a write to the first block is under way on its disk alone, and durable data lie beside it. The write
+/// is remembered. Gives the disk, and that of the next block.
+fn with_a_write_under_way(
+    shape: Shape,
+    seed: u64,
+    without_list: bool,
+) -> (World, [usize; 2], Pending) {
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    let chunk = u64::from(shape.chunk_sectors);
+    let data = [0, 1, 2].map(|column| world.disk_of(column * chunk));
+    if without_list {
+        take_list(&mut world, data[1]);
+    }
+    world.write_random(0, world.sectors());
+    world.serve(0, Request::Flush).unwrap();
+    for key in ["read_deadline", "write_deadline"] {
+        world.set(key, "0");
+    }
+    let parity = (0..4).find(|disk| !data.contains(disk)).expect("the fourth one");
+    let start = world.disks.data().start;
+    world.disks.reset_counts();
+    world.disks.disk(data[0]).writes_hang_in = Some(start..start + 8);
+    let bytes = world.random.bytes(8 * SECTOR);
+    world.remember(0, &bytes);
+    let from = std::rc::Rc::new(bytes);
+    let write = world.start(1, Request::Write { sector: 0, from, fua: false });
+    world.until("parity", |world| world.disks.disk(parity).sectors_written(start..start + 8) == 8);
+    world.turns(20);
+    assert!(!write.has_ended(), "{world}");
+    (world, [data[0], data[1]], write)
+}
+
+/// A disk refuses the write that it had.
+fn refuse_what_hangs(world: &World, disk: usize) {
+    let start = world.disks.data().start;
+    let mut disk = world.disks.disk(disk);
+    disk.write_error = Some(IoErrorKind::Medium);
+    disk.errors_in = Some(start..start + 8);
+    disk.writes_hang_in = None;
+}
+
+/// The disk that has the write may refuse it: then a third one's block can be computed no more, for the row is torn.
+#[test]
+fn no_member_is_failed_by_order_beside_a_write_that_another_one_has_not_answered() {
+    for seed in 290..296 {
+        let (mut world, [holder, beside], write) =
+            with_a_write_under_way(shapes::RAID5, seed, false);
+        let failed = fail(&mut world, beside, false);
+        refuse_what_hangs(&world, holder);
+        assert_eq!(world.end(&write), Ok(()), "{failed:?} ({world})");
+        world.verify();
+        assert!(failed == Err(CommandError::IsWritten), "{failed:?} ({world})");
+        assert_eq!(world.status().degraded(), 0, "{world}");
+    }
+}
+
+/// The order is carried out when the write has ended.
+#[test]
+fn a_member_is_failed_by_order_when_the_writes_that_others_have_are_over() {
+    for seed in 300..306 {
+        let (mut world, [holder, beside], write) =
+            with_a_write_under_way(shapes::RAID5, seed, false);
+        let member = world.disks.id(beside);
+        world.order(Action::Fail { member, force: false });
+        world.turns(200);
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        // No write begins meanwhile.
+        let far = world.sectors() - 8;
+        let bytes = world.random.bytes(8 * SECTOR);
+        world.remember(far, &bytes);
+        let from = std::rc::Rc::new(bytes);
+        let later = world.start(2, Request::Write { sector: far, from, fua: false });
+        world.turns(50);
+        world.disks.disk(holder).writes_hang_in = None;
+        assert_eq!(world.end(&write), Ok(()), "{world}");
+        assert_eq!(world.end(&later), Ok(()), "{world}");
+        world.rounds(50);
+        assert_eq!(world.member_state(beside), Some(MemberState::Faulty), "{world}");
+        world.verify();
+    }
+}
+
+/// What it refuses goes with it: nobody waits for that.
+#[test]
+fn a_member_that_does_not_answer_a_write_is_failed_by_order() {
+    for seed in 310..316 {
+        let (mut world, [holder, _], write) = with_a_write_under_way(shapes::RAID5, seed, false);
+        fail(&mut world, holder, false).unwrap_or_else(|error| panic!("{error} ({world})"));
+        refuse_what_hangs(&world, holder);
+        assert_eq!(world.end(&write), Ok(()), "{world}");
+        world.verify();
+    }
+}
+
+/// It has one bad sector in another row.
+#[test]
+fn no_failfast_member_is_given_up_beside_a_write_that_another_one_has_not_answered() {
+    for seed in 320..326 {
+        let shape = Shape { failfast: 0b10, ..shapes::RAID5 };
+        let (mut world, [holder, beside], write) = with_a_write_under_way(shape, seed, false);
+        assert_eq!(beside, 1, "{world}");
+        let row = u64::from(shape.chunk_sectors) * 2;
+        let start = world.disks.data().start + row;
+        world.disks.disk(beside).unreadable.extend(start..start + 8);
+        let all = world.read(32, world.sectors() - 32).unwrap();
+        world.compare(32, &all);
+        refuse_what_hangs(&world, holder);
+        assert_eq!(world.end(&write), Ok(()), "{world}");
+        world.verify();
+        assert_ne!(world.status().state, ArrayState::Broken, "{world}");
+    }
+}
+
+/// It refuses a write in another row, and no list names that. The write is answered when the other one has ended.
+#[test]
+fn no_member_without_a_list_is_given_up_beside_a_write_that_another_one_has_not_answered() {
+    for refuses in [false, true] {
+        for seed in 330..336 {
+            let (mut world, [holder, beside], write) =
+                with_a_write_under_way(shapes::RAID5, seed, true);
+            let row = u64::from(shapes::RAID5.chunk_sectors) * 2;
+            let start = world.disks.data().start + row;
+            world.disks.disk(beside).write_error = Some(IoErrorKind::Medium);
+            world.disks.disk(beside).errors_in = Some(start..start + 8);
+            let bytes = world.random.bytes(48 * SECTOR);
+            let from = std::rc::Rc::new(bytes.clone());
+            let later = world.start(2, Request::Write { sector: 96, from, fua: false });
+            world.turns(300);
+            match refuses {
+                true => refuse_what_hangs(&world, holder),
+                false => world.disks.disk(holder).writes_hang_in = None,
+            }
+            assert_eq!(world.end(&write), Ok(()), "{world}");
+            let ended = world.end(&later);
+            if !refuses {
+                assert_eq!(ended, Ok(()), "{world}");
+                assert_eq!(world.member_state(beside), Some(MemberState::Faulty), "{world}");
+            }
+            match ended {
+                Ok(()) => world.remember(96, &bytes),
+                Err(_) => {
+                    let there = world.read(0, 96).unwrap();
+                    world.compare(0, &there);
+                    let there = world.read(144, world.sectors() - 144).unwrap();
+                    world.compare(144, &there);
+                    continue;
+                }
+            }
+            world.verify();
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Members that were filled, at the moment when they begin to count: what was read before is read then.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use mdspace_engine::array::Action;
@@ -8,7 +9,7 @@ use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, MemberState, SyncAction, SyncEnd};
 
 use crate::shapes::{self, Shape};
-use crate::world::{SECTOR, Setup, World};
+use crate::world::{Pending, SECTOR, Setup, World};
 
 /// Orders that the first disk beyond the shape's replaces disk 0. It takes no other slot, and nothing is
 /// copied before [`go_on`].
@@ -83,29 +84,17 @@ fn a_replacement_that_cannot_take_a_sector_off_its_list_does_not_take_over() {
     assert_eq!(world.read(41, 1), Ok(bytes), "{world}");
 }
 
-/// A write that is under way on a replacement when that takes over finds no space there afterwards. It is a
-/// member like others by then: the write fails, and nothing else.
+/// A write that is under way on a replacement when that takes over, for its member has failed, finds no space there
+/// afterwards. It is a member like others by then: the write fails, and nothing else.
 #[test]
 fn what_goes_wrong_on_a_replacement_is_judged_by_what_it_is_then() {
     for (seed, kind) in (10..).zip([IoErrorKind::NoSpace, IoErrorKind::Medium]) {
-        let shape = Shape { member_sectors: 16_384, ..shapes::RAID5 };
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.set("write_deadline", "0");
-        world.fail(3);
-        let new = begin(&mut world);
-        go_on_to(&mut world, shape.member_sectors / 2);
-        let start = world.disks.data().start;
-        world.disks.disk(new).hangs_in = Some(start..start + 8);
-        let from = Rc::new(world.random.bytes(8 * SECTOR));
-        let write = world.start(0, Request::Write { sector: 0, from, fua: false });
-        world.rounds(60);
+        let (mut world, new, write) = with_a_write_under_way(0, seed);
+        world.fail(0);
+        assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
         assert!(!write.has_ended(), "{world}");
-        finish(&mut world, new);
-        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
-        assert!(!write.has_ended(), "{world}");
-        world.disks.disk(new).write_error = Some(kind);
-        world.disks.disk(new).errors_in = Some(start..start + 8);
-        world.disks.disk(new).hangs_in = None;
+        let at = chunk_of_row(&world, 0);
+        refuse_what_hangs(&world, new, kind, at);
         let error = match kind {
             IoErrorKind::NoSpace => RequestError::NoSpace,
             _ => RequestError::Lost,
@@ -113,10 +102,84 @@ fn what_goes_wrong_on_a_replacement_is_judged_by_what_it_is_then() {
         assert_eq!(world.end(&write), Err(error), "{world}");
         assert_eq!(world.member_state(new), Some(MemberState::InSync), "{world}");
         assert_ne!(world.status().state, ArrayState::Broken, "{world}");
-        let row = u64::from(shape.chunk_sectors) * 3;
+        let row = u64::from(world.shape().chunk_sectors) * 3;
         let rest = world.read(row, world.sectors() - row).unwrap();
         world.compare(row, &rest);
     }
+}
+
+/// What a replacement has not answered yet it may refuse: the member in its slot has taken it. In the first row the
+/// disk that is missing had parity, in the second one a block that only the others give.
+#[test]
+fn no_replacement_takes_over_that_a_write_is_under_way_to() {
+    let kinds = [IoErrorKind::NoSpace, IoErrorKind::Medium];
+    for (seed, (row, kind)) in
+        (70..).zip([(0, kinds[0]), (1, kinds[0]), (0, kinds[1]), (1, kinds[1])])
+    {
+        let (mut world, new, write) = with_a_write_under_way(row, seed);
+        world.sleep_ms(5000);
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+        // Others go on meanwhile.
+        let far = world.sectors() - 8;
+        world.write_random(far, 8);
+        let at = chunk_of_row(&world, row);
+        refuse_what_hangs(&world, new, kind, at);
+        assert_eq!(world.end(&write), Ok(()), "{world}");
+        assert_eq!(world.member_state(new), Some(MemberState::Faulty), "{world}");
+        assert_eq!(world.member_state(0), Some(MemberState::InSync), "{world}");
+        world.verify();
+    }
+}
+
+/// When it has taken that too it takes over.
+#[test]
+fn a_replacement_takes_over_when_writes_to_it_have_ended() {
+    for (seed, row) in (80..).zip([0, 1]) {
+        let (mut world, new, write) = with_a_write_under_way(row, seed);
+        world.sleep_ms(5000);
+        world.disks.disk(new).hangs_in = None;
+        assert_eq!(world.end(&write), Ok(()), "{world}");
+        finish(&mut world, new);
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        world.verify();
+    }
+}
+
+/// Disk 3 is out, and disk 0 is replaced: the new disk has all, but for a write to a block of disk 0 in a row, which
+/// it does not answer. That write is remembered.
+fn with_a_write_under_way(row: u64, seed: u64) -> (World, usize, Pending) {
+    let shape = Shape { member_sectors: 16_384, ..shapes::RAID5 };
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    for key in ["read_deadline", "write_deadline"] {
+        world.set(key, "0");
+    }
+    world.fail(3);
+    let new = begin(&mut world);
+    go_on_to(&mut world, shape.member_sectors / 2);
+    world.disks.disk(new).hangs_in = Some(chunk_of_row(&world, row));
+    // Of the second row disk 0 has the second block.
+    let sector = u64::from(shape.chunk_sectors) * 4 * row;
+    let bytes = world.random.bytes(8 * SECTOR);
+    world.remember(sector, &bytes);
+    let write = world.start(0, Request::Write { sector, from: Rc::new(bytes), fua: false });
+    world.rounds(60);
+    assert!(!write.has_ended(), "{world}");
+    world.set("sync_max", "max");
+    world.wait_status("all else", |status| status.sync.action == SyncAction::Idle);
+    (world, new, write)
+}
+
+/// The first sectors of a row on each disk.
+fn chunk_of_row(world: &World, row: u64) -> Range<u64> {
+    let start = world.disks.data().start + row * u64::from(world.shape().chunk_sectors);
+    start..start + 8
+}
+
+fn refuse_what_hangs(world: &World, disk: usize, kind: IoErrorKind, at: Range<u64>) {
+    let mut disk = world.disks.disk(disk);
+    disk.write_error = Some(kind);
+    disk.errors_in = Some(at);
+    disk.hangs_in = None;
 }
 
 /// A write was refused by a replacement that has all else, and not judged yet: the controller waits for a flush.

@@ -223,6 +223,7 @@ impl Controller {
         }
         // Errors that could be mended are no reason to lose the array, or a block of it.
         let leaving = self.leaving(Vec::new(), chosen, Self::may_give_up).await;
+        self.give_up_later(leaving.put_off());
         if !leaving.is_empty() {
             self.take_out(&leaving).await;
         }

@@ -19,11 +19,17 @@ pub(super) struct Leaving {
     members: Vec<(MemberId, IoError)>,
     /// Who did not answer in time, and stays all the same. None was chosen to go that is needed without these.
     late: Vec<MemberId>,
+    /// Who was chosen and is not needed, but stays while another member has a write of a parity row.
+    put_off: Vec<(MemberId, IoError)>,
 }
 
 impl Leaving {
     pub(super) fn late(&self) -> &[MemberId] {
         &self.late
+    }
+
+    pub(super) fn put_off(&self) -> &[(MemberId, IoError)] {
+        &self.put_off
     }
 
     pub(super) fn has(&self, member: MemberId) -> bool {
@@ -48,7 +54,7 @@ impl Deref for Leaving {
 
 impl Controller {
     /// Members that failed, and all others that do not answer any more.
-    pub(super) async fn leaving_failed(&self, failed: Vec<(MemberId, IoError)>) -> Leaving {
+    pub(super) async fn leaving_failed(&mut self, failed: Vec<(MemberId, IoError)>) -> Leaving {
         self.leaving(failed, Vec::new(), |_| false).await
     }
 
@@ -56,15 +62,21 @@ impl Controller {
     /// None of them goes unless `may` says so, before the question and after it. The others are asked to read their
     /// superblock's place, and what they were given is flushed: a drive that has reset answers reads, and has lost what
     /// the one that goes may be the last to have. They are not asked where no member failed and no chosen one can be spared.
+    /// A chosen one is put off while others have not answered a write of a parity row.
     pub(super) async fn leaving(
-        &self,
+        &mut self,
         failed: Vec<(MemberId, IoError)>,
         chosen: Vec<(MemberId, IoError)>,
         may: impl Fn(&Self) -> bool,
     ) -> Leaving {
-        let spared = self.spare(&failed, chosen, &[], &may);
+        let mut spared = self.spare(&failed, chosen, &[], &may);
+        let mut put_off = Vec::new();
+        let going: Vec<MemberId> = failed.iter().chain(&spared).map(|(id, _)| *id).collect();
+        if !spared.is_empty() && !self.is_at_rest_but_for(&going).await {
+            put_off = std::mem::take(&mut spared);
+        }
         if failed.is_empty() && spared.is_empty() {
-            return Leaving::default();
+            return Leaving { put_off, ..Leaving::default() };
         }
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
@@ -83,7 +95,7 @@ impl Controller {
         leaving.extend(gone);
         let spared = self.spare(&leaving, spared, &late, &may);
         leaving.extend(spared);
-        Leaving { members: leaving, late }
+        Leaving { members: leaving, late, put_off }
     }
 
     /// Whether a member reads what it has, and has what it was given.

@@ -52,6 +52,7 @@ impl Controller {
         // each must not take the array down.
         let may = may.into_iter().map(error_of).collect();
         let leaving = self.leaving(must, may, Self::may_give_up).await;
+        self.give_up_later(leaving.put_off());
         if leaving.is_empty() {
             return self.array.views.settle();
         }
@@ -200,6 +201,9 @@ impl Controller {
                 self.refuse_loss_of(id)?;
                 self.leaving(Vec::new(), by_order.clone(), |_| true).await
             };
+            if !leaving.put_off().is_empty() {
+                return Err(CommandError::IsWritten);
+            }
             if leaving.is_empty() {
                 return Err(CommandError::NeedsLate { late: self.names_of(leaving.late()) });
             }

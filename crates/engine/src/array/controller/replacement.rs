@@ -22,6 +22,9 @@ use super::{CommandError, Controller, Member, MemberState, Reply, WriteMode};
 /// How long a replacement waits for the verdict on a write before it takes over.
 const AGAIN_AFTER_A_WRITE: Duration = Duration::from_millis(100);
 
+/// The same while no write begins.
+const AGAIN_AT_REST: Duration = Duration::from_millis(20);
+
 /// A slot that passes from one member to another, until the superblock of the new one says so.
 pub(super) struct HandOver {
     new: MemberId,
@@ -180,8 +183,14 @@ impl Controller {
         // Lanes write to the old members as well until superblocks give them up. Where it does not come to that,
         // those lack nothing.
         for id in filled {
-            if self.array.rules.keep(Rule::WritesAreJudgedByBlocks) && self.has_refused(id) {
-                self.sync.why_idle.add(self.later(Work::Replacement, AGAIN_AFTER_A_WRITE));
+            // What it has not answered yet it may refuse.
+            let old = self.replaced_by(id);
+            let at_rest = old.is_none() || self.is_at_rest_but_for(old.as_slice()).await;
+            let refused = self.array.rules.keep(Rule::WritesAreJudgedByBlocks);
+            if !at_rest || refused && self.has_refused(id) {
+                let kept = self.keeps_rest();
+                let wait = if kept { AGAIN_AT_REST } else { AGAIN_AFTER_A_WRITE };
+                self.sync.why_idle.add(self.later(Work::Replacement, wait));
                 continue;
             }
             self.takes_over(id);
@@ -197,6 +206,13 @@ impl Controller {
         self.array.views.adopted(epoch).await;
         self.array.views.settle();
         self.set_clearing_alarm();
+    }
+
+    /// The member whose slot a replacement is to take over.
+    fn replaced_by(&self, id: MemberId) -> Option<MemberId> {
+        let (_, slot, _) = self.replacing().into_iter().find(|(other, ..)| *other == id)?;
+        let holds = |member: &&Member| member.state == MemberState::InSync(slot);
+        self.members.iter().find(holds).map(|member| member.id)
     }
 
     /// Whether a replacement lacks something of a write that is not judged yet: it goes for that, and what the

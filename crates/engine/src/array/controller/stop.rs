@@ -94,6 +94,7 @@ impl Controller {
         let reply = self.last_reply(manner).await;
         self.array.views.close();
         self.landing.drain(..).for_each(|write| write.fail(RequestError::Stopped));
+        self.refuse_orders_for_rest();
         for order in self.until_read_only.drain(..) {
             (order.reply)(Ok(Reply::Done));
         }

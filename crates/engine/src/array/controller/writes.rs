@@ -152,7 +152,8 @@ impl Controller {
     }
 
     /// Whether a write is an error only because a member cannot list what it refused, and is not given up as long
-    /// as it alone has what is behind. That lands, or fails the members that it is behind on: it is asked again then.
+    /// as it alone has what is behind, or another member has a write of a parity row. That lands, or fails the members
+    /// that it is behind on: it is asked again then.
     fn waits_for_landing(
         &self,
         write: &Asked,
@@ -163,9 +164,12 @@ impl Controller {
         let is_ahead = |(id, _): &(MemberId, Ranges)| {
             full.contains(id) && matches!(self.loss_of(&[*id]), Loss::Behind(_))
         };
+        // Or as long as another write is under way.
+        let lacking = || write.ended.lacking().map(|(id, _)| id);
         judged.outcome == Outcome::Error
-            && write.ended.refused.iter().any(is_ahead)
-            && write.ended.judge(now, Lists::ANYTHING).outcome < Outcome::Error
+            && (lacking().any(|id| self.keeps_rest_for(id))
+                || write.ended.refused.iter().any(is_ahead)
+                    && write.ended.judge(now, Lists::ANYTHING).outcome < Outcome::Error)
     }
 
     /// A resync or a mend that wrote one block of a row and not another: those that agreed may do so no more. Its
@@ -276,8 +280,8 @@ impl Controller {
     /// for what it refuses: the others have what it lacks. By what it is now: it may have taken over since. But
     /// none goes that alone gives a block where it is filled.
     async fn fail_filled(&mut self, writes: &[Arc<Asked>]) {
-        let is = |id: MemberId, what: fn(&Member) -> bool| {
-            self.members.iter().any(|member| member.id == id && what(member))
+        let is = |this: &Self, id: MemberId, what: fn(&Member) -> bool| {
+            this.members.iter().any(|member| member.id == id && what(member))
         };
         let failed = |member, kind| {
             let error = IoError { kind, errno: 0 };
@@ -286,15 +290,21 @@ impl Controller {
         let mut failures: Vec<Failure> = Vec::new();
         for ended in writes.iter().map(|write| &write.ended) {
             let without = ended.no_space.iter().filter(|_| !ended.fills_members());
-            for (id, _) in without.filter(|(id, _)| is(*id, |member| member.filled_to().is_some()))
-            {
+            for (id, _) in without {
+                if !is(self, *id, |member| member.filled_to().is_some()) {
+                    continue;
+                }
                 let others = failures.iter().map(|failure| failure.member);
                 let with_it: Vec<MemberId> = others.chain([*id]).collect();
-                if !matches!(self.loss_of(&with_it), Loss::Sectors(_)) {
+                // No verdict speaks of what a replacement lacks: it goes, whatever it has.
+                let goes = is(self, *id, Member::replaces)
+                    || !matches!(self.loss_of(&with_it), Loss::Sectors(_))
+                        && self.is_at_rest_but_for(&with_it).await;
+                if goes {
                     failures.push(failed(*id, IoErrorKind::NoSpace));
                 }
             }
-            let refused = ended.refused.iter().filter(|(id, _)| is(*id, Member::replaces));
+            let refused = ended.refused.iter().filter(|(id, _)| is(self, *id, Member::replaces));
             failures.extend(refused.map(|(id, _)| failed(*id, IoErrorKind::Medium)));
         }
         if !failures.is_empty() {

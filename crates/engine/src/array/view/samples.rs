@@ -40,6 +40,7 @@ pub(in crate::array) fn view_of(
         slots: (0..disks).map(|slot| change(Slot(slot), in_sync(slot))).collect(),
         replacements: Vec::new(),
         mode: WriteMode::Open,
+        rests: None,
         unsynced: Arc::default(),
         doubted: Arc::default(),
         unaccepted: Arc::default(),
