@@ -299,3 +299,30 @@ fn a_flush_ends_that_waits_for_one_that_the_controller_gives_up() {
         assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
     }
 }
+
+/// One member has refused a block that another one took, and that one goes before it is durable there. The block is
+/// lost, and a flush says so: also one that begins when that member is out already. The next one is as any other.
+#[test]
+fn no_flush_goes_well_where_a_written_block_is_lost_with_its_last_member() {
+    let shapes = [Shape { disks: 2, ..shapes::RAID1 }, shapes::RAID5, shapes::RAID10];
+    for (seed, shape) in (1100..).zip(shapes) {
+        for is_out_before in [false, true] {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            let start = world.disks.data().start;
+            world.disks.disk(0).write_error = Some(IoErrorKind::Medium);
+            world.disks.disk(0).errors_in = Some(start + 4..start + 8);
+            world.write_random(0, world.sectors());
+            assert_ne!(world.status().members[0].bad_ranges, 0, "{world}");
+            let other = 1;
+            world.disks.disk(other).unplug();
+            if is_out_before {
+                let far = world.sectors() - 128;
+                world.write(far, vec![3; 128 * SECTOR]).unwrap();
+                assert_eq!(world.member_state(other), Some(MemberState::Faulty), "{world}");
+            }
+            assert_eq!(world.serve(0, Request::Flush), Err(RequestError::Lost), "{world}");
+            assert_ne!(world.status().state, ArrayState::Broken, "{world}");
+            assert_eq!(world.serve(1, Request::Flush), Ok(()), "{world}");
+        }
+    }
+}

@@ -77,6 +77,12 @@ impl Controller {
         self.lost_in(&view, &listed(&view), Doubt::IsCompared).sectors
     }
 
+    /// The same by what members are now, whether or not it is published.
+    pub(super) fn lost_now(&self) -> Ranges {
+        let view = self.view_now(&self.array.views.current());
+        self.lost_in(&view, &listed(&view), Doubt::IsCompared).sectors
+    }
+
     /// What is lost with these members: the one question before a member that still works is given up.
     pub(super) fn loss_of(&self, members: &[MemberId]) -> Loss {
         if !self.bears_loss_of(members) {

@@ -42,7 +42,7 @@ pub(crate) struct Behind {
     being_judged: AtomicU32,
     /// Flushes that users asked for, counted.
     flushes: AtomicU64,
-    /// Writes that were answered and that no member has, counted.
+    /// Writes that were answered and that no member has, counted; and members that went out with what others list.
     lost: AtomicU64,
     /// Of how many of them a flush has told.
     told: AtomicU64,
@@ -92,7 +92,7 @@ impl Behind {
         }
     }
 
-    /// A write was answered, and no member has it.
+    /// A write was answered, and no member has it any more: it has not landed, or the last one that had it is out.
     pub(in super::super) fn one_is_lost(&self) {
         self.lost.fetch_add(1, Ordering::AcqRel);
     }
