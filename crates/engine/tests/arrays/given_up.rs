@@ -432,6 +432,33 @@ fn no_member_without_a_list_is_given_up_beside_a_write_that_another_one_has_not_
     }
 }
 
+/// What was copied to a replacement no other member gives any more: it is failed only by force.
+#[test]
+fn a_replacement_that_alone_has_a_block_is_failed_only_by_force() {
+    for (seed, shape) in (350..).zip(shapes_of_one_loss()) {
+        let shape = Shape { member_sectors: 4096, ..shape };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        lists(&mut world, 0);
+        let new = usize::from(shape.disks);
+        world.set("sync_max", "2048");
+        world.add(new).unwrap();
+        world.wait_status("its front", |status| status.sync.completed_sectors >= 2048);
+        world.sleep_ms(1000);
+        world.fail(1);
+        world.remove(1);
+        let lost = world.status().lost.sectors;
+        assert_ne!(lost, 0, "{world}");
+        let failed = fail(&mut world, new, false);
+        let holds = matches!(failed, Err(CommandError::HoldsAlone { sectors }) if sectors == lost);
+        assert!(holds, "{failed:?}, {lost} lost ({world})");
+        world.set("sync_max", "max");
+        world.wait_status("a hand-over", |status| {
+            status.members.iter().any(|member| member.state == MemberState::Faulty)
+        });
+        world.verify();
+    }
+}
+
 /// The disk that holds a sector of the array.
 fn disk_of(world: &mut World, sector: u64) -> usize {
     let wanted = world.read(sector, 1).unwrap();

@@ -90,7 +90,29 @@ impl Controller {
         }
         let slots = self.members.iter().filter(|member| members.contains(&member.id));
         let slots: Vec<Slot> = slots.filter_map(|member| member.slot()).collect();
-        self.loss_without(&slots)
+        match (self.loss_without(&slots), self.given_by_replacements(members)) {
+            (Loss::Nothing, sectors @ 1..) => Loss::Sectors(sectors),
+            (loss, _) => loss,
+        }
+    }
+
+    /// Sectors that are lost now, and are there again when these members take slots over.
+    fn given_by_replacements(&self, members: &[MemberId]) -> u64 {
+        let before = self.view_now(&self.array.views.current());
+        let takes = |(_, member): &&(Slot, MemberView)| members.contains(&member.id);
+        let mut taking = before.replacements.iter().filter(takes).peekable();
+        if taking.peek().is_none() {
+            return 0;
+        }
+        let mut after = before.clone();
+        taking.for_each(|(slot, member)| {
+            after.slots[usize::from(slot.0)] = Some(member.clone());
+        });
+        let suspects = listed(&before);
+        let mut given = self.lost_in(&before, &suspects, Doubt::IsCompared).sectors;
+        let lost_then = self.lost_in(&after, &suspects, Doubt::IsCompared);
+        lost_then.sectors.iter().for_each(|range| given.remove(&range));
+        given.sectors()
     }
 
     /// Whether members that still work are not needed for any block.
