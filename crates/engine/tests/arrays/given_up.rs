@@ -2,6 +2,7 @@
 //! other member gives.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::IoErrorKind;
@@ -429,6 +430,40 @@ fn no_member_without_a_list_is_given_up_beside_a_write_that_another_one_has_not_
             }
             world.verify();
         }
+    }
+}
+
+/// An order waits for the answer of others, and a write is refused meanwhile: nobody is late, and a block would be lost.
+#[test]
+fn an_order_that_a_refused_write_overtakes_says_what_would_be_lost() {
+    for seed in 340..346 {
+        let mut world = World::synced(Setup::shuffled(shapes_of_one_loss()[0], seed));
+        world.write_random(0, world.sectors());
+        for key in ["read_deadline", "write_deadline"] {
+            world.set(key, "0");
+        }
+        world.disks.disk(1).hangs_in = Some(0..world.disks.data().start);
+        let member = world.disks.id(0);
+        let answer = Arc::new(Mutex::new(None));
+        let told = answer.clone();
+        let action = Action::Fail { member, force: false };
+        world.order_with(action, move |result| *told.lock().unwrap() = Some(result.map(drop)));
+        world.turns(50);
+        let start = world.disks.data().start;
+        world.disks.disk(1).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(1).errors_in = Some(start..start + 8);
+        let bytes = world.random.bytes(8 * SECTOR);
+        world.remember(0, &bytes);
+        let from = std::rc::Rc::new(bytes);
+        let write = world.start(1, Request::Write { sector: 0, from, fua: false });
+        world.turns(100);
+        world.disks.disk(1).hangs_in = None;
+        assert_eq!(world.end(&write), Ok(()), "{world}");
+        world.until("an answer", |_| answer.lock().unwrap().is_some());
+        let answer = answer.lock().unwrap().take();
+        let holds = matches!(answer, Some(Err(CommandError::HoldsAlone { .. })));
+        assert!(holds, "{answer:?} ({world})");
+        world.verify();
     }
 }
 

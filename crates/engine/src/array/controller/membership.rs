@@ -213,6 +213,10 @@ impl Controller {
             if !leaving.put_off().is_empty() {
                 return Err(CommandError::IsWritten);
             }
+            if leaving.is_empty() && leaving.late().is_empty() {
+                // What is known of writes has changed while the others were asked.
+                continue;
+            }
             if leaving.is_empty() {
                 return Err(CommandError::NeedsLate { late: self.names_of(leaving.late()) });
             }
