@@ -603,6 +603,8 @@ impl Controller {
             self.publish();
             self.array.views.settle();
         }
+        // A pass that came meanwhile left all bits.
+        self.set_clearing_alarm();
         Ok(Reply::Done)
     }
 

@@ -86,6 +86,20 @@ fn no_bits(status: &ArrayStatus) -> bool {
     status.bitmap.is_none_or(|bitmap| bitmap.dirty_bits == 0)
 }
 
+/// A pass that came while the array took no writes left them.
+#[test]
+fn bits_are_cleared_when_an_array_takes_writes_again() {
+    for (seed, shape) in (145..).zip([shapes::RAID10, shapes::RAID1, shapes::RAID5]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(5);
+        world.command(Action::ReadOnly).unwrap();
+        world.sleep_ms(60_000);
+        assert!(!no_bits(&world.status()), "{world}");
+        world.command(Action::ReadWrite).unwrap();
+        world.wait_status("a clear bitmap", no_bits);
+    }
+}
+
 /// Bits may stand for more than there is: another program made the bitmap.
 #[test]
 fn a_member_comes_back_by_a_bitmap_that_is_longer_than_the_array() {
