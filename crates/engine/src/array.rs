@@ -49,7 +49,9 @@ mod users;
 mod verdict;
 pub mod view;
 
+use crate::backend::MemberId;
 use crate::balance::Gauges;
+use crate::sync::Mutex;
 
 use cache::StripeCache;
 use claims::Claims;
@@ -63,7 +65,7 @@ use rules::Rules;
 use settings::{SettingError, Settings};
 use sync::SyncSpan;
 use users::Users;
-use view::Views;
+use view::{Views, WriteMode};
 
 pub use array_lane::ArrayLane;
 pub use command::{Action, Command, CommandError, Reply, Undecided};
@@ -90,9 +92,21 @@ pub struct Array {
     pub(crate) points: Points,
     pub(crate) sync_span: SyncSpan,
     pub(crate) users: Users,
+    /// Members that are still open and are asked for nothing any more.
+    failed: Mutex<Vec<MemberId>>,
 }
 
 impl Array {
+    /// Whether an open member has failed: nothing is asked of it any more under this number.
+    pub fn has_failed(&self, member: MemberId) -> bool {
+        self.failed.lock().contains(&member)
+    }
+
+    /// Whether it has ended: nothing is asked of its members any more.
+    pub fn has_ended(&self) -> bool {
+        self.views.current().mode == WriteMode::Stopped
+    }
+
     /// Memory that the stripe cache's blocks take, in bytes.
     pub fn stripe_cache_bytes(&self) -> usize {
         self.cache.bytes()

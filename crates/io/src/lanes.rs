@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mdspace_engine::array::Array;
 use mdspace_engine::backend::MemberId;
 use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::sync::Mutex;
@@ -119,9 +120,10 @@ impl Handle {
         term: Term,
         place: Place,
         config: &LanesConfig,
+        array: Option<&Array>,
         ended: Sender<LaneEnd>,
     ) -> Result<Self, StartError> {
-        let counted = config.members.count_on(id)?;
+        let counted = config.members.count_on(id, array)?;
         let mailbox = Arc::new(Mailbox::new()?);
         let (started_sender, started) = channel();
         let (theirs, config, node) = (mailbox.clone(), config.clone(), place.node);
@@ -157,16 +159,18 @@ impl Lanes {
                 Term::WithTheOthers,
                 place,
                 &lanes.config,
+                None,
                 ended_sender.clone(),
             )?);
         }
         Ok(lanes)
     }
 
-    /// Starts one more lane beside these, with its connections to the members that are open, on some CPUs of a node, and
-    /// begins its `work` there. The lane ends when that has ended; until then it keeps its connections to members.
+    /// Starts one more lane beside these, with its connections to the members that `array` uses, on some CPUs of a node,
+    /// and begins its `work` there. The lane ends when that has ended; until then it keeps its connections to members.
     pub(crate) fn start_worker<Work>(
         &self,
+        array: &Array,
         id: LaneId,
         node: usize,
         cpus: Vec<usize>,
@@ -177,7 +181,8 @@ impl Lanes {
     {
         let (ended_sender, ended) = channel();
         let place = Place::some_of(node, cpus);
-        let handle = Handle::start(id, Term::OfItsOwn, place, &self.config, ended_sender)?;
+        let handle =
+            Handle::start(id, Term::OfItsOwn, place, &self.config, Some(array), ended_sender)?;
         let mailbox = handle.mailbox.clone();
         let thread = WorkerThread { handle, ended: Mutex::new(ended) };
         let begun = thread.call(move |lane, _| {

@@ -1,6 +1,7 @@
 //! Open members: files, block devices, memory, and devices that only pretend.
 
 mod below;
+mod connecting;
 mod holder;
 mod lineage;
 mod lock;

@@ -31,7 +31,7 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// An array that runs on all lanes of a [`Lanes`].
 pub struct RunningArray {
     lanes: Arc<Lanes>,
-    array: Arc<Array>,
+    pub(crate) array: Arc<Array>,
     pub(crate) workers: Workers,
     key: u64,
     left_out: Vec<LeftOut>,

@@ -14,6 +14,7 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::sync::Mutex;
 
 use crate::lanes::{Lanes, StartError, WorkerThread, cpu_list};
+use crate::member::NotConnected;
 
 /// How long a worker that leaves is waited for before another one may start in its place. It ends what it
 /// has, and stays as long as a member owes it an answer: for ever, where that one hangs.
@@ -109,7 +110,7 @@ impl Workers {
     }
 
     /// Hires on a node until so many serve there. Each has its connections to the members before it serves: one of which
-    /// a connection does not come is not hired.
+    /// a connection does not come is not hired, and none is for an array that has ended.
     fn grow(
         &self,
         lanes: &Lanes,
@@ -119,12 +120,15 @@ impl Workers {
         cpus: &[usize],
     ) -> Result<(), StartError> {
         while self.state.lock().serving_on(node) < wanted {
+            if array.has_ended() {
+                return Err(NotConnected::Ended.into());
+            }
             // All seats are taken only while others cannot leave.
             let Some(id) = self.state.lock().free_seat(lanes) else { return Ok(()) };
-            let array = array.clone();
-            let work = move |lane: &Rc<Lane>| ArrayLane::attach_on(&array, lane, node).work();
+            let theirs = array.clone();
+            let work = move |lane: &Rc<Lane>| ArrayLane::attach_on(&theirs, lane, node).work();
             // Servers are waited for here: the state is not held.
-            let thread = lanes.start_worker(id, node, cpus.to_vec(), work)?;
+            let thread = lanes.start_worker(array, id, node, cpus.to_vec(), work)?;
             self.state.lock().serving.push(Arc::new(Worker { id, node, thread }));
         }
         Ok(())
@@ -177,9 +181,9 @@ impl Workers {
 
     /// Ends all workers. Says whether they have ended in time; else they are left to themselves.
     pub(crate) fn end(&self, array: &Array, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
         let _changing = self.changing.lock();
         self.state.lock().dismiss_all(array);
-        let until = Instant::now() + patience;
         self.wait_for_leaving(|_| until);
         self.state.lock().leaving.is_empty()
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::paths::Paths;
-use mdspace_io::{Identity, MemberTable, OpenError, OpenMode, path_of_name};
+use mdspace_io::{Identity, MemberTable, OpenError, OpenMode, is_remote, path_of_name};
 
 use crate::failure::Failure;
 use crate::member_probe::{Look, Opened, Probed, Purpose, asked_of, refused};
@@ -29,10 +29,6 @@ const OPENS_WITHIN: Duration = Duration::from_secs(30);
 const PATHS_OPEN_WITHIN: Duration = Duration::from_secs(300);
 
 type OpenAnswer = Result<(Opened, Option<Place>), OpenError>;
-
-fn patience(name: &str) -> Duration {
-    if name.starts_with("multipath:") { PATHS_OPEN_WITHIN } else { OPENS_WITHIN }
-}
 
 /// Open members. They close when taken out, or with the process.
 pub(super) struct OpenMembers {
@@ -94,8 +90,9 @@ impl OpenMembers {
     ) -> Result<(MemberId, MemberInfo), Failure> {
         let what = purpose.what();
         self.refuse_unproved(name, mode, what)?;
-        let looking =
-            self.begin_to_open(name, mode).and_then(|looking| looking.end_within(patience(name)));
+        let looking = self
+            .begin_to_open(name, mode)
+            .and_then(|looking| looking.end_within(self.patience(name)));
         let silent = |error: io::Error| {
             let cure = "look at it and at the kernel's log; leave it out until it answers";
             Failure::new(what, format!("{name}: {error}"), cure)
@@ -118,6 +115,15 @@ impl OpenMembers {
         let facts = self.table.facts(id);
         self.files().extend(facts.map(|facts| OpenFile { id, bytes: facts.bytes }));
         Ok((id, info))
+    }
+
+    /// An export has its own time to give each lane a connection.
+    fn patience(&self, name: &str) -> Duration {
+        match name {
+            name if name.starts_with("multipath:") => PATHS_OPEN_WITHIN,
+            name if is_remote(name) => OPENS_WITHIN + self.table.connects_within(),
+            _ => OPENS_WITHIN,
+        }
     }
 
     /// The system may never answer for a device: its thread is left behind then.

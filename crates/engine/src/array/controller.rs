@@ -630,12 +630,21 @@ impl Controller {
             |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
         let other_members = ids(&old) != ids(&view);
         let epoch = self.array.views.publish(view);
+        *self.array.failed.lock() = self.failed();
         self.array.mailbox.is_in_doubt_only_in(&self.doubted);
         if other_members {
             // Parity of a row that lacks a member, or gets one, is not to be found here.
             self.array.cache.clear();
         }
         epoch
+    }
+
+    /// Members that failed. One that gives its slot away may get it back, as long as that is not on record.
+    fn failed(&self) -> Vec<MemberId> {
+        let may_be_back =
+            |id| self.hand_over.as_ref().is_some_and(|given| given.may_give_back_to(id));
+        let failed = self.members.iter().filter(|member| !member.is_live());
+        failed.map(|member| member.id).filter(|id| !may_be_back(*id)).collect()
     }
 
     /// What the array is now, whether or not it is published and recorded.

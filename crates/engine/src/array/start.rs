@@ -112,6 +112,7 @@ impl Array {
             points: super::Points::default(),
             sync_span: super::SyncSpan::default(),
             users: super::Users::new(lanes),
+            failed: super::Mutex::default(),
         })
     }
 

@@ -26,7 +26,7 @@ use mdspace_engine::sync::Mutex;
 
 use crate::nbd_wire::export_flag;
 
-pub(super) use dial::ask;
+pub(super) use dial::{CONNECTS_WITHIN, ask};
 pub(super) use uri::Server;
 pub(crate) use uri::Uri;
 
@@ -57,7 +57,7 @@ pub(crate) struct Nbd {
     /// Its place among the members of this process; none for one that is only looked at.
     pub(super) below: Option<Arc<Below>>,
     /// What later connections want to know of a lane that is connected.
-    pub(crate) questions: Questions,
+    pub(crate) questions: Arc<Questions>,
 }
 
 /// What a server says of an export.
@@ -159,7 +159,7 @@ impl Nbd {
         }
         let place = place.map_or_else(|| ServerPlace::at_the_end_of(&socket), Ok)?;
         let lock_name = place::lock_name(&place, &uri.export);
-        let questions = Questions::default();
+        let questions = Arc::<Questions>::default();
         questions.connected();
         Ok(Self {
             uri,
@@ -232,24 +232,18 @@ impl Nbd {
         self.owed.lock().push(write);
     }
 
-    /// Makes the connection of a lane. Waits a few seconds at most, for the server and for a lane that is connected,
-    /// which `tell` has look at the questions.
-    pub(super) fn connect(&self, lane: LaneId, bytes: u64, tell: impl Fn()) -> io::Result<()> {
-        let prove = |stream: &mut dyn dial::Stream, export| match export == self.export {
-            true => proof::prove(stream, export, bytes, &self.questions, &tell),
-            false => Err(io::Error::other("the export is not what it was")),
-        };
-        match dial(&self.uri, None, prove) {
-            Ok((socket, _)) => {
-                self.connections.add(lane, Made { socket, is_told: false });
-                Ok(())
-            }
-            Err(_) if !self.lacks(lane) => Ok(()),
-            Err(error) => Err(error),
-        }
+    /// What making one more connection takes; `bytes` is what the member has.
+    pub(super) fn connecting(&self, bytes: u64) -> Connecting {
+        let (uri, questions) = (self.uri.clone(), self.questions.clone());
+        Connecting { uri, export: self.export, bytes, questions }
     }
 
-    /// Proves a connection once more, before it serves. Waits, as [`connect`](Self::connect).
+    /// Takes the connection that was made for a lane.
+    pub(super) fn add(&self, lane: LaneId, socket: OwnedFd) {
+        self.connections.add(lane, Made { socket, is_told: false });
+    }
+
+    /// Proves a connection once more, before it serves. Waits, as [`Connecting::make`].
     pub(crate) fn prove_again(
         &self,
         lane: LaneId,
@@ -275,6 +269,26 @@ impl Nbd {
     fn may_serve(&self) {
         self.questions.connected();
         self.below.iter().for_each(|below| below.set_in_use(true));
+    }
+}
+
+/// A connection to be made.
+pub(super) struct Connecting {
+    uri: Uri,
+    export: Export,
+    bytes: u64,
+    questions: Arc<Questions>,
+}
+
+impl Connecting {
+    /// Makes and proves it. Waits a few seconds at most, for the server and for a lane that is connected, which `tell` has
+    /// look at the questions.
+    pub(super) fn make(self, tell: impl Fn()) -> io::Result<OwnedFd> {
+        let prove = |stream: &mut dyn dial::Stream, export| match export == self.export {
+            true => proof::prove(stream, export, self.bytes, &self.questions, &tell),
+            false => Err(io::Error::other("the export is not what it was")),
+        };
+        dial(&self.uri, None, prove).map(|(socket, _)| socket)
     }
 }
 

@@ -165,15 +165,9 @@ pub enum NotConnected {
     /// Its own connection does not come.
     #[error(transparent)]
     None(#[from] NoConnection),
-}
-
-impl From<NotConnected> for OpenError {
-    fn from(refused: NotConnected) -> Self {
-        match refused {
-            NotConnected::One(one) => Self::OneConnection(one),
-            NotConnected::None(none) => Self::NoConnection(none),
-        }
-    }
+    /// Nobody waits for its connections.
+    #[error("the array has ended")]
+    Ended,
 }
 
 const LEADS_BACK: &str =

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use mdspace_engine::array::Array;
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::Paths;
@@ -13,10 +14,11 @@ use mdspace_engine::sync::Mutex;
 
 use crate::lanes::EventFd;
 
+use super::connecting::{self, Needed};
 use super::holder::Holder;
 use super::lineage::Lineage;
 use super::named::Identity;
-use super::open::{self, NoConnection, NotConnected, OneConnection, OpenError, OpenMode, Opened};
+use super::open::{self, NotConnected, OneConnection, OpenError, OpenMode, Opened};
 use super::place::PlaceLock;
 use super::{Device, FileFacts, MayWrite, Member, MultipathSpec, Nbd, UnprovedWrites};
 
@@ -141,25 +143,46 @@ impl MemberTable {
     fn insert(&self, opened: Opened, read_only: bool) -> Result<MemberId, OpenError> {
         let member = self.enter(opened, read_only)?;
         // Nobody uses it yet: its number is given when each lane has its connection.
-        while let Some(lane) = self.lane_that_lacks(&member) {
-            if let Err(refused) = self.connect(&member, lane) {
+        loop {
+            let needed = self.needed_by_lanes(&member);
+            if needed.is_empty() {
+                return Ok(member.id);
+            }
+            let is_needed = |one: &Needed| self.counts_on(one.lane) && one.is_missing();
+            let made = connecting::make(&needed, self.tell(), || true, is_needed);
+            self.end_those_of_ended_lanes(&needed);
+            if let Err(refused) = made {
                 self.close(member.id);
-                return Err(NotConnected::from(refused).into());
+                return Err(OpenError::NoConnection(refused));
             }
         }
-        Ok(member.id)
     }
 
-    fn lane_that_lacks(&self, member: &Member) -> Option<LaneId> {
-        self.counted.lock().iter().copied().find(|lane| member.lacks(*lane))
+    fn needed_by_lanes(&self, member: &Arc<Member>) -> Vec<Needed> {
+        let counted = self.counted.lock();
+        let lanes = counted.iter().copied().filter(|lane| member.lacks(*lane));
+        lanes.map(|lane| Needed { member: member.clone(), lane }).collect()
     }
 
-    /// Makes the connection of a lane.
-    fn connect(&self, member: &Member, lane: LaneId) -> Result<(), NoConnection> {
-        let Some(nbd) = member.nbd() else { return Ok(()) };
-        let connected = nbd.connect(lane, member.info.sectors * 512, || self.have_lanes_look());
-        let name = member.info.name.clone();
-        connected.map_err(|error| NoConnection { name, why: error.to_string() })
+    fn counts_on(&self, lane: LaneId) -> bool {
+        self.counted.lock().contains(&lane)
+    }
+
+    /// Ends what was made for lanes that have ended meanwhile.
+    fn end_those_of_ended_lanes(&self, made: &[Needed]) {
+        let ended = made.iter().filter(|one| !self.counts_on(one.lane));
+        ended.for_each(Needed::end);
+    }
+
+    /// Has lanes look, from any thread.
+    fn tell(&self) -> impl Fn() + Clone + Send + use<> {
+        let this = self.this.clone();
+        move || this.upgrade().into_iter().for_each(|this| this.have_lanes_look())
+    }
+
+    /// How long an export may take to give each lane its connection, when it is open.
+    pub fn connects_within(&self) -> Duration {
+        connecting::patience(self.counted.lock().len())
     }
 
     fn enter(&self, opened: Opened, read_only: bool) -> Result<Arc<Member>, OpenError> {
@@ -267,33 +290,69 @@ impl MemberTable {
 
     /// Counts on one more lane, for as long as the value is there. It has a connection to each open export then, and gets
     /// one to each that is opened later. Several lanes are refused where an open one bears one connection; such a one is
-    /// opened for one lane only. Waits a few seconds at most for each export.
-    pub(crate) fn count_on(self: &Arc<Self>, lane: LaneId) -> Result<Counted, NotConnected> {
+    /// opened for one lane only. Waits a few seconds at most for the exports. A lane for one `array` alone needs none to
+    /// what that has failed, and is not waited for when it has ended.
+    pub(crate) fn count_on(
+        self: &Arc<Self>,
+        lane: LaneId,
+        array: Option<&Array>,
+    ) -> Result<Counted, NotConnected> {
+        let counted = self.count_when_connected(lane, array);
+        if counted.is_err() {
+            self.disconnect(lane);
+        }
+        counted.map(|()| Counted { members: self.clone(), lane })
+    }
+
+    fn count_when_connected(
+        &self,
+        lane: LaneId,
+        array: Option<&Array>,
+    ) -> Result<(), NotConnected> {
         loop {
-            let Some(member) = self.count(lane)? else {
-                return Ok(Counted { members: self.clone(), lane });
-            };
-            if let Err(refused) = self.connect(&member, lane) {
-                self.disconnect(lane);
-                return Err(refused.into());
+            let needed = self.count(lane, &self.failed_by(array))?;
+            if needed.is_empty() {
+                return Ok(());
+            }
+            let are_awaited = || array.is_none_or(|array| !array.has_ended());
+            let is_needed =
+                |one: &Needed| one.is_missing() && !self.failed_by(array).contains(&one.member.id);
+            if !connecting::make(&needed, self.tell(), are_awaited, is_needed)? {
+                return Err(NotConnected::Ended);
             }
         }
     }
 
-    /// Counts on a lane, unless it lacks a connection to a member, which is given then.
-    fn count(&self, lane: LaneId) -> Result<Option<Arc<Member>>, OneConnection> {
+    /// Open members that an array has failed, and the paths of those that have some.
+    fn failed_by(&self, array: Option<&Array>) -> Vec<MemberId> {
+        let Some(array) = array else { return Vec::new() };
+        let entries = self.entries.lock();
+        let open: Vec<_> = entries.iter().filter_map(|entry| entry.open.clone()).collect();
+        drop(entries);
+        let failed = open.iter().filter(|member| array.has_failed(member.id));
+        let with_paths = failed.flat_map(|member| match &member.device {
+            Device::Multipath(paths) => [vec![member.id], paths.members()].concat(),
+            _ => vec![member.id],
+        });
+        with_paths.collect()
+    }
+
+    /// Counts on a lane, unless it lacks connections, which are given then. It needs none to those that have `failed`.
+    fn count(&self, lane: LaneId, failed: &[MemberId]) -> Result<Vec<Needed>, OneConnection> {
         let entries = self.entries.lock();
         let mut counted = self.counted.lock();
-        let mut open = entries.iter().filter_map(|entry| entry.open.as_ref());
+        let open = entries.iter().filter_map(|entry| entry.open.as_ref());
+        let used = open.filter(|member| !failed.contains(&member.id));
         let bears_one = |member: &&Arc<Member>| !counted.is_empty() && !member.device.bears_lanes();
-        if let Some(member) = open.clone().find(bears_one) {
+        if let Some(member) = used.clone().find(bears_one) {
             return Err(OneConnection { name: member.info.name.clone() });
         }
-        let lacking = open.find(|member| member.lacks(lane)).cloned();
-        if lacking.is_none() {
+        let lacking = used.filter(|member| member.lacks(lane)).cloned();
+        let needed: Vec<_> = lacking.map(|member| Needed { member, lane }).collect();
+        if needed.is_empty() {
             counted.push(lane);
         }
-        Ok(lacking)
+        Ok(needed)
     }
 
     /// Ends what was made for a lane that is not counted on.

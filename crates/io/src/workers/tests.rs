@@ -279,7 +279,7 @@ fn a_worker_that_leaves_is_asked_until_its_thread_has_ended() {
         }
     };
     let (id, node) = (LaneId(2), 0);
-    let thread = array.lanes().start_worker(id, node, Vec::new(), work).unwrap();
+    let thread = array.lanes().start_worker(&array.array, id, node, Vec::new(), work).unwrap();
     let worker = Arc::new(Worker { id, node, thread });
     array.workers.state.lock().leaving.push(Leaving { worker, awaited_until: Instant::now() });
     array.set("max_stripe_batch", "7").unwrap();

@@ -103,6 +103,48 @@ fn an_export_that_has_no_connection_for_each_lane_is_not_opened() {
     assert_eq!([0, 1].map(|lane| read_on(&lanes, lane, member)), [Ok(0), Ok(0)]);
 }
 
+/// A server that is slow to answer needs the time of one, not of all.
+#[test]
+fn connections_for_all_lanes_are_made_at_once() {
+    let limits = Limits::connections(usize::MAX);
+    let (_folder, uri) = serve_limited(&limits, BYTES);
+    let lanes = lanes(4);
+    // The others are compared with that one.
+    limits.door.admit(1);
+    std::thread::scope(|threads| {
+        let opened = threads.spawn(|| lanes.members().open(&uri, OpenMode::RUN));
+        let all = limits.door.holds(3, Duration::from_secs(4));
+        limits.door.shut(false);
+        opened.join().unwrap().unwrap();
+        assert!(all, "one waits for another");
+    });
+}
+
+/// It is opened while the other lane's connections are made.
+#[test]
+fn what_was_made_for_a_lane_ends_where_a_member_bears_one_connection() {
+    let limits = Limits::connections(usize::MAX);
+    let (_folder, uri) = serve_limited(&limits, BYTES);
+    let (_lone_folder, lone) = serve_with(0, vec![disk(1)]);
+    let members = MemberTable::new();
+    members.open(&uri, OpenMode::RUN).unwrap();
+    limits.door.shut(true);
+    let two = LanesConfig { count: 2, members: members.clone(), ..LanesConfig::default() };
+    let refused = std::thread::scope(|threads| {
+        let started = threads.spawn(|| Lanes::start(two).unwrap_err());
+        assert!(limits.door.holds(1, Duration::from_secs(60)));
+        members.open(&lone, OpenMode::RUN).unwrap();
+        limits.door.shut(false);
+        started.join().unwrap()
+    });
+    assert!(matches!(refused, StartError::NotConnected(NotConnected::One(_))), "{refused}");
+    let until = Instant::now() + Duration::from_secs(60);
+    while limits.connected() > 0 {
+        assert!(Instant::now() < until, "a connection that nobody uses stays");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_sector_that_an_export_cannot_read_is_not_compared() {
     let (_folder, uri) = serve_limited(&Limits::unreadable(BYTES / 512 - 1), BYTES);

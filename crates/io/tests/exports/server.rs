@@ -38,6 +38,8 @@ pub(crate) fn serve_through(gate: &Arc<Gate>, bytes: usize) -> (tempfile::TempDi
 /// What a server does not do.
 pub(crate) struct Limits {
     gate: Arc<Gate>,
+    /// A new connection passes it before it is greeted.
+    pub(crate) door: Gate,
     /// It hangs up on more connections than these at once.
     connections: usize,
     /// It cannot read this sector.
@@ -50,6 +52,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             gate: Arc::default(),
+            door: Gate::default(),
             connections: usize::MAX,
             unreadable: None,
             connected: Mutex::default(),
@@ -100,6 +103,7 @@ impl Limits {
         disk: &Mutex<Vec<u8>>,
         bytes: usize,
     ) -> io::Result<()> {
+        self.door.pass();
         greet(stream, export_flag::CAN_MULTI_CONN, bytes)?;
         loop {
             let request = Request::take(stream)?;
@@ -263,6 +267,8 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct GateState {
     is_shut: bool,
+    /// So many pass all the same.
+    admitted: usize,
     waiting: usize,
 }
 
@@ -272,11 +278,19 @@ impl Gate {
         self.moved.notify_all();
     }
 
+    /// Shuts it behind so many.
+    pub(crate) fn admit(&self, admitted: usize) {
+        let mut state = self.state.lock().unwrap();
+        *state = GateState { is_shut: true, admitted, ..*state };
+    }
+
     fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
         self.moved.notify_all();
-        state = self.moved.wait_while(state, |state| state.is_shut).unwrap();
+        let stays = |state: &mut GateState| state.is_shut && state.admitted == 0;
+        state = self.moved.wait_while(state, stays).unwrap();
+        state.admitted = state.admitted.saturating_sub(1);
         state.waiting -= 1;
     }
 

@@ -66,7 +66,12 @@ pub(super) fn superblock(events: u64, sectors: u64) -> Vec<u8> {
 
 /// A RAID5 of these exports, on one lane.
 fn array(uris: &[String]) -> RunningArray {
-    let lanes = Lanes::start(LanesConfig::default()).unwrap();
+    array_on(LanesConfig::default(), uris).0
+}
+
+/// As [`array`], on these lanes, and its members.
+fn array_on(config: LanesConfig, uris: &[String]) -> (RunningArray, Vec<MemberId>) {
+    let lanes = Lanes::start(config).unwrap();
     let open = |uri| lanes.members().open(uri, OpenMode::RUN).unwrap();
     let devices: Vec<_> = uris.iter().map(|uri| open(uri)).collect();
     let creation = raid5(uris.len() as u16);
@@ -80,7 +85,9 @@ fn array(uris: &[String]) -> RunningArray {
     };
     let plan = create::plan(&creation, slots.collect(), 1, uuid).unwrap();
     lanes.call(LaneId(0), async move |lane, _| create::write(&lane, &plan).await).unwrap();
-    RunningArray::assemble(Arc::new(lanes), devices, Options::default()).unwrap()
+    let members = devices.iter().map(|(id, _)| *id).collect();
+    let array = RunningArray::assemble(Arc::new(lanes), devices, Options::default());
+    (array.unwrap(), members)
 }
 
 /// Writes some blocks of the first chunk of each row, all at once, so that each round reads; gives how many of the
@@ -188,6 +195,36 @@ fn a_member_that_is_lost_keeps_no_worker_from_being_hired() {
     array.set("group_thread_cnt", "1").unwrap();
     assert_eq!((array.worker_counts().running, degraded(&array)), (1, 1));
     end(array);
+}
+
+/// Its server is stopped, say: it takes connections and says nothing.
+#[test]
+fn a_member_that_has_failed_and_hangs_keeps_no_worker_from_being_hired() {
+    let limits: Vec<_> = [usize::MAX; 4].map(Limits::connections).into();
+    let (_folders, uris) = limited(&limits);
+    let (array, members) = array_on(LanesConfig::default(), &uris);
+    limits[3].door.shut(true);
+    array.command(Action::Fail { member: members[3], force: false }).unwrap();
+    array.set("group_thread_cnt", "1").unwrap();
+    assert_eq!((array.worker_counts().running, degraded(&array)), (1, 1));
+    end(array);
+}
+
+#[test]
+fn no_worker_is_hired_for_an_array_that_has_ended() {
+    let limits: Vec<_> = [usize::MAX; 4].map(Limits::connections).into();
+    let (_folders, uris) = limited(&limits);
+    let array = array(&uris);
+    limits[3].door.shut(true);
+    let hired = std::thread::scope(|threads| {
+        let hired = threads.spawn(|| array.set("group_thread_cnt", "1"));
+        assert!(limits[3].door.holds(1, PATIENCE), "its connection is made");
+        array.end(false).unwrap();
+        hired.join().unwrap()
+    });
+    let refused = hired.unwrap_err().to_string();
+    assert!(refused.contains("has ended"), "it is waited for no longer: {refused}");
+    array.let_go();
 }
 
 #[test]

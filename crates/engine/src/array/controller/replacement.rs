@@ -36,6 +36,13 @@ pub(super) struct HandOver {
     wanted: bool,
 }
 
+impl HandOver {
+    /// Whether a member has its slot again if this is put off.
+    pub(super) fn may_give_back_to(&self, id: MemberId) -> bool {
+        self.old == id
+    }
+}
+
 impl Controller {
     /// Orders that a member is replaced: by this spare, or by the next one that is not needed more.
     pub(super) async fn replace(

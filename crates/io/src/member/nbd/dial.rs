@@ -22,6 +22,8 @@ use bounded::{Bounded, Timed};
 
 /// How long a server may take for all of the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection may take that is made and proved.
+pub(in crate::member) const CONNECTS_WITHIN: Duration = PATIENCE.saturating_add(PROOF_PATIENCE);
 /// A host that does not acknowledge for so long is dead.
 const SILENCE_MS: libc::c_int = 20_000;
 /// Longer than any honest answer to an option.
