@@ -320,6 +320,12 @@ impl WorkerThread {
         receiver.recv().ok()
     }
 
+    /// Moves it to these CPUs, of its node. `None`: the thread has ended.
+    pub(crate) fn move_to(&self, cpus: Vec<usize>) -> Option<()> {
+        let place = Place::some_of(self.handle.node, cpus);
+        self.call(move |_, _| place.apply())
+    }
+
     /// Waits for the end of the thread, but no longer than `patience`. Says whether it has come.
     pub(crate) fn has_ended(&self, patience: Duration) -> bool {
         use std::sync::mpsc::RecvTimeoutError;

@@ -103,38 +103,33 @@ impl Workers {
             self.state.lock().shrink(array, node, asked.min(cpus.len()));
         }
         self.wait_for_leaving(|leaving| leaving.awaited_until);
+        self.hire(lanes, array)
+    }
+
+    /// Hires on each node until so many serve there as are asked for. Each has its connections to the members before it
+    /// serves: one of which a connection does not come is not hired, and none when the array has ended.
+    fn hire(&self, lanes: &Lanes, array: &Arc<Array>) -> Result<(), StartError> {
+        let asked = array.workers_asked();
+        let groups: Vec<_> = self.state.lock().groups(lanes).collect();
         for (node, cpus) in groups.into_iter().enumerate() {
-            self.grow(lanes, array, node, asked.min(cpus.len()), &cpus)?;
-        }
-        Ok(())
-    }
-
-    /// Hires on a node until so many serve there. Each has its connections to the members before it serves: one of which
-    /// a connection does not come is not hired, and none is for an array that has ended.
-    fn grow(
-        &self,
-        lanes: &Lanes,
-        array: &Arc<Array>,
-        node: usize,
-        wanted: usize,
-        cpus: &[usize],
-    ) -> Result<(), StartError> {
-        while self.state.lock().serving_on(node) < wanted {
-            if array.has_ended() {
-                return Err(NotConnected::Ended.into());
+            while self.state.lock().serving_on(node) < asked.min(cpus.len()) {
+                if array.has_ended() {
+                    return Err(NotConnected::Ended.into());
+                }
+                // All seats are taken only while others cannot leave.
+                let Some(id) = self.state.lock().free_seat(lanes) else { return Ok(()) };
+                let theirs = array.clone();
+                let work = move |lane: &Rc<Lane>| ArrayLane::attach_on(&theirs, lane, node).work();
+                // Servers are waited for here: the state is not held.
+                let thread = lanes.start_worker(array, id, node, cpus.clone(), work)?;
+                self.state.lock().serving.push(Arc::new(Worker { id, node, thread }));
             }
-            // All seats are taken only while others cannot leave.
-            let Some(id) = self.state.lock().free_seat(lanes) else { return Ok(()) };
-            let theirs = array.clone();
-            let work = move |lane: &Rc<Lane>| ArrayLane::attach_on(&theirs, lane, node).work();
-            // Servers are waited for here: the state is not held.
-            let thread = lanes.start_worker(array, id, node, cpus.to_vec(), work)?;
-            self.state.lock().serving.push(Arc::new(Worker { id, node, thread }));
         }
         Ok(())
     }
 
-    /// Moves the workers to other CPUs: `all`, or a list in the kernel's notation.
+    /// Moves the workers to other CPUs: `all`, or a list in the kernel's notation. Nothing changes where one is missing then
+    /// that cannot be hired.
     pub(crate) fn set_cpus(
         &self,
         value: &str,
@@ -149,11 +144,27 @@ impl Workers {
             })?),
         };
         let _changing = self.changing.lock();
-        let mut state = self.state.lock();
-        state.cpus = cpus;
-        state.dismiss_all(array);
+        let old = std::mem::replace(&mut self.state.lock().cpus, cpus);
+        let served = self.state.lock().serving.clone();
+        if let Err(missing) = self.hire(lanes, array) {
+            let mut state = self.state.lock();
+            state.cpus = old;
+            state.dismiss_all_but(&served, array);
+            return Err(missing.into());
+        }
+        self.fit(lanes, array)?;
+        self.move_to_their_cpus(lanes);
+        Ok(())
+    }
+
+    /// Those that serve need nothing new for that.
+    fn move_to_their_cpus(&self, lanes: &Lanes) {
+        let state = self.state.lock();
+        let (groups, serving) = (state.groups(lanes).collect::<Vec<_>>(), state.serving.clone());
         drop(state);
-        Ok(self.fit(lanes, array)?)
+        for worker in serving {
+            worker.thread.move_to(groups[worker.node].clone());
+        }
     }
 
     /// Where workers may run.
@@ -183,7 +194,7 @@ impl Workers {
     pub(crate) fn end(&self, array: &Array, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let _changing = self.changing.lock();
-        self.state.lock().dismiss_all(array);
+        self.state.lock().dismiss_all_but(&[], array);
         self.wait_for_leaving(|_| until);
         self.state.lock().leaving.is_empty()
     }
@@ -241,8 +252,9 @@ impl State {
         }
     }
 
-    fn dismiss_all(&mut self, array: &Array) {
-        let all = self.serving.drain(..);
+    fn dismiss_all_but(&mut self, kept: &[Arc<Worker>], array: &Array) {
+        let is_kept = |worker: &mut Arc<Worker>| kept.iter().any(|kept| Arc::ptr_eq(kept, worker));
+        let all = self.serving.extract_if(.., |worker| !is_kept(worker));
         self.leaving.extend(all.map(|worker| Leaving::dismiss(worker, array)));
     }
 

@@ -214,6 +214,21 @@ fn workers_move_to_other_cpus_and_a_list_of_others_is_refused() {
 }
 
 #[test]
+fn a_worker_moves_to_other_cpus_of_its_node() {
+    let nodes = vec![two_nodes().nodes.concat()];
+    let cpus = nodes[0].clone();
+    let array = array(Topology { nodes });
+    array.set("group_thread_cnt", "1").unwrap();
+    for cpu in cpus {
+        array.set("worker_cpus", &cpu.to_string()).unwrap();
+        let state = array.workers.state.lock();
+        let is_on = state.serving[0].thread.call(|_, _| crate::lanes::allowed().unwrap());
+        assert_eq!(is_on, Some(vec![cpu]));
+    }
+    end(array);
+}
+
+#[test]
 fn nothing_is_lost_while_workers_come_and_go_under_writes() {
     let array = Arc::new(array(two_nodes()));
     let writers: Vec<_> = (0..2)

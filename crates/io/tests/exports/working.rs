@@ -15,7 +15,7 @@ use mdspace_engine::request::{Queue, Request};
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName, Superblock};
 use mdspace_format::{Level, MetadataVersion, Uuid};
-use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
+use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray, Topology, WorkerCounts};
 
 use super::server::{Gate, Limits, serve_limited, serve_through};
 
@@ -207,6 +207,38 @@ fn a_member_that_has_failed_and_hangs_keeps_no_worker_from_being_hired() {
     array.command(Action::Fail { member: members[3], force: false }).unwrap();
     array.set("group_thread_cnt", "1").unwrap();
     assert_eq!((array.worker_counts().running, degraded(&array)), (1, 1));
+    end(array);
+}
+
+#[test]
+fn workers_that_move_to_other_cpus_need_no_new_connections() {
+    let limits: Vec<_> = [usize::MAX; 4].map(Limits::connections).into();
+    let (_folders, uris) = limited(&limits);
+    let topology = Some(Topology { nodes: vec![vec![0, 1]] });
+    let (array, _) = array_on(LanesConfig { topology, ..LanesConfig::default() }, &uris);
+    array.set("group_thread_cnt", "2").unwrap();
+    limits[3].door.shut(true);
+    array.set("worker_cpus", "1").unwrap();
+    assert_eq!(array.worker_counts().running, 1, "as many as CPUs");
+    write_with_workers(&array);
+    end(array);
+}
+
+/// On another node it is another worker.
+#[test]
+fn a_worker_stays_where_none_can_be_hired_in_its_place() {
+    let limits: Vec<_> = [usize::MAX; 4].map(Limits::connections).into();
+    let (_folders, uris) = limited(&limits);
+    let topology = Some(Topology { nodes: vec![vec![0], vec![1]] });
+    let (array, _) = array_on(LanesConfig { topology, ..LanesConfig::default() }, &uris);
+    array.set("worker_cpus", "0").unwrap();
+    array.set("group_thread_cnt", "1").unwrap();
+    limits[3].door.shut(true);
+    let refused = array.set("worker_cpus", "1").unwrap_err().to_string();
+    assert!(refused.contains("one does not come"), "{refused}");
+    assert_eq!(array.worker_counts().running, 1);
+    assert!(array.setting_values().contains(&("worker_cpus", "0".to_owned())));
+    write_with_workers(&array);
     end(array);
 }
 
