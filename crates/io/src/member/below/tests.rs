@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
 
 use super::*;
 
 const SECTOR: u64 = 512;
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A tree with one loop device, `loop7`, over a file of 64 KiB.
 struct Tree {
@@ -116,6 +120,22 @@ impl Tree {
         claim_in(&system, libc::makedev(major, minor), false)
     }
 
+    /// Claims what nobody has, or has in a moment: a process that another test starts has what was let go of too, until its
+    /// own program runs.
+    fn claim_free(&self, device: (u32, u32)) -> Claimed {
+        self.claim_once_free(device).expect("a free device")
+    }
+
+    fn claim_once_free(&self, device: (u32, u32)) -> Result<Claimed, Refused> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.claim(device) {
+                Err(Refused::InUse(_)) if Instant::now() < until => std::thread::yield_now(),
+                claimed => return claimed,
+            }
+        }
+    }
+
     /// A mapping of which the device mapper says what it is made of.
     fn add_table(&mut self, name: &str, minor: u32, slave: &str, parts: Vec<Part>) {
         self.add_mapping(name, minor, slave);
@@ -128,6 +148,20 @@ impl Tree {
         let file = open_to_lock(&self.file());
         let bytes = Bytes::new(start * SECTOR, sectors * SECTOR);
         lock::bytes(&file, bytes, false).expect("a file that can be locked")
+    }
+
+    /// Whether they are free, or will be in a moment.
+    fn come_free(&self, start: u64, sectors: u64) -> bool {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if self.are_free(start, sectors) {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -154,14 +188,14 @@ fn a_partition_has_its_own_bytes_of_the_file_below_its_disk() {
     let tree = Tree::new();
     tree.add_partition("block/loop7/loop7p1", 1, 8, 16);
     tree.add_partition("block/loop7/loop7p2", 2, 24, 16);
-    let held = tree.claim((259, 1)).expect("a free partition");
+    let held = tree.claim_free((259, 1));
     assert!(!tree.are_free(8, 1) && !tree.are_free(23, 1));
-    assert!(tree.are_free(0, 8) && tree.are_free(24, 8));
+    assert!(tree.come_free(0, 8) && tree.come_free(24, 8));
     assert!(is_in_use(tree.claim((259, 1))), "the same bytes");
     assert!(is_in_use(tree.claim((7, 7))), "the disk has them too");
-    let _other = tree.claim((259, 2)).expect("other bytes");
+    let _other = tree.claim_free((259, 2));
     drop(held);
-    assert!(tree.are_free(8, 16));
+    assert!(tree.come_free(8, 16));
 }
 
 #[test]
@@ -170,9 +204,9 @@ fn a_mapping_keeps_who_uses_the_file_itself_out() {
     tree.add_partition("block/loop7/loop7p1", 1, 8, 16);
     tree.add_mapping("dm-0", 0, "block/loop7/loop7p1");
     tree.add_mapping("dm-1", 1, "block/dm-0");
-    let held = tree.claim((253, 1)).expect("a free mapping");
+    let held = tree.claim_free((253, 1));
     assert!(!tree.are_free(8, 16), "the bytes of the partition, two mappings above");
-    assert!(tree.are_free(0, 8) && tree.are_free(24, 8), "its disk has others");
+    assert!(tree.come_free(0, 8) && tree.come_free(24, 8), "its disk has others");
     drop(held);
     let file = open_to_lock(&tree.file());
     assert!(lock::bytes(&file, Bytes::ALL, false).expect("a file that can be locked"));
@@ -192,19 +226,19 @@ fn mappings_over_one_loop_device_have_the_bytes_that_their_tables_say() {
     tree.add_mapping("dm-4", 4, "block/loop7");
     let pieces = (0..8).map(|piece| Part::linear(piece, 1, disk, 40 + 2 * piece));
     tree.add_table("dm-5", 5, "block/loop7", pieces.collect());
-    let many = tree.claim((253, 5)).expect("a free mapping");
-    assert!(!tree.are_free(40, 1) && tree.are_free(41, 1) && !tree.are_free(54, 1));
+    let many = tree.claim_free((253, 5));
+    assert!(!tree.are_free(40, 1) && tree.come_free(41, 1) && !tree.are_free(54, 1));
     assert_eq!(many.files.len(), 1, "one descriptor for all pieces");
-    let held = tree.claim((253, 0)).expect("a free mapping");
+    let held = tree.claim_free((253, 0));
     assert!(!tree.are_free(8, 1) && !tree.are_free(23, 1));
-    assert!(tree.are_free(0, 8) && tree.are_free(24, 8));
+    assert!(tree.come_free(0, 8) && tree.come_free(24, 8));
     assert!(is_in_use(tree.claim((253, 1))), "bytes of both");
     assert!(is_in_use(tree.claim((253, 3))), "bytes of the one below");
     assert!(is_in_use(tree.claim((253, 4))), "nobody knows which bytes");
-    drop(tree.claim((253, 2)).expect("other bytes"));
+    drop(tree.claim_free((253, 2)));
     drop(held);
-    let _upper = tree.claim((253, 3)).expect("a free mapping");
-    assert!(!tree.are_free(16, 4) && tree.are_free(8, 8) && tree.are_free(20, 4));
+    let _upper = tree.claim_free((253, 3));
+    assert!(!tree.are_free(16, 4) && tree.come_free(8, 8) && tree.come_free(20, 4));
 }
 
 #[test]
@@ -214,11 +248,11 @@ fn another_loop_device_whose_partition_the_kernel_uses_is_a_user_of_those_bytes(
     tree.add_partition("block/loop8/loop8p1", 1, 8, 16);
     tree.add_partition("block/loop7/loop7p1", 2, 8, 8);
     tree.add_partition("block/loop7/loop7p2", 3, 24, 8);
-    drop(tree.claim((7, 7)).expect("nobody uses it"));
+    drop(tree.claim_free((7, 7)));
     tree.add_mapping("dm-0", 0, "block/loop8/loop8p1");
     assert!(is_in_use(tree.claim((7, 7))));
     assert!(is_in_use(tree.claim((259, 2))), "a part of those bytes");
-    assert!(tree.claim((259, 3)).is_ok(), "other bytes");
+    drop(tree.claim_free((259, 3)));
 }
 
 #[test]
@@ -229,15 +263,15 @@ fn of_loop_devices_over_one_file_one_is_claimed_whatever_names_the_file_has() {
     for name in ["file", "other"] {
         tree.remove(name);
         for (first, second) in [(7, 8), (8, 7)] {
-            let held = tree.claim((7, first)).expect("a free device");
+            let held = tree.claim_free((7, first));
             assert!(is_in_use(tree.claim((7, second))), "{second} beside {first}, without {name}");
             drop(held);
         }
     }
     // Another file has the name by now.
     fs::write(tree.file(), [0; 4096]).expect("a file");
-    let _held = tree.claim((7, 7)).expect("a free device");
-    assert!(tree.are_free(0, 8), "it is not its file");
+    let _held = tree.claim_free((7, 7));
+    assert!(tree.come_free(0, 8), "it is not its file");
     assert!(is_in_use(tree.claim((7, 8))));
 }
 
@@ -256,10 +290,10 @@ fn a_file_without_a_name_is_shared_by_partitions_of_one_loop_device_and_by_no_ma
     );
     tree.add_table("dm-1", 1, "block/loop7", vec![Part::linear(0, 8, disk, 0)]);
     tree.remove("file");
-    let partitions = [1, 2].map(|minor| tree.claim((259, minor)).expect("a free partition"));
+    let partitions = [1, 2].map(|minor| tree.claim_free((259, minor)));
     assert!(is_in_use(tree.claim((253, 0))) && is_in_use(tree.claim((7, 8))));
     drop(partitions);
-    let _mapping = tree.claim((253, 0)).expect("a free mapping");
+    let _mapping = tree.claim_free((253, 0));
     assert!(is_in_use(tree.claim((253, 1))) && is_in_use(tree.claim((259, 2))));
 }
 
@@ -267,11 +301,13 @@ fn a_file_without_a_name_is_shared_by_partitions_of_one_loop_device_and_by_no_ma
 fn a_loop_device_that_cannot_be_asked_is_believed_by_its_name_and_refused_without_one() {
     let mut tree = Tree::new();
     tree.behind.insert(7, None);
-    let held = tree.claim((7, 7)).expect("a free device");
+    let held = tree.claim_free((7, 7));
     assert!(!tree.are_free(0, 8));
     drop(held);
     tree.remove("file");
-    let Err(Refused::Hidden { device, .. }) = tree.claim((7, 7)) else { panic!("it is claimed") };
+    let Err(Refused::Hidden { device, .. }) = tree.claim_once_free((7, 7)) else {
+        panic!("it is claimed")
+    };
     assert_eq!(device, Path::new("/dev/loop7"));
 }
 
@@ -280,7 +316,7 @@ fn a_loop_device_that_the_kernel_uses_is_found_by_its_file_under_whatever_name()
     for (claimed, used) in [(7, "block/loop8"), (8, "block/loop7")] {
         let tree = twins();
         tree.remove("file");
-        drop(tree.claim((7, claimed)).expect("nobody uses it"));
+        drop(tree.claim_free((7, claimed)));
         tree.add_mapping("dm-0", 0, used);
         assert!(is_in_use(tree.claim((7, claimed))), "{claimed} beside {used}");
     }
@@ -316,12 +352,14 @@ fn a_silent_loop_device_is_named_where_it_may_have_the_same_bytes_and_somebody_u
     let mut tree = twins();
     tree.remove("other");
     tree.silent = vec![8];
-    drop(tree.claim((7, 7)).expect("nobody uses the other one"));
+    drop(tree.claim_free((7, 7)));
     tree.add_mapping("dm-0", 0, "block/loop8");
-    let Err(Refused::Silent(SilentLoop(device))) = tree.claim((7, 7)) else { panic!("claimed") };
+    let Err(Refused::Silent(SilentLoop(device))) = tree.claim_once_free((7, 7)) else {
+        panic!("claimed")
+    };
     assert_eq!(device, Path::new("/dev/loop8"));
     fs::write(tree.path("other"), "another file").expect("a file");
-    assert!(tree.claim((7, 7)).is_ok(), "its name tells that it has another one");
+    drop(tree.claim_free((7, 7)));
 }
 
 #[test]
@@ -339,7 +377,7 @@ fn below_a_loop_device_over_one_without_a_name_the_file_is_locked() {
     tree.add_loop("loop8", 8);
     tree.write("block/loop8/loop/backing_file", "/nowhere/loop7\n");
     tree.behind.insert(8, Some(Behind::Device(libc::makedev(7, 7))));
-    let _held = tree.claim((7, 8)).expect("a free device");
+    let _held = tree.claim_free((7, 8));
     assert!(!tree.are_free(0, 8));
     assert!(is_in_use(tree.claim((7, 7))));
 }
@@ -350,5 +388,5 @@ fn a_tree_without_an_end_is_left() {
     tree.add("block/dm-0", (253, 0));
     fs::create_dir_all(tree.path("block/dm-0/slaves")).expect("a folder");
     symlink(tree.path("block/dm-0"), tree.path("block/dm-0/slaves/dm-0")).expect("a link");
-    assert!(tree.claim((253, 0)).is_ok());
+    drop(tree.claim_free((253, 0)));
 }
