@@ -19,8 +19,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::member_probe::{Look, Opened};
-use crate::process::cure_of;
+use crate::process::{cure_of, rejected};
 use crate::report::SCHEMA;
+use crate::run_dir::RunDir;
 
 pub(crate) use text::{shell_word, text};
 
@@ -279,7 +280,11 @@ impl Verdict {
         model: &Superblock,
         names: &[String],
     ) -> (Self, Vec<LeftOut>) {
-        let with = |run, force| Options { run, force, ..Options::default() };
+        // As `assemble` knows it.
+        let rejected =
+            RunDir::open().map_or_else(|_| Vec::new(), |run_dir| rejected::all(run_dir.path()));
+        let with =
+            |run, force| Options { run, force, rejected: rejected.clone(), ..Options::default() };
         let tries: [(_, &[&'static str]); 3] = [
             (with(false, false), &[]),
             (with(true, false), &["--run"]),

@@ -37,6 +37,7 @@ pub(crate) mod multipath;
 mod neighbours;
 mod places;
 mod recorder;
+pub(crate) mod rejected;
 mod rotating;
 mod saved;
 mod scrub;

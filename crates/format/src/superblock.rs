@@ -181,6 +181,15 @@ impl Superblock {
         bytes
     }
 
+    /// The checksum that it has on a device.
+    ///
+    /// # Panics
+    ///
+    /// As [`encode`](Superblock::encode).
+    pub fn checksum(&self) -> u32 {
+        raw::checksum(&self.encode()[..self.length_bytes()])
+    }
+
     /// What an update writes: the sectors of [`superblock_range`](Superblock::superblock_range). A bitmap that
     /// was added to version 1.0 later may lie in the rest of the area.
     ///

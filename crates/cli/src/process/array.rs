@@ -16,7 +16,7 @@ use super::members::OpenMembers;
 use super::multipath::told_at_once;
 use super::neighbours::Disks;
 use super::places::Places;
-use super::{STOP_PATIENCE, Task, answers, created};
+use super::{STOP_PATIENCE, Task, answers, created, rejected};
 use crate::args::MemberSpec;
 use crate::failure::Failure;
 use crate::member_probe::{Probed, Purpose};
@@ -132,6 +132,7 @@ impl ServedArray {
         };
         let places = members.places().clone();
         let running = assemble(task, lanes, devices, run_dir, places, notes)?;
+        notes.extend(keep_decision(task, &running, run_dir));
         for left_out in running.left_out() {
             notes.push(words(left_out));
             members.find(&left_out.member).into_iter().for_each(|id| members.close(id));
@@ -356,7 +357,7 @@ fn assemble(
     notes: &mut Vec<String>,
 ) -> Result<RunningArray, Failure> {
     let neighbours: Arc<dyn Neighbours> = Arc::new(Disks::new(run_dir.path(), places));
-    let options = Options { neighbours: Some(neighbours), ..options(task)? };
+    let options = Options { neighbours: Some(neighbours), ..options(task, run_dir)? };
     let careful = Options { force: false, run: options.run || options.force, ..options.clone() };
     let first = RunningArray::assemble(lanes.clone(), devices.clone(), careful);
     let result = match first {
@@ -376,7 +377,17 @@ fn assemble(
     })
 }
 
-fn options(task: &Task) -> Result<Options, Failure> {
+/// Keeps what the operator has decided for the next start. A look decides nothing.
+fn keep_decision(task: &Task, running: &RunningArray, run_dir: &RunDir) -> Option<String> {
+    if task.serving().readonly {
+        return None;
+    }
+    let kept = rejected::keep(running.rejected(), run_dir.path());
+    let error = kept.err()?;
+    Some(format!("{}: the next start asks again what was decided: {error}", task.name()))
+}
+
+fn options(task: &Task, run_dir: &RunDir) -> Result<Options, Failure> {
     let serving = task.serving();
     let common = Options {
         read_only: serving.readonly || serving.refuse_writes,
@@ -392,6 +403,7 @@ fn options(task: &Task) -> Result<Options, Failure> {
             force: args.force,
             uuid: args.uuid,
             prefer: args.prefer.as_ref().map(MemberSpec::absolute).transpose()?,
+            rejected: rejected::all(run_dir.path()),
             ..common
         },
     })
@@ -415,6 +427,7 @@ pub(crate) fn cure_of(refusal: &Refusal) -> &'static str {
         Refusal::WentOnElsewhere { .. } => "find them; or go on with what is here: --force",
         Refusal::DirtyDegraded => "find the missing members; or take that risk: --force",
         Refusal::SplitBrain { .. } => "choose the half to go on with: --prefer=MEMBER",
+        Refusal::Rejected { .. } => "find those; or go on with what is here: --prefer=MEMBER",
         Refusal::Duplicate { .. } => "leave one of them out",
         Refusal::NoneOfIt { .. } => {
             "name members of that array; where it was made anew, its configuration is of the old one: say \

@@ -882,3 +882,35 @@ fn a_configuration_of_an_array_that_was_made_anew_says_whose_members_it_found() 
     user.expect(0, "assemble data");
     user.expect(0, "stop data");
 }
+
+/// Each half has run without the other: superblocks do not tell which one counts.
+#[test]
+fn what_was_decided_about_halves_that_ran_apart_holds_over_restarts_and_boots() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "stop data");
+    for half in ["a", "b"] {
+        user.expect(0, &format!("assemble data --run {half}"));
+        user.expect(0, "stop data");
+    }
+    user.refused("assemble data", &["each ran without the other"]);
+    user.expect(0, "assemble data --prefer=a");
+    user.expect(0, "restart data");
+    user.expect(0, "stop data");
+    // As at a boot: the configuration still names both.
+    user.expect(0, "assemble data");
+    assert_eq!(user.expect(0, "get data degraded"), "1\n");
+    user.expect(0, "stop data");
+    user.refused("assemble data --run b", &["decided against", "--prefer=MEMBER"]);
+    // It goes on alone once more: now the other one is older news than that.
+    user.expect(0, "assemble data --prefer=b b");
+    user.expect(0, "stop data");
+    user.refused("assemble data", &["each ran without the other"]);
+    user.expect(0, "assemble data --prefer=b");
+    user.expect(0, "add data --run a");
+    user.expect(0, "wait data");
+    user.expect(0, "stop data");
+    user.expect(0, "assemble data");
+    assert_eq!(user.expect(0, "get data degraded"), "0\n");
+    user.expect(0, "stop data");
+}

@@ -3,6 +3,7 @@
 mod belonging;
 mod lineage;
 mod refusal;
+mod rejected;
 mod replacement;
 mod roles;
 mod unsynced;
@@ -26,8 +27,8 @@ use crate::neighbours::Neighbours;
 
 use super::read::Candidate;
 use belonging::{
-    freshest, leave_out_unserved, newest, of_one_array, refuse_copies, refuse_disagreement,
-    refuse_if_it_went_on, refuse_unhandled, rivals,
+    Freshest, freshest, leave_out_unserved, newest, of_one_array, refuse_copies,
+    refuse_disagreement, refuse_if_it_went_on, refuse_unhandled, rivals,
 };
 use roles::{in_sync_at, is_in_sync, refuse_crowding, refuse_surprise, sort_out};
 use unsynced::{
@@ -35,6 +36,7 @@ use unsynced::{
 };
 
 pub use refusal::{LeftOut, Reason, Refusal};
+pub use rejected::Rejected;
 
 /// What the user allows.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +52,8 @@ pub struct Options {
     pub uuid: Option<Uuid>,
     /// Where each half of the members ran alone: the name of a member of the half to go on with.
     pub prefer: Option<String>,
+    /// What was decided against when [`prefer`](Self::prefer) was said before. Without a new word it stays out.
+    pub rejected: Vec<Rejected>,
     /// What is fixed for as long as the array runs.
     pub settings: StartSettings,
     /// Who knows which other arrays sync on the same devices; without, the array cares for none.
@@ -63,6 +67,8 @@ pub struct Assembly {
     pub start: Start,
     /// Devices that take no part, and why.
     pub left_out: Vec<LeftOut>,
+    /// Those of them that [`prefer`](Options::prefer) decided against.
+    pub rejected: Vec<Rejected>,
     /// Slots without a member in sync.
     pub degraded: usize,
     /// Sectors of each member in which a crash may have left parity half-written, and
@@ -84,14 +90,20 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
 fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly, Refusal> {
     let mut left_out = Vec::new();
     let candidates = of_one_array(candidates, options, &mut left_out)?;
+    let candidates = rejected::leave_out(candidates, options, &mut left_out)?;
     refuse_copies(&candidates)?;
     let newest = newest(&candidates)?;
     refuse_unhandled(&candidates[newest])?;
     refuse_if_it_went_on(&candidates, newest, options)?;
-    let freshest = freshest(&candidates, newest, options)?;
+    let Freshest { index: freshest, is_preferred } = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
+    let with_slots = rejected::with_slots(&candidates);
     let mut members = sort_out(candidates, &model, &mut left_out);
+    let rejected = match is_preferred {
+        true => rejected::of_those_left_out(with_slots, &left_out),
+        false => Vec::new(),
+    };
     // Before anything is decided that no superblock says yet.
     let behind = behind(&members, &model);
     // What is out of date may differ, and have what is not handled: the array went on without it, and may have
@@ -168,7 +180,7 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
         members: members.into_iter().map(started).collect(),
         geometry,
     };
-    Ok(Assembly { start, left_out, degraded, accepted_sectors })
+    Ok(Assembly { start, left_out, rejected, degraded, accepted_sectors })
 }
 
 /// Whether the array has never been in sync, and parity is right wherever something was written: it has

@@ -170,10 +170,11 @@ pub(super) fn freshest(
     candidates: &[Candidate],
     newest: usize,
     options: &Options,
-) -> Result<usize, Refusal> {
+) -> Result<Freshest, Refusal> {
+    let by_itself = |index| Ok(Freshest { index, is_preferred: false });
     let model = &candidates[newest].superblock;
     if sized_by_members(model.level) {
-        return Ok(newest);
+        return by_itself(newest);
     }
     let geometry = Geometry::new(&shape(model, Vec::new())?)?;
     let lineage = Lineage { candidates, geometry: &geometry };
@@ -191,16 +192,25 @@ pub(super) fn freshest(
     new.sort_by_key(|index| replaces(&candidates[*index]));
     let apart: Vec<_> = new.into_iter().map(|index| (index, lineage.apart_from(index))).collect();
     if let Some((index, _)) = apart.iter().find(|(_, other)| other.is_none()) {
-        return Ok(*index);
+        return by_itself(*index);
     }
     let preferred = |name: &String| {
         candidates.iter().position(|member| member.info.name == *name && has_slot(member))
     };
     let other = apart[0].1.expect("none stands alone");
-    options.prefer.as_ref().and_then(preferred).ok_or_else(|| Refusal::SplitBrain {
+    let preferred = options.prefer.as_ref().and_then(preferred);
+    let preferred = preferred.map(|index| Freshest { index, is_preferred: true });
+    preferred.ok_or_else(|| Refusal::SplitBrain {
         first: candidates[apart[0].0].info.name.clone(),
         other: candidates[other].info.name.clone(),
     })
+}
+
+/// The member that knows best.
+pub(super) struct Freshest {
+    pub(super) index: usize,
+    /// Others know as much of another history: the operator has decided.
+    pub(super) is_preferred: bool,
 }
 
 pub(super) fn refuse_disagreement(

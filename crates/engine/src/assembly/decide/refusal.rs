@@ -39,6 +39,9 @@ pub enum Reason {
     /// The array says that it failed.
     #[error("is marked as failed")]
     Faulty,
+    /// It ran apart from those that the operator went on with.
+    #[error("ran apart from the array, and was decided against: --prefer=MEMBER decides anew")]
+    Rejected,
 }
 
 /// Why an array does not start.
@@ -140,6 +143,14 @@ pub enum Refusal {
         first: String,
         /// A member of the other.
         other: String,
+    },
+    /// Each half ran without the other, and the one that the array went on with is not here.
+    #[error(
+        "{member} ran apart from the array, and was decided against: those that went on are not here"
+    )]
+    Rejected {
+        /// A member that is here.
+        member: String,
     },
     /// A bad-block list that cannot be read.
     #[error("{member} has a bad-block list that cannot be read: {reason}")]

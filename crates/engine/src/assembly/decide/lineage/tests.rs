@@ -183,3 +183,28 @@ fn the_preferred_half_takes_nothing_of_the_other() {
         assert_eq!(serving(&start), half, "{disk}");
     }
 }
+
+/// What it told then is all that is known of the decision.
+#[test]
+fn a_half_that_was_decided_against_stays_out_as_long_as_it_is_as_it_was() {
+    let (left, right): (&[_], &[_]) = (&[(0, 0), (2, 1)], &[(2, 0), (1, 1)]);
+    let halves = |right_events| {
+        let of_right = |number| (number, right_events, right);
+        mirror(2, &[(0, 40, left), (2, 40, left), of_right(1), of_right(2)])
+    };
+    let prefer = |disk: &str| Options { prefer: Some(disk.to_owned()), ..Options::default() };
+    let decided = decide(halves(20), &prefer("disk0")).unwrap().rejected;
+    assert_eq!(decided.len(), 2, "{decided:?}");
+    let remembering = Options { rejected: decided.clone(), ..Options::default() };
+    let start = decide(halves(20), &remembering).unwrap();
+    assert_eq!((serving(&start), &start.rejected[..]), (vec![0, 1], &[][..]));
+    let went_on = decide(halves(22), &remembering).unwrap_err();
+    assert!(matches!(went_on, Refusal::SplitBrain { .. }), "{went_on}");
+    let alone = halves(20).split_off(2);
+    let refused = decide(alone.clone(), &remembering).unwrap_err();
+    assert_eq!(refused, Refusal::Rejected { member: "disk2".to_owned() });
+    // The operator decides anew.
+    let anew = Options { rejected: decided, ..prefer("disk2") };
+    assert_eq!(serving(&decide(alone, &anew).unwrap()), [2, 3]);
+    assert_eq!(decide(halves(20), &anew).unwrap().rejected.len(), 2);
+}
