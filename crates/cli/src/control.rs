@@ -107,6 +107,13 @@ pub(crate) enum Request {
     },
 }
 
+impl Request {
+    /// Whether it may end what other requests wait for.
+    fn is_urgent(&self) -> bool {
+        matches!(self, Self::Stop { .. } | Self::Fail { .. } | Self::Message { .. })
+    }
+}
+
 /// What the process answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]

@@ -18,8 +18,11 @@ use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
 use crate::failure::{Code, Failure};
 use crate::report::VERSION;
 
-/// Connections at once; one more is closed without a word.
+/// Connections at once that may ask for anything.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
+
+/// Connections beside them, for orders that end what the others may wait for. One more is closed without a word.
+const URGENT_MAX: usize = 8;
 
 /// How long a connection may ask nothing, or take no answer: then it is closed, and its place is free.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -72,6 +75,12 @@ struct Serving {
     pulse: Arc<Pulse>,
     /// Connections, over all sockets that this one has had.
     open: Arc<AtomicUsize>,
+}
+
+impl Serving {
+    fn is_crowded(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > CONNECTIONS_MAX
+    }
 }
 
 impl Listener {
@@ -142,8 +151,9 @@ fn accept(socket: UnixListener, serving: Serving) -> io::Result<()> {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
                 Err(_) => continue,
             };
-            if serving.open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX {
-                serve_on_thread(stream, &serving);
+            let others = serving.open.fetch_add(1, Ordering::Relaxed);
+            if others < CONNECTIONS_MAX + URGENT_MAX {
+                serve_on_thread(stream, &serving, others >= CONNECTIONS_MAX);
             } else {
                 serving.open.fetch_sub(1, Ordering::Relaxed);
             }
@@ -162,10 +172,10 @@ impl Drop for Listener {
     }
 }
 
-fn serve_on_thread(stream: UnixStream, serving: &Serving) {
+fn serve_on_thread(stream: UnixStream, serving: &Serving, is_beside: bool) {
     let theirs = serving.clone();
     let spawned = thread::Builder::new().name("control-client".into()).spawn(move || {
-        if let Err(error) = serve(stream, &theirs) {
+        if let Err(error) = serve(stream, &theirs, is_beside) {
             tracing::debug!("control client: {error}");
         }
         theirs.open.fetch_sub(1, Ordering::Relaxed);
@@ -175,8 +185,8 @@ fn serve_on_thread(stream: UnixStream, serving: &Serving) {
     }
 }
 
-/// One client from hello to its end.
-fn serve(stream: UnixStream, serving: &Serving) -> io::Result<()> {
+/// One client from hello to its end. One that `is_beside` the others asks for what is urgent, as long as they are there.
+fn serve(stream: UnixStream, serving: &Serving, is_beside: bool) -> io::Result<()> {
     let Serving { array, idle_max, pulse, .. } = serving;
     stream.set_read_timeout(Some(*idle_max))?;
     stream.set_write_timeout(Some(*idle_max))?;
@@ -189,7 +199,10 @@ fn serve(stream: UnixStream, serving: &Serving) -> io::Result<()> {
     while (&mut reader).take(LINE_BYTES_MAX).read_line(&mut line)? > 0 {
         let mut replies = Replies { to: &outlet };
         let _waits = pulse.begin(&outlet);
-        match serde_json::from_str(&line) {
+        match serde_json::from_str::<Request>(&line) {
+            Ok(request) if is_beside && serving.is_crowded() && !request.is_urgent() => {
+                return replies.send(&Reply::Failed { failure: crowded() });
+            }
             Ok(request) => array.answer(request, &mut replies)?,
             Err(error) => replies.send(&Reply::Failed { failure: not_understood(error) })?,
         }
@@ -200,6 +213,14 @@ fn serve(stream: UnixStream, serving: &Serving) -> io::Result<()> {
 
 fn stream(outlet: &Outlet) -> MutexGuard<'_, UnixStream> {
     outlet.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn crowded() -> Failure {
+    Failure::new(
+        "the request was not taken",
+        format!("{CONNECTIONS_MAX} others have not been answered yet, or ask for nothing"),
+        "end what asks so often; `mdspace stop`, `fail` and `message` are taken all the same",
+    )
 }
 
 fn not_understood(error: serde_json::Error) -> Failure {

@@ -49,6 +49,24 @@ impl Answer for Slow {
     }
 }
 
+/// Says nothing of the array, and stops it at once.
+struct Hanging;
+
+impl Answer for Hanging {
+    fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
+        match request {
+            Request::Stop { .. } => replies.send(&Reply::done()),
+            _ => loop {
+                std::thread::park();
+            },
+        }
+    }
+
+    fn sign_of_life(&self, given: Box<dyn FnOnce() + Send>) {
+        given();
+    }
+}
+
 /// Time between two signs of life in a test.
 const BEAT: Duration = Duration::from_millis(2);
 
@@ -155,6 +173,30 @@ fn connections_that_ask_nothing_keep_no_other_out_for_long() {
     }
     // The place of the last one is free a moment after it was hung up.
     while Client::connect(&run_dir, &name).is_err() {}
+}
+
+/// Each of them is a `detail` of an array that is silent; who asked has gone.
+#[test]
+fn requests_that_get_no_answer_keep_no_stop_out() {
+    use std::io::{BufRead, BufReader, Write};
+    let (_temp, run_dir, name, _lock, listener) = listening();
+    listener.spawn_with(Arc::new(Hanging), Duration::from_secs(60), BEAT).expect("a thread");
+    for _ in 0..80 {
+        let mut stream = UnixStream::connect(run_dir.socket(&name)).expect("it listens");
+        let mut said = String::new();
+        let mut lines = BufReader::new(stream.try_clone().expect("a descriptor"));
+        if lines.read_line(&mut said).is_ok_and(|bytes| bytes > 0) {
+            stream.write_all(b"{\"request\":\"detail\"}\n").expect("it is connected");
+            // It is at work on that one, or refuses it.
+            said.clear();
+            lines.read_line(&mut said).expect("a line");
+        }
+    }
+    let mut client = Client::connect(&run_dir, &name).expect("a hello");
+    let failure = client.ask(&Request::Detail).expect_err("too many wait");
+    assert!(failure.why.contains("64 others"), "{failure}");
+    let mut client = Client::connect(&run_dir, &name).expect("a hello");
+    assert_eq!(client.ask(&Request::Stop { force: true, restarts: false }), Ok(Reply::done()));
 }
 
 #[test]
