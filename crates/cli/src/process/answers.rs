@@ -39,9 +39,8 @@ impl Answer for ServingProcess {
             },
             other => {
                 let answer = self.act(other);
-                if let Ok(status) = self.array.status() {
-                    self.recorder.look(status);
-                }
+                // What it does not say now is looked at later.
+                let _ = self.recorder.ask_and_look(|| self.array.status());
                 replies.send(&reply(answer))
             }
         }

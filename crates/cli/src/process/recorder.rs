@@ -56,6 +56,9 @@ struct Inside {
     journal: Option<Journal>,
     /// The array when it was last looked at.
     last: Option<ArrayStatus>,
+    /// Statuses that were asked for, and the number of that one.
+    asked: u64,
+    looked_at: u64,
     closed: bool,
     /// The array is to say when something happens, and has not yet.
     watching: bool,
@@ -100,10 +103,30 @@ impl Recorder {
         drop(journal);
     }
 
-    /// Compares the array with the last look, and keeps what happened between. Called at news,
-    /// and at once after every order of a user.
-    pub(super) fn look(&self, now: ArrayStatus) {
+    /// Asks for the array as it is, and looks at it. Called at news, and at once after every order of a user.
+    pub(super) fn ask_and_look(
+        &self,
+        ask: impl FnOnce() -> Result<ArrayStatus, Failure>,
+    ) -> Result<ArrayStatus, Failure> {
+        let number = self.begin_to_ask();
+        ask().inspect(|status| self.look(number, status.clone()))
+    }
+
+    fn begin_to_ask(&self) -> u64 {
         let mut inside = self.inside();
+        inside.asked += 1;
+        inside.asked
+    }
+
+    /// Compares the array with the last look, and keeps what happened between. Which of two that were asked for at the
+    /// same time is older nobody knows: the one that was asked for first does not count any more, and a new one is.
+    fn look(&self, number: u64, now: ArrayStatus) {
+        let mut inside = self.inside();
+        if number < inside.looked_at {
+            drop(inside);
+            return self.poke();
+        }
+        inside.looked_at = number;
         let happened = match &inside.last {
             Some(last) => events::between(last, &now),
             None => events::at_start(&now),
@@ -243,7 +266,8 @@ fn watch(process: &Arc<ServingProcess>) {
             process.array.watch(move || process_told.recorder.told());
         }
         // Only now: what happens after this is told.
-        let status = match next(process.array.status()) {
+        let status = process.recorder.ask_and_look(|| process.array.status());
+        let status = match next(status) {
             Next::Look(status) => status,
             Next::AskAgain if process.recorder.pause(LOOK_EVERY) => continue,
             Next::AskAgain | Next::End => return,
@@ -258,7 +282,6 @@ fn watch(process: &Arc<ServingProcess>) {
         process.look_for_spare(&status);
         process.look_after_scrub(&status);
         let next = next_look(process, &status);
-        process.recorder.look(*status);
         let recorder = &process.recorder;
         if !recorder.pause(LOOK_AT_MOST_EVERY) || !recorder.wait_for_news(next) {
             return;
