@@ -221,13 +221,13 @@ impl ServingProcess {
                 let error = OpenError::LeadsBack { name: word.clone() };
                 return Err(member_probe::refused(error, &purpose));
             }
-            match self.array.order(Action::Add { member, info, only_back }) {
+            match self.array.order_to_take(Action::Add { member, info, only_back }, member) {
                 Ok(Done::Added { by_bitmap: true }) => {
                     notes.push(format!("{word}: back in its slot, by the bitmap"));
                 }
                 Ok(_) => notes.push(format!("{word}: added as a spare")),
                 Err(error) => {
-                    // Whom the array may still take in stays open.
+                    // Whom the array may still take in stays open until it does not.
                     if matches!(error, OrderError::Refused(_)) {
                         // Who hears that may use it elsewhere at once.
                         self.array.members().close_and_wait(member, LET_GO_WITHIN);

@@ -12,7 +12,7 @@ use mdspace_engine::neighbours::Neighbours;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
 
-use super::members::OpenMembers;
+use super::members::{Closing, OpenMembers};
 use super::multipath::told_at_once;
 use super::neighbours::Disks;
 use super::places::Places;
@@ -173,20 +173,45 @@ impl ServedArray {
         self.with_running(|running| running.leads_back(device, info)).unwrap_or_default()
     }
 
+    /// Has the array take in a device that was opened for it. What it refuses when nobody waits for that any more is
+    /// closed then.
+    pub(super) fn order_to_take(
+        &self,
+        action: Action,
+        member: MemberId,
+    ) -> Result<Reply, OrderError> {
+        let closing = self.members.closing(member);
+        let told = |answer: OrderAnswer| match answer {
+            Ok(reply) => {
+                closing.keep_open();
+                (Ok(reply), None)
+            }
+            refused => (refused, Some(closing)),
+        };
+        let (answer, closing) = answered(&self.begin_order_as(action, told)?, CARRIED_OUT_WITHIN)?;
+        closing.into_iter().for_each(Closing::keep_open);
+        Ok(answer?)
+    }
+
     fn order_within(&self, action: Action, patience: Duration) -> Result<Reply, OrderError> {
-        match self.begin_order(action)?.recv_timeout(patience) {
-            Ok(answer) => Ok(answer?),
-            Err(RecvTimeoutError::Timeout) => Err(OrderError::Silent(patience)),
-            Err(RecvTimeoutError::Disconnected) => Err(CommandError::Stopped.into()),
-        }
+        Ok(answered(&self.begin_order(action)?, patience)??)
     }
 
     /// Where the answer to an order comes.
     fn begin_order(&self, action: Action) -> Result<Receiver<OrderAnswer>, CommandError> {
+        self.begin_order_as(action, |answer| answer)
+    }
+
+    /// As [`begin_order`](Self::begin_order), in other words.
+    fn begin_order_as<T: Send + 'static>(
+        &self,
+        action: Action,
+        told: impl FnOnce(OrderAnswer) -> T + Send + 'static,
+    ) -> Result<Receiver<T>, CommandError> {
         let (sender, answer) = channel();
         // Who orders may have lost patience when it comes.
         let ordered = self.with_running(|running| {
-            running.order(action, move |answer| drop(sender.send(answer)));
+            running.order(action, move |answer| drop(sender.send(told(answer))));
         });
         ordered.ok_or(CommandError::Stopped).map(|()| answer)
     }
@@ -281,6 +306,14 @@ impl ServedArray {
         let gone = |name| format!("{name} was deleted while the array ran: its data are gone");
         deleted.into_iter().map(gone).collect()
     }
+}
+
+/// What an array answers in time.
+fn answered<T>(answer: &Receiver<T>, patience: Duration) -> Result<T, OrderError> {
+    answer.recv_timeout(patience).map_err(|error| match error {
+        RecvTimeoutError::Timeout => OrderError::Silent(patience),
+        RecvTimeoutError::Disconnected => CommandError::Stopped.into(),
+    })
 }
 
 pub(super) fn end_lanes(lanes: Arc<Lanes>) {

@@ -33,13 +33,55 @@ type OpenAnswer = Result<(Opened, Option<Place>), OpenError>;
 /// Open members. They close when taken out, or with the process.
 pub(super) struct OpenMembers {
     table: Arc<MemberTable>,
-    open: Mutex<Vec<(String, MemberId)>>,
-    files: Mutex<Vec<OpenFile>>,
+    listed: Arc<Listed>,
     places: Places,
     /// The operator's word holds that nothing sent to members earlier can be done any more.
     fenced: AtomicBool,
     /// Some were opened to be read only.
     read_only: AtomicBool,
+}
+
+/// Those that are open, by name, and which of them are files.
+#[derive(Default)]
+struct Listed {
+    open: Mutex<Vec<(String, MemberId)>>,
+    files: Mutex<Vec<OpenFile>>,
+}
+
+/// Closes a member when it is dropped, wherever that is: who opened it may not wait any more for what becomes of it.
+pub(super) struct Closing {
+    table: Arc<MemberTable>,
+    listed: Arc<Listed>,
+    member: Option<MemberId>,
+}
+
+impl Closing {
+    /// It stays open.
+    pub(super) fn keep_open(mut self) {
+        self.member = None;
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.member.into_iter().for_each(|member| self.listed.close(&self.table, member));
+    }
+}
+
+impl Listed {
+    fn close(&self, table: &MemberTable, id: MemberId) {
+        self.open().retain(|(_, open)| *open != id);
+        self.files().retain(|file| file.id != id);
+        table.close(id);
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<OpenFile>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<(String, MemberId)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A member that is a regular file, as it was when it was opened.
@@ -53,8 +95,12 @@ impl OpenMembers {
     pub(super) fn new(fenced: bool) -> Self {
         let table = MemberTable::new();
         table.keep_unproved(state_dir::unproved());
-        let (open, files, places, read_only) = Default::default();
-        Self { table, open, files, places, fenced: AtomicBool::new(fenced), read_only }
+        Self::in_table(table, fenced)
+    }
+
+    fn in_table(table: Arc<MemberTable>, fenced: bool) -> Self {
+        let (listed, places, read_only) = Default::default();
+        Self { table, listed, places, fenced: AtomicBool::new(fenced), read_only }
     }
 
     pub(super) fn is_fenced(&self) -> bool {
@@ -137,9 +183,12 @@ impl OpenMembers {
 
     /// Closes a member.
     pub(super) fn close(&self, id: MemberId) {
-        self.list().retain(|(_, open)| *open != id);
-        self.files().retain(|file| file.id != id);
-        self.table.close(id);
+        self.listed.close(&self.table, id);
+    }
+
+    /// What closes a member later.
+    pub(super) fn closing(&self, id: MemberId) -> Closing {
+        Closing { table: self.table.clone(), listed: self.listed.clone(), member: Some(id) }
     }
 
     /// Files that someone has cut shorter since they were opened, each told once. Their data are
@@ -268,10 +317,13 @@ impl OpenMembers {
     }
 
     fn files(&self) -> MutexGuard<'_, Vec<OpenFile>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listed.files()
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<(String, MemberId)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listed.open()
     }
 }
+
+#[cfg(test)]
+mod tests;

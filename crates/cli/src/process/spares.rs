@@ -220,12 +220,14 @@ impl ServingProcess {
         let (file, identity) = self.spare_file(member, &name, &status).map_err(|why| no(&why))?;
         // Between the look and this order it may have got a slot; then it is not removed.
         self.array.order(Action::Remove { member }).map_err(|error| error.failure(&what))?;
-        // Still locked: nobody takes it for a member of this array, nor for one of another. It stays so where
-        // it does not answer, for it may be erased yet.
+        // Still locked: nobody takes it for a member of this array, nor for one of another. It stays so until
+        // it answers, for it may be erased yet.
+        let closing = self.array.members().closing(member);
         let failed = |why: String| Failure::new(&what, format!("{name}: {why}"), "look at it");
-        let erasing = Look::start(&name, move |_| erase_superblocks(&file));
+        let erasing = Look::start(&name, move |_| (erase_superblocks(&file), closing));
         let erased = erasing.and_then(|erasing| erasing.end_within(ERASED_WITHIN));
-        let erased = erased.map_err(|error| failed(error.to_string()))?;
+        let (erased, closing) = erased.map_err(|error| failed(error.to_string()))?;
+        closing.keep_open();
         self.array.members().close_and_wait(member, PATIENCE / 2);
         if erased.map_err(|error| failed(error.to_string()))? == 0 {
             return Err(failed("its superblock is gone".into()));
