@@ -147,6 +147,16 @@ impl Config {
         }
     }
 
+    /// With one more member, which may have been missing.
+    pub(crate) fn and_member(mut self, name: String, device: Uuid) -> Self {
+        self.missing.retain(|missing| *missing != name);
+        if !self.members.contains(&name) {
+            self.members.push(name.clone());
+        }
+        self.device_uuids.insert(name, UuidWord(device));
+        self
+    }
+
     /// Writes a file: there is the old one or the new one, whatever happens.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -278,7 +288,7 @@ pub(crate) fn of_an_older_one(name: &ArrayName) -> Option<String> {
 }
 
 /// Where it is, if it is there.
-fn kept_path(name: &ArrayName) -> Result<Option<PathBuf>, Failure> {
+pub(crate) fn kept_path(name: &ArrayName) -> Result<Option<PathBuf>, Failure> {
     let path = folder()?.map(|folder| folder.join(file_name(name)));
     Ok(path.filter(|path| path.exists()))
 }

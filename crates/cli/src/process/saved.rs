@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_format::Uuid;
 
 use super::ServingProcess;
 use crate::args::create::ServingArgs;
-use crate::config::{Config, KnownMembers, UuidWord};
+use crate::config::{self, Config, KnownMembers, UuidWord};
 use crate::failure::Failure;
 use crate::member_search::lasting_name;
+use crate::run_dir::{Taken, Work};
+
+/// How long others that save the array may take.
+const SAVE_WAITS: Duration = Duration::from_secs(5);
 
 /// What was said at the start, and what was set since.
 pub(super) struct Saved {
@@ -97,6 +102,27 @@ impl ServingProcess {
         let faulty = faulty.into_iter().map(named).filter(|(name, _)| !present.contains_key(name));
         missing.extend(faulty.map(|(name, uuid)| (name, Some(uuid))));
         (present, missing)
+    }
+
+    /// Writes a member that came without an order into the saved configuration of the array, where there is one, and leaves
+    /// the rest of that as it is: at the next boot nobody would name it.
+    pub(super) fn save_member(&self, name: &str) -> Result<(), Failure> {
+        let Some(path) = config::kept_path(&self.name)? else { return Ok(()) };
+        let what = || format!("{name} is not in {}", path.display());
+        let cure = || format!("write it with `mdspace save {}`", self.name);
+        let turn = self.spares.run_dir().take_turn(&self.name, Work::Save, SAVE_WAITS);
+        let turn = turn.map_err(|error| Failure::new(what(), error, cure()))?;
+        let _turn = turn.map_err(|Taken(other)| {
+            Failure::new(what(), format!("{other} saves it at the same time"), cure())
+        })?;
+        let (old, status) = (Config::read(&path)?, self.array.status()?);
+        let member = status.members.iter().find(|member| member.name == name);
+        match member.filter(|_| old.array().is_none_or(|array| array == status.uuid)) {
+            Some(member) => {
+                old.and_member(self.lasting_name(name), member.device_uuid).write(&path)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Finds out what known members are of which only a name is known: it may lead to one that is open under another.

@@ -299,6 +299,9 @@ impl ServingProcess {
             Ok(_) => {
                 tracing::info!("{member} came from {}, as a spare", giver.name);
                 self.recorder.record(vec![Happened::moved(&member, &giver.name)]);
+                if let Err(failure) = self.save_member(&member) {
+                    tracing::error!("{failure}");
+                }
             }
             Err(failure) => {
                 tracing::warn!("{member} goes back to {}: {failure}", giver.name);

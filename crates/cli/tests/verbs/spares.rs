@@ -118,6 +118,23 @@ fn an_array_whose_spare_has_moved_starts_without_it_whatever_the_other_one_does(
     assert!(is_whole(&user, "one"));
 }
 
+/// At a boot nobody names it.
+#[test]
+fn a_spare_that_came_stands_in_the_saved_configuration() {
+    let user = two_mirrors();
+    user.expect(0, "set one spare_group=shelf");
+    user.expect(0, "set one max_read_errors=7");
+    user.expect(0, "save one");
+    user.expect(0, "set one max_read_errors=8");
+    user.expect(0, "set two spare_group=shelf");
+    user.expect(0, "fail one a");
+    until(&user, "the spare takes the place", || is_whole(&user, "one"));
+    user.expect(0, "stop one");
+    user.expect(0, "assemble one");
+    assert!(is_whole(&user, "one") && has(&user, "one", "s"));
+    assert_eq!(user.expect(0, "get one max_read_errors"), "7\n", "the rest is as it was saved");
+}
+
 #[test]
 fn an_array_that_gave_its_spare_away_does_not_save_it_as_missing() {
     let user = two_mirrors();
