@@ -202,8 +202,11 @@ pub(crate) fn superblocks(member: &impl Source) -> io::Result<Vec<FoundSuperbloc
 
 /// Whether one of the md superblocks of a member is `known`. An error where none is and one may be in a place that
 /// cannot be read.
-pub(super) fn has_superblock(file: &File, known: impl Fn(&Superblock) -> bool) -> io::Result<bool> {
-    let places = places(file)?;
+pub(super) fn has_superblock(
+    member: &impl Source,
+    known: impl Fn(&Superblock) -> bool,
+) -> io::Result<bool> {
+    let places = places(member)?;
     let mut found = places.iter().flatten().flatten();
     if found.any(|found| found.superblock.as_ref().is_some_and(&known)) {
         return Ok(true);

@@ -9,12 +9,13 @@ use std::time::Duration;
 use mdspace_engine::backend::{
     IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
 };
+use mdspace_format::Superblock;
 use mdspace_io::{LanesConfig, LocalLane, OpenMode};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::contents::{Source, Unread, WINDOW_BYTES};
 use super::look::Headway;
-use super::{Purpose, Question, look, open, question_of, refused};
+use super::{Purpose, Question, contents, look, open, question_of, refused};
 use crate::failure::Failure;
 
 /// How long a server may take for a read.
@@ -28,17 +29,47 @@ pub(crate) fn check_remote<'a>(
 ) -> Result<(), Failure> {
     let mut question = Question::default();
     for member in members {
-        let (name, theirs) = (member.to_owned(), purpose.clone());
-        let shown = look(member, purpose.what(), move |headway| {
-            let remote = Remote::open(&name, &theirs)?;
-            question_of(&name, &remote, headway).map_err(|error| {
-                let why = format!("{name} cannot be read: {error}");
-                Failure::new(theirs.what(), why, "look at its server")
-            })
-        })??;
-        question.join(shown);
+        question.join(look_at(member, purpose, |_| false)?);
     }
     if run { Ok(()) } else { question.ask(purpose.what()) }
+}
+
+/// As [`check_remote`], for one member; one whose superblock is `known` is no question. The array itself may hold it
+/// still, and its server bear one connection: `run` looks at nothing.
+pub(crate) fn check_remote_unless(
+    member: &str,
+    run: bool,
+    purpose: &Purpose,
+    known: impl Fn(&Superblock) -> bool + Send + 'static,
+) -> Result<(), Failure> {
+    if run {
+        return Ok(());
+    }
+    let shown = look_at(member, purpose, known).map_err(|failure| {
+        let cure = format!("{}; --run takes it without a look at what it holds", failure.cure);
+        Failure { cure, ..failure }
+    })?;
+    shown.ask(purpose.what())
+}
+
+/// What lies on a member; no question for an empty one, and for one whose superblock is `known`.
+fn look_at(
+    member: &str,
+    purpose: &Purpose,
+    known: impl Fn(&Superblock) -> bool + Send + 'static,
+) -> Result<Question, Failure> {
+    let (name, theirs) = (member.to_owned(), purpose.clone());
+    look(member, purpose.what(), move |headway| {
+        let remote = Remote::open(&name, &theirs)?;
+        let shown = || match contents::has_superblock(&remote, &known)? {
+            true => Ok(Question::default()),
+            false => question_of(&name, &remote, headway),
+        };
+        shown().map_err(|error: io::Error| {
+            let why = format!("{name} cannot be read: {error}");
+            Failure::new(theirs.what(), why, "look at its server")
+        })
+    })?
 }
 
 /// A member that a lane of this thread reads.

@@ -35,17 +35,14 @@ fn look_at(
     run: bool,
     purpose: &Purpose,
 ) -> Result<Probed, Failure> {
+    // The array may hold it still. What has that name by now may be something else.
+    let uuid = array.uuid.clone();
+    let own = move |sb: &Superblock| sb.set_uuid.to_string() == uuid;
     match member {
         MemberSpec::Nbd(_) | MemberSpec::Multipath(_) => {
-            let name = member.absolute()?;
-            if !array.members.iter().any(|known| known.member == name) {
-                member_probe::check_remote(std::iter::once(&*name), run, purpose)?;
-            }
+            member_probe::check_remote_unless(&member.absolute()?, run, purpose, own)?;
         }
         MemberSpec::Path(path) => {
-            let uuid = array.uuid.clone();
-            let own = move |sb: &Superblock| sb.set_uuid.to_string() == uuid;
-            // The array may hold it still. What has that name by now may be something else.
             let was_here =
                 array.members.iter().any(|known| is_same_place(&path_of_name(&known.member), path));
             return match was_here {

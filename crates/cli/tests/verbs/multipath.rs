@@ -439,6 +439,33 @@ fn a_device_is_not_served_while_somebody_else_has_one_of_its_paths() {
     user.expect(0, "stop two");
 }
 
+/// Its name stays, and leads elsewhere: another disk is put into the place of the broken one.
+#[test]
+fn what_a_failed_multipath_device_leads_to_by_now_is_asked_about_as_any_other() {
+    let user = User::with_members(&["a", "b", "c"]);
+    let lead_to = |disk: &str| {
+        let path = user.path(disk);
+        let file = format!("[[group]]\npath = [{{member = \"{}\"}}]\n", path.display());
+        std::fs::write(user.path("m.toml"), file).expect("a file");
+    };
+    lead_to("b");
+    let create = "create top --level=1 --raid-devices=2 --assume-clean";
+    user.expect(0, &format!("{create} a multipath:m.toml"));
+    user.expect(0, "fail top multipath:m.toml");
+    std::fs::write(user.path("c"), vec![7; 8 << 20]).expect("a file");
+    lead_to("c");
+    for words in ["add top multipath:m.toml", "replace top a --with multipath:m.toml"] {
+        user.refused(words, &["m.toml holds", "not recognised", "--run"]);
+    }
+    assert!(user.bytes("c") == vec![7; 8 << 20], "other people's data are overwritten");
+    // The control: the member itself is known, and no question.
+    lead_to("b");
+    user.expect(0, "add top multipath:m.toml");
+    user.run("wait top");
+    user.expect(0, "detail top --test");
+    user.expect(0, "stop top");
+}
+
 #[test]
 fn a_device_that_is_listed_twice_is_told_under_whatever_name() {
     let user = User::with_members(&["disk", "other"]);

@@ -61,6 +61,33 @@ fn what_an_export_holds_anywhere_is_asked_about_as_what_a_file_holds() {
     user.expect(0, "stop b");
 }
 
+/// Its server comes back with another image behind the same address.
+#[test]
+fn what_a_failed_export_leads_to_by_now_is_asked_about_as_any_other() {
+    let user = User::with_members(&["a", "b", "c"]);
+    let export = serve(&user, "b");
+    user.expect(0, &format!("create top --level=1 --raid-devices=2 --assume-clean a {export}"));
+    user.expect(0, &format!("fail top {export}"));
+    user.expect(0, "stop b --force");
+    let socket = user.path("b.sock");
+    let front = format!("--serve=nbd:unix:{}", socket.display());
+    let other = "--level=linear --raid-devices=1 --force --assume-clean";
+    user.expect(0, &format!("create b {other} {front} c"));
+    assert_eq!(Client::connect(&socket).write(1 << 20, &[7; 4096]), Ok(()));
+    for words in [format!("add top {export}"), format!("replace top a --with {export}")] {
+        user.refused(&words, &["holds", "not recognised", "--run"]);
+    }
+    assert!(Client::connect(&socket).read(1 << 20, 4096) == Ok(vec![7; 4096]), "overwritten");
+    // The control: the member itself is known, and no question.
+    user.expect(0, "stop b");
+    user.expect(0, &format!("assemble b {front} b"));
+    user.expect(0, &format!("add top {export}"));
+    user.run("wait top");
+    user.expect(0, "detail top --test");
+    user.expect(0, "stop top");
+    user.expect(0, "stop b");
+}
+
 #[test]
 fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() {
     let user = User::with_members(&["a", "b"]);
