@@ -31,7 +31,7 @@ mod remote;
 use contents::Source;
 pub(crate) use contents::{Area, FoundSuperblock, superblock_that_counts, superblocks};
 use look::Headway;
-pub(crate) use look::{Look, asked_of, is_same_place, look};
+pub(crate) use look::{Look, asked_of, is_same_place, look, which_leads_to};
 pub(crate) use probed::Probed;
 pub(crate) use purpose::Purpose;
 use question::Question;
@@ -305,15 +305,15 @@ pub(crate) fn once_free<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T,
 
 /// The running array that has this member.
 fn array_of(member: &Path, run_dir: &RunDir) -> Option<ArrayName> {
-    let path = fs::canonicalize(member).ok()?;
-    let is_it = |name: &str| fs::canonicalize(path_of_name(name)).is_ok_and(|known| known == path);
-    let mut running = run_dir.running().ok()?.into_iter();
-    let holder = running.find(|Running { run_dir, name }| {
-        let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
+    let members_of = |Running { run_dir, name }: Running| {
+        let client = Client::connect_within(&run_dir, &name, ANSWERS_WITHIN);
         let report = client.and_then(|mut client| client.report());
-        report.is_ok_and(|report| report.array.members.iter().any(|m| is_it(&m.member)))
-    });
-    holder.map(|running| running.name)
+        let members = report.map(|report| report.array.members).unwrap_or_default();
+        members.into_iter().map(move |known| (name.clone(), path_of_name(&known.member)))
+    };
+    let known = run_dir.running().ok()?.into_iter().flat_map(members_of);
+    let (mut arrays, places): (Vec<ArrayName>, Vec<PathBuf>) = known.unzip();
+    which_leads_to(member, &places).map(|number| arrays.swap_remove(number))
 }
 
 /// Why a member cannot be opened, in three lines.

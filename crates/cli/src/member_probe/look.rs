@@ -3,12 +3,12 @@
 use std::fmt::Display;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mdspace_io::name_of_path;
 
@@ -110,8 +110,27 @@ pub(crate) fn asked_of<T: Send + 'static>(
 
 /// Whether two paths lead to one place.
 pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
-    let place = |path: &Path| asked_of(path, |path| fs::canonicalize(path).ok()).flatten();
-    one == other || place(one).is_some_and(|found| place(other) == Some(found))
+    which_leads_to(one, &[other.to_owned()]).is_some()
+}
+
+/// Which of these paths leads where `one` does. One whose file system does not say it leads nowhere. Several of
+/// those take no longer than one.
+pub(crate) fn which_leads_to(one: &Path, others: &[PathBuf]) -> Option<usize> {
+    if let Some(same) = others.iter().position(|other| other == one) {
+        return Some(same);
+    }
+    let until = Instant::now() + FOUND_WITHIN;
+    let begin = |path: &PathBuf| {
+        let (name, path) = (name_of_path(path), path.clone());
+        Look::start(name, move |_| fs::canonicalize(path).ok())
+    };
+    let end = |looking: io::Result<Look<Option<PathBuf>>>| {
+        let patience = until.saturating_duration_since(Instant::now());
+        looking.and_then(|looking| looking.end_within(patience)).ok().flatten()
+    };
+    let (place, others) = (begin(&one.to_owned()), others.iter().map(begin).collect::<Vec<_>>());
+    let place = end(place)?;
+    others.into_iter().position(|other| end(other).as_ref() == Some(&place))
 }
 
 fn silent(member: &str, error: &io::Error, what: &str) -> Failure {

@@ -36,7 +36,7 @@ impl Probed {
         what: &str,
     ) -> Result<(), Failure> {
         let Some(was) = self.0.get(name) else { return Ok(()) };
-        if table.identity(id).is_some_and(|now| now.is_ok_and(|now| now == *was)) {
+        if table.identity(id) == Some(*was) {
             return Ok(());
         }
         let why = format!("{name} leads elsewhere than when it was looked at");

@@ -213,7 +213,7 @@ impl ServingProcess {
             let opened = self.array.members().open(word, OpenMode::RUN, probed, &purpose);
             let (member, info) = opened?;
             // Where a file has holes its file system answers, and no read arrives at a front.
-            let identity = self.array.members().table().identity(member).and_then(Result::ok);
+            let identity = self.array.members().table().identity(member);
             let file_system = identity.and_then(|identity| identity.file_system());
             let is_within = file_system.is_some_and(|device| self.fronts.bear(device));
             if is_within || self.array.leads_back(member, &info) {

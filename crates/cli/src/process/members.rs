@@ -289,11 +289,7 @@ impl OpenMembers {
             return Some(*id);
         }
         let meant = asked_of(&path_of_name(word), |path| Identity::of_name(path).ok()).flatten()?;
-        open.iter().map(|(_, id)| *id).find(|id| self.identity(*id) == Some(meant))
-    }
-
-    fn identity(&self, id: MemberId) -> Option<Identity> {
-        self.table.identity(id)?.ok()
+        open.iter().map(|(_, id)| *id).find(|id| self.table.identity(*id) == Some(meant))
     }
 
     /// Whether something of them is found out only by looking now and then: a file that someone cuts, a

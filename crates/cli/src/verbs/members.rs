@@ -10,7 +10,7 @@ use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs, Replac
 use crate::control::Request;
 use crate::control::client::Client;
 use crate::failure::Failure;
-use crate::member_probe::{self, Probed, Purpose, is_same_place};
+use crate::member_probe::{self, Probed, Purpose, which_leads_to};
 use crate::report::ArrayReport;
 use crate::run_dir::RunDir;
 
@@ -43,11 +43,10 @@ fn look_at(
             member_probe::check_remote_unless(&member.absolute()?, run, purpose, own)?;
         }
         MemberSpec::Path(path) => {
-            let was_here =
-                array.members.iter().any(|known| is_same_place(&path_of_name(&known.member), path));
-            return match was_here {
-                true => member_probe::check_held_unless(path, run, purpose, own),
-                false => member_probe::check_unless(path, run_dir, run, purpose, own),
+            let names = array.members.iter().map(|known| path_of_name(&known.member));
+            return match which_leads_to(path, &names.collect::<Vec<_>>()) {
+                Some(_) => member_probe::check_held_unless(path, run, purpose, own),
+                None => member_probe::check_unless(path, run_dir, run, purpose, own),
             };
         }
         MemberSpec::Ram { .. } | MemberSpec::Null(_) => {}

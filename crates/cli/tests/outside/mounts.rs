@@ -541,6 +541,57 @@ fn an_array_does_not_take_a_file_of_a_file_system_on_itself() {
     mounted.finish();
 }
 
+/// The process behind one member's file system stands still: an order about another member has nothing to ask there.
+#[test]
+fn orders_about_other_members_do_not_wait_for_one_whose_file_system_does_not_answer() {
+    let Some(below) = Mounted::start("silent", "fuse:DIR") else { return };
+    let top = Mdspace::new();
+    let images = Images::new();
+    let files = images.sparse("a", 3, 32 * MIB);
+    let [a, c, d] = [0, 1, 2].map(|number: usize| path_text(&files[number]));
+    let silent = below.file();
+    let create = ["--level=1", "--raid-devices=3", "--assume-clean", "--run"];
+    let mut words = vec!["create", "top"];
+    words.extend(create);
+    let serve = top.serve("top");
+    words.extend([&*serve, a, path_text(&silent), c]);
+    top.succeed(&words);
+    top.succeed(&["set", "top", "write_deadline=1"]);
+    top.succeed(&["fail", "top", c]);
+    top.succeed(&["remove", "top", c]);
+    let process = below.mdspace.report(&below.name)["pid"].as_i64().expect("a number");
+    let process = Pid::from_raw(process as i32).expect("a process number");
+    let mut client = top.connect("top");
+    kill_process(process, Signal::STOP).expect("it is there");
+    client.write(0, &[7; 4096]);
+    until("it has failed", || top.value("top", "degraded") == "2");
+    let other = images.sparse("other", 2, 32 * MIB);
+    let create = "create other --level=1 --raid-devices=2 --assume-clean --run";
+    let create = create.split(' ').chain(other.iter().map(|path| path_text(path))).collect();
+    let orders = [vec!["re-add", "top", c], vec!["add", "top", d], create];
+    let begin = std::time::Instant::now();
+    let done = std::thread::scope(|scope| {
+        let begun = orders.iter().map(|order| scope.spawn(|| top.run(order)));
+        let begun: Vec<_> = begun.collect();
+        let is_long = || begin.elapsed() > std::time::Duration::from_secs(40);
+        while !begun.iter().all(|order| order.is_finished()) && !is_long() {
+            std::thread::yield_now();
+        }
+        let ended: Vec<bool> = begun.iter().map(|order| order.is_finished()).collect();
+        kill_process(process, Signal::CONT).expect("it is there");
+        let done = begun.into_iter().map(|order| order.join().expect("it ran"));
+        done.zip(ended).collect::<Vec<_>>()
+    });
+    for ((done, ended), order) in done.into_iter().zip(orders) {
+        assert!(ended, "{order:?} waits for the silent one: {done:?}");
+        assert_eq!(done.status, 0, "{order:?}: {done:?}");
+    }
+    drop(client);
+    top.succeed(&["stop", "other"]);
+    top.succeed(&["stop", "top", "--force"]);
+    until("its device is free", || below.mdspace.run(&["stop", &below.name]).status == 0);
+}
+
 #[test]
 fn a_device_whose_file_someone_has_unmounted_has_its_users_still() {
     let Some(mounted) = Mounted::start("bare", "block") else { return };

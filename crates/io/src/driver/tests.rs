@@ -17,7 +17,9 @@ use super::remote_op::{Next, RemoteOp};
 use super::*;
 use crate::lanes::{LanesConfig, LocalLane};
 use crate::member::are_writes_over;
-use crate::member::{Device, EndOf, Export, MemberFile, Moment, end_of_device, end_of_file};
+use crate::member::{
+    Device, EndOf, Export, Identity, MemberFile, Moment, end_of_device, end_of_file,
+};
 use crate::nbd_wire::command;
 use crate::payload::Lent;
 
@@ -45,7 +47,8 @@ fn pipe_member(
 ) -> (MemberId, io::PipeWriter) {
     let (reader, writer) = io::pipe().unwrap();
     let file = std::fs::File::from(std::os::fd::OwnedFd::from(reader));
-    let file = MemberFile::new(file, true);
+    let identity = Identity::of(&file).unwrap();
+    let file = MemberFile::new(file, identity, true);
     let device = Device::File { file, memory_align, inline: false, end };
     let info = MemberInfo {
         name: "pipe".into(),
@@ -259,7 +262,8 @@ fn crowded(io: IoChoice, bytes: u64) -> (LocalLane, MemberId, tempfile::NamedTem
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(bytes).unwrap();
     let file = image.reopen().unwrap();
-    let file = MemberFile::new(file, true);
+    let identity = Identity::of(&file).unwrap();
+    let file = MemberFile::new(file, identity, true);
     let device = Device::File { file, memory_align: 1, inline: false, end: end_of_file };
     let info = MemberInfo {
         name: "image".into(),

@@ -7,12 +7,14 @@ use std::os::fd::AsRawFd;
 use std::thread;
 
 use super::lock;
+use super::named::Identity;
 use super::seen::Seen;
 
 /// An open file or block device. Its lock ends when it closes.
 #[derive(Debug)]
 pub(crate) struct MemberFile {
     file: ManuallyDrop<File>,
+    identity: Identity,
     asks_server: bool,
     /// It keeps others out, and a write to it has landed when its call ends.
     has_claim: bool,
@@ -28,10 +30,16 @@ pub struct FileFacts {
 }
 
 impl MemberFile {
-    /// `has_claim`: it was opened so that it keeps others out, and no page cache writes anything there later.
-    pub(crate) fn new(file: File, has_claim: bool) -> Self {
+    /// Of an open file that is this one. `has_claim`: it was opened so that it keeps others out, and no page cache
+    /// writes anything there later.
+    pub(crate) fn new(file: File, identity: Identity, has_claim: bool) -> Self {
         let asks_server = asks_server(&file);
-        Self { file: ManuallyDrop::new(file), asks_server, has_claim }
+        Self { file: ManuallyDrop::new(file), identity, asks_server, has_claim }
+    }
+
+    /// Which file or device it is: that stays so while it is open, and nobody is asked for it again.
+    pub(super) fn identity(&self) -> Identity {
+        self.identity
     }
 
     /// Its user has let go of it, and no call that the kernel still has there is a write: whoever opens it next is to know.

@@ -295,7 +295,7 @@ fn connect_anew(
 /// Whether a member that is open is still what its name leads to. A name that is missing for a moment tells nothing, unless
 /// the device is gone too.
 fn has_its_name(members: &MemberTable, id: MemberId, name: &str) -> bool {
-    let Some(Ok(known)) = members.identity(id) else { return true };
+    let Some(known) = members.identity(id) else { return true };
     match Identity::of_name(&path_of_name(name)) {
         Ok(now) => now == known,
         Err(_) => !known.has_left(),

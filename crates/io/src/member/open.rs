@@ -401,7 +401,8 @@ impl Opening<'_> {
             discard_zeroes: traits.discard_zeroes && !self.mode.read_only,
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
-        let file = MemberFile::new(file, self.mode.exclusive && transfers.direct);
+        let identity = named::Identity::of_metadata(&metadata);
+        let file = MemberFile::new(file, identity, self.mode.exclusive && transfers.direct);
         let device = Device::File { file, memory_align, inline, end };
         let is_claimed = is_block && self.mode.exclusive;
         Ok(Opened { is_claimed, ..Opened::with(device, info, locks) })

@@ -225,10 +225,10 @@ impl MemberTable {
         }
     }
 
-    /// Which file or device a member is; none for one of another kind.
-    pub fn identity(&self, id: MemberId) -> Option<io::Result<Identity>> {
+    /// Which file or device a member is; none for one of another kind. Waits for no server.
+    pub fn identity(&self, id: MemberId) -> Option<Identity> {
         match &self.member(id)?.device {
-            Device::File { file, .. } => Some(Identity::of(file)),
+            Device::File { file, .. } => Some(file.identity()),
             _ => None,
         }
     }

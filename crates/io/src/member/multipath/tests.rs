@@ -85,7 +85,7 @@ fn a_failed_path_goes_to_what_has_its_name_by_now_and_closes_what_it_had() {
     connect();
     let [new] = paths.members()[..] else { panic!("it has one connection") };
     assert!(new != old && members.info(old).is_none());
-    assert_eq!(members.identity(new).expect("a file").ok(), Identity::of_name(&path).ok());
+    assert_eq!(members.identity(new), Identity::of_name(&path).ok());
 }
 
 /// Who has it may write there. The path stays out, and the operator is told once.
