@@ -175,6 +175,9 @@ pub(crate) struct StopArgs {
     /// Disconnect the clients.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,
+    /// Wait so long for mounts and programs of this host to let go of the array, then disconnect all clients.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86_400), conflicts_with = "force")]
+    pub(crate) force_after: Option<u64>,
 }
 
 #[derive(Args, Debug)]

@@ -2,6 +2,7 @@
 //!
 //! Source: `include/uapi/linux/loop.h`. Only root has loop devices.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -153,6 +154,15 @@ impl LoopDevice {
         !self.is_detached() && mdspace_io::lies_on(device, self.number)
     }
 
+    /// How many requests the device has done; none where no system file tells.
+    pub fn done(&self) -> Option<u64> {
+        let text = fs::read_to_string(place_of(&self.path).join("stat")).ok()?;
+        // Reads, writes, discards and flushes, as `Documentation/block/stat.rst` has them.
+        let fields: Vec<u64> =
+            text.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+        Some([0, 4, 11, 15].iter().filter_map(|&field| fields.get(field)).sum())
+    }
+
     /// Whether nothing is attached, or a file of another name. Not so where no system file tells.
     fn is_detached(&self) -> bool {
         match name_behind(&self.path) {
@@ -177,6 +187,93 @@ pub fn let_go(device: impl AsFd) -> io::Result<()> {
     // SAFETY: the kernel reads a `loop_info64` through the pointer, and that is what is there.
     unsafe { ioctl::ioctl(device, Setter::<SET_STATUS, LoopInfo>::new(info)) }
         .map_err(io::Error::from)
+}
+
+/// Writes what the kernel holds back of the file systems on a device, of its partitions and of what is mapped over it,
+/// whoever has mounted them. Goes on with the others where one cannot be written.
+///
+/// For a process that does not serve the file: this waits until all of it is done.
+pub fn write_file_systems(device: impl AsFd) -> io::Result<()> {
+    let number = rustix::fs::fstat(device)?.st_rdev;
+    let (mut written, mut failed) = (BTreeSet::new(), None);
+    for process in seers() {
+        for (device, place) in file_systems_on(number, &process) {
+            // Each namespace has its own place for what is mounted in several.
+            if written.contains(&device) {
+                continue;
+            }
+            let Ok(place) = OpenOptions::new()
+                .read(true)
+                .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+                .open(process.join("root").join(place.strip_prefix('/').unwrap_or(&place)))
+            else {
+                continue;
+            };
+            match rustix::fs::syncfs(&place) {
+                Ok(()) => drop(written.insert(device)),
+                Err(error) => failed = Some(error.into()),
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// A process of each mount namespace that this user may look into, its own first.
+fn seers() -> Vec<PathBuf> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes =
+        entries.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    let all = [PathBuf::from("/proc/self")].into_iter().chain(processes.map(|entry| entry.path()));
+    let mut known = BTreeSet::new();
+    all.filter(|process| {
+        fs::read_link(process.join("ns/mnt")).is_ok_and(|namespace| known.insert(namespace))
+    })
+    .collect()
+}
+
+/// The file systems that have their bytes on a device, as one process sees them: a word for each, and its place.
+fn file_systems_on(number: u64, process: &Path) -> Vec<(String, String)> {
+    let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+    let is_on = |mount: &MountLine<'_>| {
+        mount.device().is_some_and(|device| mdspace_io::lies_on(device, number))
+    };
+    let mounts = mounts.lines().filter_map(MountLine::parse).filter(is_on);
+    mounts.map(|mount| (mount.number.to_owned(), mount.place())).collect()
+}
+
+/// A line of `mountinfo`, as `proc_pid_mountinfo(5)` has it.
+struct MountLine<'a> {
+    number: &'a str,
+    place: &'a str,
+    source: &'a str,
+}
+
+impl<'a> MountLine<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(2);
+        let (number, place) = (fields.next()?, fields.nth(1)?);
+        Some(Self { number, place, source: file_system.split(' ').nth(1)? })
+    }
+
+    /// The device below it: some file systems, as Btrfs, have a number of their own, and say their device by its name.
+    fn device(&self) -> Option<u64> {
+        let (major, minor) = self.number.split_once(':')?;
+        let number = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+        if rustix::fs::major(number) != 0 {
+            return Some(number);
+        }
+        let named = Some(Path::new(self.source)).filter(|source| source.starts_with("/dev"));
+        named.and_then(|source| fs::metadata(source).ok()).map(|found| found.rdev())
+    }
+
+    /// Blanks and the like are written as their octal numbers.
+    fn place(&self) -> String {
+        let written = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+        written
+            .iter()
+            .fold(self.place.to_owned(), |place, (octal, plain)| place.replace(octal, plain))
+    }
 }
 
 /// Devices over a file of this place whose server is gone. Whoever asks has the place for itself: they were left by a
@@ -253,15 +350,7 @@ fn openers(device: &Path) -> impl Iterator<Item = u32> {
 
 /// Where a block device is mounted, as this process sees it.
 fn mounts_of(number: u64) -> Vec<String> {
-    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let fields = |line: &str| {
-        let mut fields = line.split(' ').skip(2);
-        let device = fields.next()?.to_owned();
-        Some((device, fields.nth(1)?.to_owned()))
-    };
-    let places = mounts.lines().filter_map(fields).filter(|(device, _)| *device == number);
-    places.map(|(_, place)| place).collect()
+    file_systems_on(number, Path::new("/proc/self")).into_iter().map(|(_, place)| place).collect()
 }
 
 /// A device that nothing is attached to.

@@ -135,7 +135,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
         );
         Failure { cure, ..failure }
     })?;
-    let order = StopArgs { name: name.clone(), force: args.force };
+    let order = StopArgs { name: name.clone(), force: args.force, force_after: None };
     let stopped = stop::stop(&order, tells_at_stop).map_err(|failure| {
         if runs_on(&failure, || ask(&run_dir, name).is_ok()) {
             drop(fs::remove_file(&file));

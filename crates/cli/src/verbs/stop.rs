@@ -1,23 +1,60 @@
 //! `mdspace stop`.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::Outcome;
 use crate::args::{ArrayName, StopArgs};
 use crate::config::Config;
-use crate::control::client::{Client, ENDS_WITHIN};
+use crate::control::client::{ANSWERS_WITHIN, Client, ENDS_WITHIN};
 use crate::control::{Reply, Request};
 use crate::failure::{Code, Failure};
 use crate::output;
+use crate::report::FrontReport;
 use crate::run_dir::RunDir;
 
 /// How long an array may take to stop. Its clients have a minute to end, its writes their deadlines, its
 /// members and lanes a minute each. What takes longer may have no end: the order stands.
 const STOPS_WITHIN: Duration = Duration::from_secs(240);
 
+/// Between two looks whether programs of this host have let go of it.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
 /// Stops an array.
 pub(crate) fn run(args: &StopArgs) -> Outcome {
-    output::end(&stop(args, false)?.notes, Ok(()))
+    let stopped = match args.force_after {
+        None => stop(args, false)?,
+        Some(seconds) => {
+            wait_for_this_host(&args.name, Duration::from_secs(seconds))?;
+            stop(&StopArgs { name: args.name.clone(), force: true, force_after: None }, false)?
+        }
+    };
+    output::end(&stopped.notes, Ok(()))
+}
+
+/// Waits until nothing on this host uses the array, but no longer than `patience`. Where the host is shut down, file
+/// systems are unmounted and programs stopped at the same time.
+fn wait_for_this_host(name: &ArrayName, patience: Duration) -> Result<(), Failure> {
+    let until = Instant::now() + patience;
+    let run_dir = RunDir::open_of(name)?;
+    let mut told = Vec::new();
+    while Instant::now() < until {
+        // What does not answer is the stop's to say.
+        let report = Client::connect_within(&run_dir, name, ANSWERS_WITHIN)
+            .and_then(|mut client| client.report());
+        let fronts = report.map(|report| report.fronts).unwrap_or_default();
+        let is_here = |front: &&FrontReport| !front.address.starts_with("nbd:tcp:");
+        let users: Vec<String> =
+            fronts.iter().filter(is_here).flat_map(|front| front.clients.clone()).collect();
+        if users.is_empty() {
+            return Ok(());
+        }
+        let new = users.iter().filter(|user| !told.contains(*user));
+        new.for_each(|user| output::print_aside(&format!("{name}: waits for its users: {user}")));
+        told = users;
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 /// What an array said when it was stopped.

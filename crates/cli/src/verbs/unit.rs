@@ -26,7 +26,13 @@ pub(super) fn give(name: &ArrayName, notes: &mut Vec<String>) -> Result<(), Fail
         ));
         return Ok(());
     }
-    notes.extend(stop::stop(&StopArgs { name: name.clone(), force: false }, false)?.notes);
+    if config::passed_over(name).is_some() {
+        notes.push(format!("{name}: stays in a process of its own until then"));
+        return Ok(());
+    }
+    notes.extend(
+        stop::stop(&StopArgs { name: name.clone(), force: false, force_after: None }, false)?.notes,
+    );
     start(name, &unit)?;
     notes
         .push(format!("{name}: runs as {unit}; `systemctl enable {unit}` starts it at every boot"));

@@ -177,3 +177,39 @@ fn what_is_not_built_is_not_installed_and_the_cure_is_named() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("make build"), "{refused:?}");
     assert_eq!(files_below(folder.path()), BTreeSet::new());
 }
+
+/// systemd stops units in the reverse order of their start. One that starts after all local file systems would take the
+/// device away before the file system on it is unmounted.
+#[test]
+fn a_file_system_on_an_array_is_mounted_after_its_unit_and_unmounted_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let packaged = project().join("packaging/systemd/mdspace@.service");
+    let unit = fs::read_to_string(packaged).unwrap();
+    let value = |key: &str| {
+        let mut lines = unit.lines().filter_map(|line| line.split_once('='));
+        lines.find(|(name, _)| *name == key).map(|(_, value)| value).unwrap_or_default()
+    };
+    let patience = value("ExecStop").split_once("--force-after=").map(|(_, seconds)| seconds);
+    let patience: u64 = patience.expect("it waits for mounts").parse().unwrap();
+    let minutes = value("TimeoutStopSec").strip_suffix("min").expect("minutes");
+    // By force it may take as long as the kernel has something to write, and a moment more.
+    assert!(patience + 90 < 60 * minutes.parse::<u64>().unwrap(), "it would be killed");
+
+    let unit = unit.replace("/usr/bin/mdspace", "/bin/true");
+    fs::write(folder.path().join("mdspace@.service"), unit).unwrap();
+    let mount = "[Unit]\nRequires=mdspace@a.service\nAfter=mdspace@a.service\n\
+                 [Mount]\nWhat=/dev/mdspace/a\nWhere=/mnt/a\n";
+    fs::write(folder.path().join("mnt-a.mount"), mount).unwrap();
+    let wants = folder.path().join("local-fs.target.requires");
+    fs::create_dir(&wants).unwrap();
+    std::os::unix::fs::symlink("../mnt-a.mount", wants.join("mnt-a.mount")).unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no", "local-fs.target"]);
+    // The colon stands for the system's own units.
+    verify.env("SYSTEMD_UNIT_PATH", format!("{}:", folder.path().display()));
+    let Ok(said) = verify.output() else {
+        return println!("SKIPPED: no systemd-analyze is here");
+    };
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(!said.contains("cycle"), "{said}");
+}

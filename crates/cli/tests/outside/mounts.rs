@@ -314,6 +314,37 @@ fn what_the_kernel_holds_back_of_the_device_is_written_before_a_stop() {
     mounted.finish();
 }
 
+/// At a shutdown the array may go before its file systems: what programs wrote is in no block of the device yet.
+#[test]
+fn what_file_systems_hold_back_is_written_before_their_device_is_taken_away_by_force() {
+    let Some(mounted) = Mounted::start("synced", "block") else { return };
+    let place = mounted.images.folder().join("place");
+    fs::create_dir(&place).expect("an empty folder");
+    succeed("mkfs.ext4", &["-q", path_text(&mounted.device())]);
+    let file = place.join("file");
+    let process = mounted.mdspace.report(&mounted.name)["pid"].as_i64().expect("a number");
+    for round in 1..=2 {
+        succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
+        let pattern = Pattern { seed: round }.bytes(0, 40 * MIB / SECTOR as u64, 1);
+        fs::write(&file, &pattern).expect("room for a file");
+        match round {
+            1 => {
+                let process = Pid::from_raw(process as i32).expect("a process number");
+                kill_process(process, Signal::TERM).expect("it is there");
+                until("it has ended", || mounted.mdspace.processes().is_empty());
+            }
+            _ => drop(mounted.mdspace.succeed(&["stop", &mounted.name, "--force"])),
+        }
+        succeed("umount", &["--lazy", path_text(&place)]);
+        mounted.assemble("block");
+        succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
+        let read = fs::read(&file);
+        succeed("umount", &[path_text(&place)]);
+        assert!(read.expect("the file is there") == pattern, "the file has other bytes: {round}");
+    }
+    mounted.finish();
+}
+
 /// What the kernel holds back may go to a member that hangs. A stop by force does not wait for it.
 #[test]
 fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {

@@ -79,6 +79,11 @@ impl BlockDevice {
         self.device.open()
     }
 
+    /// How many requests it has done; none where no system file tells.
+    pub(super) fn done(&self) -> Option<u64> {
+        self.device.done()
+    }
+
     /// Gives it up, where no process keeps it.
     pub(super) fn let_go(&self) {
         let_go(self.device.open());

@@ -1,5 +1,6 @@
 //! One front: a socket of NBD, a mounted file, or a block device.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -270,7 +271,16 @@ impl Front {
                 let Mounted { device, server, guard, own, .. } = *mounted;
                 // The file is served still meanwhile.
                 let begin = Instant::now();
-                let is_late = || closing.is_late(begin);
+                let wrote = Cell::new((begin, None));
+                let is_late = || match device.as_ref().and_then(BlockDevice::done) {
+                    None => closing.is_late(begin),
+                    done => {
+                        if wrote.get().1 != done {
+                            wrote.set((Instant::now(), done));
+                        }
+                        closing.is_late_to_write(begin, wrote.get().0)
+                    }
+                };
                 let mut end = guard.map_or(End::Written, |guard| guard.end(is_late));
                 if let (End::Killed, Some(device)) = (end, &device) {
                     end = match (device.open(), Some(device.link_ends())) {
@@ -288,7 +298,7 @@ impl Front {
                         "the kernel could not write all that programs wrote to {device}: see `dmesg`"
                     )),
                     End::Late => Err(format!(
-                        "what the kernel held back of {device} may be lost: a stop by force does not wait for it"
+                        "what the kernel held back of {device} may be lost: a stop by force does not wait for it for long"
                     )),
                     End::Killed => Err(format!(
                         "{device} stays attached, for no process can be started that keeps it: see `losetup --list`"

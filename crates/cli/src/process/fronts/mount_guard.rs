@@ -2,8 +2,8 @@
 //! crash. A mount whose process is gone answers nothing, and hangs in the way.
 //!
 //! It waits at a pipe whose other end the serving process keeps. It goes on when that end is closed, however the
-//! serving process ended: takes the device's name away, writes the device back, lets go of it, and unmounts what is
-//! mounted still.
+//! serving process ended: takes the device's name away, writes back the file systems on the device and the device
+//! itself, lets go of it, and unmounts what is mounted still.
 //!
 //! Who closes a block device last writes what the kernel holds back of it. The serving process cannot: when it is
 //! killed it would wait for its own answer, and neither it nor its locks on the members would ever go. Nor may it let
@@ -97,7 +97,9 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
     if let [path, target] = link {
         // While the device is kept no other array has it, and the name is no other's.
         drop(Link::known(path.clone(), target.clone()));
-        written = rustix::fs::fsync(io::stdout());
+        // What file systems hold back is in no block of the device before.
+        written = loop_device::write_file_systems(io::stdout());
+        written = rustix::fs::fsync(io::stdout()).map_err(io::Error::from).and(written);
         // An error says that someone has done so before.
         let _ = loop_device::let_go(io::stdout());
     }
