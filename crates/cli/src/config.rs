@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mdspace_engine::assembly::LeftOut;
-use mdspace_format::Uuid;
+use mdspace_format::{Superblock, Uuid};
 use mdspace_io::{Identity, read_text};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -114,8 +114,8 @@ impl Config {
         let members = self.members.iter().map(|word| word.parse::<MemberSpec>());
         let members: Vec<_> = members.collect::<Result<_, _>>()?;
         let (mut there, gone): (Vec<_>, Vec<_>) = members.into_iter().partition(is_there);
-        self.add_back(&mut there, array);
-        let is_device_gone = gone.iter().any(member_search::is_name_of_device);
+        let away = self.add_back(&mut there, array);
+        let is_device_gone = gone.iter().chain(&away).any(member_search::is_name_of_device);
         let follow =
             |array| member_search::follow(&mut there, array, &self.device_uuids, is_device_gone);
         let left_out = array.map(follow).transpose().map_err(|failure| failure.why)?;
@@ -123,28 +123,32 @@ impl Config {
     }
 
     /// Adds missing members that are back: what has such a name by now may be something else, or one of `members` under
-    /// another name.
-    fn add_back(&self, members: &mut Vec<MemberSpec>, array: Option<Uuid>) {
-        let is_it = |name: &String, path: &Path| {
-            let superblock =
-                asked_of(path, move |path| member_search::read_superblock(path, array))?.ok()??;
-            let known = self.device_uuids.get(name);
-            let is_device = known.is_none_or(|known| known.0 == superblock.device_uuid);
-            Some(is_device && array.is_none_or(|array| superblock.set_uuid == array))
+    /// another name. Gives those that are not.
+    fn add_back(&self, members: &mut Vec<MemberSpec>, array: Option<Uuid>) -> Vec<MemberSpec> {
+        let missing = self.missing.iter().filter_map(|name| name.parse().ok()).collect();
+        let known = |member: &MemberSpec| self.device_uuids.get(&member.absolute().ok()?);
+        let is_it = |member: &MemberSpec, superblock: &Superblock| {
+            known(member).is_none_or(|known| known.0 == superblock.device_uuid)
+                && array.is_none_or(|array| superblock.set_uuid == array)
         };
         let mut taken: Vec<Identity> = members.iter().filter_map(identity_of).collect();
-        for name in &self.missing {
-            let Ok(MemberSpec::Path(path)) = name.parse() else { continue };
-            if is_it(name, &path) != Some(true) {
+        let mut uuids: Vec<Uuid> = members.iter().filter_map(known).map(|known| known.0).collect();
+        let mut away = Vec::new();
+        for (member, found) in member_search::superblocks_of_members(missing, array) {
+            let found = found.ok().flatten().filter(|superblock| is_it(&member, superblock));
+            let Some(superblock) = found else {
+                away.push(member);
                 continue;
-            }
-            let member = MemberSpec::Path(path);
+            };
             let identity = identity_of(&member);
-            if identity.is_none_or(|identity| !taken.contains(&identity)) {
+            let is_known = identity.is_some_and(|identity| taken.contains(&identity));
+            if !is_known && !uuids.contains(&superblock.device_uuid) {
                 taken.extend(identity);
+                uuids.push(superblock.device_uuid);
                 members.push(member);
             }
         }
+        away
     }
 
     /// With one more member, which may have been missing.

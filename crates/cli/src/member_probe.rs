@@ -35,7 +35,7 @@ pub(crate) use look::{Look, asked_of, is_same_place, look, which_leads_to};
 pub(crate) use probed::Probed;
 pub(crate) use purpose::Purpose;
 use question::Question;
-pub(crate) use remote::{check_remote, check_remote_unless};
+pub(crate) use remote::{check_remote, check_remote_unless, superblock_of_remote};
 
 /// How long a member in use is given to become free.
 const PREDECESSOR_GETS: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::config::UuidWord;
 use crate::failure::Failure;
-use crate::member_probe::{self, Look, asked_of, is_same_place};
+use crate::member_probe::{self, Look, asked_of, is_same_place, superblock_of_remote};
 use crate::output;
 use crate::process::paths_of;
 
@@ -63,19 +63,28 @@ pub(crate) struct Known {
     places: Vec<PathBuf>,
     /// Of members that are no devices of this host. One of those may lead to the same.
     device_uuids: Vec<Uuid>,
+    /// Of devices that are what the configuration says: what says the same elsewhere is a copy.
+    confirmed: BTreeMap<Uuid, String>,
 }
 
 impl Known {
-    /// Of these members, some of which a configuration knows by `device_uuids`.
+    /// Of these members, some of which a configuration knows by `device_uuids`; what was read of them is among `found`.
     pub(crate) fn new(
         members: &[MemberSpec],
         device_uuids: &BTreeMap<String, UuidWord>,
+        found: &[(PathBuf, Superblock)],
     ) -> Result<Self, Failure> {
         let mut known = Self::default();
         for member in members {
             let name = member.absolute()?;
             if let MemberSpec::Path(path) = member {
                 known.places.push(path.clone());
+                let is_it = |found: &&(PathBuf, Superblock)| {
+                    let uuid = found.1.device_uuid;
+                    found.0 == *path && device_uuids.get(&name).is_some_and(|word| word.0 == uuid)
+                };
+                let it = found.iter().find(is_it).map(|(_, superblock)| superblock.device_uuid);
+                known.confirmed.extend(it.map(|uuid| (uuid, name.clone())));
                 continue;
             }
             let paths = paths_of(&name).into_iter().flatten().filter(|path| !is_remote(path));
@@ -99,6 +108,13 @@ pub(crate) fn beside(
     mut found: Vec<(PathBuf, Superblock)>,
 ) -> (Vec<PathBuf>, Vec<LeftOut>) {
     found.retain(|device| !known.has(device));
+    let mut left_out = Vec::new();
+    found.retain(|(path, superblock)| {
+        let Some(original) = known.confirmed.get(&superblock.device_uuid) else { return true };
+        let reason = Reason::Unreadable(format!("says that it is {original}, which is there"));
+        left_out.push(LeftOut { member: name_of_path(path), reason });
+        false
+    });
     // A snapshot over a member stands on it, too, and says what that said once. Of two that differ assembly takes none.
     let is_same =
         |(_, one): &(PathBuf, Superblock), (_, other): &(PathBuf, Superblock)| one == other;
@@ -108,7 +124,7 @@ pub(crate) fn beside(
             once.push(device);
         }
     }
-    let (mut members, mut left_out) = (Vec::new(), Vec::new());
+    let mut members = Vec::new();
     for (number, device) in once.iter().enumerate() {
         let path = &device.0;
         let shares = |known: &&PathBuf| {
@@ -143,8 +159,12 @@ pub(crate) fn follow(
 ) -> Result<Vec<LeftOut>, Failure> {
     let paths: Vec<_> = members.iter().filter_map(path_of).map(Path::to_path_buf).collect();
     let (mut left_out, mut files) = (Vec::new(), Vec::new());
-    let found = superblocks_of(paths.clone(), Some(array)).into_iter();
-    for (path, found) in found.filter(|(_, found)| !belongs(found, array)) {
+    let (there, others): (Vec<_>, Vec<_>) = superblocks_of(paths.clone(), Some(array))
+        .into_iter()
+        .partition(|(_, found)| belongs(found, array));
+    let there = there.into_iter().filter_map(|(path, found)| Some((path, found.ok()??)));
+    let there: Vec<(PathBuf, Superblock)> = there.collect();
+    for (path, found) in others {
         let is_block = is_block(&path);
         let Some(reason) = why_not(found, is_block) else { continue };
         members.retain(|member| path_of(member) != Some(&path));
@@ -157,7 +177,7 @@ pub(crate) fn follow(
         let moved =
             devices_beside(&paths, array).into_iter().filter(|(_, found)| belongs(found, array));
         let moved = moved.filter_map(|(device, found)| Some((device, found.ok()??)));
-        let (moved, twice) = beside(&Known::new(members, device_uuids)?, moved.collect());
+        let (moved, twice) = beside(&Known::new(members, device_uuids, &there)?, moved.collect());
         members.extend(moved.into_iter().map(MemberSpec::Path));
         left_out.extend(twice);
     }
@@ -242,14 +262,32 @@ pub(crate) fn superblocks_of(
     devices: Vec<PathBuf>,
     wanted: Option<Uuid>,
 ) -> Vec<(PathBuf, io::Result<Option<Superblock>>)> {
-    let begun = devices.into_iter().map(|device| {
-        let path = device.clone();
-        let looking = Look::start(name_of_path(&device), move |_| read_superblock(&path, wanted));
-        (device, looking)
+    let members = devices.into_iter().map(MemberSpec::Path).collect();
+    let found = superblocks_of_members(members, wanted);
+    let of_path = |(member, found)| match member {
+        MemberSpec::Path(path) => Some((path, found)),
+        _ => None,
+    };
+    found.into_iter().filter_map(of_path).collect()
+}
+
+/// The same for members of any kind. What lies in memory has none.
+pub(crate) fn superblocks_of_members(
+    members: Vec<MemberSpec>,
+    wanted: Option<Uuid>,
+) -> Vec<(MemberSpec, io::Result<Option<Superblock>>)> {
+    let begun = members.into_iter().filter_map(|member| {
+        let (name, theirs) = (member.absolute().ok()?, member.clone());
+        let looking = Look::start(name.clone(), move |_| match theirs {
+            MemberSpec::Path(path) => read_superblock(&path, wanted),
+            MemberSpec::Nbd(_) | MemberSpec::Multipath(_) => superblock_of_remote(&name, wanted),
+            MemberSpec::Ram { .. } | MemberSpec::Null(_) => Ok(None),
+        });
+        Some((member, looking))
     });
     let begun: Vec<_> = begun.collect();
     let end = |looking: io::Result<Look<_>>| looking.and_then(Look::end).flatten();
-    begun.into_iter().map(|(device, looking)| (device, end(looking))).collect()
+    begun.into_iter().map(|(member, looking)| (member, end(looking))).collect()
 }
 
 /// The superblock that counts on a device, which may never answer.

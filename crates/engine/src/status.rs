@@ -348,6 +348,9 @@ pub struct MemberStatus {
     pub slot: Option<u32>,
     /// What it is to the array.
     pub state: MemberState,
+    /// It is faulty, for it was lost together with more members than the level bears: no superblock says so, and the
+    /// next assembly takes it.
+    pub is_lost: bool,
     /// Read only when nothing else can answer.
     pub write_mostly: bool,
     /// It let a read pass its deadline and has not answered since: others answer for it.

@@ -216,10 +216,10 @@ pub(super) fn has_superblock(
 
 /// The md superblock that counts on a member, as assembly has it.
 pub(crate) fn superblock_that_counts(
-    file: &File,
+    member: &impl Source,
     wanted: Option<Uuid>,
 ) -> io::Result<Option<Superblock>> {
-    counts(places(file)?, wanted)
+    counts(places(member)?, wanted)
 }
 
 fn counts(

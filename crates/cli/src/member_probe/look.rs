@@ -20,6 +20,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// One look, on a thread of its own. The system may never give that thread back: then it stays behind.
 pub(crate) struct Look<T> {
     member: String,
+    begun: Instant,
     headway: Headway,
     answer: Receiver<T>,
 }
@@ -51,7 +52,7 @@ impl<T: Send + 'static> Look<T> {
         thread::Builder::new().name("look".into()).spawn(move || {
             drop(answering.send(look(&theirs)));
         })?;
-        Ok(Self { member: member.to_string(), headway, answer })
+        Ok(Self { member: member.to_string(), begun: Instant::now(), headway, answer })
     }
 
     /// Waits for the end of the look; an error where it comes no further.
@@ -63,7 +64,13 @@ impl<T: Send + 'static> Look<T> {
     pub(crate) fn end_within(self, silence_max: Duration) -> io::Result<T> {
         loop {
             let before = self.headway.count();
-            match self.answer.recv_timeout(silence_max) {
+            // Who has come nowhere yet was silent before it was waited for, too: of several looks none takes longer
+            // than the others.
+            let patience = match before {
+                0 => silence_max.saturating_sub(self.begun.elapsed()),
+                _ => silence_max,
+            };
+            match self.answer.recv_timeout(patience) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) if self.headway.count() != before => {}
                 Err(RecvTimeoutError::Timeout) => {
@@ -119,14 +126,12 @@ pub(crate) fn which_leads_to(one: &Path, others: &[PathBuf]) -> Option<usize> {
     if let Some(same) = others.iter().position(|other| other == one) {
         return Some(same);
     }
-    let until = Instant::now() + FOUND_WITHIN;
     let begin = |path: &PathBuf| {
         let (name, path) = (name_of_path(path), path.clone());
         Look::start(name, move |_| fs::canonicalize(path).ok())
     };
     let end = |looking: io::Result<Look<Option<PathBuf>>>| {
-        let patience = until.saturating_duration_since(Instant::now());
-        looking.and_then(|looking| looking.end_within(patience)).ok().flatten()
+        looking.and_then(|looking| looking.end_within(FOUND_WITHIN)).ok().flatten()
     };
     let (place, others) = (begin(&one.to_owned()), others.iter().map(begin).collect::<Vec<_>>());
     let place = end(place)?;

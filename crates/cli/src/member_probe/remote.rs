@@ -9,7 +9,7 @@ use std::time::Duration;
 use mdspace_engine::backend::{
     IoError, IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
 };
-use mdspace_format::Superblock;
+use mdspace_format::{Superblock, Uuid};
 use mdspace_io::{LanesConfig, LocalLane, OpenMode};
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -50,6 +50,16 @@ pub(crate) fn check_remote_unless(
         Failure { cure, ..failure }
     })?;
     shown.ask(purpose.what())
+}
+
+/// The superblock that counts on an export or behind paths, which may never answer.
+pub(crate) fn superblock_of_remote(
+    name: &str,
+    wanted: Option<Uuid>,
+) -> io::Result<Option<Superblock>> {
+    let remote = Remote::open(name, &Purpose::known("cannot look at a member"));
+    let remote = remote.map_err(|failure| io::Error::other(failure.why))?;
+    contents::superblock_that_counts(&remote, wanted)
 }
 
 /// What lies on a member; no question for an empty one, and for one whose superblock is `known`.

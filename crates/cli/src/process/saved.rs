@@ -95,8 +95,9 @@ impl ServingProcess {
         self.identify_known(status);
         let named = |member: &MemberStatus| (self.lasting_name(&member.name), member.device_uuid);
         let there = status.members.iter().map(named).collect();
-        let (faulty, present): (Vec<_>, Vec<_>) =
-            status.members.iter().partition(|member| member.state == MemberState::Faulty);
+        let is_out =
+            |member: &&MemberStatus| member.state == MemberState::Faulty && !member.is_lost;
+        let (faulty, present): (Vec<_>, Vec<_>) = status.members.iter().partition(is_out);
         let present: BTreeMap<_, _> = present.into_iter().map(named).collect();
         let mut missing = self.saved.known().missing(status.uuid, &there);
         let faulty = faulty.into_iter().map(named).filter(|(name, _)| !present.contains_key(name));

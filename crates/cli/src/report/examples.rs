@@ -151,6 +151,7 @@ fn member(number: u32, state: MemberState, slot: Option<u32>) -> MemberStatus {
         device_uuid: Uuid([number as u8; 16]),
         slot,
         state,
+        is_lost: false,
         write_mostly: false,
         late: false,
         lacks_space: false,

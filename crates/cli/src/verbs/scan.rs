@@ -148,7 +148,7 @@ impl Configured {
             left_out.iter().map(|left_out| path_of_name(&left_out.member)).collect();
         let of_it = of_it.filter(|(place, _)| !left.contains(place));
         // Paths of a multipath member may be among what was found.
-        let known = Known::new(&members, &config.device_uuids)?;
+        let known = Known::new(&members, &config.device_uuids, found)?;
         let (more, left_out) = beside(&known, of_it.cloned().collect());
         say(&left_out);
         members.extend(more.into_iter().map(MemberSpec::Path));

@@ -461,6 +461,23 @@ fn a_scan_starts_no_array_whose_configuration_it_cannot_use() {
     }
 }
 
+/// A snapshot of a disk, or a copy that somebody made of it, says the same of itself.
+#[test]
+fn a_scan_leaves_out_a_copy_of_a_member_that_its_configuration_knows() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "stop one");
+    std::fs::copy(user.path("a"), user.path("copy")).expect("room");
+    let said = user.run("assemble --scan --device=copy");
+    assert!(said.status == 0 && said.out.contains("started with 2 of 2 members"), "{said:?}");
+    assert!(said.err.contains("copy says that it is"), "{said:?}");
+    user.expect(0, "stop one");
+    // Where nothing says which is which, neither is taken.
+    std::fs::remove_file(user.path("etc/one.toml")).expect("it was there");
+    let said = user.run("assemble --scan --device=copy --device=a --device=b");
+    assert!(said.status == 1 && said.err.contains("leave one of them out"), "{said:?}");
+}
+
 #[test]
 fn a_scan_takes_what_it_finds_beside_the_members_of_a_configuration() {
     let user = User::with_members(&["a", "b", "c"]);

@@ -117,6 +117,66 @@ fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() 
     assert_eq!(unproved.count(), 0, "all was answered");
 }
 
+#[test]
+fn an_export_that_was_missing_is_taken_back_when_it_is_there_again() {
+    let user = User::with_members(&["a", "b"]);
+    let export = serve(&user, "b");
+    let front = format!("--serve=nbd:unix:{}", user.path("b.sock").display());
+    let words = "--level=1 --raid-devices=2 --assume-clean --save";
+    user.expect(0, &format!("create top {words} a {export}"));
+    user.expect(0, &format!("fail top {export}"));
+    user.expect(0, "save top");
+    user.expect(0, &format!("re-add top {export}"));
+    user.expect(0, "wait top");
+    user.expect(0, "stop top");
+    let said = user.expect(0, "assemble top");
+    assert!(said.contains("started with 2 of 2 members"), "{said}");
+    user.expect(0, &format!("fail top {export}"));
+    user.expect(0, "save top");
+    user.expect(0, "stop top");
+    // One that is missing keeps nobody waiting who cannot reach it.
+    user.expect(0, "stop b");
+    let is_without = || {
+        let said = user.expect(0, "assemble top");
+        assert!(said.contains("1 of 2 members") && said.contains("not there: nbd+unix"), "{said}");
+        user.expect(0, "stop top");
+    };
+    is_without();
+    // Another one behind its address is not taken.
+    user.expect(0, &format!("create b --level=linear --raid-devices=1 --force --run {front} b"));
+    is_without();
+    user.expect(0, "stop b");
+}
+
+/// The array is broken, and none of its superblocks says that one of them failed.
+#[test]
+fn a_restart_of_a_broken_array_has_all_that_it_lost_at_once() {
+    let user = User::with_members(&["a", "b"]);
+    let exports = [serve(&user, "a"), serve(&user, "b")];
+    let socket = user.path("top.sock");
+    let front = format!("--serve=nbd:unix:{}", socket.display());
+    let words = "--level=1 --raid-devices=2 --assume-clean";
+    user.expect(0, &format!("create top {words} {front} {}", exports.join(" ")));
+    let mut client = Client::connect(&socket);
+    client.write(0, &[1; 4096]).expect("written");
+    for name in ["a", "b"] {
+        user.expect(0, &format!("stop {name} --force"));
+    }
+    assert!(client.read(0, 4096).is_err(), "nobody has it");
+    drop(client);
+    assert_eq!(user.expect(0, "get top array_state").trim(), "broken");
+    for name in ["a", "b"] {
+        let front = format!("--serve=nbd:unix:{}", user.path(&format!("{name}.sock")).display());
+        user.expect(0, &format!("assemble {name} {front} {name}"));
+    }
+    user.expect(0, "restart top");
+    assert!(Client::connect(&socket).read(0, 4096) == Ok(vec![1; 4096]), "other bytes");
+    assert_eq!(user.expect(0, "get top degraded").trim(), "0");
+    for name in ["top", "a", "b"] {
+        user.expect(0, &format!("stop {name} --force"));
+    }
+}
+
 /// They stand nowhere but there: what reads devices does not find them.
 #[test]
 fn a_scan_starts_an_array_with_the_remote_members_of_its_configuration() {

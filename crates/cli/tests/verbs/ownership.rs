@@ -87,6 +87,14 @@ fn a_saved_array_finds_a_member_whose_name_is_gone() {
     let found = user.expect(0, "assemble data");
     assert!(found.contains("started with 2 of 2 members"), "{found}");
     user.expect(0, "stop data");
+    // As when it was lost with its enclosure, and the array saved before it came back under another name.
+    let gone = "/dev/disk/by-id/gone";
+    let lost = format!("members = [{:?}]\nmissing = [{gone:?}]", a.0);
+    let members = text.lines().find(|line| line.starts_with("members")).expect("its members");
+    fs::write(&config, text.replace(members, &lost).replace(&b.0, gone)).expect("room");
+    let found = user.expect(0, "assemble data");
+    assert!(found.contains("started with 2 of 2 members"), "{found}");
+    user.expect(0, "stop data");
 }
 
 /// A loop device goes on with a file that was deleted. Another name of that may be there.

@@ -92,6 +92,7 @@ impl Controller {
                 MemberState::Spare => Word::Spare,
                 MemberState::Faulty | MemberState::Lost(_) => Word::Faulty,
             },
+            is_lost: matches!(member.state, MemberState::Lost(_)),
             write_mostly: superblock.flags.write_mostly(),
             late: member.is_late,
             lacks_space: self.lacks_space(member),
