@@ -10,13 +10,14 @@ use std::thread;
 
 use mdspace_engine::assembly::LeftOut;
 use mdspace_format::{Superblock, Uuid};
-use mdspace_io::path_of_name;
+use mdspace_io::{name_of_path, path_of_name, read_text};
 
 use super::Outcome;
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::config::{self, Config};
 use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::failure::Failure;
+use crate::member_probe::which_leads_to;
 use crate::member_search::{Known, beside, block_devices, say_unread, superblocks_of};
 use crate::output;
 use crate::process::launch;
@@ -45,6 +46,7 @@ struct Configured {
 pub(crate) fn run(args: &AssembleArgs) -> Outcome {
     let run_dir = RunDir::open()?;
     let (configured, broken) = configurations()?;
+    let mut running = running(&run_dir);
     let mut places = match args.device.is_empty() {
         true => block_devices().unwrap_or_default(),
         false => args.device.clone(),
@@ -54,8 +56,11 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
     let (mut wanted, mut failures) = (Vec::new(), Vec::new());
     // Without its configuration an array might be served where or how it must not be.
     let mut uuids: Vec<Uuid> = Vec::new();
+    let mut unclear: Vec<Unclear> = broken.iter().map(|broken| broken.unclear(&found)).collect();
     for configured in configured {
-        uuids.extend(configured.uuids(&found));
+        let of_it = configured.uuids(&found);
+        unclear.extend(of_it.is_empty().then(|| configured.unclear()));
+        uuids.extend(of_it);
         match configured.wanted(&found) {
             Ok(array) => wanted.push(array),
             Err(failure) => failures.push(failure),
@@ -68,20 +73,23 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
         }
     }
     for (uuid, members) in others {
-        match unconfigured(uuid, members) {
-            Ok(array) if broken.contains_key(&array.name) => {}
-            Ok(array) => wanted.push(array),
-            Err(failure) => failures.push(failure),
+        let array = unconfigured(uuid, members);
+        let runs = running.iter().any(|served| served.uuid == uuid.to_string());
+        let name = array.as_ref().map(|array| &array.name).ok();
+        let unclear = unclear.iter().find(|unclear| !runs && unclear.may_be_about(uuid, name));
+        match (unclear, array) {
+            (Some(unclear), _) => failures.push(unclear.failure(uuid)),
+            (None, Ok(array)) => wanted.push(array),
+            (None, Err(failure)) => failures.push(failure),
         }
     }
-    failures.extend(broken.into_values());
+    failures.extend(broken.into_iter().map(|broken| broken.failure));
     failures.iter().for_each(output::print_error);
     if wanted.is_empty() && failures.is_empty() {
         let cure = "name where to look: --device=PATH";
         return Err(Failure::new("no array was assembled", "no member was found", cure));
     }
     let (mut all, mut notes) = (failures.is_empty(), Vec::new());
-    let mut running = running(&run_dir);
     for array in &wanted {
         match array.start(args, &run_dir, &mut running, &mut notes) {
             Ok(runs) => all &= runs,
@@ -96,21 +104,75 @@ pub(crate) fn run(args: &AssembleArgs) -> Outcome {
 }
 
 /// The configurations that there are, in the order of their names, and those that cannot be used.
-fn configurations() -> Result<(Vec<Configured>, BTreeMap<ArrayName, Failure>), Failure> {
+fn configurations() -> Result<(Vec<Configured>, Vec<Broken>), Failure> {
     let files = config::folder()?.map(fs::read_dir);
     let files = files.into_iter().flatten().flatten().flatten();
     let files = files.map(|file| file.path());
     let named = files.filter(|path| path.extension().is_some_and(|word| word == "toml"));
     let named = named.filter_map(|path| Some((path.file_stem()?.to_str()?.parse().ok()?, path)));
     let named: BTreeMap<ArrayName, PathBuf> = named.collect();
-    let (mut configured, mut broken) = (Vec::new(), BTreeMap::new());
+    let (mut configured, mut broken) = (Vec::new(), Vec::new());
     for (name, file) in named {
         match Config::read(&file) {
             Ok(config) => configured.push(Configured { name, file, config }),
-            Err(failure) => drop(broken.insert(name, failure)),
+            Err(failure) => {
+                let text = read_text(&file).unwrap_or_default();
+                broken.push(Broken { name, file, text, failure });
+            }
         }
     }
     Ok((configured, broken))
+}
+
+/// A configuration that cannot be used.
+struct Broken {
+    name: ArrayName,
+    file: PathBuf,
+    /// What it says, as far as that can be read.
+    text: String,
+    failure: Failure,
+}
+
+impl Broken {
+    /// Of which arrays it may be: of those whose UUID, or a member of which, stands anywhere in it.
+    fn unclear(&self, found: &Members) -> Unclear {
+        let is_of_uuid = |letter: char| letter.is_ascii_hexdigit() || ":-.".contains(letter);
+        let words = self.text.split(|letter| !is_of_uuid(letter));
+        let said = words.filter_map(|word| word.parse::<Uuid>().ok());
+        let quoted = self.text.split('"').map(path_of_name).filter(|path| path.is_absolute());
+        let places: Vec<PathBuf> = found.iter().map(|(place, _)| place.clone()).collect();
+        let led_to = quoted.filter_map(|path| which_leads_to(&path, &places));
+        let led_to = led_to.map(|number| found[number].1.set_uuid);
+        let is_named = |(place, _): &&(PathBuf, Superblock)| {
+            std::path::absolute(place).is_ok_and(|place| self.text.contains(&*name_of_path(&place)))
+        };
+        let named = found.iter().filter(is_named).map(|(_, superblock)| superblock.set_uuid);
+        let uuids = said.chain(led_to).chain(named).collect();
+        Unclear { name: self.name.clone(), file: self.file.clone(), uuids }
+    }
+}
+
+/// A configuration of which nobody knows for sure which array it is of.
+struct Unclear {
+    name: ArrayName,
+    file: PathBuf,
+    uuids: BTreeSet<Uuid>,
+}
+
+impl Unclear {
+    /// Whether it may be of this array, which calls itself `name`.
+    fn may_be_about(&self, uuid: Uuid, name: Option<&ArrayName>) -> bool {
+        self.uuids.contains(&uuid) || name == Some(&self.name)
+    }
+
+    fn failure(&self, uuid: Uuid) -> Failure {
+        let why = format!("{} may be of it, and does not say so", self.file.display());
+        let cure = format!(
+            "mend that, and say there uuid = \"{uuid}\" if it is; or assemble it by hand: \
+             mdspace assemble NAME --uuid={uuid}"
+        );
+        Failure::new(format!("cannot assemble array {uuid}"), why, cure)
+    }
 }
 
 /// Those of the places that hold a superblock. Those that cannot be read are named.
@@ -161,6 +223,12 @@ impl Configured {
             ));
         }
         Ok(Wanted { name, uuid, config: Some(file), members })
+    }
+
+    /// It says of no array that it is of it.
+    fn unclear(&self) -> Unclear {
+        let (name, file) = (self.name.clone(), self.file.clone());
+        Unclear { name, file, uuids: BTreeSet::new() }
     }
 
     /// Of its array: where it does not say it, that of the members that it names.

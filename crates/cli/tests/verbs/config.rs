@@ -461,6 +461,44 @@ fn a_scan_starts_no_array_whose_configuration_it_cannot_use() {
     }
 }
 
+/// Its name, a UUID or a member in its text: whatever leads to it keeps an array from being served otherwise.
+#[test]
+fn a_scan_starts_no_array_that_an_unusable_configuration_may_be_about() {
+    let user = User::with_members(&["a", "b", "c", "d"]);
+    user.expect(0, "create one --name=data --level=1 --raid-devices=2 --assume-clean --save a b");
+    user.expect(0, "create two --level=1 --raid-devices=2 --assume-clean c d");
+    user.expect(0, "stop one");
+    user.expect(0, "stop two");
+    let file = user.path("etc/one.toml");
+    let saved = std::fs::read_to_string(&file).expect("it was saved");
+    let uuid = saved.lines().find(|line| line.starts_with("uuid")).expect("its UUID");
+    let (a, nowhere) = (user.path("a"), "members = [\"/nowhere/a\", \"/nowhere/b\"]");
+    for (name, bad) in [
+        ("one", format!("nonsense = 1\n{uuid}\n{nowhere}\n")),
+        ("one", format!("nonsense = 1\nmembers = [{a:?}]\n")),
+        ("one", format!("members = [{a:?}\n")),
+        ("data", format!("nonsense = 1\n{nowhere}\n")),
+        ("data", format!("{nowhere}\nreadonly = true\n")),
+        ("data", "serve = []\nreadonly = true\n".to_owned()),
+    ] {
+        std::fs::remove_file(&file).expect("it was there");
+        let file = user.path(&format!("etc/{name}.toml"));
+        std::fs::write(&file, &bad).expect("room");
+        let said = user.run("assemble --scan --device=a --device=b --device=c --device=d");
+        assert_eq!(said.status, 1, "{bad}: {said:?}");
+        assert!(!said.out.contains("data: started"), "{bad}: {said:?}");
+        assert!(said.out.contains("two: started"), "{bad}: {said:?}");
+        assert!(said.err.contains(&format!("{name}.toml")), "{bad}: {said:?}");
+        user.expect(0, "stop two");
+        std::fs::rename(&file, user.path("etc/one.toml")).expect("room");
+    }
+    // The control: one that is not about it keeps nothing back.
+    std::fs::write(&file, "nonsense = 1\nmembers = [\"/nowhere/a\"]\n").expect("room");
+    let said = user.run("assemble --scan --device=a --device=b");
+    assert!(said.out.contains("data: started") && said.status == 1, "{said:?}");
+    user.expect(0, "stop data");
+}
+
 /// A snapshot of a disk, or a copy that somebody made of it, says the same of itself.
 #[test]
 fn a_scan_leaves_out_a_copy_of_a_member_that_its_configuration_knows() {
