@@ -12,7 +12,7 @@ use mdspace_engine::neighbours::Neighbours;
 use mdspace_engine::status::{ArrayStatus, MemberState, MemberStatus};
 use mdspace_io::{AssembleError, Lanes, LanesConfig, OpenMode, RunningArray, WorkerCounts};
 
-use super::members::{Closing, OpenMembers};
+use super::members::{Closing, NotOpened, OpenMembers};
 use super::multipath::told_at_once;
 use super::neighbours::Disks;
 use super::places::Places;
@@ -31,6 +31,8 @@ pub(super) struct ServedArray {
     /// None once the array is stopped.
     running: RwLock<Option<RunningArray>>,
     members: OpenMembers,
+    /// Members that were named and could not be reached.
+    unopened: Vec<String>,
     /// What there is to say of the end, once the members are let go. Held by the order that does so.
     ended: Mutex<Option<Vec<String>>>,
 }
@@ -92,8 +94,9 @@ impl ServedArray {
     pub(super) fn start(task: &Task, run_dir: &RunDir) -> Result<(Self, Vec<String>), Failure> {
         let members = OpenMembers::new(task.serving().fenced);
         let lanes = start_lanes(task, &members)?;
-        let mut notes = Vec::new();
-        let running = match Self::run(task, run_dir, &members, &lanes, &mut notes) {
+        let (mut notes, mut unopened) = (Vec::new(), Vec::new());
+        let begun = Self::run(task, run_dir, &members, &lanes, &mut unopened, &mut notes);
+        let running = match begun {
             Ok(running) => running,
             Err(failure) => {
                 // A member that closes with all answers leaves no record of what it may still do.
@@ -105,7 +108,8 @@ impl ServedArray {
             }
         };
         members.have_started();
-        let array = Self { running: RwLock::new(Some(running)), members, ended: Mutex::default() };
+        let (running, ended) = (RwLock::new(Some(running)), Mutex::default());
+        let array = Self { running, members, unopened, ended };
         let is_new = matches!(task, Task::Create(_));
         notes.push(format!("{}: {}", task.name(), started(&array.status()?, is_new)));
         let with_paths = array.members().paths();
@@ -118,6 +122,7 @@ impl ServedArray {
         run_dir: &RunDir,
         members: &OpenMembers,
         lanes: &Arc<Lanes>,
+        unopened: &mut Vec<String>,
         notes: &mut Vec<String>,
     ) -> Result<RunningArray, Failure> {
         let devices = match task {
@@ -127,7 +132,10 @@ impl ServedArray {
                 let names =
                     args.members.iter().map(MemberSpec::absolute).collect::<Result<Vec<_>, _>>()?;
                 notes.extend(args.left_out.iter().map(words));
-                open_all(&names, mode, members, &Probed::default(), &task.purpose())?
+                let opened = open_those_there(&names, mode, members, args.run, &task.purpose())?;
+                notes.extend(opened.1.iter().map(words));
+                unopened.extend(opened.1.into_iter().map(|left_out| left_out.member));
+                opened.0
             }
         };
         let places = members.places().clone();
@@ -256,9 +264,10 @@ impl ServedArray {
         };
         let names = |running: &RunningArray| {
             let left_out = running.left_out().iter().filter(|left_out| is_of_it(&left_out.reason));
-            left_out.map(|left_out| left_out.member.clone()).collect()
+            left_out.map(|left_out| left_out.member.clone()).collect::<Vec<_>>()
         };
-        self.with_running(names).unwrap_or_default()
+        let of_it = self.with_running(names).unwrap_or_default();
+        self.unopened.iter().cloned().chain(of_it).collect()
     }
 
     pub(super) fn status(&self) -> Result<ArrayStatus, Failure> {
@@ -378,6 +387,38 @@ pub(super) fn open_all(
     purpose: &Purpose,
 ) -> Result<Devices, Failure> {
     names.iter().map(|name| members.open(name, mode, probed, purpose)).collect()
+}
+
+/// As [`open_all`], for an array that is told to start without members that are not there (`run`): so it does without
+/// those that cannot be reached. Gives what was left out.
+fn open_those_there(
+    names: &[String],
+    mode: OpenMode,
+    members: &OpenMembers,
+    run: bool,
+    purpose: &Purpose,
+) -> Result<(Devices, Vec<LeftOut>), Failure> {
+    let (mut devices, mut left_out, mut first) = (Vec::new(), Vec::new(), None);
+    for name in names {
+        match members.try_open(name, mode, &Probed::default(), purpose) {
+            Ok(device) => devices.push(device),
+            Err(NotOpened { failure, is_away: true }) if run => {
+                let why = failure.why.strip_prefix(&format!("{name}: ")).unwrap_or(&failure.why);
+                let reason = Reason::Unreadable(format!("cannot be opened: {why}"));
+                left_out.push(LeftOut { member: name.clone(), reason });
+                first.get_or_insert(failure);
+            }
+            Err(NotOpened { failure, is_away: true }) if !failure.cure.contains("--run") => {
+                let cure = format!("{}; or start without it: --run", failure.cure);
+                return Err(Failure { cure, ..failure });
+            }
+            Err(NotOpened { failure, .. }) => return Err(failure),
+        }
+    }
+    match first {
+        Some(failure) if devices.is_empty() => Err(failure),
+        _ => Ok((devices, left_out)),
+    }
 }
 
 /// With `--force` tries first without: what is accepted is named only where it had to be.

@@ -30,6 +30,19 @@ const PATHS_OPEN_WITHIN: Duration = Duration::from_secs(300);
 
 type OpenAnswer = Result<(Opened, Option<Place>), OpenError>;
 
+/// Whether a member lies behind a network or behind paths: of a file and a device the host itself says whether they are
+/// there.
+fn lies_elsewhere(name: &str) -> bool {
+    is_remote(name) || name.starts_with("multipath:")
+}
+
+/// Why a member is not open.
+pub(super) struct NotOpened {
+    pub(super) failure: Failure,
+    /// It cannot be reached, and nobody else has it as far as can be seen: an array may do without it.
+    pub(super) is_away: bool,
+}
+
 /// Open members. They close when taken out, or with the process.
 pub(super) struct OpenMembers {
     table: Arc<MemberTable>,
@@ -134,8 +147,20 @@ impl OpenMembers {
         probed: &Probed,
         purpose: &Purpose,
     ) -> Result<(MemberId, MemberInfo), Failure> {
+        self.try_open(name, mode, probed, purpose).map_err(|refused| refused.failure)
+    }
+
+    /// As [`OpenMembers::open`]. Where it does not open, says whether that is as good as if it were not there.
+    pub(super) fn try_open(
+        &self,
+        name: &str,
+        mode: OpenMode,
+        probed: &Probed,
+        purpose: &Purpose,
+    ) -> Result<(MemberId, MemberInfo), NotOpened> {
         let what = purpose.what();
-        self.refuse_unproved(name, mode, what)?;
+        let away = |failure| NotOpened { failure, is_away: lies_elsewhere(name) };
+        self.refuse_unproved(name, mode, what).map_err(away)?;
         let looking = self
             .begin_to_open(name, mode)
             .and_then(|looking| looking.end_within(self.patience(name)));
@@ -143,17 +168,22 @@ impl OpenMembers {
             let cure = "look at it and at the kernel's log; leave it out until it answers";
             Failure::new(what, format!("{name}: {error}"), cure)
         };
-        let opened = looking.map_err(silent)?.map_err(|error| refused(error, purpose))?;
+        let opened = looking.map_err(silent).map_err(away)?.map_err(|error| {
+            // Of the others somebody uses it, or nothing keeps it from being used.
+            let is_away = matches!(error, OpenError::System { .. } | OpenError::Name { .. });
+            let failure = refused(error, purpose);
+            NotOpened { failure, is_away: is_away && lies_elsewhere(name) }
+        })?;
         let (opened, place) = opened;
         let (id, info) = opened.take().expect("it was opened for us");
         if let Err(failure) = probed.refuse_other(&self.table, name, id, what) {
             self.table.close(id);
-            return Err(failure);
+            return Err(NotOpened { failure, is_away: false });
         }
         // Once more: it was waited for until a member of this process had let go of it, and said what it owes.
         if let Err(failure) = self.refuse_unproved(name, mode, what) {
             self.table.close(id);
-            return Err(failure);
+            return Err(away(failure));
         }
         self.places.note(name, place);
         self.read_only.fetch_or(mode.read_only, Ordering::Relaxed);

@@ -467,6 +467,38 @@ fn what_a_failed_multipath_device_leads_to_by_now_is_asked_about_as_any_other() 
 }
 
 #[test]
+fn a_multipath_device_that_was_missing_is_taken_back_and_without_a_path_left_out_if_told_to() {
+    let user = User::with_members(&["a", "b"]);
+    let file = format!("[[group]]\npath = [{{member = \"{}\"}}]\n", user.path("b").display());
+    std::fs::write(user.path("m.toml"), file).expect("a file");
+    let create = "create top --level=1 --raid-devices=2 --assume-clean --save";
+    user.expect(0, &format!("{create} a multipath:m.toml"));
+    user.expect(0, "fail top multipath:m.toml");
+    user.expect(0, "save top");
+    user.expect(0, "re-add top multipath:m.toml");
+    user.expect(0, "wait top");
+    user.expect(0, "stop top");
+    let said = user.expect(0, "assemble top");
+    assert!(said.contains("started with 2 of 2 members"), "{said}");
+    user.expect(0, "save top");
+    user.expect(0, "stop top");
+    // It is the same array in its configuration, and under a name that leads to none of its members.
+    let saved = std::fs::read_to_string(user.path("etc/top.toml")).expect("it was saved");
+    assert!(!saved.contains("missing"), "{saved}");
+
+    std::fs::rename(user.path("b"), user.path("away")).expect("it moves");
+    user.refused("assemble top", &["no path can be opened"]);
+    let said = user.expect(0, "assemble top --run");
+    assert!(said.contains("started with 1 of 2 members"), "{said}");
+    assert!(said.contains("m.toml") && said.contains("no path can be opened"), "{said}");
+    user.expect(0, "save top");
+    user.expect(0, "stop top");
+    let saved = std::fs::read_to_string(user.path("etc/top.toml")).expect("it was saved");
+    let missing = saved.lines().find(|line| line.starts_with("missing")).expect("one is missing");
+    assert!(missing.contains("m.toml"), "{saved}");
+}
+
+#[test]
 fn a_device_that_is_listed_twice_is_told_under_whatever_name() {
     let user = User::with_members(&["disk", "other"]);
     let table = "--dm-table=0 8192 multipath 0 0 1 1 round-robin 0 2 0 disk ./disk";

@@ -177,6 +177,33 @@ fn a_restart_of_a_broken_array_has_all_that_it_lost_at_once() {
     }
 }
 
+#[test]
+fn an_export_that_cannot_be_reached_is_left_out_of_an_array_that_is_told_to_start_without() {
+    let user = User::with_members(&["a", "b"]);
+    let export = serve(&user, "b");
+    let front = format!("--serve=nbd:unix:{}", user.path("b.sock").display());
+    let words = "--level=1 --raid-devices=2 --assume-clean --save";
+    user.expect(0, &format!("create top {words} a {export}"));
+    user.expect(0, "stop top");
+    user.expect(0, "stop b");
+    user.refused("assemble top", &["check the address", "--run"]);
+    let said = user.expect(0, "assemble top --run");
+    assert!(said.contains("started with 1 of 2 members"), "{said}");
+    assert!(said.contains("b.sock") && said.contains("left out"), "{said}");
+    user.expect(0, &format!("assemble b {front} b"));
+    user.expect(0, &format!("re-add top {export}"));
+    user.run("wait top");
+    assert_eq!(user.expect(0, "get top degraded").trim(), "0");
+
+    // One to which a write may still appear is done without, too.
+    user.signal(Signal::KILL, pid_of(&user, "top"));
+    user.refused("assemble top", &["may still appear", "--run"]);
+    let said = user.expect(0, "assemble top --run");
+    assert!(said.contains("1 of 2") && said.contains("may still appear"), "{said}");
+    user.expect(0, "stop top");
+    user.expect(0, "stop b");
+}
+
 /// They stand nowhere but there: what reads devices does not find them.
 #[test]
 fn a_scan_starts_an_array_with_the_remote_members_of_its_configuration() {
