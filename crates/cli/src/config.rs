@@ -291,6 +291,20 @@ pub(crate) fn of_an_older_one(name: &ArrayName) -> Option<String> {
     Some(format!("{name}: {path} is of an older array: `mdspace save {name}` writes it anew"))
 }
 
+/// What systemd's unit starts in place of the members that were saved, in words: `NAME.env` beside the configuration
+/// names others.
+pub(crate) fn passed_over(name: &ArrayName) -> Option<String> {
+    let path = usual_folder().join(format!("{name}.env"));
+    let text = read_text(&path).ok()?;
+    let value = |line: &str| line.trim().strip_prefix("MEMBERS=").map(|value| value.trim().len());
+    // An empty one may stand in quotes.
+    let names_some = text.lines().filter_map(value).last().is_some_and(|length| length > 2);
+    let path = path.display();
+    names_some.then(|| {
+        format!("{name}: {path} sets MEMBERS, and systemd's unit starts those in place of what was saved: delete that line")
+    })
+}
+
 /// Where it is, if it is there.
 pub(crate) fn kept_path(name: &ArrayName) -> Result<Option<PathBuf>, Failure> {
     let path = folder()?.map(|folder| folder.join(file_name(name)));

@@ -47,7 +47,8 @@ fn write_all(
     let path = config::new_path(name)?;
     config.write(&path)?;
     let left_to_do = config.array().map(|array| config::keep_from_md(name, array)).transpose()?;
-    Ok([saved(&path)].into_iter().chain(left_to_do.flatten()).collect())
+    let left_to_do = left_to_do.flatten().into_iter().chain(config::passed_over(name));
+    Ok([saved(&path)].into_iter().chain(left_to_do).collect())
 }
 
 /// Writes what was set to the configuration, and leaves the rest of that as it is. Where there is none, all is written.

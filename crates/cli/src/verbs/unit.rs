@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use super::stop;
 use crate::args::{ArrayName, StopArgs};
+use crate::config;
 use crate::failure::Failure;
 
 /// Exists where systemd is the system's manager (`sd_booted(3)`).

@@ -499,6 +499,22 @@ fn a_scan_starts_no_array_that_an_unusable_configuration_may_be_about() {
     user.expect(0, "stop data");
 }
 
+/// They may be of an older array of this name.
+#[test]
+fn members_that_systemds_unit_takes_in_place_of_those_that_are_saved_are_told() {
+    let user = User::with_members(&["a", "b"]);
+    let saved = user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean --save a b");
+    assert!(!saved.contains("MEMBERS"), "{saved}");
+    let file = user.path("etc/one.env");
+    std::fs::write(&file, "OPTIONS=--run\nMEMBERS=/dev/sdb /dev/sdc\n").expect("room");
+    let said = user.expect(0, "save one");
+    assert!(said.contains("one.env sets MEMBERS"), "{said}");
+    std::fs::write(&file, "# MEMBERS=/dev/sdb\nMEMBERS=\"\"\nOPTIONS=--run\n").expect("room");
+    let said = user.expect(0, "save one");
+    assert!(!said.contains("MEMBERS"), "{said}");
+    user.expect(0, "stop one");
+}
+
 /// A snapshot of a disk, or a copy that somebody made of it, says the same of itself.
 #[test]
 fn a_scan_leaves_out_a_copy_of_a_member_that_its_configuration_knows() {
