@@ -231,7 +231,13 @@ impl Seat {
                 if let Err(failure) = notes.iter().try_for_each(|note| output::print_line(note)) {
                     tracing::warn!("{failure}");
                 }
-                systemd::ready()
+                // Who cannot be told ends it, if that matters to them.
+                if let Err(error) = systemd::ready() {
+                    tracing::warn!(
+                        "NOTIFY_SOCKET leads to nobody who hears that it is ready: {error}"
+                    );
+                }
+                Ok(())
             }
             Self::Detached => {
                 launch::say(&Readiness::Ready { notes, refused })?;

@@ -350,6 +350,22 @@ fn an_array_that_no_block_device_bears_is_refused_with_what_was_looked_for() {
     user.refused(&format!("{words} --uuid={uuid}"), &[uuid]);
 }
 
+/// The socket may stand in the environment of a shell that a service left, or have no room.
+#[test]
+fn an_array_whose_start_cannot_be_told_to_a_service_manager_is_served() {
+    let user = User::with_members(&["a", "b"]);
+    let words = format!("create data {RAID1} --assume-clean --foreground a b");
+    let mut command = user.command(&words);
+    command.env("NOTIFY_SOCKET", user.path("nobody")).stderr(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.spawn().expect("mdspace starts");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while user.run("stop data").status != 0 {
+        let ended = child.try_wait().expect("it is ours");
+        assert!(ended.is_none() && std::time::Instant::now() < until, "it ended: {ended:?}");
+    }
+    assert!(child.wait().expect("it ends").success());
+}
+
 /// Starts an array in the foreground whose standard error is `log`; returns when it is served.
 fn foreground_with_log(user: &User, log: Stdio) -> Child {
     let words = format!("create data {RAID1} --assume-clean --foreground a b");
