@@ -298,7 +298,7 @@ pub(crate) fn passed_over(name: &ArrayName) -> Option<String> {
     let text = read_text(&path).ok()?;
     let value = |line: &str| line.trim().strip_prefix("MEMBERS=").map(|value| value.trim().len());
     // An empty one may stand in quotes.
-    let names_some = text.lines().filter_map(value).last().is_some_and(|length| length > 2);
+    let names_some = text.lines().filter_map(value).next_back().is_some_and(|length| length > 2);
     let path = path.display();
     names_some.then(|| {
         format!("{name}: {path} sets MEMBERS, and systemd's unit starts those in place of what was saved: delete that line")
