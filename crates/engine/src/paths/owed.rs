@@ -13,7 +13,7 @@
 //!
 //! A device of this host has one cache, behind all its paths. It loses that with its power: when no path served it and one
 //! was unplugged, it was *away*. What it had answered and not flushed is lost then; of an earlier process too, where no flush
-//! of this one had ended well. It gets one as soon as a path serves.
+//! of this one had ended well.
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoError, IoOp, MemberId, MemberIo, Patience};
@@ -297,24 +297,6 @@ impl Paths {
         let had_earlier = self.flags.fetch_and(!flag::HAS_EARLIER, Ordering::AcqRel);
         if had_earlier & flag::HAS_EARLIER != 0 && keep(Rule::LostCachesAreTold) {
             self.flags.fetch_or(flag::EARLIER_LOST, Ordering::AcqRel);
-        }
-    }
-
-    /// Has a device of this host make durable what an earlier process may have left in its cache, as soon as a path
-    /// serves: from then on it loses nothing when it is away before this process has written. One that does not answer
-    /// is asked again at the next check.
-    pub(super) async fn flush_earlier(&self, lane: &Lane, path: usize, member: MemberId) {
-        if !self.loses_when_away || !self.has(flag::HAS_EARLIER) || !self.is_active(path) {
-            return;
-        }
-        let (covers, absences) = (self.answered(), self.owner.lock().absences);
-        let patience = Patience::of(self.policy.write_deadline);
-        let flushed = lane.io(MemberIo { member, op: IoOp::Flush, patience }).await.result;
-        match flushed.map_err(|error| meaning(error, &Kept::FLUSH)) {
-            Ok(()) if self.owner.lock().absences == absences => self.note_flushed(covers),
-            Ok(()) | Err(Meaning::OfThePath) => {}
-            // The device tells it once.
-            Err(_) => self.lose_what_is_not_flushed(),
         }
     }
 

@@ -104,7 +104,6 @@ impl Check {
             _ if self.lost => self.connect(paths, lane).await,
             Some(candidate) => {
                 self.admit(paths, lane, candidate, first).await;
-                paths.flush_earlier(lane, self.path, candidate.member).await;
                 paths.follow_name(self.path);
             }
             None => {}
@@ -245,7 +244,7 @@ impl Paths {
         Some(Some(Check { path, member, health, lost, awaited, again_in }))
     }
 
-    pub(super) fn is_active(&self, path: usize) -> bool {
+    fn is_active(&self, path: usize) -> bool {
         self.owner.lock().paths[path].health == Health::Active
     }
 

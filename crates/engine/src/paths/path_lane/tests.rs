@@ -731,26 +731,21 @@ fn a_path_that_was_unplugged_long_ago_tells_of_no_absence() {
     assert_eq!(read_over_any(&device), Some(Ok(())));
 }
 
-/// A device of this host, whose first flush has ended so.
-fn not_flushed_yet(first: Result<(), IoErrorKind>) -> Flushing {
-    let device = joining_to(TWO_PATHS, Rc::default(), false, Cache::OfEachPath, Reopens::default());
-    device.wires.answer_reads(&device.lane);
-    assert_eq!(device.healths(), [Health::Active; 2]);
-    assert!(device.answer(0, first) || device.answer(1, first), "it is flushed at once");
-    while device.answer(0, first) || device.answer(1, first) {}
-    device
-}
-
 /// An earlier process may have been killed, and its answered writes have been in the cache. What was read since is as old.
 #[test]
 fn a_device_that_was_away_before_its_first_good_flush_fails_the_next_flush_and_nothing_else() {
     let lost = Some(Err(IoErrorKind::Flush));
-    for first in [Ok(()), Err(IoErrorKind::Gone), Err(IoErrorKind::Flush)] {
-        let device = not_flushed_yet(first);
+    for flush in [None, Some(Ok(())), Some(Err(IoErrorKind::Flush))] {
+        let (device, _) = of_this_host();
+        if let Some(result) = flush {
+            let flush = device.start(Patience::FOREVER);
+            assert!(device.answer(0, result) || device.answer(1, result));
+            assert_eq!(flush.take(), Some(result));
+        }
         lose_all(&device, &[0, 1]);
         come_back(&device, 0, true);
         assert_eq!(read_over_any(&device), Some(Ok(())));
-        if first != Ok(()) {
+        if flush != Some(Ok(())) {
             assert_eq!(flush_over_any(&device), lost, "it tells, once");
         }
         assert_eq!(flush_over_any(&device), Some(Ok(())));
@@ -763,7 +758,7 @@ fn a_device_that_was_away_before_its_first_good_flush_fails_the_next_flush_and_n
 fn a_loss_that_no_flush_has_told_is_shown_until_one_has() {
     let all_fail = "requests fail until a flush has failed";
     for (writes, shown) in [(false, "the next flush fails"), (true, all_fail)] {
-        let device = not_flushed_yet(Err(IoErrorKind::Gone));
+        let (device, _) = of_this_host();
         let loss = || device.paths.status().loss.unwrap_or_default();
         if writes {
             write_over_any(&device);
