@@ -206,8 +206,12 @@ impl ArrayLane {
             self.intent.close_epoch(&self.array.intent);
         }
         self.array.views.tell_who_holds(|member| self.is_held_by(member));
-        let leaving = self.view().rests.clone();
-        let any = leaving.is_some_and(|leaving| self.row_writes.any_but_on(&leaving));
+        let view = self.view();
+        let any = view.rests.as_ref().is_some_and(|leaving| {
+            // Who is out already may have a write for as long as it hangs.
+            let stays = |id| view.devices().any(|it| it.id == id) && !leaving.contains(&id);
+            self.row_writes.any_on(stays)
+        });
         self.array.views.tell_of_row_writes(self.lane.id(), any);
         let busy = self.writes_in_flight.get() > 0 || self.left_behind.0.get() > 0;
         if !busy {
@@ -481,13 +485,15 @@ impl ArrayLane {
     /// What a flush of a member has told, where the array is to do without that.
     #[inline]
     pub(super) fn loss_told_by(&self, member: MemberId) -> Option<IoError> {
-        let error = self.array.flushes.told_by(member)?;
+        if !self.array.flushes.any_told() {
+            return None;
+        }
         let ends = |view: &ArrayView| {
             let is_over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
             view.geometry.max_failures() > 0 && !is_over
         };
         let ends = self.with_view(ends) && self.array.rules.keep(Rule::FailedFlushesEndReads);
-        ends.then_some(error)
+        ends.then(|| self.array.flushes.told_by(member)).flatten()
     }
 
     /// Copies in memory, and counts it.

@@ -24,7 +24,7 @@ use std::task::{Context, Poll, ready};
 use smallvec::SmallVec;
 
 use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, Scope};
-use crate::lane::{Io, Lane};
+use crate::lane::{Io, Lane, Sleep};
 use crate::signal::Signal;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ pub(crate) struct Flushes {
     any_told: AnyTold,
 }
 
-/// Whether a flush of some member has told of a loss. On cache lines of its own, for each read looks at it.
+/// Whether a flush of some member that takes part has told of a loss. On cache lines of its own, for each read looks at it.
 #[derive(Default)]
 #[repr(align(128))]
 struct AnyTold(AtomicBool);
@@ -54,6 +54,8 @@ struct MemberFlushes {
     member: MemberId,
     begun: u64,
     ended: u64,
+    /// The one that is under way has no deadline.
+    may_hang: bool,
     /// One failed: what the member was given is not sure to be there, whatever later flushes say.
     failed: Option<IoError>,
     writes: DurableWrites,
@@ -90,8 +92,8 @@ pub(super) struct DurableWrite<'a> {
 enum Turn {
     /// Send it. It is counted as begun.
     Send,
-    /// Wait for the end of the flush with this number.
-    Wait(u64),
+    /// Wait for the end of the flush with this number; of one that is under way now, and may take for ever.
+    Wait { number: u64, may_hang: bool },
     /// Nothing: it is done, or failed.
     Over(Result<(), IoError>),
 }
@@ -136,16 +138,21 @@ impl Flushes {
     }
 
     /// What a flush of a member has told: it may have lost what it was given.
-    #[inline]
     pub(super) fn told_by(&self, member: MemberId) -> Option<IoError> {
-        if !self.any_told() {
-            return None;
-        }
         let members = self.members.lock();
         members.iter().find(|known| known.member == member)?.told()
     }
 
-    /// Whether a flush of any member has told so.
+    /// Only these members take part now.
+    pub(super) fn only_of(&self, takes_part: impl Fn(MemberId) -> bool) {
+        if self.any_told() {
+            let members = self.members.lock();
+            let told = |known: &MemberFlushes| takes_part(known.member) && known.told().is_some();
+            self.any_told.0.store(members.iter().any(told), Ordering::Release);
+        }
+    }
+
+    /// Whether a flush of any member that takes part has told so.
     #[inline]
     pub(super) fn any_told(&self) -> bool {
         self.any_told.0.load(Ordering::Acquire)
@@ -197,7 +204,14 @@ impl Flushes {
         let members = &mut *self.members.lock();
         let at = members.iter().position(|known| known.member == member).unwrap_or_else(|| {
             let writes = DurableWrites::default();
-            members.push(MemberFlushes { member, begun: 0, ended: 0, failed: None, writes });
+            members.push(MemberFlushes {
+                member,
+                begun: 0,
+                ended: 0,
+                may_hang: false,
+                failed: None,
+                writes,
+            });
             members.len() - 1
         });
         use_it(&mut members[at])
@@ -273,9 +287,12 @@ impl MemberFlushes {
         match self.failed {
             Some(error) => Turn::Over(Err(error)),
             None if self.ended >= wanted => Turn::Over(Ok(())),
-            None if self.begun > self.ended => Turn::Wait(wanted),
+            None if self.begun > self.ended => {
+                Turn::Wait { number: wanted, may_hang: self.may_hang }
+            }
             None => {
                 self.begun += 1;
+                self.may_hang = false;
                 Turn::Send
             }
         }
@@ -292,8 +309,8 @@ pub(super) struct Flush<'a> {
 }
 
 enum State<'a> {
-    /// Another's flush is under way; the one with this number is waited for.
-    Waiting(u64),
+    /// Another's flush is under way; the one with this number is waited for, but no longer than the patience.
+    Waiting(u64, Option<Pin<Box<Sleep<'a>>>>),
     Sent(Io<'a>),
     /// It went well. The durable writes with lower numbers are waited for.
     WentWell(u64),
@@ -317,10 +334,16 @@ impl<'a> Flush<'a> {
     fn take_turn(&mut self, turn: Turn) {
         self.state = match turn {
             Turn::Send => {
+                let may_hang = self.patience == Patience::FOREVER;
+                self.array.flushes.with(self.member, |flushes| flushes.may_hang = may_hang);
                 let io = MemberIo { member: self.member, op: IoOp::Flush, patience: self.patience };
                 State::Sent(self.lane.io(io))
             }
-            Turn::Wait(wanted) => State::Waiting(wanted),
+            Turn::Wait { number, may_hang } => {
+                let deadline = self.patience.deadline(self.lane.backend().now());
+                let late = deadline.filter(|_| may_hang).map(|at| self.lane.sleep_until(at));
+                State::Waiting(number, late.map(Box::pin))
+            }
             Turn::Over(result) => State::Ended(result),
         };
     }
@@ -334,6 +357,14 @@ impl<'a> Flush<'a> {
             }
             result => self.end(result),
         }
+    }
+
+    /// The one that is waited for takes too long. The member has failed, as where its own flush does.
+    fn gives_up(&mut self) {
+        let error = IoError { kind: IoErrorKind::Deadline, errno: 0 };
+        let flushes = &self.array.flushes;
+        flushes.with(self.member, |known| flushes.fail(known, error));
+        self.state = State::Ended(Err(error));
     }
 
     fn end(&mut self, result: Result<(), IoError>) {
@@ -366,14 +397,22 @@ impl Future for Flush<'_> {
                     ready!(flushes.ended.poll(context, all));
                     this.end(Ok(()));
                 }
-                State::Waiting(wanted) => {
+                State::Waiting(wanted, late) => {
                     let (flushes, member, wanted) = (&this.array.flushes, this.member, *wanted);
                     let turn = || match flushes.ask_again(member, wanted) {
-                        Turn::Wait(_) => None,
+                        Turn::Wait { .. } => None,
                         turn => Some(turn),
                     };
-                    let turn = ready!(flushes.ended.poll(context, turn));
-                    this.take_turn(turn);
+                    match flushes.ended.poll(context, turn) {
+                        Poll::Ready(turn) => this.take_turn(turn),
+                        Poll::Pending => {
+                            let late = late.as_mut().map(|late| late.as_mut().poll(context));
+                            if late.is_none_or(|late| late.is_pending()) {
+                                return Poll::Pending;
+                            }
+                            this.gives_up();
+                        }
+                    }
                 }
             }
         }

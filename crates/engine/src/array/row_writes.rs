@@ -45,10 +45,10 @@ impl RowWrites {
         self.torn.set(self.torn.get() - 1);
     }
 
-    /// Whether any is under way, but for those that went well as far as they have ended, and that only these members
-    /// have still: what these refuse is gone with them.
-    pub(super) fn any_but_on(&self, leaving: &[MemberId]) -> bool {
-        self.torn.get() > 0 || self.members.borrow().iter().any(|(id, _)| !leaving.contains(id))
+    /// Whether any is under way, but for those that went well as far as they have ended, and that only members have
+    /// still which do not `stay`: what these refuse is gone with them.
+    pub(super) fn any_on(&self, stays: impl Fn(MemberId) -> bool) -> bool {
+        self.torn.get() > 0 || self.members.borrow().iter().any(|(id, _)| stays(*id))
     }
 }
 

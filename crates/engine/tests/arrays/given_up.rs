@@ -136,6 +136,44 @@ fn an_order_to_fail_a_member_names_who_is_late_and_needed_then() {
     }
 }
 
+/// It was the question that flushed it. The next flush finds a member that answers.
+#[test]
+fn a_member_that_was_late_with_the_flush_that_an_order_asked_for_has_not_failed() {
+    for (seed, shape) in (285..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        let late = world.disks.info(1).name;
+        let refused = fail(&mut world, 0, false);
+        assert_eq!(refused, Err(CommandError::NeedsLate { late }), "{world}");
+        // A user's flush waits behind it, and no longer than it may.
+        let flush = world.start(1, Request::Flush);
+        world.sleep_ms(1000);
+        assert!(!flush.has_ended(), "{world}");
+        world.disks.disk(1).flush_hangs_on = None;
+        assert_eq!(world.end(&flush), Ok(()), "{world}");
+        assert_eq!(world.serve(1, Request::Flush), Ok(()), "{world}");
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        world.verify();
+    }
+}
+
+#[test]
+fn a_flush_behind_one_that_an_order_asked_for_fails_the_member_in_its_own_time() {
+    for (seed, shape) in (288..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        assert!(fail(&mut world, 0, false).is_err(), "{world}");
+        let flush = world.start(1, Request::Flush);
+        world.sleep_ms(11_000);
+        assert_eq!(world.end(&flush), Ok(()), "{world}");
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+        world.disks.disk(1).flush_hangs_on = None;
+        world.verify();
+    }
+}
+
 /// Lateness alone fails nobody: a member that counts on it stays.
 #[test]
 fn no_member_is_failed_that_is_only_late_when_another_one_is_to_be_given_up() {
@@ -298,7 +336,8 @@ fn with_a_write_under_way(
     for key in ["read_deadline", "write_deadline"] {
         world.set(key, "0");
     }
-    let parity = (0..4).find(|disk| !data.contains(disk)).expect("the fourth one");
+    let mut disks = 0..usize::from(shape.disks);
+    let parity = disks.find(|disk| !data.contains(disk)).expect("one more");
     let start = world.disks.data().start;
     world.disks.reset_counts();
     world.disks.disk(data[0]).writes_hang_in = Some(start..start + 8);
@@ -368,6 +407,20 @@ fn a_member_that_does_not_answer_a_write_is_failed_by_order() {
     for seed in 310..316 {
         let (mut world, [holder, _], write) = with_a_write_under_way(shapes::RAID5, seed, false);
         fail(&mut world, holder, false).unwrap_or_else(|error| panic!("{error} ({world})"));
+        refuse_what_hangs(&world, holder);
+        assert_eq!(world.end(&write), Ok(()), "{world}");
+        world.verify();
+    }
+}
+
+/// It is out, and may never answer.
+#[test]
+fn a_write_that_hangs_on_a_member_that_is_out_keeps_no_other_one_from_being_failed() {
+    for seed in 316..320 {
+        let (mut world, [holder, beside], write) =
+            with_a_write_under_way(shapes::RAID6, seed, false);
+        fail(&mut world, holder, false).unwrap_or_else(|error| panic!("{error} ({world})"));
+        fail(&mut world, beside, false).unwrap_or_else(|error| panic!("{error} ({world})"));
         refuse_what_hangs(&world, holder);
         assert_eq!(world.end(&write), Ok(()), "{world}");
         world.verify();

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use crate::backend::{IoError, MemberId, Scope};
+use crate::backend::{IoError, MemberId, Patience, Scope};
 use crate::lane::join_all;
 
 use super::super::flushes::Flush;
@@ -113,8 +113,8 @@ impl Controller {
         let (end, id) = (Rc::<IoEnd>::default(), member.id);
         let (array, lane, told) = (self.array.clone(), self.lane.clone(), end.clone());
         self.lane.spawn(async move {
-            let patience = array.settings.write_patience();
-            told.set(Flush::new(&array, &lane, id, patience).await);
+            // One that is late has failed at nobody's flush.
+            told.set(Flush::new(&array, &lane, id, Patience::FOREVER).await);
         });
         let flushed = self.answer_in_time(member, end.come()).await;
         flushed.map_err(|failure| silence(failure, true))
