@@ -267,6 +267,11 @@ pub(crate) fn keep_from_md_if_saved(name: &ArrayName, array: Uuid) -> Result<(),
     }
 }
 
+/// What the configuration in the usual place says, if there is one.
+pub(crate) fn saved(name: &ArrayName) -> Result<Option<Config>, Failure> {
+    kept_path(name)?.map(|path| Config::read(&path)).transpose()
+}
+
 /// Takes an array out of the folder of configurations: it is not started from there any more, and its members are the
 /// kernel's md's. Gives what its configuration said, and where that is kept.
 pub(crate) fn release(name: &ArrayName) -> Result<Option<(Config, PathBuf)>, Failure> {

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::member_probe::{Look, Opened};
-use crate::process::{cure_of, rejected};
+use crate::process::{cure_of, decided};
 use crate::report::SCHEMA;
 use crate::run_dir::RunDir;
 
@@ -281,10 +281,10 @@ impl Verdict {
         names: &[String],
     ) -> (Self, Vec<LeftOut>) {
         // As `assemble` knows it.
-        let rejected =
-            RunDir::open().map_or_else(|_| Vec::new(), |run_dir| rejected::all(run_dir.path()));
+        let decided =
+            RunDir::open().map_or_else(|_| Vec::new(), |run_dir| decided::all(run_dir.path()));
         let with =
-            |run, force| Options { run, force, rejected: rejected.clone(), ..Options::default() };
+            |run, force| Options { run, force, decided: decided.clone(), ..Options::default() };
         let tries: [(_, &[&'static str]); 3] = [
             (with(false, false), &[]),
             (with(true, false), &["--run"]),

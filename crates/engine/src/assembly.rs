@@ -5,5 +5,5 @@
 mod decide;
 mod read;
 
-pub use decide::{Assembly, LeftOut, Options, Reason, Refusal, Rejected, decide};
+pub use decide::{Assembly, Decided, LeftOut, Options, Reason, Refusal, decide};
 pub use read::{Candidate, FoundBitmap, ReadError, read, read_all, read_counting, read_superblock};

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use mdspace_engine::array::{Action, Array, ArrayLane, Command, CommandError, Reply};
-use mdspace_engine::assembly::{self, LeftOut, Options, Refusal, Rejected};
+use mdspace_engine::assembly::{self, Decided, LeftOut, Options, Refusal};
 use mdspace_engine::backend::{
     IoErrorKind, IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto,
 };
@@ -35,7 +35,7 @@ pub struct RunningArray {
     pub(crate) workers: Workers,
     key: u64,
     left_out: Vec<LeftOut>,
-    rejected: Vec<Rejected>,
+    decided: Vec<Decided>,
     accepted_sectors: u64,
 }
 
@@ -77,10 +77,10 @@ impl RunningArray {
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
         let nodes = lanes.topology().nodes.len();
         let array = Array::with_nodes(&assembly.start, Workers::seats(&lanes), nodes);
-        let (left_out, rejected) = (assembly.left_out, assembly.rejected);
+        let (left_out, decided) = (assembly.left_out, assembly.decided);
         let accepted_sectors = assembly.accepted_sectors;
         let workers = Workers::default();
-        let this = Self { lanes, array, workers, key, left_out, rejected, accepted_sectors };
+        let this = Self { lanes, array, workers, key, left_out, decided, accepted_sectors };
         for lane in this.lane_ids() {
             let (array, node) = (this.array.clone(), this.lanes.node_of(lane));
             this.lanes.call(lane, async move |lane, _| {
@@ -100,9 +100,9 @@ impl RunningArray {
         &self.left_out
     }
 
-    /// Those of them that [`prefer`](Options::prefer) decided against.
-    pub fn rejected(&self) -> &[Rejected] {
-        &self.rejected
+    /// What [`prefer`](Options::prefer) has decided.
+    pub fn decided(&self) -> &[Decided] {
+        &self.decided
     }
 
     /// Sectors of each member in which missing blocks are computed from parity that a crash may have left

@@ -16,7 +16,7 @@ use super::members::{Closing, NotOpened, OpenMembers};
 use super::multipath::told_at_once;
 use super::neighbours::Disks;
 use super::places::Places;
-use super::{STOP_PATIENCE, Task, answers, created, rejected};
+use super::{STOP_PATIENCE, Task, answers, created, decided};
 use crate::args::MemberSpec;
 use crate::failure::Failure;
 use crate::member_probe::{Probed, Purpose};
@@ -456,7 +456,7 @@ fn keep_decision(task: &Task, running: &RunningArray, run_dir: &RunDir) -> Optio
     if task.serving().readonly {
         return None;
     }
-    let kept = rejected::keep(running.rejected(), run_dir.path());
+    let kept = decided::keep(running.decided(), run_dir.path());
     let error = kept.err()?;
     Some(format!("{}: the next start asks again what was decided: {error}", task.name()))
 }
@@ -477,7 +477,7 @@ fn options(task: &Task, run_dir: &RunDir) -> Result<Options, Failure> {
             force: args.force,
             uuid: args.uuid,
             prefer: args.prefer.as_ref().map(MemberSpec::absolute).transpose()?,
-            rejected: rejected::all(run_dir.path()),
+            decided: decided::all(run_dir.path()),
             ..common
         },
     })

@@ -1,4 +1,4 @@
-//! Members that the operator has decided against, as long as their superblocks are as they were then.
+//! What the operator has decided about arrays whose parts had run apart.
 //!
 //! A file for each array, in the state directory: one member a line. The next decision about the array replaces it.
 
@@ -6,16 +6,20 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use mdspace_engine::assembly::Rejected;
+use mdspace_engine::assembly::Decided;
 use mdspace_io::read_text;
 
 use super::state_dir::state_dir;
 
 /// What such a file is called, behind the UUID of its array.
-const SUFFIX: &str = ".rejected";
+const SUFFIX: &str = ".decided";
+
+/// The last word about a member.
+const WENT_ON: &str = "went-on";
+const STAYS_OUT: &str = "stays-out";
 
 /// All that is kept, of whatever array. What cannot be read is not kept: the operator is asked once more.
-pub(crate) fn all(run_dir: &Path) -> Vec<Rejected> {
+pub(crate) fn all(run_dir: &Path) -> Vec<Decided> {
     let entries = fs::read_dir(state_dir(run_dir)).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     let files = paths.filter(|path| path.to_string_lossy().ends_with(SUFFIX));
@@ -23,29 +27,37 @@ pub(crate) fn all(run_dir: &Path) -> Vec<Rejected> {
 }
 
 /// Keeps a decision.
-pub(super) fn keep(rejected: &[Rejected], run_dir: &Path) -> io::Result<()> {
-    let Some(Rejected { array, .. }) = rejected.first() else { return Ok(()) };
+pub(super) fn keep(decided: &[Decided], run_dir: &Path) -> io::Result<()> {
+    let Some(Decided { array, .. }) = decided.first() else { return Ok(()) };
     let folder = state_dir(run_dir);
     let path: PathBuf = folder.join(format!("{array}{SUFFIX}"));
     let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-    file.write_all(show(rejected).as_bytes())?;
+    file.write_all(show(decided).as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     fs::File::open(folder)?.sync_all()
 }
 
-fn show(rejected: &[Rejected]) -> String {
-    let line =
-        |one: &Rejected| format!("{} {} {} {}\n", one.array, one.device, one.events, one.checksum);
-    rejected.iter().map(line).collect()
+fn show(decided: &[Decided]) -> String {
+    let line = |one: &Decided| {
+        let &Decided { array, device, events, checksum, went_on } = one;
+        let word = if went_on { WENT_ON } else { STAYS_OUT };
+        format!("{array} {device} {events} {checksum} {word}\n")
+    };
+    decided.iter().map(line).collect()
 }
 
-fn parse(text: &str) -> Vec<Rejected> {
+fn parse(text: &str) -> Vec<Decided> {
     let line = |line: &str| {
         let mut words = line.split(' ');
         let (array, device) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let (events, checksum) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some(Rejected { array, device, events, checksum })
+        let went_on = match words.next()? {
+            WENT_ON => true,
+            STAYS_OUT => false,
+            _ => return None,
+        };
+        Some(Decided { array, device, events, checksum, went_on })
     };
     text.lines().filter_map(line).collect()
 }

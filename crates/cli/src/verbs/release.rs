@@ -4,6 +4,7 @@ use std::path::Path;
 
 use mdspace_io::path_of_name;
 
+use super::scan::running;
 use super::{Outcome, save, unit};
 use crate::args::ArrayName;
 use crate::config::{self, Config};
@@ -28,6 +29,13 @@ pub(crate) fn run(name: &ArrayName) -> Outcome {
         let cure = format!("stop it first: `mdspace stop {name}`");
         return Err(Failure::new(format!("cannot release {name}"), why, cure));
     };
+    let array = config::saved(name)?.and_then(|config| config.array());
+    let array = array.map(|array| array.to_string());
+    if let Some(other) = running(&run_dir).into_iter().find(|it| Some(&it.uuid) == array.as_ref()) {
+        let why = format!("its members are in use: they run as {}", other.name);
+        let cure = format!("stop it first: `mdspace stop {}`", other.name);
+        return Err(Failure::new(format!("cannot release {name}"), why, cure));
+    }
     let released = config::release(name)?;
     let config = released.as_ref().map(|(config, _)| config);
     let mut was_kept = false;

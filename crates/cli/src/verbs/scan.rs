@@ -144,12 +144,22 @@ impl Broken {
         let led_to = quoted.filter_map(|path| which_leads_to(&path, &places));
         let led_to = led_to.map(|number| found[number].1.set_uuid);
         let is_named = |(place, _): &&(PathBuf, Superblock)| {
-            std::path::absolute(place).is_ok_and(|place| self.text.contains(&*name_of_path(&place)))
+            std::path::absolute(place).is_ok_and(|place| names(&self.text, &name_of_path(&place)))
         };
         let named = found.iter().filter(is_named).map(|(_, superblock)| superblock.set_uuid);
         let uuids = said.chain(led_to).chain(named).collect();
         Unclear { name: self.name.clone(), file: self.file.clone(), uuids }
     }
+}
+
+/// Whether a text has a path as a whole: `/dev/sda10` does not name `/dev/sda1`.
+fn names(text: &str, path: &str) -> bool {
+    let goes_on = |letter: char| letter.is_alphanumeric() || "/._-".contains(letter);
+    let mut found = text.match_indices(path);
+    found.any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + path.len()..]);
+        !before.ends_with(goes_on) && !after.starts_with(goes_on)
+    })
 }
 
 /// A configuration of which nobody knows for sure which array it is of.
@@ -277,15 +287,15 @@ fn say(left_out: &[LeftOut]) {
 }
 
 /// An array that runs.
-struct Served {
-    name: ArrayName,
-    uuid: String,
+pub(super) struct Served {
+    pub(super) name: ArrayName,
+    pub(super) uuid: String,
     /// In the words by which it knows them.
     members: Vec<String>,
 }
 
 /// What runs and answers. Several that do not answer take no longer than one.
-fn running(run_dir: &RunDir) -> Vec<Served> {
+pub(super) fn running(run_dir: &RunDir) -> Vec<Served> {
     let ask = |Running { run_dir, name }: &Running| {
         let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
         let array = client.and_then(|mut client| client.report()).ok()?.array;

@@ -39,10 +39,18 @@ fn wait_for_this_host(name: &ArrayName, patience: Duration) -> Result<(), Failur
     let run_dir = RunDir::open_of(name)?;
     let mut told = Vec::new();
     while Instant::now() < until {
-        // What does not answer is the stop's to say.
         let report = Client::connect_within(&run_dir, name, ANSWERS_WITHIN)
             .and_then(|mut client| client.report());
-        let fronts = report.map(|report| report.fronts).unwrap_or_default();
+        let fronts = match report {
+            Ok(report) => report.fronts,
+            // The stop says so.
+            Err(failure) if failure.code == Code::NoArray => return Ok(()),
+            // It is busy with a member, say. What uses it may use it still.
+            Err(_) => {
+                thread::sleep(LOOK_EVERY);
+                continue;
+            }
+        };
         let is_here = |front: &&FrontReport| !front.address.starts_with("nbd:tcp:");
         let users: Vec<String> =
             fronts.iter().filter(is_here).flat_map(|front| front.clients.clone()).collect();

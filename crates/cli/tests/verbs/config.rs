@@ -890,6 +890,20 @@ fn members_of_a_saved_array_are_the_kernels_again_when_it_is_released() {
 }
 
 #[test]
+fn members_that_run_under_another_name_are_not_released() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --save a b");
+    let boot = entry_of(&user, &user.path("etc"));
+    user.expect(0, "stop data");
+    user.expect(0, "assemble other a b");
+    user.refused("release data", &["run as other", "mdspace stop other"]);
+    assert!(boot.exists());
+    user.expect(0, "stop other");
+    user.expect(0, "release data");
+    assert!(!boot.exists());
+}
+
+#[test]
 fn an_array_that_is_made_anew_takes_the_place_of_the_old_one_at_boot() {
     let user = User::with_members(&["a", "b"]);
     let create = "create data --level=1 --raid-devices=2 --assume-clean --save --run a b";

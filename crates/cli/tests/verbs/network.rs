@@ -119,7 +119,7 @@ fn exports_are_members_and_a_killed_server_is_a_failed_member_that_comes_back() 
 
 #[test]
 fn an_export_that_was_missing_is_taken_back_when_it_is_there_again() {
-    let user = User::with_members(&["a", "b"]);
+    let user = User::with_members(&["a", "b", "c"]);
     let export = serve(&user, "b");
     let front = format!("--serve=nbd:unix:{}", user.path("b.sock").display());
     let words = "--level=1 --raid-devices=2 --assume-clean --save";
@@ -143,7 +143,7 @@ fn an_export_that_was_missing_is_taken_back_when_it_is_there_again() {
     };
     is_without();
     // Another one behind its address is not taken.
-    user.expect(0, &format!("create b --level=linear --raid-devices=1 --force --run {front} b"));
+    user.expect(0, &format!("create b --level=linear --raid-devices=1 --force --run {front} c"));
     is_without();
     user.expect(0, "stop b");
 }
@@ -179,7 +179,7 @@ fn a_restart_of_a_broken_array_has_all_that_it_lost_at_once() {
 
 #[test]
 fn an_export_that_cannot_be_reached_is_left_out_of_an_array_that_is_told_to_start_without() {
-    let user = User::with_members(&["a", "b"]);
+    let user = User::with_members(&["a", "b", "c"]);
     let export = serve(&user, "b");
     let front = format!("--serve=nbd:unix:{}", user.path("b.sock").display());
     let words = "--level=1 --raid-devices=2 --assume-clean --save";

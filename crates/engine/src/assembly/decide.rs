@@ -1,9 +1,9 @@
 //! Which devices make the array, and whether it may start.
 
 mod belonging;
+mod decided;
 mod lineage;
 mod refusal;
-mod rejected;
 mod replacement;
 mod roles;
 mod unsynced;
@@ -35,8 +35,8 @@ use unsynced::{
     bitmap, by_bitmap, copies_differ, refuse_short_bitmap, refuse_tight_bitmap, unsynced,
 };
 
+pub use decided::Decided;
 pub use refusal::{LeftOut, Reason, Refusal};
-pub use rejected::Rejected;
 
 /// What the user allows.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +52,8 @@ pub struct Options {
     pub uuid: Option<Uuid>,
     /// Where each half of the members ran alone: the name of a member of the half to go on with.
     pub prefer: Option<String>,
-    /// What was decided against when [`prefer`](Self::prefer) was said before. Without a new word it stays out.
-    pub rejected: Vec<Rejected>,
+    /// What was decided when [`prefer`](Self::prefer) was said before. Without a new word that stands.
+    pub decided: Vec<Decided>,
     /// What is fixed for as long as the array runs.
     pub settings: StartSettings,
     /// Who knows which other arrays sync on the same devices; without, the array cares for none.
@@ -67,8 +67,8 @@ pub struct Assembly {
     pub start: Start,
     /// Devices that take no part, and why.
     pub left_out: Vec<LeftOut>,
-    /// Those of them that [`prefer`](Options::prefer) decided against.
-    pub rejected: Vec<Rejected>,
+    /// What [`prefer`](Options::prefer) has decided.
+    pub decided: Vec<Decided>,
     /// Slots without a member in sync.
     pub degraded: usize,
     /// Sectors of each member in which a crash may have left parity half-written, and
@@ -90,7 +90,7 @@ pub fn decide(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly,
 fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembly, Refusal> {
     let mut left_out = Vec::new();
     let candidates = of_one_array(candidates, options, &mut left_out)?;
-    let candidates = rejected::leave_out(candidates, options, &mut left_out)?;
+    let candidates = decided::leave_out(candidates, options, &mut left_out)?;
     refuse_copies(&candidates)?;
     let newest = newest(&candidates)?;
     refuse_unhandled(&candidates[newest])?;
@@ -98,10 +98,10 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
     let Freshest { index: freshest, is_preferred } = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
-    let with_slots = rejected::with_slots(&candidates);
+    let with_slots = decided::with_slots(&candidates);
     let mut members = sort_out(candidates, &model, &mut left_out);
-    let rejected = match is_preferred {
-        true => rejected::of_those_left_out(with_slots, &left_out),
+    let decided = match is_preferred {
+        true => decided::of_all(with_slots, &left_out),
         false => Vec::new(),
     };
     // Before anything is decided that no superblock says yet.
@@ -180,7 +180,7 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
         members: members.into_iter().map(started).collect(),
         geometry,
     };
-    Ok(Assembly { start, left_out, rejected, degraded, accepted_sectors })
+    Ok(Assembly { start, left_out, decided, degraded, accepted_sectors })
 }
 
 /// Whether the array has never been in sync, and parity is right wherever something was written: it has

@@ -325,7 +325,8 @@ fn contradicts_last(owner: &Owner, own: &Identity) -> Option<String> {
     let known = owner.known.as_ref()?;
     let why = own.contradicts_last(known, owner.may_be_written);
     let is_other = || {
-        (known.superblock.is_none() && !owner.given.explains_first_block(own))
+        let is_known = owner.may_be_written && known.superblock.is_none();
+        (is_known && !owner.given.explains_first_block(own))
             .then(|| "its first block is not what the device's was".to_owned())
     };
     why.filter(|_| !owner.given.explains(own)).or_else(is_other)

@@ -1,16 +1,16 @@
-//! Members that were decided against, when parts of the array had run apart.
+//! What the operator has decided when parts of the array had run apart.
 //!
-//! No superblock tells of that decision. Who made it remembers it, and for each member the superblock that it was
-//! about: one that has been written to since has gone on once more, and is asked about again.
+//! No superblock tells of that decision. Who made it remembers which members went on, and of the others the superblock
+//! that it was about: one that has been written to since has gone on once more, and is asked about again.
 
 use mdspace_format::{Superblock, Uuid};
 
 use super::super::read::Candidate;
 use super::{LeftOut, Options, Reason, Refusal};
 
-/// A member that was decided against, as it was then.
+/// A member of such an array, as it was then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rejected {
+pub struct Decided {
     /// The array.
     pub array: Uuid,
     /// The member.
@@ -19,28 +19,36 @@ pub struct Rejected {
     pub events: u64,
     /// Of its superblock, which has the time of its last update too.
     pub checksum: u32,
+    /// Whether the array went on with it. Else it was decided against.
+    pub went_on: bool,
 }
 
-impl Rejected {
-    fn of(superblock: &Superblock) -> Self {
+impl Decided {
+    fn of(superblock: &Superblock, went_on: bool) -> Self {
         let &Superblock { set_uuid: array, device_uuid: device, events, .. } = superblock;
-        Self { array, device, events, checksum: superblock.checksum() }
+        Self { array, device, events, checksum: superblock.checksum(), went_on }
     }
 }
 
-/// Leaves out what was decided against, where the operator does not decide anew.
+/// Leaves out what was decided against, where the operator does not decide anew. Something must be there of what the
+/// array went on with: others may be older, or have run apart too.
 pub(super) fn leave_out(
     candidates: Vec<Candidate>,
     options: &Options,
     left_out: &mut Vec<LeftOut>,
 ) -> Result<Vec<Candidate>, Refusal> {
-    if options.prefer.is_some() || options.rejected.is_empty() {
+    if options.prefer.is_some() || options.decided.is_empty() {
         return Ok(candidates);
     }
-    let is_rejected = |one: &Candidate| options.rejected.contains(&Rejected::of(&one.superblock));
+    let is_rejected =
+        |one: &Candidate| options.decided.contains(&Decided::of(&one.superblock, false));
     let (rejected, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_rejected);
-    let has_slot = |one: &Candidate| one.superblock.own_role().slot().is_some();
-    if let Some(member) = rejected.first().filter(|_| !others.iter().any(has_slot)) {
+    let went_on = |one: &Candidate| {
+        let (array, device) = (one.superblock.set_uuid, one.superblock.device_uuid);
+        let is_it = |known: &&Decided| (known.array, known.device) == (array, device);
+        options.decided.iter().filter(is_it).any(|known| known.went_on)
+    };
+    if let Some(member) = rejected.first().filter(|_| !others.iter().any(went_on)) {
         return Err(Refusal::Rejected { member: member.info.name.clone() });
     }
     let names = rejected.into_iter().map(|one| one.info.name);
@@ -49,16 +57,13 @@ pub(super) fn leave_out(
 }
 
 /// The candidates that hold data, by name.
-pub(super) fn with_slots(candidates: &[Candidate]) -> Vec<(String, Rejected)> {
+pub(super) fn with_slots(candidates: &[Candidate]) -> Vec<(String, Decided)> {
     let with_slots = candidates.iter().filter(|one| one.superblock.own_role().slot().is_some());
-    with_slots.map(|one| (one.info.name.clone(), Rejected::of(&one.superblock))).collect()
+    with_slots.map(|one| (one.info.name.clone(), Decided::of(&one.superblock, true))).collect()
 }
 
-/// Those of them that are left out.
-pub(super) fn of_those_left_out(
-    with_slots: Vec<(String, Rejected)>,
-    left_out: &[LeftOut],
-) -> Vec<Rejected> {
-    let is_out = |name: &String| left_out.iter().any(|left_out| left_out.member == *name);
-    with_slots.into_iter().filter(|(name, _)| is_out(name)).map(|(_, one)| one).collect()
+/// What is decided about them, where these are left out.
+pub(super) fn of_all(with_slots: Vec<(String, Decided)>, left_out: &[LeftOut]) -> Vec<Decided> {
+    let is_out = |name: &str| left_out.iter().any(|left_out| left_out.member == name);
+    with_slots.into_iter().map(|(name, one)| Decided { went_on: !is_out(&name), ..one }).collect()
 }

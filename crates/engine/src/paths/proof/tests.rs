@@ -270,6 +270,8 @@ fn a_device_without_a_superblock_is_back_with_the_first_block_that_it_had() {
         let device = joining_by("1 1 round-robin 0 1 0 a", Default::default());
         settle(&device);
         assert_eq!(device.healths(), [Active]);
+        device.write();
+        device.end_write_over(0);
         let back = match is_other {
             // All zeroes, as a new one.
             true => come_back_with(&device, None),

@@ -193,18 +193,36 @@ fn a_half_that_was_decided_against_stays_out_as_long_as_it_is_as_it_was() {
         mirror(2, &[(0, 40, left), (2, 40, left), of_right(1), of_right(2)])
     };
     let prefer = |disk: &str| Options { prefer: Some(disk.to_owned()), ..Options::default() };
-    let decided = decide(halves(20), &prefer("disk0")).unwrap().rejected;
-    assert_eq!(decided.len(), 2, "{decided:?}");
-    let remembering = Options { rejected: decided.clone(), ..Options::default() };
+    let decided = decide(halves(20), &prefer("disk0")).unwrap().decided;
+    let went_on: Vec<bool> = decided.iter().map(|one| one.went_on).collect();
+    assert_eq!(went_on, [true, true, false, false]);
+    let remembering = Options { decided: decided.clone(), ..Options::default() };
     let start = decide(halves(20), &remembering).unwrap();
-    assert_eq!((serving(&start), &start.rejected[..]), (vec![0, 1], &[][..]));
+    assert_eq!((serving(&start), &start.decided[..]), (vec![0, 1], &[][..]));
     let went_on = decide(halves(22), &remembering).unwrap_err();
     assert!(matches!(went_on, Refusal::SplitBrain { .. }), "{went_on}");
     let alone = halves(20).split_off(2);
     let refused = decide(alone.clone(), &remembering).unwrap_err();
     assert_eq!(refused, Refusal::Rejected { member: "disk2".to_owned() });
     // The operator decides anew.
-    let anew = Options { rejected: decided, ..prefer("disk2") };
+    let anew = Options { decided, ..prefer("disk2") };
     assert_eq!(serving(&decide(alone, &anew).unwrap()), [2, 3]);
-    assert_eq!(decide(halves(20), &anew).unwrap().rejected.len(), 2);
+    assert_eq!(decide(halves(20), &anew).unwrap().decided.len(), 4);
+}
+
+/// It was not there when the operator decided: it is older than both halves, or a third one.
+#[test]
+fn a_member_about_which_nothing_was_decided_does_not_go_on_in_place_of_what_was() {
+    let (all, left, right, third): (&[_], &[_], &[_], &[_]) =
+        (&[(0, 0), (1, 1), (2, 2)], &[(0, 0)], &[(1, 1)], &[(2, 2)]);
+    for (events, says) in [(10, all), (90, third)] {
+        let members = || mirror(3, &[(0, 40, left), (1, 20, right), (2, events, says)]);
+        let first = Options { prefer: Some("disk0".to_owned()), run: true, ..Options::default() };
+        let two = members().into_iter().take(2).collect();
+        let decided = decide(two, &first).unwrap().decided;
+        let remembering = Options { decided, run: true, ..Options::default() };
+        let rest = members().split_off(1);
+        let refused = decide(rest, &remembering).map(|start| serving(&start)).unwrap_err();
+        assert_eq!(refused, Refusal::Rejected { member: "disk1".to_owned() }, "{events}");
+    }
 }
