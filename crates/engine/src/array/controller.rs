@@ -629,9 +629,7 @@ impl Controller {
         let ids =
             |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
         let other_members = ids(&old) != ids(&view);
-        let devices: Vec<MemberId> = view.devices().map(|member| member.id).collect();
         let epoch = self.array.views.publish(view);
-        self.array.flushes.only_of(|member| devices.contains(&member));
         *self.array.failed.lock() = self.failed();
         self.array.mailbox.is_in_doubt_only_in(&self.doubted);
         if other_members {

@@ -44,7 +44,7 @@ pub(crate) struct Flushes {
     any_told: AnyTold,
 }
 
-/// Whether a flush of some member that takes part has told of a loss. On cache lines of its own, for each read looks at it.
+/// Whether a flush of some member has told of a loss. On cache lines of its own, for each read looks at it.
 #[derive(Default)]
 #[repr(align(128))]
 struct AnyTold(AtomicBool);
@@ -143,16 +143,7 @@ impl Flushes {
         members.iter().find(|known| known.member == member)?.told()
     }
 
-    /// Only these members take part now.
-    pub(super) fn only_of(&self, takes_part: impl Fn(MemberId) -> bool) {
-        if self.any_told() {
-            let members = self.members.lock();
-            let told = |known: &MemberFlushes| takes_part(known.member) && known.told().is_some();
-            self.any_told.0.store(members.iter().any(told), Ordering::Release);
-        }
-    }
-
-    /// Whether a flush of any member that takes part has told so.
+    /// Whether a flush of any member has told so that was not removed since: of one that is out reads may end yet.
     #[inline]
     pub(super) fn any_told(&self) -> bool {
         self.any_told.0.load(Ordering::Acquire)

@@ -324,6 +324,31 @@ fn nothing_is_read_of_a_member_whose_flush_has_failed_while_it_goes_out() {
     }
 }
 
+/// It began before the flush told, and ends when the member is out.
+#[test]
+fn a_read_that_ends_after_the_flush_of_its_member_has_failed_gives_nothing_of_it() {
+    for (seed, shape) in (155..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_deadline", "0");
+        reset_after_writes(&mut world);
+        world.disks.disk(0).hangs_in = Some(world.disks.data());
+        let reads: Vec<_> = (0..world.sectors())
+            .map(|sector| {
+                let into = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
+                (sector, world.start(0, Request::Read { sector, into: into.clone() }), into)
+            })
+            .collect();
+        world.turns(50);
+        world.serve(1, Request::Flush).unwrap();
+        assert_eq!(world.status().degraded(), 1, "{world}");
+        world.disks.disk(0).hangs_in = None;
+        for (sector, read, into) in reads {
+            world.end(&read).unwrap();
+            world.compare(sector, &into.take());
+        }
+    }
+}
+
 /// The block that the write replaces is from before an answered write: parity that is made of it fits nothing.
 #[test]
 fn no_write_is_made_of_what_a_member_gives_whose_flush_has_failed() {
