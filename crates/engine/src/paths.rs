@@ -158,7 +158,7 @@ impl Paths {
             given: Given::default(),
             superblocks: 0,
             unplugs: 0,
-            absences: 0,
+            back_since: 0,
             blank_over: None,
             may_be_written: false,
             no_path_since: None,

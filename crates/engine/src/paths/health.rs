@@ -145,9 +145,9 @@ impl Paths {
         }
         // Paths with caches of their own owe what they have not flushed.
         if was_away && self.loses_when_away {
-            owner.absences += 1;
             // First: what a lane counts as answered from now on without a look at that is counted here.
             self.publish(owner, now);
+            owner.back_since = self.generation.load(Ordering::Acquire);
             self.lose_what_is_not_flushed();
         }
     }

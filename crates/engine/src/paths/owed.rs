@@ -374,9 +374,9 @@ impl Paths {
 
     /// A write was answered that had begun under another view. Its connection may have been replaced since, and what was
     /// answered there is in no cache any more; or the device was away since, over whatever path it is back.
-    pub(super) fn answered_late(&self, path: usize, member: MemberId, absences: u64) {
+    pub(super) fn answered_late(&self, path: usize, member: MemberId, generation: u64) {
         let mut owner = self.owner.lock();
-        let was_away = owner.absences != absences;
+        let was_away = generation < owner.back_since;
         let own = &owner.paths[path];
         if was_away || own.lost || !own.is_over(member) {
             owner.owed.losses += 1;

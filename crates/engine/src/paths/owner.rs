@@ -33,8 +33,8 @@ pub(super) struct Owner {
     pub(super) superblocks: u64,
     /// How often a path was unplugged.
     pub(super) unplugs: u64,
-    /// How often a device was away that loses then what it has not made durable.
-    pub(super) absences: u64,
+    /// The view since which a device is back that was away, and loses then what it has not made durable.
+    pub(super) back_since: u64,
     /// The one path that is used as long as the device is blank.
     pub(super) blank_over: Option<usize>,
     /// Writes may have gone over one of the paths.

@@ -79,8 +79,6 @@ struct Chosen {
     timed_by: Option<Selector>,
     /// The view that it was chosen from.
     generation: u64,
-    /// How often the device had been away then.
-    absences: u64,
 }
 
 impl Chosen {
@@ -89,8 +87,7 @@ impl Chosen {
         let &Usable { path, member, remote, .. } = usable;
         let timed_by = view.selector.takes_times().then_some(view.selector);
         let is_last = view.usable.len() + view.others.len() <= 1;
-        let &View { generation, absences, .. } = view;
-        Self { path, member, remote, is_last, bytes, timed_by, generation, absences }
+        Self { path, member, remote, is_last, bytes, timed_by, generation: view.generation }
     }
 }
 
@@ -153,7 +150,8 @@ impl PathLane {
         let ended = lane.backend().at_once(io);
         io.member = device;
         let good = ended == Some(Ok(()));
-        if good && self.may_be_in_a_cache(written_by(&io.op).is_some(), makes_durable(&io.op)) {
+        let is_read = matches!(io.op, IoOp::Read { .. });
+        if good && !is_read && self.may_be_in_a_cache(true, makes_durable(&io.op)) {
             self.counters.paths[chosen.path].written.add(1);
         }
         match timed {
@@ -359,7 +357,7 @@ impl PathLane {
             fence(Ordering::SeqCst);
         }
         if self.paths.generation.load(Ordering::Acquire) != chosen.generation {
-            self.paths.answered_late(chosen.path, chosen.member, chosen.absences);
+            self.paths.answered_late(chosen.path, chosen.member, chosen.generation);
         }
     }
 

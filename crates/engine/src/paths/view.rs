@@ -27,8 +27,6 @@ pub(super) struct Usable {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) generation: u64,
-    /// How often the device was away before, and may have lost what it had answered.
-    pub(super) absences: u64,
     pub(super) selector: Selector,
     /// The paths of the group in use.
     pub(super) usable: Vec<Usable>,
@@ -47,7 +45,6 @@ impl View {
     pub(super) fn closed() -> Self {
         Self {
             generation: 0,
-            absences: 0,
             selector: Selector::RoundRobin,
             usable: Vec::new(),
             others: Vec::new(),
@@ -82,7 +79,6 @@ impl Paths {
         let generation = owner.view.generation + 1;
         owner.view = Arc::new(View {
             generation,
-            absences: owner.absences,
             selector: *selector,
             usable: usable(owner.current),
             others,
