@@ -100,17 +100,17 @@ enum Turn {
 
 impl Flushes {
     /// A flush that covers all writes to `member` that have ended by now.
-    fn ask(&self, member: MemberId) -> Turn {
+    fn ask(&self, member: MemberId, patience: Patience) -> Turn {
         self.with(member, |flushes| {
             let is_under_way = flushes.begun > flushes.ended;
             let covered = is_under_way && !keep(Rule::FlushesCoverWhatEnded);
-            flushes.turn(flushes.begun + u64::from(!covered))
+            flushes.turn(flushes.begun + u64::from(!covered), patience)
         })
     }
 
     /// The same, later, for one who waits for the flush with this number.
-    fn ask_again(&self, member: MemberId, wanted: u64) -> Turn {
-        self.with(member, |flushes| flushes.turn(wanted))
+    fn ask_again(&self, member: MemberId, wanted: u64, patience: Patience) -> Turn {
+        self.with(member, |flushes| flushes.turn(wanted, patience))
     }
 
     fn end(
@@ -274,7 +274,7 @@ impl MemberFlushes {
         self.failed.filter(|error| error.kind.scope() != Scope::Time)
     }
 
-    fn turn(&mut self, wanted: u64) -> Turn {
+    fn turn(&mut self, wanted: u64, patience: Patience) -> Turn {
         match self.failed {
             Some(error) => Turn::Over(Err(error)),
             None if self.ended >= wanted => Turn::Over(Ok(())),
@@ -283,7 +283,7 @@ impl MemberFlushes {
             }
             None => {
                 self.begun += 1;
-                self.may_hang = false;
+                self.may_hang = patience == Patience::FOREVER;
                 Turn::Send
             }
         }
@@ -318,15 +318,13 @@ impl<'a> Flush<'a> {
     ) -> Self {
         let state = State::Ended(Ok(()));
         let mut flush = Self { array, lane, member, patience, state };
-        flush.take_turn(array.flushes.ask(member));
+        flush.take_turn(array.flushes.ask(member, patience));
         flush
     }
 
     fn take_turn(&mut self, turn: Turn) {
         self.state = match turn {
             Turn::Send => {
-                let may_hang = self.patience == Patience::FOREVER;
-                self.array.flushes.with(self.member, |flushes| flushes.may_hang = may_hang);
                 let io = MemberIo { member: self.member, op: IoOp::Flush, patience: self.patience };
                 State::Sent(self.lane.io(io))
             }
@@ -390,7 +388,8 @@ impl Future for Flush<'_> {
                 }
                 State::Waiting(wanted, late) => {
                     let (flushes, member, wanted) = (&this.array.flushes, this.member, *wanted);
-                    let turn = || match flushes.ask_again(member, wanted) {
+                    let patience = this.patience;
+                    let turn = || match flushes.ask_again(member, wanted, patience) {
                         Turn::Wait { .. } => None,
                         turn => Some(turn),
                     };
