@@ -73,14 +73,16 @@ impl Controller {
         if self.mode == WriteMode::Broken {
             return Ranges::default();
         }
-        let view = self.array.views.current();
-        self.lost_in(&view, &listed(&view), Doubt::IsCompared).sectors
+        self.listed_and_lost(&self.array.views.current())
     }
 
     /// The same by what members are now, whether or not it is published.
     pub(super) fn lost_now(&self) -> Ranges {
-        let view = self.view_now(&self.array.views.current());
-        self.lost_in(&view, &listed(&view), Doubt::IsCompared).sectors
+        self.listed_and_lost(&self.view_now(&self.array.views.current()))
+    }
+
+    fn listed_and_lost(&self, view: &ArrayView) -> Ranges {
+        self.lost_in(view, &listed(view), Doubt::IsCompared).sectors
     }
 
     /// What is lost with these members: the one question before a member that still works is given up.
@@ -108,9 +110,8 @@ impl Controller {
         taking.for_each(|(slot, member)| {
             after.slots[usize::from(slot.0)] = Some(member.clone());
         });
-        let suspects = listed(&before);
-        let mut given = self.lost_in(&before, &suspects, Doubt::IsCompared).sectors;
-        let lost_then = self.lost_in(&after, &suspects, Doubt::IsCompared);
+        let mut given = self.listed_and_lost(&before);
+        let lost_then = self.lost_in(&after, &listed(&before), Doubt::IsCompared);
         lost_then.sectors.iter().for_each(|range| given.remove(&range));
         given.sectors()
     }

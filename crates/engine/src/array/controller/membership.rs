@@ -103,7 +103,7 @@ impl Controller {
         self.take_back_what_was_filled(leaving);
         let lost: Vec<MemberId> = leaving.iter().map(|(id, _)| *id).collect();
         let enough = self.bears_loss_of(&lost);
-        let lost_before = self.lost_now();
+        let lost_before = enough.then(|| self.lost_now());
         if enough {
             self.promote_filled(&lost);
         }
@@ -128,9 +128,9 @@ impl Controller {
         self.trust_initial_parity();
         self.end_sync();
         // Flushes counted on who goes.
-        if enough {
+        if let Some(before) = lost_before {
             let mut lost = self.lost_now();
-            lost_before.iter().for_each(|range| lost.remove(&range));
+            before.iter().for_each(|range| lost.remove(&range));
             if !lost.is_empty() {
                 self.array.behind.one_is_lost();
             }
