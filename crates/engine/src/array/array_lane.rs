@@ -475,11 +475,11 @@ impl ArrayLane {
     /// The end of a read of a member. It has failed where a flush has told that the member may have lost what it was
     /// given: that one goes out, or the array breaks over it, and no later read gets what it has.
     #[inline]
-    pub(super) fn as_it_counts(&self, member: MemberId, done: IoDone) -> IoDone {
-        match self.loss_told_by(member) {
-            Some(error) if done.result.is_ok() => IoDone { result: Err(error), ..done },
-            _ => done,
+    pub(super) fn as_it_counts(&self, member: MemberId, mut done: IoDone) -> IoDone {
+        if done.result.is_ok() {
+            done.result = self.loss_told_by(member).map_or(Ok(()), Err);
         }
+        done
     }
 
     /// What a flush of a member has told, where the array is to do without that.

@@ -165,11 +165,8 @@ impl ArrayLane {
         let io = MemberIo { member, op, patience: self.array.settings.read_patience() };
         let own_tag = self.direct_reads.next_tag();
         let owner: Rc<dyn OpOwner> = self.clone();
-        let mut done = self.lane.io_direct(io, &owner, own_tag);
-        if self.array.flushes.any_told() {
-            done = done.map(|done| self.as_it_counts(member, done));
-        }
-        match done {
+        let done = self.lane.io_direct(io, &owner, own_tag);
+        match done.map(|done| self.as_it_counts(member, done)) {
             Some(IoDone { result: Ok(()), .. }) => {
                 if let Some(measured) = measured {
                     self.end_copy(slot, measured, true);
@@ -190,10 +187,7 @@ impl ArrayLane {
     /// Takes the end of a direct read. One that failed starts over under a claim.
     pub(super) fn end_direct_read(self: &Rc<Self>, own_tag: u64, done: IoDone) {
         let read = self.direct_reads.take(own_tag);
-        let done = match self.array.flushes.any_told() {
-            true => self.as_it_counts(read.member, done),
-            false => done,
-        };
+        let done = self.as_it_counts(read.member, done);
         if let Some(measured) = read.measured {
             self.end_copy(read.slot, measured, done.result.is_ok());
         }
