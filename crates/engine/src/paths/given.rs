@@ -6,7 +6,6 @@
 //! says none that came from elsewhere: then another program has written to it while no path led there, and what the
 //! array knows of its blocks is not so any more.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use mdspace_format::superblock::Superblock;
@@ -15,7 +14,7 @@ use mdspace_format::{MetadataVersion, SuperblockPlace};
 use crate::backend::IoOp;
 
 use super::Paths;
-use super::identity::{BLOCK_BYTES, Identity, SECTOR_BYTES, Said};
+use super::identity::{BLOCK_BYTES, Identity, SECTOR_BYTES, Said, digest};
 use super::kept::{Kept, written_by};
 use super::owner::Owner;
 
@@ -80,12 +79,6 @@ fn keep(digests: &mut Vec<u64>, one: u64) {
     digests.retain(|known| *known != one);
     digests.push(one);
     digests.drain(..digests.len().saturating_sub(CONTENTS_KEPT));
-}
-
-fn digest(bytes: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    hasher.finish()
 }
 
 impl Given {

@@ -40,15 +40,21 @@ pub(super) struct Said {
 impl Said {
     pub(super) fn of(superblock: &Superblock) -> Self {
         let (set, device) = (superblock.set_uuid, superblock.device_uuid);
-        let mut digest = DefaultHasher::new();
-        superblock.encode().hash(&mut digest);
-        Self { set, device, events: superblock.events, digest: digest.finish() }
+        let digest = digest(&superblock.encode());
+        Self { set, device, events: superblock.events, digest }
     }
 
     /// Whether both are of one device.
     pub(super) fn is_of(&self, other: &Self) -> bool {
         (self.set, self.device) == (other.set, other.device)
     }
+}
+
+/// One number for bytes, of which others have another one.
+pub(super) fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// How a path compares with another one, both read now.
