@@ -301,20 +301,26 @@ fn shapes_of_one_loss() -> [Shape; 3] {
     [Shape { disks: 2, ..shapes::RAID1 }, shapes::RAID5, shapes::RAID10]
 }
 
+/// The first disk resets and its flush tells. It stays as long as another one is asked, whose records hang: superblock
+/// and logs, and no data.
+fn tells_and_stays(world: &mut World) -> Pending {
+    world.set("write_deadline", "0");
+    world.set("read_deadline", "0");
+    reset_after_writes(world);
+    let records = 0..world.disks.data().start;
+    world.disks.disk(1).hangs_in = Some(records);
+    let flush = world.start(1, Request::Flush);
+    world.turns(400);
+    assert!(!flush.has_ended(), "{world}");
+    flush
+}
+
 /// Its flush has told, and the member is there until the others have answered.
 #[test]
 fn nothing_is_read_of_a_member_whose_flush_has_failed_while_it_goes_out() {
     for (seed, shape) in (150..).zip(shapes_of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.set("write_deadline", "0");
-        world.set("read_deadline", "0");
-        reset_after_writes(&mut world);
-        // Superblocks and logs, and no data.
-        let records = 0..world.disks.data().start;
-        world.disks.disk(1).hangs_in = Some(records);
-        let flush = world.start(1, Request::Flush);
-        world.turns(400);
-        assert!(!flush.has_ended(), "{world}");
+        let flush = tells_and_stays(&mut world);
         for _ in 0..10 {
             world.verify();
         }
@@ -354,13 +360,7 @@ fn a_read_that_ends_after_the_flush_of_its_member_has_failed_gives_nothing_of_it
 fn no_write_is_made_of_what_a_member_gives_whose_flush_has_failed() {
     for seed in 160..170 {
         let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
-        world.set("write_deadline", "0");
-        world.set("read_deadline", "0");
-        reset_after_writes(&mut world);
-        let records = 0..world.disks.data().start;
-        world.disks.disk(1).hangs_in = Some(records);
-        let flush = world.start(1, Request::Flush);
-        world.turns(400);
+        let flush = tells_and_stays(&mut world);
         let bytes: Vec<_> = (0..world.sectors())
             .step_by(8)
             .map(|at| (at + 3, world.random.bytes(SECTOR)))
