@@ -234,7 +234,7 @@ impl Seat {
                 // Who cannot be told ends it, if that matters to them.
                 if let Err(error) = systemd::ready() {
                     tracing::warn!(
-                        "NOTIFY_SOCKET leads to nobody who hears that it is ready: {error}"
+                        "systemd cannot be told at NOTIFY_SOCKET that the array is ready: {error}"
                     );
                 }
                 Ok(())

@@ -181,8 +181,8 @@ impl ServedArray {
         self.with_running(|running| running.leads_back(device, info)).unwrap_or_default()
     }
 
-    /// Has the array take in a device that was opened for it. What it refuses when nobody waits for that any more is
-    /// closed then.
+    /// Orders the array to take in a device that was opened for it. If the array refuses the device after the caller
+    /// stopped waiting, the device is closed.
     pub(super) fn order_to_take(
         &self,
         action: Action,

@@ -39,7 +39,7 @@ fn lies_elsewhere(name: &str) -> bool {
 /// Why a member is not open.
 pub(super) struct NotOpened {
     pub(super) failure: Failure,
-    /// It cannot be reached, and nobody else has it as far as can be seen: an array may do without it.
+    /// The device cannot be reached, and no other user of it is seen: an array may start without it.
     pub(super) is_away: bool,
 }
 
@@ -169,7 +169,7 @@ impl OpenMembers {
             Failure::new(what, format!("{name}: {error}"), cure)
         };
         let opened = looking.map_err(silent).map_err(away)?.map_err(|error| {
-            // Of the others somebody uses it, or nothing keeps it from being used.
+            // The other errors say that the device is in use, or that it can be reached.
             let is_away = matches!(error, OpenError::System { .. } | OpenError::Name { .. });
             let failure = refused(error, purpose);
             NotOpened { failure, is_away: is_away && lies_elsewhere(name) }
