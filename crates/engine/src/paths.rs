@@ -121,7 +121,7 @@ mod flag {
     pub(super) const WATCHED: u32 = 4;
     /// The device may have lost writes that it has answered. Its requests fail until a flush has told that.
     pub(super) const LOSS_UNTOLD: u32 = 8;
-    /// An earlier process may have left writes in its cache: no flush of this one has ended well.
+    /// An earlier process may have left writes in the cache of this device of the host: it has not had its first flush.
     pub(super) const HAS_EARLIER: u32 = 16;
     /// The device may have lost those. What was read since is as old, and the next flush alone fails.
     pub(super) const EARLIER_LOST: u32 = 32;
@@ -144,7 +144,10 @@ impl Paths {
         let open: Vec<bool> = opened.iter().map(Result::is_ok).collect();
         let paths: Vec<OwnedPath> = opened.into_iter().zip(remote).map(own).collect();
         assert_eq!(paths.len(), group_of.len(), "one answer a path");
+        let has_own_caches = policy.cache == Cache::OfEachPath && remote.contains(&true);
+        let loses_when_away = policy.cache == Cache::OfEachPath && !remote.contains(&true);
         let queueing = if table.features.queue_if_no_path { flag::QUEUE_IF_NO_PATH } else { 0 };
+        let earlier = if loses_when_away { flag::HAS_EARLIER } else { 0 };
         let owner = Owner {
             view: Arc::new(View::closed()),
             paths,
@@ -171,12 +174,12 @@ impl Paths {
             superblock_places: given::places(info.sectors),
             info,
             table,
-            has_own_caches: policy.cache == Cache::OfEachPath && remote.contains(&true),
-            loses_when_away: policy.cache == Cache::OfEachPath && !remote.contains(&true),
+            has_own_caches,
+            loses_when_away,
             policy,
             group_of,
             generation: AtomicU64::new(0),
-            flags: AtomicU32::new(queueing | flag::HAS_EARLIER),
+            flags: AtomicU32::new(queueing | earlier),
             owner: Mutex::new(owner),
             changed: Signal::default(),
             counters: Mutex::default(),

@@ -12,8 +12,8 @@
 //! flushed: a server tells an error once, and then it is for those who have written there.
 //!
 //! A device of this host has one cache, behind all its paths. It loses that with its power: when no path served it and one
-//! was unplugged, it was *away*. What it had answered and not flushed is lost then; of an earlier process too, where no flush
-//! of this one had ended well.
+//! was unplugged, it was *away*. What it had answered and not flushed is lost then. It gets one first flush, before the first
+//! path takes requests: from then on an absence loses nothing of an earlier process.
 
 use crate::array::rules::{Rule, keep};
 use crate::backend::{IoError, IoOp, MemberId, MemberIo, Patience};
@@ -107,12 +107,17 @@ impl Owed {
         self.losses += 1;
     }
 
-    /// Notes that a path's first flush has failed when it had answered so many writes.
-    fn lose_first(&mut self, path: usize, answered: u64) {
-        let own = &mut self.paths[path];
-        own.covered = own.covered.max(answered);
-        if std::mem::replace(&mut own.first, FirstFlushOf::Told) != FirstFlushOf::Told {
-            self.losses += 1;
+    /// Notes how a path's first flush ended that was sent when it had answered so many writes.
+    fn end_first(&mut self, path: usize, answered: u64, ended: Ended) {
+        if ended != Ended::Well {
+            let own = &mut self.paths[path];
+            own.covered = own.covered.max(answered);
+            if std::mem::replace(&mut own.first, FirstFlushOf::Told) != FirstFlushOf::Told {
+                self.losses += 1;
+            }
+        }
+        if ended != Ended::Unanswered {
+            self.cover(path, answered);
         }
     }
 
@@ -151,6 +156,7 @@ struct FirstFlush<'a> {
 }
 
 /// How a first flush ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Well,
     /// With an error that the server told.
@@ -233,13 +239,22 @@ impl Paths {
     }
 
     pub(super) fn wants_first_flush_in(&self, owner: &Owner, path: usize) -> bool {
-        self.has_own_caches && owner.owed.paths[path].first != FirstFlushOf::Done
+        match self.has_own_caches {
+            true => owner.owed.paths[path].first != FirstFlushOf::Done,
+            false => self.has(flag::HAS_EARLIER),
+        }
     }
 
     /// Flushes what an earlier process may have left in the cache of a path that was opened, over the connection on
     /// which it was `proved`. What it cannot make durable the device's next flush tells. False: the path does not do what
     /// it is asked, and is asked again when it is back.
     pub(super) async fn flush_first(&self, lane: &Lane, path: usize, proved: MemberId) -> bool {
+        // Paths to a device of this host share its cache. It tells an error to one flush, so no other one overlaps that.
+        let is_free = || self.has_own_caches || self.owner.lock().owed.first_flushes == 0;
+        self.changed.until(|| is_free().then_some(())).await;
+        if !self.wants_first_flush(path) {
+            return true;
+        }
         let Some(mut first) = self.begin_first_flush(path, proved) else { return false };
         let patience = Patience::of(self.policy.write_deadline);
         let flush = MemberIo { member: proved, op: IoOp::Flush, patience };
@@ -294,17 +309,18 @@ impl Paths {
         if self.flushed.swap(answered, Ordering::AcqRel) != answered {
             self.note_loss();
         }
-        let had_earlier = self.flags.fetch_and(!flag::HAS_EARLIER, Ordering::AcqRel);
-        if had_earlier & flag::HAS_EARLIER != 0 && keep(Rule::LostCachesAreTold) {
+    }
+
+    /// Notes how the first flush of a device of this host ended.
+    fn end_first_of_device(&self, ended: Ended) {
+        if ended != Ended::Well && keep(Rule::LostCachesAreTold) {
             self.flags.fetch_or(flag::EARLIER_LOST, Ordering::AcqRel);
         }
+        self.flags.fetch_and(!flag::HAS_EARLIER, Ordering::AcqRel);
     }
 
     /// The device has made durable what it had answered, where its paths have no caches of their own.
     pub(super) fn note_flushed(&self, answered: u64) {
-        if self.has(flag::HAS_EARLIER) {
-            self.flags.fetch_and(!flag::HAS_EARLIER, Ordering::AcqRel);
-        }
         self.flushed.fetch_max(answered, Ordering::AcqRel);
     }
 
@@ -392,24 +408,22 @@ impl Paths {
 
 impl Drop for FirstFlush<'_> {
     fn drop(&mut self) {
-        let mut owner = self.paths.owner.lock();
-        let (path, answered) = (self.part.path, self.part.answered);
-        let is_refused = owner.paths[path].health == Health::Refused;
-        match self.ended {
-            // It was another device's.
-            _ if is_refused => {}
-            Ended::Well => owner.owed.cover(path, answered),
-            Ended::Answered | Ended::Unanswered => {
-                owner.owed.lose_first(path, answered);
-                if let Ended::Answered = self.ended {
-                    owner.owed.cover(path, answered);
-                }
+        let paths = self.paths;
+        let mut owner = paths.owner.lock();
+        let (path, answered, ended) = (self.part.path, self.part.answered, self.ended);
+        // A refused one's was another device's.
+        if owner.paths[path].health != Health::Refused {
+            match paths.has_own_caches {
+                true => owner.owed.end_first(path, answered, ended),
+                false => paths.end_first_of_device(ended),
+            }
+            if ended != Ended::Well {
                 let note = "what was written before and not flushed may be lost".to_owned();
-                self.paths.tell(&mut owner, "PathNotFlushed", Some(path), note);
+                paths.tell(&mut owner, "PathNotFlushed", Some(path), note);
             }
         }
         owner.owed.first_flushes -= 1;
         drop(owner);
-        self.paths.changed.notify();
+        paths.changed.notify();
     }
 }

@@ -731,26 +731,44 @@ fn a_path_that_was_unplugged_long_ago_tells_of_no_absence() {
     assert_eq!(read_over_any(&device), Some(Ok(())));
 }
 
-/// An earlier process may have been killed, and its answered writes have been in the cache. What was read since is as old.
+/// An earlier process may have been killed, and its answered writes be in the cache. All members may hang on one cable.
 #[test]
-fn a_device_that_was_away_before_its_first_good_flush_fails_the_next_flush_and_nothing_else() {
-    let lost = Some(Err(IoErrorKind::Flush));
-    for flush in [None, Some(Ok(())), Some(Err(IoErrorKind::Flush))] {
-        let (device, _) = of_this_host();
-        if let Some(result) = flush {
-            let flush = device.start(Patience::FOREVER);
-            assert!(device.answer(0, result) || device.answer(1, result));
-            assert_eq!(flush.take(), Some(result));
-        }
-        lose_all(&device, &[0, 1]);
-        come_back(&device, 0, true);
+fn a_device_of_this_host_gets_its_first_flush_before_it_serves_and_loses_nothing_later_that_it_covers() {
+    let device = joining_to_this_host();
+    assert!(device.is_flushed(0) != device.is_flushed(1), "an error is told to one flush alone");
+    let read = device.start_read();
+    device.wires.answer_reads(&device.lane);
+    assert_eq!(read.take(), None);
+    assert!(device.answer(0, Ok(())) || device.answer(1, Ok(())));
+    assert_eq!(device.healths(), [Health::Active; 2]);
+    assert!(!device.is_flushed(0) && !device.is_flushed(1), "one does for both");
+    assert_eq!(read.take(), Some(Ok(())));
+    lose_all(&device, &[0, 1]);
+    come_back(&device, 0, true);
+    assert_eq!(read_over_any(&device), Some(Ok(())));
+    assert_eq!(flush_over_any(&device), Some(Ok(())));
+}
+
+/// What was read since is as old as what is left.
+#[test]
+fn what_the_first_flush_of_a_device_of_this_host_did_not_make_durable_fails_the_next_flush_alone() {
+    for error in [IoErrorKind::Flush, IoErrorKind::Medium, IoErrorKind::Gone, IoErrorKind::Deadline] {
+        let device = joining_to_this_host();
+        assert!(device.answer(0, Err(error)) || device.answer(1, Err(error)));
+        device.wires.pass(&device.lane, seconds(1));
+        assert_eq!(device.healths(), [Health::Active; 2], "{error:?}");
         assert_eq!(read_over_any(&device), Some(Ok(())));
-        if flush != Some(Ok(())) {
-            assert_eq!(flush_over_any(&device), lost, "it tells, once");
-        }
+        assert_eq!(flush_over_any(&device), Some(Err(IoErrorKind::Flush)), "{error:?}");
         assert_eq!(flush_over_any(&device), Some(Ok(())));
-        assert_eq!(read_over_any(&device), Some(Ok(())));
     }
+}
+
+/// A device of this host, whose first flush is under way.
+fn joining_to_this_host() -> Flushing {
+    let device = joining_to(TWO_PATHS, Rc::default(), false, Cache::OfEachPath, Reopens::default());
+    device.wires.answer_reads(&device.lane);
+    assert_eq!(device.healths(), [Health::Joining; 2]);
+    device
 }
 
 /// Who sends no flush finds there why all else fails.
@@ -758,14 +776,17 @@ fn a_device_that_was_away_before_its_first_good_flush_fails_the_next_flush_and_n
 fn a_loss_that_no_flush_has_told_is_shown_until_one_has() {
     let all_fail = "requests fail until a flush has failed";
     for (writes, shown) in [(false, "the next flush fails"), (true, all_fail)] {
-        let (device, _) = of_this_host();
+        let device = joining_to_this_host();
+        let first = if writes { Ok(()) } else { Err(IoErrorKind::Flush) };
         let loss = || device.paths.status().loss.unwrap_or_default();
+        assert_eq!(loss(), "");
+        assert!(device.answer(0, first) || device.answer(1, first));
         if writes {
             write_over_any(&device);
+            assert_eq!(loss(), "");
+            lose_all(&device, &[0, 1]);
+            come_back(&device, 0, true);
         }
-        assert_eq!(loss(), "");
-        lose_all(&device, &[0, 1]);
-        come_back(&device, 0, true);
         let read = if writes { Err(IoErrorKind::Flush) } else { Ok(()) };
         assert_eq!(read_over_any(&device), Some(read));
         assert!(loss().contains(shown), "{}", loss());
@@ -841,6 +862,7 @@ fn a_path_that_never_served_tells_of_no_absence() {
     wires.superblocks.replace([(0, superblock(7, 3)), (1, other)].into_iter().collect());
     let device = joining_to(TWO_PATHS, wires, false, Cache::OfEachPath, Reopens::default());
     device.wires.answer_reads_in_order(&device.lane);
+    assert!(device.answer(0, Ok(())) != device.answer(1, Ok(())));
     let used = device.healths().iter().position(|health| *health == Health::Active);
     let used = used.expect("one of them is the device");
     write_over_any(&device);
