@@ -92,10 +92,18 @@ pub(super) struct DurableWrite<'a> {
 enum Turn {
     /// Send it. It is counted as begun.
     Send,
-    /// Wait for the end of the flush with this number; of one that is under way now, and may take for ever.
-    Wait { number: u64, may_hang: bool },
+    /// Wait for the end of the flush with this number, behind the one that is under way now.
+    Wait { number: u64, ahead: Ahead },
     /// Nothing: it is done, or failed.
     Over(Result<(), IoError>),
+}
+
+/// A flush that is under way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ahead {
+    number: u64,
+    /// It has no deadline.
+    may_hang: bool,
 }
 
 impl Flushes {
@@ -279,7 +287,8 @@ impl MemberFlushes {
             Some(error) => Turn::Over(Err(error)),
             None if self.ended >= wanted => Turn::Over(Ok(())),
             None if self.begun > self.ended => {
-                Turn::Wait { number: wanted, may_hang: self.may_hang }
+                let ahead = Ahead { number: self.begun, may_hang: self.may_hang };
+                Turn::Wait { number: wanted, ahead }
             }
             None => {
                 self.begun += 1;
@@ -300,12 +309,18 @@ pub(super) struct Flush<'a> {
 }
 
 enum State<'a> {
-    /// Another's flush is under way; the one with this number is waited for, but no longer than the patience.
-    Waiting(u64, Option<Pin<Box<Sleep<'a>>>>),
+    /// Another's flush is under way. The one with this number is waited for.
+    Waiting(u64, Wait<'a>),
     Sent(Io<'a>),
     /// It went well. The durable writes with lower numbers are waited for.
     WentWell(u64),
     Ended(Result<(), IoError>),
+}
+
+/// A wait for the flush that is ahead. Where that has no deadline, the wait has one.
+struct Wait<'a> {
+    ahead: Ahead,
+    late: Option<Pin<Box<Sleep<'a>>>>,
 }
 
 impl<'a> Flush<'a> {
@@ -328,10 +343,8 @@ impl<'a> Flush<'a> {
                 let io = MemberIo { member: self.member, op: IoOp::Flush, patience: self.patience };
                 State::Sent(self.lane.io(io))
             }
-            Turn::Wait { number, may_hang } => {
-                let deadline = self.patience.deadline(self.lane.backend().now());
-                let late = deadline.filter(|_| may_hang).map(|at| self.lane.sleep_until(at));
-                State::Waiting(number, late.map(Box::pin))
+            Turn::Wait { number, ahead } => {
+                State::Waiting(number, Wait::behind(ahead, self.lane, self.patience))
             }
             Turn::Over(result) => State::Ended(result),
         };
@@ -354,6 +367,8 @@ impl<'a> Flush<'a> {
         let flushes = &self.array.flushes;
         flushes.with(self.member, |known| flushes.fail(known, error));
         self.state = State::Ended(Err(error));
+        // Others that wait hear of it.
+        flushes.ended.notify();
     }
 
     fn end(&mut self, result: Result<(), IoError>) {
@@ -386,17 +401,23 @@ impl Future for Flush<'_> {
                     ready!(flushes.ended.poll(context, all));
                     this.end(Ok(()));
                 }
-                State::Waiting(wanted, late) => {
+                State::Waiting(wanted, wait) => {
                     let (flushes, member, wanted) = (&this.array.flushes, this.member, *wanted);
-                    let patience = this.patience;
+                    let (lane, patience, mut ahead) = (this.lane, this.patience, wait.ahead);
                     let turn = || match flushes.ask_again(member, wanted, patience) {
-                        Turn::Wait { .. } => None,
+                        Turn::Wait { ahead: now, .. } => {
+                            ahead = now;
+                            None
+                        }
                         turn => Some(turn),
                     };
                     match flushes.ended.poll(context, turn) {
                         Poll::Ready(turn) => this.take_turn(turn),
                         Poll::Pending => {
-                            let late = late.as_mut().map(|late| late.as_mut().poll(context));
+                            if wait.ahead != ahead {
+                                *wait = Wait::behind(ahead, lane, patience);
+                            }
+                            let late = wait.late.as_mut().map(|late| late.as_mut().poll(context));
                             if late.is_none_or(|late| late.is_pending()) {
                                 return Poll::Pending;
                             }
@@ -406,6 +427,13 @@ impl Future for Flush<'_> {
                 }
             }
         }
+    }
+}
+
+impl<'a> Wait<'a> {
+    fn behind(ahead: Ahead, lane: &'a Lane, patience: Patience) -> Self {
+        let deadline = patience.deadline(lane.backend().now()).filter(|_| ahead.may_hang);
+        Self { ahead, late: deadline.map(|at| Box::pin(lane.sleep_until(at))) }
     }
 }
 

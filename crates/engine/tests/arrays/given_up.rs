@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::IoErrorKind;
@@ -171,6 +172,34 @@ fn a_flush_behind_one_that_an_order_asked_for_fails_the_member_in_its_own_time()
         assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
         world.disks.disk(1).flush_hangs_on = None;
         world.verify();
+    }
+}
+
+/// It began to wait behind a flush that had a deadline. Then the question's took the turn, which has none.
+#[test]
+fn a_flush_that_the_question_overtakes_fails_the_member_in_its_own_time() {
+    let shapes = [shapes::RAID6, shapes::RAID6.without_bitmap(), shapes::RAID5.without_bitmap()];
+    for (seed, shape) in (300..).zip(shapes) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        let first = world.start(0, Request::Flush);
+        world.turns(100);
+        let member = world.disks.id(0);
+        world.order(Action::Fail { member, force: false });
+        world.turns(200);
+        let second = world.start(1, Request::Flush);
+        world.turns(100);
+        world.dozing = Some(1);
+        world.disks.disk(1).takes = Duration::from_millis(5);
+        world.disks.disk(1).flush_hangs_on = None;
+        world.until("the first flush", |_| first.has_ended());
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        world.disks.disk(1).takes = Duration::ZERO;
+        world.dozing = None;
+        world.sleep_ms(60_000);
+        assert!(second.has_ended(), "{world}");
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
     }
 }
 

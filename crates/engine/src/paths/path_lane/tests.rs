@@ -733,7 +733,8 @@ fn a_path_that_was_unplugged_long_ago_tells_of_no_absence() {
 
 /// An earlier process may have been killed, and its answered writes be in the cache. All members may hang on one cable.
 #[test]
-fn a_device_of_this_host_gets_its_first_flush_before_it_serves_and_loses_nothing_later_that_it_covers() {
+fn a_device_of_this_host_gets_its_first_flush_before_it_serves_and_loses_nothing_later_that_it_covers()
+ {
     let device = joining_to_this_host();
     assert!(device.is_flushed(0) != device.is_flushed(1), "an error is told to one flush alone");
     let read = device.start_read();
@@ -752,7 +753,8 @@ fn a_device_of_this_host_gets_its_first_flush_before_it_serves_and_loses_nothing
 /// What was read since is as old as what is left.
 #[test]
 fn what_the_first_flush_of_a_device_of_this_host_did_not_make_durable_fails_the_next_flush_alone() {
-    for error in [IoErrorKind::Flush, IoErrorKind::Medium, IoErrorKind::Gone, IoErrorKind::Deadline] {
+    for error in [IoErrorKind::Flush, IoErrorKind::Medium, IoErrorKind::Gone, IoErrorKind::Deadline]
+    {
         let device = joining_to_this_host();
         assert!(device.answer(0, Err(error)) || device.answer(1, Err(error)));
         device.wires.pass(&device.lane, seconds(1));
