@@ -47,6 +47,12 @@ impl Device {
         self.in_flight.get() + self.paths.as_ref().map_or(0, |paths| paths.in_flight())
     }
 
+    /// Whether its connection is to end as soon as nothing is in flight there: its server may have no room for the next.
+    pub(super) fn is_to_hang_up(&self) -> bool {
+        let gives_way = matches!(&self.member.device, member::Device::Nbd(nbd) if nbd.gives_way());
+        gives_way || self.member.closing.load(Ordering::Acquire)
+    }
+
     /// Whether a write may be begun.
     pub(super) fn may_write(&self) -> bool {
         self.may_write.borrow().is_some()
@@ -79,13 +85,14 @@ pub(super) struct Devices {
     term: Term,
     met: Vec<Option<Rc<Device>>>,
     news_seen: u64,
-    closing: bool,
+    /// Of a member that is closed or gives way something is in flight.
+    looks_again: bool,
 }
 
 impl Devices {
     pub(super) fn new(table: Arc<MemberTable>, term: Term) -> Self {
         let news_seen = table.news_count();
-        Self { table, term, met: Vec::new(), news_seen, closing: false }
+        Self { table, term, met: Vec::new(), news_seen, looks_again: false }
     }
 
     #[inline]
@@ -198,8 +205,9 @@ impl Devices {
         self.met.iter().flatten().filter(|device| device.link.is_some()).cloned().collect()
     }
 
-    /// Lets go of closed members that hold nothing of this lane any more. Gives those whose
-    /// connections are to be ended first, and those over whose connections something is to be read.
+    /// Lets go of closed members that hold nothing of this lane any more. Gives those whose connections are to be ended:
+    /// of closed members first, of those that give way once nothing is in flight there. Gives also those over whose
+    /// connections something is to be read.
     pub(super) fn sweep(
         &mut self,
         queue: &RefCell<Queue>,
@@ -208,11 +216,11 @@ impl Devices {
     ) -> Swept {
         let mut swept = Swept::default();
         let news = self.table.news_count();
-        if news == self.news_seen && !self.closing {
+        if news == self.news_seen && !self.looks_again {
             return swept;
         }
         self.news_seen = news;
-        self.closing = false;
+        self.looks_again = false;
         for member in self.table.asked_over_waiting(id) {
             self.find(member, queue, lane);
         }
@@ -220,10 +228,15 @@ impl Devices {
             let Some(known) = device else { continue };
             if !known.member.closing.load(Ordering::Acquire) {
                 swept.asked.extend(known.questions(id).map(|asked| (known.member.clone(), asked)));
+                match known.held() {
+                    _ if !known.is_to_hang_up() => {}
+                    0 => swept.to_end.push(known.clone()),
+                    _ => self.looks_again = true,
+                }
                 continue;
             }
             if known.held() > 0 {
-                self.closing = true;
+                self.looks_again = true;
                 if known.changing.get() == 0 {
                     known.may_write.take();
                 }

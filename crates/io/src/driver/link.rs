@@ -276,7 +276,7 @@ impl Driver {
         *link_of(device).state.borrow_mut() = State::Up(connection);
         self.receive(device, &socket, vec![0; INBOX_BYTES].into_boxed_slice());
         self.send(device);
-        if device.member.closing.load(Ordering::Acquire) {
+        if device.is_to_hang_up() {
             self.hang_up(lane, device);
         }
     }

@@ -282,6 +282,7 @@ fn connect_anew(
         }
         close_unused(old);
     }
+    old.into_iter().for_each(|old| members.give_way(old));
     let opened = reopen(members, paths, (path, name), how);
     let new = opened.as_ref().ok().map(|(id, _)| *id);
     // The paths know of the new connection before the old one closes: what that one owes is unproved then. Of a closed

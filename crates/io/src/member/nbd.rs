@@ -20,6 +20,7 @@ mod uri;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::sync::Mutex;
@@ -58,6 +59,8 @@ pub(crate) struct Nbd {
     pub(super) below: Option<Arc<Below>>,
     /// What later connections want to know of a lane that is connected.
     pub(crate) questions: Arc<Questions>,
+    /// It is lost, and another connection is to take its place.
+    gives_way: AtomicBool,
 }
 
 /// What a server says of an export.
@@ -172,6 +175,7 @@ impl Nbd {
             below: None,
             owed: Mutex::default(),
             questions,
+            gives_way: AtomicBool::new(false),
         })
     }
 
@@ -207,6 +211,15 @@ impl Nbd {
     /// Notes that the server has ended a connection: the member is lost, and no lane needs another one.
     pub(crate) fn have_lost(&self) {
         self.connections.lose_one().into_iter().for_each(|lane| self.have_disconnected(lane));
+    }
+
+    /// Has lanes hang up once nothing is in flight over their connections.
+    pub(super) fn give_way(&self) {
+        self.gives_way.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn gives_way(&self) -> bool {
+        self.gives_way.load(Ordering::Acquire)
     }
 
     /// Notes that a lane is connected no more. Without another one nothing goes there.

@@ -393,6 +393,18 @@ impl MemberTable {
         self.have_lanes_look();
     }
 
+    /// Has the connections of a lost export end that other lanes have: its server may have no room for those that take
+    /// their place. What is in flight there is answered first.
+    pub(super) fn give_way(&self, id: MemberId) {
+        if let Some(member) = self.member(id)
+            && let Some(nbd) = member.nbd()
+        {
+            nbd.have_lost();
+            nbd.give_way();
+            self.have_lanes_look();
+        }
+    }
+
     /// Has every lane look at the members that it has met.
     pub(crate) fn have_lanes_look(&self) {
         self.news.fetch_add(1, Ordering::Release);

@@ -224,6 +224,26 @@ fn exports_that_may_have_a_cache_for_each_connection_are_paths_by_the_operators_
     open(&[&one], Cache::OfEachPath).unwrap();
 }
 
+/// The connections of the other lanes would keep its places from those that take their place.
+#[test]
+fn a_path_of_which_one_connection_was_lost_is_back_where_its_server_has_no_room_for_more() {
+    let limits = Limits::connections(2);
+    let (_folder, uri) = serve_limited(&limits, BYTES);
+    let lanes = lanes(2);
+    let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
+    let policy = Policy { cache: Cache::Shared, ..Policy::default() };
+    let spec = MultipathSpec::new(table.parse().unwrap(), policy);
+    let (member, paths) = lanes.members().open_multipath("paths", &spec, OpenMode::RUN).unwrap();
+    let _ = read_on(&lanes, 0, member);
+    until(&paths, |states| states == ["active"]);
+    assert_eq!([0, 1].map(|lane| read_on(&lanes, lane, member)), [Ok(0); 2]);
+    limits.hang_up_on_one();
+    // Who has it finds out.
+    let _ = [0, 1].map(|lane| read_on(&lanes, lane, member));
+    until(&paths, |_| paths.events_after(0).iter().any(|event| event.event == "PathReinstated"));
+    assert_eq!([0, 1].map(|lane| read_on(&lanes, lane, member)), [Ok(0); 2]);
+}
+
 /// A server tells an error of a flush once: it is for those who have written, or take over from them.
 #[test]
 fn who_only_looks_at_a_device_flushes_none_of_its_paths() {

@@ -73,6 +73,13 @@ impl Limits {
         self.connected.lock().unwrap().len()
     }
 
+    /// Hangs up on the latest connection.
+    pub(crate) fn hang_up_on_one(&self) {
+        let connected = self.connected.lock().unwrap();
+        let (_, latest) = connected.last_key_value().unwrap();
+        latest.shutdown(Shutdown::Both).unwrap();
+    }
+
     /// Hangs up on everybody.
     pub(crate) fn hang_up(&self) {
         let connected = self.connected.lock().unwrap();
