@@ -19,7 +19,6 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mdspace_engine::backend::{IoDone, IoError, IoErrorKind, IoOp, MemberId, Submitted, Ticket};
