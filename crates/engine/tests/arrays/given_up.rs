@@ -2,6 +2,7 @@
 //! other member gives.
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -200,6 +201,45 @@ fn a_flush_that_the_question_overtakes_fails_the_member_in_its_own_time() {
         world.sleep_ms(60_000);
         assert!(second.has_ended(), "{world}");
         assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+    }
+}
+
+/// Two wait behind the question's flush. The next one is sent by one of them, and has all its time.
+#[test]
+fn a_member_whose_flushes_are_all_in_time_has_not_failed() {
+    for seed in 310..320 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        let member = world.disks.id(0);
+        world.order(Action::Fail { member, force: false });
+        world.turns(50);
+        let flushes = [1, 2].map(|lane| world.start(lane, Request::Flush));
+        world.turns(50);
+        world.sleep_ms(6_000);
+        world.disks.disk(1).flush_hangs_on = Some(1);
+        world.turns(100);
+        world.sleep_ms(6_000);
+        world.disks.disk(1).flush_hangs_on = None;
+        flushes.iter().for_each(|flush| assert_eq!(world.end(flush), Ok(()), "{world}"));
+        assert_eq!(world.member_state(1), Some(MemberState::InSync), "{world}");
+    }
+}
+
+/// Nothing rests on it: no write and no other member is waited for.
+#[test]
+fn a_spare_is_failed_by_order_beside_a_member_that_hangs() {
+    for (seed, shape) in (320..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let spare = usize::from(shape.disks);
+        world.add(spare).unwrap();
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        let before = world.now_ms();
+        fail(&mut world, spare, false).unwrap_or_else(|error| panic!("{error} ({world})"));
+        assert!(world.now_ms() - before < 1000, "{world}");
+        assert_eq!(world.member_state(spare), Some(MemberState::Faulty), "{world}");
+        world.disks.disk(1).flush_hangs_on = None;
     }
 }
 
@@ -893,6 +933,61 @@ fn half_filled(shape: Shape, seed: u64) -> World {
     world.disks.disk(1).write_error = Some(IoErrorKind::Medium);
     world.disks.disk(1).errors_in = Some(refused..refused + 2);
     world
+}
+
+/// RAID5, of which this disk is filled up to its middle. All that is there is flushed.
+fn filled_to_its_middle(
+    seed: u64,
+    shape: Shape,
+    filled: impl Fn(&mut World) -> usize,
+) -> (World, usize) {
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    let (filled, half) = (filled(&mut world), shape.member_sectors / 2);
+    world.fail(filled);
+    world.remove(filled);
+    world.set("sync_max", &half.to_string());
+    world.add(filled).unwrap();
+    world.wait_status("half of it", |status| status.sync.completed_sectors >= half);
+    world.command(Action::Freeze).unwrap();
+    world.sleep_ms(1000);
+    world.write_random(0, 96);
+    world.serve(0, Request::Flush).unwrap();
+    (world, filled)
+}
+
+/// It finds no space for one row, and another member refuses a write of another row, where it alone has a block beside
+/// that by then.
+#[test]
+fn no_half_filled_member_is_given_up_beside_a_write_that_is_refused_while_others_are_waited_for() {
+    let shape = Shape { member_sectors: 16_384, bitmap: false, ..shapes::RAID5 };
+    let chunk = u64::from(shape.chunk_sectors);
+    for (seed, turns) in (1040..1060).flat_map(|seed| (0..4).map(move |turns| (seed, turns))) {
+        let (mut world, filled) = filled_to_its_middle(seed, shape, |world| world.disk_of(chunk));
+        let holder = world.disk_of(0);
+        for key in ["read_deadline", "write_deadline"] {
+            world.set(key, "0");
+        }
+        let start = world.disks.data().start;
+        world.disks.disk(holder).writes_hang_in = Some(start..start + 8);
+        let from = Rc::new(world.random.bytes(8 * SECTOR));
+        let write = world.start(1, Request::Write { sector: 0, from, fua: false });
+        world.turns(40);
+        assert!(!write.has_ended(), "{world}");
+        let row = chunk * 4;
+        world.disks.disk(filled).write_error = Some(IoErrorKind::NoSpace);
+        world.disks.disk(filled).errors_in = Some(start + row..start + row + chunk);
+        let per_member = world.sectors() / shape.member_sectors;
+        let from = Rc::new(world.random.bytes((per_member * chunk) as usize * SECTOR));
+        let sector = per_member * row;
+        let other = world.start(2, Request::Write { sector, from, fua: false });
+        world.turns(turns);
+        refuse_what_hangs(&world, holder);
+        let _ = (world.end(&write), world.end(&other));
+        world.rounds(50);
+        let beside = world.read(chunk, chunk);
+        let beside = beside.unwrap_or_else(|error| panic!("{error} ({turns} turns, {world})"));
+        world.compare(chunk, &beside);
+    }
 }
 
 /// RAID6: a crash left a row of which data are new and both parities old. No other block of it can be had without its

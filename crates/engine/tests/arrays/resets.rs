@@ -381,6 +381,31 @@ fn no_write_is_made_of_what_a_member_gives_whose_flush_has_failed() {
     }
 }
 
+/// It was sent before that, and is answered when the member is known no more.
+#[test]
+fn a_read_that_ends_after_its_member_was_removed_gives_nothing_of_it() {
+    for (seed, shape) in (155..).zip(shapes_of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_deadline", "0");
+        reset_after_writes(&mut world);
+        world.disks.disk(0).hangs_in = Some(world.disks.data());
+        let read = |sector| {
+            let into = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
+            (sector, world.start(0, Request::Read { sector, into: into.clone() }), into)
+        };
+        let reads: Vec<_> = (0..world.sectors()).map(read).collect();
+        world.turns(50);
+        world.serve(1, Request::Flush).unwrap();
+        assert_eq!(world.status().degraded(), 1, "{world}");
+        world.remove(0);
+        world.disks.disk(0).hangs_in = None;
+        for (sector, read, into) in reads {
+            world.end(&read).unwrap();
+            world.compare(sector, &into.take());
+        }
+    }
+}
+
 /// The other one reads what it has. Only its flush tells that it has lost what the one to go has.
 #[test]
 fn no_member_is_failed_by_order_where_another_one_has_lost_what_it_was_given() {

@@ -282,7 +282,6 @@ impl Controller {
         // Whoever ordered it closes the device, as any that was refused.
         if let Some(index) = self.index_of(order.id) {
             let gone = self.members.remove(index);
-            self.array.flushes.forget(order.id);
             self.remember(order.id, &gone.info, &gone.superblock).await;
         }
         match goes_on {

@@ -1,10 +1,11 @@
 //! Members that are about to go out, and what is asked before that.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use crate::backend::{IoError, MemberId, Patience, Scope};
-use crate::lane::join_all;
+use crate::backend::{IoError, IoErrorKind, MemberId, Patience, Scope};
+use crate::lane::{first_of, join_all};
 
 use super::super::flushes::Flush;
 use super::super::rules::Rule;
@@ -24,6 +25,11 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
+    /// These, and nobody is asked.
+    pub(super) fn of(members: Vec<(MemberId, IoError)>) -> Self {
+        Self { members, ..Self::default() }
+    }
+
     pub(super) fn late(&self) -> &[MemberId] {
         &self.late
     }
@@ -41,7 +47,8 @@ impl Leaving {
 struct Silence {
     member: MemberId,
     error: IoError,
-    is_of_flush: bool,
+    /// The flush that this question has sent takes too long. No lane has found the member failed.
+    is_late_flush: bool,
 }
 
 impl Deref for Leaving {
@@ -72,7 +79,8 @@ impl Controller {
         let mut spared = self.spare(&failed, chosen, &[], &may);
         let mut put_off = Vec::new();
         let going: Vec<MemberId> = failed.iter().chain(&spared).map(|(id, _)| *id).collect();
-        if !spared.is_empty() && !self.is_at_rest_but_for(&going).await {
+        // Whether they can be spared is asked once more below, when the others have answered.
+        if !spared.is_empty() && !self.may_go_at_rest(&going, |_| true).await {
             put_off = std::mem::take(&mut spared);
         }
         if failed.is_empty() && spared.is_empty() {
@@ -86,7 +94,7 @@ impl Controller {
         // were gone.
         let fails = |silence: &Silence| {
             let is_late = silence.error.kind.scope() == Scope::Time;
-            !is_late || !failed.is_empty() && !silence.is_of_flush
+            !is_late || !failed.is_empty() && !silence.is_late_flush
         };
         let (gone, late): (Vec<Silence>, Vec<Silence>) = silent.partition(fails);
         let gone = gone.into_iter().map(|silence| (silence.member, silence.error));
@@ -101,7 +109,7 @@ impl Controller {
     /// Whether a member reads what it has, and has what it was given.
     async fn answers(&self, member: &Member) -> Result<(), Silence> {
         let read = self.ask(member, probe(member.superblock.place.sector)).await;
-        let silence = |(member, error), is_of_flush| Silence { member, error, is_of_flush };
+        let silence = |(member, error), is_late_flush| Silence { member, error, is_late_flush };
         match read {
             Err((_, error)) if error.kind.scope() == Scope::Sectors => {}
             read => read.map_err(|failure| silence(failure, false))?,
@@ -116,8 +124,14 @@ impl Controller {
             // One that is late has failed at nobody's flush.
             told.set(Flush::new(&array, &lane, id, Patience::FOREVER).await);
         });
-        let flushed = self.answer_in_time(member, end.come()).await;
-        flushed.map_err(|failure| silence(failure, true))
+        let is_late = Cell::new(false);
+        let late = async {
+            self.lane.sleep_until(self.lane.backend().now() + self.patience_span()).await;
+            is_late.set(true);
+            Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
+        };
+        let flushed = self.answer_of(member, first_of(end.come(), late)).await;
+        flushed.map_err(|failure| silence(failure, is_late.get()))
     }
 
     /// Of members that are chosen, those that can be spared together when the `leaving` and the late ones are gone. One

@@ -99,11 +99,11 @@ impl Controller {
             self.end_sync();
             return false;
         }
+        let lost_before = self.lost_now();
         self.accepted_without(leaving);
         self.take_back_what_was_filled(leaving);
         let lost: Vec<MemberId> = leaving.iter().map(|(id, _)| *id).collect();
         let enough = self.bears_loss_of(&lost);
-        let lost_before = enough.then(|| self.lost_now());
         if enough {
             self.promote_filled(&lost);
         }
@@ -128,9 +128,9 @@ impl Controller {
         self.trust_initial_parity();
         self.end_sync();
         // Flushes counted on who goes.
-        if let Some(before) = lost_before {
+        if enough {
             let mut lost = self.lost_now();
-            before.iter().for_each(|range| lost.remove(&range));
+            lost_before.iter().for_each(|range| lost.remove(&range));
             if !lost.is_empty() {
                 self.array.behind.one_is_lost();
             }
@@ -204,7 +204,12 @@ impl Controller {
         }
         let by_order = vec![(id, IoError { kind: IoErrorKind::Other, errno: 0 })];
         loop {
-            let leaving = if force {
+            // Nothing rests on a spare.
+            let is_spare =
+                self.members.iter().any(|one| one.id == id && one.state == MemberState::Spare);
+            let leaving = if is_spare {
+                Leaving::of(by_order.clone())
+            } else if force {
                 self.leaving_failed(by_order.clone()).await
             } else {
                 self.refuse_loss_of(id)?;
@@ -259,20 +264,26 @@ impl Controller {
             return Err(CommandError::LastMember);
         }
         let gone = self.members.remove(index);
-        self.array.flushes.forget(id);
         self.remember(id, &gone.info, &gone.superblock).await;
         self.update_superblocks().await;
         Ok(Reply::Done)
     }
 
     /// Keeps in mind the devices that left and have not answered everything: until they have, they are not
-    /// taken back, and their numbers stay theirs.
+    /// taken back, and their numbers stay theirs. What their flushes have told counts until lanes have taken the last answer.
     pub(super) async fn remember(&mut self, id: MemberId, info: &MemberInfo, borne: &Superblock) {
         let Superblock { device_uuid, dev_number: number, .. } = *borne;
         self.departed.push(Departed { id, name: info.name.clone(), device_uuid, number });
         let handles = self.departed.iter().map(|gone| gone.id).collect();
         let holding = self.still_hold(handles).await;
-        self.departed.retain(|gone| holding.contains(&gone.id));
+        let is_over = |gone: &mut Departed| !holding.contains(&gone.id);
+        let over: Vec<Departed> = self.departed.extract_if(.., is_over).collect();
+        if !over.is_empty() {
+            let epoch = self.publish();
+            self.array.views.adopted(epoch).await;
+            self.array.views.settle();
+        }
+        over.iter().for_each(|gone| self.array.flushes.forget(gone.id));
     }
 
     /// Whether a device that was out can go back to its slot with only the bitmap's chunks copied.

@@ -217,7 +217,7 @@ impl Controller {
 
     /// Waits for what a member answers. A lane that has waited for it as long already has the last word: its
     /// write is not to wait twice.
-    async fn answer_of(
+    pub(super) async fn answer_of(
         &self,
         member: &Member,
         answer: impl Future<Output = Result<(), IoError>>,

@@ -192,9 +192,13 @@ impl Controller {
         for id in filled {
             // What it has not answered yet it may refuse.
             let old = self.replaced_by(id);
-            let at_rest = old.is_none() || self.is_at_rest_but_for(old.as_slice()).await;
-            let refused = self.array.rules.keep(Rule::WritesAreJudgedByBlocks);
-            if !at_rest || refused && self.has_refused(id) {
+            let judged = self.array.rules.keep(Rule::WritesAreJudgedByBlocks);
+            let may = |this: &Self| !judged || !this.has_refused(id);
+            let goes = match old {
+                Some(old) => self.may_go_at_rest(&[old], may).await,
+                None => may(self),
+            };
+            if !goes {
                 let kept = self.keeps_rest();
                 let wait = if kept { AGAIN_AT_REST } else { AGAIN_AFTER_A_WRITE };
                 self.sync.why_idle.add(self.later(Work::Replacement, wait));

@@ -13,6 +13,7 @@ use crate::geometry::Geometry;
 use crate::time::Time;
 
 use super::super::mailbox::Failure;
+use super::super::rules::Rule;
 use super::super::view::WriteMode;
 use super::{Command, CommandError, Controller, HELD_FOR};
 
@@ -40,9 +41,20 @@ pub(super) struct Rest {
 }
 
 impl Controller {
-    /// Whether no write of a parity row is under way but such as these members have alone. None begins before the next
-    /// turn of the controller ends.
-    pub(super) async fn is_at_rest_but_for(&mut self, leaving: &[MemberId]) -> bool {
+    /// Whether members `may` go, and no write of a parity row is under way but such as these have alone. None begins
+    /// before the next turn of the controller ends. What ended meanwhile may have been refused: `may` is asked once more.
+    pub(super) async fn may_go_at_rest(
+        &mut self,
+        leaving: &[MemberId],
+        may: impl Fn(&Self) -> bool,
+    ) -> bool {
+        let keep = |this: &Self, rule| this.array.rules.keep(rule);
+        may(self)
+            && (!keep(self, Rule::MembersGoAtRest) || self.is_at_rest_but_for(leaving).await)
+            && (!keep(self, Rule::LossIsAskedAtRest) || may(self))
+    }
+
+    async fn is_at_rest_but_for(&mut self, leaving: &[MemberId]) -> bool {
         if !matches!(*self.geometry, Geometry::Parity(_)) || !self.may_write() {
             return true;
         }

@@ -297,9 +297,9 @@ impl Controller {
                 let others = failures.iter().map(|failure| failure.member);
                 let with_it: Vec<MemberId> = others.chain([*id]).collect();
                 // No verdict speaks of what a replacement lacks: it goes, whatever it has.
+                let gives_none = |this: &Self| !matches!(this.loss_of(&with_it), Loss::Sectors(_));
                 let goes = is(self, *id, Member::replaces)
-                    || !matches!(self.loss_of(&with_it), Loss::Sectors(_))
-                        && self.is_at_rest_but_for(&with_it).await;
+                    || self.may_go_at_rest(&with_it, gives_none).await;
                 if goes {
                     failures.push(failed(*id, IoErrorKind::NoSpace));
                 }
