@@ -148,7 +148,7 @@ impl Story {
             return apart::draw(seed, trouble);
         }
         let is_alone = !random.one_in(6);
-        let (name, aims, wishes) = plots::draw(seed, trouble);
+        let (name, aims, wishes) = Plot::draw(plots::PLOTS, seed, trouble);
         Self { name, aims, wishes: Some(wishes).filter(|_| is_alone) }
     }
 }

@@ -176,6 +176,7 @@ impl Simulation {
                     CommandError::NotAMember
                         | CommandError::Needed
                         | CommandError::NeedsLate { .. }
+                        | CommandError::IsWritten
                         | CommandError::HoldsAlone { .. }
                         | CommandError::IsAhead { .. }
                         | CommandError::IsRead { .. }

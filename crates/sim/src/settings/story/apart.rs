@@ -15,7 +15,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("stale-number", [1, 1], stale_number),
     Plot("seesaw", [1, 1], seesaw),
     Plot("two-behind", [2, 0], two_behind),
-    Plot("twins", [5, 1], twins),
+    Plot("twins", [12, 1], twins),
     Plot("newcomer", [4, 1], newcomer),
     Plot("halves", [6, 0], halves),
     Plot("forgotten-bitmaps", [2, 1], forgotten_bitmaps),
@@ -28,7 +28,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("fua-flush-fails", [0, 1], fua_flush_fails),
     Plot("flush-beside-fua", [0, 12], flush_beside_fua),
     Plot("own-caches", [0, 2], own_caches),
-    Plot("lost-caches", [0, 3], lost_caches),
+    Plot("lost-caches", [0, 10], lost_caches),
     Plot("misled", [2, 2], misled),
     Plot("behind-the-filled", [6, 0], behind_the_filled),
     Plot("behind-the-replaced", [8, 0], behind_the_replaced),
@@ -40,8 +40,7 @@ pub(super) fn draw(seed: u64, trouble: Trouble) -> Story {
     if random.one_in(4) {
         return Story::default();
     }
-    let Plot(name, _, tell) = *Plot::draw(PLOTS, &mut random, trouble);
-    let (aims, wishes) = tell(&mut Teller::new(random));
+    let (name, aims, wishes) = Plot::draw(PLOTS, seed, trouble);
     Story { name, aims, wishes: Some(wishes) }
 }
 
