@@ -61,6 +61,16 @@ impl Failure {
         Self { what: format!("{}; {}", self.what, other.what), ..self }
     }
 
+    /// The same failure, of a verb that has done this before.
+    pub(crate) fn after(self, done: &[String]) -> Self {
+        match done.is_empty() {
+            true => self,
+            false => {
+                Self { why: format!("{}\ndone before: {}", self.why, done.join("; ")), ..self }
+            }
+        }
+    }
+
     /// The same failure, for a verb whose exit code says something else.
     pub(crate) fn with_exit_code(self, exit_code: u8) -> Self {
         Self { exit_code, ..self }

@@ -15,6 +15,7 @@ use mdspace_front::Address;
 use mdspace_io::{OpenError, OpenMode, RunningArray, SetError};
 
 use super::array::OrderError;
+use super::decided;
 use super::ending::Served;
 use super::{Prepared, ServingProcess};
 use crate::control::server::{Answer, Replies};
@@ -201,42 +202,69 @@ impl ServingProcess {
     ) -> Result<Reply, Failure> {
         let mut notes = Vec::new();
         for word in words {
-            let what = format!("cannot add {word} to {}", self.name);
-            let purpose = match only_back {
-                true => Purpose::known(&what),
-                false => Purpose::new_member(&what),
-            };
-            self.provide_for(std::slice::from_ref(word), 0, &what)?;
-            self.refuse_present(word, &what)?;
-            self.forget_old_self(word);
-            self.array.refuse_owing(word, &what)?;
-            let opened = self.array.members().open(word, OpenMode::RUN, probed, &purpose);
-            let (member, info) = opened?;
-            // Where a file has holes its file system answers, and no read arrives at a front.
-            let identity = self.array.members().table().identity(member);
-            let file_system = identity.and_then(|identity| identity.file_system());
-            let is_within = file_system.is_some_and(|device| self.fronts.bear(device));
-            if is_within || self.array.leads_back(member, &info) {
-                self.array.members().close(member);
-                let error = OpenError::LeadsBack { name: word.clone() };
-                return Err(member_probe::refused(error, &purpose));
-            }
-            match self.array.order_to_take(Action::Add { member, info, only_back }, member) {
-                Ok(Done::Added { by_bitmap: true }) => {
-                    notes.push(format!("{word}: back in its slot, by the bitmap"));
-                }
-                Ok(_) => notes.push(format!("{word}: added as a spare")),
-                Err(error) => {
-                    // Whom the array may still take in stays open until it does not.
-                    if matches!(error, OrderError::Refused(_)) {
-                        // Who hears that may use it elsewhere at once.
-                        self.array.members().close_and_wait(member, LET_GO_WITHIN);
-                    }
-                    return Err(error.failure(&what));
-                }
+            match self.add_one(word, only_back, probed) {
+                Ok(done) => notes.extend(done),
+                Err(failure) => return Err(failure.after(&notes)),
             }
         }
         Ok(Reply::Done { notes })
+    }
+
+    fn add_one(
+        &self,
+        word: &str,
+        only_back: bool,
+        probed: &Probed,
+    ) -> Result<Vec<String>, Failure> {
+        let what = format!("cannot add {word} to {}", self.name);
+        let purpose = match only_back {
+            true => Purpose::known(&what),
+            false => Purpose::new_member(&what),
+        };
+        self.provide_for(&[word.to_owned()], 0, &what)?;
+        self.refuse_present(word, &what)?;
+        self.forget_old_self(word);
+        self.array.refuse_owing(word, &what)?;
+        let opened = self.array.members().open(word, OpenMode::RUN, probed, &purpose);
+        let (member, info) = opened?;
+        // Where a file has holes its file system answers, and no read arrives at a front.
+        let identity = self.array.members().table().identity(member);
+        let file_system = identity.and_then(|identity| identity.file_system());
+        let is_within = file_system.is_some_and(|device| self.fronts.bear(device));
+        if is_within || self.array.leads_back(member, &info) {
+            self.array.members().close(member);
+            let error = OpenError::LeadsBack { name: word.to_owned() };
+            return Err(member_probe::refused(error, &purpose));
+        }
+        let taken = self.array.order_to_take(Action::Add { member, info, only_back }, member);
+        let done = match taken {
+            Ok(Done::Added { by_bitmap: true }) => "back in its slot, by the bitmap",
+            Ok(_) => "added as a spare",
+            Err(error) => {
+                // Whom the array may still take in stays open until it does not.
+                if matches!(error, OrderError::Refused(_)) {
+                    // Who hears that may use it elsewhere at once.
+                    self.array.members().close_and_wait(member, LET_GO_WITHIN);
+                }
+                return Err(error.failure(&what));
+            }
+        };
+        let mut notes = vec![format!("{word}: {done}")];
+        notes.extend(self.goes_on_with(word));
+        Ok(notes)
+    }
+
+    /// Remembers of a member that was added that the array goes on with it, where its parts had run apart. Gives what did
+    /// not succeed.
+    fn goes_on_with(&self, word: &str) -> Option<String> {
+        let status = self.array.status().ok()?;
+        let is_it = |member: &&MemberStatus| {
+            self.array.members().find(&member.name) == self.array.members().find(word)
+        };
+        let device = status.members.iter().find(is_it)?.device_uuid;
+        let kept = decided::keep_added(status.uuid, device, self.spares.run_dir().path());
+        let error = kept.err()?;
+        Some(format!("{}: the next start may ask again what was decided: {error}", self.name))
     }
 
     /// One that the array has already would be taken for another one.
@@ -332,23 +360,24 @@ impl ServingProcess {
         let find = |word| self.array.members().find(word);
         let no_member = || refused(&what, &CommandError::NotAMember);
         let member = find(word).ok_or_else(no_member)?;
+        let mut notes = Vec::new();
         let spare = match with {
             None => None,
             Some(with) => match find(with) {
                 Some(spare) => Some(spare),
                 None => {
-                    self.add(&[with.to_owned()], false, probed)?;
+                    notes = self.add_one(with, false, probed)?;
                     Some(find(with).ok_or_else(no_member)?)
                 }
             },
         };
         let order = Action::Replace { member, with: spare };
-        self.array.order(order).map_err(|error| error.failure(&what))?;
-        let note = match with {
+        self.array.order(order).map_err(|error| error.failure(&what).after(&notes))?;
+        notes.push(match with {
             Some(with) => format!("{with} takes the place of {word}"),
             None => format!("the next spare takes the place of {word}"),
-        };
-        Ok(Reply::Done { notes: vec![note] })
+        });
+        Ok(Reply::Done { notes })
     }
 
     /// An order that waits for a spare that is not there yet would look as if it were carried out.

@@ -1,12 +1,14 @@
 //! What the operator has decided about arrays whose parts had run apart.
 //!
-//! A file for each array, in the state directory: one member a line. The next decision about the array replaces it.
+//! A file for each array, in the state directory: one member a line. Each start writes it anew, where there is one, and
+//! each member that is added is entered as going on: those that went on before may be gone one day.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use mdspace_engine::assembly::Decided;
+use mdspace_format::Uuid;
 use mdspace_io::read_text;
 
 use super::state_dir::state_dir;
@@ -26,16 +28,37 @@ pub(crate) fn all(run_dir: &Path) -> Vec<Decided> {
     files.filter_map(|path| read_text(&path).ok()).flat_map(|text| parse(&text)).collect()
 }
 
-/// Keeps a decision.
+/// Keeps what the next start is to know, if that is anything.
 pub(super) fn keep(decided: &[Decided], run_dir: &Path) -> io::Result<()> {
     let Some(Decided { array, .. }) = decided.first() else { return Ok(()) };
+    let path = path_of(*array, run_dir);
+    let text = show(decided);
+    if read_text(&path).is_ok_and(|kept| kept == text) {
+        return Ok(());
+    }
     let folder = state_dir(run_dir);
-    let path: PathBuf = folder.join(format!("{array}{SUFFIX}"));
     let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-    file.write_all(show(decided).as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     fs::File::open(folder)?.sync_all()
+}
+
+/// The array goes on with a device that was added to it.
+pub(super) fn keep_added(array: Uuid, device: Uuid, run_dir: &Path) -> io::Result<()> {
+    let mut decided = match read_text(&path_of(array, run_dir)) {
+        Ok(text) => parse(&text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    decided.retain(|one| one.device != device);
+    // What it says changes with each update, and only words against a member are about that.
+    decided.push(Decided { array, device, events: 0, checksum: 0, went_on: true });
+    keep(&decided, run_dir)
+}
+
+fn path_of(array: Uuid, run_dir: &Path) -> PathBuf {
+    state_dir(run_dir).join(format!("{array}{SUFFIX}"))
 }
 
 fn show(decided: &[Decided]) -> String {

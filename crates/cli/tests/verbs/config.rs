@@ -999,3 +999,26 @@ fn what_was_decided_about_halves_that_ran_apart_holds_over_restarts_and_boots() 
     assert_eq!(user.expect(0, "get data degraded"), "0\n");
     user.expect(0, "stop data");
 }
+
+/// All that went on with the decision are gone.
+#[test]
+fn an_array_starts_with_a_member_that_came_later_beside_a_half_that_was_decided_against() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
+    user.expect(0, "stop data");
+    for half in ["a", "b"] {
+        user.expect(0, &format!("assemble data --run {half}"));
+        user.expect(0, "stop data");
+    }
+    user.expect(0, "assemble data --prefer=a a b");
+    user.expect(0, "add data c");
+    user.expect(0, "wait data");
+    user.expect(0, "fail data a");
+    user.expect(0, "remove data a");
+    for _ in 0..2 {
+        user.expect(0, "stop data");
+        user.expect(0, "assemble data --run b c");
+        assert_eq!(user.expect(0, "get data degraded"), "1\n");
+    }
+    user.expect(0, "stop data");
+}

@@ -67,7 +67,7 @@ pub struct Assembly {
     pub start: Start,
     /// Devices that take no part, and why.
     pub left_out: Vec<LeftOut>,
-    /// What [`prefer`](Options::prefer) has decided.
+    /// What the next start is to know of decisions, if there were any.
     pub decided: Vec<Decided>,
     /// Slots without a member in sync.
     pub degraded: usize,
@@ -98,12 +98,9 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
     let Freshest { index: freshest, is_preferred } = freshest(&candidates, newest, options)?;
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
-    let with_slots = decided::with_slots(&candidates);
+    let present = decided::Present::all(&candidates);
     let mut members = sort_out(candidates, &model, &mut left_out);
-    let decided = match is_preferred {
-        true => decided::of_all(with_slots, &left_out),
-        false => Vec::new(),
-    };
+    let decided = decided::to_remember(model.set_uuid, &present, &left_out, options, is_preferred);
     // Before anything is decided that no superblock says yet.
     let behind = behind(&members, &model);
     // What is out of date may differ, and have what is not handled: the array went on without it, and may have

@@ -255,7 +255,7 @@ fn no_member_is_failed_that_is_only_late_when_another_one_is_to_be_given_up() {
         world.disks.disk(1).hangs_in = Some(0..u64::MAX);
         let start = world.disks.data().start;
         world.disks.disk(0).unreadable.insert(start + 100);
-        let into = std::rc::Rc::new(std::cell::RefCell::new(vec![0; 8 * SECTOR]));
+        let into = Rc::new(std::cell::RefCell::new(vec![0; 8 * SECTOR]));
         let read = world.start(0, Request::Read { sector: 96, into: into.clone() });
         world.sleep_ms(11_000);
         assert_eq!(world.status().degraded(), 0, "{world}");
@@ -324,7 +324,7 @@ fn no_member_is_failed_by_order_while_another_is_asked_for_pieces() {
         world.disks.disk(holder).error_once = true;
         refuse(&world);
         let bytes = world.random.bytes(8 * SECTOR);
-        let from = std::rc::Rc::new(bytes.clone());
+        let from = Rc::new(bytes.clone());
         let write = world.start(0, Request::Write { sector: 0, from, fua: false });
         world.until("a refusal", |world| world.disks.disk(holder).write_error.is_none());
         refuse(&world);
@@ -366,7 +366,7 @@ fn no_member_is_failed_by_order_where_a_row_will_be_in_doubt_anyway() {
             world.disks.disk(disk).error_once = true;
         }
         refuse(&world);
-        let from = std::rc::Rc::new(world.random.bytes(8 * SECTOR));
+        let from = Rc::new(world.random.bytes(8 * SECTOR));
         let write = world.start(0, Request::Write { sector: 0, from, fua: false });
         world.until("two refusals", |world| {
             refusing.iter().all(|disk| world.disks.disk(*disk).write_error.is_none())
@@ -412,7 +412,7 @@ fn with_a_write_under_way(
     world.disks.disk(data[0]).writes_hang_in = Some(start..start + 8);
     let bytes = world.random.bytes(8 * SECTOR);
     world.remember(0, &bytes);
-    let from = std::rc::Rc::new(bytes);
+    let from = Rc::new(bytes);
     let write = world.start(1, Request::Write { sector: 0, from, fua: false });
     world.until("parity", |world| world.disks.disk(parity).sectors_written(start..start + 8) == 8);
     world.turns(20);
@@ -458,7 +458,7 @@ fn a_member_is_failed_by_order_when_the_writes_that_others_have_are_over() {
         let far = world.sectors() - 8;
         let bytes = world.random.bytes(8 * SECTOR);
         world.remember(far, &bytes);
-        let from = std::rc::Rc::new(bytes);
+        let from = Rc::new(bytes);
         let later = world.start(2, Request::Write { sector: far, from, fua: false });
         world.turns(50);
         world.disks.disk(holder).writes_hang_in = None;
@@ -527,7 +527,7 @@ fn no_member_without_a_list_is_given_up_beside_a_write_that_another_one_has_not_
             world.disks.disk(beside).write_error = Some(IoErrorKind::Medium);
             world.disks.disk(beside).errors_in = Some(start..start + 8);
             let bytes = world.random.bytes(48 * SECTOR);
-            let from = std::rc::Rc::new(bytes.clone());
+            let from = Rc::new(bytes.clone());
             let later = world.start(2, Request::Write { sector: 96, from, fua: false });
             world.turns(300);
             match refuses {
@@ -576,7 +576,7 @@ fn an_order_that_a_refused_write_overtakes_says_what_would_be_lost() {
         world.disks.disk(1).errors_in = Some(start..start + 8);
         let bytes = world.random.bytes(8 * SECTOR);
         world.remember(0, &bytes);
-        let from = std::rc::Rc::new(bytes);
+        let from = Rc::new(bytes);
         let write = world.start(1, Request::Write { sector: 0, from, fua: false });
         world.turns(100);
         world.disks.disk(1).hangs_in = None;

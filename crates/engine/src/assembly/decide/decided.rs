@@ -56,14 +56,49 @@ pub(super) fn leave_out(
     Ok(others)
 }
 
-/// The candidates that hold data, by name.
-pub(super) fn with_slots(candidates: &[Candidate]) -> Vec<(String, Decided)> {
-    let with_slots = candidates.iter().filter(|one| one.superblock.own_role().slot().is_some());
-    with_slots.map(|one| (one.info.name.clone(), Decided::of(&one.superblock, true))).collect()
+/// A device that is there, as it is remembered if it goes on.
+pub(super) struct Present {
+    name: String,
+    known: Decided,
+    has_slot: bool,
 }
 
-/// What is decided about them, where these are left out.
-pub(super) fn of_all(with_slots: Vec<(String, Decided)>, left_out: &[LeftOut]) -> Vec<Decided> {
-    let is_out = |name: &str| left_out.iter().any(|left_out| left_out.member == name);
-    with_slots.into_iter().map(|(name, one)| Decided { went_on: !is_out(&name), ..one }).collect()
+impl Present {
+    pub(super) fn all(candidates: &[Candidate]) -> Vec<Self> {
+        let present = |one: &Candidate| Self {
+            name: one.info.name.clone(),
+            known: Decided::of(&one.superblock, true),
+            has_slot: one.superblock.own_role().slot().is_some(),
+        };
+        candidates.iter().map(present).collect()
+    }
+}
+
+/// What the next start is to know: nothing, where nothing was ever decided. All that start go on, also a spare that is
+/// filled later; those that went on before may be gone by then. `anew`: the operator has decided now.
+pub(super) fn to_remember(
+    array: Uuid,
+    present: &[Present],
+    left_out: &[LeftOut],
+    options: &Options,
+    anew: bool,
+) -> Vec<Decided> {
+    let of_array = options.decided.iter().filter(|known| known.array == array);
+    if !anew && of_array.clone().next().is_none() {
+        return Vec::new();
+    }
+    let is_out = |one: &Present| left_out.iter().any(|left_out| left_out.member == one.name);
+    // A word against what is out of date would keep it out for another reason.
+    let is_new = |one: &&Present| !is_out(one) || anew && one.has_slot;
+    let new = present.iter().filter(is_new);
+    let mut decided: Vec<Decided> =
+        new.map(|one| Decided { went_on: !is_out(one), ..one.known }).collect();
+    // What went on by an earlier word may be what the new one is against.
+    let stays = |known: &&Decided| {
+        let is_told = decided.iter().any(|one| one.device == known.device);
+        !is_told && !(known.went_on && options.prefer.is_some())
+    };
+    let old: Vec<Decided> = of_array.filter(stays).copied().collect();
+    decided.extend(old);
+    decided
 }

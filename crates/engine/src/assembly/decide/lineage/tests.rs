@@ -3,7 +3,7 @@
 use mdspace_format::{Level, Role};
 
 use super::super::tests::array;
-use super::super::{Assembly, Candidate, Options, Refusal, decide};
+use super::super::{Assembly, Candidate, Decided, Options, Refusal, decide};
 
 /// What one member says: its number, its events, and who is in which slot, as number and slot.
 type Says<'a> = (u32, u64, &'a [(usize, u16)]);
@@ -198,7 +198,7 @@ fn a_half_that_was_decided_against_stays_out_as_long_as_it_is_as_it_was() {
     assert_eq!(went_on, [true, true, false, false]);
     let remembering = Options { decided: decided.clone(), ..Options::default() };
     let start = decide(halves(20), &remembering).unwrap();
-    assert_eq!((serving(&start), &start.decided[..]), (vec![0, 1], &[][..]));
+    assert_eq!((serving(&start), start.decided), (vec![0, 1], decided.clone()));
     let went_on = decide(halves(22), &remembering).unwrap_err();
     assert!(matches!(went_on, Refusal::SplitBrain { .. }), "{went_on}");
     let alone = halves(20).split_off(2);
@@ -208,6 +208,52 @@ fn a_half_that_was_decided_against_stays_out_as_long_as_it_is_as_it_was() {
     let anew = Options { decided, ..prefer("disk2") };
     assert_eq!(serving(&decide(alone, &anew).unwrap()), [2, 3]);
     assert_eq!(decide(halves(20), &anew).unwrap().decided.len(), 4);
+}
+
+/// Each member of the half that went on has been exchanged since.
+#[test]
+fn an_array_goes_on_beside_what_was_decided_against_with_members_that_came_later() {
+    let (left, right): (&[_], &[_]) = (&[(0, 0), (2, 1)], &[(2, 0), (1, 1)]);
+    // The last one has come since, as the process adds it to what it remembers, and the first two are gone.
+    let later: &[_] = &[(4, 0)];
+    let of_left = [(0, 40, left), (2, 40, left)];
+    let says = [of_left[0], of_left[1], (1, 20, right), (2, 20, right), (4, 60, later)];
+    let mut all = mirror(2, &says);
+    let newcomer = all[4].superblock.device_uuid;
+    let now = all.split_off(2);
+    all.extend(now[..2].iter().cloned());
+    let prefer = Options { prefer: Some("disk0".to_owned()), ..Options::default() };
+    let mut decided = decide(all, &prefer).unwrap().decided;
+    let run = |decided: &[Decided]| {
+        let options = Options { run: true, decided: decided.to_vec(), ..Options::default() };
+        decide(now.clone(), &options)
+    };
+    assert!(matches!(run(&decided).unwrap_err(), Refusal::Rejected { .. }));
+    decided.push(Decided { device: newcomer, went_on: true, ..decided[0] });
+    let start = run(&decided).unwrap();
+    assert_eq!(serving(&start), [4]);
+    // It stays so at the starts after that.
+    assert_eq!(start.decided.len(), decided.len());
+    assert_eq!(serving(&run(&start.decided).unwrap()), [4]);
+}
+
+/// A third part is there again that an earlier word was against.
+#[test]
+fn a_new_word_forgets_no_earlier_one_about_others() {
+    let parts: [&[_]; 3] = [&[(0, 0)], &[(1, 0)], &[(2, 0)]];
+    let says: [Says<'_>; 3] = [(0, 40, parts[0]), (1, 20, parts[1]), (2, 30, parts[2])];
+    let decide_on = |disks: &[usize], prefer: Option<&str>, decided: &[Decided]| {
+        let all = mirror(2, &says);
+        let candidates = disks.iter().map(|disk| all[*disk].clone()).collect();
+        let (prefer, decided) = (prefer.map(str::to_owned), decided.to_vec());
+        decide(candidates, &Options { run: true, prefer, decided, ..Options::default() })
+    };
+    let first = decide_on(&[0, 1], Some("disk0"), &[]).unwrap().decided;
+    let second = decide_on(&[0, 2], Some("disk0"), &first).unwrap().decided;
+    assert_eq!(decide_on(&[0, 1, 2], None, &second).map(|start| serving(&start)), Ok(vec![0]));
+    // One that stands alone goes on by the operator's word, and by itself from then on.
+    let alone = decide_on(&[1], Some("disk1"), &second).unwrap().decided;
+    assert_eq!(decide_on(&[1], None, &alone).map(|start| serving(&start)), Ok(vec![1]));
 }
 
 /// It was not there when the operator decided: it is older than both halves, or a third one.
