@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Setter};
 
-use mdspace_io::LoopInfo;
+use mdspace_io::{LoopInfo, MountLine};
 
 use crate::fuse::mount;
 use crate::peer::describe_process;
@@ -194,28 +194,58 @@ pub fn let_go(device: impl AsFd) -> io::Result<()> {
 ///
 /// For a process that does not serve the file: this waits until all of it is done.
 pub fn write_file_systems(device: impl AsFd) -> io::Result<()> {
-    let number = rustix::fs::fstat(device)?.st_rdev;
-    let (mut written, mut failed) = (BTreeSet::new(), None);
+    let number = rustix::fs::fstat(&device)?.st_rdev;
+    let (mut written, mut failed, mut out_of_reach) = (BTreeSet::new(), None, BTreeSet::new());
     for process in seers() {
-        for (device, place) in file_systems_on(number, &process) {
+        let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        for mount in mounts_on(number, &mounts) {
             // Each namespace has its own place for what is mounted in several.
-            if written.contains(&device) {
+            if written.contains(&mount.number) {
                 continue;
             }
-            let Ok(place) = OpenOptions::new()
-                .read(true)
-                .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-                .open(process.join("root").join(place.strip_prefix('/').unwrap_or(&place)))
-            else {
-                continue;
-            };
-            match rustix::fs::syncfs(&place) {
-                Ok(()) => drop(written.insert(device)),
-                Err(error) => failed = Some(error.into()),
+            match open_mount(&process, &mount).map(rustix::fs::syncfs) {
+                Some(Ok(())) => drop(written.insert(mount.number)),
+                Some(Err(error)) => failed = Some(error.into()),
+                None => out_of_reach.extend(mount.device().map(|device| (mount.number, device))),
             }
         }
     }
+    for (file_system, below) in out_of_reach {
+        if !written.contains(&file_system) {
+            // The kernel writes it, and says nothing of what it could not write.
+            let flushed = match below == number {
+                true => flush_buffers(&device),
+                false => open_device(below).and_then(flush_buffers),
+            };
+            failed = failed.or(Some(flushed.err().unwrap_or_else(|| {
+                io::Error::other("a mounted file system is hidden by another one")
+            })));
+        }
+    }
     failed.map_or(Ok(()), Err)
+}
+
+/// The root of a mount, if that is what its place leads to: another one may be mounted over it.
+fn open_mount(process: &Path, mount: &MountLine<'_>) -> Option<File> {
+    let place = mount.place();
+    let place = process.join("root").join(place.strip_prefix("/").unwrap_or(&place));
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(place).ok()?;
+    let found = statx(&opened, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    (found.stx_mnt_id == mount.id).then_some(opened)
+}
+
+fn open_device(device: u64) -> io::Result<File> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    File::open(format!("/dev/block/{major}:{minor}"))
+}
+
+/// Has the kernel write all that it holds back of a block device, and of a file system on it.
+fn flush_buffers(device: impl AsFd) -> io::Result<()> {
+    /// `BLKFLSBUF`, as `include/uapi/linux/fs.h` has it.
+    const FLUSH_BUFFERS: ioctl::Opcode = 0x1261;
+    // SAFETY: the call takes no pointer.
+    unsafe { ioctl::ioctl(device, ioctl::NoArg::<FLUSH_BUFFERS>::new()) }.map_err(io::Error::from)
 }
 
 /// A process of each mount namespace that this user may look into, its own first.
@@ -231,49 +261,12 @@ fn seers() -> Vec<PathBuf> {
     .collect()
 }
 
-/// The file systems that have their bytes on a device, as one process sees them: a word for each, and its place.
-fn file_systems_on(number: u64, process: &Path) -> Vec<(String, String)> {
-    let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-    let is_on = |mount: &MountLine<'_>| {
+/// The mounts whose file systems have their bytes on a device.
+fn mounts_on(number: u64, mountinfo: &str) -> impl Iterator<Item = MountLine<'_>> {
+    let is_on = move |mount: &MountLine<'_>| {
         mount.device().is_some_and(|device| mdspace_io::lies_on(device, number))
     };
-    let mounts = mounts.lines().filter_map(MountLine::parse).filter(is_on);
-    mounts.map(|mount| (mount.number.to_owned(), mount.place())).collect()
-}
-
-/// A line of `mountinfo`, as `proc_pid_mountinfo(5)` has it.
-struct MountLine<'a> {
-    number: &'a str,
-    place: &'a str,
-    source: &'a str,
-}
-
-impl<'a> MountLine<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(2);
-        let (number, place) = (fields.next()?, fields.nth(1)?);
-        Some(Self { number, place, source: file_system.split(' ').nth(1)? })
-    }
-
-    /// The device below it: some file systems, as Btrfs, have a number of their own, and say their device by its name.
-    fn device(&self) -> Option<u64> {
-        let (major, minor) = self.number.split_once(':')?;
-        let number = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-        if rustix::fs::major(number) != 0 {
-            return Some(number);
-        }
-        let named = Some(Path::new(self.source)).filter(|source| source.starts_with("/dev"));
-        named.and_then(|source| fs::metadata(source).ok()).map(|found| found.rdev())
-    }
-
-    /// Blanks and the like are written as their octal numbers.
-    fn place(&self) -> String {
-        let written = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-        written
-            .iter()
-            .fold(self.place.to_owned(), |place, (octal, plain)| place.replace(octal, plain))
-    }
+    MountLine::all(mountinfo).filter(is_on)
 }
 
 /// Devices over a file of this place whose server is gone. Whoever asks has the place for itself: they were left by a
@@ -350,7 +343,8 @@ fn openers(device: &Path) -> impl Iterator<Item = u32> {
 
 /// Where a block device is mounted, as this process sees it.
 fn mounts_of(number: u64) -> Vec<String> {
-    file_systems_on(number, Path::new("/proc/self")).into_iter().map(|(_, place)| place).collect()
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounts_on(number, &mounts).map(|mount| mount.place().display().to_string()).collect()
 }
 
 /// A device that nothing is attached to.

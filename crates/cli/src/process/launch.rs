@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::log;
 use crate::args::ArrayName;
@@ -69,6 +71,13 @@ impl Launched {
         let cure = format!("set what it should be with `mdspace set {}`", self.name);
         Err(Failure::new(what, self.refused.join("; "), cure))
     }
+}
+
+/// From now on no hang-up, interrupt or order to end stops this command: an array that it has stopped is to start again.
+pub(crate) fn ignore_interrupts() {
+    // Whoever registers a handler has the signal do nothing else. Its descriptors end with the command.
+    let ignored = Signals::new([SIGHUP, SIGINT, SIGTERM]);
+    ignored.into_iter().for_each(std::mem::forget);
 }
 
 /// Starts a serving process with this command's own words; returns when it is ready.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Outcome, stop};
-use crate::args::{ArrayName, RestartArgs, SaveArgs, StopArgs};
+use crate::args::{ArrayName, RestartArgs, SaveArgs};
 use crate::config::{self, Config};
 use crate::control::client::Client;
 use crate::control::{Reply, Request};
@@ -136,8 +136,9 @@ pub(crate) fn restart(args: &RestartArgs) -> Outcome {
         );
         Failure { cure, ..failure }
     })?;
-    let order = StopArgs { name: name.clone(), force: args.force, force_after: None };
-    let stopped = stop::stop(&order, tells_at_stop).map_err(|failure| {
+    launch::ignore_interrupts();
+    let how = stop::How { force: args.force, restarts: tells_at_stop };
+    let stopped = stop::stop(name, how).map_err(|failure| {
         if runs_on(&failure, || ask(&run_dir, name).is_ok()) {
             drop(fs::remove_file(&file));
             return failure;

@@ -22,14 +22,28 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Stops an array.
 pub(crate) fn run(args: &StopArgs) -> Outcome {
+    let name = &args.name;
     let stopped = match args.force_after {
-        None => stop(args, false)?,
+        None => stop(name, How { force: args.force, ..How::default() })?,
         Some(seconds) => {
-            wait_for_this_host(&args.name, Duration::from_secs(seconds))?;
-            stop(&StopArgs { name: args.name.clone(), force: true, force_after: None }, false)?
+            wait_for_this_host(name, Duration::from_secs(seconds))?;
+            match stop(name, How { force: true, ..How::default() }) {
+                // Whoever stops it in the end runs this after any other stop, too.
+                Err(failure) if failure.code == Code::NoArray => Stopped::default(),
+                stopped => stopped?,
+            }
         }
     };
     output::end(&stopped.notes, Ok(()))
+}
+
+/// How an array is stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// Its clients are disconnected.
+    pub(super) force: bool,
+    /// It starts again at once, and says how it was.
+    pub(super) restarts: bool,
 }
 
 /// Waits until nothing on this host uses the array, but no longer than `patience`. Where the host is shut down, file
@@ -74,19 +88,20 @@ pub(super) struct Stopped {
     pub(super) config: Option<Config>,
 }
 
-/// Stops an array; returns once its process has let go of the members. Where it `restarts` it says how it was.
-pub(super) fn stop(args: &StopArgs, restarts: bool) -> Result<Stopped, Failure> {
-    let (run_dir, name) = (RunDir::open_of(&args.name)?, &args.name);
+/// Stops an array; returns once its process has let go of the members.
+pub(super) fn stop(name: &ArrayName, how: How) -> Result<Stopped, Failure> {
+    let run_dir = RunDir::open_of(name)?;
+    let How { force, restarts } = how;
     let client = Client::connect_within(&run_dir, name, STOPS_WITHIN);
     let mut client = client.map_err(|failure| match failure.code {
         // The usual advice is to start it.
         Code::NoArray => Failure { cure: of_none(&run_dir, name), ..failure },
-        _ => by_kill(failure, args),
+        _ => by_kill(failure, force),
     })?;
-    let reply = match client.ask(&Request::Stop { force: args.force, restarts }) {
+    let reply = match client.ask(&Request::Stop { force, restarts }) {
         // Another order to stop came first, unless its socket says that it was killed.
-        Err(_) if client.is_cut_off() && ends(&run_dir, name, client.pid()) => Reply::done(),
-        reply => reply.map_err(|failure| by_kill(failure, args))?,
+        Err(_) if client.is_cut_off() && has_ended(&run_dir, name, client.pid()) => Reply::done(),
+        reply => reply.map_err(|failure| by_kill(failure, force))?,
     };
     let unseen = |why: String| {
         let cure = format!("look for it with {}", look(client.pid()));
@@ -116,14 +131,14 @@ fn of_none(run_dir: &RunDir, name: &ArrayName) -> String {
 }
 
 /// Whether the process of an array ends, and not as one that was killed: that leaves its socket behind.
-fn ends(run_dir: &RunDir, name: &ArrayName, process: Option<i32>) -> bool {
+fn has_ended(run_dir: &RunDir, name: &ArrayName, process: Option<i32>) -> bool {
     let gone = run_dir.wait_until_process_gone(name, process, ENDS_WITHIN);
     gone.unwrap_or(false) && !run_dir.socket(name).exists()
 }
 
 /// By force, the user wants the array to end: a process that does not answer ends by a kill alone.
-fn by_kill(failure: Failure, args: &StopArgs) -> Failure {
-    if !args.force || !failure.is_of_silence() {
+fn by_kill(failure: Failure, force: bool) -> Failure {
+    if !force || !failure.is_of_silence() {
         return failure;
     }
     let cure = format!(

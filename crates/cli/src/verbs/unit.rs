@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use super::stop;
-use crate::args::{ArrayName, StopArgs};
+use crate::args::ArrayName;
 use crate::config;
 use crate::failure::Failure;
+use crate::process::launch;
 
 /// Exists where systemd is the system's manager (`sd_booted(3)`).
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
@@ -31,9 +32,8 @@ pub(super) fn give(name: &ArrayName, notes: &mut Vec<String>) -> Result<(), Fail
         notes.push(format!("{name}: stays in a process of its own until then"));
         return Ok(());
     }
-    notes.extend(
-        stop::stop(&StopArgs { name: name.clone(), force: false, force_after: None }, false)?.notes,
-    );
+    launch::ignore_interrupts();
+    notes.extend(stop::stop(name, stop::How::default())?.notes);
     start(name, &unit)?;
     notes
         .push(format!("{name}: runs as {unit}; `systemctl enable {unit}` starts it at every boot"));

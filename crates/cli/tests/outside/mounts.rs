@@ -345,6 +345,30 @@ fn what_file_systems_hold_back_is_written_before_their_device_is_taken_away_by_f
     mounted.finish();
 }
 
+/// The place leads to what is mounted over it.
+#[test]
+fn what_a_hidden_file_system_holds_back_is_written_before_its_device_is_taken_away_by_force() {
+    let Some(mounted) = Mounted::start("hidden", "block") else { return };
+    let place = mounted.images.folder().join("place");
+    fs::create_dir(&place).expect("an empty folder");
+    succeed("mkfs.ext4", &["-q", path_text(&mounted.device())]);
+    succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
+    let pattern = Pattern { seed: 1 }.bytes(0, 5 * MIB / SECTOR as u64, 1);
+    fs::write(place.join("file"), &pattern).expect("room for a file");
+    succeed("mount", &["-t", "tmpfs", "none", path_text(&place)]);
+    // Nothing tells whether all could be written.
+    let stopped = mounted.mdspace.run(&["stop", &mounted.name, "--force"]);
+    assert!(stopped.out.contains("could not write"), "{stopped:?}");
+    succeed("umount", &[path_text(&place)]);
+    succeed("umount", &["--lazy", path_text(&place)]);
+    mounted.assemble("block");
+    succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
+    let read = fs::read(place.join("file"));
+    succeed("umount", &[path_text(&place)]);
+    assert!(read.expect("the file is there") == pattern, "the file has other bytes");
+    mounted.finish();
+}
+
 /// What the kernel holds back may go to a member that hangs. A stop by force does not wait for it.
 #[test]
 fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {

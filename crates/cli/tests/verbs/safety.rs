@@ -367,3 +367,13 @@ fn a_log_level_that_is_none_is_told_to_who_starts_the_array() {
     assert!(said.contains("MDSPACE_LOG=\"bogus\" is no level"), "{said}");
     user.expect(0, "stop data");
 }
+
+/// A service manager runs it after any other stop, too. An error would have it start the array again.
+#[test]
+fn a_stop_that_waits_for_users_has_done_its_work_where_no_array_runs() {
+    let user = User::with_members(&["a"]);
+    user.expect(0, "create data --level=0 --raid-devices=1 --force a");
+    user.expect(0, "stop data --force-after=1");
+    user.expect(0, "stop data --force-after=1");
+    user.expect(4, "stop data");
+}

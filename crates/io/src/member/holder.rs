@@ -4,12 +4,11 @@
 //! mounts, swap, loop devices, and the open files of processes. Only for messages; another user may
 //! come or go meanwhile.
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::loop_device::{self, Behind, FileId, LoopDevice, Over};
+use super::mounts::{MountLine, device_number};
 use super::probe::sysfs;
 use super::seen::Seen;
 
@@ -104,12 +103,6 @@ pub(super) fn count_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Reads `MAJOR:MINOR`.
-pub(super) fn device_number(text: &str) -> Option<u64> {
-    let (major, minor) = text.split_once(':')?;
-    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
-}
-
 /// An array, a mapping or a cache that stands on the device.
 fn stacked_on(device: &Path) -> Option<Holder> {
     let holder = entries(&device.join("holders")).into_iter().next()?;
@@ -128,66 +121,10 @@ fn stacked_on(device: &Path) -> Option<Holder> {
 
 fn mounted(is_source: impl Fn(u64) -> bool) -> Option<Holder> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let mount = Mount::parse(line)?;
-        // Some file systems (btrfs) mount under a number of their own: look at the source too.
-        let source = || Some(Seen::at(Path::new(mount.source))?.device);
-        if !is_source(mount.device)
-            && !source().is_some_and(|device| device != 0 && is_source(device))
-        {
-            return None;
-        }
-        let point = mount.point;
-        Some(Holder::new(format!("the mount on {point}"), format!("unmount it: umount {point}")))
-    })
-}
-
-/// One line of `/proc/self/mountinfo`.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mount<'a> {
-    device: u64,
-    point: &'a str,
-    source: &'a str,
-}
-
-impl<'a> Mount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        // ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAG...] - TYPE SOURCE SUPER_OPTIONS
-        let (mount, system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(2);
-        let device = device_number(fields.next()?)?;
-        let point = fields.nth(1)?;
-        Some(Self { device, point, source: system.split(' ').nth(1)? })
-    }
-
-    /// Whether what is on the file system of this number may have this name, with these mounts.
-    pub(super) fn may_hold(mounts: &str, name: &Path, device: u64) -> bool {
-        let mounts: Vec<_> = mounts.lines().filter_map(Mount::parse).collect();
-        let deepest = mounts
-            .iter()
-            .filter(|mount| name.starts_with(unescaped(mount.point)))
-            // The last one of several at one place hides the others.
-            .max_by_key(|mount| unescaped(mount.point).components().count());
-        // Some file systems (btrfs) tell another number for their files: of those nothing is known.
-        let is_known = mounts.iter().any(|mount| mount.device == device);
-        !is_known || deepest.is_none_or(|mount| mount.device == device)
-    }
-}
-
-/// A path in which `\NNN` stands for a byte, in octal.
-fn unescaped(path: &str) -> PathBuf {
-    let mut pieces = path.split('\\');
-    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
-    for piece in pieces {
-        match piece.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                bytes.extend(&piece.as_bytes()[3..]);
-            }
-            None => bytes.extend([b"\\", piece.as_bytes()].concat()),
-        }
-    }
-    OsString::from_vec(bytes).into()
+    let is_it =
+        |mount: &MountLine<'_>| is_source(mount.number) || mount.device().is_some_and(&is_source);
+    let point = MountLine::all(&mounts).find(is_it)?.point;
+    Some(Holder::new(format!("the mount on {point}"), format!("unmount it: umount {point}")))
 }
 
 fn swap(is_it: impl Fn(&Seen) -> bool) -> Option<Holder> {

@@ -8,9 +8,10 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::holder::{self, Mount, SilentLoop};
+use super::holder::{self, SilentLoop};
 use super::lock::Bytes;
 use super::loop_info::LoopInfo;
+use super::mounts;
 
 mod question;
 
@@ -183,7 +184,7 @@ fn ask_name(path: &Path) -> Question {
 fn may_be(behind: Behind, name: &Path, error: &io::Error) -> bool {
     let Behind::File((device, _)) = behind else { return true };
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    !is_silence(error) || Mount::may_hold(&mounts, name, device)
+    !is_silence(error) || mounts::may_hold(&mounts, name, device)
 }
 
 #[cfg(test)]

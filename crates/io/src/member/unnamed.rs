@@ -4,8 +4,8 @@
 use std::fs;
 use std::io;
 
-use super::holder;
 use super::loop_device::FileId;
+use super::mounts;
 use super::place::PlaceLock;
 
 /// Keeps others from such a file, as long as the locks last: those who open the file itself look for them. None: someone
@@ -60,7 +60,7 @@ fn is_locked(file: FileId) -> bool {
 fn is_in(locks: &str, mounts: &str, (device, inode): FileId) -> bool {
     let is_mounted = mounts
         .lines()
-        .any(|line| line.split(' ').nth(2).and_then(holder::device_number) == Some(device));
+        .any(|line| line.split(' ').nth(2).and_then(mounts::device_number) == Some(device));
     let is_its_own = !is_mounted && libc::major(device) == 0;
     let may_be = |place: u64| place == device || is_its_own && libc::major(place) == 0;
     locks.lines().filter_map(locked).any(|(place, locked)| locked == inode && may_be(place))

@@ -7,8 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::super::holder;
 use super::super::lock::Bytes;
+use super::super::mounts;
 
 /// Where the device mapper is asked.
 const CONTROL: &str = "/dev/mapper/control";
@@ -94,7 +94,7 @@ impl Target {
         let from = sectors(self.start, self.sectors)?;
         let mut words = self.words.split(' ');
         let part = |words: &mut std::str::Split<'_, char>, count, in_order| {
-            let device = holder::device_number(words.next()?)?;
+            let device = mounts::device_number(words.next()?)?;
             let at = sectors(words.next()?.parse().ok()?, count)?;
             Some(Part { from, device, at, in_order })
         };

@@ -5,17 +5,6 @@ use std::os::unix::fs::MetadataExt;
 use super::*;
 
 #[test]
-fn a_mount_is_read_with_and_without_tags() {
-    let tagged = "36 25 8:17 / /mnt/a\\040b rw,relatime shared:1 master:2 - ext4 /dev/sdb1 rw,errors=continue";
-    let mount = Mount::parse(tagged).unwrap();
-    let point = "/mnt/a\\040b";
-    assert_eq!(mount, Mount { device: libc::makedev(8, 17), point, source: "/dev/sdb1" });
-    let plain = "40 1 0:31 / /data rw - btrfs /dev/sdc rw";
-    assert_eq!(Mount::parse(plain).unwrap().source, "/dev/sdc");
-    assert_eq!(Mount::parse("garbage"), None);
-}
-
-#[test]
 fn the_mount_of_this_very_directory_is_found() {
     let here = fs::metadata(".").unwrap().dev();
     // On an overlay or a file system without a device of its own there is nothing to find.

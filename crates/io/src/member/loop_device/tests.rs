@@ -48,21 +48,6 @@ fn a_loop_device_that_hangs_answers_for_no_other_one_and_not_against_another_fil
     assert_eq!(over(&tree, other, answer), [vec!["/dev/loop1".into()], fourth]);
 }
 
-/// Where even the name hangs, its file system is another one than that of a file which answers.
-#[test]
-fn a_name_on_a_file_system_that_hangs_is_no_file_of_another_one() {
-    let mounts = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n\
-                  2 1 0:50 / /mnt/a\\040b rw - fuse.x x rw\n\
-                  3 1 0:51 / /srv rw - tmpfs x rw\n\
-                  4 1 0:52 / /srv rw - tmpfs x rw\n";
-    let may_hold = |name, device| Mount::may_hold(mounts, Path::new(name), device);
-    let (root, fuse) = (libc::makedev(8, 1), libc::makedev(0, 50));
-    assert!(may_hold("/mnt/a b/file", fuse) && !may_hold("/mnt/a b/file", root));
-    assert!(may_hold("/mnt/a bc", root) && !may_hold("/mnt/a bc", fuse));
-    let (hidden, unknown) = (libc::makedev(0, 51), libc::makedev(0, 99));
-    assert!(!may_hold("/srv/file", hidden) && may_hold("/srv/file", unknown));
-}
-
 #[test]
 fn a_loop_device_says_by_numbers_which_file_or_device_it_has() {
     assert_eq!(told(0xfe00, 12, 0), Behind::File((0xfe00, 12)));
