@@ -372,7 +372,7 @@ fn is_there(member: &MemberSpec) -> bool {
 /// What a path leads to; none of other members, or where the file system does not say it.
 fn identity_of(member: &MemberSpec) -> Option<Identity> {
     match member {
-        MemberSpec::Path(path) => asked_of(path, |path| Identity::of_name(path).ok()).flatten(),
+        MemberSpec::Path(path) => member_search::identity_of(path),
         _ => None,
     }
 }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use mdspace_engine::assembly::{LeftOut, Reason};
 use mdspace_format::{Superblock, Uuid};
-use mdspace_io::{are_twins, is_remote, name_of_path, open_to_look, path_of_name, stands_on};
+use mdspace_io::{
+    Identity, are_twins, is_remote, name_of_path, open_to_look, path_of_name, stands_on,
+};
 use rustix::io::Errno;
 
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
@@ -173,6 +175,11 @@ pub(crate) fn follow(
             files.push(MemberSpec::Path(path));
         }
     }
+    for (path, original) in doubles(&there, device_uuids) {
+        members.retain(|member| path_of(member) != Some(&path));
+        let why = format!("leads to the same device as {}", name_of_path(&original));
+        left_out.push(LeftOut { member: name_of_path(&path), reason: Reason::Unreadable(why) });
+    }
     if is_device_gone || left_out.len() > files.len() {
         let moved =
             devices_beside(&paths, array).into_iter().filter(|(_, found)| belongs(found, array));
@@ -187,6 +194,34 @@ pub(crate) fn follow(
         members.append(&mut files);
     }
     Ok(left_out)
+}
+
+/// Names that lead to the device of another name, and that one: of disks that tell one serial number udev gives a name to
+/// the last one alone. A name counts before others if it is known to be of that device.
+fn doubles(
+    there: &[(PathBuf, Superblock)],
+    device_uuids: &BTreeMap<String, UuidWord>,
+) -> Vec<(PathBuf, PathBuf)> {
+    let is_known = |(path, superblock): &&(PathBuf, Superblock)| {
+        let known = device_uuids.get(&name_of_path(path));
+        known.is_some_and(|known| known.0 == superblock.device_uuid)
+    };
+    let (known, others): (Vec<_>, Vec<_>) = there.iter().partition(is_known);
+    let mut doubles = Vec::new();
+    let mut taken: Vec<(Identity, &PathBuf)> = Vec::new();
+    for (path, _) in known.into_iter().chain(others) {
+        let Some(identity) = identity_of(path) else { continue };
+        match taken.iter().find(|(other, _)| *other == identity) {
+            Some((_, original)) => doubles.push((path.clone(), (*original).clone())),
+            None => taken.push((identity, path)),
+        }
+    }
+    doubles
+}
+
+/// What a name leads to, if that answers.
+pub(crate) fn identity_of(path: &Path) -> Option<Identity> {
+    asked_of(path, |path| Identity::of_name(path).ok()).flatten()
 }
 
 /// Why what a member's name leads to takes no part in the array that it does not belong to; none where assembly is to

@@ -239,6 +239,24 @@ fn an_array_on_mappings_is_found_by_its_uuid() {
     );
 }
 
+/// Two disks may tell one serial number: the name in by-id leads to either of them.
+#[test]
+fn an_array_of_which_two_saved_names_lead_to_one_device_finds_the_other_one() {
+    let images = Images::new();
+    images.sparse("disk", 2, 16 * MIB);
+    Guest::new().share(images.folder()).succeed(
+        "attach $SHARE/disk{0,1}; ln -s ${LOOPS[1]} /dev/serial
+         quietly mdspace create a --level=1 --raid-devices=2 --assume-clean --run \
+           ${LOOPS[0]} /dev/serial --save
+         for leads in 0 1; do
+           mdspace stop a; ln -sf ${LOOPS[$leads]} /dev/serial
+           mdspace assemble a >/run/said 2>&1 || { cat /run/said; exit 1; }
+           grep -q 'started with 2 of 2' /run/said || { cat /run/said; exit 1; }
+         done
+         mdspace stop a; detach",
+    );
+}
+
 /// The kernel keeps what a process had until the last of its calls has ended.
 #[test]
 fn a_killed_process_that_cannot_end_keeps_its_members_and_is_named() {
