@@ -12,14 +12,11 @@ use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_format::Superblock;
-use mdspace_io::{
-    Identity, MemberTable, OneConnection, OpenError, OpenMode, name_of_path, path_of_name,
-};
+use mdspace_io::{Identity, MemberTable, OneConnection, OpenError, OpenMode, name_of_path};
 
-use crate::args::{ArrayName, MemberSpec};
-use crate::control::client::{ANSWERS_WITHIN, Client};
+use crate::args::MemberSpec;
 use crate::failure::{Code, Failure};
-use crate::run_dir::{RunDir, Running};
+use crate::run_dir::RunDir;
 
 mod contents;
 mod look;
@@ -27,6 +24,7 @@ mod probed;
 mod purpose;
 mod question;
 mod remote;
+mod siblings;
 
 use contents::Source;
 pub(crate) use contents::{Area, FoundSuperblock, superblock_that_counts, superblocks};
@@ -36,6 +34,7 @@ pub(crate) use probed::Probed;
 pub(crate) use purpose::Purpose;
 use question::Question;
 pub(crate) use remote::{check_remote, check_remote_unless, superblock_of_remote};
+use siblings::Siblings;
 
 /// How long a member in use is given to become free.
 const PREDECESSOR_GETS: Duration = Duration::from_secs(1);
@@ -112,12 +111,13 @@ pub(crate) fn hold_and_ask(
 ) -> Result<Vec<Held>, Failure> {
     let what = purpose.what();
     let (mut question, mut all) = (Question::default(), Vec::new());
+    let siblings = Siblings::ask(run_dir);
     for member in members {
         let (held, shown) = look(name_of_path(member), what, {
-            let (member, run_dir) = (member.to_path_buf(), run_dir.clone());
+            let (member, siblings) = (member.to_path_buf(), siblings.clone());
             let purpose = purpose.clone();
             move |headway| {
-                let held = hold_free(&member, &run_dir, &purpose)?;
+                let held = hold_free(&member, &siblings, &purpose)?;
                 let shown = shown(&held, purpose.what(), headway)?;
                 Ok((held, shown))
             }
@@ -139,8 +139,8 @@ pub(crate) fn check_unless(
     purpose: &Purpose,
     known: impl Fn(&Superblock) -> bool + Send + 'static,
 ) -> Result<Probed, Failure> {
-    let (path, run_dir, theirs) = (member.to_path_buf(), run_dir.clone(), purpose.clone());
-    let hold = move || hold_free(&path, &run_dir, &theirs);
+    let (path, siblings, theirs) = (member.to_path_buf(), Siblings::ask(run_dir), purpose.clone());
+    let hold = move || hold_free(&path, &siblings, &theirs);
     ask_unless(member, run, purpose.what(), known, hold)
 }
 
@@ -195,31 +195,28 @@ fn question_of(name: &str, member: &impl Source, headway: &Headway) -> io::Resul
     Ok(question)
 }
 
-/// Refuses a member that something on this host uses.
-pub(crate) fn check_free(
-    member: &Path,
+/// Refuses members that something on this host uses.
+pub(crate) fn check_free<'a>(
+    members: impl Iterator<Item = &'a Path>,
     mode: OpenMode,
     run_dir: &RunDir,
     purpose: &Purpose,
 ) -> Result<(), Failure> {
-    let (path, run_dir, theirs) = (member.to_path_buf(), run_dir.clone(), purpose.clone());
-    look(name_of_path(member), purpose.what(), move |_| {
-        refuse_running(&path, &run_dir, &theirs)?;
-        hold(&path, mode, &theirs).map(drop)
-    })?
-}
-
-fn refuse_running(member: &Path, run_dir: &RunDir, purpose: &Purpose) -> Result<(), Failure> {
-    let Some(array) = array_of(member, run_dir) else { return Ok(()) };
-    let why = format!("{} is in use by mdspace array {array}", name_of_path(member));
-    let failure = Failure::new(purpose.what(), why, purpose.cure_of_running(&array));
-    Err(failure.with_code(Code::InUse))
+    let siblings = Siblings::ask(run_dir);
+    for member in members {
+        let (path, siblings, theirs) = (member.to_path_buf(), siblings.clone(), purpose.clone());
+        look(name_of_path(member), purpose.what(), move |_| {
+            siblings.refuse(&path, &theirs)?;
+            hold(&path, mode, &theirs).map(drop)
+        })??;
+    }
+    Ok(())
 }
 
 /// Opens and locks a member that no other process uses. It is read through the page cache, so that reads need
 /// not be whole blocks.
-fn hold_free(member: &Path, run_dir: &RunDir, purpose: &Purpose) -> Result<Held, Failure> {
-    refuse_running(member, run_dir, purpose)?;
+fn hold_free(member: &Path, siblings: &Siblings, purpose: &Purpose) -> Result<Held, Failure> {
+    siblings.refuse(member, purpose)?;
     let held = hold(member, OpenMode { buffered: true, ..OpenMode::RUN }, purpose)?;
     refuse_file_of_dev(&held, purpose.what())?;
     Ok(held)
@@ -301,19 +298,6 @@ pub(crate) fn once_free<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T,
             result => return result,
         }
     }
-}
-
-/// The running array that has this member.
-fn array_of(member: &Path, run_dir: &RunDir) -> Option<ArrayName> {
-    let members_of = |Running { run_dir, name }: Running| {
-        let client = Client::connect_within(&run_dir, &name, ANSWERS_WITHIN);
-        let report = client.and_then(|mut client| client.report());
-        let members = report.map(|report| report.array.members).unwrap_or_default();
-        members.into_iter().map(move |known| (name.clone(), path_of_name(&known.member)))
-    };
-    let known = run_dir.running().ok()?.into_iter().flat_map(members_of);
-    let (mut arrays, places): (Vec<ArrayName>, Vec<PathBuf>) = known.unzip();
-    which_leads_to(member, &places).map(|number| arrays.swap_remove(number))
 }
 
 /// Why a member cannot be opened, in three lines.

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -16,7 +17,7 @@ use super::{Hello, LINE_BYTES_MAX, PROTOCOL, Reply, Request};
 use crate::args::ArrayName;
 use crate::failure::{Code, Failure};
 use crate::report::{Report, ServedReport};
-use crate::run_dir::RunDir;
+use crate::run_dir::{RunDir, Running};
 
 /// How long a process may say nothing at all, be it that it still works on an answer. Then it is stopped,
 /// or hangs. Also how long a report takes at most where others wait for it.
@@ -33,6 +34,18 @@ pub(crate) struct Client {
     silence_max: Duration,
     /// How long each answer may take, whatever is said meanwhile.
     patience: Option<Duration>,
+}
+
+/// What each of these processes serves. All are asked at once: several that do not answer take no longer than one.
+pub(crate) fn ask_all(running: &[Running]) -> Vec<Result<ServedReport, Failure>> {
+    let ask = |Running { run_dir, name }: &Running| {
+        let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
+        client.and_then(|mut client| client.served())
+    };
+    thread::scope(|scope| {
+        let asking: Vec<_> = running.iter().map(|it| scope.spawn(move || ask(it))).collect();
+        asking.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
+    })
 }
 
 impl Client {

@@ -38,11 +38,11 @@ pub(crate) fn assemble(mut args: Box<AssembleArgs>) -> Outcome {
     let run_dir = RunDir::open()?;
     let purpose = Purpose::start(format!("cannot assemble {}", args.name()));
     let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
-    for member in &args.members {
-        if let MemberSpec::Path(path) = member {
-            member_probe::check_free(path, mode, &run_dir, &purpose)?;
-        }
-    }
+    let paths = args.members.iter().filter_map(|member| match member {
+        MemberSpec::Path(path) => Some(path.as_path()),
+        _ => None,
+    });
+    member_probe::check_free(paths, mode, &run_dir, &purpose)?;
     serve(Task::Assemble(args))
 }
 

@@ -6,7 +6,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::thread;
 
 use mdspace_engine::assembly::LeftOut;
 use mdspace_format::{Superblock, Uuid};
@@ -15,12 +14,13 @@ use mdspace_io::{name_of_path, path_of_name, read_text};
 use super::Outcome;
 use crate::args::{ArrayName, AssembleArgs, MemberSpec};
 use crate::config::{self, Config};
-use crate::control::client::{ANSWERS_WITHIN, Client};
+use crate::control::client::ask_all;
 use crate::failure::Failure;
 use crate::member_probe::which_leads_to;
 use crate::member_search::{Known, beside, block_devices, say_unread, superblocks_of};
 use crate::output;
 use crate::process::launch;
+use crate::report::ServedReport;
 use crate::run_dir::{RunDir, Running};
 
 /// Members that were found, with the superblock of each.
@@ -294,20 +294,15 @@ pub(super) struct Served {
     members: Vec<String>,
 }
 
-/// What runs and answers. Several that do not answer take no longer than one.
+/// What runs and answers.
 pub(super) fn running(run_dir: &RunDir) -> Vec<Served> {
-    let ask = |Running { run_dir, name }: &Running| {
-        let client = Client::connect_within(run_dir, name, ANSWERS_WITHIN);
-        let array = client.and_then(|mut client| client.report()).ok()?.array;
-        let members = array.members.into_iter().map(|member| member.member).collect();
-        Some(Served { name: name.clone(), uuid: array.uuid, members })
-    };
     let running = run_dir.running().unwrap_or_default();
-    let served: Vec<Option<Served>> = thread::scope(|scope| {
-        let asking: Vec<_> = running.iter().map(|it| scope.spawn(move || ask(it))).collect();
-        asking.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
-    });
-    served.into_iter().flatten().collect()
+    let served = |(it, answer): (&Running, Result<ServedReport, Failure>)| {
+        let ServedReport::Array(report) = answer.ok()? else { return None };
+        let members = report.array.members.into_iter().map(|member| member.member).collect();
+        Some(Served { name: it.name.clone(), uuid: report.array.uuid, members })
+    };
+    running.iter().zip(ask_all(&running)).filter_map(served).collect()
 }
 
 impl Wanted {
