@@ -140,13 +140,17 @@ fn spares(status: &ArrayStatus) -> impl Iterator<Item = &MemberStatus> {
 
 /// Whether the array lacks a spare that it could use now.
 fn lacks(status: &ArrayStatus) -> bool {
-    let works = !matches!(status.state, ArrayState::Readonly | ArrayState::Broken);
-    works && places(status) > spares(status).count()
+    works(status) && places(status) > spares(status).count()
+}
+
+/// Whether the array writes to its members.
+fn works(status: &ArrayStatus) -> bool {
+    !matches!(status.state, ArrayState::Readonly | ArrayState::Broken)
 }
 
 /// The smallest spare that is large enough, if the array needs none of its own.
 fn to_give(status: &ArrayStatus, bytes: u64) -> Option<&MemberStatus> {
-    if places(status) > 0 || status.state == ArrayState::Broken {
+    if places(status) > 0 || !works(status) {
         return None;
     }
     // What is no path exists in its own process alone.

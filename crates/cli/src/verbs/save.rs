@@ -53,7 +53,7 @@ fn write_all(
 
 /// Writes what was set to the configuration, and leaves the rest of that as it is. Where there is none, all is written.
 /// Gives lines for the user.
-pub(super) fn write_settings(name: &ArrayName) -> Result<Vec<String>, Failure> {
+pub(super) fn write_settings(name: &ArrayName, key: &str) -> Result<Vec<String>, Failure> {
     let run_dir = RunDir::open_of(name)?;
     let _turn = turn(&run_dir, name, Work::Save)?;
     let path = config::new_path(name)?;
@@ -68,8 +68,11 @@ pub(super) fn write_settings(name: &ArrayName) -> Result<Vec<String>, Failure> {
         return Err(Failure::new(what, why, format!("write it anew: `mdspace save {name}`")));
     }
     // This process may not have read the file: what else it sets stays.
-    let settings = old.settings.into_iter().chain(now.settings).collect();
-    Config { settings, ..old }.write(&path)?;
+    let settings = old.settings.clone().into_iter().chain(now.settings.clone()).collect();
+    // Whether it refuses writes may be by this start's words alone.
+    let of_writes = if key == "array_state" { &now } else { &old };
+    let &Config { readonly, refuse_writes, .. } = of_writes;
+    Config { settings, readonly, refuse_writes, ..old }.write(&path)?;
     Ok(vec![format!("{name}: saved to {}", path.display())])
 }
 

@@ -30,9 +30,9 @@ pub(crate) fn set(args: &SetArgs) -> Outcome {
     if key == "want_replacement" {
         value = MemberSpec::absolute_of(&value)?;
     }
-    let mut notes = done(&args.name, &Request::Set { key, value })?;
+    let mut notes = done(&args.name, &Request::Set { key: key.clone(), value })?;
     if args.save {
-        notes.extend(save::write_settings(&args.name)?);
+        notes.extend(save::write_settings(&args.name, &key)?);
     }
     output::end(&notes, Ok(()))
 }

@@ -1022,3 +1022,16 @@ fn an_array_starts_with_a_member_that_came_later_beside_a_half_that_was_decided_
     }
     user.expect(0, "stop data");
 }
+
+#[test]
+fn a_state_that_is_set_and_saved_is_there_at_the_next_start() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --save a b");
+    for (state, is) in [("readonly", "readonly\n"), ("active", "clean\n")] {
+        user.expect(0, &format!("set data array_state={state} --save"));
+        user.expect(0, "stop data");
+        user.expect(0, "assemble data");
+        assert_eq!(user.expect(0, "get data array_state"), is);
+    }
+    user.expect(0, "stop data");
+}

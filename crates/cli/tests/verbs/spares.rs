@@ -63,6 +63,21 @@ fn a_spare_goes_to_the_array_of_its_group_that_needs_it() {
     assert_eq!(user.expect(0, "get one mismatch_cnt").trim(), "0");
 }
 
+/// It writes nothing to it any more: the other one would find a spare that still is of this array.
+#[test]
+fn an_array_that_is_read_only_gives_no_spare() {
+    let user = User::with_members(&["a", "b", "s"]);
+    user.expect(0, "create one --level=1 --raid-devices=2 --spare-devices=1 --assume-clean a b s");
+    user.expect(0, "set one spare_group=shelf");
+    user.expect(0, "readonly one");
+    let mut taker =
+        Taker::ask(&user, "one", r#"{"request":"give-spare","group":"shelf","bytes":0}"#);
+    let answer = taker.answer();
+    assert!(!answer.contains(r#""reply":"spare""#), "{answer}");
+    assert!(has(&user, "one", "s"));
+    user.expect(0, "stop one");
+}
+
 #[test]
 fn the_name_of_a_group_is_one_word() {
     let user = two_mirrors();
