@@ -13,7 +13,6 @@ use crate::geometry::Geometry;
 use crate::time::Time;
 
 use super::super::mailbox::Failure;
-use super::super::rules::Rule;
 use super::super::view::WriteMode;
 use super::{Command, CommandError, Controller, HELD_FOR};
 
@@ -48,10 +47,7 @@ impl Controller {
         leaving: &[MemberId],
         may: impl Fn(&Self) -> bool,
     ) -> bool {
-        let keep = |this: &Self, rule| this.array.rules.keep(rule);
-        may(self)
-            && (!keep(self, Rule::MembersGoAtRest) || self.is_at_rest_but_for(leaving).await)
-            && (!keep(self, Rule::LossIsAskedAtRest) || may(self))
+        may(self) && self.is_at_rest_but_for(leaving).await && may(self)
     }
 
     async fn is_at_rest_but_for(&mut self, leaving: &[MemberId]) -> bool {

@@ -25,7 +25,7 @@ use super::super::claims::Mode;
 use super::super::ended::Target;
 use super::super::member_writes::MemberWrites;
 use super::super::points::Point;
-use super::super::rules::{Rule, keep};
+use super::super::rules::Rule;
 use super::super::view::{ArrayView, MemberView};
 use super::{Copies, Region, copies};
 
@@ -94,9 +94,7 @@ impl Behind {
 
     /// A write was answered, and no member has it any more: it has not landed, or the last one that had it is out.
     pub(in super::super) fn one_is_lost(&self) {
-        if keep(Rule::LostWritesAreTold) {
-            self.lost.fetch_add(1, Ordering::AcqRel);
-        }
+        self.lost.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Of how many lost writes flushes have told by now.

@@ -96,7 +96,7 @@ pub(super) fn to_remember(
     // What went on by an earlier word may be what the new one is against.
     let stays = |known: &&Decided| {
         let is_told = decided.iter().any(|one| one.device == known.device);
-        !is_told && !(known.went_on && options.prefer.is_some())
+        !(is_told || known.went_on && options.prefer.is_some())
     };
     let old: Vec<Decided> = of_array.filter(stays).copied().collect();
     decided.extend(old);
