@@ -184,7 +184,7 @@ fn serve_with_log(
     let _listener = match process.open_doors(fronts, run_dir, lock, &mut notes) {
         Ok(listener) => listener,
         Err(failure) => {
-            process.stop(true)?;
+            process.end_early(lock)?;
             return Err(failure);
         }
     };
@@ -194,7 +194,7 @@ fn serve_with_log(
     process.keep_from_md(run_dir);
     if let Err(error) = seat.say_ready(notes, refused) {
         tracing::warn!("nobody waits for {name} any more: {error}");
-        process.stop(true)?;
+        process.end_early(lock)?;
         return Ok(ExitCode::FAILURE);
     }
     ending::stop_on(process.clone(), signals).map_err(system)?;

@@ -24,6 +24,9 @@ pub(crate) const CONNECTIONS_MAX: usize = 64;
 /// Connections beside them, for orders that end what the others may wait for. One more is closed without a word.
 const URGENT_MAX: usize = 8;
 
+/// After a connection that could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// How long a connection may ask nothing, or take no answer: then it is closed, and its place is free.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
@@ -149,7 +152,11 @@ fn accept(socket: UnixListener, serving: Serving) -> io::Result<()> {
             let stream = match stream {
                 Ok(stream) => stream,
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-                Err(_) => continue,
+                // Files or memory are out. Those that ask have them again soon, or not.
+                Err(_) => {
+                    thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                }
             };
             let others = serving.open.fetch_add(1, Ordering::Relaxed);
             if others < CONNECTIONS_MAX + URGENT_MAX {

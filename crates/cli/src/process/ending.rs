@@ -124,6 +124,13 @@ pub(super) trait Served: Send + Sync + 'static {
     /// device for long. Gives lines for the user: what was not answered.
     fn stop_served(&self, force: bool) -> Vec<String>;
 
+    /// Ends where nobody waits for what it serves: its start has failed.
+    fn end_early(&self, lock: &NameLock) -> Result<(), Failure> {
+        let stopped = self.stop(true);
+        self.ending().leave_name(lock);
+        stopped.map(drop)
+    }
+
     /// Closes the fronts and stops what they serve. Without `force` not while a client is connected. Gives
     /// lines for the user.
     fn stop(&self, force: bool) -> Result<Vec<String>, Failure> {

@@ -106,14 +106,14 @@ fn serve_with_log(
     let _listener = match open_doors() {
         Ok(listener) => listener,
         Err(failure) => {
-            process.stop(true)?;
+            process.end_early(lock)?;
             return Err(failure);
         }
     };
     notes.iter().for_each(|note| tracing::info!("{note}"));
     if let Err(error) = seat.say_ready(notes, Vec::new()) {
         tracing::warn!("nobody waits for {name} any more: {error}");
-        process.stop(true)?;
+        process.end_early(lock)?;
         return Ok(ExitCode::FAILURE);
     }
     ending::stop_on(process.clone(), signals).map_err(system)?;

@@ -75,13 +75,16 @@ pub(super) fn accepted_and_written_beside(tell: &mut Teller) -> (Vec<Aim>, Wishe
     let mut aims = tell.accepts_what_was_unread(&members);
     aims.extend([
         tell.then(Happening::WriteAgain),
-        tell.at(Point::MembersAnswered, Happening::OnlyRead, 10).at_once(),
+        tell.at(Point::MembersAnswered, Happening::OnlyRead, 40).at_once(),
         tell.then(Happening::ReadNow),
         tell.then(Happening::Restart),
         tell.then(Happening::ReadNow),
         tell.then(Happening::WriteAgain),
     ]);
-    (aims, Wishes { levels: &[6], short: true, ..without_lists() })
+    (
+        aims,
+        Wishes { levels: &[6], short: true, in_front: true, kinds: [20, 80, 0], ..without_lists() },
+    )
 }
 
 /// A member comes back by the bitmap, and what fills it waits after the first chunk. Two others have no room for writes of

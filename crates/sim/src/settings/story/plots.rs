@@ -90,7 +90,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("reset-and-told", [6, 3], resets::told_by_a_flush),
     Plot("reset-and-failed", [6, 3], resets::failed_beside),
     Plot("accepted-off-the-list", [0, 7], orders::accepted_off_the_list),
-    Plot("accepted-and-written-beside", [0, 36], orders::accepted_and_written_beside),
+    Plot("accepted-and-written-beside", [0, 14], orders::accepted_and_written_beside),
     Plot("back-beside-doubt", [0, 18], orders::back_beside_doubt),
     Plot("flushed-past-behind", [0, 8], orders::flushed_past_behind),
     Plot("refused-behind", [0, 10], orders::refused_behind),
