@@ -31,7 +31,12 @@ pub(crate) struct Hello {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Request {
-    Detail,
+    Detail {
+        /// Also who uses a device of its fronts and is found by a claim alone. Not said unless it is so: older
+        /// processes do not know it, and claim.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        claims: bool,
+    },
     Stop {
         force: bool,
         /// It is started again at once: the answer is to say how it was. Not said unless it is so: older processes do

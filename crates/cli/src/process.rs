@@ -298,7 +298,7 @@ impl ServingProcess {
     fn provide_for(&self, members: &[String], fronts: usize, what: &str) -> Result<(), Failure> {
         let open = self.array.members().names();
         let names = open.iter().chain(members).map(String::as_str);
-        let fronts = self.fronts.report().len() + fronts;
+        let fronts = self.fronts.addresses().len() + fronts;
         Needs::new(self.saved.lanes(), names, fronts).provide(what)
     }
 
@@ -315,8 +315,13 @@ impl ServingProcess {
         }
     }
 
-    /// The array and this process, for `detail`.
+    /// The array and this process.
     fn report(&self) -> Result<Report, Failure> {
+        self.report_with(false)
+    }
+
+    /// The same. Who uses a device of its fronts and shows nowhere is found where it `claims` that for a moment.
+    fn report_with(&self, claims: bool) -> Result<Report, Failure> {
         let mut array: ArrayReport = (&self.array.status()?).into();
         for member in &mut array.members {
             (member.major, member.minor) =
@@ -327,7 +332,7 @@ impl ServingProcess {
             name: self.name.to_string(),
             array,
             multipath: self.array.members().multipath(),
-            fronts: self.fronts.report(),
+            fronts: self.fronts.report(claims),
             workers: self.array.workers(),
             stripe_cache_bytes: self.array.stripe_cache_bytes(),
             pid: std::process::id(),

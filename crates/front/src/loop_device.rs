@@ -125,9 +125,12 @@ impl LoopDevice {
         if self.is_detached() { None } else { File::open(&self.path).ok() }
     }
 
-    /// What uses the device: mounts, an exclusive opener, and processes that have it open, as far as this user
+    /// What uses the device: mounts, what else has claimed it, and processes that have it open, as far as this user
     /// sees them. Not the process that keeps it. Once it is detached its number is another's, as are its users.
-    pub fn users(&self, keeper: Option<u32>) -> Vec<String> {
+    ///
+    /// Who has claimed it and shows nowhere is found by a claim alone (`claims`). That keeps all others from one for a
+    /// moment, so that a mount may be refused.
+    pub fn users(&self, keeper: Option<u32>, claims: bool) -> Vec<String> {
         if self.is_detached() {
             return Vec::new();
         }
@@ -138,15 +141,22 @@ impl LoopDevice {
                 .map(|place| format!("{} is mounted at {place}", self.name()))
                 .collect();
         }
-        let flags = OFlags::EXCL.bits().cast_signed();
-        let refused = OpenOptions::new().read(true).custom_flags(flags).open(&self.path).err();
-        if refused.and_then(|error| error.raw_os_error()) == Some(Errno::BUSY.raw_os_error()) {
+        if let Some(user) = mdspace_io::claimed_by(self.number) {
+            return vec![format!("{} is in use by {user}", self.name())];
+        }
+        if claims && self.is_claimed() {
             return vec![format!("{} is in use: see `lsblk {}`", self.name(), self.name())];
         }
         // Another thread of this process may be looking too.
         let own = [Some(std::process::id()), keeper];
         let others = openers(&self.path).filter(|process| !own.contains(&Some(*process)));
         others.map(describe_process).collect()
+    }
+
+    fn is_claimed(&self) -> bool {
+        let flags = OFlags::EXCL.bits().cast_signed();
+        let refused = OpenOptions::new().read(true).custom_flags(flags).open(&self.path).err();
+        refused.and_then(|error| error.raw_os_error()) == Some(Errno::BUSY.raw_os_error())
     }
 
     /// Whether a block device has its bytes here: it is this one, a partition of it, or a mapping over it.

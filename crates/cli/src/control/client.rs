@@ -151,7 +151,12 @@ impl Client {
 
     /// What the process serves, as it is now.
     pub(crate) fn served(&mut self) -> Result<ServedReport, Failure> {
-        match self.ask(&Request::Detail)? {
+        self.served_with(false)
+    }
+
+    /// The same. Who uses a device and shows nowhere is found where it `claims` that for a moment.
+    pub(crate) fn served_with(&mut self, claims: bool) -> Result<ServedReport, Failure> {
+        match self.ask(&Request::Detail { claims })? {
             Reply::Detail { report } => Ok(ServedReport::Array(report)),
             Reply::Device { report } => Ok(ServedReport::Device(report)),
             _ => Err(self.strange_answer()),

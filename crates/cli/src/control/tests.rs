@@ -17,7 +17,7 @@ struct Example;
 impl Answer for Example {
     fn answer(&self, request: Request, replies: &mut Replies<'_>) -> io::Result<()> {
         let reply = match request {
-            Request::Detail => Reply::Detail { report: Box::new(examples::clean_raid6()) },
+            Request::Detail { .. } => Reply::Detail { report: Box::new(examples::clean_raid6()) },
             Request::Stop { .. } => Reply::Failed { failure: Failure::new("no", "busy", "wait") },
             _ => Reply::done(),
         };
@@ -193,7 +193,7 @@ fn requests_that_get_no_answer_keep_no_stop_out() {
         }
     }
     let mut client = Client::connect(&run_dir, &name).expect("a hello");
-    let failure = client.ask(&Request::Detail).expect_err("too many wait");
+    let failure = client.ask(&Request::Detail { claims: false }).expect_err("too many wait");
     assert!(failure.why.contains("64 others"), "{failure}");
     let mut client = Client::connect(&run_dir, &name).expect("a hello");
     assert_eq!(client.ask(&Request::Stop { force: true, restarts: false }), Ok(Reply::done()));

@@ -71,7 +71,7 @@ fn changes_configuration(request: &Request) -> bool {
         | Request::Unserve { .. } => true,
         // What failed says so itself. A stop may wait for a member that is to be failed, or for a path.
         Request::Fail { .. }
-        | Request::Detail
+        | Request::Detail { .. }
         | Request::Stop { .. }
         | Request::Configuration
         | Request::AcceptDoubt
@@ -109,13 +109,15 @@ impl ServingProcess {
     fn act(&self, request: Request) -> Result<Reply, Failure> {
         let _change = changes_configuration(&request).then(|| self.begin_change()).transpose()?;
         match request {
-            Request::Detail | Request::Get { .. } | Request::Configuration => {
+            Request::Detail { .. } | Request::Get { .. } | Request::Configuration => {
                 tracing::debug!("{request:?}");
             }
             _ => tracing::info!("ordered: {request:?}"),
         }
         match request {
-            Request::Detail => Ok(Reply::Detail { report: Box::new(self.report()?) }),
+            Request::Detail { claims } => {
+                Ok(Reply::Detail { report: Box::new(self.report_with(claims)?) })
+            }
             Request::Add { members, probed } => self.add(&members, false, &probed),
             Request::ReAdd { members } => self.add(&members, true, &Probed::default()),
             Request::Remove { members } => self.remove(&members),

@@ -167,8 +167,13 @@ impl Fronts {
         (renewed, troubles)
     }
 
-    pub(super) fn report(&self) -> Vec<FrontReport> {
-        self.list().iter().map(Front::report).collect()
+    /// What is open, and who uses it; see [`Front::clients`].
+    pub(super) fn report(&self, claims: bool) -> Vec<FrontReport> {
+        self.list().iter().map(|front| front.report(claims)).collect()
+    }
+
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.list().iter().map(|front| front.address().to_string()).collect()
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Front>> {

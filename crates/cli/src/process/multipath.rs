@@ -245,9 +245,9 @@ impl MultipathProcess {
         self.fronts.serve(front, &self.name, exports, &device)
     }
 
-    fn report(&self) -> DeviceReport {
+    fn report(&self, claims: bool) -> DeviceReport {
         let size_bytes = self.paths.info().sectors * 512;
-        let fronts = self.fronts.report();
+        let fronts = self.fronts.report(claims);
         DeviceReport::new(self.name.as_str(), size_bytes, self.paths.status(), fronts)
     }
 
@@ -272,17 +272,19 @@ impl MultipathProcess {
     }
 
     fn act(&self, request: Request) -> Result<Reply, Failure> {
-        if !matches!(request, Request::Detail) {
+        if !matches!(request, Request::Detail { .. }) {
             tracing::info!("ordered: {request:?}");
         }
         match request {
-            Request::Detail => Ok(Reply::Device { report: Box::new(self.report()) }),
+            Request::Detail { claims } => {
+                Ok(Reply::Device { report: Box::new(self.report(claims)) })
+            }
             Request::Message { words, .. } => {
                 answers::message(&self.paths, &words).map(|()| Reply::done())
             }
             Request::Serve { front } => {
                 let what = format!("cannot serve {} at {front}", self.name);
-                self.needs.with_fronts(self.fronts.report().len() + 1).provide(&what)?;
+                self.needs.with_fronts(self.fronts.addresses().len() + 1).provide(&what)?;
                 let front = Prepared::new(&answers::address(&front)?, &self.name, &self.run_dir)?;
                 Ok(Reply::Done { notes: vec![self.open_front(front)?] })
             }

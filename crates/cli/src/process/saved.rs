@@ -75,7 +75,7 @@ impl ServingProcess {
             uuid: Some(UuidWord(status.uuid)),
             members,
             missing: names,
-            serve: self.fronts.report().into_iter().map(|front| front.address).collect(),
+            serve: self.fronts.addresses(),
             readonly,
             // Told to: it may be told otherwise, which its members then have to take.
             refuse_writes: !readonly && status.state.word() == "readonly",

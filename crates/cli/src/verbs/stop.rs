@@ -10,7 +10,7 @@ use crate::control::client::{ANSWERS_WITHIN, Client, ENDS_WITHIN};
 use crate::control::{Reply, Request};
 use crate::failure::{Code, Failure};
 use crate::output;
-use crate::report::FrontReport;
+use crate::report::{FrontReport, ServedReport};
 use crate::run_dir::RunDir;
 
 /// How long an array may take to stop. Its clients have a minute to end, its writes their deadlines, its
@@ -53,10 +53,11 @@ fn wait_for_this_host(name: &ArrayName, patience: Duration) -> Result<(), Failur
     let run_dir = RunDir::open_of(name)?;
     let mut told = Vec::new();
     while Instant::now() < until {
-        let report = Client::connect_within(&run_dir, name, ANSWERS_WITHIN)
-            .and_then(|mut client| client.report());
-        let fronts = match report {
-            Ok(report) => report.fronts,
+        let served = Client::connect_within(&run_dir, name, ANSWERS_WITHIN)
+            .and_then(|mut client| client.served_with(true));
+        let fronts = match served {
+            Ok(ServedReport::Array(report)) => report.fronts,
+            Ok(ServedReport::Device(report)) => report.fronts,
             // The stop says so.
             Err(failure) if failure.code == Code::NoArray => return Ok(()),
             // It is busy with a member, say. What uses it may use it still.

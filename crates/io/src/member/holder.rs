@@ -47,14 +47,28 @@ impl Holder {
     }
 }
 
-/// Who has claimed a block device or, if it is a whole disk, one of its partitions.
-pub(super) fn of_device(device: u64) -> Option<Holder> {
+/// Who has claimed a block device or one of its partitions inside the kernel, as far as that is shown.
+pub fn claimed_by(device: u64) -> Option<String> {
+    in_kernel_of(&with_partitions(device)).map(|holder| holder.who)
+}
+
+fn with_partitions(device: u64) -> Vec<u64> {
     let mut devices = vec![device];
     devices.extend(sysfs(device).map(|disk| partitions(&disk)).unwrap_or_default());
+    devices
+}
+
+fn in_kernel_of(devices: &[u64]) -> Option<Holder> {
     let stacked = devices.iter().find_map(|&device| stacked_on(&sysfs(device)?));
     stacked
         .or_else(|| mounted(|source| devices.contains(&source)))
         .or_else(|| swap(|seen| devices.contains(&seen.device)))
+}
+
+/// Who has claimed a block device or, if it is a whole disk, one of its partitions.
+pub(super) fn of_device(device: u64) -> Option<Holder> {
+    let devices = with_partitions(device);
+    in_kernel_of(&devices)
         .or_else(|| devices.iter().find_map(|device| loop_over(Behind::Device(*device))))
         .or_else(|| process(|seen| devices.contains(&seen.device), |_| true))
 }

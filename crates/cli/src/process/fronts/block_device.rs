@@ -95,8 +95,8 @@ impl BlockDevice {
     }
 
     /// What uses it besides the process that keeps it, as words for the user.
-    pub(super) fn users(&self, keeper: Option<u32>) -> Vec<String> {
-        self.device.users(keeper)
+    pub(super) fn users(&self, keeper: Option<u32>, claims: bool) -> Vec<String> {
+        self.device.users(keeper, claims)
     }
 }
 

@@ -235,13 +235,13 @@ impl Front {
         }
     }
 
-    /// Who uses it, as words for the user.
-    pub(super) fn clients(&self) -> Vec<String> {
+    /// Who uses it, as words for the user. Who shows nowhere is found where it `claims` a device for a moment.
+    pub(super) fn clients(&self, claims: bool) -> Vec<String> {
         match self {
             Self::Nbd(server) => server.clients(),
             Self::Mounted(mounted) => {
                 let keeper = mounted.guard.as_ref().map(MountGuard::process);
-                let device = mounted.device.iter().flat_map(|device| device.users(keeper));
+                let device = mounted.device.iter().flat_map(|device| device.users(keeper, claims));
                 device.chain(mounted.server.clients()).collect()
             }
         }
@@ -254,7 +254,7 @@ impl Front {
         }
         let until = Instant::now() + patience;
         loop {
-            let clients = self.clients();
+            let clients = self.clients(true);
             if clients.is_empty() || Instant::now() >= until {
                 return clients;
             }
@@ -308,7 +308,7 @@ impl Front {
         }
     }
 
-    pub(super) fn report(&self) -> FrontReport {
+    pub(super) fn report(&self, claims: bool) -> FrontReport {
         let device = match self {
             Self::Nbd(_) => None,
             Self::Mounted(mounted) => Some(match &mounted.device {
@@ -316,7 +316,7 @@ impl Front {
                 None => mounted.server.path().display().to_string(),
             }),
         };
-        FrontReport { address: self.address().to_string(), device, clients: self.clients() }
+        FrontReport { address: self.address().to_string(), device, clients: self.clients(claims) }
     }
 }
 
