@@ -161,29 +161,36 @@ impl Config {
         self
     }
 
-    /// Writes a file: there is the old one or the new one, whatever happens.
+    /// Writes a file.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
         let write = || -> io::Result<()> {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder_of(path))?;
             let text = toml::to_string(self).map_err(io::Error::other)?;
             // A device or pipe would be gone from its place.
             if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
                 return Err(io::Error::other("it exists and is no regular file"));
             }
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            file.write_all(HEADING.as_bytes())?;
-            file.write_all(text.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            fs::File::open(folder)?.sync_all()
+            replace_file(path, &format!("{HEADING}{text}"))
         };
         write().map_err(|error| {
             let what = format!("cannot write the configuration {}", path.display());
             Failure::new(what, error, "say where it may be written: --config=FILE")
         })
     }
+}
+
+/// Puts a text in the place of a file: there is the old one or the new one, whatever happens.
+pub(crate) fn replace_file(path: &Path, text: &str) -> io::Result<()> {
+    let folder = folder_of(path);
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    fs::File::open(folder)?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Where udev's rule looks.
@@ -273,20 +280,19 @@ pub(crate) fn saved(name: &ArrayName) -> Result<Option<Config>, Failure> {
 }
 
 /// Takes an array out of the folder of configurations: it is not started from there any more, and its members are the
-/// kernel's md's. Gives what its configuration said, and where that is kept.
-pub(crate) fn release(name: &ArrayName) -> Result<Option<(Config, PathBuf)>, Failure> {
+/// kernel's md's. Gives where its configuration is kept.
+pub(crate) fn put_aside(name: &ArrayName) -> Result<Option<PathBuf>, Failure> {
     let Some(path) = kept_path(name)? else { return Ok(None) };
-    let config = Config::read(&path)?;
     let kept = path.with_extension("toml.released");
-    let put_aside = || -> io::Result<()> {
+    let rename = || -> io::Result<()> {
         fs::rename(&path, &kept)?;
         fs::File::open(usual_folder())?.sync_all()
     };
-    put_aside().map_err(|error| {
+    rename().map_err(|error| {
         let what = format!("cannot put the configuration {} aside", path.display());
         Failure::new(what, error, "check the rights of the folder, then try again")
     })?;
-    Ok(Some((config, kept)))
+    Ok(Some(kept))
 }
 
 /// The configuration that a new array of this name finds, in words: it is of an older one.

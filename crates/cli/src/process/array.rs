@@ -389,8 +389,8 @@ pub(super) fn open_all(
     names.iter().map(|name| members.open(name, mode, probed, purpose)).collect()
 }
 
-/// As [`open_all`], for an array that is told to start without members that are not there (`run`): so it does without
-/// those that cannot be reached. Gives what was left out.
+/// As [`open_all`]. Where the array may start without missing members (`run`), those that cannot be reached are left out.
+/// Gives what was left out.
 fn open_those_there(
     names: &[String],
     mode: OpenMode,

@@ -4,7 +4,7 @@
 //! each member that is added is entered as going on: those that went on before may be gone one day.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use mdspace_engine::assembly::Decided;
@@ -12,6 +12,7 @@ use mdspace_format::Uuid;
 use mdspace_io::read_text;
 
 use super::state_dir::state_dir;
+use crate::config;
 
 /// What such a file is called, behind the UUID of its array.
 const SUFFIX: &str = ".decided";
@@ -36,12 +37,7 @@ pub(super) fn keep(decided: &[Decided], run_dir: &Path) -> io::Result<()> {
     if read_text(&path).is_ok_and(|kept| kept == text) {
         return Ok(());
     }
-    let folder = state_dir(run_dir);
-    let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    fs::File::open(folder)?.sync_all()
+    config::replace_file(&path, &text)
 }
 
 /// The array goes on with a device that was added to it.

@@ -17,8 +17,10 @@ use crate::{settings, udev};
 /// Ends all that keeps the members of an array from the kernel's md.
 pub(crate) fn run(name: &ArrayName) -> Outcome {
     let run_dir = RunDir::open_of(name)?;
+    let cannot =
+        |why: String, cure: String| Failure::new(format!("cannot release {name}"), why, cure);
     let failed = |error: std::io::Error, what: &str| {
-        Failure::new(format!("cannot release {name}"), error, format!("check the rights of {what}"))
+        cannot(error.to_string(), format!("check the rights of {what}"))
     };
     let _turn = save::turn(&run_dir, name, Work::Save)?;
     // No process starts it meanwhile.
@@ -26,22 +28,18 @@ pub(crate) fn run(name: &ArrayName) -> Outcome {
     let lock = lock.map_err(|error| failed(error, &run_dir.path().display().to_string()))?;
     let Some(_lock) = lock else {
         let why = format!("{name} runs: its members are in use");
-        let cure = format!("stop it first: `mdspace stop {name}`");
-        return Err(Failure::new(format!("cannot release {name}"), why, cure));
+        return Err(cannot(why, format!("stop it first: `mdspace stop {name}`")));
     };
-    let array = config::saved(name)?.and_then(|config| config.array());
-    let array = array.map(|array| array.to_string());
+    let config = config::saved(name)?;
+    let array = config.as_ref().and_then(Config::array).map(|array| array.to_string());
     if let Some(other) = running(&run_dir).into_iter().find(|it| Some(&it.uuid) == array.as_ref()) {
         let why = format!("its members are in use: they run as {}", other.name);
-        let cure = format!("stop it first: `mdspace stop {}`", other.name);
-        return Err(Failure::new(format!("cannot release {name}"), why, cure));
+        return Err(cannot(why, format!("stop it first: `mdspace stop {}`", other.name)));
     }
-    let released = config::release(name)?;
-    let config = released.as_ref().map(|(config, _)| config);
+    let put_aside = config::put_aside(name)?;
     let mut was_kept = false;
     for folder in [config::folder()?, Some(run_dir.path().to_owned())].into_iter().flatten() {
-        let of_config = config.and_then(Config::array).map(|array| array.to_string());
-        let of_config = of_config.iter().map(|array| settings::dashed(array));
+        let of_config = array.iter().map(|array| settings::dashed(array));
         let arrays = udev::kept_from_md(&folder, name).into_iter().chain(of_config);
         for array in arrays {
             let entries = folder.join("by-uuid").display().to_string();
@@ -49,13 +47,13 @@ pub(crate) fn run(name: &ArrayName) -> Outcome {
             was_kept |= left.map_err(|error| failed(error, &entries))?;
         }
     }
-    if released.is_none() && !was_kept {
+    if put_aside.is_none() && !was_kept {
         let why = "it has no configuration, and none of its members is kept from the kernel's md";
         let cure = "check the name; `mdadm --assemble --scan` starts what is md's";
-        return Err(Failure::new(format!("cannot release {name}"), why, cure));
+        return Err(cannot(why.to_owned(), cure.to_owned()));
     }
     let mut notes = vec![format!("{name}: its members are the kernel's md's again")];
-    if let Some((config, kept)) = released {
+    if let (Some(config), Some(kept)) = (config, put_aside) {
         notes.push(format!("{name}: its configuration is kept as {}", kept.display()));
         notes.extend(config.member_names().filter_map(|member| look_again(name, member)));
     }
