@@ -48,9 +48,13 @@ impl Device {
     }
 
     /// Whether its connection is to end as soon as nothing is in flight there: its server may have no room for the next.
+    fn gives_way(&self) -> bool {
+        matches!(&self.member.device, member::Device::Nbd(nbd) if nbd.gives_way())
+    }
+
+    /// Whether its connection is to end.
     pub(super) fn is_to_hang_up(&self) -> bool {
-        let gives_way = matches!(&self.member.device, member::Device::Nbd(nbd) if nbd.gives_way());
-        gives_way || self.member.closing.load(Ordering::Acquire)
+        self.gives_way() || self.member.closing.load(Ordering::Acquire)
     }
 
     /// Whether a write may be begun.
@@ -229,7 +233,7 @@ impl Devices {
             if !known.member.closing.load(Ordering::Acquire) {
                 swept.asked.extend(known.questions(id).map(|asked| (known.member.clone(), asked)));
                 match known.held() {
-                    _ if !known.is_to_hang_up() => {}
+                    _ if !known.gives_way() => {}
                     0 => swept.to_end.push(known.clone()),
                     _ => self.looks_again = true,
                 }
