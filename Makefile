@@ -121,7 +121,7 @@ mounts: outside
 	@$(GROUP) mounts 240 $(OUTSIDE) mounts::
 
 members: outside
-	@$(GROUP) members 120 $(OUTSIDE) members:: systemd:: install::
+	@$(GROUP) members 240 $(OUTSIDE) members:: systemd:: install::
 
 # Multipath over nbdkit and qemu-nbd, killed and stopped.
 paths: outside
