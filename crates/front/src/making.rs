@@ -1,6 +1,7 @@
 //! The lock of a folder while something is made in it that others make too.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -14,6 +15,12 @@ const MAKES_WITHIN: Duration = Duration::from_secs(5);
 
 /// Between two looks whether it has done so.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How often the kernel's list of locks is read before a lock that is not there is another user's.
+const LOOKS: usize = 8;
+
+/// What is asked for of that list at a time.
+const LIST_BYTES: usize = 1 << 16;
 
 /// The lock, from the question whether a place is free until it is taken: else two find the same place free.
 ///
@@ -69,18 +76,41 @@ impl Making {
 /// Whether a process of this user has the lock of an open file. One that is not seen is another user's.
 fn is_locked_by(user: u32, file: &File) -> bool {
     let Ok(inode) = file.metadata().map(|metadata| metadata.ino().to_string()) else { return true };
+    // A lock that is given back while the list is read lets the kernel skip another one.
+    (0..LOOKS).any(|_| is_listed_for(user, &inode))
+}
+
+/// Whether the kernel lists a lock of this inode that a process of this user took.
+fn is_listed_for(user: u32, inode: &str) -> bool {
     // Which device it is on the kernel says otherwise here for some file systems.
     let holder = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
         let is_lock = words.next() == Some("FLOCK");
         let (process, place) = (words.nth(2)?, words.next()?);
-        (is_lock && place.rsplit(':').next() == Some(&inode)).then(|| process.to_owned())
+        (is_lock && place.rsplit(':').next() == Some(inode)).then(|| process.to_owned())
     };
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    locks.lines().filter_map(holder).any(|process| {
+    all_locks().lines().filter_map(holder).any(|process| {
         let found = fs::metadata(Path::new("/proc").join(process));
         found.is_ok_and(|found| found.uid() == user)
     })
+}
+
+/// The kernel's list, in as few reads as it takes: it counts from its beginning again in each.
+fn all_locks() -> String {
+    let mut list = Vec::new();
+    let read = File::open("/proc/locks").and_then(|mut file| {
+        let mut part = vec![0; LIST_BYTES];
+        loop {
+            match file.read(&mut part)? {
+                0 => return Ok(()),
+                count => list.extend_from_slice(&part[..count]),
+            }
+        }
+    });
+    if let Err(error) = read {
+        tracing::debug!(%error, "the list of locks ends early");
+    }
+    String::from_utf8_lossy(&list).into_owned()
 }
 
 #[cfg(test)]
