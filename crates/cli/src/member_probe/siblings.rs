@@ -15,7 +15,13 @@ use super::{Purpose, which_leads_to};
 
 /// What they have said, asked once for all that a verb looks at: one that is silent takes its time each time.
 #[derive(Clone)]
-pub(super) struct Siblings(Arc<[(ArrayName, PathBuf)]>);
+pub(super) struct Siblings(Arc<Members>);
+
+/// Their members, and the array of each.
+struct Members {
+    places: Vec<PathBuf>,
+    arrays: Vec<ArrayName>,
+}
 
 impl Siblings {
     /// Asks all of them. What does not answer has its locks.
@@ -27,16 +33,16 @@ impl Siblings {
                 Ok(ServedReport::Device(_)) | Err(_) => Vec::new(),
             };
             let name = it.name.clone();
-            members.into_iter().map(move |known| (name.clone(), path_of_name(&known.member)))
+            members.into_iter().map(move |known| (path_of_name(&known.member), name.clone()))
         };
-        Self(running.iter().zip(ask_all(&running)).flat_map(members_of).collect())
+        let (places, arrays) = running.iter().zip(ask_all(&running)).flat_map(members_of).unzip();
+        Self(Arc::new(Members { places, arrays }))
     }
 
     /// Refuses a member of one of them.
     pub(super) fn refuse(&self, member: &Path, purpose: &Purpose) -> Result<(), Failure> {
-        let places: Vec<PathBuf> = self.0.iter().map(|(_, place)| place.clone()).collect();
-        let Some(number) = which_leads_to(member, &places) else { return Ok(()) };
-        let array = &self.0[number].0;
+        let Some(number) = which_leads_to(member, &self.0.places) else { return Ok(()) };
+        let array = &self.0.arrays[number];
         let why = format!("{} is in use by mdspace array {array}", name_of_path(member));
         let failure = Failure::new(purpose.what(), why, purpose.cure_of_running(array));
         Err(failure.with_code(Code::InUse))

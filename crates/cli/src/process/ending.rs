@@ -124,7 +124,7 @@ pub(super) trait Served: Send + Sync + 'static {
     /// device for long. Gives lines for the user: what was not answered.
     fn stop_served(&self, force: bool) -> Vec<String>;
 
-    /// Ends where nobody waits for what it serves: its start has failed.
+    /// Stops what it serves because its start has failed, and gives its name free.
     fn end_early(&self, lock: &NameLock) -> Result<(), Failure> {
         let stopped = self.stop(true);
         self.ending().leave_name(lock);

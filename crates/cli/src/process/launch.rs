@@ -75,7 +75,7 @@ impl Launched {
 
 /// From now on no hang-up, interrupt or order to end stops this command: an array that it has stopped is to start again.
 pub(crate) fn ignore_interrupts() {
-    // Whoever registers a handler has the signal do nothing else. Its descriptors end with the command.
+    // A registered handler takes the place of the signal's effect. The command keeps it to its end.
     let ignored = Signals::new([SIGHUP, SIGINT, SIGTERM]);
     ignored.into_iter().for_each(std::mem::forget);
 }

@@ -67,11 +67,11 @@ pub(super) fn write_settings(name: &ArrayName, key: &str) -> Result<Vec<String>,
         let why = format!("that is of array {other}");
         return Err(Failure::new(what, why, format!("write it anew: `mdspace save {name}`")));
     }
-    // This process may not have read the file: what else it sets stays.
-    let settings = old.settings.clone().into_iter().chain(now.settings.clone()).collect();
     // Whether it refuses writes may be by this start's words alone.
     let of_writes = if key == "array_state" { &now } else { &old };
     let &Config { readonly, refuse_writes, .. } = of_writes;
+    // This process may not have read the file: what else it sets stays.
+    let settings = old.settings.into_iter().chain(now.settings).collect();
     Config { settings, readonly, refuse_writes, ..old }.write(&path)?;
     Ok(vec![format!("{name}: saved to {}", path.display())])
 }

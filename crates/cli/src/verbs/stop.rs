@@ -28,7 +28,7 @@ pub(crate) fn run(args: &StopArgs) -> Outcome {
         Some(seconds) => {
             wait_for_this_host(name, Duration::from_secs(seconds))?;
             match stop(name, How { force: true, ..How::default() }) {
-                // Whoever stops it in the end runs this after any other stop, too.
+                // systemd runs this after any other stop, too.
                 Err(failure) if failure.code == Code::NoArray => Stopped::default(),
                 stopped => stopped?,
             }

@@ -314,13 +314,19 @@ fn what_the_kernel_holds_back_of_the_device_is_written_before_a_stop() {
     mounted.finish();
 }
 
+/// Makes one on the device, and a folder to mount it at.
+fn make_file_system(mounted: &Mounted) -> PathBuf {
+    let place = mounted.images.folder().join("place");
+    fs::create_dir(&place).expect("an empty folder");
+    succeed("mkfs.ext4", &["-q", path_text(&mounted.device())]);
+    place
+}
+
 /// At a shutdown the array may go before its file systems: what programs wrote is in no block of the device yet.
 #[test]
 fn what_file_systems_hold_back_is_written_before_their_device_is_taken_away_by_force() {
     let Some(mounted) = Mounted::start("synced", "block") else { return };
-    let place = mounted.images.folder().join("place");
-    fs::create_dir(&place).expect("an empty folder");
-    succeed("mkfs.ext4", &["-q", path_text(&mounted.device())]);
+    let place = make_file_system(&mounted);
     let file = place.join("file");
     let process = mounted.mdspace.report(&mounted.name)["pid"].as_i64().expect("a number");
     for round in 1..=2 {
@@ -349,9 +355,7 @@ fn what_file_systems_hold_back_is_written_before_their_device_is_taken_away_by_f
 #[test]
 fn what_a_hidden_file_system_holds_back_is_written_before_its_device_is_taken_away_by_force() {
     let Some(mounted) = Mounted::start("hidden", "block") else { return };
-    let place = mounted.images.folder().join("place");
-    fs::create_dir(&place).expect("an empty folder");
-    succeed("mkfs.ext4", &["-q", path_text(&mounted.device())]);
+    let place = make_file_system(&mounted);
     succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
     let pattern = Pattern { seed: 1 }.bytes(0, 5 * MIB / SECTOR as u64, 1);
     fs::write(place.join("file"), &pattern).expect("room for a file");

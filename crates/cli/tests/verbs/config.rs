@@ -968,16 +968,21 @@ fn a_configuration_of_an_array_that_was_made_anew_says_whose_members_it_found() 
     user.expect(0, "stop data");
 }
 
-/// Each half has run without the other: superblocks do not tell which one counts.
-#[test]
-fn what_was_decided_about_halves_that_ran_apart_holds_over_restarts_and_boots() {
-    let user = User::with_members(&["a", "b"]);
-    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --save a b");
+/// The mirror of `a` and `b` stops. Then each runs without the other.
+fn let_halves_run_apart(user: &User) {
     user.expect(0, "stop data");
     for half in ["a", "b"] {
         user.expect(0, &format!("assemble data --run {half}"));
         user.expect(0, "stop data");
     }
+}
+
+/// Each half has run without the other: superblocks do not tell which one counts.
+#[test]
+fn what_was_decided_about_halves_that_ran_apart_holds_over_restarts_and_boots() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean --save a b");
+    let_halves_run_apart(&user);
     user.refused("assemble data", &["each ran without the other"]);
     user.expect(0, "assemble data --prefer=a");
     user.expect(0, "restart data");
@@ -1005,11 +1010,7 @@ fn what_was_decided_about_halves_that_ran_apart_holds_over_restarts_and_boots() 
 fn an_array_starts_with_a_member_that_came_later_beside_a_half_that_was_decided_against() {
     let user = User::with_members(&["a", "b", "c"]);
     user.expect(0, "create data --level=1 --raid-devices=2 --assume-clean a b");
-    user.expect(0, "stop data");
-    for half in ["a", "b"] {
-        user.expect(0, &format!("assemble data --run {half}"));
-        user.expect(0, "stop data");
-    }
+    let_halves_run_apart(&user);
     user.expect(0, "assemble data --prefer=a a b");
     user.expect(0, "add data c");
     user.expect(0, "wait data");

@@ -4,7 +4,6 @@
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError};
 use mdspace_engine::backend::IoErrorKind;
@@ -19,10 +18,6 @@ const LISTED: Range<u64> = 20..24;
 
 /// Where a member refuses to be filled.
 const REFUSED_FROM_END: u64 = 208;
-
-fn shapes_of_one_loss() -> [Shape; 3] {
-    [Shape::new(Level::Raid1, 0, 2, 0), shapes::RAID5, shapes::RAID10]
-}
 
 /// A disk that refused a write of some data sectors, and lists them.
 fn lists(world: &mut World, disk: usize) {
@@ -44,14 +39,14 @@ fn take_list(world: &mut World, disk: usize) {
     world.command(Action::Freeze).unwrap();
 }
 
-fn fail(world: &mut World, disk: usize, force: bool) -> Result<(), CommandError> {
+pub(crate) fn fail(world: &mut World, disk: usize, force: bool) -> Result<(), CommandError> {
     let member = world.disks.id(disk);
     world.command(Action::Fail { member, force }).map(drop)
 }
 
 #[test]
 fn a_member_that_alone_gives_a_block_is_failed_only_by_force() {
-    for (seed, shape) in (1..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (1..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         lists(&mut world, 1);
         let refused = fail(&mut world, 0, false);
@@ -75,7 +70,7 @@ fn a_member_that_alone_gives_a_block_is_failed_only_by_force() {
 /// What it is counted on for nobody has asked for long: only one device has died.
 #[test]
 fn no_member_is_failed_by_order_where_another_one_turns_out_to_be_gone() {
-    for (seed, shape) in (30..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (30..).zip(shapes::of_one_loss()) {
         for shape in [shape, shape.without_bitmap()] {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.wait_clean();
@@ -91,7 +86,7 @@ fn no_member_is_failed_by_order_where_another_one_turns_out_to_be_gone() {
 /// It need not answer for that.
 #[test]
 fn a_member_that_hangs_is_failed_by_order() {
-    for (seed, shape) in (270..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (270..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         world.write_random(0, world.sectors());
         world.disks.disk(1).hangs_in = Some(0..u64::MAX);
@@ -104,7 +99,7 @@ fn a_member_that_hangs_is_failed_by_order() {
 /// Another host has the members: nothing is failed by an order, and nothing is out when they are free again.
 #[test]
 fn an_order_to_fail_a_member_of_a_reserved_array_is_answered() {
-    for (seed, shape) in (250..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (250..).zip(shapes::of_one_loss()) {
         for force in [false, true] {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.wait_clean();
@@ -123,7 +118,7 @@ fn an_order_to_fail_a_member_of_a_reserved_array_is_answered() {
 /// It may answer again: then the other one can be spared.
 #[test]
 fn an_order_to_fail_a_member_names_who_is_late_and_needed_then() {
-    for (seed, shape) in (280..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (280..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape.without_bitmap(), seed));
         world.wait_clean();
         world.disks.disk(1).hangs_in = Some(0..u64::MAX);
@@ -135,111 +130,6 @@ fn an_order_to_fail_a_member_names_who_is_late_and_needed_then() {
         fail(&mut world, 0, false).unwrap_or_else(|error| panic!("{error} ({world})"));
         assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
         world.verify();
-    }
-}
-
-/// It was the question that flushed it. The next flush finds a member that answers.
-#[test]
-fn a_member_that_was_late_with_the_flush_that_an_order_asked_for_has_not_failed() {
-    for (seed, shape) in (285..).zip(shapes_of_one_loss()) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
-        let late = world.disks.info(1).name;
-        let refused = fail(&mut world, 0, false);
-        assert_eq!(refused, Err(CommandError::NeedsLate { late }), "{world}");
-        // A user's flush waits behind it, and no longer than it may.
-        let flush = world.start(1, Request::Flush);
-        world.sleep_ms(1000);
-        assert!(!flush.has_ended(), "{world}");
-        world.disks.disk(1).flush_hangs_on = None;
-        assert_eq!(world.end(&flush), Ok(()), "{world}");
-        assert_eq!(world.serve(1, Request::Flush), Ok(()), "{world}");
-        assert_eq!(world.status().degraded(), 0, "{world}");
-        world.verify();
-    }
-}
-
-#[test]
-fn a_flush_behind_one_that_an_order_asked_for_fails_the_member_in_its_own_time() {
-    for (seed, shape) in (288..).zip(shapes_of_one_loss()) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
-        assert!(fail(&mut world, 0, false).is_err(), "{world}");
-        let flush = world.start(1, Request::Flush);
-        world.sleep_ms(11_000);
-        assert_eq!(world.end(&flush), Ok(()), "{world}");
-        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
-        world.disks.disk(1).flush_hangs_on = None;
-        world.verify();
-    }
-}
-
-/// It began to wait behind a flush that had a deadline. Then the question's took the turn, which has none.
-#[test]
-fn a_flush_that_the_question_overtakes_fails_the_member_in_its_own_time() {
-    let shapes = [shapes::RAID6, shapes::RAID6.without_bitmap(), shapes::RAID5.without_bitmap()];
-    for (seed, shape) in (300..).zip(shapes) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
-        let first = world.start(0, Request::Flush);
-        world.turns(100);
-        let member = world.disks.id(0);
-        world.order(Action::Fail { member, force: false });
-        world.turns(200);
-        let second = world.start(1, Request::Flush);
-        world.turns(100);
-        world.dozing = Some(1);
-        world.disks.disk(1).takes = Duration::from_millis(5);
-        world.disks.disk(1).flush_hangs_on = None;
-        world.until("the first flush", |_| first.has_ended());
-        world.disks.disk(1).flush_hangs_on = Some(0);
-        world.disks.disk(1).takes = Duration::ZERO;
-        world.dozing = None;
-        world.sleep_ms(60_000);
-        assert!(second.has_ended(), "{world}");
-        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
-    }
-}
-
-/// Two wait behind the question's flush. The next one is sent by one of them, and has all its time.
-#[test]
-fn a_member_whose_flushes_are_all_in_time_has_not_failed() {
-    for seed in 310..320 {
-        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
-        let member = world.disks.id(0);
-        world.order(Action::Fail { member, force: false });
-        world.turns(50);
-        let flushes = [1, 2].map(|lane| world.start(lane, Request::Flush));
-        world.turns(50);
-        world.sleep_ms(6_000);
-        world.disks.disk(1).flush_hangs_on = Some(1);
-        world.turns(100);
-        world.sleep_ms(6_000);
-        world.disks.disk(1).flush_hangs_on = None;
-        flushes.iter().for_each(|flush| assert_eq!(world.end(flush), Ok(()), "{world}"));
-        assert_eq!(world.member_state(1), Some(MemberState::InSync), "{world}");
-    }
-}
-
-/// Nothing rests on it: no write and no other member is waited for.
-#[test]
-fn a_spare_is_failed_by_order_beside_a_member_that_hangs() {
-    for (seed, shape) in (320..).zip(shapes_of_one_loss()) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        let spare = usize::from(shape.disks);
-        world.add(spare).unwrap();
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
-        let before = world.now_ms();
-        fail(&mut world, spare, false).unwrap_or_else(|error| panic!("{error} ({world})"));
-        assert!(world.now_ms() - before < 1000, "{world}");
-        assert_eq!(world.member_state(spare), Some(MemberState::Faulty), "{world}");
-        world.disks.disk(1).flush_hangs_on = None;
     }
 }
 
@@ -559,7 +449,7 @@ fn no_member_without_a_list_is_given_up_beside_a_write_that_another_one_has_not_
 #[test]
 fn an_order_that_a_refused_write_overtakes_says_what_would_be_lost() {
     for seed in 340..346 {
-        let mut world = World::synced(Setup::shuffled(shapes_of_one_loss()[0], seed));
+        let mut world = World::synced(Setup::shuffled(shapes::of_one_loss()[0], seed));
         world.write_random(0, world.sectors());
         for key in ["read_deadline", "write_deadline"] {
             world.set(key, "0");
@@ -592,7 +482,7 @@ fn an_order_that_a_refused_write_overtakes_says_what_would_be_lost() {
 /// What was copied to a replacement no other member gives any more: it is failed only by force.
 #[test]
 fn a_replacement_that_alone_has_a_block_is_failed_only_by_force() {
-    for (seed, shape) in (350..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (350..).zip(shapes::of_one_loss()) {
         let shape = Shape { member_sectors: 4096, ..shape };
         let mut world = World::synced(Setup::shuffled(shape, seed));
         lists(&mut world, 0);
@@ -688,7 +578,7 @@ fn the_copy_that_a_mirror_in_doubt_is_read_from_is_failed_only_by_force() {
 #[test]
 fn read_errors_do_not_give_up_a_member_that_alone_gives_a_block() {
     for (listed, state) in [(true, MemberState::InSync), (false, MemberState::Faulty)] {
-        for (seed, shape) in (40..).zip(shapes_of_one_loss()) {
+        for (seed, shape) in (40..).zip(shapes::of_one_loss()) {
             let mut world = World::synced(Setup::new(shape, seed));
             world.write_random(0, world.sectors());
             world.set("max_read_errors", "3");
@@ -734,7 +624,7 @@ fn failing_fast_does_not_give_up_a_member_that_alone_gives_a_block() {
 #[test]
 fn a_refused_write_that_no_list_names_gives_up_no_member_that_alone_gives_a_block() {
     for (lists_some, state) in [(true, MemberState::InSync), (false, MemberState::Faulty)] {
-        for (seed, shape) in (90..).zip(shapes_of_one_loss()) {
+        for (seed, shape) in (90..).zip(shapes::of_one_loss()) {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             take_list(&mut world, 0);
             if lists_some {
@@ -768,7 +658,7 @@ fn a_refused_write_that_no_list_names_gives_up_no_member_that_alone_gives_a_bloc
 /// What no list names is not resynced: the second copy and parity stay in doubt until they take it.
 #[test]
 fn what_a_member_refuses_that_is_needed_and_has_no_list_is_not_resynced() {
-    for (seed, shape) in (110..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (110..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         take_list(&mut world, 1);
         lists(&mut world, 0);

@@ -6,6 +6,7 @@
 mod accepted;
 mod adding;
 mod areas;
+mod asked;
 mod back;
 mod behind;
 mod caching;

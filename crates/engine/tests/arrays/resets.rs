@@ -297,10 +297,6 @@ fn a_copy_is_not_read_of_a_member_that_went_out_while_it_was_compared() {
 }
 
 /// One that bears the loss of one member and no more, of each kind.
-fn shapes_of_one_loss() -> [Shape; 3] {
-    [Shape { disks: 2, ..shapes::RAID1 }, shapes::RAID5, shapes::RAID10]
-}
-
 /// The first disk resets and its flush tells. It stays as long as another one is asked, whose records hang: superblock
 /// and logs, and no data.
 fn tells_and_stays(world: &mut World) -> Pending {
@@ -318,7 +314,7 @@ fn tells_and_stays(world: &mut World) -> Pending {
 /// Its flush has told, and the member is there until the others have answered.
 #[test]
 fn nothing_is_read_of_a_member_whose_flush_has_failed_while_it_goes_out() {
-    for (seed, shape) in (150..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (150..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         let flush = tells_and_stays(&mut world);
         for _ in 0..10 {
@@ -330,28 +326,41 @@ fn nothing_is_read_of_a_member_whose_flush_has_failed_while_it_goes_out() {
     }
 }
 
+/// A read of a sector, and where its bytes go.
+type SectorRead = (u64, Pending, Rc<RefCell<Vec<u8>>>);
+
+/// The first disk resets, and answers no read. All sectors are read, and then its flush tells.
+fn reads_until_its_flush_has_told(world: &mut World) -> Vec<SectorRead> {
+    reset_after_writes(world);
+    world.disks.disk(0).hangs_in = Some(world.disks.data());
+    let read = |sector| {
+        let into = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
+        (sector, world.start(0, Request::Read { sector, into: into.clone() }), into)
+    };
+    let reads = (0..world.sectors()).map(read).collect();
+    world.turns(50);
+    world.serve(1, Request::Flush).unwrap();
+    assert_eq!(world.status().degraded(), 1, "{world}");
+    reads
+}
+
+/// The disk answers.
+fn end_as_known(world: &mut World, reads: Vec<SectorRead>) {
+    world.disks.disk(0).hangs_in = None;
+    for (sector, read, into) in reads {
+        world.end(&read).unwrap();
+        world.compare(sector, &into.take());
+    }
+}
+
 /// It began before the flush told, and ends when the member is out.
 #[test]
 fn a_read_that_ends_after_the_flush_of_its_member_has_failed_gives_nothing_of_it() {
-    for (seed, shape) in (155..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (155..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         world.set("read_deadline", "0");
-        reset_after_writes(&mut world);
-        world.disks.disk(0).hangs_in = Some(world.disks.data());
-        let reads: Vec<_> = (0..world.sectors())
-            .map(|sector| {
-                let into = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
-                (sector, world.start(0, Request::Read { sector, into: into.clone() }), into)
-            })
-            .collect();
-        world.turns(50);
-        world.serve(1, Request::Flush).unwrap();
-        assert_eq!(world.status().degraded(), 1, "{world}");
-        world.disks.disk(0).hangs_in = None;
-        for (sector, read, into) in reads {
-            world.end(&read).unwrap();
-            world.compare(sector, &into.take());
-        }
+        let reads = reads_until_its_flush_has_told(&mut world);
+        end_as_known(&mut world, reads);
     }
 }
 
@@ -384,32 +393,19 @@ fn no_write_is_made_of_what_a_member_gives_whose_flush_has_failed() {
 /// It was sent before that, and is answered when the member is known no more.
 #[test]
 fn a_read_that_ends_after_its_member_was_removed_gives_nothing_of_it() {
-    for (seed, shape) in (155..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (155..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
         world.set("read_deadline", "0");
-        reset_after_writes(&mut world);
-        world.disks.disk(0).hangs_in = Some(world.disks.data());
-        let read = |sector| {
-            let into = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
-            (sector, world.start(0, Request::Read { sector, into: into.clone() }), into)
-        };
-        let reads: Vec<_> = (0..world.sectors()).map(read).collect();
-        world.turns(50);
-        world.serve(1, Request::Flush).unwrap();
-        assert_eq!(world.status().degraded(), 1, "{world}");
+        let reads = reads_until_its_flush_has_told(&mut world);
         world.remove(0);
-        world.disks.disk(0).hangs_in = None;
-        for (sector, read, into) in reads {
-            world.end(&read).unwrap();
-            world.compare(sector, &into.take());
-        }
+        end_as_known(&mut world, reads);
     }
 }
 
 /// The other one reads what it has. Only its flush tells that it has lost what the one to go has.
 #[test]
 fn no_member_is_failed_by_order_where_another_one_has_lost_what_it_was_given() {
-    for (seed, shape) in (170..).zip(shapes_of_one_loss()) {
+    for (seed, shape) in (170..).zip(shapes::of_one_loss()) {
         for shape in [shape, shape.without_bitmap()] {
             let mut world = World::synced(Setup::shuffled(shape, seed));
             world.serve(0, Request::Flush).unwrap();

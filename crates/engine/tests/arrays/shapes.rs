@@ -128,6 +128,11 @@ pub(crate) const RAID6: Shape = Shape::new(Level::Raid6, 2, 5, 16);
 pub(crate) const RAID1: Shape = Shape::new(Level::Raid1, 0, 3, 0);
 pub(crate) const RAID10: Shape = Shape::new(Level::Raid10, 0x102, 4, 16);
 
+/// Those that bear the loss of one member.
+pub(crate) fn of_one_loss() -> [Shape; 3] {
+    [Shape { disks: 2, ..RAID1 }, RAID5, RAID10]
+}
+
 /// Every level, with layouts and numbers of members that matter.
 pub(crate) fn all() -> Vec<Shape> {
     let mut shapes = plain();

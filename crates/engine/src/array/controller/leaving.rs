@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use crate::backend::{IoError, IoErrorKind, MemberId, Patience, Scope};
+use crate::backend::{IoError, MemberId, Patience, Scope};
 use crate::lane::{first_of, join_all};
 
 use super::super::flushes::Flush;
@@ -25,7 +25,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// These, and nobody is asked.
+    /// These members, without a question to the others.
     pub(super) fn of(members: Vec<(MemberId, IoError)>) -> Self {
         Self { members, ..Self::default() }
     }
@@ -126,9 +126,9 @@ impl Controller {
         });
         let is_late = Cell::new(false);
         let late = async {
-            self.lane.sleep_until(self.lane.backend().now() + self.patience_span()).await;
+            let late = self.late_after(self.patience_span()).await;
             is_late.set(true);
-            Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
+            late
         };
         let flushed = self.answer_of(member, first_of(end.come(), late)).await;
         flushed.map_err(|failure| silence(failure, is_late.get()))

@@ -236,11 +236,14 @@ impl Controller {
         member: &Member,
         answer: impl Future<Output = Result<(), IoError>>,
     ) -> Result<(), (MemberId, IoError)> {
-        let late = async {
-            self.lane.sleep_until(self.lane.backend().now() + self.patience_span()).await;
-            Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
-        };
+        let late = self.late_after(self.patience_span());
         self.answer_of(member, first_of(answer, late)).await
+    }
+
+    /// What a member has answered that has not answered for so long.
+    pub(super) async fn late_after(&self, span: Duration) -> Result<(), IoError> {
+        self.lane.sleep_until(self.lane.backend().now() + span).await;
+        Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
     }
 
     /// Makes durable what one member was given.
@@ -256,10 +259,7 @@ impl Controller {
         };
         let told = async { Err(self.array.mailbox.failure_of(member.id).await) };
         // One of a lane, which may wait for ever, is waited for first.
-        let late = async {
-            self.lane.sleep_until(self.lane.backend().now() + PATIENCE_WITHOUT_DEADLINE).await;
-            Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
-        };
+        let late = self.late_after(PATIENCE_WITHOUT_DEADLINE);
         let waits_for_ever = self.array.settings.write_patience() == Patience::FOREVER;
         let flushed = first_of(flushed, told);
         let flushed = match waits_for_ever {
