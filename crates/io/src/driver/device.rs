@@ -52,9 +52,14 @@ impl Device {
         matches!(&self.member.device, member::Device::Nbd(nbd) if nbd.gives_way())
     }
 
-    /// Whether its connection is to end.
-    pub(super) fn is_to_hang_up(&self) -> bool {
-        self.gives_way() || self.member.closing.load(Ordering::Acquire)
+    /// Whether nothing is in flight there by now.
+    pub(super) fn gives_way_now(&self) -> bool {
+        self.gives_way() && self.held() == 0
+    }
+
+    /// Whether its user has closed it.
+    pub(super) fn is_closing(&self) -> bool {
+        self.member.closing.load(Ordering::Acquire)
     }
 
     /// Whether a write may be begun.
@@ -230,7 +235,7 @@ impl Devices {
         }
         for device in &mut self.met {
             let Some(known) = device else { continue };
-            if !known.member.closing.load(Ordering::Acquire) {
+            if !known.is_closing() {
                 swept.asked.extend(known.questions(id).map(|asked| (known.member.clone(), asked)));
                 match known.held() {
                     _ if !known.gives_way() => {}

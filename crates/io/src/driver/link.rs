@@ -275,7 +275,8 @@ impl Driver {
         *link_of(device).state.borrow_mut() = State::Up(connection);
         self.receive(device, &socket, vec![0; INBOX_BYTES].into_boxed_slice());
         self.send(device);
-        if device.is_to_hang_up() {
+        // What has waited for this and was just sent is answered before a connection gives way.
+        if device.is_closing() || device.gives_way_now() {
             self.hang_up(lane, device);
         }
     }

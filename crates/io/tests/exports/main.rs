@@ -8,12 +8,13 @@ mod working;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use mdspace_engine::backend::{
     IoErrorKind, IoOp, MemberId, MemberIo, Patience, ReadInto, WriteFrom,
 };
-use mdspace_engine::lane::LaneId;
+use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::paths::{Cache, GroupStatus, Paths, Policy};
 use mdspace_io::nbd_wire::export_flag;
 use mdspace_io::{
@@ -22,7 +23,8 @@ use mdspace_io::{
 };
 
 use server::{
-    BYTES, Disk, Limits, disk, serve, serve_limited, serve_one, serve_one_with, serve_with,
+    BYTES, Disk, HANGS_UP_AT, Limits, SILENT_AT, disk, serve, serve_limited, serve_one,
+    serve_one_with, serve_with,
 };
 
 /// Reads the superblock on a lane.
@@ -244,6 +246,68 @@ fn a_path_of_which_one_connection_was_lost_is_back_where_its_server_has_no_room_
     assert_eq!([0, 1].map(|lane| read_on(&lanes, lane, member)), [Ok(0); 2]);
 }
 
+/// It waits while the connection of its lane is proved, and that of another lane is lost meanwhile.
+#[test]
+fn a_write_that_waits_for_its_connection_is_answered_before_that_gives_way() {
+    let limits = Limits::odd(3);
+    let (_folder, uri) = serve_limited(&limits, BYTES);
+    let lanes = lanes(3);
+    let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
+    let policy = Policy { cache: Cache::Shared, ..Policy::default() };
+    let spec = MultipathSpec::new(table.parse().unwrap(), policy);
+    let (member, paths) = lanes.members().open_multipath("paths", &spec, OpenMode::RUN).unwrap();
+    let _ = read_on(&lanes, 0, member);
+    until(&paths, |states| states == ["active"]);
+    assert_eq!([0, 2].map(|lane| read_on(&lanes, lane, member)), [Ok(0); 2]);
+    // Lane 0 stays connected, and is asked what the connection of lane 1 is compared with.
+    start_read(&lanes, 0, member, SILENT_AT);
+    let (go_on, waits) = channel::<()>();
+    lanes.run_on(LaneId(2), move |_, _| {
+        let _ = waits.recv();
+    });
+    limits.gate.shut(true);
+    let written = start_io(&lanes, 1, member, |lane| {
+        let from = WriteFrom::Buffer(lane.backend().allocate(512), 0..512);
+        IoOp::Write { sector: 64, from, fua: false }
+    });
+    assert!(limits.gate.holds(1, Duration::from_secs(10)), "the proof waits");
+    drop(go_on);
+    start_read(&lanes, 2, member, HANGS_UP_AT);
+    until(&paths, |states| states == ["failed"]);
+    while limits.turned_away() == 0 {
+        std::thread::yield_now();
+    }
+    limits.gate.shut(false);
+    assert_eq!(written.recv().unwrap(), Ok(()));
+    assert_eq!(paths.status().unproved, []);
+    limits.hang_up();
+}
+
+/// Starts an I/O on a lane, and gives what tells how it has ended.
+fn start_io(
+    lanes: &Lanes,
+    on: u16,
+    member: MemberId,
+    op: impl FnOnce(&Lane) -> IoOp + Send + 'static,
+) -> Receiver<Result<(), IoErrorKind>> {
+    let (end, ended) = channel();
+    lanes.run_on(LaneId(on), move |lane, _| {
+        let (on_lane, op) = (lane.clone(), op(lane));
+        lane.spawn(async move {
+            let done = on_lane.io(MemberIo { member, op, patience: Patience::FOREVER }).await;
+            let _ = end.send(done.result.map_err(|error| error.kind));
+        });
+    });
+    ended
+}
+
+fn start_read(lanes: &Lanes, on: u16, member: MemberId, sector: usize) {
+    drop(start_io(lanes, on, member, move |lane| {
+        let into = ReadInto::Buffer(lane.backend().allocate(512), 0..512);
+        IoOp::Read { sector: sector as u64, into }
+    }));
+}
+
 /// A server tells an error of a flush once: it is for those who have written, or take over from them.
 #[test]
 fn who_only_looks_at_a_device_flushes_none_of_its_paths() {
@@ -293,7 +357,7 @@ fn an_export_whose_server_is_gone_keeps_no_other_one_from_being_opened() {
     let folder = tempfile::tempdir().unwrap();
     let serve_once = |path: PathBuf| {
         let listener = UnixListener::bind(&path).unwrap();
-        let (sender, client) = std::sync::mpsc::channel();
+        let (sender, client) = channel();
         let serves = std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             sender.send(stream.try_clone().unwrap()).unwrap();
@@ -341,7 +405,7 @@ fn an_export_that_owes_an_answer_is_not_opened_again_before_that_is_on_record() 
     until(&paths, |states| states == ["active"]);
     write_without_answer(&lanes, member);
     // The lane does not come to let go of it.
-    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    let (go_on, waits) = channel::<()>();
     lanes.run_on(LaneId(0), move |_, _| {
         let _ = waits.recv();
     });

@@ -5,12 +5,17 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use mdspace_io::nbd_wire::{self as wire, Fields, Put, command, export_flag, option_reply};
 
 pub(crate) const BYTES: usize = 1 << 20;
+
+/// Sectors of an odd server.
+pub(crate) const SILENT_AT: usize = 100;
+pub(crate) const HANGS_UP_AT: usize = 101;
 
 pub(crate) type Disk = Arc<Mutex<Vec<u8>>>;
 
@@ -37,13 +42,18 @@ pub(crate) fn serve_through(gate: &Arc<Gate>, bytes: usize) -> (tempfile::TempDi
 
 /// What a server does not do.
 pub(crate) struct Limits {
-    gate: Arc<Gate>,
+    /// Reads pass it.
+    pub(crate) gate: Arc<Gate>,
     /// A new connection passes it before it is greeted.
     pub(crate) door: Gate,
     /// It hangs up on more connections than these at once.
     connections: usize,
     /// It cannot read this sector.
     unreadable: Option<usize>,
+    /// It answers no read of [`SILENT_AT`], and hangs up on who reads [`HANGS_UP_AT`].
+    is_odd: bool,
+    /// Connections that it had no room for.
+    turned_away: AtomicUsize,
     /// Those it has.
     connected: Mutex<BTreeMap<usize, UnixStream>>,
 }
@@ -55,6 +65,8 @@ impl Default for Limits {
             door: Gate::default(),
             connections: usize::MAX,
             unreadable: None,
+            is_odd: false,
+            turned_away: AtomicUsize::new(0),
             connected: Mutex::default(),
         }
     }
@@ -67,6 +79,14 @@ impl Limits {
 
     pub(crate) fn unreadable(sector: usize) -> Arc<Self> {
         Arc::new(Self { unreadable: Some(sector), ..Self::default() })
+    }
+
+    pub(crate) fn odd(connections: usize) -> Arc<Self> {
+        Arc::new(Self { connections, is_odd: true, ..Self::default() })
+    }
+
+    pub(crate) fn turned_away(&self) -> usize {
+        self.turned_away.load(Ordering::Relaxed)
     }
 
     pub(crate) fn connected(&self) -> usize {
@@ -95,6 +115,7 @@ impl Limits {
     ) -> io::Result<()> {
         let mut connected = self.connected.lock().unwrap();
         if connected.len() == self.connections {
+            self.turned_away.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         connected.insert(at, stream.try_clone()?);
@@ -122,6 +143,8 @@ impl Limits {
                     disk.lock().unwrap()[range].copy_from_slice(&written);
                     request.answer(stream, &[])?;
                 }
+                command::READ if self.is_odd && range.start == SILENT_AT * 512 => {}
+                command::READ if self.is_odd && range.start == HANGS_UP_AT * 512 => return Ok(()),
                 command::READ if self.unreadable.is_some_and(|at| range.contains(&(at * 512))) => {
                     request.refuse(stream, libc::EIO)?;
                 }
