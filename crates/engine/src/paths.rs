@@ -121,10 +121,9 @@ mod flag {
     pub(super) const WATCHED: u32 = 4;
     /// The device may have lost writes that it has answered. Its requests fail until a flush has told that.
     pub(super) const LOSS_UNTOLD: u32 = 8;
-    /// An earlier process may have left writes in the cache of this device of the host: it has not had its first flush.
-    pub(super) const HAS_EARLIER: u32 = 16;
-    /// The device may have lost those. What was read since is as old, and the next flush alone fails.
-    pub(super) const EARLIER_LOST: u32 = 32;
+    /// This device of the host may have lost writes that an earlier process has left in its cache. What was read since is
+    /// as old, and the next flush alone fails.
+    pub(super) const EARLIER_LOST: u32 = 16;
 }
 
 impl Paths {
@@ -147,7 +146,6 @@ impl Paths {
         let has_own_caches = policy.cache == Cache::OfEachPath && remote.contains(&true);
         let loses_when_away = policy.cache == Cache::OfEachPath && !remote.contains(&true);
         let queueing = if table.features.queue_if_no_path { flag::QUEUE_IF_NO_PATH } else { 0 };
-        let earlier = if loses_when_away { flag::HAS_EARLIER } else { 0 };
         let owner = Owner {
             view: Arc::new(View::closed()),
             paths,
@@ -179,7 +177,7 @@ impl Paths {
             policy,
             group_of,
             generation: AtomicU64::new(0),
-            flags: AtomicU32::new(queueing | earlier),
+            flags: AtomicU32::new(queueing),
             owner: Mutex::new(owner),
             changed: Signal::default(),
             counters: Mutex::default(),

@@ -373,11 +373,14 @@ impl Flushing {
 
     /// Answers the oldest flush of a path, if one is under way, and nothing that comes of it.
     pub(super) fn end_flush(&self, path: u16, result: Result<(), IoErrorKind>) -> bool {
+        self.end_flush_with(path, result.map_err(|kind| IoError { kind, errno: 5 }))
+    }
+
+    pub(super) fn end_flush_with(&self, path: u16, result: Result<(), IoError>) -> bool {
         let is_it =
             |(_, io): &(Ticket, MemberIo)| matches!(io.op, IoOp::Flush) && io.member.index == path;
         let Some(at) = self.wires.ios.borrow().iter().position(is_it) else { return false };
         let (ticket, _) = self.wires.ios.borrow_mut().remove(at);
-        let result = result.map_err(|kind| IoError { kind, errno: 5 });
         self.lane.complete(ticket, IoDone { result, buffer: None });
         self.lane.turn();
         true

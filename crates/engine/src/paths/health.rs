@@ -173,7 +173,7 @@ impl Paths {
 
     /// A path leads to another device.
     pub(super) fn refuse_in(&self, owner: &mut Owner, path: usize, why: String, now: Time) {
-        owner.owed.ask_anew(path);
+        self.flush_anew(owner, path);
         let own = &mut owner.paths[path];
         // What leads elsewhere today may lead here tomorrow, over a connection of its own.
         own.lost |= own.remote;

@@ -13,10 +13,11 @@
 //!
 //! A device of this host has one cache, behind all its paths. It loses that with its power: when no path served it and one
 //! was unplugged, it was *away*. What it had answered and not flushed is lost then. It gets one first flush, before the first
-//! path takes requests: from then on an absence loses nothing of an earlier process.
+//! path takes requests: from then on an absence loses nothing of an earlier process. A path that is found to lead to
+//! another device, before the first request, had that one's: the device gets its own then.
 
 use crate::array::rules::{Rule, keep};
-use crate::backend::{IoError, IoOp, MemberId, MemberIo, Patience};
+use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience};
 use crate::lane::{Lane, first_of};
 use crate::sync::atomic::{Ordering, fence};
 use crate::time::Time;
@@ -30,10 +31,10 @@ use super::{Paths, flag};
 #[derive(Debug)]
 pub(super) struct Owed {
     paths: Vec<PathOwes>,
-    /// Losses of connections that owed a flush.
+    /// Losses of connections that owed a flush. Only grows.
     losses: u64,
-    /// Losses that a failed flush has told.
-    told: u64,
+    /// Those of them that no failed flush has told.
+    untold: u64,
     /// Paths that get their first flush now.
     first_flushes: usize,
 }
@@ -44,6 +45,8 @@ struct PathOwes {
     /// Writes that a good flush covers, or whose loss a flush tells.
     covered: u64,
     first: FirstFlushOf,
+    /// It has answered its first flush with an error that no flush of the device has told.
+    has_untold_error: bool,
 }
 
 /// How a path is about its first flush: an earlier process may have left writes in its cache.
@@ -65,8 +68,9 @@ impl Owed {
         let of = |open| PathOwes {
             covered: 0,
             first: if open { FirstFlushOf::Expected } else { FirstFlushOf::Wanted },
+            has_untold_error: false,
         };
-        Self { paths: open.map(of).collect(), losses: 0, told: 0, first_flushes: 0 }
+        Self { paths: open.map(of).collect(), losses: 0, untold: 0, first_flushes: 0 }
     }
 
     /// What a path has answered so far was made durable.
@@ -84,12 +88,19 @@ impl Owed {
         }
     }
 
-    /// A path leads elsewhere: what was flushed there was not the device's.
-    pub(super) fn ask_anew(&mut self, path: usize) {
+    /// What was flushed over a path was not the device's. Whether it has answered that with an error that is to be told.
+    fn ask_anew(&mut self, path: usize) -> bool {
         let own = &mut self.paths[path];
         if own.first == FirstFlushOf::Done {
             own.first = FirstFlushOf::Wanted;
         }
+        std::mem::take(&mut own.has_untold_error)
+    }
+
+    /// Whether a path has had its first flush, or a flush tells what that did not make durable.
+    fn any_had_first(&self) -> bool {
+        let had = |own: &PathOwes| matches!(own.first, FirstFlushOf::Told | FirstFlushOf::Done);
+        self.paths.iter().any(had)
     }
 
     /// A flush that fails tells that what a path has answered so far may be lost.
@@ -104,31 +115,49 @@ impl Owed {
     /// Notes the loss of what a path has answered so far: a flush tells it.
     fn lose(&mut self, path: usize, answered: u64) {
         self.tell_of(path, answered);
+        self.note_loss();
+    }
+
+    fn note_loss(&mut self) {
         self.losses += 1;
+        self.untold += 1;
     }
 
     /// Notes how a path's first flush ended that was sent when it had answered so many writes.
     fn end_first(&mut self, path: usize, answered: u64, ended: Ended) {
-        if ended != Ended::Well {
+        if ended.is_to_be_told() {
             let own = &mut self.paths[path];
             own.covered = own.covered.max(answered);
             if std::mem::replace(&mut own.first, FirstFlushOf::Told) != FirstFlushOf::Told {
-                self.losses += 1;
+                own.has_untold_error = ended == Ended::Answered;
+                self.note_loss();
             }
         }
-        if ended != Ended::Unanswered {
+        if matches!(ended, Ended::Well | Ended::Answered) {
             self.cover(path, answered);
         }
     }
 
+    /// The same of the device of this host that a path leads to.
+    fn end_first_of_device(&mut self, path: usize, ended: Ended) {
+        let own = &mut self.paths[path];
+        own.has_untold_error = ended == Ended::Answered;
+        own.first = match ended {
+            Ended::Well | Ended::Answered => FirstFlushOf::Done,
+            Ended::Unanswered => FirstFlushOf::Told,
+            Ended::NotSent => own.first,
+        };
+    }
+
     /// Whether a flush has a loss to tell.
     fn has_untold(&self) -> bool {
-        self.told != self.losses
+        self.untold > 0
     }
 
     /// Whether a flush has a loss to tell. It is told once.
     fn tell(&mut self) -> bool {
-        std::mem::replace(&mut self.told, self.losses) != self.losses
+        self.paths.iter_mut().for_each(|own| own.has_untold_error = false);
+        std::mem::take(&mut self.untold) > 0
     }
 }
 
@@ -162,6 +191,15 @@ enum Ended {
     /// With an error that the server told.
     Answered,
     Unanswered,
+    /// It was not sent: it is sent when the path is back.
+    NotSent,
+}
+
+impl Ended {
+    /// Whether what was to be flushed may be lost.
+    fn is_to_be_told(self) -> bool {
+        matches!(self, Self::Answered | Self::Unanswered)
+    }
 }
 
 impl Paths {
@@ -241,7 +279,24 @@ impl Paths {
     pub(super) fn wants_first_flush_in(&self, owner: &Owner, path: usize) -> bool {
         match self.has_own_caches {
             true => owner.owed.paths[path].first != FirstFlushOf::Done,
-            false => self.has(flag::HAS_EARLIER),
+            false => self.loses_when_away && !owner.owed.any_had_first(),
+        }
+    }
+
+    /// A path leads elsewhere: what its first flush has said was not of the device. Once requests may have gone over the
+    /// paths of a device of this host it gets no other one, which might be told an error in the place of a request.
+    pub(super) fn flush_anew(&self, owner: &mut Owner, path: usize) {
+        let is_used = owner.may_be_written;
+        if is_used && !self.has_own_caches {
+            return;
+        }
+        let has_untold_error = owner.owed.ask_anew(path) && !is_used;
+        match self.has_own_caches {
+            true => owner.owed.untold -= u64::from(has_untold_error),
+            false if has_untold_error => {
+                self.flags.fetch_and(!flag::EARLIER_LOST, Ordering::AcqRel);
+            }
+            false => {}
         }
     }
 
@@ -256,20 +311,42 @@ impl Paths {
             return true;
         }
         let Some(mut first) = self.begin_first_flush(path, proved) else { return false };
-        let patience = Patience::of(self.policy.write_deadline);
-        let flush = MemberIo { member: proved, op: IoOp::Flush, patience };
-        let flushed = lane.io(flush).await.result;
+        let flushed = match self.has_own_caches {
+            true => {
+                let patience = Patience::of(self.policy.write_deadline);
+                lane.io(MemberIo { member: proved, op: IoOp::Flush, patience }).await.result
+            }
+            false => {
+                let patience = Patience::FOREVER;
+                let flush = lane.io(MemberIo { member: proved, op: IoOp::Flush, patience });
+                first_of(async { flush.await.result }, self.another_waits(lane, path)).await
+            }
+        };
         let is_of_path =
             |error: &IoError| matches!(meaning(*error, &Kept::FLUSH), Meaning::OfThePath);
         let failed = flushed.err().filter(is_of_path);
         first.ended = match (flushed, failed) {
             (Ok(()), _) => Ended::Well,
             (Err(_), None) => Ended::Answered,
+            (Err(error), Some(_)) if error.was_not_sent() && !self.has_own_caches => Ended::NotSent,
             (Err(_), Some(_)) => Ended::Unanswered,
         };
         drop(first);
         failed.inspect(|error| self.fail_with(path, proved, *error, lane.backend().now()));
         failed.is_none()
+    }
+
+    /// Ends when the first flush of a device of this host has had its time over one path, and another one waits to be
+    /// flushed: how long a drive may take to flush its cache the array knows, and without another path it decides.
+    async fn another_waits(&self, lane: &Lane, path: usize) -> Result<(), IoError> {
+        let other_waits = || {
+            let owner = self.owner.lock();
+            let mut paths = owner.paths.iter().enumerate();
+            paths.any(|(other, own)| other != path && own.is_peer())
+        };
+        lane.sleep_until(lane.backend().now() + self.policy.write_deadline).await;
+        self.changed.until(|| other_waits().then_some(())).await;
+        Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
     }
 
     fn begin_first_flush(&self, path: usize, proved: MemberId) -> Option<FirstFlush<'_>> {
@@ -311,12 +388,16 @@ impl Paths {
         }
     }
 
-    /// Notes how the first flush of a device of this host ended.
-    fn end_first_of_device(&self, ended: Ended) {
-        if ended != Ended::Well && keep(Rule::LostCachesAreTold) {
+    /// Notes how the first flush of a device of this host ended, over a path that is proved still or not.
+    fn end_first_of_device(&self, owner: &mut Owner, path: usize, ended: Ended) {
+        if ended == Ended::Well && !owner.paths[path].is_peer() {
+            // Another path may be the first one to join, and lead to a newer copy.
+            return;
+        }
+        owner.owed.end_first_of_device(path, ended);
+        if ended.is_to_be_told() && keep(Rule::LostCachesAreTold) {
             self.flags.fetch_or(flag::EARLIER_LOST, Ordering::AcqRel);
         }
-        self.flags.fetch_and(!flag::HAS_EARLIER, Ordering::AcqRel);
     }
 
     /// The device has made durable what it had answered, where its paths have no caches of their own.
@@ -395,7 +476,7 @@ impl Paths {
         let was_away = generation < owner.back_since;
         let own = &owner.paths[path];
         if was_away || own.lost || !own.is_over(member) {
-            owner.owed.losses += 1;
+            owner.owed.note_loss();
             self.note_loss();
         }
     }
@@ -415,9 +496,9 @@ impl Drop for FirstFlush<'_> {
         if owner.paths[path].health != Health::Refused {
             match paths.has_own_caches {
                 true => owner.owed.end_first(path, answered, ended),
-                false => paths.end_first_of_device(ended),
+                false => paths.end_first_of_device(&mut owner, path, ended),
             }
-            if ended != Ended::Well {
+            if ended.is_to_be_told() {
                 let note = "what was written before and not flushed may be lost".to_owned();
                 paths.tell(&mut owner, "PathNotFlushed", Some(path), note);
             }

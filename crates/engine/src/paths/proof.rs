@@ -233,6 +233,10 @@ impl Paths {
             self.leave_unproved(owner, path, why, now);
             return Ruling::Left;
         }
+        if !owner.may_be_written && owner.known.as_ref().is_some_and(|known| *known != own) {
+            // What was read before and has failed since was another copy.
+            (0..owner.paths.len()).for_each(|other| self.flush_anew(owner, other));
+        }
         self.remember(owner, path, own, superblocks);
         match self.take(owner, candidate, now) {
             true => Ruling::Taken,

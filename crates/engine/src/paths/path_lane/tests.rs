@@ -765,6 +765,45 @@ fn what_the_first_flush_of_a_device_of_this_host_did_not_make_durable_fails_the_
     }
 }
 
+/// How long a drive may take the array knows. Where another path waits, the first one has had its time.
+#[test]
+fn a_first_flush_that_takes_long_fails_a_device_of_this_host_only_where_another_path_waits() {
+    for others in [0, 1] {
+        let groups = ["1 1 round-robin 0 1 0 a", TWO_PATHS][others];
+        let device =
+            joining_to(groups, Rc::default(), false, Cache::OfEachPath, Reopens::default());
+        device.wires.answer_reads(&device.lane);
+        let first = u16::from(device.is_flushed(1));
+        device.wires.now.set(device.wires.now.get() + seconds(11));
+        device.lane.turn();
+        let other = 1 - first;
+        assert!(!device.is_flushed(other), "what the first flush is told is told already");
+        let (late, told) = match others {
+            0 => (Health::Joining, Ok(())),
+            _ => (Health::Failed, Err(IoErrorKind::Flush)),
+        };
+        assert_eq!(device.healths()[usize::from(first)], late);
+        assert!(device.end_flush(first, Ok(())));
+        device.wires.pass(&device.lane, seconds(1));
+        assert_eq!(flush_over_any(&device), Some(told));
+        assert_eq!(flush_over_any(&device), Some(Ok(())));
+        assert_eq!(device.healths()[usize::from(first)], Health::Active);
+    }
+}
+
+/// It is sent when the path is back.
+#[test]
+fn a_first_flush_that_was_never_sent_tells_of_no_loss() {
+    let device = joining_to_this_host();
+    let first = u16::from(device.is_flushed(1));
+    device
+        .end_flush_with(first, Err(IoError { kind: IoErrorKind::Gone, errno: IoError::NOT_SENT }));
+    assert!(device.is_flushed(1 - first), "over the other path");
+    assert!(device.end_flush(1 - first, Ok(())));
+    assert_eq!(read_over_any(&device), Some(Ok(())));
+    assert_eq!(flush_over_any(&device), Some(Ok(())));
+}
+
 /// A device of this host, whose first flush is under way.
 fn joining_to_this_host() -> Flushing {
     let device = joining_to(TWO_PATHS, Rc::default(), false, Cache::OfEachPath, Reopens::default());

@@ -1,10 +1,13 @@
 //! Which paths are taken for ways to one device.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::bed::*;
 use super::super::owner::Health::{self, Active, Failed, Joining, Refused};
 use crate::backend::{IoErrorKind, IoOp, Patience};
+use crate::paths::policy::Cache;
 use crate::time::Time;
 
 /// What path 0 reads is answered, and its first flush fails. Then what path 1 reads is answered.
@@ -135,6 +138,66 @@ fn what_the_first_flush_of_a_refused_path_says_is_not_told_and_it_gets_another_o
         assert_eq!(device.flush(), Some(Ok(())));
         assert!(device.paths.wants_first_flush(0));
     }
+}
+
+/// One of these copies, behind paths of this host.
+fn joining_over_here<const N: usize>(events: [u64; N]) -> Flushing {
+    let superblocks = (0..).zip(events.map(|events| superblock(7, events))).collect();
+    let wires = Wires { superblocks: RefCell::new(superblocks), ..Wires::default() };
+    let names = ["a", "b", "c", "d"][..N].join(" ");
+    let groups = format!("1 1 round-robin 0 {N} 0 {names}");
+    joining_to(&groups, Rc::new(wires), false, Cache::OfEachPath, Reopens::default())
+}
+
+/// The older copy had joined by then.
+#[test]
+fn a_device_of_this_host_gets_its_own_first_flush_where_that_of_an_older_copy_has_ended() {
+    for result in [Ok(()), Err(IoErrorKind::Flush)] {
+        let device = joining_over_here([10, 11]);
+        device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+        assert!(device.end_flush(0, result));
+        assert_eq!(device.healths(), [Active, Joining]);
+        device.wires.answer_reads(&device.lane);
+        assert_eq!(flushed(&device), [1], "{result:?}");
+        assert!(device.answer(1, Ok(())));
+        assert_eq!(device.healths(), [Refused, Active]);
+        assert_eq!(device.flush(), Some(Ok(())), "{result:?}");
+    }
+}
+
+/// A path to the older copy was flushed, and is gone before the device is looked at.
+#[test]
+fn a_device_of_this_host_gets_its_own_first_flush_where_an_older_copy_has_failed_since() {
+    for ends_early in [true, false] {
+        let device = joining_over_here([10, 11]);
+        device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+        if ends_early {
+            assert!(device.end_flush(0, Ok(())));
+        }
+        device.paths.fail(0, None, "it is unplugged", false, Time::ZERO);
+        device.wires.answer(&device.lane, |io| io.member.index == 1 && !is_flush(&io.op));
+        if !ends_early {
+            assert_eq!(flushed(&device), [0], "one at a time");
+            assert!(device.end_flush(0, Ok(())));
+        }
+        assert_eq!(flushed(&device), [1], "{ends_early}");
+        assert!(device.end_flush(1, Ok(())));
+        assert_eq!(device.healths(), [Failed, Active]);
+    }
+}
+
+/// A server's error is about the older copy, and no flush of the device tells it.
+#[test]
+fn an_error_that_an_older_copy_told_fails_no_flush_of_the_device() {
+    let device = joining_over([10, 11].map(|events| superblock(7, events)));
+    device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+    assert!(device.end_flush(0, Err(IoErrorKind::Flush)));
+    assert_eq!(device.healths(), [Active, Joining]);
+    device.wires.answer_reads(&device.lane);
+    assert!(device.answer(1, Ok(())));
+    assert_eq!(device.healths(), [Refused, Active]);
+    assert_eq!(device.flush(), Some(Ok(())));
+    assert_eq!(device.paths.status().loss, None);
 }
 
 fn is_flush(op: &IoOp) -> bool {
