@@ -1,6 +1,6 @@
 //! Finds an array's members among the block devices of this host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -159,7 +159,10 @@ pub(crate) fn follow(
     device_uuids: &BTreeMap<String, UuidWord>,
     is_device_gone: bool,
 ) -> Result<Vec<LeftOut>, Failure> {
-    let paths: Vec<_> = members.iter().filter_map(path_of).map(Path::to_path_buf).collect();
+    // A name that is listed twice is no name of another one's device: assembly says what is wrong with it.
+    let mut names = BTreeSet::new();
+    let paths = members.iter().filter_map(path_of).filter(|path| names.insert(*path));
+    let paths: Vec<_> = paths.map(Path::to_path_buf).collect();
     let (mut left_out, mut files) = (Vec::new(), Vec::new());
     let (there, others): (Vec<_>, Vec<_>) = superblocks_of(paths.clone(), Some(array))
         .into_iter()

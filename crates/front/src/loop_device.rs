@@ -228,7 +228,9 @@ pub fn write_file_systems(device: impl AsFd) -> io::Result<()> {
                 false => open_device(below).and_then(flush_buffers),
             };
             failed = failed.or(Some(flushed.err().unwrap_or_else(|| {
-                io::Error::other("a mounted file system is hidden by another one")
+                io::Error::other(
+                    "a mounted file system could not be opened: another one may hide it",
+                )
             })));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -63,7 +64,9 @@ fn start(name: &ArrayName, unit: &str) -> Result<(), Failure> {
             format!("read `journalctl -u {unit}`; `mdspace assemble {name}` starts it without"),
         )
     };
-    let output = systemctl("start", unit).map_err(|error| cannot(error.to_string()))?;
+    // In a group of its own: an interrupt that this command does not heed would end it.
+    let mut start = of_unit("start", unit);
+    let output = start.process_group(0).output().map_err(|error| cannot(error.to_string()))?;
     if output.status.success() {
         return Ok(());
     }
@@ -71,5 +74,11 @@ fn start(name: &ArrayName, unit: &str) -> Result<(), Failure> {
 }
 
 fn systemctl(verb: &str, unit: &str) -> io::Result<Output> {
-    Command::new("systemctl").args([verb, unit]).output()
+    of_unit(verb, unit).output()
+}
+
+fn of_unit(verb: &str, unit: &str) -> Command {
+    let mut systemctl = Command::new("systemctl");
+    systemctl.args([verb, unit]);
+    systemctl
 }

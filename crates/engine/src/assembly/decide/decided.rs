@@ -93,10 +93,14 @@ pub(super) fn to_remember(
     let new = present.iter().filter(is_new);
     let mut decided: Vec<Decided> =
         new.map(|one| Decided { went_on: !is_out(one), ..one.known }).collect();
-    // What went on by an earlier word may be what the new one is against.
+    // What went on by an earlier word may be what the new one is against. One that was rejected goes on by a new word alone.
+    let was_rejected = |one: &Decided| {
+        of_array.clone().any(|known| known.device == one.device && one.went_on && !known.went_on)
+    };
+    let is_new_word = anew || decided.iter().any(was_rejected);
     let stays = |known: &&Decided| {
         let is_told = decided.iter().any(|one| one.device == known.device);
-        !(is_told || known.went_on && options.prefer.is_some())
+        !(is_told || known.went_on && is_new_word)
     };
     let old: Vec<Decided> = of_array.filter(stays).copied().collect();
     decided.extend(old);

@@ -256,6 +256,22 @@ fn a_new_word_forgets_no_earlier_one_about_others() {
     assert_eq!(decide_on(&[1], None, &alone).map(|start| serving(&start)), Ok(vec![1]));
 }
 
+/// The operator says it at each start. All that were decided about are as they were.
+#[test]
+fn a_word_that_decides_nothing_forgets_no_earlier_one() {
+    let (left, right): (&[_], &[_]) = (&[(0, 0), (2, 2)], &[(1, 1)]);
+    let members = || mirror(3, &[(0, 40, left), (1, 20, right), (2, 40, left)]);
+    let decide_on = |disks: &[usize], prefer: Option<&str>, decided: &[Decided]| {
+        let all = members();
+        let candidates = disks.iter().map(|disk| all[*disk].clone()).collect();
+        let (prefer, decided) = (prefer.map(str::to_owned), decided.to_vec());
+        decide(candidates, &Options { run: true, prefer, decided, ..Options::default() })
+    };
+    let decided = decide_on(&[0, 1, 2], Some("disk0"), &[]).unwrap().decided;
+    let decided = decide_on(&[0], Some("disk0"), &decided).unwrap().decided;
+    assert_eq!(decide_on(&[1, 2], None, &decided).map(|start| serving(&start)), Ok(vec![2]));
+}
+
 /// It was not there when the operator decided: it is older than both halves, or a third one.
 #[test]
 fn a_member_about_which_nothing_was_decided_does_not_go_on_in_place_of_what_was() {
