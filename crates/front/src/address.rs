@@ -4,14 +4,19 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `fuse:/DIR`, `loop` or `block`; with `?ro`, for
-/// TCP `?insecure`, or both (`?ro&insecure`). Its text form parses to the same value.
+use crate::rights::Rights;
+
+/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `fuse:/DIR`, `loop` or `block`. Behind `?` stand options,
+/// with `&` between them: `ro`, for TCP `insecure`, for Unix sockets [rights](Rights). Its text form parses to the same
+/// value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// How and where it answers.
     pub endpoint: Endpoint,
     /// Clients may only read.
     pub read_only: bool,
+    /// Of a Unix socket.
+    pub rights: Rights,
 }
 
 /// How and where a front end answers.
@@ -30,7 +35,7 @@ pub enum Endpoint {
 /// A socket to listen on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Socket {
-    /// A Unix socket at an absolute path, for the same user only.
+    /// A Unix socket at an absolute path, for the same user only if nothing else is said.
     Unix(PathBuf),
     /// A TCP port.
     Tcp {
@@ -51,8 +56,8 @@ pub enum AddressError {
         "{0:?} is no front end: give block, loop, fuse:/DIR, nbd:unix:/PATH or nbd:tcp:[HOST:]PORT"
     )]
     Kind(String),
-    /// A path that depends on where it is read.
-    #[error("the path of a front end must be absolute, and {0:?} is not")]
+    /// None, or one that depends on where it is read.
+    #[error("the path of a front end must be absolute here, and {0:?} is not")]
     RelativePath(String),
     /// No port, or one that does not exist.
     #[error("{0:?} has no port: give nbd:tcp:[HOST:]PORT with a port from 0 to 65535")]
@@ -61,13 +66,32 @@ pub enum AddressError {
     #[error("{0:?} is no host: give a name, an IPv4 address, or an IPv6 address in brackets")]
     Host(String),
     /// Something unknown after the question mark.
-    #[error("unknown option {0:?}: ro and, for TCP, insecure are known")]
+    #[error(
+        "unknown option {0:?}: ro is known, for TCP insecure, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
+    )]
     Option(String),
 }
 
 impl Address {
     /// Reads an address.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
+        Address::parse_with(text, |path| {
+            let is_absolute = path.starts_with('/');
+            is_absolute.then(|| path.into()).ok_or_else(|| AddressError::RelativePath(path.into()))
+        })
+    }
+
+    /// Reads an address that a user types: its path may begin in the current directory.
+    pub fn parse_here(text: &str) -> Result<Address, AddressError> {
+        Address::parse_with(text, |path| {
+            std::path::absolute(path).map_err(|_| AddressError::RelativePath(path.into()))
+        })
+    }
+
+    fn parse_with(
+        text: &str,
+        parse_path: impl Fn(&str) -> Result<PathBuf, AddressError>,
+    ) -> Result<Address, AddressError> {
         let (endpoint, options) = text.split_once('?').unwrap_or((text, ""));
         let kind = || AddressError::Kind(text.to_string());
         let mut endpoint = match endpoint.split_once(':') {
@@ -81,15 +105,21 @@ impl Address {
             }),
             _ => return Err(kind()),
         };
-        let mut read_only = false;
+        let (mut read_only, mut rights) = (false, Rights::default());
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match (option, &mut endpoint) {
                 ("ro", _) => read_only = true,
                 ("insecure", Endpoint::Nbd(Socket::Tcp { insecure, .. })) => *insecure = true,
+                (option, Endpoint::Nbd(Socket::Unix(_))) if rights.take(option) => {}
                 _ => return Err(AddressError::Option(option.to_string())),
             }
         }
-        Ok(Address { endpoint, read_only })
+        Ok(Address { endpoint, read_only, rights })
+    }
+
+    /// Whether both answer at the same place, whatever their options.
+    pub fn is_where(&self, other: &Address) -> bool {
+        self.clone().open_to_others().endpoint == other.clone().open_to_others().endpoint
     }
 
     /// The same front end, at an address that other machines may reach.
@@ -113,7 +143,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = Vec::new();
         if self.read_only {
-            options.push("ro");
+            options.push("ro".to_owned());
         }
         match &self.endpoint {
             Endpoint::Loop => f.write_str("loop")?,
@@ -127,23 +157,15 @@ impl fmt::Display for Address {
                     Some(host) => write!(f, "nbd:tcp:{host}:{port}")?,
                 }
                 if *insecure {
-                    options.push("insecure");
+                    options.push("insecure".to_owned());
                 }
             }
         }
+        options.extend(self.rights.options());
         match options.is_empty() {
             true => Ok(()),
             false => write!(f, "?{}", options.join("&")),
         }
-    }
-}
-
-fn parse_path(path: &str) -> Result<PathBuf, AddressError> {
-    let path_buf = PathBuf::from(path);
-    if path_buf.is_absolute() {
-        Ok(path_buf)
-    } else {
-        Err(AddressError::RelativePath(path.to_string()))
     }
 }
 

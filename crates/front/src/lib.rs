@@ -1,7 +1,7 @@
 //! Front ends of mdspace: NBD and FUSE to engine requests.
 //!
 //! - [`Address`]: where a front end answers, as users write it.
-//! - [`listener`], [`peer`]: sockets, and who connects to them.
+//! - [`listener`], [`rights`], [`peer`]: sockets, who may connect to them, and who does.
 //! - [`volume`]: what is served: an array on one lane.
 //! - [`device`]: a single member, served as it is.
 //! - [`nbd`]: the protocol, and its server.
@@ -18,6 +18,7 @@ mod making;
 pub mod nbd;
 mod partial_writes;
 pub mod peer;
+pub mod rights;
 mod tags;
 pub mod volume;
 mod wait;

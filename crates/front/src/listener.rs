@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketTy
 
 use crate::address::{Address, Endpoint, Socket};
 use crate::making::{Held, Making};
+use crate::rights::{Rights, RightsError, SocketMode};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -72,6 +73,9 @@ pub enum ListenError {
     /// Another kind of front end.
     #[error("{0} is no socket to listen on")]
     NotNbd(Address),
+    /// The socket cannot be given to whom it is for.
+    #[error(transparent)]
+    Rights(#[from] RightsError),
     /// The system refused.
     #[error("cannot listen at {front}: {source}")]
     Io {
@@ -85,8 +89,8 @@ pub enum ListenError {
 impl Listener {
     /// Listens at an address of NBD.
     ///
-    /// A Unix socket is for the same user only (mode 0600) from its first moment. A socket file that
-    /// nobody answers at is replaced, any other file is left alone.
+    /// A Unix socket is for the same user only (mode 0600) from its first moment. It gets the rights of its address before
+    /// it takes clients. A socket file at which no process answers is replaced, any other file is left alone.
     pub fn bind(address: &Address) -> Result<Listener, ListenError> {
         let failed = |source| ListenError::Io { front: address.clone(), source };
         let Endpoint::Nbd(socket) = &address.endpoint else {
@@ -97,9 +101,14 @@ impl Listener {
                 // One that is bound, but does not listen yet, looks dead: another one would remove it.
                 let _making =
                     Making::begin(path).map_err(|Held(folder)| ListenError::Held(folder))?;
+                let owners = address.rights.owners()?;
                 make_way(path)?;
                 let socket = bind_unix(path).map_err(failed)?;
                 let file = Some(SocketFile::new(path).map_err(failed)?);
+                if address.rights != Rights::default() {
+                    address.rights.give(path, owners)?;
+                }
+                rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
                 let address = address.clone();
                 Ok(Listener { socket, address, reachable_from: None, file })
             }
@@ -141,10 +150,13 @@ impl Listener {
 
     /// What the operator must know about this socket.
     pub fn warning(&self) -> Option<String> {
-        self.reachable_from.map(|ip| {
-            let may = if self.address.read_only { "read" } else { "read and overwrite" };
+        let may = if self.address.read_only { "read" } else { "read and overwrite" };
+        let of_tcp = self.reachable_from.map(|ip| {
             format!("whoever can connect to {ip} may {may} the array: NBD asks nobody who they are")
-        })
+        });
+        let is_for_all = self.address.rights.mode.is_some_and(SocketMode::is_for_all);
+        of_tcp
+            .or_else(|| is_for_all.then(|| format!("every user of this host may {may} the array")))
     }
 
     /// Refuses further clients. The path of a Unix socket is free when this returns.
@@ -257,7 +269,6 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 

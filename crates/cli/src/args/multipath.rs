@@ -51,7 +51,7 @@ pub(crate) struct MultipathArgs {
     #[arg(long)]
     pub(crate) readonly: bool,
     /// Serve it there; may be repeated.
-    #[arg(long, value_name = "FRONT")]
+    #[arg(long, value_name = "FRONT", value_parser = Address::parse_here)]
     pub(crate) serve: Vec<Address>,
     /// Let TCP fronts listen where other machines reach them.
     #[arg(long)]

@@ -99,7 +99,7 @@ impl Fronts {
         self.list().iter().any(|front| front.bears(device))
     }
 
-    /// Closes a front; with `force` also while clients are connected to it.
+    /// Closes a front, whatever its options; with `force` also while clients are connected to it.
     pub(super) fn close(
         &self,
         address: &Address,
@@ -108,7 +108,7 @@ impl Fronts {
     ) -> Result<(), Failure> {
         let what = format!("cannot close {address}");
         let mut list = self.list();
-        let is_it = |front: &Front| front.address() == address;
+        let is_it = |front: &Front| front.address().is_where(address);
         let Some(at) = list.iter().position(is_it) else {
             let why = format!("{name} is not served there");
             let cure = format!("see `mdspace detail {name}` for its fronts");

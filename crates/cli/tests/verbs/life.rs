@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
 
@@ -256,6 +257,29 @@ fn fronts_come_and_go_while_the_array_runs() {
     user.expect(0, &format!("unserve data {front} --force"));
     user.refused(&format!("unserve data {front}"), &["not served there"]);
     user.expect(0, "stop data --force");
+}
+
+/// A virtual machine's user is in a group, and is not the one who serves.
+#[test]
+fn a_socket_in_the_current_directory_is_served_with_its_rights_and_closed_by_its_place() {
+    let user = User::with_members(&["a", "b"]);
+    let group = rustix::process::getegid().as_raw();
+    let front = format!("nbd:unix:s?mode=0660&group={group}");
+    user.expect(0, &format!("create data {RAID1} --save --serve={front} a b"));
+    let mode = || fs::metadata(user.path("s")).expect("a socket").permissions().mode();
+    assert_eq!(mode() & 0o777, 0o660);
+    user.expect(0, "restart data");
+    assert_eq!(mode() & 0o777, 0o660);
+    user.expect(0, "unserve data nbd:unix:s");
+    assert!(!user.path("s").exists());
+    user.refused("serve data nbd:unix:s?group=no-such-group", &["no group", "getent group"]);
+    let wrong = user.run("serve data nbd:unix:s?mode=9");
+    assert_eq!((wrong.status, wrong.err.contains("mode=0660")), (2, true), "{wrong:?}");
+    user.expect(0, "stop data");
+    user.refused(
+        "create more --level=1 --raid-devices=1 --force --serve=nbd:unix:s?owner=no-such-user c",
+        &["no user"],
+    );
 }
 
 #[test]

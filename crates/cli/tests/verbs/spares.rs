@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Child;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -24,7 +26,7 @@ fn until(user: &User, what: &str, done: impl Fn() -> bool) {
     let late = Instant::now() + Duration::from_secs(60);
     while !done() {
         assert!(Instant::now() < late, "{what}: {}", user.expect(0, "mdstat"));
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -333,30 +335,45 @@ impl Giver {
         (request, reader.into_inner())
     }
 
-    /// The next request for a spare, and where its answer goes.
-    fn next_wish(&self, user: &User) -> UnixStream {
+    /// The next request for a spare.
+    fn next_wish(&self, user: &User) -> Wish {
         let (request, client) = self.next_request(user);
         assert!(request.contains("give-spare"), "{request}");
-        client
+        Wish::of(client)
+    }
+}
+
+/// A request for a spare, which hears all the time that it is being answered.
+struct Wish {
+    ends: Sender<String>,
+    answers: thread::JoinHandle<()>,
+}
+
+impl Wish {
+    fn of(mut client: UnixStream) -> Self {
+        let (ends, end) = channel::<String>();
+        let answers = thread::spawn(move || {
+            loop {
+                match end.recv_timeout(Duration::from_millis(100)) {
+                    Ok(answer) => return say(&mut client, &answer),
+                    Err(RecvTimeoutError::Timeout) => say(&mut client, r#"{"reply":"working"}"#),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        });
+        Self { ends, answers }
+    }
+
+    fn give(self, user: &User, member: &str) {
+        let path = user.path(member).display().to_string();
+        let answer = format!(r#"{{"reply":"spare","member":"{path}","probed":{{}}}}"#);
+        self.ends.send(answer).expect("its thread waits for that");
+        self.answers.join().expect("its client waits for that");
     }
 }
 
 fn say(client: &mut UnixStream, line: &str) {
     writeln!(client, "{line}").expect("it waits for its answer");
-}
-
-/// Says that it works on its answer until `done`.
-fn work(user: &User, client: &mut UnixStream, what: &str, done: impl Fn() -> bool) {
-    let client = RefCell::new(client);
-    until(user, what, || {
-        say(&mut client.borrow_mut(), r#"{"reply":"working"}"#);
-        done()
-    });
-}
-
-fn give(user: &User, client: &mut UnixStream, member: &str) {
-    let path = user.path(member).display().to_string();
-    say(client, &format!(r#"{{"reply":"spare","member":"{path}","probed":{{}}}}"#));
 }
 
 fn ends_well(mut child: Child) {
@@ -379,12 +396,10 @@ fn mirror_that_asks() -> (User, Giver) {
 #[test]
 fn a_restart_waits_for_a_spare_on_its_way() {
     let (user, giver) = mirror_that_asks();
-    let mut wish = giver.next_wish(&user);
+    let wish = giver.next_wish(&user);
     let restart = user.command("restart one").spawn().expect("it starts");
-    work(&user, &mut wish, "the restart waits", || {
-        user.run("readwrite one").err.contains("being restarted")
-    });
-    give(&user, &mut wish, "s");
+    until(&user, "the restart waits", || user.run("readwrite one").err.contains("being restarted"));
+    wish.give(&user, "s");
     ends_well(restart);
     until(&user, "the spare takes the place", || is_whole(&user, "one"));
     assert!(has(&user, "one", "s"));
@@ -393,11 +408,11 @@ fn a_restart_waits_for_a_spare_on_its_way() {
 #[test]
 fn a_stop_waits_for_a_spare_on_its_way() {
     let (user, giver) = mirror_that_asks();
-    let mut wish = giver.next_wish(&user);
+    let wish = giver.next_wish(&user);
     let stop = user.command("stop one").spawn().expect("it starts");
-    work(&user, &mut wish, "its front is closed", || !user.path("front").exists());
+    until(&user, "its front is closed", || !user.path("front").exists());
     user.expect(0, "detail one");
-    give(&user, &mut wish, "s");
+    wish.give(&user, "s");
     ends_well(stop);
     user.expect(0, "examine s");
     user.expect(0, "assemble one b s");
@@ -433,11 +448,10 @@ fn the_array_that_gave_a_spare_stops_when_that_has_arrived_or_is_back() {
 #[test]
 fn a_spare_that_is_not_taken_goes_back_to_an_array_that_is_being_restarted() {
     let (user, giver) = mirror_that_asks();
-    let mut wish = giver.next_wish(&user);
+    let wish = giver.next_wish(&user);
     // It is no place for data any more.
     std::fs::remove_file(user.path("s")).expect("a file");
-    give(&user, &mut wish, "s");
-    drop(wish);
+    wish.give(&user, "s");
     let code = r#""code":"restarting","exit_code":1"#;
     let why = r#""what":"no","why":"it is being restarted","cure":"wait""#;
     for _ in 0..2 {

@@ -27,10 +27,45 @@ fn addresses_parse_and_print_alike() {
         ("block", Endpoint::Block, false),
     ];
     for (text, endpoint, read_only) in cases {
-        let address = Address { endpoint, read_only };
+        let address = Address { endpoint, read_only, rights: Rights::default() };
         assert_eq!(Address::parse(text), Ok(address.clone()));
         assert_eq!(address.to_string(), text);
     }
+}
+
+#[test]
+fn rights_of_a_socket_parse_and_print_alike() {
+    for options in ["mode=0660&group=libvirt-qemu", "ro&mode=0666&owner=64055&group=0", "owner=a.b"]
+    {
+        let text = format!("nbd:unix:/a?{options}");
+        assert_eq!(Address::parse(&text).map(|address| address.to_string()), Ok(text));
+    }
+    let refused =
+        ["mode=", "mode=888", "mode=1777", "mode=+7", "mode=rw", "owner=", "group=a b", "group=-1"];
+    for option in refused.into_iter().chain(["user=a", "mode"]) {
+        let told = AddressError::Option(option.into());
+        assert_eq!(Address::parse(&format!("nbd:unix:/a?{option}")), Err(told));
+    }
+    let twice = AddressError::Option("group=b".into());
+    assert_eq!(Address::parse("nbd:unix:/a?group=a&group=b"), Err(twice));
+    for front in ["nbd:tcp:1", "fuse:/a", "loop", "block"] {
+        let told = AddressError::Option("mode=0660".into());
+        assert_eq!(Address::parse(&format!("{front}?mode=0660")), Err(told));
+    }
+}
+
+#[test]
+fn a_path_that_a_user_types_may_begin_in_the_current_directory() {
+    let here = std::env::current_dir().expect("a directory");
+    for (path, whole) in
+        [("a.sock", here.join("a.sock")), ("./n/b", here.join("n/b")), ("/a", "/a".into())]
+    {
+        let socket = Address::parse_here(&format!("nbd:unix:{path}?ro")).expect("an address");
+        assert_eq!(socket.endpoint, Endpoint::Nbd(Socket::Unix(whole.clone())));
+        let file = Address::parse_here(&format!("fuse:{path}")).expect("an address");
+        assert_eq!(file.endpoint, Endpoint::Fuse(whole));
+    }
+    assert!(Address::parse_here("fuse:").is_err(), "no path at all");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread;
 use super::*;
 
 fn unix(path: &Path) -> Address {
-    Address { endpoint: Endpoint::Nbd(Socket::Unix(path.to_path_buf())), read_only: false }
+    Address::parse(&format!("nbd:unix:{}", path.display())).expect("an address")
 }
 
 fn tcp(text: &str) -> Address {
@@ -26,6 +26,32 @@ fn a_unix_socket_is_for_its_user_only_and_goes_with_its_listener() {
     assert!(peer.ends_with(&format!("(process {})", std::process::id())), "{peer}");
     drop(listener);
     assert!(!path.exists());
+}
+
+#[test]
+fn a_unix_socket_has_the_rights_that_its_address_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sock");
+    let listen = |options: &str| {
+        let address = Address::parse(&format!("nbd:unix:{}?{options}", path.display()));
+        Listener::bind(&address.expect("an address"))
+    };
+    let group = rustix::process::getegid().as_raw();
+    for (options, mode) in
+        [("mode=0660", 0o660), ("mode=0606&ro", 0o606), (&format!("group={group}"), 0o600)]
+    {
+        let listener = listen(options).expect("listening");
+        let found = fs::metadata(&path).expect("the file is there");
+        assert_eq!((found.permissions().mode() & 0o777, found.gid()), (mode, group), "{options}");
+        assert_eq!(listener.warning().is_some(), mode & 2 != 0, "{options}");
+    }
+    let refused = |options| listen(options).expect_err("no such name").to_string();
+    assert!(refused("group=no-such-group").contains("getent group"));
+    assert!(refused("owner=no-such-user").contains("getent passwd"));
+    if !rustix::process::geteuid().is_root() {
+        assert!(refused("owner=0").contains("only root"));
+    }
+    assert!(!path.exists(), "what is refused leaves no file");
 }
 
 #[test]
@@ -56,7 +82,7 @@ fn a_socket_that_another_process_is_making_is_not_replaced() {
     rustix::net::bind(&socket, &SocketAddrUnix::new(&path).expect("short")).expect("bound");
     let (sender, other) = std::sync::mpsc::channel();
     let address = unix(&path);
-    thread::spawn(move || sender.send(Listener::bind(&address)));
+    thread::spawn(move || drop(sender.send(Listener::bind(&address))));
     // The other one may be slow: then it sees a socket that listens, and is refused as well.
     let early = other.recv_timeout(Duration::from_millis(300));
     assert!(early.is_err(), "{early:?}");
@@ -111,7 +137,7 @@ fn a_folder_that_is_none_keeps_nobody_waiting() {
     let pipe = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
     let (sender, bound) = std::sync::mpsc::channel();
-    thread::spawn(move || sender.send(Listener::bind(&unix(&pipe.join("a.sock")))));
+    thread::spawn(move || drop(sender.send(Listener::bind(&unix(&pipe.join("a.sock"))))));
     let refused = bound.recv_timeout(Duration::from_secs(10)).expect("an answer");
     assert!(matches!(refused, Err(ListenError::Io { .. })), "{refused:?}");
 }
