@@ -6,12 +6,14 @@
 //! - [`device`]: a single member, served as it is.
 //! - [`nbd`]: the protocol, and its server.
 //! - [`fuse`]: the same for FUSE: the array as a file.
-//! - [`loop_device`]: that file behind a loop device.
+//! - [`host_device`]: a block device of this host as which an array is served.
+//! - [`loop_device`]: a loop device over that file.
 
 pub mod address;
 pub mod device;
 pub mod flushes;
 pub mod fuse;
+pub mod host_device;
 pub mod listener;
 pub mod loop_device;
 mod making;

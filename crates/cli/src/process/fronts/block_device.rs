@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use mdspace_front::host_device::HostDevice;
 use mdspace_front::loop_device::{self, LoopDevice, LoopError, name_behind};
 
 use crate::args::ArrayName;

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use mdspace_front::fuse::mount::{self, Mount};
-use mdspace_front::loop_device;
+use mdspace_front::{host_device, loop_device};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -98,7 +98,7 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
         // While the device is kept no other array has it, and the name is no other's.
         drop(Link::known(path.clone(), target.clone()));
         // What file systems hold back is in no block of the device before.
-        written = loop_device::write_file_systems(io::stdout());
+        written = host_device::write_file_systems(io::stdout());
         written = rustix::fs::fsync(io::stdout()).map_err(io::Error::from).and(written);
         // An error says that someone has done so before.
         let _ = loop_device::let_go(io::stdout());
